@@ -1,0 +1,1 @@
+"""Every competitor of BO-FM, one file each."""

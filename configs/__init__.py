@@ -1,0 +1,1 @@
+"""Experiments as YAML, shipped with the package."""

@@ -1,0 +1,1 @@
+"""The ask/tell contract, and BO-FM: kernels, surrogate, acquisition."""

@@ -1,0 +1,30 @@
+"""Variables and their graphs, spaces, the NASNet cell, the SGD schedule, and the records that pass through the house.
+
+Needs numpy alone.
+"""
+
+from fmnas.search_spaces.cell import Cell, largest_cell
+from fmnas.search_spaces.errors import FmnasError, SpaceError
+from fmnas.search_spaces.joint import joint_space
+from fmnas.search_spaces.records import Evaluation, Trial
+from fmnas.search_spaces.sgd import Schedule
+from fmnas.search_spaces.space import Configuration, Space
+from fmnas.search_spaces.variables import Graph, Integer, Nominal, Ordinal, Real
+
+__all__ = [
+    "Cell",
+    "Configuration",
+    "Evaluation",
+    "FmnasError",
+    "Graph",
+    "Integer",
+    "Nominal",
+    "Ordinal",
+    "Real",
+    "Schedule",
+    "Space",
+    "SpaceError",
+    "Trial",
+    "joint_space",
+    "largest_cell",
+]

@@ -1,0 +1,76 @@
+"""The two records that pass between optimizer, driver and trainer. Frozen, and plain JSON inside."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from fmnas.search_spaces.space import Configuration
+
+INITIAL, RANDOM, MODEL, MUTATION, PROMOTION = "initial", "random", "model", "mutation", "promotion"
+ORIGINS = (INITIAL, RANDOM, MODEL, MUTATION, PROMOTION)
+"""Where a trial came from: the initial design, chance, a model, a mutated parent, a promotion to more epochs."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A configuration to evaluate.
+
+    id: number within its run, from 0 in the order asked.
+    epochs: its fidelity: how many epochs each of its trainings lasts.
+    origin: one of ORIGINS.
+    parent: the trial it was promoted or mutated from.
+    seed: what its trainings derive their randomness from; the driver sets it.
+    """
+
+    id: int
+    configuration: Configuration
+    epochs: int
+    origin: str
+    parent: int | None = None
+    seed: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Trial":
+        """The inverse of `to_dict`."""
+        return cls(**data)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What came out of a trial.
+
+    objective: what is minimised.
+    epochs: epochs trained, the unit of cost.
+    errors: validation error of each seed after the last epoch (empty for a synthetic problem).
+    flops, flops_ratio: of one forward pass of one image; the ratio is to the largest network of the space.
+    curve: validation error after each epoch, averaged over seeds.
+    seconds: wall-clock of the whole evaluation on its worker.
+    diverged: whether any training's loss stopped being finite (its error is then that of guessing).
+    """
+
+    objective: float
+    epochs: int = 1
+    errors: tuple[float, ...] = ()
+    flops: int | None = None
+    flops_ratio: float | None = None
+    curve: tuple[float, ...] = field(default=())
+    seconds: float = 0.0
+    diverged: bool = False
+
+    @property
+    def error(self) -> float | None:
+        """Validation error averaged over seeds; None for a synthetic problem."""
+        return sum(self.errors) / len(self.errors) if self.errors else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Evaluation":
+        """The inverse of `to_dict`."""
+        return cls(**{**data, "errors": tuple(data["errors"]), "curve": tuple(data["curve"])})

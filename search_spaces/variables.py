@@ -1,0 +1,214 @@
+"""The kinds of variables: one continuous (Real), four discrete, each with the graph that says what is near.
+
+| class | values | graph |
+|---|---|---|
+| Real | [low, high], linear or log scale | none: a column of the unit cube |
+| Integer | low, low + 1, ..., high | path |
+| Ordinal | given values, in order | path |
+| Nominal | given values | complete |
+| Graph | given vertices | given edges |
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmnas.search_spaces.errors import SpaceError
+from fmnas.search_spaces.graphs import (
+    Adjacency,
+    complete_graph,
+    graph_from_edges,
+    is_connected,
+    path_graph,
+    spectrum,
+)
+
+Value = str | int | float | bool
+"""What a configuration holds: scalars that JSON gives back unchanged."""
+
+
+@dataclass(frozen=True)
+class Real:
+    """A real number in [low, high]; with `log`, the unit interval maps to its logarithm."""
+
+    name: str
+    low: float
+    high: float
+    log: bool = False
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+            raise SpaceError(f"Real {self.name!r}: bounds [{self.low}, {self.high}] must be finite and low < high")
+        if self.log and self.low <= 0:
+            raise SpaceError(f"Real {self.name!r}: low = {self.low} on a log scale; it must be above 0")
+
+    def to_unit(self, value: float) -> float:
+        """Value to [0, 1]."""
+        if self.log:
+            return (math.log(value) - math.log(self.low)) / (math.log(self.high) - math.log(self.low))
+        return (value - self.low) / (self.high - self.low)
+
+    def from_unit(self, unit: float) -> float:
+        """[0, 1] to value; clipped, so that rounding never leaves the bounds."""
+        if self.log:
+            value = math.exp(math.log(self.low) + unit * (math.log(self.high) - math.log(self.low)))
+        else:
+            value = self.low + unit * (self.high - self.low)
+        return min(max(value, self.low), self.high)
+
+    def check(self, value: Any) -> None:
+        """Raise SpaceError unless value is a finite number within the bounds."""
+        if isinstance(value, bool) or not isinstance(value, int | float) or not self.low <= value <= self.high:
+            raise SpaceError(f"{self.name} = {value!r}: it must be a number in [{self.low}, {self.high}]")
+
+
+class Discrete:
+    """A variable whose values are the vertices of a graph. Subclasses give `name`, `vertices`, `adjacency`."""
+
+    name: str
+    vertices: tuple[Value, ...]
+
+    @property
+    def adjacency(self) -> Adjacency:
+        """[n, n], 0 or 1."""
+        raise NotImplementedError
+
+    @cached_property
+    def _index(self) -> dict[tuple[type, Value], int]:
+        return {_key(value): i for i, value in enumerate(self.vertices)}
+
+    def index(self, value: Any) -> int:
+        """The vertex number of a value; SpaceError if there is none."""
+        try:
+            return self._index[_key(value)]
+        except (KeyError, TypeError):
+            raise SpaceError(f"{self.name} = {value!r}: it must be one of {list(self.vertices)}") from None
+
+    def check(self, value: Any) -> None:
+        """Raise SpaceError unless value is one of the vertices."""
+        self.index(value)
+
+    @cached_property
+    def neighbours(self) -> tuple[tuple[int, ...], ...]:
+        """For each vertex, the vertices beside it."""
+        return tuple(tuple(int(j) for j in np.flatnonzero(row)) for row in self.adjacency)
+
+    @cached_property
+    def spectrum(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Eigenvalues [n] and eigenvectors [n, n] of the graph's Laplacian."""
+        return spectrum(self.adjacency)
+
+
+@dataclass(frozen=True)
+class Integer(Discrete):
+    """The integers low..high, on a path."""
+
+    name: str
+    low: int
+    high: int
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+        if not self.low < self.high:
+            raise SpaceError(f"Integer {self.name!r}: bounds [{self.low}, {self.high}]; low must be below high")
+
+    @cached_property
+    def vertices(self) -> tuple[Value, ...]:  # type: ignore[override]  # a property serves as well as a field
+        return tuple(range(self.low, self.high + 1))
+
+    @cached_property
+    def adjacency(self) -> Adjacency:
+        return path_graph(len(self.vertices))
+
+
+@dataclass(frozen=True)
+class _Listed(Discrete):
+    """Values given one by one; the graph follows from their number."""
+
+    name: str
+    values: Sequence[Value]
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+        object.__setattr__(self, "values", tuple(self.values))
+        _check_vertices(self.name, self.vertices)
+
+    @property
+    def vertices(self) -> tuple[Value, ...]:  # type: ignore[override]
+        return tuple(self.values)
+
+
+@dataclass(frozen=True)
+class Ordinal(_Listed):
+    """Ordered values, on a path: each beside the one before and the one after."""
+
+    @cached_property
+    def adjacency(self) -> Adjacency:
+        return path_graph(len(self.vertices))
+
+
+@dataclass(frozen=True)
+class Nominal(_Listed):
+    """Values without an order, on a complete graph: each beside every other."""
+
+    @cached_property
+    def adjacency(self) -> Adjacency:
+        return complete_graph(len(self.vertices))
+
+
+@dataclass(frozen=True)
+class Graph(Discrete):
+    """Vertices and the edges between them, each edge a pair of vertices. The graph must be connected."""
+
+    name: str
+    vertices: tuple[Value, ...]
+    edges: tuple[tuple[Value, Value], ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+        object.__setattr__(self, "vertices", tuple(self.vertices))
+        object.__setattr__(self, "edges", tuple((a, b) for a, b in self.edges))
+        _check_vertices(self.name, self.vertices)
+        for a, b in self.edges:
+            if self.index(a) == self.index(b):
+                raise SpaceError(f"Graph {self.name!r}: the edge ({a!r}, {b!r}) joins a vertex to itself")
+        if not is_connected(self.adjacency):
+            raise SpaceError(f"Graph {self.name!r} is not connected: some vertex has no path to {self.vertices[0]!r}")
+
+    @cached_property
+    def adjacency(self) -> Adjacency:
+        return graph_from_edges(len(self.vertices), [(self.index(a), self.index(b)) for a, b in self.edges])
+
+
+Variable = Real | Integer | Ordinal | Nominal | Graph
+
+
+def _key(value: Any) -> tuple[type, Value]:
+    """Tells True from 1 and 1 from "1", and takes 1.0 for 1 (JSON and CSV do not keep them apart)."""
+    if isinstance(value, bool | str):
+        return type(value), value
+    return float, float(value)
+
+
+def _check_name(name: str) -> None:
+    if not isinstance(name, str) or not name.isidentifier():
+        raise SpaceError(f"variable name {name!r}: it must be an identifier such as learning_rate")
+
+
+def _check_vertices(name: str, vertices: tuple[Value, ...]) -> None:
+    if len(vertices) < 2:
+        raise SpaceError(f"{name}: {len(vertices)} value(s); a variable needs at least two")
+    for value in vertices:
+        if not isinstance(value, str | int | float | bool):
+            raise SpaceError(
+                f"{name}: value {value!r} is a {type(value).__name__}; use a string, number or boolean, "
+                "which JSON gives back unchanged (for a pair, a string such as '-1,0')"
+            )
+    if len({_key(value) for value in vertices}) < len(vertices):
+        raise SpaceError(f"{name}: values {list(vertices)} are not distinct")

@@ -1,0 +1,1 @@
+"""What one evaluation is: data, network, FLOPs, the training itself, and synthetic problems."""

@@ -1,0 +1,21 @@
+"""The contract of a trainer: what turns a trial into an evaluation."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from fmnas.search_spaces import Evaluation, Trial
+
+Report = Callable[[int, int, float], None]
+"""Called after each epoch with (seed number from 0, epochs done, validation error)."""
+
+
+def ignore(seed: int, epoch: int, error: float) -> None:
+    """The report of someone who does not listen."""
+
+
+class Trainer(Protocol):
+    """Evaluates trials: a pure function of configuration, epochs, seed and data."""
+
+    def evaluate(self, trial: Trial, report: Report = ignore) -> Evaluation:
+        """Train `trial.configuration` for `trial.epochs` epochs. Divergence is an evaluation, not an exception."""
+        ...
