@@ -75,6 +75,7 @@ class Outcome:
             "worker": self.worker,
             "attempt": self.attempt,
             "reason": self.reason,
+            "note": self.trial.note,
             **self.trial.configuration,
         }
 

@@ -20,6 +20,7 @@ class Trial:
     origin: one of ORIGINS.
     parent: the trial it was promoted or mutated from.
     seed: what its trainings derive their randomness from; the driver sets it.
+    note: what its optimizer wants known, e.g. that a model failed and chance chose; empty when all is well.
     """
 
     id: int
@@ -28,6 +29,7 @@ class Trial:
     origin: str
     parent: int | None = None
     seed: int = 0
+    note: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data."""

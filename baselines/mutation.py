@@ -1,0 +1,66 @@
+"""Mutations: how Regularized Evolution makes a child (BO-FM paper, Supp. D.2).
+
+Every child changes exactly one continuous and one discrete variable of its parent, where the space has them.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from fmnas.search_spaces import Configuration, Real, Space
+from fmnas.search_spaces.cell import CELL_NAMES, STATES, parse_pair
+from fmnas.search_spaces.variables import Discrete
+
+Mutation = Callable[[Configuration, np.random.Generator], Configuration]
+
+STEP = 0.01
+"""Standard deviation of a continuous mutation, as a share of the variable's range."""
+
+CELL_OPERATIONS = tuple(f"op{i}" for i in range(1, 2 * STATES + 1))
+CELL_INPUTS = ("in2", "in3", "in4")
+
+
+def mutation_for(space: Space) -> Mutation:
+    """The mixed mutation of a space: the cell's own where the space holds a cell, else uniform over the variables."""
+    discrete = {v.name: v for v in space.discrete}
+    choose = _choose_in_cell if set(CELL_NAMES) <= set(discrete) else _choose_anywhere
+
+    def mutate(parent: Configuration, rng: np.random.Generator) -> Configuration:
+        child = dict(parent)
+        if space.continuous:
+            variable = space.continuous[int(rng.integers(len(space.continuous)))]
+            child[variable.name] = _nudge(variable, float(parent[variable.name]), rng)
+        if discrete:
+            name = choose(list(discrete), rng)
+            child[name] = _other_value(discrete[name], parent, rng)
+        return child
+
+    return mutate
+
+
+def _nudge(variable: Real, value: float, rng: np.random.Generator) -> float:
+    """A normal step of 1% of the range (on the variable's own scale), clipped to the bounds."""
+    unit = variable.to_unit(value) + STEP * rng.standard_normal()
+    return variable.from_unit(min(max(unit, 0.0), 1.0))
+
+
+def _choose_anywhere(names: Sequence[str], rng: np.random.Generator) -> str:
+    return names[int(rng.integers(len(names)))]
+
+
+def _choose_in_cell(names: Sequence[str], rng: np.random.Generator) -> str:
+    """A fair coin between operations and wiring, then uniform within; other discrete variables count as wiring."""
+    if rng.random() < 0.5:
+        return _choose_anywhere(CELL_OPERATIONS, rng)
+    return _choose_anywhere([name for name in names if name not in CELL_OPERATIONS], rng)
+
+
+def _other_value(variable: Discrete, parent: Configuration, rng: np.random.Generator) -> str | int | float | bool:
+    """Another value, uniformly; an input pair of the cell keeps one of its two inputs."""
+    current = parent[variable.name]
+    others = [value for value in variable.vertices if value != current]
+    if variable.name in CELL_INPUTS:
+        pair = parse_pair(str(current))
+        kept = pair[int(rng.integers(2))]
+        others = [value for value in others if kept in parse_pair(str(value))]
+    return others[int(rng.integers(len(others)))]

@@ -1,0 +1,51 @@
+"""Expected improvement below an incumbent, and its logarithm in a form that never underflows.
+
+    EI = s h(u),  h(u) = phi(u) + u Phi(u),  u = (best - mean) / s
+
+log h follows Ament et al. 2023 (LogEI, Eq. 9): far below zero phi + u Phi cancels, so the branch there is written with
+the scaled complementary error function, and beyond u = -1e6 with its asymptote h ~ phi(u) / u^2.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+_LOG_2PI_HALF = 0.5 * math.log(2.0 * math.pi)
+_LOG_PI_2_HALF = 0.5 * math.log(0.5 * math.pi)
+_FAR = -1e6
+
+
+def _log_phi(u: Tensor) -> Tensor:
+    return -0.5 * u.square() - _LOG_2PI_HALF
+
+
+def log_h(u: Tensor) -> Tensor:
+    """log(phi(u) + u Phi(u)), accurate for every finite u; shapes broadcast."""
+    near = u.clamp(min=-1.0)
+    direct = (_log_phi(near).exp() + near * torch.special.ndtr(near)).log()
+    middle = u.clamp(_FAR, -1.0)
+    # log(|u| Phi(u) / phi(u)), just below zero: h = phi (1 - exp(tail))
+    tail = (torch.special.erfcx(-middle / math.sqrt(2.0)) * middle.abs()).log() + _LOG_PI_2_HALF
+    scaled = _log_phi(middle) + torch.log(-torch.expm1(tail))
+    far = u.clamp(max=_FAR)
+    asymptote = _log_phi(far) - 2.0 * far.abs().log()
+    return torch.where(u > -1.0, direct, torch.where(u > _FAR, scaled, asymptote))
+
+
+def expected_improvement(mean: Tensor, deviation: Tensor, best: float) -> Tensor:
+    """EI >= 0 of minimising: how far below `best` a value N(mean, deviation^2) falls on average."""
+    u = (best - mean) / deviation
+    return deviation * (_log_phi(u).exp() + u * torch.special.ndtr(u)).clamp(min=0.0)
+
+
+def log_expected_improvement(mean: Tensor, deviation: Tensor, best: float) -> Tensor:
+    """log EI; finite where EI itself is zero in floating point."""
+    return deviation.log() + log_h((best - mean) / deviation)
+
+
+def log_expected_improvement_slopes(mean: Tensor, deviation: Tensor, best: float) -> tuple[Tensor, Tensor]:
+    """(d log EI / d mean, d log EI / d deviation): -Phi(u) / (s h(u)) and phi(u) / (s h(u))."""
+    u = (best - mean) / deviation
+    log_scale = deviation.log() + log_h(u)
+    return -(torch.special.log_ndtr(u) - log_scale).exp(), (_log_phi(u) - log_scale).exp()

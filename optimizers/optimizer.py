@@ -1,0 +1,127 @@
+"""The ask/tell contract, and the bookkeeping that every optimizer shares.
+
+    optimizer = RandomSearch(space, seed=0)
+    trial = optimizer.ask()              # a Trial, or None: nothing to do until a result comes back
+    optimizer.tell(trial, 0.07)          # a float or an Evaluation
+
+An optimizer sees only records. Trials asked and not yet told are pending; any number may be. The same seed and the
+same order of calls give the same trials in another process: ask number k draws from a generator seeded by (seed, k)
+alone, so an optimizer is rebuilt from its history by `restore` and `tell`, without asking again.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fmnas.search_spaces import Configuration, Evaluation, FmnasError, Space, Trial
+from fmnas.search_spaces.records import INITIAL
+
+
+class OptimizerError(FmnasError, ValueError):
+    """An optimizer was given settings or calls that make no sense."""
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """What an optimizer wants tried next. Epochs None: full fidelity."""
+
+    configuration: Configuration
+    origin: str
+    epochs: int | None = None
+    parent: int | None = None
+    note: str = ""
+
+
+class Optimizer(ABC):
+    """Base of every optimizer: numbers the trials, keeps pending and history, plays the initial design first.
+
+    space: what may be tried.
+    seed: everything random derives from it.
+    epochs: full fidelity of a trial.
+    initial_design: configurations to try first, in this order.
+    """
+
+    def __init__(
+        self, space: Space, *, seed: int = 0, epochs: int = 1, initial_design: Sequence[Configuration] = ()
+    ) -> None:
+        if epochs < 1:
+            raise OptimizerError(f"epochs = {epochs}: full fidelity must be at least 1 epoch")
+        for configuration in initial_design:
+            space.validate(configuration)
+        self.space = space
+        self.seed = seed
+        self.epochs = epochs
+        self.initial_design = tuple(initial_design)
+        self.history: list[tuple[Trial, Evaluation]] = []
+        self.pending: dict[int, Trial] = {}
+        self._asked = 0
+
+    def ask(self) -> Trial | None:
+        """The next trial, or None while nothing can be suggested before a pending trial is told."""
+        if self._asked < len(self.initial_design):
+            suggestion: Suggestion | None = Suggestion(self.initial_design[self._asked], INITIAL)
+        else:
+            suggestion = self._suggest(np.random.default_rng([self.seed, self._asked]))
+        if suggestion is None:
+            return None
+        trial = Trial(
+            id=self._asked,
+            configuration=suggestion.configuration,
+            epochs=self.epochs if suggestion.epochs is None else suggestion.epochs,
+            origin=suggestion.origin,
+            parent=suggestion.parent,
+            note=suggestion.note,
+        )
+        self._register(trial)
+        return trial
+
+    def tell(self, trial: Trial, evaluation: Evaluation | float) -> None:
+        """Take the result of a pending trial.
+
+        Raises OptimizerError when the trial is not pending or the objective is not finite.
+        """
+        if not isinstance(evaluation, Evaluation):
+            evaluation = Evaluation(objective=float(evaluation), epochs=trial.epochs)
+        if not math.isfinite(evaluation.objective):
+            raise OptimizerError(
+                f"trial {trial.id}: objective {evaluation.objective}; it must be finite (tell a penalty for a failure)"
+            )
+        self._take(trial)
+        self.history.append((trial, evaluation))
+        self._observe(trial, evaluation)
+
+    def forget(self, trial: Trial) -> None:
+        """Drop a pending trial that will never have a result."""
+        self._take(trial)
+
+    def restore(self, trial: Trial) -> None:
+        """Note that this trial was asked before, without suggesting anything: how history is replayed."""
+        if trial.id != self._asked:
+            raise OptimizerError(
+                f"trial {trial.id} restored where number {self._asked} was asked: the history has gaps"
+            )
+        self._register(trial)
+
+    @abstractmethod
+    def _suggest(self, rng: np.random.Generator) -> Suggestion | None:
+        """The next suggestion after the initial design; `rng` belongs to this ask alone."""
+
+    def _observe(self, trial: Trial, evaluation: Evaluation) -> None:  # noqa: B027  # most methods need nothing here
+        """Called after a result entered the history; a method may instead read the history when it is asked."""
+
+    def _register(self, trial: Trial) -> None:
+        self.pending[trial.id] = trial
+        self._asked += 1
+
+    def _take(self, trial: Trial) -> None:
+        if self.pending.pop(trial.id, None) is None:
+            raise OptimizerError(f"trial {trial.id} is not pending; pending are {sorted(self.pending)}: tell each once")
+
+
+def random_design(space: Space, count: int, seed: int) -> list[Configuration]:
+    """The initial design of `count` uniform configurations that a seed stands for."""
+    rng = np.random.default_rng([seed, 0x1D])
+    return [space.sample(rng) for _ in range(count)]

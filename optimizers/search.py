@@ -1,0 +1,160 @@
+"""The search for the configuration with the largest expected improvement (BO-FM paper, Supp. D.1).
+
+From each start, alternate until neither helps: one hill-climbing step to the best graph neighbour, then L-BFGS-B on the
+continuous part with the analytic gradient. All starts advance together as one batch.
+
+| symbol | shape | meaning |
+|---|---|---|
+| S, n | | starts; observations of the posterior |
+| C, V | [S, D], [S, P] | continuous part and vertices of each start |
+| r | [S, n] | correlation between starts and observations |
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fmnas.optimizers.acquisition import log_expected_improvement, log_expected_improvement_slopes
+from fmnas.optimizers.lbfgs import Box, minimise
+from fmnas.optimizers.surrogate import Points, Posterior
+from fmnas.search_spaces import Space
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """How hard to search.
+
+    random_points, spray_points: candidates drawn over the space and around the incumbent.
+    starts: how many of the best candidates are improved. rounds: most alternations. steps: L-BFGS-B iterations in each.
+    """
+
+    random_points: int = 3000
+    spray_points: int = 300
+    starts: int = 20
+    rounds: int = 50
+    steps: int = 10
+
+
+PAPER_SEARCH = SearchSettings(random_points=100_000, spray_points=50, starts=40, rounds=500, steps=1)
+"""The paper's numbers."""
+
+
+class Acquisition:
+    """log EI of a posterior below `best`, on points, on all graph neighbours, and with its continuous gradient."""
+
+    def __init__(self, space: Space, posterior: Posterior, best: float) -> None:
+        self.space, self.posterior, self.best = space, posterior, best
+        self.P = posterior.factors.P
+        self.adjacency = [torch.tensor(v.adjacency, dtype=torch.bool) for v in space.discrete]
+
+    def __call__(self, points: Points) -> Tensor:
+        """log EI [m]."""
+        mean, variance = self.posterior.predict(points.C, points.V)
+        return log_expected_improvement(mean, variance.sqrt(), self.best)
+
+    def best_neighbours(self, points: Points) -> tuple[Tensor, Tensor]:
+        """(vertices [S, P] of each start's best graph neighbour, its log EI [S]); -inf where there is none."""
+        posterior, rows = self.posterior, torch.arange(len(points))
+        parameters, d2 = posterior.parameters, posterior.squared_distance(points.C)
+        tables = [
+            posterior.factors.table(p, posterior.points.V[:, p], d2, parameters.alpha, parameters.beta) / posterior.N[p]
+            for p in range(self.P)
+        ]  # each [S, V_p, n]
+        own = [tables[p][rows, points.V[:, p]] for p in range(self.P)]  # each [S, n]
+        prior = posterior.prior(points.V)
+        best_value = torch.full((len(points),), -torch.inf, dtype=torch.float64)
+        best_vertices = points.V.clone()
+        for p, adjacency in enumerate(self.adjacency):
+            others = torch.stack([own[q] for q in range(self.P) if q != p] or [torch.ones_like(d2)]).prod(0)  # [S, n]
+            priors = prior[:, None] * posterior.diagonals[p] / posterior.diagonals[p][points.V[:, p], None]  # [S, V_p]
+            mean, variance, _ = posterior.predict_from(tables[p] * others[:, None], priors)
+            value = log_expected_improvement(mean, variance.sqrt(), self.best)
+            value = value.masked_fill(~adjacency[points.V[:, p]], -torch.inf)
+            top, vertex = value.max(dim=1)
+            better = top > best_value
+            best_value = torch.where(better, top, best_value)
+            moved = points.V.clone()
+            moved[:, p] = vertex
+            best_vertices = torch.where(better[:, None], moved, best_vertices)
+        return best_vertices, best_value
+
+    def with_gradient(self, points: Points) -> tuple[Tensor, Tensor]:
+        """(log EI [S], its gradient over C [S, D])."""
+        posterior, parameters = self.posterior, self.posterior.parameters
+        S, n = len(points), len(posterior.points)
+        i, j = torch.arange(S).repeat_interleave(n), torch.arange(n).repeat(S)
+        weights = posterior.factors.pairs(points.V[i], posterior.points.V[j])
+        d2 = posterior.squared_distance(points.C)
+        alpha, beta = parameters.alpha[None], parameters.beta[None]
+        sums, slopes, _ = posterior.factors.sums(weights, d2.reshape(1, -1), alpha, beta)
+        sums = sums[0].clamp(min=1e-300)  # [P, S n]
+        r = (sums.prod(0) / posterior.N.prod()).reshape(S, n)
+        order = posterior.factors.order
+        r_slope = r * (parameters.alpha[order, None] * slopes[0] / sums).sum(0).reshape(S, n)  # d r / d d2
+        mean, variance, solved = posterior.predict_from(r, posterior.prior(points.V))
+        deviation = variance.sqrt()
+        by_mean, by_deviation = log_expected_improvement_slopes(mean, deviation, self.best)
+        # d log EI / d r, by the mean and by the variance s2 (prior - r A^-1 r')
+        pull = by_mean[:, None] * posterior.weights - (by_deviation * parameters.s2 / deviation)[:, None] * solved
+        by_d2 = pull * r_slope  # [S, n]
+        C, data = points.C, posterior.points.C
+        gradient = 2.0 * (by_d2.sum(-1, keepdim=True) * C - by_d2 @ data) / parameters.theta.square()
+        return log_expected_improvement(mean, deviation, self.best), gradient
+
+
+def start_points(
+    space: Space, acquisition: Acquisition, incumbent: Tensor, settings: SearchSettings, rng: np.random.Generator
+) -> Points:
+    """The best `settings.starts` of random points and of spray points around the incumbent x [D + P]."""
+    sprayed = spray(space, incumbent.numpy(), settings.spray_points, rng)
+    X = np.concatenate([sprayed, space.sample_encoded(rng, settings.random_points)])
+    points = Points.of(space, X)
+    top = acquisition(points).topk(min(settings.starts, len(X))).indices
+    return Points(points.C[top], points.V[top])
+
+
+def spray(space: Space, incumbent: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Points [count, D + P] around the incumbent.
+
+    Its continuous part is jittered by a normal of standard deviation 0.1, 0.01 or 0.001; every second point also
+    moves along one edge of one graph.
+    """
+    D = len(space.continuous)
+    X = np.tile(incumbent, (count, 1))
+    scale = rng.choice([0.1, 0.01, 0.001], size=(count, 1))
+    X[:, :D] = (X[:, :D] + scale * rng.standard_normal((count, D))).clip(0.0, 1.0)
+    for row in X[::2] if space.discrete else ():
+        p = int(rng.integers(len(space.discrete)))
+        row[D + p] = rng.choice(space.discrete[p].neighbours[int(row[D + p])])
+    return X
+
+
+def alternate(acquisition: Acquisition, starts: Points, settings: SearchSettings) -> tuple[Points, Tensor]:
+    """Improve every start until neither a neighbour nor a continuous step helps; (points, log EI [S]), best first."""
+    D = starts.C.shape[1]
+    box = Box(torch.zeros(D, dtype=torch.float64), torch.ones(D, dtype=torch.float64))
+    C, V = starts.C.clone(), starts.V.clone()
+    value = acquisition(starts)
+    active = torch.arange(len(starts))
+    for _ in range(settings.rounds):
+        before = value[active].clone()
+        if acquisition.adjacency:
+            vertices, neighbour_value = acquisition.best_neighbours(Points(C[active], V[active]))
+            better = neighbour_value > value[active] + 1e-9
+            V[active[better]], value[active[better]] = vertices[better], neighbour_value[better]
+        if D:
+            fixed = V[active]
+
+            def objective(x: Tensor, which: Tensor, fixed: Tensor = fixed) -> tuple[Tensor, Tensor]:
+                log_ei, gradient = acquisition.with_gradient(Points(x, fixed[which]))
+                return -log_ei, -gradient
+
+            C[active], negative = minimise(objective, C[active], box, iterations=settings.steps, tolerance=1e-9)
+            value[active] = torch.maximum(value[active], -negative)
+        active = active[value[active] > before + 1e-6]
+        if len(active) == 0:
+            break
+    order = value.argsort(descending=True, stable=True)
+    return Points(C[order], V[order]), value[order]
