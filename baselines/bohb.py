@@ -5,8 +5,8 @@ hpbandster's config generator and SuccessiveHalving are used as a library: no na
 What the encoding loses: hpbandster knows no ordinal and no graph-structured variables. Reals enter on the unit scale,
 Integer and Ordinal as integers, Nominal and Graph as categories without order.
 
-Before a budget has more than two models' worth of results (38 in 18 dimensions), BOHB is Hyperband with random sampling:
-each trial's origin says which it was.
+Before a budget has more than two models' worth of results (38 in 18 dimensions), BOHB is Hyperband with random
+sampling: each trial's origin says which it was.
 """
 
 import logging
@@ -23,7 +23,7 @@ from fmnas.search_spaces import Configuration, Evaluation, Integer, Ordinal, Spa
 from fmnas.search_spaces.records import MODEL, PROMOTION, RANDOM
 
 HALF = 0.5 - 1e-6
-"""Budgets run from 0.5 + 1e-6 to epochs + 0.5 - 1e-6, so that rounding spreads the rungs evenly (the paper's setting)."""
+"""Budgets run from 0.5 + 1e-6 to epochs + 0.5 - 1e-6 (the paper's setting): rounding then spreads the rungs evenly."""
 
 
 class BOHB(Optimizer):

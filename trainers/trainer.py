@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from fmnas.search_spaces import Evaluation, Trial
+from fmnas.search_spaces import Evaluation, Space, Trial
+from fmnas.trainers.errors import TrainerError
 
 Report = Callable[[int, int, float], None]
 """Called after each epoch with (seed number from 0, epochs done, validation error)."""
@@ -19,3 +20,12 @@ class Trainer(Protocol):
     def evaluate(self, trial: Trial, report: Report = ignore) -> Evaluation:
         """Train `trial.configuration` for `trial.epochs` epochs. Divergence is an evaluation, not an exception."""
         ...
+
+
+def check_trial(trial: Trial, space: Space) -> None:
+    """Raise SpaceError for a configuration outside the space, TrainerError for epochs or a seed that cannot be."""
+    space.validate(trial.configuration)
+    if trial.epochs < 1:
+        raise TrainerError(f"trial {trial.id}: epochs = {trial.epochs}; it must be at least 1")
+    if trial.seed < 0:
+        raise TrainerError(f"trial {trial.id}: seed = {trial.seed}; it must be 0 or more")

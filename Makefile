@@ -1,0 +1,42 @@
+# make run: install, find the data, compare three optimizers. make test: install, run every test.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: install run test check types clean
+
+install: $(INSTALLED)
+
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt torch torchvision
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $(INSTALLED)
+
+# A second `make run` goes on where the first stopped, or shows its table again. Afresh: remove runs/quickstart.
+run: install
+	@if [ -e runs/quickstart/journal.jsonl ]; then \
+		$(BIN)/fmnas resume runs/quickstart; \
+	else \
+		$(BIN)/fmnas run configs/quickstart.yaml; \
+	fi
+
+test: install
+	$(BIN)/python -m pytest
+
+# What CI runs.
+check: install
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(MAKE) types
+	$(BIN)/python -m pytest
+
+# Type checkers do not follow setuptools' folder mapping: show them a link.
+types: install
+	mkdir -p .cache/types && ln -sfn ../.. .cache/types/fmnas
+	MYPYPATH=.cache/types $(BIN)/mypy -p fmnas.search_spaces -p fmnas.trainers -p fmnas.optimizers \
+		-p fmnas.baselines -p fmnas.comparison -p fmnas.platform
+
+clean:
+	rm -rf $(VENV) .cache build *.egg-info

@@ -1,0 +1,144 @@
+"""A drawing of a configuration of the joint problem: the cell as a graph, the learning rate as it is reduced.
+
+The cell's nodes stand on one line, inputs left, outputs right, so that no edge can hide behind a node. Every state
+takes one input from above and one from below; what stands on the edge is the operation.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from fmnas.search_spaces import Cell, Schedule
+from fmnas.search_spaces.cell import CELL_NAMES, STATES
+from fmnas.search_spaces.sgd import SGD_NAMES
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+STEP = 1.9
+"""Distance between neighbouring nodes; a node has radius RADIUS."""
+RADIUS = 0.36
+INPUT, STATE, OUTPUT, DEAD = "#DCE9F5", "#0072B2", "#D55E00", "#BBBBBB"
+INK = "#333333"
+LOWEST_RATE, HIGHEST_RATE = 1e-5, 1e-1
+"""What the schedule's variables can reach: the same axis in every drawing, so that two can be compared."""
+
+
+def has_cell(columns: Iterable[str]) -> bool:
+    """Whether the variables include those of the cell."""
+    return set(CELL_NAMES) <= set(columns)
+
+
+def cell_figure(configuration: Mapping[str, Any], title: str) -> "Figure":
+    """The cell of a configuration, and beside it its SGD schedule if it has one.
+
+    Raises SpaceError where the configuration's values describe no cell.
+    """
+    from matplotlib.figure import Figure
+
+    cell = Cell.from_configuration(configuration)
+    if not set(SGD_NAMES) <= set(configuration):
+        figure = Figure(figsize=(7.6, 3.4), layout="constrained")
+        _draw_cell(figure.subplots(), cell)
+    else:
+        figure = Figure(figsize=(11.0, 3.9), layout="constrained")
+        panels = figure.subplot_mosaic(
+            [["cell", "rate"], ["cell", "values"]], width_ratios=(3, 1), height_ratios=(3, 2)
+        )
+        schedule = Schedule.from_configuration(configuration)
+        _draw_cell(panels["cell"], cell)
+        _draw_schedule(panels["rate"], schedule)
+        _write_values(panels["values"], schedule)
+    figure.suptitle(title, fontsize=13, parse_math=False)
+    return figure
+
+
+def _draw_cell(axes: "Axes", cell: Cell) -> None:
+    live = cell.live_states()
+    for state, (inputs, operations) in enumerate(zip(cell.inputs, cell.operations, strict=True), start=1):
+        for side, source, operation in zip((1, -1), inputs, operations, strict=True):
+            _draw_edge(axes, (source, state), side, operation, INK if state in live else DEAD)
+    for node in range(-1, STATES + 1):
+        _draw_node(axes, node, _node_colour(node, live, cell.output))
+    spans = [[state - pair[side] for state, pair in enumerate(cell.inputs, start=1)] for side in (0, 1)]
+    top, bottom = _height(max(spans[0])), -_height(max(spans[1])) - 0.5
+    for rank, state in enumerate((cell.output, STATES), start=1):
+        _draw_output(axes, state, f"output {rank}", bottom)
+    axes.set_xlim(_x(-1) - 0.5, _x(STATES) + 0.8)
+    axes.set_ylim(bottom - 0.5, top + 0.3)
+    axes.set_aspect("equal")
+    axes.axis("off")
+
+
+def _draw_output(axes: "Axes", state: int, label: str, bottom: float) -> None:
+    arrow = {"arrowstyle": "<|-", "color": OUTPUT, "linestyle": ":", "linewidth": 1.4}
+    axes.annotate("", xy=(_x(state), -RADIUS), xytext=(_x(state), bottom), arrowprops=arrow, zorder=1)
+    axes.text(_x(state), bottom, label, ha="center", va="top", fontsize=9, color=OUTPUT)
+
+
+def _height(span: int) -> float:
+    """How far from the line the apex of an edge over so many steps is."""
+    return RADIUS + 0.25 + 0.6 * span
+
+
+def _draw_edge(axes: "Axes", ends: tuple[int, int], side: int, operation: str, colour: str) -> None:
+    """An arc from source to target, above (side 1) or below (side -1) the line, the higher the longer."""
+    from matplotlib.patches import FancyArrowPatch
+    from matplotlib.path import Path
+
+    source, target = (_x(node) for node in ends)
+    height = side * _height(ends[1] - ends[0])
+    lean = 0.12 * (target - source)
+    # A cubic Bezier reaches three quarters of its control points' height.
+    control = RADIUS * side + (height - RADIUS * side) / 0.75
+    curve = [(source, RADIUS * side), (source + lean, control), (target - lean, control), (target, RADIUS * side)]
+    path = Path(curve, [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4])
+    axes.add_patch(
+        FancyArrowPatch(path=path, arrowstyle="-|>", mutation_scale=11, color=colour, fill=False, linewidth=1.2)
+    )
+    box = {"boxstyle": "round,pad=0.2", "facecolor": "white", "edgecolor": colour, "linewidth": 0.6}
+    axes.text((source + target) / 2, height, operation, ha="center", va="center", fontsize=8, color=colour, bbox=box)
+
+
+def _draw_node(axes: "Axes", node: int, colour: str) -> None:
+    from matplotlib.patches import Circle
+
+    axes.add_patch(Circle((_x(node), 0.0), RADIUS, facecolor=colour, edgecolor=INK, linewidth=0.8, zorder=4))
+    ink = INK if node < 1 else "white"
+    axes.text(
+        _x(node), 0.0, f"S{node}" if node >= 0 else "S−1", ha="center", va="center", fontsize=9, color=ink, zorder=5
+    )
+
+
+def _node_colour(node: int, live: tuple[int, ...], output: int) -> str:
+    if node < 1:
+        return INPUT
+    if node not in live:
+        return DEAD
+    return OUTPUT if node in (output, STATES) else STATE
+
+
+def _x(node: int) -> float:
+    return STEP * node
+
+
+def _draw_schedule(axes: "Axes", schedule: Schedule) -> None:
+    first = schedule.reduction_point_1
+    second = first + (1 - first) * schedule.reduction_point_2
+    rates = [schedule.learning_rate * schedule.lr_reduction**reductions for reductions in (0, 1, 2)]
+    axes.step([0.0, first, second, 1.0], [*rates, rates[-1]], where="post", color=STATE, linewidth=2.0)
+    axes.set_yscale("log")
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0.7 * LOWEST_RATE, 1.5 * HIGHEST_RATE)
+    axes.set_xlabel("share of the training", fontsize=9)
+    axes.set_ylabel("learning rate", fontsize=9)
+    axes.tick_params(labelsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _write_values(axes: "Axes", schedule: Schedule) -> None:
+    axes.axis("off")
+    for i, name in enumerate(SGD_NAMES):
+        y = 0.92 - 0.18 * i
+        axes.text(0.62, y, name.replace("_", " "), ha="right", va="center", fontsize=9, color="#666666")
+        axes.text(0.68, y, f"{getattr(schedule, name):.3g}", ha="left", va="center", fontsize=9, color=INK)

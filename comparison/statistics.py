@@ -1,0 +1,89 @@
+"""The final table: every optimizer at the same cost."""
+
+import numpy as np
+import pandas as pd
+
+from fmnas.comparison.curves import standard_error
+from fmnas.comparison.ledger import MODEL_SHARE
+from fmnas.comparison.trials import Budget
+
+FINAL_COLUMNS = (
+    "optimizer",
+    "repeats",
+    "mean",
+    "standard_error",
+    "values",
+    "best",
+    "best_error",
+    "best_run",
+    "best_trial",
+    "epochs",
+    "evaluations",
+    "model_share",
+    "common_epochs",
+    "budget_epochs",
+)
+
+
+def common_epochs(ledger: pd.DataFrame, budget: Budget) -> int:
+    """The epochs at which all runs can be compared: the budget, or less while a run is still on its way.
+
+    A run is through when it cannot pay another full training. While one is not, all are compared at what the run that
+    spent least has spent.
+    """
+    least = int(ledger["epochs"].min()) if len(ledger) else 0
+    return budget.epochs if least > budget.epochs - budget.epochs_per_evaluation else least
+
+
+def final_table(curves: pd.DataFrame, ledger: pd.DataFrame, budget: Budget) -> pd.DataFrame:
+    """One row per optimizer at equal epochs (`common_epochs`), the lowest mean first; columns FINAL_COLUMNS.
+
+    values: repeat -> objective of its incumbent; NaN for a repeat without a full-fidelity result.
+    mean, standard_error: over the repeats (ddof = 1); NaN when one has no value, the latter also with one repeat.
+    best, best_error, best_run, best_trial: the lowest of the values, its validation error, where it was found.
+    epochs, evaluations: spent by then, mean over repeats.
+    model_share: share of all the optimizer's trials that a model suggested.
+    common_epochs, budget_epochs: the same in every row: where the comparison is made, and where it is to be made.
+    """
+    at = common_epochs(ledger, budget)
+    rows = []
+    for optimizer, runs in ledger.groupby("optimizer", sort=True):
+        mine = curves[curves["optimizer"] == optimizer]
+        spent = mine[mine["epochs"] <= at].groupby("run")["epochs"].max()
+        epochs = float(spent.sum() / len(runs))
+        rows.append(
+            {
+                "optimizer": optimizer,
+                "repeats": len(runs),
+                **_objectives(mine, at),
+                "epochs": epochs,
+                "evaluations": epochs / budget.epochs_per_evaluation,
+                "model_share": float(np.average(runs[MODEL_SHARE], weights=runs["trials"])),
+                "common_epochs": at,
+                "budget_epochs": budget.epochs,
+            }
+        )
+    table = pd.DataFrame(rows, columns=list(FINAL_COLUMNS))
+    return table.sort_values(["mean", "best", "optimizer"], ignore_index=True)
+
+
+def smallest_p(repeats: int) -> float:
+    """The smallest p that a two-sided paired Wilcoxon signed-rank test over so many repeats can give: 2 / 2^repeats.
+
+    It is reached when one optimizer wins every repeat (exact distribution, no ties). 1 for one repeat.
+    """
+    return 2.0 / 2**repeats
+
+
+def _objectives(curves: pd.DataFrame, at: int) -> dict[str, object]:
+    """The incumbents of one optimizer's runs after `at` epochs, and the best of them."""
+    ends = curves[curves["epochs"] <= at].groupby("run", sort=False).tail(1)
+    known = zip(ends["repeat"], ends["incumbent"], strict=True)
+    values = {int(repeat): float("nan") for repeat in curves["repeat"]} | {int(r): float(value) for r, value in known}
+    given = np.array(list(values.values()))
+    result = {"mean": float(given.mean()), "standard_error": float(standard_error(given)), "values": values}
+    if ends["incumbent"].isna().all():
+        return {**result, "best": np.nan, "best_error": np.nan, "best_run": None, "best_trial": None}
+    best = ends.sort_values("incumbent", kind="stable").iloc[0]  # NaN comes last
+    where = {"best_run": best["run"], "best_trial": int(best["incumbent_trial"])}
+    return {**result, "best": float(best["incumbent"]), "best_error": float(best["incumbent_error"]), **where}

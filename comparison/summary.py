@@ -1,0 +1,121 @@
+"""The summary of an experiment as plain data: what summary.json holds, and what page and command line print."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from fmnas.comparison.statistics import final_table
+from fmnas.comparison.trials import Budget, configuration_of, variable_columns
+from fmnas.comparison.wording import caution, headline, number
+
+Summary = dict[str, Any]
+"""Plain JSON data; missing values are None. The keys are those of `summarise`."""
+
+FINAL_HEADER = (
+    "optimizer",
+    "mean objective",
+    "standard error",
+    "repeats",
+    "best",
+    "its error",
+    "evaluations",
+    "epochs",
+    "model-based",
+)
+
+
+@dataclass(frozen=True)
+class ReportContext:
+    """What a report tells beside the trials.
+
+    name, problem: of the experiment.
+    budget: what every optimizer may spend per repeat.
+    environment: versions, commit, host, devices; may be nested.
+    config_text: the configuration as resolved, as YAML.
+    """
+
+    name: str
+    problem: str
+    budget: Budget
+    environment: Mapping[str, Any]
+    config_text: str
+
+
+def summarise(trials: pd.DataFrame, curves: pd.DataFrame, ledger: pd.DataFrame, context: ReportContext) -> Summary:
+    """The summary: name, problem, budget, compared_at, headline, caution, optimizers, ledger, incidents.
+
+    optimizers: name -> a row of the final table and best_configuration; the lowest mean first.
+    ledger: a row per run. incidents: what went wrong or was noted, how often, by optimizer.
+    """
+    budget, final = context.budget, final_table(curves, ledger, context.budget)
+    at = int(final["common_epochs"].iloc[0]) if len(final) else 0
+    shown = [name for name in final.columns if name not in ("optimizer", "common_epochs", "budget_epochs")]
+    return {
+        "name": context.name,
+        "problem": context.problem,
+        "budget": {
+            "evaluations": budget.evaluations,
+            "epochs_per_evaluation": budget.epochs_per_evaluation,
+            "epochs": budget.epochs,
+        },
+        "compared_at": {"epochs": at, "evaluations": at / budget.epochs_per_evaluation},
+        "headline": headline(final),
+        "caution": caution(final),
+        "optimizers": {
+            str(row["optimizer"]): {**_plain(row[shown].to_dict()), "best_configuration": _best(trials, row)}
+            for _, row in final.iterrows()
+        },
+        "ledger": [_plain(row.to_dict()) for _, row in ledger.iterrows()],
+        "incidents": _incidents(trials),
+    }
+
+
+def final_rows(summary: Summary) -> list[tuple[str, ...]]:
+    """The final table as text, a row per optimizer, columns FINAL_HEADER."""
+    return [
+        (
+            name,
+            number(row["mean"]),
+            f"{row['standard_error']:#.2g}" if row["standard_error"] is not None else number(None),
+            str(row["repeats"]),
+            number(row["best"]),
+            number(row["best_error"]),
+            f"{row['evaluations']:.1f}",
+            f"{row['epochs']:.0f}",
+            f"{row['model_share']:.0%}",
+        )
+        for name, row in summary["optimizers"].items()
+    ]
+
+
+def best_of(summary: Summary) -> tuple[str, dict[str, Any]] | None:
+    """The optimizer with the lowest single objective, and its row; None when there is no full-fidelity result."""
+    found = {name: row for name, row in summary["optimizers"].items() if row["best"] is not None}
+    return min(found.items(), key=lambda item: item[1]["best"]) if found else None
+
+
+def _best(trials: pd.DataFrame, row: "pd.Series[Any]") -> dict[str, Any] | None:
+    """The configuration of an optimizer's best trial."""
+    here = trials[(trials["run"] == row["best_run"]) & (trials["trial"] == row["best_trial"])]
+    finished = here[here["status"] == "finished"]
+    return _plain(configuration_of(finished.iloc[0], variable_columns(trials))) if len(finished) else None
+
+
+def _incidents(trials: pd.DataFrame) -> list[dict[str, Any]]:
+    kinds = [trials[trials["status"] != "finished"].assign(what=lambda t: t["status"], text=lambda t: t["reason"])]
+    kinds.append(trials[trials["note"] != ""].assign(what="note", text=lambda t: t["note"]))
+    counted = pd.concat(kinds).groupby(["optimizer", "what", "text"], sort=True).size()
+    return [_plain(row.to_dict()) for _, row in counted.reset_index(name="trials").iterrows()]
+
+
+def _plain(value: Any) -> Any:
+    """The value as JSON data: numpy scalars as Python's, missing ones as None, keys as text."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if hasattr(value, "item"):
+        value = value.item()
+    if value is pd.NA or (isinstance(value, float) and value != value):
+        return None
+    return value

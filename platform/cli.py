@@ -1,0 +1,244 @@
+"""The command line: fmnas run | resume | report | ui | list | doctor.
+
+Exit codes: 0 done, 1 the experiment failed, 2 the input was wrong, 130 interrupted (resumable).
+"""
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from fmnas.platform.errors import ExperimentFailed, RunDirectoryError
+from fmnas.platform.paths import RunDirectory
+from fmnas.search_spaces import FmnasError
+
+if TYPE_CHECKING:
+    from fmnas.comparison.summary import Summary
+    from fmnas.platform.driver import StopRequest
+    from fmnas.platform.launch import Ending
+
+DONE, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
+WIDE = 110  # columns; a narrower terminal sees fewer columns of the final table
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code."""
+    parsed = _parser().parse_args(arguments)
+    try:
+        return int(parsed.command(parsed))
+    except FmnasError as error:
+        print(f"fmnas: {error}", file=sys.stderr)  # noqa: T201
+        return WRONG_INPUT
+    except ExperimentFailed as error:
+        print(f"fmnas: the experiment failed: {error}", file=sys.stderr)  # noqa: T201
+        return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader of our output went away, e.g. `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="fmnas", description="Which optimizer is better, on real trainings, at the same budget."
+    )
+    parser.add_argument("--version", action="version", version=f"fmnas {version('fmnas')}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    run = commands.add_parser("run", help="run an experiment")
+    run.add_argument("config", metavar="CONFIG", help="a YAML file, or the name of a shipped one")
+    run.add_argument("-o", dest="overrides", metavar="KEY=VALUE", action="append", default=[], help="override a key")
+    run.add_argument("--address", help="of a Ray cluster, or auto; default: a cluster of its own on this machine")
+    run.add_argument("--out", type=Path, metavar="DIR", help="run directory; default: runs/NAME")
+    run.set_defaults(command=_run)
+
+    resume = commands.add_parser("resume", help="go on after a crash or Ctrl-C")
+    resume.add_argument("directory", type=Path, metavar="DIR")
+    resume.add_argument("--address", help="of a Ray cluster, or auto")
+    resume.set_defaults(command=_resume)
+
+    report = commands.add_parser("report", help="table, figures and page of run directories")
+    report.add_argument("directories", type=Path, metavar="DIR", nargs="+")
+    report.set_defaults(command=_report)
+
+    ui = commands.add_parser("ui", help="open MLflow's UI on the store of a run directory")
+    ui.add_argument("directory", type=Path, metavar="DIR", nargs="?", help="default: the latest below runs/")
+    ui.add_argument("--port", type=int, default=5000)
+    ui.set_defaults(command=_ui)
+
+    listing = commands.add_parser("list", help="what there is, one line each")
+    listing.add_argument("what", choices=["problems", "optimizers", "configs"])
+    listing.set_defaults(command=_list)
+
+    doctor = commands.add_parser("doctor", help="what this machine and cluster can do, and what is missing")
+    doctor.add_argument("--address", help="of a Ray cluster, or auto")
+    doctor.set_defaults(command=_doctor)
+    return parser
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from fmnas.platform.config import load_config
+    from fmnas.platform.launch import Surroundings, launch
+
+    config = load_config(arguments.config, arguments.overrides)
+    directory = RunDirectory(arguments.out or Path("runs") / config.name)
+    console = _console()
+    with _signals() as stop:
+        return _tell(launch(config, directory, Surroundings(arguments.address, console, stop)), directory, console)
+
+
+def _resume(arguments: argparse.Namespace) -> int:
+    from fmnas.platform.launch import Surroundings, resume
+
+    directory = RunDirectory(arguments.directory)
+    console = _console()
+    with _signals() as stop:
+        return _tell(resume(directory, Surroundings(arguments.address, console, stop)), directory, console)
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    from fmnas.platform.launch import restore
+    from fmnas.platform.results import write_results
+
+    console = _console()
+    for root in arguments.directories:
+        directory = RunDirectory(root)
+        state, _ = restore(directory)
+        _print_summary(write_results(directory, state), console)
+        console.print(f"page            {directory.page}", soft_wrap=True, highlight=False)
+    return DONE
+
+
+def _ui(arguments: argparse.Namespace) -> int:
+    from fmnas.platform.config import load_config
+    from fmnas.platform.mlflow_ui import open_ui
+
+    directory = RunDirectory(arguments.directory or _latest(Path("runs")))
+    directory.check_present()
+    open_ui(load_config(directory.config).tracking.uri or directory.store, port=arguments.port)
+    return DONE
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    lines: dict[str, str] = {}
+    if arguments.what == "problems":
+        from fmnas.platform.problems import ALIASES, PROBLEMS
+
+        lines = {name: entry.summary for name, entry in PROBLEMS.items()}
+        lines |= {alias: f"another name of {name}" for alias, name in ALIASES.items()}
+    elif arguments.what == "optimizers":
+        from fmnas.platform.methods import METHODS
+
+        lines = {name: method.summary for name, method in METHODS.items()}
+    else:
+        from fmnas.platform.config import shipped_configs
+
+        lines = {name: text.splitlines()[0].removeprefix("# ") for name, text in shipped_configs().items()}
+    for name, text in lines.items():
+        print(f"{name:<24}{text}")  # noqa: T201
+    return DONE
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    from fmnas.platform.doctor import examine
+
+    console = _console()
+    findings = examine(arguments.address)
+    for finding in findings:
+        mark = "[green]ok[/]     " if finding.good else "[red]missing[/]"
+        console.print(f"{mark}  {finding.what:<18} {finding.detail}", soft_wrap=True, highlight=False)
+    return DONE if all(finding.good for finding in findings) else FAILED
+
+
+@contextmanager
+def _signals() -> "Iterator[StopRequest]":
+    """Ctrl-C and SIGTERM ask the driver to stop; before it runs and after, the second of them ends the process."""
+    from fmnas.platform.driver import StopRequest
+
+    stop = StopRequest()
+
+    def handle(number: int, frame: object) -> None:
+        stop.ask()
+        if stop.count > 2:
+            raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _tell(ending: "Ending", directory: RunDirectory, console: Console) -> int:
+    """Print the table and where everything is; the exit code of an ending."""
+    _print_summary(ending.summary, console)
+    tracking = ending.tracking
+    places = {"run directory": str(directory.root), "page": str(directory.page)}
+    if tracking.store_experiment or tracking.missed:
+        places["MLflow UI"] = f"fmnas ui {directory.root}"
+    for what, place in places.items():
+        console.print(f"{what:<15} {place}", soft_wrap=True, highlight=False)
+    if tracking.missed:
+        console.print(
+            f"MLflow missed {tracking.missed} trial(s) ({tracking.reason}); the journal has them: "
+            f"`fmnas resume {directory.root}` sends them",
+            soft_wrap=True,
+        )
+    if ending.status == "failed":
+        print(f"fmnas: the experiment failed: {ending.reason}", file=sys.stderr)  # noqa: T201
+        console.print(f"resume with     fmnas resume {directory.root}", soft_wrap=True, highlight=False)
+        return FAILED
+    if ending.status == "interrupted":
+        console.print(f"interrupted; resume with     fmnas resume {directory.root}", soft_wrap=True, highlight=False)
+        return INTERRUPTED
+    return DONE
+
+
+def _print_summary(summary: "Summary", console: Console) -> None:
+    from fmnas.comparison.summary import FINAL_HEADER, final_rows
+
+    dropped = {"repeats", "epochs"} if console.width < WIDE else set()
+    shown = [i for i, header in enumerate(FINAL_HEADER) if header not in dropped]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for i in shown:
+        table.add_column(FINAL_HEADER[i], justify="left" if i == 0 else "right", min_width=_widest(FINAL_HEADER[i]))
+    for row in final_rows(summary):
+        table.add_row(*(row[i] for i in shown))
+    console.print()
+    console.print(table)
+    console.print()
+    console.print(summary["headline"], highlight=False)
+    console.print(summary["caution"], highlight=False, style="dim")
+    console.print()
+
+
+def _widest(header: str) -> int:
+    """So that a header breaks between its words and nowhere else."""
+    return max(len(word) for word in header.split())
+
+
+def _console() -> Console:
+    """The terminal; a file or pipe has no width of its own and gets a wide one."""
+    console = Console()
+    return console if console.is_terminal else Console(width=max(WIDE, console.width))
+
+
+def _latest(folder: Path) -> Path:
+    journals = sorted(folder.glob("*/journal.jsonl"), key=lambda path: path.stat().st_mtime)
+    if not journals:
+        raise RunDirectoryError(f"{folder} holds no run directory; name one: fmnas ui DIR")
+    return journals[-1].parent
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,288 @@
+"""The configuration of an experiment: YAML, checked by pydantic, every default filled in."""
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+
+from fmnas.platform.errors import ConfigError
+from fmnas.platform.methods import METHODS
+from fmnas.platform.problems import ALIASES, PROBLEMS, DataSettings
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class BudgetConfig(_Section):
+    """What each run may spend.
+
+    evaluations: full trainings, paid by the epoch (evaluations x fidelity.epochs).
+    seconds: training plus suggestion; no trial starts once they are spent. None: no limit.
+    """
+
+    evaluations: int = Field(ge=1)
+    seconds: float | None = Field(default=None, gt=0)
+
+
+class FidelityConfig(_Section):
+    """epochs: what a full evaluation trains for."""
+
+    epochs: int = Field(ge=1)
+
+
+class WorkersConfig(_Section):
+    """The pool of workers.
+
+    kind: "ray", or "in-process" for a debugger (one trial at a time in this process).
+    count: how many; "auto" takes what the cluster holds and the runs can use.
+    cpus, gpus: what one worker takes; fractions let several share a device. With gpus 0 it trains on CPUs.
+    attempts: how often a trial is tried when workers are lost. failures: how many failed trials in a row end the
+    experiment. grace_seconds: how long Ctrl-C waits for running trials.
+    """
+
+    kind: Literal["ray", "in-process"] = "ray"
+    count: int | Literal["auto"] = "auto"
+    cpus: float = Field(default=1, gt=0)
+    gpus: float = Field(default=0, ge=0)
+    attempts: int = Field(default=3, ge=1)
+    failures: int = Field(default=5, ge=1)
+    grace_seconds: float = Field(default=30, ge=0)
+
+    @model_validator(mode="after")
+    def _whole_gpus(self) -> "WorkersConfig":
+        if self.gpus > 1 and self.gpus != int(self.gpus):
+            raise ValueError("gpus above 1 must be a whole number: a worker shares one device or owns several")
+        if isinstance(self.count, int) and self.count < 1:
+            raise ValueError("count must be at least 1, or auto")
+        return self
+
+
+class TrackingConfig(_Section):
+    """MLflow. uri None: SQLite in the run directory. experiment None: the experiment's name."""
+
+    enabled: bool = True
+    uri: str | None = None
+    experiment: str | None = None
+
+
+class OptimizerConfig(_Section):
+    """One competitor: its name, how many trials it may have in flight, and its own options."""
+
+    name: str
+    concurrency: int = Field(default=1, ge=1)
+    options: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _flat(cls, given: Any) -> Any:
+        """A bare name, or a mapping whose unknown keys are the method's options."""
+        if isinstance(given, str):
+            return {"name": given}
+        if isinstance(given, dict):
+            own = {k: v for k, v in given.items() if k in cls.model_fields}
+            options = {**given.get("options", {}), **{k: v for k, v in given.items() if k not in cls.model_fields}}
+            return {**own, "options": options}
+        return given
+
+
+class Config(_Section):
+    """An experiment: a problem, optimizers, repeats and an equal budget for each."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    problem: str
+    optimizers: list[OptimizerConfig] = Field(min_length=1)
+    repeats: int = Field(default=1, ge=1)
+    seed: int = Field(default=0, ge=0)
+    initial_design: int = Field(default=10, ge=0)
+    seeds: int = Field(default=4, ge=1)
+    budget: BudgetConfig
+    fidelity: FidelityConfig
+    data: DataSettings = DataSettings()
+    workers: WorkersConfig = WorkersConfig()
+    tracking: TrackingConfig = TrackingConfig()
+
+    def to_yaml(self) -> str:
+        """The configuration with every default, as YAML that loads to the same."""
+        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
+
+
+def load_config(source: str | Path, overrides: Sequence[str] = ()) -> Config:
+    """Read a configuration file, or a shipped one by its name; apply overrides `key=value`; check everything.
+
+    Raises ConfigError that names every offending key, its value, what is allowed and the next step.
+    """
+    path, text = _read(source)
+    data = _parse(text, str(path))
+    data.setdefault("name", Path(path).stem)
+    for override in overrides:
+        _override(data, override)
+    return check_config(data, str(path))
+
+
+def check_config(data: dict[str, Any], place: str) -> Config:
+    """A checked Config from plain data; `place` names its source in errors."""
+    try:
+        config = Config.model_validate(data)
+    except ValidationError as error:
+        raise ConfigError(_explain(place, [_describe(e) for e in error.errors()])) from None
+    problems = _check_names(config) + _check_options(config) + _check_budget(config)
+    if problems:
+        raise ConfigError(_explain(place, problems))
+    return config
+
+
+def shipped_configs() -> dict[str, str]:
+    """Name -> text of the configurations that come with the package."""
+    folder = resources.files("fmnas.configs")
+    return {
+        entry.name.removesuffix(".yaml"): entry.read_text()
+        for entry in sorted(folder.iterdir(), key=lambda e: e.name)
+        if entry.name.endswith(".yaml")
+    }
+
+
+def _read(source: str | Path) -> tuple[Path, str]:
+    path = Path(source)
+    if path.is_file():
+        try:
+            return path, path.read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"configuration {path} cannot be read: {error}") from None
+    shipped = shipped_configs()
+    if path.name.removesuffix(".yaml") in shipped and path.parent.name in ("", "configs"):
+        return path, shipped[path.name.removesuffix(".yaml")]
+    raise ConfigError(
+        f"configuration {path}: no such file; give a YAML file, or one that is shipped: {', '.join(shipped)}"
+    )
+
+
+def _parse(text: str, place: str) -> dict[str, Any]:
+    try:
+        data = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{place} is not valid YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
+        raise ConfigError(f"{place}: a configuration is a mapping of keys such as problem, optimizers, budget")
+    return data
+
+
+def _override(data: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    if not equals or not key:
+        raise ConfigError(f"-o {override}: write key=value, e.g. -o budget.evaluations=20")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise ConfigError(f"-o {override}: the value {text!r} is not valid YAML") from None
+    *parents, last = key.split(".")
+    place: Any = data
+    for part in parents:
+        if isinstance(place, list) and part.isdigit() and int(part) < len(place):
+            if isinstance(place[int(part)], str):
+                place[int(part)] = {"name": place[int(part)]}
+            place = place[int(part)]
+        elif isinstance(place, dict):
+            if place.get(part) is None:
+                place[part] = {}
+            place = place[part]
+        else:
+            raise ConfigError(f"-o {override}: {part!r} leads nowhere; {key!r} is not a key of the configuration")
+    if isinstance(place, list) and last.isdigit() and int(last) < len(place):
+        place[int(last)] = value
+    elif isinstance(place, dict):
+        place[last] = value
+    else:
+        raise ConfigError(f"-o {override}: {key!r} is not a key of the configuration")
+
+
+def _check_names(config: Config) -> list[str]:
+    found = []
+    if config.problem not in {*PROBLEMS, *ALIASES}:
+        found.append(_unknown("problem", config.problem, [*PROBLEMS, *ALIASES], "fmnas list problems"))
+    for i, entry in enumerate(config.optimizers):
+        if entry.name not in METHODS:
+            found.append(_unknown(f"optimizers.{i}", entry.name, list(METHODS), "fmnas list optimizers"))
+    names = [entry.name for entry in config.optimizers]
+    found += [
+        f"optimizers: {name!r} is given twice; each may compete once"
+        for name in dict.fromkeys(names)
+        if names.count(name) > 1
+    ]
+    return found
+
+
+def _check_options(config: Config) -> list[str]:
+    found = []
+    for i, entry in enumerate(config.optimizers):
+        if entry.name in METHODS:
+            try:
+                METHODS[entry.name].options.model_validate(entry.options)
+            except ValidationError as error:
+                allowed = [*METHODS[entry.name].options.model_fields, "concurrency"]
+                found += [_describe(e, ("optimizers", i), allowed) for e in error.errors()]
+    return found
+
+
+def _check_budget(config: Config) -> list[str]:
+    takers = [e.name for e in config.optimizers if e.name in METHODS and METHODS[e.name].takes_initial_design]
+    if takers and config.budget.evaluations <= config.initial_design:
+        return [
+            f"budget.evaluations = {config.budget.evaluations}: it must exceed initial_design = "
+            f"{config.initial_design}, or {', '.join(takers)} would have nothing left to choose; "
+            "raise the one or lower the other"
+        ]
+    return []
+
+
+def _unknown(key: str, value: str, allowed: list[str], command: str) -> str:
+    close = get_close_matches(value, allowed, n=1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    return f"{key} = {value!r}: unknown; it must be one of {', '.join(allowed)} (`{command}`).{hint}"
+
+
+def _describe(error: ErrorDetails, prefix: tuple[str | int, ...] = (), allowed: Sequence[str] = ()) -> str:
+    """One of pydantic's errors as: key = value: what is allowed."""
+    location = [part for part in (*prefix, *error["loc"]) if part not in ("int", "literal['auto']")]
+    key = ".".join(str(part) for part in location)
+    kind, context = error["type"], error.get("ctx", {})
+    if kind == "extra_forbidden":
+        names = list(allowed) or _fields_at(location[:-1])
+        close = get_close_matches(str(location[-1]), names, n=1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        return f"{key}: unknown key; allowed are {', '.join(names)}.{hint}"
+    if kind == "missing":
+        return f"{key}: missing; it is required"
+    bounds = {"greater_than_equal": "at least", "greater_than": "above", "less_than_equal": "at most"}
+    if kind in bounds:
+        rule = f"it must be {bounds[kind]} {next(iter(context.values()))}"
+    elif kind in ("int_type", "int_from_float", "int_parsing"):
+        rule = "it must be a whole number"
+    elif kind == "literal_error":
+        rule = f"it must be {context['expected']}"
+    elif kind == "string_pattern_mismatch":
+        rule = "it must be letters, digits, '.', '_' and '-', and begin with a letter or digit"
+    else:
+        rule = error["msg"].removeprefix("Value error, ")
+    return f"{key} = {error['input']!r}: {rule}"
+
+
+def _fields_at(location: Sequence[str | int]) -> list[str]:
+    """The keys that the section at a location has."""
+    section: type[BaseModel] = Config
+    for part in location:
+        annotation = section.model_fields[str(part)].annotation
+        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+            return []
+        section = annotation
+    return list(section.model_fields)
+
+
+def _explain(place: str, problems: list[str]) -> str:
+    lines = "\n".join(f"  {problem}" for problem in dict.fromkeys(problems))
+    return f"{place}:\n{lines}\nMend it there, or override a key with -o KEY=VALUE."

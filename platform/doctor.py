@@ -1,0 +1,78 @@
+"""What this machine and cluster can do, what is missing, and how to get it."""
+
+import importlib
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from fmnas.platform.environment import package_version
+from fmnas.search_spaces import FmnasError
+
+REQUIRED = ("torch", "gpytorch", "numpy", "pandas", "ray", "mlflow", "hpbandster", "ConfigSpace", "torchvision")
+FREE_GIGABYTES = 2.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing looked at: whether it is well, and what was found or how to get it."""
+
+    what: str
+    good: bool
+    detail: str
+
+
+def examine(address: str | None) -> list[Finding]:
+    """Look at packages, data, devices, cluster and disk. Nothing is changed, but data may be fetched into the cache."""
+    checks: list[Callable[[], Iterator[Finding]]] = [_packages, _devices, _data, lambda: _cluster(address), _disk]
+    return [finding for check in checks for finding in check()]
+
+
+def _packages() -> Iterator[Finding]:
+    for name in REQUIRED:
+        found = package_version(name)
+        yield Finding(name, found is not None, found or f"not installed: pip install {name}")
+    try:
+        importlib.import_module("hpbandster.core.dispatcher")
+    except ImportError as error:
+        yield Finding(
+            "bohb", False, f"hpbandster does not import ({error}): its netifaces needs gcc and Python headers"
+        )
+
+
+def _devices() -> Iterator[Finding]:
+    import torch
+
+    count = torch.cuda.device_count()
+    names = ", ".join(torch.cuda.get_device_name(i) for i in range(count))
+    yield Finding("GPUs", True, names or "none: workers train on CPUs (workers.gpus: 0)")
+
+
+def _data() -> Iterator[Finding]:
+    from fmnas.trainers import default_cache, find_fashion_mnist, root_from_environment
+
+    try:
+        source = find_fashion_mnist(root_from_environment(), default_cache())
+        yield Finding("FashionMNIST", True, f"{source.place}: {source.folder}")
+    except FmnasError as error:
+        yield Finding("FashionMNIST", False, str(error))
+
+
+def _cluster(address: str | None) -> Iterator[Finding]:
+    from fmnas.platform.cluster import connect
+
+    try:
+        ray = connect(address)
+    except FmnasError as error:
+        yield Finding("Ray", False, str(error))
+        return
+    try:
+        resources, nodes = ray.cluster_resources(), len(ray.nodes())
+        amounts = f"{resources.get('CPU', 0):g} CPUs, {resources.get('GPU', 0):g} GPUs"
+        yield Finding("Ray cluster", True, f"{address or 'own'}: {nodes} node(s), {amounts}")
+    finally:
+        ray.shutdown()
+
+
+def _disk() -> Iterator[Finding]:
+    free = shutil.disk_usage(".").free / 1e9
+    yield Finding("disk", free > FREE_GIGABYTES, f"{free:.0f} GB free here")

@@ -1,0 +1,179 @@
+"""The driver: the loop that asks, journals, dispatches and tells. Only it touches pool, journal and tracker.
+
+for each run with budget and a free worker:  ask, journal, submit
+for each event:                              journal, tell, track
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from fmnas.platform.config import WorkersConfig
+from fmnas.platform.errors import ExperimentFailed
+from fmnas.platform.experiment import Run
+from fmnas.platform.journal import Journal, Record
+from fmnas.platform.pool import Event, Failed, Finished, Job, Pool, one_line
+from fmnas.platform.progress import Progress
+from fmnas.platform.state import (
+    ExperimentState,
+    asked_record,
+    failed_record,
+    finished_record,
+    lost_record,
+    started_record,
+)
+from fmnas.platform.tracking import Tracker
+from fmnas.search_spaces import Trial
+
+DONE, INTERRUPTED = "finished", "interrupted"
+POLL_SECONDS = 0.25
+
+
+@dataclass(frozen=True)
+class Clock:
+    """now: seconds since the epoch, for records. elapsed: monotonic seconds, for durations."""
+
+    now: Callable[[], float] = time.time
+    elapsed: Callable[[], float] = time.perf_counter
+
+
+@dataclass
+class StopRequest:
+    """What signals ask of the driver: 1, start nothing new; 2 or more, stop at once."""
+
+    count: int = 0
+
+    def ask(self) -> None:
+        """One more request."""
+        self.count += 1
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What the driver works with: the pool, the journal, and who follows along."""
+
+    pool: Pool
+    journal: Journal
+    tracker: Tracker
+    progress: Progress
+    stop: StopRequest
+    clock: Clock = field(default_factory=Clock)
+
+
+class Driver:
+    """Runs an experiment from its state to the end of every budget."""
+
+    def __init__(self, state: ExperimentState, workers: WorkersConfig, stage: Stage) -> None:
+        self._state, self._workers, self._stage = state, workers, stage
+        self._waiting: deque[Job] = deque(state.unfinished())
+        self._flying = 0
+        self._failures = 0
+        self._stop_by: float | None = None
+
+    def run(self) -> str:
+        """Go on until every budget is spent or a stop is asked for: DONE or INTERRUPTED.
+
+        Raises ExperimentFailed when too many trials in a row failed or were lost for good, or an optimizer raised.
+        """
+        while True:
+            if not self._stage.stop.count:
+                self._fill()
+            if not self._flying:
+                break
+            event = self._stage.pool.next_event(POLL_SECONDS)
+            if event is not None:
+                self._handle(event)
+            self._stage.progress.refresh(self._state)
+            if self._out_of_patience():
+                return INTERRUPTED
+        over = not self._waiting and all(run.over for run in self._state.runs.values())
+        return DONE if over else INTERRUPTED
+
+    def _fill(self) -> None:
+        """Give every free worker a job: trials to repeat first, then the runs that have spent least."""
+        while self._flying < self._stage.pool.capacity and not self._stage.stop.count:
+            job = self._waiting.popleft() if self._waiting else self._next_job()
+            if job is None:
+                return
+            worker = self._stage.pool.submit(job)
+            self._flying += 1
+            self._record(started_record(job, worker, self._stage.clock.now()))
+
+    def _next_job(self) -> Job | None:
+        for run in sorted(self._state.runs.values(), key=lambda run: run.budget.spent + run.budget.committed):
+            if not run.over and self._state.in_flight(run) < run.concurrency:
+                trial = self._ask(run)
+                if trial is not None:
+                    return Job(run.name, trial)
+        return None
+
+    def _ask(self, run: Run) -> Trial | None:
+        """The run's next trial, on record; None if it must wait or its budget affords no more."""
+        if run.budget.exhausted:
+            run.over = True
+            return None
+        self._stage.progress.suggesting(run.name)
+        start = self._stage.clock.elapsed()
+        try:
+            trial = run.optimizer.ask()
+        except Exception as error:
+            raise ExperimentFailed(f"{run.name}: the optimizer failed: {one_line(error)}") from error
+        seconds = self._stage.clock.elapsed() - start
+        self._stage.progress.suggesting("")
+        if trial is None:
+            return None
+        if not run.budget.affords(trial.epochs):
+            run.over = True
+            return None
+        trial = replace(trial, seed=self._state.experiment.trial_seed(run.repeat, trial.id))
+        self._record(asked_record(run.name, trial, seconds, self._stage.clock.now()))
+        return trial
+
+    def _handle(self, event: Event) -> None:
+        self._flying -= 1
+        job, now = event.job, self._stage.clock.now()
+        if isinstance(event, Finished):
+            self._failures = 0
+            self._record(finished_record(job, event.worker, event.evaluation, now))
+        elif isinstance(event, Failed):
+            self._record(failed_record(job, event.worker, event.reason, now))
+            self._count_failure(f"{job.run}, trial {job.trial.id}: {event.reason}")
+        else:
+            losses = self._state.open[job.run, job.trial.id].losses + 1
+            final = losses >= self._workers.attempts
+            self._record(lost_record(job, event.worker, event.reason, final, now))
+            self._stage.progress.say(f"{event.worker} was lost with trial {job.trial.id} of {job.run}: {event.reason}")
+            if final:
+                self._count_failure(f"{job.run}, trial {job.trial.id}: its worker was lost {losses} times")
+            else:
+                self._waiting.append(replace(job, attempt=job.attempt + 1))
+
+    def _record(self, record: Record) -> None:
+        """Journal first, then tell (the state does), then track."""
+        self._stage.journal.append(record)
+        ended = self._state.apply(record)
+        if ended is not None:
+            self._stage.tracker.trial(*ended)
+            self._stage.progress.ended(self._state, ended[0])
+
+    def _count_failure(self, what: str) -> None:
+        self._failures += 1
+        if self._failures >= self._workers.failures:
+            raise ExperimentFailed(
+                f"{self._failures} trials in a row failed, the last being {what}. "
+                "Mend the cause and resume, or raise workers.failures"
+            )
+
+    def _out_of_patience(self) -> bool:
+        """After a stop request: whether a second came, or the grace time for running trials is over."""
+        if not self._stage.stop.count:
+            return False
+        now = self._stage.clock.elapsed()
+        if self._stop_by is None:
+            self._stop_by = now + self._workers.grace_seconds
+            self._stage.progress.say(
+                f"stopping: waiting up to {self._workers.grace_seconds:.0f} s for {self._flying} running trial(s); "
+                "Ctrl-C again stops at once"
+            )
+        return self._stage.stop.count > 1 or now >= self._stop_by

@@ -1,0 +1,57 @@
+"""What an experiment ran on: versions, commit, host, devices."""
+
+import os
+import platform
+import socket
+import subprocess
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+PACKAGES = (
+    "fmnas",
+    "torch",
+    "torchvision",
+    "gpytorch",
+    "numpy",
+    "ray",
+    "mlflow",
+    "hpbandster",
+    "ConfigSpace",
+    "pandas",
+)
+
+
+def describe_environment() -> dict[str, Any]:
+    """Plain JSON data; a package that is not installed has the version None."""
+    import torch
+
+    return {
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "host": socket.gethostname(),
+        "cpus": os.cpu_count(),
+        "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
+        "packages": {name: package_version(name) for name in PACKAGES},
+        "commit": commit(),
+    }
+
+
+def package_version(name: str) -> str | None:
+    """The installed version, or None."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def commit() -> str | None:
+    """The commit of the checkout this code lies in, "-dirty" if it was changed; None for an installed package."""
+    root = Path(__file__).resolve().parent.parent
+    if not (root / ".git").exists():
+        return None
+    try:
+        arguments = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+        return subprocess.run(arguments, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None

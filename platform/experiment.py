@@ -1,0 +1,84 @@
+"""An experiment: a problem, and one run for each optimizer and repeat, each with the same budget.
+
+Every seed is a pure function of the experiment's: repeat r draws its initial design from (seed, r) alone, and trial t
+of repeat r trains from (seed, r, t), whatever the optimizer. So the optimizers of a repeat begin with the same results.
+"""
+
+import zlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from fmnas.optimizers import Optimizer, random_design
+from fmnas.platform.budget import RunBudget
+from fmnas.platform.config import Config, OptimizerConfig
+from fmnas.platform.methods import METHODS, Setting
+from fmnas.platform.outcomes import run_name
+from fmnas.platform.problems import Problem, ProblemSettings, problem
+
+
+@dataclass
+class Run:
+    """One optimizer, one repeat.
+
+    incumbent: best full-fidelity objective so far. ended: how many trials have ended. over: nothing more will be asked.
+    """
+
+    optimizer_name: str
+    repeat: int
+    optimizer: Optimizer
+    budget: RunBudget
+    concurrency: int
+    incumbent: float | None = None
+    ended: int = 0
+    over: bool = False
+
+    @property
+    def name(self) -> str:
+        """e.g. "bo-fm/repeat-0"."""
+        return run_name(self.optimizer_name, self.repeat)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Everything that decides the results."""
+
+    config: Config
+    problem: Problem
+    runs: tuple[Run, ...]
+
+    @property
+    def epochs(self) -> int:
+        """Full fidelity."""
+        return self.config.fidelity.epochs
+
+    def trial_seed(self, repeat: int, trial: int) -> int:
+        """What the trainings of a trial derive their randomness from."""
+        return derived_seed(self.config.seed, repeat, trial)
+
+
+def derived_seed(*parts: int) -> int:
+    """A seed below 2**32 that depends on all parts."""
+    return int(np.random.SeedSequence(parts).generate_state(1)[0])
+
+
+def build_experiment(config: Config) -> Experiment:
+    """The experiment that a configuration describes, at its beginning."""
+    task = problem(config.problem, ProblemSettings(config.data, config.seeds))
+    runs = [_build_run(config, task, entry, r) for r in range(config.repeats) for entry in config.optimizers]
+    return Experiment(config, task, tuple(runs))
+
+
+def _build_run(config: Config, task: Problem, entry: OptimizerConfig, repeat: int) -> Run:
+    method = METHODS[entry.name]
+    design = random_design(task.space, config.initial_design, derived_seed(config.seed, repeat))
+    setting = Setting(
+        space=task.space,
+        seed=derived_seed(config.seed, repeat, zlib.crc32(entry.name.encode())),
+        epochs=config.fidelity.epochs,
+        log_objective=task.log_objective,
+        initial_design=tuple(design) if method.takes_initial_design else (),
+    )
+    optimizer = method.build(setting, method.options.model_validate(entry.options))
+    budget = RunBudget(config.budget.evaluations * config.fidelity.epochs, config.budget.seconds)
+    return Run(entry.name, repeat, optimizer, budget, entry.concurrency)

@@ -1,0 +1,206 @@
+"""Running an experiment in its directory: a new one, or one to go on with.
+
+Everything that can be wrong with the input is checked before the run directory is touched.
+"""
+
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+from rich.console import Console
+
+from fmnas.comparison.summary import Summary
+from fmnas.platform.cluster import connect, pool_size
+from fmnas.platform.config import Config, check_config
+from fmnas.platform.driver import Clock, Driver, Stage, StopRequest
+from fmnas.platform.environment import describe_environment
+from fmnas.platform.errors import ExperimentFailed, RunDirectoryError
+from fmnas.platform.experiment import Experiment, build_experiment
+from fmnas.platform.journal import Journal, Record, read_journal
+from fmnas.platform.mlflow_settings import TrackingSettings, check_uri
+from fmnas.platform.mlflow_store import MlflowStore
+from fmnas.platform.paths import RunDirectory, write_aside, write_json
+from fmnas.platform.pool import InProcessPool, Pool
+from fmnas.platform.problems import Hardware, ProblemSettings
+from fmnas.platform.progress import LineProgress, LiveProgress, Progress
+from fmnas.platform.results import write_results
+from fmnas.platform.state import ExperimentState
+from fmnas.platform.tracking import BackgroundTracker, NoTracker, Tracker, TrackingReport
+from fmnas.trainers import Split
+
+FREE_TO_CHANGE = ("workers", "tracking", "data.root")
+"""What a resume may change: it decides where and how fast trials run, not what comes out."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How it went: "finished", "interrupted" or "failed" (and why), the summary, and what became of the tracking."""
+
+    status: str
+    reason: str
+    summary: Summary
+    tracking: TrackingReport
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a launch is given from outside: the cluster's address, the terminal, the stop request, the clock."""
+
+    address: str | None
+    console: Console
+    stop: StopRequest
+    clock: Clock = field(default_factory=Clock)
+
+
+def launch(config: Config, directory: RunDirectory, around: Surroundings) -> Ending:
+    """Run a new experiment. Raises FmnasError, with nothing written, when the input or the machine will not do."""
+    directory.check_absent()
+    experiment = build_experiment(config)
+    _check_tracking(config)
+    split = experiment.problem.load()
+    with _open_pool(experiment, split, around) as pool:
+        directory.create()
+        identity = uuid.uuid4().hex
+        write_aside(directory.config, config.to_yaml())
+        place = {"data": split.place} if split is not None else {}
+        write_json(directory.environment, {**describe_environment(), **place})
+        with Journal(directory.journal) as journal:
+            data = config.model_dump(mode="json")
+            journal.append({"event": "experiment", "id": identity, "config": data, "at": around.clock.now()})
+            return _conduct(ExperimentState(experiment), directory, journal, pool, identity, around)
+
+
+def resume(directory: RunDirectory, around: Surroundings) -> Ending:
+    """Go on with an experiment from its journal. Raises FmnasError when it cannot or its configuration was changed."""
+    state, identity = restore(directory)
+    config = state.experiment.config
+    _check_tracking(config)
+    split = state.experiment.problem.load()
+    with _open_pool(state.experiment, split, around) as pool, Journal(directory.journal) as journal:
+        return _conduct(state, directory, journal, pool, identity, around)
+
+
+def restore(directory: RunDirectory) -> tuple[ExperimentState, str]:
+    """The state that the journal proves, and the experiment's id."""
+    directory.check_present()
+    records = read_journal(directory.journal)
+    if not records or records[0]["event"] != "experiment":
+        raise RunDirectoryError(
+            f"{directory.journal} does not begin with an experiment: it was cut off before anything ran; "
+            f"remove {directory.root} and run the configuration again"
+        )
+    config = _unchanged_config(directory, records[0])
+    state = ExperimentState(build_experiment(config))
+    state.replay(records[1:])
+    return state, str(records[0]["id"])
+
+
+def _unchanged_config(directory: RunDirectory, head: Record) -> Config:
+    try:
+        data = yaml.safe_load(directory.config.read_text())
+    except (OSError, yaml.YAMLError) as error:
+        raise RunDirectoryError(f"{directory.config} cannot be read: {' '.join(str(error).split())}") from None
+    config = check_config(data if isinstance(data, dict) else {}, str(directory.config))
+    before, now = _flat(head["config"]), _flat(config.model_dump(mode="json"))
+    changed = [
+        key for key in {**before, **now} if before.get(key) != now.get(key) and not key.startswith(FREE_TO_CHANGE)
+    ]
+    if changed:
+        lines = "\n".join(
+            f"  {key} = {now.get(key)!r}: the experiment began with {before.get(key)!r}" for key in changed
+        )
+        raise RunDirectoryError(
+            f"{directory.config} was changed:\n{lines}\nPut it back to resume, or run the new configuration into "
+            f"another directory. Only {', '.join(FREE_TO_CHANGE)} may change."
+        )
+    return config
+
+
+def _flat(data: Any, prefix: str = "") -> dict[str, Any]:
+    """Nested data as dotted keys."""
+    if isinstance(data, Mapping):
+        items = [(str(key), value) for key, value in data.items()]
+    elif isinstance(data, list):
+        items = [(str(i), value) for i, value in enumerate(data)]
+    else:
+        return {prefix: data}
+    return {key: value for name, part in items for key, value in _flat(part, f"{prefix}.{name}".lstrip(".")).items()}
+
+
+def _check_tracking(config: Config) -> None:
+    if config.tracking.enabled and config.tracking.uri is not None:
+        check_uri(config.tracking.uri)
+
+
+@contextmanager
+def _open_pool(experiment: Experiment, split: Split | None, around: Surroundings) -> Iterator[Pool]:
+    """The pool that the configuration asks for; closed, and Ray left, whatever happens."""
+    config = experiment.config
+    if config.workers.kind == "in-process":
+        yield InProcessPool(experiment.problem.build(split, Hardware()))
+        return
+    from fmnas.platform.ray_pool import RayPool
+
+    ray = connect(around.address)
+    try:
+        workers, wanted = config.workers, sum(run.concurrency for run in experiment.runs)
+        size = pool_size(ray.cluster_resources(), workers.count, workers.cpus, workers.gpus, wanted)
+        pool = RayPool(ray, config.problem, ProblemSettings(config.data, config.seeds), split, workers, size)
+        try:
+            yield pool
+        finally:
+            pool.close()
+    finally:
+        ray.shutdown()
+
+
+def _tracker(state: ExperimentState, directory: RunDirectory, identity: str) -> Tracker:
+    config = state.experiment.config
+    if not config.tracking.enabled:
+        return NoTracker()
+    environment = describe_environment()
+    settings = TrackingSettings(
+        uri=config.tracking.uri or directory.store,
+        experiment=config.tracking.experiment or config.name,
+        experiment_id=identity,
+        tags={
+            "problem": config.problem,
+            "dataset": state.experiment.problem.dataset,
+            "commit": environment["commit"] or f"fmnas {environment['packages']['fmnas']}",
+        },
+        space=state.experiment.problem.space,
+        artifacts=directory.artifacts,
+    )
+    return BackgroundTracker(MlflowStore(settings))
+
+
+def _conduct(
+    state: ExperimentState,
+    directory: RunDirectory,
+    journal: Journal,
+    pool: Pool,
+    identity: str,
+    around: Surroundings,
+) -> Ending:
+    """Drive to the end, then write results and close the tracking, however it ended."""
+    tracker = _tracker(state, directory, identity)
+    tracker.start([(run.optimizer_name, run.repeat) for run in state.runs.values()])
+    for outcome, standing in state.outcomes:
+        tracker.trial(outcome, standing)
+    live = around.console.is_terminal
+    progress: Progress = LiveProgress(around.console, state) if live else LineProgress(around.console)
+    reason = ""
+    try:
+        stage = Stage(pool, journal, tracker, progress, around.stop, around.clock)
+        status = Driver(state, state.experiment.config.workers, stage).run()
+    except ExperimentFailed as error:
+        status, reason = "failed", str(error)
+    finally:
+        progress.close()
+    summary = write_results(directory, state)
+    pictures = sorted(directory.report.glob("*.png"))
+    files = [directory.config, directory.environment, directory.trials, directory.page, *pictures]
+    return Ending(status, reason, summary, tracker.finish(status, files, summary))

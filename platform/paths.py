@@ -1,0 +1,106 @@
+"""Every file name of a run directory, and how its files are written."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fmnas.platform.errors import RunDirectoryError
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """runs/<name>: the journal is the truth; everything else can be rebuilt from it."""
+
+    root: Path
+
+    @property
+    def config(self) -> Path:
+        """The configuration as resolved, with every default."""
+        return self.root / "config.yaml"
+
+    @property
+    def journal(self) -> Path:
+        """The append-only log."""
+        return self.root / "journal.jsonl"
+
+    @property
+    def environment(self) -> Path:
+        """Versions, commit, host, devices."""
+        return self.root / "environment.json"
+
+    @property
+    def trials(self) -> Path:
+        """A row per trial."""
+        return self.root / "trials.csv"
+
+    @property
+    def summary(self) -> Path:
+        """The final table."""
+        return self.root / "summary.json"
+
+    @property
+    def report(self) -> Path:
+        """Folder of the page and its figures."""
+        return self.root / "report"
+
+    @property
+    def page(self) -> Path:
+        """The self-contained page."""
+        return self.report / "index.html"
+
+    @property
+    def artifacts(self) -> Path:
+        """Where the default MLflow store keeps its artifacts."""
+        return self.root / "mlartifacts"
+
+    @property
+    def store(self) -> str:
+        """URI of the default MLflow store."""
+        return f"sqlite:///{(self.root / 'mlflow.db').resolve()}"
+
+    def create(self) -> None:
+        """Make the folder. Raises RunDirectoryError when it exists with anything in it, or cannot be written."""
+        self.check_absent()
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            probe = self.root / ".writable"
+            probe.touch()
+            probe.unlink()
+        except OSError as error:
+            raise RunDirectoryError(
+                f"run directory {self.root} cannot be written ({error.strerror}): give another with --out DIR"
+            ) from None
+
+    def check_absent(self) -> None:
+        """Raise RunDirectoryError if something is there already; nothing is touched."""
+        if self.journal.exists():
+            raise RunDirectoryError(
+                f"run directory {self.root} holds an experiment: go on with `fmnas resume {self.root}`, "
+                "or give another with --out DIR"
+            )
+        if self.root.exists() and (not self.root.is_dir() or any(self.root.iterdir())):
+            raise RunDirectoryError(f"{self.root} exists and is not empty: give another run directory with --out DIR")
+
+    def check_present(self) -> None:
+        """Raise RunDirectoryError unless an experiment lies here."""
+        for path in (self.journal, self.config):
+            if not path.is_file():
+                raise RunDirectoryError(
+                    f"{self.root} is no run directory: {path.name} is missing; give the folder that `fmnas run` named"
+                )
+
+
+def write_aside(path: Path, text: str) -> None:
+    """Write a file so that a reader sees the old or the new one, never half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}.part")
+    aside.write_text(text)
+    os.replace(aside, path)
+
+
+def write_json(path: Path, data: Mapping[str, Any]) -> None:
+    """The same, as indented JSON."""
+    write_aside(path, json.dumps(data, indent=2, default=str) + "\n")

@@ -1,0 +1,114 @@
+"""Pools of workers: where trials are evaluated. The contract, its events, and the pool in this process.
+
+Contract: a pool takes at most `capacity` jobs at a time and answers each with exactly one event. A failed job is the
+trial's own fault (its exception); a lost one is the worker's, which is replaced. Nothing is retried by the pool.
+"""
+
+import socket
+import traceback
+from dataclasses import dataclass
+from typing import Protocol
+
+from fmnas.search_spaces import Evaluation, Trial
+from fmnas.trainers import Trainer
+
+
+@dataclass(frozen=True)
+class Job:
+    """A trial of a run, for the attempt-th time."""
+
+    run: str
+    trial: Trial
+    attempt: int = 1
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The evaluation of a job, and the worker that made it."""
+
+    job: Job
+    worker: str
+    evaluation: Evaluation
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The job raised: the reason is its exception in one line."""
+
+    job: Job
+    worker: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Lost:
+    """The worker died, or its node did."""
+
+    job: Job
+    worker: str
+    reason: str
+
+
+Event = Finished | Failed | Lost
+
+
+class Pool(Protocol):
+    """Evaluates jobs somewhere."""
+
+    @property
+    def capacity(self) -> int:
+        """How many jobs may be in flight."""
+        ...
+
+    def submit(self, job: Job) -> str:
+        """Start a job; returns the worker's name. Only while fewer than `capacity` are in flight."""
+        ...
+
+    def next_event(self, timeout: float) -> Event | None:
+        """The next event, or None when none came within `timeout` seconds."""
+        ...
+
+    def close(self) -> None:
+        """Stop every worker, at once."""
+        ...
+
+
+def one_line(error: BaseException) -> str:
+    """An exception as one line: its type and message."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}"[:500] if text else type(error).__name__
+
+
+class InProcessPool:
+    """One job at a time in this process, for a debugger: an exception's stack is printed as it is."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self._trainer = trainer
+        self._job: Job | None = None
+        self._worker = f"in-process@{socket.gethostname()}"
+
+    @property
+    def capacity(self) -> int:
+        """One."""
+        return 1
+
+    def submit(self, job: Job) -> str:
+        """Remember the job; `next_event` evaluates it."""
+        if self._job is not None:
+            raise RuntimeError("a job is in flight already")
+        self._job = job
+        return self._worker
+
+    def next_event(self, timeout: float) -> Event | None:
+        """Evaluate the job, however long it takes."""
+        job, self._job = self._job, None
+        if job is None:
+            return None
+        try:
+            return Finished(job, self._worker, self._trainer.evaluate(job.trial))
+        except Exception as error:
+            traceback.print_exc()
+            return Failed(job, self._worker, one_line(error))
+
+    def close(self) -> None:
+        """Nothing to stop."""

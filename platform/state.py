@@ -1,0 +1,150 @@
+"""The state of an experiment as the journal tells it: every record changes it in one place, live or replayed.
+
+While an experiment runs, the driver appends a record and then applies it; after a crash the same records are applied
+again. Only `asked` differs: live, the optimizer has just suggested the trial; replayed, it is told that it once did.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from fmnas.platform.experiment import Experiment, Run
+from fmnas.platform.journal import Record
+from fmnas.platform.outcomes import FAILED, FINISHED, LOST, Outcome
+from fmnas.platform.pool import Job
+from fmnas.platform.tracking import Standing
+from fmnas.search_spaces import Evaluation, Trial
+
+
+@dataclass
+class OpenTrial:
+    """A trial asked and not ended. attempt: how often it was started. losses: how often its worker was lost."""
+
+    trial: Trial
+    suggest_seconds: float
+    attempt: int = 0
+    losses: int = 0
+    started_at: float = 0.0
+
+
+class ExperimentState:
+    """Runs, open trials and outcomes.
+
+    outcomes: every trial that ended with its run's standing after it, in the journal's order.
+    """
+
+    def __init__(self, experiment: Experiment) -> None:
+        self.experiment = experiment
+        self.runs: dict[str, Run] = {run.name: run for run in experiment.runs}
+        self.open: dict[tuple[str, int], OpenTrial] = {}
+        self.outcomes: list[tuple[Outcome, Standing]] = []
+
+    def replay(self, records: Iterable[Record]) -> None:
+        """Apply the records of a journal."""
+        for record in records:
+            self.apply(record, live=False)
+
+    def apply(self, record: Record, live: bool = True) -> tuple[Outcome, Standing] | None:
+        """Take one record; the outcome and standing if a trial ended with it."""
+        event = record["event"]
+        if event == "asked":
+            self._asked(record, live)
+        elif event == "started":
+            opened = self.open[self._key(record)]
+            opened.attempt, opened.started_at = record["attempt"], record["at"]
+        elif event == "lost" and not record["final"]:
+            self.open[self._key(record)].losses += 1
+        elif event in (FINISHED, FAILED, LOST):
+            return self._ended(record, event)
+        return None
+
+    def unfinished(self) -> Iterator[Job]:
+        """Trials to start again after a resume, oldest first."""
+        for (run, _), opened in self.open.items():
+            yield Job(run, opened.trial, opened.attempt + 1)
+
+    def in_flight(self, run: Run) -> int:
+        """How many of a run's trials are open."""
+        return sum(name == run.name for name, _ in self.open)
+
+    @staticmethod
+    def _key(record: Record) -> tuple[str, int]:
+        return record["run"], record["trial"]
+
+    def _asked(self, record: Record, live: bool) -> None:
+        run, trial = self.runs[record["run"]], Trial.from_dict(record["trial"])
+        if not live:
+            run.optimizer.restore(trial)
+        run.budget.commit(trial.epochs, record["suggest_seconds"])
+        self.open[run.name, trial.id] = OpenTrial(trial, record["suggest_seconds"])
+
+    def _ended(self, record: Record, status: str) -> tuple[Outcome, Standing]:
+        run, opened = self.runs[record["run"]], self.open.pop(self._key(record))
+        evaluation = Evaluation.from_dict(record["evaluation"]) if status == FINISHED else None
+        self._tell(run, opened.trial, status, evaluation)
+        run.ended += 1
+        if evaluation and opened.trial.epochs == self.experiment.epochs:
+            best = run.incumbent
+            run.incumbent = evaluation.objective if best is None else min(best, evaluation.objective)
+        outcome = Outcome(
+            optimizer=run.optimizer_name,
+            repeat=run.repeat,
+            trial=opened.trial,
+            status=status,
+            evaluation=evaluation,
+            suggest_seconds=opened.suggest_seconds,
+            started_at=opened.started_at,
+            finished_at=record["at"],
+            worker=record["worker"],
+            attempt=record["attempt"],
+            reason=record.get("reason", ""),
+        )
+        standing = Standing(run.budget.spent / self.experiment.epochs, run.budget.spent, run.incumbent)
+        self.outcomes.append((outcome, standing))
+        return outcome, standing
+
+    def _tell(self, run: Run, trial: Trial, status: str, evaluation: Evaluation | None) -> None:
+        """A result is told and charged; a failure is told as the problem's penalty and charged; a loss is neither."""
+        if status == LOST:
+            run.optimizer.forget(trial)
+            run.budget.release(trial.epochs)
+            return
+        told = evaluation or Evaluation(self.experiment.problem.penalty, epochs=trial.epochs)
+        run.optimizer.tell(trial, told)
+        run.budget.settle(trial.epochs, told.seconds)
+
+
+def asked_record(run: str, trial: Trial, suggest_seconds: float, at: float) -> dict[str, Any]:
+    """The record of a suggestion."""
+    return {"event": "asked", "run": run, "trial": trial.to_dict(), "suggest_seconds": suggest_seconds, "at": at}
+
+
+def started_record(job: Job, worker: str, at: float) -> dict[str, Any]:
+    """The record of an attempt."""
+    return _of_job("started", job, worker, at)
+
+
+def finished_record(job: Job, worker: str, evaluation: Evaluation, at: float) -> dict[str, Any]:
+    """The record of a result."""
+    return {**_of_job(FINISHED, job, worker, at), "evaluation": evaluation.to_dict()}
+
+
+def failed_record(job: Job, worker: str, reason: str, at: float) -> dict[str, Any]:
+    """The record of a trial that raised."""
+    return {**_of_job(FAILED, job, worker, at), "reason": reason}
+
+
+def lost_record(job: Job, worker: str, reason: str, final: bool, at: float) -> dict[str, Any]:
+    """The record of a lost worker; `final` when its trial will not be tried again."""
+    return {**_of_job(LOST, job, worker, at), "reason": reason, "final": final}
+
+
+def _of_job(event: str, job: Job, worker: str, at: float) -> dict[str, Any]:
+    return {
+        "event": event,
+        "run": job.run,
+        "trial": job.trial.id,
+        "attempt": job.attempt,
+        "worker": worker,
+        "at": at,
+    }

@@ -1,0 +1,195 @@
+"""What the driver tells a tracker, and the tracker that passes it on from a thread of its own.
+
+The driver never waits and never sees an error: a store that is slow, or down for hours, costs it nothing. What could
+not be written is counted and named in the report; the journal has it, and the next resume sends it.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from fmnas.platform.outcomes import Outcome
+
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+"""Seconds between attempts while the store does not answer; doubled each time."""
+
+LAST_TRIES = 3
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a run stands after a trial.
+
+    evaluations: budget spent, in full evaluations (epochs spent / epochs of a full evaluation).
+    epochs: epochs spent.
+    incumbent: best full-fidelity objective so far; None before the first.
+    """
+
+    evaluations: float
+    epochs: int
+    incumbent: float | None
+
+
+@dataclass(frozen=True)
+class TrackingReport:
+    """What became of the trials handed to a tracker.
+
+    written: sent to the store; present: were there already (a resume); missed: not sent, and `reason` says why.
+    store_experiment: the id of the experiment in the store; empty if it was never reached.
+    """
+
+    written: int = 0
+    present: int = 0
+    missed: int = 0
+    reason: str = ""
+    store_experiment: str = ""
+
+
+class Tracker(Protocol):
+    """Follows an experiment. No method waits for a store or raises because of one; only `finish` takes time.
+
+    Calls come in this order: `start` once, `trial` for each outcome (after a resume, for the replayed ones too, in
+    the journal's order), `finish` once. Runs are named by (optimizer, repeat).
+    """
+
+    def start(self, runs: Sequence[tuple[str, int]]) -> None:
+        """The runs of the experiment, in the order in which to show them."""
+
+    def trial(self, outcome: Outcome, standing: Standing) -> None:
+        """A trial ended; its run now stands there."""
+
+    def finish(self, status: str, artifacts: Sequence[Path], summary: Mapping[str, Any]) -> TrackingReport:
+        """The experiment is "finished", "interrupted" or "failed". Returns within a bounded time."""
+
+
+class NoTracker:
+    """For tracking.enabled = false."""
+
+    def start(self, runs: Sequence[tuple[str, int]]) -> None:
+        """Nothing."""
+
+    def trial(self, outcome: Outcome, standing: Standing) -> None:
+        """Nothing."""
+
+    def finish(self, status: str, artifacts: Sequence[Path], summary: Mapping[str, Any]) -> TrackingReport:
+        """An empty report."""
+        return TrackingReport()
+
+
+class Store(Protocol):
+    """Where a BackgroundTracker writes. Any method may raise and is then called again with the same arguments."""
+
+    @property
+    def experiment(self) -> str:
+        """The id of the experiment in the store; empty before `open`."""
+
+    def open(self, runs: Sequence[tuple[str, int]]) -> None:
+        """Connect, and find out what is already there."""
+
+    def write(self, outcome: Outcome, standing: Standing) -> bool:
+        """Write a trial and its run's progress; False if the trial was there already."""
+
+    def close(self, status: str, artifacts: Sequence[Path], summary: Mapping[str, Any]) -> None:
+        """Write what is known at the end."""
+
+    def is_refusal(self, error: Exception) -> bool:
+        """Whether the store answered and will never take this, so that trying again is of no use."""
+
+
+class BackgroundTracker:
+    """One thread with a queue, the only one that talks to the store.
+
+    flush_seconds: how long `finish` may take. It takes far less when the store is down: a store that has failed
+    LAST_TRIES times in a row by then gets one more try.
+    """
+
+    def __init__(self, store: Store, flush_seconds: float = 60.0, first_pause: float = FIRST_PAUSE) -> None:
+        self._store = store
+        self._flush_seconds = flush_seconds
+        self._first_pause = first_pause
+        self._queue: deque[Callable[[], None]] = deque()
+        self._news = threading.Condition()
+        self._deadline: float | None = None  # on the monotonic clock; set by finish
+        self._trials = self._written = self._present = 0
+        self._trouble = self._refusal = ""
+        # A daemon: a request that hangs must not keep the process alive.
+        self._thread = threading.Thread(target=self._work, name="tracking", daemon=True)
+
+    @property
+    def trouble(self) -> str:
+        """Why the store does not take what is sent just now; empty while it does."""
+        return self._trouble
+
+    def start(self, runs: Sequence[tuple[str, int]]) -> None:
+        """Begin to connect."""
+        runs = tuple(runs)
+        self._put(lambda: self._store.open(runs))
+        self._thread.start()
+
+    def trial(self, outcome: Outcome, standing: Standing) -> None:
+        """Queue a trial."""
+        self._trials += 1
+        self._put(lambda: self._write(outcome, standing))
+
+    def finish(self, status: str, artifacts: Sequence[Path], summary: Mapping[str, Any]) -> TrackingReport:
+        """Send what is queued, for at most `flush_seconds`, and report."""
+        artifacts, summary = tuple(artifacts), dict(summary)
+        self._put(lambda: self._store.close(status, artifacts, summary))
+        with self._news:
+            self._deadline = time.monotonic() + self._flush_seconds
+            self._news.notify()
+        self._thread.join(self._flush_seconds)
+        late = f"the store takes more than {self._flush_seconds:g} s for what was left" if self._queue else ""
+        written, present = self._written, self._present
+        missed = self._trials - written - present
+        return TrackingReport(written, present, missed, self._trouble or self._refusal or late, self._store.experiment)
+
+    def _put(self, job: Callable[[], None]) -> None:
+        with self._news:
+            self._queue.append(job)
+            self._news.notify()
+
+    def _write(self, outcome: Outcome, standing: Standing) -> None:
+        if self._store.write(outcome, standing):
+            self._written += 1
+        else:
+            self._present += 1
+
+    def _work(self) -> None:
+        """Do the jobs in order, until none is left after `finish` or it is no use to go on."""
+        failures = 0
+        while self._wait_for_job():
+            try:
+                self._queue[0]()
+            except Exception as error:
+                # Whatever it is, it is no reason to stop an experiment that trains for days.
+                reason = f"{type(error).__name__}: {error}"
+                if self._store.experiment and self._store.is_refusal(error):
+                    self._refusal = reason
+                else:
+                    failures, self._trouble = failures + 1, reason
+                    if self._deadline is not None and failures >= LAST_TRIES:
+                        return
+                    self._rest(failures)
+                    continue
+            self._queue.popleft()
+            failures, self._trouble = 0, ""
+
+    def _wait_for_job(self) -> bool:
+        with self._news:
+            self._news.wait_for(lambda: self._queue or self._deadline is not None)
+            in_time = self._deadline is None or time.monotonic() < self._deadline
+            return bool(self._queue) and in_time
+
+    def _rest(self, failures: int) -> None:
+        """Pause after a failure: longer each time, short once `finish` waits."""
+        pause = min(self._first_pause * 2 ** (failures - 1), LONGEST_PAUSE)
+        with self._news:
+            if self._deadline is None:
+                self._news.wait_for(lambda: self._deadline is not None, pause)
+            else:
+                self._news.wait(self._first_pause)

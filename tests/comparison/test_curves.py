@@ -1,0 +1,124 @@
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import sem
+
+from fmnas.comparison import Budget, ReportError, anytime_curves, incumbent_at, mean_curve
+
+NAN = float("nan")
+BUDGET = Budget(evaluations=4, epochs_per_evaluation=25)
+
+
+def test_short_trainings_cost_but_are_never_incumbents(make_run):
+    trials = make_run(
+        "bohb",
+        0,
+        [
+            {"epochs": 5, "objective": 0.01},
+            0.5,
+            {"epochs": 10, "objective": 0.02},
+            0.7,
+            {"error": 0.3, "objective": 0.4},
+        ],
+    )
+    curve = anytime_curves(trials, BUDGET)
+    assert list(curve["epochs"]) == [5, 30, 40, 65, 90]
+    assert list(curve["evaluations"]) == [0.2, 1.2, 1.6, 2.6, 3.6]
+    assert list(curve["seconds"]) == [11, 22, 33, 44, 55]
+    np.testing.assert_equal(curve["incumbent"].to_numpy(), [NAN, 0.5, 0.5, 0.5, 0.4])
+    np.testing.assert_equal(curve["incumbent_trial"].to_numpy(), [NAN, 1, 1, 1, 4])
+    np.testing.assert_equal(curve["incumbent_error"].to_numpy(), [NAN, NAN, NAN, NAN, 0.3])
+    np.testing.assert_equal(curve["objective"].to_numpy(), [NAN, 0.5, NAN, 0.7, 0.4])
+
+
+def test_the_error_of_an_incumbent_without_one_is_missing(make_run):
+    curve = anytime_curves(make_run("a", 0, [{"objective": 2.0, "error": 0.3}, 1.0, 3.0]), BUDGET)
+    np.testing.assert_equal(curve["incumbent_error"].to_numpy(), [0.3, NAN, NAN])
+
+
+def test_results_count_in_the_order_in_which_they_finish(make_run):
+    trials = make_run(
+        "a", 0, [{"objective": 1.0, "at": 40}, {"objective": 3.0, "at": 20}, {"objective": 2.0, "at": 30}]
+    )
+    curve = anytime_curves(trials, BUDGET)
+    assert list(curve["trial"]) == [1, 2, 0]
+    assert list(curve["incumbent"]) == [3.0, 2.0, 1.0]
+
+
+def test_failed_trials_cost_and_lost_ones_do_not(make_run):
+    curve = anytime_curves(make_run("a", 0, [{"status": "failed"}, {"status": "lost"}, 1.0]), BUDGET)
+    assert list(curve["epochs"]) == [25, 25, 50]
+    assert list(curve["seconds"]) == [8, 9, 20]  # 7 + 1, a suggestion of 1, 10 + 1
+    np.testing.assert_equal(curve["incumbent"].to_numpy(), [NAN, NAN, 1.0])
+
+
+def test_the_first_of_equals_stays(make_run):
+    assert list(anytime_curves(make_run("a", 0, [1.0, 1.0, 1.0]), BUDGET)["incumbent_trial"]) == [0, 0, 0]
+
+
+def test_results_that_are_not_finite_are_no_incumbents(make_run):
+    curve = anytime_curves(make_run("a", 0, [float("inf"), NAN, 2.0]), BUDGET)
+    np.testing.assert_equal(curve["incumbent"].to_numpy(), [NAN, NAN, 2.0])
+
+
+def test_a_step_is_taken_where_its_cost_is_spent(make_run):
+    curve = anytime_curves(make_run("a", 0, [3.0, 1.0]), BUDGET)
+    at = incumbent_at(curve, "epochs", [0, 24.9, 25, 49.9, 50, 1000])
+    np.testing.assert_equal(at, [NAN, NAN, 3.0, 3.0, 1.0, 1.0])
+    with pytest.raises(ReportError, match="axis 'hours'"):
+        incumbent_at(curve, "hours", [1])
+
+
+def test_the_last_of_several_at_the_same_cost_counts(make_run):
+    curve = anytime_curves(make_run("a", 0, [3.0, {"status": "lost"}, {"status": "lost"}, 1.0]), BUDGET)
+    np.testing.assert_equal(incumbent_at(curve, "evaluations", [1, 2]), [3.0, 1.0])
+
+
+def test_mean_over_repeats(make_table):
+    runs = {("a", 0): [4.0, 3.0, 1.0], ("a", 1): [{"epochs": 5, "objective": 0.0}, 2.0, 2.5], ("a", 2): [6.0, 7.0, 0.5]}
+    mean = mean_curve(anytime_curves(make_table({**runs, ("b", 0): [9.0]}), BUDGET), "epochs", [0, 25, 30, 55, 75])
+    mine = mean[mean["optimizer"] == "a"]
+    values = np.array([[4.0, 3.0, 1.0], [2.0, 2.0, 2.0], [6.0, 6.0, 0.5]])  # at 30, 55, 75: step, never between
+    values[:, 0], values[:, 1] = [4.0, 2.0, 6.0], [3.0, 2.0, 6.0]
+    np.testing.assert_allclose(mine["mean"], [NAN, NAN, *values.mean(axis=0)])
+    np.testing.assert_allclose(mine["standard_error"], [NAN, NAN, *sem(values, axis=0, ddof=1)])
+    np.testing.assert_allclose(mine["minimum"], [NAN, NAN, *values.min(axis=0)])
+    np.testing.assert_allclose(mine["maximum"], [NAN, NAN, *values.max(axis=0)])
+    other = mean[mean["optimizer"] == "b"]
+    np.testing.assert_equal(other["mean"].to_numpy(), [NAN, 9, 9, 9, 9])
+    assert other["standard_error"].isna().all()
+    assert list(other["repeats"]) == [1] * 5
+
+
+def test_no_trials(make_run):
+    curves = anytime_curves(make_run("a", 0, [1.0]).iloc[:0], BUDGET)
+    assert len(curves) == 0
+    assert len(mean_curve(curves, "epochs", [1, 2])) == 0
+
+
+TRIAL = st.fixed_dictionaries(
+    {
+        "epochs": st.sampled_from([1, 5, 25]),
+        "objective": st.floats(-10, 10),
+        "status": st.sampled_from(["finished", "finished", "finished", "failed", "lost"]),
+        "at": st.integers(0, 20),
+    }
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(trials=st.lists(TRIAL, min_size=1, max_size=12), shuffle=st.randoms(use_true_random=False))
+def test_properties(make_run, trials, shuffle):
+    table = make_run("a", 0, trials)
+    curve = anytime_curves(table, BUDGET)
+    known = curve["incumbent"].dropna()
+    assert (known.diff().dropna() <= 0).all()
+    assert curve[["epochs", "seconds"]].diff().dropna().ge(0).all(axis=None)
+    full = [t["objective"] for t in trials if t["epochs"] == 25 and t["status"] == "finished"]
+    assert len(known) == 0 if not full else known.iloc[-1] == min(full)
+    assert curve["epochs"].iloc[-1] == sum(t["epochs"] for t in trials if t["status"] != "lost")
+    order = list(range(len(table)))
+    shuffle.shuffle(order)
+    pd.testing.assert_frame_equal(curve, anytime_curves(table.iloc[order], BUDGET))

@@ -1,0 +1,127 @@
+import numpy as np
+import pytest
+
+from fmnas.comparison import Budget, ReportError, anytime_curves, anytime_figure, cell_figure, has_cell, save_figure
+from fmnas.comparison.cell_drawing import DEAD, LOWEST_RATE
+from fmnas.comparison.figures import COLOURS, MARKERS, styles
+from fmnas.search_spaces import Cell, joint_space
+
+BUDGET = Budget(evaluations=4, epochs_per_evaluation=25)
+
+
+def draw(trials, folder, budget=BUDGET, title="a figure"):
+    figure = anytime_figure(anytime_curves(trials, budget), budget, title)
+    png, svg = save_figure(figure, folder, "anytime")
+    assert png.read_bytes().startswith(b"\x89PNG")
+    assert svg.read_text().rstrip().endswith("</svg>")
+    return figure
+
+
+def test_styles_are_fixed_by_name_with_bo_fm_first():
+    look = styles(["zeta", "bo-fm", "alpha", "zeta"])
+    assert list(look) == ["bo-fm", "alpha", "zeta"]
+    assert look["bo-fm"].colour == COLOURS[0]
+    many = styles([f"optimizer {i}" for i in range(30)]).values()
+    assert len({(s.colour, s.line, s.marker) for s in many}) == 30
+    assert len({s.marker for s in many}) == len(MARKERS)
+
+
+def test_a_multi_fidelity_comparison(make_table, tmp_path):
+    partial = {"epochs": 5, "objective": 0.001}
+    figure = draw(
+        make_table(
+            {
+                ("bo-fm", 0): [0.2, 0.1, 0.08, 0.07],
+                ("bo-fm", 1): [0.3, 0.12, 0.07, 0.07],
+                ("bohb", 0): [partial, partial, 0.92, partial, 0.1],
+                ("bohb", 1): [partial, 0.2, partial, 0.15, partial],
+            }
+        ),
+        tmp_path,
+    )
+    left, right = figure.axes
+    low, high = left.get_ylim()
+    assert 0.03 < low < 0.07  # the short trainings' 0.001 is nowhere
+    assert high < 0.9  # nor is the diverged start
+    assert "2 of 12 results lie above" in [text.get_text() for text in left.texts][-1]
+    assert right.get_xlabel() == "training + suggestion (seconds)"
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["bo-fm", "bohb", "one repeat"]
+    # Every curve is a step: no slope is drawn between two results.
+    assert {line.get_drawstyle() for line in right.lines} == {"steps-post"}
+
+
+def test_the_mean_ends_where_the_first_run_ends(make_table, tmp_path):
+    figure = draw(make_table({("a", 0): [4.0, 3.0, 2.0, 1.0], ("a", 1): [4.0, 2.0]}), tmp_path)
+    thick = [line for line in figure.axes[0].lines if line.get_linewidth() == 2.0]
+    assert [list(line.get_xdata()) for line in thick] == [[1.0, 2.0]]
+    np.testing.assert_allclose(thick[0].get_ydata(), [4.0, 2.5])
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [
+        {("a", 0): [1.0]},
+        {("a", 0): [0.0, 0.0]},
+        {("a", 0): [{"status": "failed"}]},
+        {("a", 0): [{"status": "lost"}]},
+        {("bohb", 0): [{"epochs": 5}]},
+        {("a", 0): [-0.1, -0.2], ("a", 1): [0.1, -0.15]},
+        {("_odd $name$ <&>", 0): [1.0], ("名", 0): [2.0]},
+        {(f"o{i}", 0): [1.0 + i, 0.001] for i in range(20)},
+    ],
+)
+def test_odd_tables_are_drawn_without_warnings(make_table, tmp_path, runs):
+    draw(make_table(runs), tmp_path, title="$odd_ {title")
+
+
+def test_no_trials(make_run, tmp_path):
+    figure = draw(make_run("a", 0, [1.0]).iloc[:0], tmp_path)
+    assert "no full-fidelity result yet" in [text.get_text() for text in figure.axes[0].texts]
+
+
+def test_a_wide_range_is_logarithmic_only_above_zero(make_table, tmp_path):
+    assert draw(make_table({("a", 0): [10.0, 0.1]}), tmp_path).axes[0].get_yscale() == "log"
+    assert draw(make_table({("a", 0): [10.0, -0.1]}), tmp_path).axes[0].get_yscale() == "linear"
+
+
+def test_a_distant_budget_does_not_squeeze_the_curves(make_table, tmp_path):
+    left = draw(make_table({("a", 0): [2.0, 1.0]}), tmp_path, Budget(200, 25)).axes[0]
+    assert left.get_xlim()[1] < 4
+    assert "budget 200 →" in [text.get_text() for text in left.texts]
+
+
+def test_the_same_figure_gives_the_same_bytes(make_table, tmp_path):
+    for folder in ("one", "two"):
+        draw(make_table({("a", 0): [2.0, 1.0]}), tmp_path / folder)
+    assert (tmp_path / "one/anytime.svg").read_bytes() == (tmp_path / "two/anytime.svg").read_bytes()
+    assert not [path for path in (tmp_path / "one").iterdir() if path.name.startswith(".")]
+
+
+def test_a_place_that_cannot_be_written(make_table, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ReportError, match="cannot write"):
+        draw(make_table({("a", 0): [1.0]}), tmp_path / "file")
+
+
+def test_cell(tmp_path):
+    space = joint_space()
+    assert has_cell(space.names)
+    assert not has_cell(["x", "op1"])
+    for seed in range(2):
+        configuration = space.sample(np.random.default_rng(seed))
+        figure = cell_figure(configuration, "the $best")
+        save_figure(figure, tmp_path, f"cell{seed}")
+        cell = Cell.from_configuration(configuration)
+        grey = [text for text in figure.axes[0].texts if text.get_color() == DEAD]
+        assert len(grey) == 2 * (4 - len(cell.live_states()))
+        rates = figure.axes[1].lines[0].get_ydata()
+        assert min(rates) >= LOWEST_RATE
+        assert rates[0] == configuration["learning_rate"]
+
+
+def test_a_cell_without_a_schedule(tmp_path):
+    configuration = joint_space().sample(np.random.default_rng(0))
+    only_cell = {name: configuration[name] for name in configuration if name[:2] in ("op", "in") or name == "output"}
+    figure = cell_figure(only_cell, "cell")
+    assert len(figure.axes) == 1
+    save_figure(figure, tmp_path, "cell")

@@ -1,0 +1,121 @@
+import json
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from fmnas.comparison import FINAL_HEADER, Budget, ReportContext, final_rows, write_report
+from fmnas.search_spaces import joint_space
+
+BUDGET = Budget(evaluations=3, epochs_per_evaluation=25)
+VOID = {"meta", "link", "br", "hr", "img", "input"}
+
+
+class Reader(HTMLParser):
+    """Checks that tags nest, ids are unique, and nothing is fetched; keeps the text."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.ids, self.text, self.tags = [], set(), "", set()
+
+    def handle_starttag(self, tag, attrs):
+        self.handle_startendtag(tag, attrs)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.add(tag)
+        for name, value in attrs:
+            if name == "id":
+                assert value not in self.ids
+                self.ids.add(value)
+            if name in ("src", "href", "xlink:href"):
+                assert value.startswith(("#", "data:"))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def report(trials, folder, name="first look"):
+    context = ReportContext(
+        name, "a problem", BUDGET, {"versions": {"torch": "2.9"}, "devices": ["gpu"]}, "seeds: 4 # <b>&"
+    )
+    summary = write_report(trials, context, folder)
+    reader = Reader()
+    reader.feed((folder / "index.html").read_text())
+    reader.close()
+    assert not reader.open
+    assert "script" not in reader.tags
+    json.dumps(summary, allow_nan=False)
+    for row in final_rows(summary):
+        assert len(row) == len(FINAL_HEADER)
+    return summary, reader.text
+
+
+def test_a_comparison(make_table, tmp_path):
+    runs = {
+        ("bo-fm", 0): [3.0, 2.0, {"objective": 1.0, "origin": "model"}],
+        ("re", 0): [4.0, {"status": "failed", "reason": "oom"}, 5.0],
+    }
+    summary, text = report(make_table(runs), tmp_path)
+    assert list(summary["optimizers"]) == ["bo-fm", "re"]
+    bofm = summary["optimizers"]["bo-fm"]
+    assert (bofm["mean"], bofm["standard_error"], bofm["values"]) == (1.0, None, {"0": 1.0})
+    assert bofm["best_configuration"] == {"x": 2 / 7}
+    assert bofm["model_share"] == 1 / 3
+    assert summary["compared_at"] == {"epochs": 75, "evaluations": 3.0}
+    assert [run["epochs"] for run in summary["ledger"]] == [75, 75]
+    assert summary["incidents"] == [{"optimizer": "re", "what": "failed", "text": "oom", "trials": 1}]
+    for part in (summary["headline"], summary["caution"], "versions.torch", "2.9", "seeds: 4 # <b>&", "oom"):
+        assert part in text
+    assert final_rows(summary)[0] == ("bo-fm", "1.000", "–", "1", "1.000", "–", "3.0", "75", "33%")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["anytime.png", "anytime.svg", "index.html"]
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [
+        {("a", 0): [1.0]},
+        {("a", 0): [{"status": "failed"}] * 3, ("b", 0): [{"status": "timed_out"}] * 3},
+        {("a", 0): [{"status": "lost"}], ("b", 0): [{"status": "cancelled"}]},
+        {("bohb", 0): [{"epochs": 5}] * 15, ("bohb", 1): [{"epochs": 5}]},
+        {("a", 0): [1.0, 2.0, 3.0], ("a", 1): [1.0], ("b", 0): [2.0]},
+        {("func2c", 0): [-0.1, -0.2, -0.2063]},
+        {("a", 0): [{"note": "model failed"}, float("inf"), {"diverged": True, "objective": 0.9}]},
+    ],
+)
+def test_edges(make_table, tmp_path, runs):
+    report(make_table(runs), tmp_path)
+
+
+def test_no_trials(make_run, tmp_path):
+    summary, text = report(make_run("a", 0, [1.0]).iloc[:0], tmp_path)
+    assert summary["optimizers"] == {}
+    assert final_rows(summary) == []
+    assert "no full-fidelity result" in text
+
+
+def test_names_are_escaped(make_table, tmp_path):
+    odd = "<script>alert('x')</script>&amp; \"q\" $y_1$"
+    _, text = report(make_table({(odd, 0): [{"note": odd}, 1.0, 1.0]}), tmp_path, name=odd)
+    assert text.count(odd) >= 4
+
+
+def test_the_best_cell_is_drawn(make_run, tmp_path):
+    space, rng = joint_space(), np.random.default_rng(0)
+    trials = make_run("bo-fm", 0, [{"objective": 0.07 + i / 100, "error": 0.06, **space.sample(rng)} for i in range(3)])
+    summary, text = report(trials.drop(columns="x"), tmp_path)
+    best = summary["optimizers"]["bo-fm"]["best_configuration"]
+    assert space.validate(best) is None
+    assert (tmp_path / "best_cell.png").exists()
+    assert "Best cell" in text
+
+
+def test_a_second_report_replaces_the_first(make_table, tmp_path):
+    for objective in (2.0, 1.0):
+        _, text = report(make_table({("a", 0): [objective] * 3}), tmp_path)
+    assert "1.000" in text
+    assert "2.000" not in text

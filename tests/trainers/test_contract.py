@@ -1,0 +1,79 @@
+"""What every trainer keeps, whatever it trains."""
+
+import json
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from fmnas.search_spaces import Evaluation, Space, SpaceError, Trial
+from fmnas.trainers import SYNTHETIC_PROBLEMS, FunctionTrainer, ImageTrainer, Split, Trainer, TrainerError
+from fmnas.trainers import TrainingSettings as Settings
+
+SpacedTrainer = Trainer  # each has a `space`, too
+NAMES = ("images", *SYNTHETIC_PROBLEMS)
+
+
+@pytest.fixture(params=NAMES)
+def make(request: pytest.FixtureRequest, noise_split: Split) -> Callable[[], Trainer]:
+    """Makes a trainer of each kind, with a clock that stands still."""
+    if request.param == "images":
+        return lambda: ImageTrainer(noise_split, Settings(seeds=2, batch_size=12), clock=lambda: 0.0)
+    problem = SYNTHETIC_PROBLEMS[request.param]
+    return lambda: FunctionTrainer(problem.space, problem.function, clock=lambda: 0.0)
+
+
+def sampled(space: Space, number: int, epochs: int = 2) -> Trial:
+    configuration = space.sample(np.random.default_rng(number))
+    return Trial(number, configuration, epochs, "random", seed=number + 100)
+
+
+def test_an_evaluation_is_plain_finite_and_counts_its_epochs(make: Callable[[], Trainer]) -> None:
+    trainer = make()
+    for number, epochs in ((0, 1), (1, 3)):
+        trial = sampled(trainer.space, number, epochs)
+        before = json.dumps(trial.to_dict())
+        evaluation = trainer.evaluate(trial)
+        assert np.isfinite(evaluation.objective)
+        assert type(evaluation.objective) is float
+        assert evaluation.epochs == epochs
+        assert len(evaluation.curve) in (0, epochs)
+        assert Evaluation.from_dict(json.loads(json.dumps(evaluation.to_dict()))) == evaluation
+        assert json.dumps(trial.to_dict()) == before
+
+
+def test_it_is_a_function_of_the_trial(make: Callable[[], Trainer]) -> None:
+    trainer = make()
+    trials = [sampled(trainer.space, number) for number in range(2)]
+    first = [trainer.evaluate(trial) for trial in trials]
+    other = make()
+    assert [other.evaluate(trial) for trial in reversed(trials)] == first[::-1]
+    renamed = replace(trials[0], id=77, origin="model", parent=3)
+    assert trainer.evaluate(renamed) == first[0], "only configuration, epochs and seed count"
+
+
+def test_global_random_states_are_left_alone(make: Callable[[], Trainer]) -> None:
+    trainer = make()
+    random.seed(1)
+    np.random.seed(1)
+    torch.manual_seed(1)
+    states = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()
+    trainer.evaluate(sampled(trainer.space, 0))
+    assert (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()) == states
+
+
+def test_what_is_no_trial_is_refused(make: Callable[[], Trainer]) -> None:
+    trainer = make()
+    good = sampled(trainer.space, 0)
+    name = trainer.space.names[-1]
+    with pytest.raises(SpaceError, match=name):
+        trainer.evaluate(replace(good, configuration={**good.configuration, name: "nonsense"}))
+    with pytest.raises(SpaceError, match="missing"):
+        trainer.evaluate(replace(good, configuration={}))
+    with pytest.raises(TrainerError, match="trial 0: epochs = 0; it must be at least 1"):
+        trainer.evaluate(replace(good, epochs=0))
+    with pytest.raises(TrainerError, match="trial 0: seed = -1; it must be 0 or more"):
+        trainer.evaluate(replace(good, seed=-1))

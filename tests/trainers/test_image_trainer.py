@@ -1,0 +1,240 @@
+"""Whole evaluations: the objective, the curve, divergence, reproducibility, what is refused."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from fmnas.search_spaces import Cell, SpaceError, Trial, joint_space
+from fmnas.trainers import (
+    ImageTrainer,
+    Network,
+    Split,
+    TrainerError,
+    TrainingSettings,
+    build_network,
+    count_flops,
+    digits_split,
+    image_trainer,
+)
+
+MakeTrial = Callable[..., Trial]
+SETTINGS = TrainingSettings(seeds=3, batch_size=8)
+
+
+@pytest.fixture
+def trainer(noise_split: Split) -> ImageTrainer:
+    return ImageTrainer(noise_split, SETTINGS, clock=lambda: 0.0)
+
+
+def test_the_parts_of_an_evaluation(trainer: ImageTrainer, make_trial: MakeTrial) -> None:
+    trial = make_trial(epochs=3)
+    reports: list[tuple[int, int, float]] = []
+    evaluation = trainer.evaluate(trial, lambda *report: reports.append(report))
+
+    assert [(seed, epoch) for seed, epoch, _ in reports] == [(s, e) for s in range(3) for e in (1, 2, 3)]
+    errors = np.array([error for *_, error in reports]).reshape(3, 3)  # [seeds, epochs]
+    assert evaluation.errors == tuple(errors[:, -1])
+    assert evaluation.curve == pytest.approx(errors.mean(axis=0))
+    assert len({round(error * 17, 6) % 1 for error in errors.flat}) == 1, "17 validation images"
+
+    flops = count_flops(Cell.from_configuration(trial.configuration))
+    assert (evaluation.flops, evaluation.flops_ratio) == (flops, flops / 70_274_048)
+    assert evaluation.objective == pytest.approx(errors[:, -1].mean() + 0.02 * flops / 70_274_048, abs=1e-12)
+    assert (evaluation.epochs, evaluation.diverged) == (3, False)
+
+
+def test_seconds_are_those_of_the_clock(noise_split: Split, make_trial: MakeTrial) -> None:
+    ticks = iter([10.0, 12.5])
+    trainer = ImageTrainer(noise_split, TrainingSettings(seeds=1), clock=lambda: next(ticks))
+    assert trainer.evaluate(make_trial(epochs=1)).seconds == 2.5
+
+
+def test_it_learns(make_trial: MakeTrial) -> None:
+    trainer = ImageTrainer(digits_split(500, 300), TrainingSettings(seeds=2, batch_size=16))
+    evaluation = trainer.evaluate(make_trial(epochs=3, op1="conv3x3", op7="conv3x3"))
+    assert evaluation.curve[-1] < evaluation.curve[0]
+    assert max(evaluation.errors) < 0.5, "guessing is 0.9"
+
+
+def test_the_schedule_is_applied_epoch_by_epoch(
+    trainer: ImageTrainer, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates: list[float] = []
+    real = image_trainer.train_epoch
+
+    def spy(*arguments: object) -> bool:
+        rates.append(arguments[-1])
+        return real(*arguments)
+
+    monkeypatch.setattr(image_trainer, "train_epoch", spy)
+    trial = make_trial(epochs=4, learning_rate=0.08, lr_reduction=0.25, reduction_point_1=0.25, reduction_point_2=0.5)
+    trainer.evaluate(trial)  # reduced after epoch 4 x 0.25 = 1 and int(4 x 0.625) = 2
+    assert rates == pytest.approx([0.08, 0.02, 0.005, 0.005] * 3)
+
+
+def test_momentum_and_weight_decay_reach_the_optimizer(
+    trainer: ImageTrainer, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = []
+    real = image_trainer.build_optimizer
+
+    def spy(*arguments: object) -> torch.optim.SGD:
+        optimizer = real(*arguments)
+        groups.extend(optimizer.param_groups)
+        return optimizer
+
+    monkeypatch.setattr(image_trainer, "build_optimizer", spy)
+    trainer.evaluate(make_trial(epochs=1, momentum=0.83, weight_decay=3e-3))
+    assert [(g["momentum"], g["weight_decay"], g["nesterov"], g["dampening"]) for g in groups] == [
+        (0.83, 3e-3, False, 0)
+    ] * 3
+
+
+def poisoned(number: int) -> Callable[..., Network]:
+    """`build_network`, but the network of training `number` has an infinite weight."""
+    built = iter(range(100))
+
+    def build(cell: Cell, generator: torch.Generator) -> Network:
+        network = build_network(cell, generator)
+        if next(built) == number:
+            with torch.no_grad():
+                network.classifier.weight[0, 0] = float("inf")
+        return network
+
+    return build
+
+
+def test_a_training_that_diverges_counts_as_guessing_and_the_others_go_on(
+    trainer: ImageTrainer, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    healthy = trainer.evaluate(make_trial())
+    monkeypatch.setattr(image_trainer, "build_network", poisoned(1))
+    reports: list[tuple[int, int, float]] = []
+    evaluation = trainer.evaluate(make_trial(), lambda *report: reports.append(report))
+    assert evaluation.diverged
+    assert evaluation.errors == (healthy.errors[0], 0.9, healthy.errors[2])
+    assert [report for report in reports if report[0] == 1] == [(1, 1, 0.9), (1, 2, 0.9)]
+    assert evaluation.objective == pytest.approx(sum(evaluation.errors) / 3 + 0.02 * healthy.flops_ratio)
+    assert evaluation.epochs == 2
+
+
+@pytest.mark.parametrize("where", ["train_epoch", "validation_error"])
+def test_the_curve_of_a_late_divergence(
+    noise_split: Split, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """It keeps the epochs before, and trains no more after."""
+    real = getattr(image_trainer, where)
+    calls = iter(range(100))
+    bad = {"train_epoch": False, "validation_error": None}[where]
+    monkeypatch.setattr(image_trainer, where, lambda *a: bad if next(calls) == 1 else real(*a))
+    evaluation = ImageTrainer(noise_split, TrainingSettings(seeds=1)).evaluate(make_trial(epochs=4))
+    assert evaluation.curve[1:] == (0.9, 0.9, 0.9)
+    assert evaluation.curve[0] * 17 == pytest.approx(round(evaluation.curve[0] * 17))
+    assert next(calls) == 2, "epochs 3 and 4 are not trained"
+    assert evaluation.diverged
+
+
+def test_the_wildest_corner_of_the_space_is_an_evaluation(make_trial: MakeTrial) -> None:
+    trainer = ImageTrainer(digits_split(120, 50), TrainingSettings(seeds=2, batch_size=8))
+    evaluation = trainer.evaluate(make_trial(momentum=1.0, learning_rate=0.1, reduction_point_1=1.0))
+    assert all(0.0 <= error <= 1.0 for error in evaluation.errors)
+    assert evaluation.error > 0.5, "momentum 1 learns nothing"
+
+
+def test_same_trial_same_evaluation(noise_split: Split, make_trial: MakeTrial) -> None:
+    trial = make_trial()
+    one = ImageTrainer(noise_split, SETTINGS, clock=lambda: 0.0)
+    first = one.evaluate(trial)
+    one.evaluate(make_trial(seed=6, op1="conv5x5"))
+    torch.manual_seed(123)
+    assert one.evaluate(trial) == first
+    assert ImageTrainer(noise_split, SETTINGS, clock=lambda: 0.0).evaluate(trial) == first
+    assert one.evaluate(make_trial(seed=7)).curve != first.curve
+
+
+PROGRAM = """
+import json, sys
+import numpy as np
+from fmnas.search_spaces import Trial
+from fmnas.trainers import ImageTrainer, Split, TrainingSettings
+rng = np.random.default_rng(0)
+arrays = []
+for count in (23, 17):
+    arrays += [rng.integers(0, 256, (count, 28, 28), dtype=np.uint8), rng.integers(0, 10, count, dtype=np.uint8)]
+trainer = ImageTrainer(Split(*arrays, name="noise", place="x"), TrainingSettings(seeds=3, batch_size=8))
+print(json.dumps(trainer.evaluate(Trial.from_dict(json.loads(sys.argv[1]))).to_dict()))
+"""
+
+
+def test_another_process_gives_the_same_evaluation(trainer: ImageTrainer, make_trial: MakeTrial) -> None:
+    trial = make_trial()
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, json.dumps(trial.to_dict())], capture_output=True, text=True, check=True
+    )
+    there = json.loads(done.stdout)
+    here = json.loads(json.dumps(trainer.evaluate(trial).to_dict()))
+    assert {**there, "seconds": 0.0} == here
+
+
+def test_seeds_come_first_to_last(noise_split: Split, make_trial: MakeTrial) -> None:
+    """The trainings of a smaller number of seeds are the first of a larger number."""
+    two = ImageTrainer(noise_split, TrainingSettings(seeds=2, batch_size=8)).evaluate(make_trial())
+    three = ImageTrainer(noise_split, SETTINGS).evaluate(make_trial())
+    assert three.errors[:2] == two.errors
+
+
+def test_a_report_that_raises_ends_the_evaluation_and_leaves_the_trainer_well(
+    trainer: ImageTrainer, make_trial: MakeTrial
+) -> None:
+    expected = trainer.evaluate(make_trial())
+    calls = []
+
+    def stop(*report: object) -> None:
+        calls.append(report)
+        raise InterruptedError("cancelled")
+
+    with pytest.raises(InterruptedError, match="cancelled"):
+        trainer.evaluate(make_trial(), stop)
+    assert len(calls) == 1
+    assert trainer.evaluate(make_trial()) == expected
+
+
+def test_a_batch_of_one_trains(noise_split: Split, make_trial: MakeTrial) -> None:
+    evaluation = ImageTrainer(noise_split, TrainingSettings(seeds=1, batch_size=22)).evaluate(make_trial(epochs=1))
+    assert not evaluation.diverged, "the last batch has one image"
+
+
+def test_threads_are_set_only_if_asked(noise_split: Split) -> None:
+    torch.set_num_threads(2)
+    ImageTrainer(noise_split, TrainingSettings(threads=None))
+    assert torch.get_num_threads() == 2
+    ImageTrainer(noise_split, TrainingSettings(threads=1))
+    assert torch.get_num_threads() == 1
+
+
+@pytest.mark.parametrize("name", ["seeds", "batch_size", "evaluation_batch_size", "threads"])
+@pytest.mark.parametrize("value", [0, -1, True])
+def test_settings_that_cannot_be(name: str, value: object) -> None:
+    with pytest.raises(TrainerError, match=f"{name} = {value}: it must be an integer of at least 1"):
+        TrainingSettings(**{name: value})
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:99"])
+def test_a_device_that_is_not_there(noise_split: Split, device: str) -> None:
+    with pytest.raises(TrainerError, match=f"device = '{device}' cannot be used here: .*\"cpu\" always can"):
+        ImageTrainer(noise_split, TrainingSettings(device=device))
+
+
+def test_a_value_outside_the_space_is_refused_before_anything_is_trained(
+    trainer: ImageTrainer, make_trial: MakeTrial
+) -> None:
+    reports: list[object] = []
+    with pytest.raises(SpaceError, match=r"learning_rate = 1\.0"):
+        trainer.evaluate(make_trial(learning_rate=1.0), lambda *report: reports.append(report))
+    assert reports == []
+    assert trainer.space == joint_space()

@@ -1,0 +1,243 @@
+"""The network: parameters and FLOPs of six known cells, wiring against a slow reference, initialisation."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fmnas.search_spaces import Cell, joint_space, largest_cell
+from fmnas.trainers import build_network, count_flops, flops_ratio
+from fmnas.trainers.network import Network, operation
+
+CHAIN = ((-1, 0), (0, 1), (1, 2), (2, 3))
+# Cells, all parameters (dead states, too), FLOPs and live states, as computed with the authors' code.
+KNOWN = {
+    "largest": (largest_cell(), 279_226, 70_274_048, (1, 2, 3, 4)),
+    "rnd0": (
+        Cell(
+            ((-1, 0), (-1, 1), (-1, 0), (0, 1)),
+            (("conv3x3", "identity"), ("conv5x5", "identity"), ("identity", "sepconv5x5"), ("conv3x3", "conv5x5")),
+            2,
+        ),
+        109_714,
+        24_519_680,
+        (1, 2, 4),
+    ),
+    "rnd1": (
+        Cell(
+            ((-1, 0), (-1, 1), (-1, 0), (1, 3)),
+            (
+                ("conv1x1", "conv3x3"),
+                ("maxpool5x5", "maxpool3x3"),
+                ("sepconv3x3", "sepconv3x3"),
+                ("maxpool3x3", "identity"),
+            ),
+            3,
+        ),
+        29_242,
+        5_975_296,
+        (1, 3, 4),
+    ),
+    "rnd2": (
+        Cell(
+            ((-1, 0), (0, 1), (0, 2), (0, 3)),
+            (("conv1x1", "conv3x3"), ("conv3x3", "conv3x3"), ("conv1x1", "conv5x5"), ("identity", "maxpool3x3")),
+            2,
+        ),
+        82_666,
+        19_666_944,
+        (1, 2, 3, 4),
+    ),
+    "rnd3": (
+        Cell(
+            ((-1, 0), (-1, 0), (-1, 0), (-1, 1)),
+            (
+                ("sepconv5x5", "conv3x3"),
+                ("conv5x5", "maxpool3x3"),
+                ("conv5x5", "conv1x1"),
+                ("sepconv5x5", "sepconv3x3"),
+            ),
+            3,
+        ),
+        110_722,
+        18_193_792,
+        (1, 3, 4),
+    ),
+    "rnd4": (
+        Cell(
+            ((-1, 0), (0, 1), (-1, 0), (-1, 3)),
+            (
+                ("conv1x1", "sepconv5x5"),
+                ("sepconv3x3", "sepconv3x3"),
+                ("identity", "conv1x1"),
+                ("sepconv3x3", "maxpool5x5"),
+            ),
+            2,
+        ),
+        30_250,
+        6_148_608,
+        (1, 2, 3, 4),
+    ),
+}
+known_cells = pytest.mark.parametrize("name", KNOWN)
+
+
+def network_of(cell: Cell, seed: int = 0) -> Network:
+    return build_network(cell, torch.Generator().manual_seed(seed))
+
+
+def random_cells(count: int, seed: int) -> list[Cell]:
+    rng, space = np.random.default_rng(seed), joint_space()
+    return [Cell.from_configuration(space.sample(rng)) for _ in range(count)]
+
+
+def parameters_by_hand(name: str) -> int:
+    """Parameters of an operation in all three cells: BatchNorm's two per channel, weights, biases."""
+    if "conv" not in name:
+        return 0
+    size, groups = int(name[-1]), 4 if name.startswith("sep") else 1
+    return sum(2 * c + c * c // groups * size**2 + c for c in (8, 16, 32))
+
+
+@known_cells
+def test_parameters_are_the_authors_without_those_of_dead_states(name: str) -> None:
+    cell, everything, _, live = KNOWN[name]
+    assert cell.live_states() == live
+    dead = [state for state in (1, 2, 3, 4) if state not in live]
+    expected = everything - sum(parameters_by_hand(op) for state in dead for op in cell.operations[state - 1])
+    network = network_of(cell)
+    assert sum(parameter.numel() for parameter in network.parameters()) == expected
+    for module in network.cells:
+        assert tuple(int(state) for state in module.states) == live
+
+
+@known_cells
+def test_flops_are_the_authors(name: str) -> None:
+    cell, _, flops, _ = KNOWN[name]
+    assert count_flops(cell) == flops
+    assert flops_ratio(cell) == flops / 70_274_048
+
+
+def test_no_cell_has_more_flops_than_the_largest() -> None:
+    """FLOPs are those of the frame plus those of the live operations, each at most a conv5x5's: so eight are most."""
+    pools = (("maxpool3x3", "identity"),) * 4
+    frame = count_flops(Cell(CHAIN, pools, 3))
+    cost = {
+        op: count_flops(Cell(CHAIN, ((op, "identity"), *pools[1:]), 3)) - frame
+        for pair in joint_space().variables[6:14]
+        for op in pair.vertices
+    }
+    assert len(cost) == 8
+    assert max(cost, key=lambda op: cost[op]) == "conv5x5"
+    for cell in random_cells(20, seed=3):
+        live = [op for state in cell.live_states() for op in cell.operations[state - 1]]
+        assert count_flops(cell) == frame + sum(cost[op] for op in live)
+    assert count_flops(largest_cell()) == frame + 8 * cost["conv5x5"]
+
+
+def apply_slowly(module: nn.Module, name: str, x: Tensor) -> Tensor:
+    """An operation written out, with the module's weights; BatchNorm on the batch's own statistics."""
+    if name == "identity":
+        return x
+    size = int(name[-1])
+    if name.startswith("maxpool"):
+        return functional.max_pool2d(x, size, 1, size // 2)
+    norm, _, conv = module.children()
+    x = functional.batch_norm(x, None, None, norm.weight, norm.bias, training=True).relu()
+    groups = 4 if name.startswith("sepconv") else 1
+    return functional.conv2d(x, conv.weight, conv.bias, padding=size // 2, groups=groups)
+
+
+def forward_slowly(network: Network, cell: Cell, x: Tensor) -> Tensor:
+    """The whole network written out, all four states of each cell; dead ones get weights of their own."""
+    x = functional.conv2d(x, network.stem.weight, network.stem.bias, padding=1)
+    outputs = (x, x)
+    for depth, module in enumerate(network.cells):
+        width = (8, 16, 32)[depth]
+        if depth > 0:
+            outputs = tuple(functional.max_pool2d(y, 2, 2, 1) for y in outputs)
+        values = {-1: module.inputs[0](outputs[0]), 0: module.inputs[1](outputs[1])}
+        for state in (1, 2, 3, 4):
+            names = cell.operations[state - 1]
+            if str(state) in module.states:
+                built = [module.states[str(state)].first, module.states[str(state)].second]
+            else:
+                built = [operation(name, width) for name in names]
+            values[state] = sum(
+                apply_slowly(op, name, values[source])
+                for op, name, source in zip(built, names, cell.inputs[state - 1], strict=True)
+            )
+        outputs = (values[cell.output], values[4])
+    x = torch.cat([functional.max_pool2d(y, 2, 2) for y in outputs], 1)
+    x = functional.conv2d(x, network.reduction.weight, network.reduction.bias).relu()
+    x = functional.batch_norm(x, None, None, network.norm.weight, network.norm.bias, training=True)
+    return functional.linear(x.reshape(len(x), -1), network.classifier.weight, network.classifier.bias)
+
+
+@pytest.mark.parametrize("cell", [*(entry[0] for entry in KNOWN.values()), *random_cells(6, seed=1)])
+def test_the_network_is_the_function_of_all_four_states(cell: Cell) -> None:
+    images = torch.randn(3, 1, 28, 28, generator=torch.Generator().manual_seed(2))
+    network = network_of(cell).train()
+    with torch.no_grad():
+        torch.testing.assert_close(network(images), forward_slowly(network, cell, images), rtol=1e-4, atol=1e-4)
+
+
+def test_the_two_outputs_do_not_change_places() -> None:
+    """S(-1) of the next cell is the chosen state, S(0) is S4: swapping the operations on them changes the result."""
+    pools = (("identity", "maxpool3x3"), ("identity", "identity"))
+    a = Cell(((-1, 0), (-1, 1), (0, 1), (0, 2)), (("conv3x3", "maxpool5x5"), *pools, ("conv1x1", "identity")), 1)
+    network = network_of(a).eval()
+    seen: list[Tensor] = []
+    network.cells[1].inputs[0].register_forward_hook(lambda module, inputs, output: seen.append(inputs[0]))
+    network.cells[1].inputs[1].register_forward_hook(lambda module, inputs, output: seen.append(inputs[0]))
+    returned: list[tuple[Tensor, Tensor]] = []
+    network.cells[0].register_forward_hook(lambda module, inputs, output: returned.append(output))
+    states: list[Tensor] = []
+    network.cells[0].states["1"].register_forward_hook(lambda module, inputs, output: states.append(output))
+    with torch.no_grad():
+        network(torch.randn(1, 1, 28, 28, generator=torch.Generator().manual_seed(0)))
+    assert torch.equal(returned[0][0], states[0]), "the first output is S1"
+    for value, output in zip(seen, returned[0], strict=True):
+        assert value.shape == (1, 8, 15, 15)
+        torch.testing.assert_close(value, functional.max_pool2d(output, 2, 2, 1))
+
+
+def test_initialisation() -> None:
+    network = network_of(largest_cell())
+    last = network.cells[2].states["4"]
+    conv = last.first[2]
+    assert conv.weight.std().item() == pytest.approx(math.sqrt(2 / (32 * 25)), rel=0.02)
+    assert abs(conv.weight.mean().item()) < 0.001
+    assert network.classifier.weight.std().item() == pytest.approx(math.sqrt(2 / 512), rel=0.04)
+    norms = torch.cat([m.weight for m in network.modules() if isinstance(m, nn.BatchNorm2d)])
+    assert len(norms) == 8 * (8 + 16 + 32) + 32
+    assert 0 <= norms.min() < 0.02
+    assert 0.98 < norms.max() < 1
+    assert norms.mean().item() == pytest.approx(0.5, abs=0.05)
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d | nn.Linear | nn.BatchNorm2d):
+            assert not module.bias.any()
+        if isinstance(module, nn.BatchNorm2d):
+            assert not module.running_mean.any()
+            assert (module.running_var == 1).all()
+            assert module.num_batches_tracked == 0
+
+
+def test_weights_follow_the_generator_and_nothing_else() -> None:
+    state = torch.get_rng_state()
+    one, same, other = network_of(largest_cell(), 1), network_of(largest_cell(), 1), network_of(largest_cell(), 2)
+    assert torch.equal(state, torch.get_rng_state())
+    for a, b in zip(one.state_dict().values(), same.state_dict().values(), strict=True):
+        assert torch.equal(a, b)
+    assert not torch.equal(one.stem.weight, other.stem.weight)
+
+
+def test_counting_flops_changes_no_random_state_and_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    state = torch.get_rng_state()
+    count_flops.cache_clear()
+    assert count_flops(largest_cell()) == 70_274_048
+    assert torch.equal(state, torch.get_rng_state())
+    assert capfd.readouterr() == ("", "")

@@ -1,0 +1,177 @@
+"""FashionMNIST, found in the first place that has it: the place is logged and returned, never guessed at.
+
+1. the folder given (`data.root` of a config, or FMNAS_DATA),
+2. the cache, as an earlier step 4 or 5 left it,
+3. the system's copy: Debian's and Ubuntu's package dataset-fashion-mnist,
+4. torchvision's download into the cache,
+5. that package, fetched with apt and unpacked into the cache without root.
+
+A place that has some of the files must have all of them whole: files that are cut off, altered or missing are an error,
+not a reason to look elsewhere. A folder given that has none of them is an error, too.
+"""
+
+import hashlib
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fmnas.trainers.errors import DataError
+from fmnas.trainers.fashion_mnist_download import FETCHERS, Fetcher, staging_folder
+from fmnas.trainers.idx import Bytes, parse_idx, read_unpacked
+
+logger = logging.getLogger(__name__)
+
+SYSTEM_FOLDER = Path("/usr/share/datasets/fashion-mnist")
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """One of the data set's files: its name (a .gz may follow), shape, and the MD5 of the unpacked file."""
+
+    name: str
+    shape: tuple[int, ...]
+    md5: str
+
+
+FILES = (
+    DataFile("train-images-idx3-ubyte", (60_000, 28, 28), "f4a8712d7a061bf5bd6d2ca38dc4d50a"),
+    DataFile("train-labels-idx1-ubyte", (60_000,), "9018921c3c673c538a1fc5bad174d6f9"),
+    DataFile("t10k-images-idx3-ubyte", (10_000, 28, 28), "8181f5470baa50b63fa0f6fddb340f0a"),
+    DataFile("t10k-labels-idx1-ubyte", (10_000,), "15d484375f8d13e6eb1aabb0c3f46965"),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """FashionMNIST and where it was found. The arrays are read-only.
+
+    place: which of the five places, in words. folder: where the four files are.
+    train_images [60000, 28, 28], train_labels [60000], test_images [10000, 28, 28], test_labels [10000]: uint8.
+    """
+
+    place: str
+    folder: Path
+    train_images: Bytes
+    train_labels: Bytes
+    test_images: Bytes
+    test_labels: Bytes
+
+
+def default_cache(environment: Mapping[str, str] = os.environ) -> Path:
+    """Where fetched data are kept: FMNAS_CACHE, or fmnas below XDG_CACHE_HOME, which is ~/.cache unless set."""
+    if own := environment.get("FMNAS_CACHE"):
+        return Path(own).expanduser()
+    return Path(environment.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "fmnas"
+
+
+def root_from_environment(environment: Mapping[str, str] = os.environ) -> Path | None:
+    """The folder that FMNAS_DATA names; None when it is unset or empty."""
+    root = environment.get("FMNAS_DATA")
+    return Path(root) if root else None
+
+
+def find_fashion_mnist(root: Path | None, cache: Path) -> Source:
+    """FashionMNIST from the first place that has it.
+
+    root: the folder given, holding the four IDX files (plain or .gz) or torchvision's FashionMNIST/raw with them.
+    cache: the folder below which FashionMNIST/raw is kept; see `default_cache`.
+    Raises DataError: a root without data, a file that is not what it should be, or every place tried in vain.
+    """
+    if root is not None:
+        return _logged(_read_root(root.expanduser()))
+    kept = cache / "FashionMNIST" / "raw"
+    tried = []
+    for place, folder in (("cache", kept), ("system copy", SYSTEM_FOLDER)):
+        if holds_data(folder):
+            return _logged(read_folder(place, folder))
+        tried.append(f"{place}: nothing in {folder}")
+    for place, fetch in FETCHERS:
+        try:
+            return _logged(_fetch_into(kept, place, fetch))
+        except DataError as error:
+            logger.info("FashionMNIST, %s: %s", place, error)
+            tried.append(f"{place}: {error}")
+    raise DataError(_nowhere(tried, cache))
+
+
+def holds_data(folder: Path) -> bool:
+    """Whether any of the files is there."""
+    return any(_path_of(file, folder) is not None for file in FILES)
+
+
+def read_folder(place: str, folder: Path) -> Source:
+    """The four files of a folder, each checked. Raises DataError that names the file that is missing or wrong."""
+    arrays = [_read_file(file, folder) for file in FILES]
+    return Source(place, folder, *arrays)
+
+
+def _read_root(root: Path) -> Source:
+    for folder in (root, root / "FashionMNIST" / "raw"):
+        if holds_data(folder):
+            return read_folder("folder given", folder)
+    raise DataError(
+        f"data.root (or FMNAS_DATA) = {root}: no FashionMNIST there. It must hold {[file.name for file in FILES]}, "
+        "plain or .gz, or FashionMNIST/raw with them; without it the usual places are searched"
+    )
+
+
+def _path_of(file: DataFile, folder: Path) -> Path | None:
+    candidates = (folder / file.name, folder / f"{file.name}.gz")
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def _require(file: DataFile, folder: Path) -> Path:
+    path = _path_of(file, folder)
+    if path is None:
+        raise DataError(f"{folder / file.name} is missing, and so is its .gz: delete {folder} and fetch the data again")
+    return path
+
+
+def _read_file(file: DataFile, folder: Path) -> Bytes:
+    path = _require(file, folder)
+    content = read_unpacked(path)
+    array = parse_idx(content, path)
+    if array.shape != file.shape:
+        raise DataError(f"{path} holds an array of shape {array.shape}; FashionMNIST's is {file.shape}. Fetch it again")
+    md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    if md5 != file.md5:
+        raise DataError(f"{path} was altered: unpacked its MD5 is {md5}, it must be {file.md5}. Fetch it again")
+    return array
+
+
+def _fetch_into(kept: Path, place: str, fetch: Fetcher) -> Source:
+    """Fetch into a folder aside, check, then rename it to `kept`: what is cut off on the way never looks whole."""
+    with staging_folder(kept.parent) as aside:
+        fetched = fetch(aside)
+        source = read_folder(place, fetched)
+        whole = aside / "whole"
+        whole.mkdir()
+        for file in FILES:
+            path = _require(file, fetched)
+            path.rename(whole / path.name)
+        try:
+            whole.rename(kept)
+        except OSError as error:
+            if not holds_data(kept):  # it does when another process was faster
+                raise DataError(f"{kept} cannot be written: {error.strerror}") from None
+    return replace(source, folder=kept)
+
+
+def _logged(source: Source) -> Source:
+    logger.info("FashionMNIST from the %s: %s", source.place, source.folder)
+    return source
+
+
+def _nowhere(tried: list[str], cache: Path) -> str:
+    return "\n  ".join(
+        [
+            "FashionMNIST was found nowhere. Tried, in this order:",
+            *tried,
+            "Any one of these helps:",
+            "sudo apt-get update && sudo apt-get install dataset-fashion-mnist",
+            f"pip install torchvision, and a network for its download into {cache}",
+            "FMNAS_DATA=/a/folder (or data.root in the config) with the four IDX files, plain or .gz",
+        ]
+    )

@@ -1,0 +1,128 @@
+"""The network that is trained: a stem, three cells, a classifier (BO-FM paper, Sec. 5.3 and Supp. D.2).
+
+| part | input | output |
+|---|---|---|
+| stem: conv 3x3 | B x 1 x 28 x 28 | B x 16 x 28 x 28 |
+| cell 1, both inputs are the stem's output | 16 channels | twice B x 8 x 28 x 28 |
+| max pool 2x2, stride 2, padding 1; cell 2 | B x 8 x 15 x 15 | twice B x 16 x 15 x 15 |
+| max pool 2x2, stride 2, padding 1; cell 3 | B x 16 x 8 x 8 | twice B x 32 x 8 x 8 |
+| max pool 2x2, stride 2; concatenation | B x 32 x 8 x 8 | B x 64 x 4 x 4 |
+| conv 1x1, ReLU, BatchNorm | B x 64 x 4 x 4 | B x 32 x 4 x 4 |
+| fully connected | B x 512 | B x 10 |
+
+A cell's first output is the state `cell.output`: it becomes S(-1) of the next cell. Its second, S4, becomes S(0).
+Every convolution has a bias. The largest cell has 279,226 parameters and 35,137,024 multiply-adds per image.
+"""
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fmnas.search_spaces import Cell
+
+STEM_CHANNELS = 16
+CELL_CHANNELS = (8, 16, 32)
+CLASSES = 10
+IMAGE_SIZE = 28
+SEPARABLE_GROUPS = 4  # "separable" convolutions are grouped ones
+
+
+class Network(nn.Module):
+    """The network of one cell. Only states that reach an output are built.
+
+    The weights are torch's defaults until `initialise` sets them; use `build_network` for a network to train.
+    """
+
+    def __init__(self, cell: Cell) -> None:
+        super().__init__()
+        widths = (STEM_CHANNELS, *CELL_CHANNELS)
+        self.stem = nn.Conv2d(1, STEM_CHANNELS, 3, padding=1)
+        self.cells = nn.ModuleList(CellModule(cell, a, b) for a, b in pairwise(widths))
+        self.reduction = nn.Conv2d(2 * CELL_CHANNELS[-1], CELL_CHANNELS[-1], 1)
+        self.norm = nn.BatchNorm2d(CELL_CHANNELS[-1])
+        self.classifier = nn.Linear(CELL_CHANNELS[-1] * 4 * 4, CLASSES)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Images [B, 1, 28, 28] to logits [B, 10]."""
+        a = b = self.stem(images)
+        for depth, cell in enumerate(self.cells):
+            if depth > 0:
+                a, b = (functional.max_pool2d(x, 2, stride=2, padding=1) for x in (a, b))
+            a, b = cell(a, b)
+        x = torch.cat([functional.max_pool2d(a, 2), functional.max_pool2d(b, 2)], dim=1)
+        x = self.norm(functional.relu(self.reduction(x)))
+        logits: Tensor = self.classifier(x.flatten(1))
+        return logits
+
+
+class CellModule(nn.Module):
+    """The live states of a cell at one width, with the 1x1 convolutions that bring both inputs to that width."""
+
+    def __init__(self, cell: Cell, in_channels: int, channels: int) -> None:
+        super().__init__()
+        self.cell = cell
+        self.inputs = nn.ModuleList(nn.Conv2d(in_channels, channels, 1) for _ in range(2))
+        self.states = nn.ModuleDict(
+            {
+                str(state): StateModule(*(operation(name, channels) for name in cell.operations[state - 1]))
+                for state in cell.live_states()
+            }
+        )
+
+    def forward(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+        """The inputs S(-1), S(0) [B, in_channels, H, W] to the outputs S(cell.output), S4 [B, channels, H, W]."""
+        values = {-1: self.inputs[0](a), 0: self.inputs[1](b)}
+        for state in self.cell.live_states():
+            i, j = self.cell.inputs[state - 1]
+            values[state] = self.states[str(state)](values[i], values[j])
+        return values[self.cell.output], values[4]
+
+
+class StateModule(nn.Module):
+    """One state: the sum of two operations, each on an input of its own."""
+
+    def __init__(self, first: nn.Module, second: nn.Module) -> None:
+        super().__init__()
+        self.first = first
+        self.second = second
+
+    def forward(self, a: Tensor, b: Tensor) -> Tensor:
+        """Two inputs [B, channels, H, W] to the state, of the same shape."""
+        state: Tensor = self.first(a) + self.second(b)
+        return state
+
+
+def operation(name: str, channels: int) -> nn.Module:
+    """The module of one of `OPERATIONS`: it keeps channels, height and width."""
+    if name == "identity":
+        return nn.Identity()
+    kind, size = name.rstrip("0123456789x"), int(name[-1])
+    if kind == "maxpool":
+        return nn.MaxPool2d(size, stride=1, padding=size // 2)
+    groups = SEPARABLE_GROUPS if kind == "sepconv" else 1
+    conv = nn.Conv2d(channels, channels, size, padding=size // 2, groups=groups)
+    return nn.Sequential(nn.BatchNorm2d(channels), nn.ReLU(), conv)
+
+
+def build_network(cell: Cell, generator: torch.Generator) -> Network:
+    """A network on the CPU with weights drawn from `generator`. No other random state is read or changed."""
+    with torch.device("meta"):  # without memory, torch's own initialisation draws nothing from the global generator
+        network = Network(cell)
+    network.to_empty(device="cpu")
+    initialise(network, generator)
+    return network
+
+
+def initialise(network: nn.Module, generator: torch.Generator) -> None:
+    """Kaiming-normal weights and zero biases; BatchNorm weights U(0, 1), biases 0, statistics as of no data."""
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d | nn.Linear):
+            nn.init.kaiming_normal_(module.weight, generator=generator)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+        elif isinstance(module, nn.BatchNorm2d):
+            module.reset_running_stats()
+            nn.init.uniform_(module.weight, generator=generator)
+            nn.init.zeros_(module.bias)

@@ -1,0 +1,97 @@
+"""Functions that cost nothing: Func2C, Func3C, Ackley5C, Ackley53C, as the papers on mixed spaces use them.
+
+| problem | continuous, each in [-1, 1] | nominal (number of values) | minimum |
+|---|---|---|---|
+| func2c | x1, x2 | h1 (3), h2 (5) | -0.206326 at h = (1, 1), x = +-(0.04492, -0.35633) |
+| func3c | x1, x2 | h1 (3), h2 (5), h3 (4) | -0.722140 at h = (1, 1, 0), the same x |
+| ackley5c | x1 | h1..h5 (17 each) | 0 at x = 0, h = (8, 8, 8, 8, 8) |
+| ackley53c | x1..x3 | h1..h50 (2 each) | 0 at x = 0, h = 0 |
+
+Values of a nominal variable are its category numbers 0, 1, ...
+Func2C, Func3C and Ackley5C are those of the BO-FM and CoCaBO papers (Casmopolitan's Func3C has fewer categories);
+Ackley53C is that of Casmopolitan and BODi.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmnas.search_spaces import Nominal, Real, Space
+
+Function = Callable[[Mapping[str, Any]], float]
+"""A configuration to the value that is minimised."""
+
+
+def mixed_space(continuous: int, categories: tuple[int, ...]) -> Space:
+    """x1, x2, ... in [-1, 1], then h1, h2, ... with so many values each."""
+    reals = [Real(f"x{i}", -1.0, 1.0) for i in range(1, continuous + 1)]
+    nominals = [Nominal(f"h{j}", tuple(range(n))) for j, n in enumerate(categories, start=1)]
+    return Space([*reals, *nominals])
+
+
+def rosenbrock(u1: float, u2: float) -> float:
+    """Rosenbrock's function / 300; u in [-2, 2]^2."""
+    return (100 * (u2 - u1**2) ** 2 + (u1 - 1) ** 2) / 300
+
+
+def camel(u1: float, u2: float) -> float:
+    """The six-hump camel function / 10; u in [-2, 2]^2."""
+    return ((4 - 2.1 * u1**2 + u1**4 / 3) * u1**2 + u1 * u2 + (-4 + 4 * u2**2) * u2**2) / 10
+
+
+def beale(u1: float, u2: float) -> float:
+    """Beale's function / 50; u in [-2, 2]^2."""
+    return ((1.5 - u1 + u1 * u2) ** 2 + (2.25 - u1 + u1 * u2**2) ** 2 + (2.625 - u1 + u1 * u2**3) ** 2) / 50
+
+
+def ackley(z: NDArray[np.float64]) -> float:
+    """Ackley's function with a = 20, b = 0.2, c = 2 pi; 0 at z = 0."""
+    ripple = np.exp(np.mean(np.cos(2 * np.pi * z)))
+    return float(-20 * np.exp(-0.2 * np.sqrt(np.mean(z**2))) - ripple + 20 + math.e)
+
+
+def func2c(configuration: Mapping[str, Any]) -> float:
+    """F[h1](2x) + F[h2](2x), F = Rosenbrock, camel, Beale, Beale, Beale."""
+    u = 2 * configuration["x1"], 2 * configuration["x2"]
+    first = (rosenbrock, camel, beale)[int(configuration["h1"])]
+    second = (rosenbrock, camel, beale, beale, beale)[int(configuration["h2"])]
+    return float(first(*u) + second(*u))
+
+
+def func3c(configuration: Mapping[str, Any]) -> float:
+    """Func2C and, by h3, 5 x camel, 2 x Rosenbrock, 2 x Beale or 3 x Beale at 2x."""
+    u = 2 * configuration["x1"], 2 * configuration["x2"]
+    weight, third = ((5, camel), (2, rosenbrock), (2, beale), (3, beale))[int(configuration["h3"])]
+    return float(func2c(configuration) + weight * third(*u))
+
+
+def ackley5c(configuration: Mapping[str, Any]) -> float:
+    """Ackley at (x1, h1/8 - 1, ..., h5/8 - 1)."""
+    return ackley(np.array([configuration["x1"], *(0.125 * configuration[f"h{j}"] - 1 for j in range(1, 6))]))
+
+
+def ackley53c(configuration: Mapping[str, Any]) -> float:
+    """Ackley at (h1, ..., h50, x1, x2, x3)."""
+    binaries = [float(configuration[f"h{j}"]) for j in range(1, 51)]
+    return ackley(np.array(binaries + [configuration[f"x{i}"] for i in range(1, 4)]))
+
+
+@dataclass(frozen=True)
+class SyntheticProblem:
+    """A function, its space and its minimum (without noise)."""
+
+    space: Space
+    function: Function
+    minimum: float
+
+
+SYNTHETIC_PROBLEMS: dict[str, SyntheticProblem] = {
+    "func2c": SyntheticProblem(mixed_space(2, (3, 5)), func2c, -0.2063256906979755),
+    "func3c": SyntheticProblem(mixed_space(2, (3, 5, 4)), func3c, -0.7221399174429142),
+    "ackley5c": SyntheticProblem(mixed_space(1, (17,) * 5), ackley5c, 0.0),
+    "ackley53c": SyntheticProblem(mixed_space(3, (2,) * 50), ackley53c, 0.0),
+}
