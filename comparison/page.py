@@ -87,9 +87,9 @@ def page(summary: Summary, context: ReportContext, figures: Mapping[str, str]) -
 
 
 _ANYTIME_CAPTION = (
-    "Thick lines: mean over repeats with one standard error; thin lines, for up to four optimizers: single repeats; dots: results at full "
-    "fidelity. Short trainings cost their epochs and are never the best so far. Time is that of all trainings and "
-    "suggestions of a run added up, however many workers shared it."
+    "Thick lines: mean over repeats with one standard error. Thin lines, for up to four optimizers: single repeats. "
+    "Dots: results at full fidelity. Short trainings cost their epochs and are never the best so far. Time is that of "
+    "all trainings and suggestions of a run added up, however many workers shared it."
 )
 _CELL_CAPTION = "Every state adds its two inputs, each through the operation on its edge. Grey: reaches no output."
 

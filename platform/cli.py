@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fmnas.platform.launch import Ending
 
 DONE, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
-WIDE = 110  # columns; a narrower terminal sees fewer columns of the final table
+WIDE = 120  # columns; a narrower terminal sees fewer columns of the final table
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -124,7 +124,9 @@ def _ui(arguments: argparse.Namespace) -> int:
 
     directory = RunDirectory(arguments.directory or _latest(Path("runs")))
     directory.check_present()
-    open_ui(load_config(directory.config).tracking.uri or directory.store, port=arguments.port)
+    config = load_config(directory.config)
+    tracking = config.tracking
+    open_ui(tracking.uri or directory.store, arguments.port, experiment=tracking.experiment or config.name)
     return DONE
 
 
@@ -208,11 +210,12 @@ def _print_summary(summary: "Summary", console: Console) -> None:
     from fmnas.comparison.summary import FINAL_HEADER, final_rows
 
     dropped = {"repeats", "epochs"} if console.width < WIDE else set()
+    rows = final_rows(summary)
     shown = [i for i, header in enumerate(FINAL_HEADER) if header not in dropped]
     table = Table(box=None, pad_edge=False, header_style="bold")
     for i in shown:
-        table.add_column(FINAL_HEADER[i], justify="left" if i == 0 else "right", min_width=_widest(FINAL_HEADER[i]))
-    for row in final_rows(summary):
+        table.add_column(FINAL_HEADER[i], justify="left" if i == 0 else "right", min_width=_least_width(rows, i))
+    for row in rows:
         table.add_row(*(row[i] for i in shown))
     console.print()
     console.print(table)
@@ -222,9 +225,11 @@ def _print_summary(summary: "Summary", console: Console) -> None:
     console.print()
 
 
-def _widest(header: str) -> int:
-    """So that a header breaks between its words and nowhere else."""
-    return max(len(word) for word in header.split())
+def _least_width(rows: "list[tuple[str, ...]]", column: int) -> int:
+    """So that a header breaks between its words, and a value nowhere."""
+    from fmnas.comparison.summary import FINAL_HEADER
+
+    return max(len(text) for text in (*FINAL_HEADER[column].split(), *(row[column] for row in rows)))
 
 
 def _console() -> Console:

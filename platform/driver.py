@@ -87,7 +87,7 @@ class Driver:
             self._stage.progress.refresh(self._state)
             if self._out_of_patience():
                 return INTERRUPTED
-        over = not self._waiting and all(run.over for run in self._state.runs.values())
+        over = not self._waiting and all(run.over or run.budget.exhausted for run in self._state.runs.values())
         return DONE if over else INTERRUPTED
 
     def _fill(self) -> None:

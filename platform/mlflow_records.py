@@ -23,11 +23,12 @@ from fmnas.search_spaces import Real, Space
 KIND, CAMPAIGN_ID, RUN, TRIAL = "fmnas.kind", "fmnas.experiment_id", "fmnas.run", "fmnas.trial"
 """Tags by which runs are found again."""
 
-COLOR = "mlflow.runColor"
+COLOR, PARENT = "mlflow.runColor", "mlflow.parentRunId"
+"""Tags that MLflow's UI understands."""
 
 CAMPAIGN_KIND, RUN_KIND, TRIAL_KIND = "campaign", "run", "trial"
 
-INCUMBENT, INCUMBENT_BY_EPOCHS = "incumbent", "incumbent_by_epochs"
+INCUMBENT_LINES = INCUMBENT, INCUMBENT_BY_EPOCHS = "incumbent", "incumbent_by_epochs"
 
 _NAME_LENGTH = 16
 """What the UI shows of a run's name."""
@@ -83,7 +84,8 @@ def incumbent_points(before: Standing | None, now: Standing, timestamp: int) -> 
     points = []
     for step in range(math.floor(spent + _ROUNDING) + 1, math.floor(now.evaluations + _ROUNDING) + 1):
         reached = step + _ROUNDING > now.evaluations
-        value = now.incumbent if reached else before and before.incumbent
+        standing = now if reached else before
+        value = standing.incumbent if standing else None
         points += _line(step, value, now, timestamp)
     return points
 
@@ -94,12 +96,20 @@ def last_points(now: Standing, timestamp: int) -> list[Point]:
     return _line(step, now.incumbent, now, timestamp) if step > now.evaluations else []
 
 
+def results(outcome: Outcome | None) -> dict[str, float]:
+    """What was measured; nothing of a trial that did not finish."""
+    if outcome is None or outcome.evaluation is None:
+        return {}
+    names = ("objective", "error", "flops", "flops_ratio")
+    values = {name: getattr(outcome.evaluation, name) for name in names}
+    return {name: float(value) for name, value in values.items() if value is not None}
+
+
 def best_note(outcome: Outcome) -> str:
     """The description (Markdown) of a run: its best trial and that trial's configuration."""
-    evaluation, trial = outcome.evaluation, outcome.trial
-    assert evaluation is not None
+    trial = outcome.trial
     rows = [f"| {name} | {value} |" for name, value in trial.configuration.items()]
-    head = f"Best: trial {trial.id} ({trial.origin}), objective {evaluation.objective:.6g}"
+    head = f"Best: trial {trial.id} ({trial.origin}), objective {results(outcome)['objective']:.6g}"
     return "\n".join([head, "", "| variable | value |", "|---|---|", *rows])[:5000]
 
 
@@ -155,13 +165,7 @@ def _metrics(outcome: Outcome, standing: Standing, space: Space | None) -> dict[
         "spent/incumbent": standing.incumbent,
     }
     if evaluation:
-        known |= {
-            "objective": evaluation.objective,
-            "error": evaluation.error,
-            "flops": evaluation.flops,
-            "flops_ratio": evaluation.flops_ratio,
-            "train_seconds": evaluation.seconds,
-        }
+        known |= {**results(outcome), "train_seconds": evaluation.seconds}
     for variable in space.variables if space else ():
         value = outcome.trial.configuration.get(variable.name)
         if isinstance(variable, Real) and variable.log and isinstance(value, int | float):

@@ -107,8 +107,8 @@ def load_mlflow() -> ModuleType:
 
 
 def without_password(uri: str) -> str:
-    """The URI as it may be shown."""
-    return re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:***@", uri)
+    """The URI, or a text with URIs, as it may be shown."""
+    return re.sub(r"(://[^/@:\s]*):[^/@\s]*@", r"\1:***@", uri)
 
 
 def _check_sqlite(uri: str) -> None:

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -73,7 +74,7 @@ def pages(base_url: str, experiment: str = "") -> dict[str, str]:
     if experiment:
         quoted = experiment.replace("'", "''")
         body["filter"] = f"name = '{quoted}'"
-    found = {}
+    found: dict[str, str] = {}
     for entry in _post(f"{base_url.rstrip('/')}/api/2.0/mlflow/experiments/search", body).get("experiments", []):
         name, number = entry["name"], entry["experiment_id"]
         links = links_from_tags(base_url, number, [tag["key"] for tag in entry.get("tags", [])])
@@ -148,6 +149,9 @@ def _terminable() -> Iterator[None]:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may take signals
+        return
     before = signal.signal(signal.SIGTERM, interrupt)
     try:
         yield

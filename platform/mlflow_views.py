@@ -1,9 +1,9 @@
 """Ready-made pages of MLflow's UI: what to filter, sort and draw, so that the page that compares is one click away.
 
-A page is the experiment tag `mlflow.sharedViewState.KEY`, opened with `?viewStateShareKey=KEY`. MLflow does not document
-it: a UI that does not know it shows its own page, and nothing depends on it. The JSON holds the state twice: bare
-(MLflow up to 3.16) and as a named view, listed in the UI's "Views" menu (from 3.17). Whether a page opens as table or
-as charts is not part of the state but of the address.
+A page is the experiment tag `mlflow.sharedViewState.KEY`, opened with `?viewStateShareKey=KEY`. MLflow does not
+document it: a UI that does not know it shows its own page, and nothing depends on it. The JSON holds the state twice:
+bare, for older versions, and as a named view, which the UI's "Views" menu lists from 3.17 on. Whether a page opens as
+table or as charts is not part of the state but of the address.
 """
 
 import json
@@ -13,11 +13,14 @@ from typing import Any
 from urllib.parse import urlencode
 
 from fmnas.platform.mlflow_records import CAMPAIGN_ID, KIND, RUN_KIND, TRIAL_KIND
-from fmnas.search_spaces import Real, Space
+from fmnas.search_spaces import Space
 
 _TAG = "mlflow.sharedViewState."
 _AXES = 8
 """Variables in the parallel coordinates: more cannot be read."""
+
+_NOTE, _NOTED = "fmnas", 8
+"""How a description of ours begins, and how many run directories it lists."""
 
 _VIEWS = {"compare": "CHART", "runs": "TABLE", "trials": "TABLE", "search": "CHART"}
 """View -> how its page opens."""
@@ -35,7 +38,7 @@ class _Section:
 
     def to_dict(self) -> _State:
         head = {"uuid": self.name, "name": self.name, "display": bool(self.charts), "isReordered": False}
-        return {**head, "columns": self.columns, "cardHeight": 400}
+        return {**head, "columns": self.columns, "cardHeight": 460}
 
 
 def view_tags(campaign: str, space: Space | None, now: int) -> dict[str, str]:
@@ -70,7 +73,21 @@ def links_from_tags(base_url: str, experiment: str, tags: Iterable[str]) -> dict
 
 def experiment_link(base_url: str, experiment: str) -> str:
     """The experiment's own page; without the workflow, MLflow opens an empty page for language models."""
-    return f"{base_url.rstrip('/')}/#/experiments/{experiment}/runs?workflowType=machine_learning"
+    base = f"{base_url.rstrip('/')}/" if base_url else ""
+    return f"{base}#/experiments/{experiment}/runs?workflowType=machine_learning"
+
+
+def page_note(experiment: str, campaign: str, before: str) -> str:
+    """The experiment's description (Markdown): links to the pages, the latest run directory first.
+
+    Empty if someone wrote a description of their own, which stays.
+    """
+    if before and not before.startswith(_NOTE):
+        return ""
+    links = [f"[{view}]({link})" for view, link in ui_links("", experiment, campaign).items()]
+    head = f"{_NOTE} `{_short(campaign)}`"
+    others = [line for line in before.split("\n\n") if line and not line.startswith(head)]
+    return "\n\n".join([f"{head}: {', '.join(links)}", *others[: _NOTED - 1]])
 
 
 def _link(base_url: str, experiment: str, key: str, mode: str) -> str:
@@ -79,7 +96,11 @@ def _link(base_url: str, experiment: str, key: str, mode: str) -> str:
 
 
 def _key(view: str, campaign: str) -> str:
-    return f"{view}-{campaign}"
+    return f"{view}-{_short(campaign)}"
+
+
+def _short(campaign: str) -> str:
+    return campaign[:8]
 
 
 def _json(data: Mapping[str, Any]) -> str:
@@ -153,9 +174,10 @@ def _page(
 
 def _axes(space: Space | None) -> tuple[list[str], list[str]]:
     """Params and metrics of the parallel coordinates: the logarithm of what is on a log scale."""
-    variables = [*space.continuous, *space.discrete][:_AXES] if space else []
-    logs = {v.name for v in variables if isinstance(v, Real) and v.log}
-    return [v.name for v in variables if v.name not in logs], [f"log10/{v.name}" for v in variables if v.name in logs]
+    continuous = space.continuous[:_AXES] if space else ()
+    discrete = tuple(variable.name for variable in space.discrete) if space else ()
+    linear = [v.name for v in continuous if not v.log]
+    return [*linear, *discrete[: _AXES - len(continuous)]], [f"log10/{v.name}" for v in continuous if v.log]
 
 
 # -- the charts

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from fmnas.platform.mlflow_settings import without_password
 from fmnas.platform.outcomes import Outcome
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
@@ -142,7 +143,8 @@ class BackgroundTracker:
         with self._news:
             self._deadline = time.monotonic() + self._flush_seconds
             self._news.notify()
-        self._thread.join(self._flush_seconds)
+        if self._thread.ident is not None:  # else start was never called
+            self._thread.join(self._flush_seconds)
         late = f"the store takes more than {self._flush_seconds:g} s for what was left" if self._queue else ""
         written, present = self._written, self._present
         missed = self._trials - written - present
@@ -167,7 +169,7 @@ class BackgroundTracker:
                 self._queue[0]()
             except Exception as error:
                 # Whatever it is, it is no reason to stop an experiment that trains for days.
-                reason = f"{type(error).__name__}: {error}"
+                reason = _reason(error)
                 if self._store.experiment and self._store.is_refusal(error):
                     self._refusal = reason
                 else:
@@ -192,4 +194,9 @@ class BackgroundTracker:
             if self._deadline is None:
                 self._news.wait_for(lambda: self._deadline is not None, pause)
             else:
-                self._news.wait(self._first_pause)
+                self._news.wait(min(self._first_pause, FIRST_PAUSE))
+
+
+def _reason(error: Exception) -> str:
+    """One line that may be shown."""
+    return without_password(" ".join(f"{type(error).__name__}: {error}".split()))[:500]

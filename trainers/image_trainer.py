@@ -32,7 +32,7 @@ class TrainingSettings:
     """What is the same for every trial. Raises TrainerError for a value that cannot be.
 
     seeds: independent trainings per evaluation.
-    batch_size, evaluation_batch_size: images per step and per validation batch; the second changes only the speed.
+    batch_size, evaluation_batch_size: images per step and per validation batch (a matter of speed).
     device: a torch device, such as "cpu" or "cuda:0".
     threads: what the trainer sets torch's threads to, for the whole process; None leaves them alone.
     """
@@ -46,7 +46,9 @@ class TrainingSettings:
     def __post_init__(self) -> None:
         for name in ("seeds", "batch_size", "evaluation_batch_size", "threads"):
             value = getattr(self, name)
-            if not (name == "threads" and value is None) and (isinstance(value, bool) or value < 1):
+            if name == "threads" and value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise TrainerError(f"{name} = {value}: it must be an integer of at least 1")
 
 
@@ -111,7 +113,7 @@ class ImageTrainer:
         schedule = Schedule.from_configuration(trial.configuration)
         draws = streams(trial.seed, number)
         network = build_network(cell, draws.initialisation).to(self._device)
-        network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # twice as fast as the default
+        network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # up to twice as fast
         optimizer = build_optimizer(network, schedule)
         errors: list[float] = []
         diverged = False

@@ -10,15 +10,15 @@ import pytest
 import torch
 
 from fmnas.search_spaces import Evaluation, Space, SpaceError, Trial
-from fmnas.trainers import SYNTHETIC_PROBLEMS, FunctionTrainer, ImageTrainer, Split, Trainer, TrainerError
+from fmnas.trainers import SYNTHETIC_PROBLEMS, FunctionTrainer, ImageTrainer, Split, TrainerError
 from fmnas.trainers import TrainingSettings as Settings
 
-SpacedTrainer = Trainer  # each has a `space`, too
+AnyTrainer = ImageTrainer | FunctionTrainer
 NAMES = ("images", *SYNTHETIC_PROBLEMS)
 
 
 @pytest.fixture(params=NAMES)
-def make(request: pytest.FixtureRequest, noise_split: Split) -> Callable[[], Trainer]:
+def make(request: pytest.FixtureRequest, noise_split: Split) -> Callable[[], AnyTrainer]:
     """Makes a trainer of each kind, with a clock that stands still."""
     if request.param == "images":
         return lambda: ImageTrainer(noise_split, Settings(seeds=2, batch_size=12), clock=lambda: 0.0)
@@ -31,7 +31,7 @@ def sampled(space: Space, number: int, epochs: int = 2) -> Trial:
     return Trial(number, configuration, epochs, "random", seed=number + 100)
 
 
-def test_an_evaluation_is_plain_finite_and_counts_its_epochs(make: Callable[[], Trainer]) -> None:
+def test_an_evaluation_is_plain_finite_and_counts_its_epochs(make: Callable[[], AnyTrainer]) -> None:
     trainer = make()
     for number, epochs in ((0, 1), (1, 3)):
         trial = sampled(trainer.space, number, epochs)
@@ -45,7 +45,7 @@ def test_an_evaluation_is_plain_finite_and_counts_its_epochs(make: Callable[[], 
         assert json.dumps(trial.to_dict()) == before
 
 
-def test_it_is_a_function_of_the_trial(make: Callable[[], Trainer]) -> None:
+def test_it_is_a_function_of_the_trial(make: Callable[[], AnyTrainer]) -> None:
     trainer = make()
     trials = [sampled(trainer.space, number) for number in range(2)]
     first = [trainer.evaluate(trial) for trial in trials]
@@ -55,7 +55,7 @@ def test_it_is_a_function_of_the_trial(make: Callable[[], Trainer]) -> None:
     assert trainer.evaluate(renamed) == first[0], "only configuration, epochs and seed count"
 
 
-def test_global_random_states_are_left_alone(make: Callable[[], Trainer]) -> None:
+def test_global_random_states_are_left_alone(make: Callable[[], AnyTrainer]) -> None:
     trainer = make()
     random.seed(1)
     np.random.seed(1)
@@ -65,7 +65,7 @@ def test_global_random_states_are_left_alone(make: Callable[[], Trainer]) -> Non
     assert (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()) == states
 
 
-def test_what_is_no_trial_is_refused(make: Callable[[], Trainer]) -> None:
+def test_what_is_no_trial_is_refused(make: Callable[[], AnyTrainer]) -> None:
     trainer = make()
     good = sampled(trainer.space, 0)
     name = trainer.space.names[-1]

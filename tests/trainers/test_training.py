@@ -78,11 +78,13 @@ def test_an_epoch_takes_every_image_once_in_a_new_order(held: DeviceData, monkey
     assert orders[0] != orders[1]
 
 
-def test_each_epoch_draws_new_crops(held: DeviceData) -> None:
-    one_image = DeviceData(held.train_images[:1], held.train_labels[:1], held.train_images, held.train_labels)
+def test_every_image_of_every_epoch_is_cropped_anew(held: DeviceData) -> None:
+    """12 times the same image, 2 epochs: 24 draws of 162 crops give more than 15 different ones."""
+    same = DeviceData(held.train_images[:1].repeat(12, 1, 1), held.train_labels[:12], *[held.train_labels] * 2)
     draws = streams(0, 0)
-    seen = [next(training_batches(one_image, draws, 1))[0] for _ in range(6)]
-    assert sum(torch.equal(a, b) for i, a in enumerate(seen) for b in seen[:i]) <= 1
+    seen = [image for _ in range(2) for images, _ in training_batches(same, draws, 4) for image in images]
+    assert len(seen) == 24
+    assert len(torch.stack(seen).flatten(1).unique(dim=0)) > 15
 
 
 def test_a_step_is_sgd_with_momentum_and_weight_decay(held: DeviceData) -> None:
@@ -137,6 +139,14 @@ def test_validation_logits_that_are_not_finite_are_no_error_rate(held: DeviceDat
     with torch.no_grad():
         network.layer.bias[0] = float("inf")
     assert validation_error(network, held, 100) is None
+
+
+def test_an_epoch_after_a_validation_trains_again(held: DeviceData, make_trial: Callable[..., Trial]) -> None:
+    network = build_network(Cell.from_configuration(make_trial().configuration), torch.Generator().manual_seed(0))
+    for batches in (3, 6):  # BatchNorm counts the batches it has learned from
+        assert train_epoch(network, build_optimizer(network, SCHEDULE), held, streams(0, 0), 8, 0.01)
+        validation_error(network, held, 10)
+        assert network.norm.num_batches_tracked == batches
 
 
 def test_validation_neither_learns_nor_depends_on_the_batch(held: DeviceData, make_trial: Callable[..., Trial]) -> None:

@@ -1,0 +1,114 @@
+"""One experiment in MLflow: the few calls we make, with MLflow's limits kept.
+
+Creating a run, one batch and the end of the run: three round trips per trial, where MLflow's fluent functions make one
+per value.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from fmnas.platform.mlflow_records import CAMPAIGN_ID, Point
+from fmnas.platform.mlflow_settings import TrackingError, TrackingSettings, load_mlflow, sqlite_path
+from fmnas.platform.mlflow_views import page_note, view_tags
+
+_METRICS_PER_BATCH, _PARAMS_PER_BATCH, _TAGS_PER_BATCH = 800, 100, 100
+"""MLflow takes 1,000 metrics, 100 params and 100 tags in a batch, and 1,000 of all together."""
+
+_PAGE = 1000
+_NOTE = "mlflow.note.content"
+
+
+class MlflowExperiment:
+    """The runs of one run directory in the MLflow experiment of its name, which is created if absent."""
+
+    def __init__(self, settings: TrackingSettings) -> None:
+        """Connect. Takes seconds the first time: MLflow's import, and the tables of a fresh SQLite file."""
+        self._settings = settings
+        mlflow = load_mlflow()
+        path = sqlite_path(settings.uri)
+        if path is not None:
+            path.absolute().parent.mkdir(parents=True, exist_ok=True)
+        self._client: Any = mlflow.MlflowClient(tracking_uri=settings.uri)
+        self.id = self._find_or_create()
+
+    def publish_pages(self, now: int) -> None:
+        """Store our pages, and the links to them as the experiment's description unless someone wrote their own."""
+        campaign = self._settings.experiment_id
+        tags = view_tags(campaign, self._settings.space, now)
+        note = page_note(self.id, campaign, self._client.get_experiment(self.id).tags.get(_NOTE, ""))
+        for key, value in {**tags, **({_NOTE: note} if note else {})}.items():
+            self._client.set_experiment_tag(self.id, key, value)
+
+    def runs(self, *conditions: str) -> Iterator[Any]:
+        """The runs of this run directory, page by page."""
+        ours = f"tags.`{CAMPAIGN_ID}` = '{self._settings.experiment_id}'"
+        token = None
+        while True:
+            page = self._client.search_runs(
+                [self.id], " and ".join([ours, *conditions]), max_results=_PAGE, page_token=token
+            )
+            yield from page
+            if not (token := page.token):
+                return
+
+    def create(self, name: str, tags: Mapping[str, str], started: int) -> str:
+        """A new run's id; `started` in milliseconds since the epoch."""
+        settings = self._settings
+        common = {**settings.tags, CAMPAIGN_ID: settings.experiment_id, "mlflow.source.name": "fmnas"}
+        run = self._client.create_run(self.id, started, {**common, **tags}, run_name=name)
+        return str(run.info.run_id)
+
+    def reopen(self, run_id: str) -> None:
+        """Mark a run as running again."""
+        self._client.update_run(run_id, status="RUNNING")
+
+    def terminate(self, run_id: str, status: str, ended: int | None = None) -> None:
+        """End a run as FINISHED, FAILED or KILLED."""
+        self._client.set_terminated(run_id, status, ended)
+
+    def log(
+        self,
+        run_id: str,
+        points: Sequence[Point] = (),
+        params: Mapping[str, str] | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> None:
+        """One batch; more where MLflow's limits ask for it, none if there is nothing to say."""
+        from mlflow.entities import Metric, Param, RunTag
+
+        batches = zip_longest(
+            _chunks([Metric(*point) for point in points], _METRICS_PER_BATCH),
+            _chunks([Param(*pair) for pair in (params or {}).items()], _PARAMS_PER_BATCH),
+            _chunks([RunTag(*pair) for pair in (tags or {}).items()], _TAGS_PER_BATCH),
+            fillvalue=(),
+        )
+        for batch in batches:
+            self._client.log_batch(run_id, *batch, synchronous=True)
+
+    def steps(self, run_id: str, metric: str) -> list[int]:
+        """The steps at which a run has the metric."""
+        return [point.step for point in self._client.get_metric_history(run_id, metric)]
+
+    def upload(self, run_id: str, path: Path) -> None:
+        """Keep a copy of a file with a run."""
+        self._client.log_artifact(run_id, str(path))
+
+    def _find_or_create(self) -> str:
+        name, artifacts = self._settings.experiment, self._settings.artifacts
+        found = self._client.get_experiment_by_name(name)
+        if found is None:
+            local = artifacts is not None and not self._settings.uri.startswith("http")
+            location = artifacts.absolute().as_uri() if artifacts is not None and local else None
+            return str(self._client.create_experiment(name, artifact_location=location))
+        if found.lifecycle_stage != "active":
+            raise TrackingError(
+                f"tracking.experiment = {name!r}: it was deleted in the store; restore it with "
+                f"'mlflow experiments restore -x {found.experiment_id}' or choose another name"
+            )
+        return str(found.experiment_id)
+
+
+def _chunks(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    return (items[start : start + size] for start in range(0, len(items), size))

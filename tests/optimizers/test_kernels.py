@@ -1,0 +1,290 @@
+"""The frequency-modulated kernels: golden Gram matrices, closed forms, and the properties the paper proves."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gpytorch
+import numpy as np
+import pytest
+import scipy.linalg
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from fmnas.optimizers.kernels import FrequencyModulatedKernel, ModDif, ModLap
+from fmnas.search_spaces import Integer, Nominal, Ordinal, Real, Space
+from fmnas.search_spaces.graphs import laplacian
+
+GOLDEN = json.loads((Path(__file__).parent / "golden_kernels.json").read_text())
+GOLDEN_SPACE = Space(
+    [
+        *(Real(f"x{d}", 0.0, 1.0) for d in range(3)),
+        Nominal("a", list("abcde")),
+        Integer("k", 0, 3),
+        Nominal("b", [False, True]),
+    ]
+)
+KERNELS = [ModLap, ModDif]
+
+
+def gram(kernel: FrequencyModulatedKernel, X: Tensor, Z: Tensor | None = None) -> np.ndarray:
+    """The covariance of X with Z (by default with itself)."""
+    return kernel.forward(X, X if Z is None else Z).detach().numpy()
+
+
+def build(
+    make: Callable[[Space], FrequencyModulatedKernel], space: Space, theta: Any, alpha: Any, beta: Any
+) -> FrequencyModulatedKernel:
+    kernel = make(space)
+    if space.continuous:
+        kernel.lengthscale = theta
+    kernel.alpha, kernel.beta = alpha, beta
+    return kernel
+
+
+def random_kernel(
+    make: Callable[[Space], FrequencyModulatedKernel], space: Space, seed: int
+) -> FrequencyModulatedKernel:
+    rng = np.random.default_rng(seed)
+    D, P = len(space.continuous), len(space.discrete)
+    theta, alpha, beta = (torch.from_numpy(np.exp(rng.uniform(-2, 2, size))) for size in (D, P, P))
+    return build(make, space, theta, alpha, beta)
+
+
+def slow_factor(kernel: type, adjacency: np.ndarray, alpha: float, beta: float, d2: float) -> np.ndarray:
+    """[V, V] without eigenvectors: ((1 + alpha d2) I + beta L)^-1, or exp(-(1 + alpha d2) beta L)."""
+    L = laplacian(adjacency)
+    if kernel is ModLap:
+        return np.linalg.inv((1.0 + alpha * d2) * np.eye(len(L)) + beta * L)
+    return scipy.linalg.expm(-(1.0 + alpha * d2) * beta * L)
+
+
+def sample(space: Space, seed: int, n: int) -> Tensor:
+    return torch.from_numpy(space.sample_encoded(np.random.default_rng(seed), n))
+
+
+@pytest.mark.parametrize("make", KERNELS)
+def test_gram_matrix_is_the_golden_one(make: type[FrequencyModulatedKernel]) -> None:
+    kernel = build(make, GOLDEN_SPACE, *(torch.tensor(GOLDEN[name]) for name in ("theta", "alpha", "beta")))
+    K = gram(kernel, torch.tensor(GOLDEN["X"], dtype=torch.float64))
+    for i, row in enumerate(GOLDEN[make.__name__]):
+        np.testing.assert_allclose(K[i, : i + 1], row, rtol=1e-6, atol=1e-14)
+        np.testing.assert_array_equal(K[i], K[:, i])
+
+
+@pytest.mark.parametrize(
+    ("make", "same", "other"), [(ModLap, 0.30623245, 0.00210063), (ModDif, 0.18034750, 0.05299986)]
+)
+def test_values_worked_out_by_hand(make: type[FrequencyModulatedKernel], same: float, other: float) -> None:
+    space = Space([Real("x", 0, 1), Real("z", 0, 1), Nominal("a", [0, 1, 2]), Ordinal("o", [0, 1, 2, 3])])
+    kernel = build(make, space, *(torch.tensor(v, dtype=torch.float64) for v in ([0.5, 2.0], [0.3, 1.2], [0.5, 0.8])))
+    K = gram(kernel, torch.tensor([[0.1, -0.4, 0, 1], [0.6, 0.2, 2, 3]], dtype=torch.float64))
+    assert K[0, 0] == pytest.approx(same, abs=6e-9)
+    assert K[0, 1] == pytest.approx(other, abs=6e-9)
+
+
+@pytest.mark.parametrize("make", KERNELS)
+@given(data=st.data(), seed=st.integers(0, 2**32))
+@settings(max_examples=30)
+def test_equals_matrix_functions_of_the_laplacian(
+    make: type[FrequencyModulatedKernel], data: st.DataObject, spaces: Any, seed: int
+) -> None:
+    space = data.draw(spaces)
+    kernel = random_kernel(make, space, seed)
+    X = sample(space, seed, 4)
+    K, D = gram(kernel, X), len(space.continuous)
+    theta = kernel.lengthscale.detach().numpy()[0] if D else np.ones(0)
+    for i, j in np.ndindex(K.shape):
+        d2 = float((((X[i, :D] - X[j, :D]).numpy() / theta) ** 2).sum())
+        expected = 1.0 if space.discrete else kernel.spectral.value(torch.zeros(1), torch.tensor([d2])).item()
+        for p, variable in enumerate(space.discrete):
+            alpha, beta = float(kernel.alpha[p]), float(kernel.beta[p])
+            factor = slow_factor(make, variable.adjacency, alpha, beta, d2)
+            expected *= factor[int(X[i, D + p]), int(X[j, D + p])]
+        assert K[i, j] == pytest.approx(expected, rel=1e-6, abs=1e-12)
+
+
+@pytest.mark.parametrize("make", KERNELS)
+@given(data=st.data(), seed=st.integers(0, 2**32))
+@settings(max_examples=40)
+def test_positive_definite_and_non_negative(
+    make: type[FrequencyModulatedKernel], data: st.DataObject, spaces: Any, seed: int
+) -> None:
+    space = data.draw(spaces)
+    K = gram(random_kernel(make, space, seed), sample(space, seed, 25))
+    largest = K.max()
+    np.testing.assert_allclose(K, K.T, atol=1e-12 * largest)
+    assert np.linalg.eigvalsh(K).min() > -1e-10 * largest
+    assert K.min() > -1e-12 * largest
+
+
+@given(data=st.data(), seed=st.integers(0, 2**32))
+@settings(max_examples=40)
+def test_modlap_never_increases_with_the_distance(data: st.DataObject, spaces: Any, seed: int) -> None:
+    space = data.draw(spaces)
+    kernel = random_kernel(ModLap, space, seed)
+    here, there = sample(space, seed, 2)
+    steps = torch.tensor([0.0, 1e-3, 0.1, 0.5, 1.0, 3.0, 30.0], dtype=torch.float64)
+    D = len(space.continuous)
+    ray = there.repeat(len(steps), 1)
+    ray[:, :D] = here[:D] + steps[:, None] * (there[:D] - here[:D])
+    k = gram(kernel, here[None], ray)[0]
+    assert (np.diff(k) <= 1e-12 * k.max()).all()
+
+
+def test_moddif_breaks_the_modulation_principle() -> None:
+    space = Space([Real("x", 0, 1), Nominal("a", [0, 1, 2, 3])])
+    one = torch.ones(1, dtype=torch.float64)
+    far, near = (
+        gram(build(ModDif, space, one, one, one), torch.tensor([[0.0, 0], [x, 1]], dtype=torch.float64))[0, 1]
+        for x in (100.0, 0.0)
+    )
+    assert far == pytest.approx(1 / 4)  # a quarter stays however far apart; ModLap's falls to zero
+    assert far > near
+
+
+@given(data=st.data(), seed=st.integers(0, 2**32))
+@settings(max_examples=30)
+def test_modlap_at_distance_zero_is_the_regularised_laplacian(data: st.DataObject, spaces: Any, seed: int) -> None:
+    space = data.draw(spaces.filter(lambda s: len(s.discrete) > 0))
+    kernel = random_kernel(ModLap, space, seed)
+    X = sample(space, seed, 8)
+    D = len(space.continuous)
+    X[:, :D] = X[0, :D].clone()
+    expected = np.ones((8, 8))
+    for p, variable in enumerate(space.discrete):
+        v = X[:, D + p].long().numpy()
+        L = laplacian(variable.adjacency)
+        expected *= np.linalg.inv(np.eye(len(L)) + float(kernel.beta[p]) * L)[np.ix_(v, v)]
+    np.testing.assert_allclose(gram(kernel, X), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("make", KERNELS)
+@pytest.mark.parametrize("n", [2, 3, 8, 17])
+def test_closed_form_on_a_complete_graph(make: type[FrequencyModulatedKernel], n: int) -> None:
+    space = Space([Real("x", 0, 1), Nominal("a", list(range(n)))])
+    theta, alpha, beta = (torch.tensor([v], dtype=torch.float64) for v in (0.7, 1.3, 0.4))
+    a = 1.3 * (0.5 / 0.7) ** 2
+    g0, gn = (1 / (1 + a), 1 / (1 + 0.4 * n + a)) if make is ModLap else (1.0, np.exp(-(1 + a) * 0.4 * n))
+    X = torch.tensor([[0.2, 0], [0.7, 0], [0.7, 1]], dtype=torch.float64)
+    K = gram(build(make, space, theta, alpha, beta), X)
+    assert K[0, 2] == pytest.approx((g0 - gn) / n, rel=1e-12)
+    assert K[0, 1] == pytest.approx(gn + (g0 - gn) / n, rel=1e-12)
+
+
+@pytest.mark.parametrize("make", KERNELS)
+def test_without_discrete_variables_it_is_f_of_the_distance(make: type[FrequencyModulatedKernel]) -> None:
+    space = Space([Real("x", 0, 1), Real("z", 0, 1)])
+    kernel = build(make, space, torch.tensor([0.5, 2.0], dtype=torch.float64), torch.empty(0), torch.empty(0))
+    K = gram(kernel, torch.tensor([[0.1, 0.4], [0.6, 0.2]], dtype=torch.float64))
+    assert K[0, 1] == pytest.approx(1 / (1 + 1.0 + 0.01) if make is ModLap else 1.0)
+    assert K[0, 0] == 1.0
+
+
+@pytest.mark.parametrize("make", KERNELS)
+def test_a_batch_equals_its_members(make: type[FrequencyModulatedKernel], space: Space) -> None:
+    rng = np.random.default_rng(0)
+    D, P = len(space.continuous), len(space.discrete)
+    theta, alpha, beta = (torch.from_numpy(rng.uniform(0.2, 2.0, (3, size))) for size in (D, P, P))
+    X = torch.from_numpy(space.sample_encoded(rng, 18)).reshape(3, 6, -1)
+    batch = build(lambda s: make(s, batch_shape=torch.Size([3])), space, theta[:, None], alpha, beta)
+    K, diagonal = gram(batch, X), batch.forward(X, X, diag=True).detach().numpy()
+    assert K.shape == (3, 6, 6)
+    assert diagonal.shape == (3, 6)
+    shared = gram(batch, X[0])  # one set of points under every set of parameters
+    for b in range(3):
+        member = build(make, space, theta[b], alpha[b], beta[b])
+        np.testing.assert_allclose(K[b], gram(member, X[b]), rtol=1e-12)
+        np.testing.assert_allclose(shared[b], gram(member, X[0]), rtol=1e-12)
+        np.testing.assert_allclose(diagonal[b], np.diag(K[b]), rtol=1e-12)
+
+
+@pytest.mark.parametrize("make", KERNELS)
+def test_a_batch_of_points_under_one_set_of_parameters(make: type[FrequencyModulatedKernel], space: Space) -> None:
+    kernel = random_kernel(make, space, 1)
+    X, Z = sample(space, 0, 8).reshape(2, 4, -1), sample(space, 1, 10).reshape(2, 5, -1)
+    K = gram(kernel, X, Z)
+    assert K.shape == (2, 4, 5)
+    for b in range(2):
+        np.testing.assert_allclose(K[b], gram(kernel, X[b], Z[b]), rtol=1e-12)
+
+
+@pytest.mark.parametrize("make", KERNELS)
+def test_gradients_equal_finite_differences(make: type[FrequencyModulatedKernel]) -> None:
+    kernel = random_kernel(make, GOLDEN_SPACE, 2)
+    X = sample(GOLDEN_SPACE, 3, 4)
+    vertices = X[:, 3:]
+    parameters = dict(kernel.named_parameters())
+    assert set(parameters) == {"raw_lengthscale", "raw_alpha", "raw_beta"}
+
+    def value(C: Tensor, *raw: Tensor) -> Tensor:
+        point = torch.cat([C, vertices], dim=1)
+        return torch.func.functional_call(kernel, dict(zip(parameters, raw, strict=True)), (point, point))
+
+    class Forward(make):  # type: ignore[misc,valid-type]  # functional_call uses __call__
+        __call__ = make.forward
+
+    kernel.__class__ = Forward
+    inputs = [X[:, :3].clone(), *(p.detach().clone() for p in parameters.values())]
+    assert torch.autograd.gradcheck(value, [x.requires_grad_() for x in inputs])
+
+
+def test_parameters_are_read_as_they_were_set() -> None:
+    kernel = ModLap(GOLDEN_SPACE, batch_shape=torch.Size([2]))
+    kernel.alpha = 0.25
+    kernel.beta = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    assert kernel.alpha.shape == (2, 3)
+    assert (kernel.alpha - 0.25).abs().max() < 1e-12
+    assert (kernel.beta - torch.arange(1, 7).reshape(2, 3)).abs().max() < 1e-12
+    assert kernel.lengthscale.shape == (2, 1, 3)
+
+
+@pytest.mark.xfail(strict=True, raises=RuntimeError, reason="ard_num_dims = D, but inputs have D + P columns")
+@pytest.mark.parametrize("make", KERNELS)
+def test_called_as_gpytorch_calls_it(make: type[FrequencyModulatedKernel]) -> None:
+    kernel = random_kernel(make, GOLDEN_SPACE, 0)
+    X = sample(GOLDEN_SPACE, 0, 5)
+    np.testing.assert_allclose(kernel(X).to_dense().detach().numpy(), gram(kernel, X), rtol=1e-12)
+    np.testing.assert_allclose(kernel(X, diag=True).detach().numpy(), np.diag(gram(kernel, X)), rtol=1e-12)
+
+
+class Process(gpytorch.models.ExactGP):
+    """A process with one of our kernels, as a user of gpytorch writes it."""
+
+    def __init__(self, X: Tensor, y: Tensor, kernel: FrequencyModulatedKernel) -> None:
+        super().__init__(X, y, gpytorch.likelihoods.GaussianLikelihood().double())
+        self.mean_module = gpytorch.means.ConstantMean().double()
+        self.covar_module = gpytorch.kernels.ScaleKernel(kernel).double()
+
+    def forward(self, X: Tensor) -> gpytorch.distributions.MultivariateNormal:
+        return gpytorch.distributions.MultivariateNormal(self.mean_module(X), self.covar_module(X))
+
+
+@pytest.mark.xfail(strict=True, raises=RuntimeError, reason="ard_num_dims = D, but inputs have D + P columns")
+def test_the_fast_likelihood_is_gpytorchs(make_problem: Any, space: Space) -> None:
+    problem = make_problem(space, 9)
+    n, posterior = 9, problem.posterior
+    fitted = posterior.parameters
+    alpha, beta = (fitted.alpha, fitted.beta) if space.discrete else (torch.empty(0), torch.empty(0))
+    X = torch.from_numpy(problem.X)
+    model = Process(X, problem.y, build(ModLap, space, fitted.theta, alpha, beta))
+    N = float(posterior.N.prod())
+    model.mean_module.constant = fitted.mu
+    model.covar_module.outputscale = fitted.s2 / N
+    model.likelihood.noise = fitted.g * fitted.s2
+    model.train()
+    exact = gpytorch.mlls.ExactMarginalLogLikelihood(model.likelihood, model)(model(X), problem.y)  # per observation
+    value, _ = problem.likelihood(problem.eta[None], torch.arange(1))
+    assert float(value) == pytest.approx(-float(exact), rel=1e-9)
+    Z = sample(space, 5, 6)
+    model.eval()
+    prediction = model(Z)
+    D = len(space.continuous)
+    V = Z[:, D:].long() if space.discrete else torch.zeros(6, 1, dtype=torch.int64)
+    mean, variance = posterior.predict(Z[:, :D], V)
+    np.testing.assert_allclose(mean, prediction.mean.detach(), rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(variance, prediction.variance.detach(), rtol=1e-6, atol=1e-10)
+    assert n == len(problem.points)

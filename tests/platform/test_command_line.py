@@ -1,0 +1,255 @@
+"""The command line as a user meets it: exit codes, messages, and nothing touched that should not be."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from fmnas.platform.cli import main
+
+FMNAS = [sys.executable, "-m", "fmnas.platform.cli"]
+FAST = ["-o", "workers.kind=in-process", "-o", "tracking.enabled=false"]
+LITTLE = ["-o", "optimizers=[random]", "-o", "budget.evaluations=6"]
+
+
+def complaint(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """The message of a call that must end with exit code 2."""
+    assert main(arguments) == 2
+    printed = capsys.readouterr()
+    assert "Traceback" not in printed.err
+    return printed.err
+
+
+def test_a_run_leaves_every_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "run"
+    assert main(["run", "smoke", *FAST, "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    assert "bo-fm" in printed
+    assert str(out / "report" / "index.html") in printed
+    names = {"config.yaml", "journal.jsonl", "environment.json", "trials.csv", "summary.json", "report"}
+    assert {path.name for path in out.iterdir()} == names
+    with (out / "trials.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert {row["optimizer"] for row in rows} == {"bo-fm", "regularized-evolution", "bohb", "random"}
+    needed = (
+        "run optimizer repeat trial origin epochs objective error flops flops_ratio diverged status suggest_seconds "
+        "train_seconds started_at finished_at worker attempt x1 x2 h1 h2"
+    )
+    assert set(needed.split()) <= set(rows[0])
+    summary = json.loads((out / "summary.json").read_text())
+    for name, row in summary["optimizers"].items():
+        best = min(float(r["objective"]) for r in rows if r["optimizer"] == name and r["epochs"] == "3")
+        assert row["mean"] == pytest.approx(best)
+
+
+def test_the_same_experiment_gives_the_same_trials(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tables = []
+    for name in ("a", "b"):
+        assert main(["run", "smoke", *FAST, "--out", str(tmp_path / name)]) == 0
+        with (tmp_path / name / "trials.csv").open() as file:
+            times = ("suggest_seconds", "train_seconds", "started_at", "finished_at")
+            tables.append([{k: v for k, v in row.items() if k not in times} for row in csv.DictReader(file)])
+    assert tables[0] == tables[1]
+    assert main(["run", "smoke", *FAST, "-o", "seed=1", "--out", str(tmp_path / "c")]) == 0
+    assert (tmp_path / "c" / "trials.csv").read_text().split("\n")[1] != tables[0][0]
+
+
+def test_an_existing_run_directory_is_not_touched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "run"
+    main(["run", "smoke", *FAST, *LITTLE, "--out", str(out)])
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    message = complaint(["run", "smoke", *FAST, "--out", str(out)], capsys)
+    assert f"fmnas resume {out}" in message
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+
+
+def test_a_folder_with_other_things_is_not_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "thesis.tex").write_text("years")
+    message = complaint(["run", "smoke", *FAST, "--out", str(tmp_path)], capsys)
+    assert "not empty" in message
+    assert "--out" in message
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    out = tmp_path / "file" / "run"
+    message = complaint(["run", "smoke", *FAST, "--out", str(out)], capsys)
+    assert str(out) in message
+    assert "--out" in message
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("problem=mnist", ["problem = 'mnist'", "joint"]),
+        ("budget.evaluations=2", ["budget.evaluations = 2", "initial_design = 4"]),
+        ("tracking.uri=file:///tmp/x", ["tracking.uri", "sqlite:///"]),
+        ("nonsense=1", ["nonsense: unknown key"]),
+    ],
+)
+def test_wrong_input_leaves_nothing_behind(
+    override: str, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["run", "smoke", "-o", "workers.kind=in-process", "-o", override, "--out", str(tmp_path / "run")]
+    message = complaint(arguments, capsys)
+    for word in words:
+        assert word in message
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (["data.root=nowhere"], ["nowhere"]),
+        (["data.train=50000", "data.validation=20000"], ["data.train = 50000", "60000"]),
+    ],
+)
+def test_data_that_will_not_do_are_named_before_anything_runs(
+    overrides: list[str], words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = [flag for override in overrides for flag in ("-o", override)]
+    message = complaint(["run", "quickstart", *FAST, *flags, "--out", str(tmp_path / "run")], capsys)
+    for word in words:
+        assert word in message.replace(",", "")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_truncated_dataset_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    raw = tmp_path / "FashionMNIST" / "raw"
+    raw.mkdir(parents=True)
+    for name in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):
+        (raw / f"{name}-ubyte").write_bytes(b"\x00\x00\x08\x03\x00\x00\xea\x60")
+    arguments = ["run", "quickstart", *FAST, "-o", f"data.root={tmp_path}", "--out", str(tmp_path / "run")]
+    message = complaint(arguments, capsys)
+    assert "ubyte" in message
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_changed_configuration_is_not_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "run"
+    main(["run", "smoke", *FAST, *LITTLE, "--out", str(out)])
+    path = out / "config.yaml"
+    data = yaml.safe_load(path.read_text())
+    path.write_text(yaml.safe_dump({**data, "seed": 5, "workers": {"kind": "in-process", "attempts": 9}}))
+    journal = (out / "journal.jsonl").read_bytes()
+    message = complaint(["resume", str(out)], capsys)
+    assert "seed = 5: the experiment began with 0" in message
+    assert "attempts =" not in message
+    assert (out / "journal.jsonl").read_bytes() == journal
+
+
+def test_resume_of_a_finished_experiment_shows_it_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "run"
+    main(["run", "smoke", *FAST, *LITTLE, "--out", str(out)])
+    first = capsys.readouterr().out.split("optimizer", 1)[1]
+    trials = (out / "trials.csv").read_bytes()
+    assert main(["resume", str(out)]) == 0
+    assert capsys.readouterr().out.split("optimizer", 1)[1] == first
+    assert (out / "trials.csv").read_bytes() == trials
+
+
+@pytest.mark.parametrize("command", ["resume", "report", "ui"])
+def test_a_folder_that_is_no_run_directory_is_named(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert f"{tmp_path} is no run directory" in complaint([command, str(tmp_path)], capsys)
+
+
+def test_failed_trials_end_with_exit_code_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("no such device")
+
+    monkeypatch.setattr("fmnas.trainers.function_trainer.FunctionTrainer.evaluate", broken)
+    assert main(["run", "smoke", *FAST, "--out", str(tmp_path / "run")]) == 1
+    printed = capsys.readouterr()
+    assert "RuntimeError: no such device" in printed.err
+    assert f"fmnas resume {tmp_path / 'run'}" in printed.out
+
+
+@pytest.mark.parametrize("what", ["problems", "optimizers", "configs"])
+def test_lists_have_a_line_each(what: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", what]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    expected = {"problems": "joint", "optimizers": "bo-fm", "configs": "quickstart"}[what]
+    assert any(line.startswith(expected) for line in lines)
+    assert all(len(line.split(maxsplit=1)) == 2 for line in lines)
+
+
+def test_real_data_real_ray_real_mlflow(tmp_path: Path) -> None:
+    """The quickstart with less data: FashionMNIST, two workers, SQLite; then its MLflow tree."""
+    out = tmp_path / "run"
+    little = ["data.train=64", "data.validation=64", "seeds=2", "budget.evaluations=6", "fidelity.epochs=2"]
+    flags = [flag for override in little for flag in ("-o", override)]
+    done = subprocess.run([*FMNAS, "run", "quickstart", *flags, "--out", str(out)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    with (out / "trials.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    for name in ("bo-fm", "regularized-evolution", "bohb"):
+        epochs = sum(int(row["epochs"]) for row in rows if row["optimizer"] == name)
+        assert 12 - 2 < epochs <= 12
+    for row in rows:
+        errors = [float(row["error_seed_1"]), float(row["error_seed_2"])]
+        assert float(row["error"]) == pytest.approx(sum(errors) / 2)
+        assert float(row["objective"]) == pytest.approx(float(row["error"]) + 0.02 * float(row["flops_ratio"]))
+    assert (out / "report" / "best_cell.png").stat().st_size > 10_000
+    code = (
+        "import sys, mlflow; c = mlflow.MlflowClient(tracking_uri=sys.argv[1]);"
+        "e = c.get_experiment_by_name('quickstart');"
+        "print(sum('mlflow.parentRunId' in r.data.tags for r in c.search_runs([e.experiment_id])))"
+    )
+    store = f"sqlite:///{out / 'mlflow.db'}"
+    counted = subprocess.run([sys.executable, "-W", "ignore", "-c", code, store], capture_output=True, text=True)
+    assert counted.stdout.strip() == str(len(rows)), counted.stderr
+
+
+def test_ctrl_c_stops_cleanly_and_resume_goes_on(tmp_path: Path) -> None:
+    """SIGINT to the whole group, as a terminal sends it; then the same trials as without it."""
+    out = tmp_path / "run"
+    flags = ["-o", "data.name=digits", "-o", "data.train=200", "-o", "data.validation=64", "-o", "seeds=1"]
+    flags += ["-o", "fidelity.epochs=2", "-o", "tracking.enabled=false", "-o", "optimizers=[random, bohb]"]
+    driver = subprocess.Popen(
+        [*FMNAS, "run", "quickstart", *flags, "--out", str(out)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    assert driver.stdout is not None
+    for line in driver.stdout:
+        if "trial 2" in line:
+            break
+    os.killpg(driver.pid, signal.SIGINT)
+    rest, _ = driver.communicate(timeout=120)
+    assert driver.returncode == 130, rest
+    assert f"fmnas resume {out}" in rest
+    assert "Traceback" not in rest
+    finished = (out / "trials.csv").read_text().count("finished")
+    assert 0 < finished < 24
+    resumed = subprocess.run([*FMNAS, "resume", str(out)], capture_output=True, text=True, timeout=300)
+    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+    records = [json.loads(line) for line in (out / "journal.jsonl").read_text().splitlines()]
+    ended = [(r["run"], r["trial"]) for r in records if r["event"] == "finished"]
+    assert len(ended) == len(set(ended)) > finished
+    deadline = time.monotonic() + 20
+    while subprocess.run(["pgrep", "-s", str(driver.pid)], capture_output=True).stdout and time.monotonic() < deadline:
+        time.sleep(0.5)
+    assert not subprocess.run(["pgrep", "-s", str(driver.pid)], capture_output=True).stdout
+
+
+def test_more_gpus_than_there_are_is_exit_code_2(tmp_path: Path) -> None:
+    flags = ["-o", "workers.gpus=64", "--out", str(tmp_path / "run")]
+    done = subprocess.run([*FMNAS, "run", "smoke", *flags], capture_output=True, text=True)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "workers.gpus = 64" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,166 @@
+"""Configurations: what is accepted, and that everything else is explained."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fmnas.platform.config import check_config, load_config, shipped_configs
+from fmnas.platform.errors import ConfigError
+
+GOOD = {
+    "name": "t",
+    "problem": "func2c",
+    "optimizers": ["bo-fm", {"name": "regularized-evolution", "population": 6}],
+    "initial_design": 3,
+    "budget": {"evaluations": 8},
+    "fidelity": {"epochs": 2},
+}
+
+
+def with_value(key: str, value: object) -> dict[str, object]:
+    data = yaml.safe_load(yaml.safe_dump(GOOD))
+    place = data
+    *parents, last = key.split(".")
+    for part in parents:
+        place = place.setdefault(part, {})
+    place[last] = value
+    return data
+
+
+def test_shipped_configurations_are_whole() -> None:
+    assert {"quickstart", "smoke", "fashion_mnist", "fashion_mnist_lite"} <= set(shipped_configs())
+    for name, text in shipped_configs().items():
+        assert load_config(name).name == name
+        assert text.startswith("# "), "the first line says what it is"
+
+
+def test_the_papers_experiment_has_the_papers_numbers() -> None:
+    config = load_config("fashion_mnist")
+    assert (config.data.train, config.data.validation, config.data.batch_size) == (30_000, 30_000, 32)
+    assert (config.fidelity.epochs, config.seeds, config.repeats, config.budget.evaluations) == (25, 4, 4, 200)
+    assert config.initial_design == 10
+
+
+def test_the_lite_experiment_differs_in_data_and_epochs_alone() -> None:
+    config = load_config("fashion_mnist_lite")
+    assert (config.data.train, config.data.validation, config.fidelity.epochs, config.seeds) == (2000, 2000, 6, 4)
+
+
+def test_resolved_yaml_loads_to_the_same(tmp_path: Path) -> None:
+    config = check_config(GOOD, "here")
+    path = tmp_path / "config.yaml"
+    path.write_text(config.to_yaml())
+    assert load_config(path) == config
+
+
+def test_options_of_an_optimizer_stand_beside_its_name() -> None:
+    entry = check_config(GOOD, "here").optimizers[1]
+    assert (entry.name, entry.concurrency, entry.options) == ("regularized-evolution", 1, {"population": 6})
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("budgets", {}, ["budgets", "unknown key", "Did you mean 'budget'"]),
+        ("budget.evaluatons", 3, ["budget.evaluatons", "Did you mean 'evaluations'", "seconds"]),
+        ("budget.evaluations", 0, ["budget.evaluations = 0", "at least 1"]),
+        ("budget.evaluations", "many", ["budget.evaluations = 'many'", "whole number"]),
+        ("budget.evaluations", 8.5, ["budget.evaluations = 8.5", "whole number"]),
+        ("budget.evaluations", True, ["budget.evaluations = True", "whole number"]),
+        ("budget.evaluations", 3, ["budget.evaluations = 3", "initial_design = 3", "bo-fm"]),
+        ("budget.seconds", -1, ["budget.seconds = -1", "above 0"]),
+        ("fidelity.epochs", None, ["fidelity.epochs = None", "whole number"]),
+        ("problem", "func2", ["problem = 'func2'", "Did you mean 'func2c'", "fmnas list problems"]),
+        ("optimizers", ["bo-fn"], ["optimizers.0 = 'bo-fn'", "Did you mean 'bo-fm'"]),
+        ("optimizers", [], ["optimizers = []", "at least 1"]),
+        ("optimizers", ["random", "random"], ["'random' is given twice"]),
+        ("optimizers", [{"name": "bohb", "etta": 3}], ["optimizers.0.etta", "unknown key", "Did you mean 'eta'"]),
+        ("optimizers", [{"name": "bohb", "eta": 1}], ["optimizers.0.eta = 1", "at least 2"]),
+        ("optimizers", [{"name": "bohb", "concurrency": 0}], ["optimizers.0.concurrency = 0", "at least 1"]),
+        ("data.name", "mnist", ["data.name = 'mnist'", "'fashion_mnist' or 'digits'"]),
+        ("data.train", -5, ["data.train = -5", "at least 1"]),
+        ("workers.gpus", 1.5, ["workers", "whole number"]),
+        ("workers.kind", "dask", ["workers.kind = 'dask'", "'ray' or 'in-process'"]),
+        ("workers.count", 0, ["workers", "at least 1"]),
+        ("name", "../../etc", ["name = '../../etc'", "letters, digits"]),
+        ("seeds", 0, ["seeds = 0", "at least 1"]),
+        ("tracking.uri", 5, ["tracking.uri = 5"]),
+    ],
+)
+def test_a_wrong_value_is_named_with_what_is_allowed(key: str, value: object, words: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_config(with_value(key, value), "my.yaml")
+    message = str(caught.value)
+    assert message.startswith("my.yaml:")
+    assert "-o KEY=VALUE" in message
+    for word in words:
+        assert word in message
+
+
+def test_a_missing_key_is_named() -> None:
+    data = {key: value for key, value in GOOD.items() if key != "budget"}
+    with pytest.raises(ConfigError, match="budget: missing"):
+        check_config(data, "here")
+
+
+def test_every_mistake_is_told_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_config({**GOOD, "seeds": 0, "repeats": 0}, "here")
+    assert "seeds = 0" in str(caught.value)
+    assert "repeats = 0" in str(caught.value)
+
+
+def test_overrides_reach_nested_keys_and_lists(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(yaml.safe_dump({k: v for k, v in GOOD.items() if k != "name"}))
+    overrides = ["budget.evaluations=9", "data.root=/data", "optimizers.1.population=7", "optimizers.0.mode=paper"]
+    config = load_config(path, overrides)
+    assert config.name == "a"
+    assert config.budget.evaluations == 9
+    assert config.data.root == "/data"
+    assert config.optimizers[1].options == {"population": 7}
+    assert config.optimizers[0].options == {"mode": "paper"}
+
+
+@pytest.mark.parametrize(
+    "override", ["budget", "=3", "budget.evaluations.x=1", "name.x=1", "optimizers.9=bohb", "a=[1"]
+)
+def test_an_override_that_makes_no_sense_is_named(override: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config("smoke", [override])
+    assert override.split("=")[0] in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "- a", "a: [1", "1: 2", "\x00", "a: !!python/object:os.system x"])
+def test_a_file_that_is_no_configuration_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match="bad"):
+        load_config(path)
+
+
+def test_a_missing_file_names_the_shipped_ones(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no such file.*quickstart"):
+        load_config(tmp_path / "nowhere.yaml")
+
+
+scalars = st.none() | st.booleans() | st.integers(-3, 30) | st.floats() | st.text(max_size=6)
+values = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3)
+)
+KEYS = ["name", "problem", "optimizers", "repeats", "seed", "initial_design", "seeds", "budget", "budget.evaluations"]
+KEYS += ["budget.seconds", "fidelity", "fidelity.epochs", "data", "data.train", "workers", "workers.count", "tracking"]
+
+
+@given(key=st.sampled_from(KEYS), value=values)
+def test_whatever_stands_in_a_configuration_is_taken_or_explained(key: str, value: object) -> None:
+    data = with_value(key, value)
+    try:
+        config = check_config(data, "here")
+    except ConfigError as error:
+        assert key.split(".")[0] in str(error)  # noqa: PT017  # either outcome is right
+    else:
+        assert config.budget.evaluations >= 1

@@ -1,0 +1,253 @@
+"""The driver against a scripted pool: order, budgets, losses, failures, stops, and resuming after any event."""
+
+import json
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from fmnas.platform.config import Config, check_config
+from fmnas.platform.driver import DONE, INTERRUPTED, Clock, Driver, Stage, StopRequest
+from fmnas.platform.errors import ExperimentFailed
+from fmnas.platform.experiment import build_experiment
+from fmnas.platform.journal import Journal, read_journal
+from fmnas.platform.outcomes import FAILED, FINISHED, LOST
+from fmnas.platform.pool import Event, Failed, Finished, Job, Lost
+from fmnas.platform.progress import LineProgress
+from fmnas.platform.state import ExperimentState
+from fmnas.platform.tracking import NoTracker
+
+Fate = Callable[[Job], str]
+
+
+def configured(**changes: Any) -> Config:
+    data: dict[str, Any] = {
+        "name": "t",
+        "problem": "func2c",
+        "optimizers": [
+            {"name": "bo-fm"},
+            {"name": "regularized-evolution", "population": 4, "tournament": 2},
+            "bohb",
+            "random",
+        ],
+        "initial_design": 3,
+        "budget": {"evaluations": 5},
+        "fidelity": {"epochs": 3},
+    }
+    return check_config({**data, **changes}, "here")
+
+
+class ScriptedPool:
+    """Evaluates in this process; `fate` says how each job ends, `pick` which of those in flight ends next."""
+
+    def __init__(
+        self, state: ExperimentState, capacity: int = 1, fate: Fate = lambda job: "finish", seed: int = 0
+    ) -> None:
+        self.capacity = capacity
+        self._trainer = state.experiment.problem.trainer
+        self._fate = fate
+        self._rng = np.random.default_rng(seed)
+        self._flying: deque[Job] = deque()
+        self.most = 0
+
+    def submit(self, job: Job) -> str:
+        self._flying.append(job)
+        self.most = max(self.most, len(self._flying))
+        assert len(self._flying) <= self.capacity
+        return "w"
+
+    def next_event(self, timeout: float) -> Event | None:
+        index = int(self._rng.integers(len(self._flying)))
+        job = self._flying[index]
+        del self._flying[index]
+        fate = self._fate(job)
+        if fate == "lose":
+            return Lost(job, "w", "killed")
+        if fate == "fail":
+            return Failed(job, "w", "ValueError: no")
+        return Finished(job, "w", self._trainer.evaluate(job.trial))
+
+    def close(self) -> None:
+        pass
+
+
+def drive(
+    config: Config, journal: Path, capacity: int = 1, fate: Fate = lambda job: "finish", stop: StopRequest | None = None
+) -> tuple[str, ExperimentState, ScriptedPool]:
+    """Run to the end from whatever the journal holds."""
+    state = ExperimentState(build_experiment(config))
+    if journal.exists():
+        state.replay(read_journal(journal))
+    pool = ScriptedPool(state, capacity, fate)
+    ticks = iter(range(10**9))
+    clock = Clock(now=lambda: float(next(ticks)), elapsed=lambda: 0.0)
+    with Journal(journal) as log:
+        progress = LineProgress(Console(quiet=True))
+        stage = Stage(pool, log, NoTracker(), progress, stop or StopRequest(), clock)
+        status = Driver(state, config.workers, stage).run()
+    return status, state, pool
+
+
+def asks(journal: Path) -> list[tuple[str, str]]:
+    """(run, trial as JSON) in the order asked."""
+    return [(r["run"], json.dumps(r["trial"])) for r in read_journal(journal) if r["event"] == "asked"]
+
+
+def results(journal: Path) -> dict[tuple[str, int], Any]:
+    """(run, trial) -> objective; fails on a trial that finished twice."""
+    found: dict[tuple[str, int], Any] = {}
+    for record in read_journal(journal):
+        if record["event"] == FINISHED:
+            key = record["run"], record["trial"]
+            assert key not in found
+            found[key] = record["evaluation"]["objective"]
+    return found
+
+
+def test_every_optimizer_spends_the_same_and_no_more(tmp_path: Path) -> None:
+    status, state, _ = drive(configured(), tmp_path / "j")
+    assert status == DONE
+    for run in state.runs.values():
+        assert run.budget.committed == 0
+        assert 15 - 3 < run.budget.spent <= 15
+        assert run.optimizer_name == "bohb" or run.budget.spent == 15
+
+
+def test_the_runs_of_a_repeat_begin_with_the_same_results(tmp_path: Path) -> None:
+    drive(configured(repeats=2), tmp_path / "j")
+    found = results(tmp_path / "j")
+    for repeat in (0, 1):
+        for trial in range(3):
+            values = {found[f"{name}/repeat-{repeat}", trial] for name in ("bo-fm", "regularized-evolution", "random")}
+            assert len(values) == 1
+    assert found["random/repeat-0", 0] != found["random/repeat-1", 0]
+
+
+def test_the_incumbent_counts_full_fidelity_alone(tmp_path: Path) -> None:
+    _, state, _ = drive(configured(optimizers=["bohb"]), tmp_path / "j")
+    full = [o.evaluation.objective for o, _ in state.outcomes if o.evaluation and o.trial.epochs == 3]
+    assert any(o.trial.epochs == 1 for o, _ in state.outcomes)
+    assert state.runs["bohb/repeat-0"].incumbent == min(full)
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_a_run_never_has_more_in_flight_than_its_concurrency(tmp_path: Path, concurrency: int) -> None:
+    optimizers = [{"name": "random", "concurrency": concurrency}, {"name": "bohb", "concurrency": concurrency}]
+    config = configured(optimizers=optimizers)
+    _, state, pool = drive(config, tmp_path / "j", capacity=8)
+    assert pool.most == 2 * concurrency
+    assert all(12 < run.budget.spent <= 15 for run in state.runs.values())
+
+
+def test_a_lost_worker_is_requeued_and_never_told(tmp_path: Path) -> None:
+    lost: set[tuple[str, int]] = set()
+
+    def lose_each_once(job: Job) -> str:
+        key = job.run, job.trial.id
+        first = key not in lost
+        lost.add(key)
+        return "lose" if first else "finish"
+
+    _, state, _ = drive(configured(), tmp_path / "lossy", capacity=2, fate=lose_each_once)
+    drive(configured(), tmp_path / "calm", capacity=2)
+    assert {o.status for o, _ in state.outcomes} == {FINISHED}
+    assert {o.attempt for o, _ in state.outcomes} == {2}
+    assert results(tmp_path / "lossy") == results(tmp_path / "calm")
+
+
+def test_a_trial_lost_too_often_is_given_up_uncharged(tmp_path: Path) -> None:
+    config = configured(workers={"attempts": 2})
+    _, state, _ = drive(config, tmp_path / "j", fate=lambda job: "lose" if job.trial.id == 1 else "finish")
+    given_up = [o for o, _ in state.outcomes if o.status == LOST]
+    assert {o.run for o in given_up} == set(state.runs)
+    assert {o.attempt for o in given_up} == {2}
+    for run in state.runs.values():
+        assert 1 not in [trial.id for trial, _ in run.optimizer.history]
+        assert run.budget.spent == sum(t.epochs for t, _ in run.optimizer.history)
+
+
+def test_a_failed_trial_is_charged_and_told_as_the_penalty(tmp_path: Path) -> None:
+    config = configured(optimizers=["random"])
+    _, state, _ = drive(config, tmp_path / "j", fate=lambda job: "fail" if job.trial.id == 0 else "finish")
+    (run,) = state.runs.values()
+    outcome = next(o for o, _ in state.outcomes if o.trial.id == 0)
+    assert (outcome.status, outcome.evaluation, outcome.reason) == (FAILED, None, "ValueError: no")
+    assert run.optimizer.history[0][1].objective == state.experiment.problem.penalty
+    assert run.budget.spent == 15
+    assert run.incumbent is not None
+    assert run.incumbent < state.experiment.problem.penalty
+
+
+def test_too_many_failures_in_a_row_end_the_experiment(tmp_path: Path) -> None:
+    with pytest.raises(ExperimentFailed, match=r"2 trials in a row failed, .*ValueError: no"):
+        drive(configured(workers={"failures": 2}), tmp_path / "j", fate=lambda job: "fail")
+
+
+def test_an_optimizer_that_raises_ends_the_experiment_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: object, rng: object) -> None:
+        raise ZeroDivisionError("inside")
+
+    monkeypatch.setattr("fmnas.baselines.random_search.RandomSearch._suggest", broken)
+    with pytest.raises(ExperimentFailed, match="random/repeat-0: the optimizer failed: ZeroDivisionError: inside"):
+        drive(configured(optimizers=["random"]), tmp_path / "j")
+
+
+def test_a_stop_starts_nothing_new_and_waits_for_what_runs(tmp_path: Path) -> None:
+    stop = StopRequest()
+
+    def stop_at_the_fourth(job: Job) -> str:
+        if job.trial.id == 3:
+            stop.ask()
+        return "finish"
+
+    status, state, _ = drive(configured(optimizers=["random"]), tmp_path / "j", fate=stop_at_the_fourth, stop=stop)
+    assert status == INTERRUPTED
+    assert len(state.outcomes) == 4
+    assert not state.open
+
+
+def test_two_stops_leave_what_runs_for_the_resume(tmp_path: Path) -> None:
+    stop = StopRequest(count=0)
+
+    def stop_twice(job: Job) -> str:
+        stop.count = 2
+        return "finish"
+
+    config = configured(optimizers=[{"name": "random", "concurrency": 3}])
+    status, state, _ = drive(config, tmp_path / "j", capacity=3, fate=stop_twice, stop=stop)
+    assert status == INTERRUPTED
+    assert len(state.open) == 2
+    status, state, _ = drive(config, tmp_path / "j", capacity=3)
+    assert status == DONE
+    assert sorted(key[1] for key in results(tmp_path / "j")) == [0, 1, 2, 3, 4]
+    assert sorted(o.attempt for o, _ in state.outcomes) == [1, 1, 1, 2, 2]
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The journal of a run that nothing disturbed."""
+    journal = tmp_path_factory.mktemp("whole") / "j"
+    drive(configured(), journal)
+    return journal
+
+
+@settings(max_examples=25)
+@given(data=st.data())
+def test_a_run_cut_anywhere_and_resumed_asks_what_it_would_have_asked(
+    data: st.DataObject, uninterrupted: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    lines = uninterrupted.read_bytes().splitlines(keepends=True)
+    cut = data.draw(st.integers(0, len(lines)))
+    torn = data.draw(st.integers(0, 40))
+    journal = tmp_path_factory.mktemp("cut") / "j"
+    rest = lines[cut][:torn] if cut < len(lines) else b""
+    journal.write_bytes(b"".join(lines[:cut]) + rest)
+    drive(configured(), journal)
+    assert results(journal) == results(uninterrupted)
+    assert sorted(asks(journal)) == sorted(asks(uninterrupted))

@@ -1,0 +1,332 @@
+"""What MLflow holds after an experiment, read back with MLflow's own client from a real SQLite store."""
+
+import math
+import shutil
+import sqlite3
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fmnas.platform.mlflow_experiment import MlflowExperiment
+from fmnas.platform.mlflow_settings import TrackingError, TrackingSettings, check_uri
+from fmnas.platform.mlflow_store import MlflowStore
+from fmnas.platform.outcomes import FAILED, FINISHED, LOST, Outcome
+from fmnas.platform.tracking import BackgroundTracker, Standing
+from fmnas.search_spaces import Evaluation, Nominal, Real, Space, Trial
+
+# SQLAlchemy 2.1 on MLflow's own mappings.
+pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy:DeprecationWarning")
+
+SPACE = Space([Real("rate", 1e-4, 1e-1, log=True), Real("momentum", 0.0, 1.0), Nominal("op", ["a", "b"])])
+RUNS = [("bo-fm", 0), ("bohb", 0)]
+FULL = 10  # epochs of a full evaluation
+Told = Sequence[tuple[Outcome, Standing]]
+
+
+def finished(optimizer: str, number: int, epochs: int, objective: float) -> Outcome:
+    trial = Trial(number, {"rate": 0.01, "momentum": 0.25, "op": "b"}, epochs, "model", parent=3)
+    curve = tuple(1 / epoch for epoch in range(1, epochs + 1))
+    evaluation = Evaluation(objective, epochs, (0.1, 0.3), 1000, 0.5, curve, seconds=7.5)
+    return Outcome(optimizer, 0, trial, FINISHED, evaluation, 0.5, 1000.0 + number, 1001.0 + number, "worker-1")
+
+
+def unfinished(optimizer: str, number: int, status: str) -> Outcome:
+    trial = Trial(number, {"rate": 0.02, "momentum": 0.5, "op": "a"}, FULL, "random")
+    return Outcome(optimizer, 0, trial, status, None, 0.5, 2000.0, 2001.0, "worker-1", 3, "CUDA out of memory")
+
+
+def bo_fm() -> Told:
+    """Three full evaluations, the second of which failed."""
+    first, third = finished("bo-fm", 0, FULL, 0.4), finished("bo-fm", 2, FULL, 0.2)
+    second = unfinished("bo-fm", 1, FAILED)
+    return [(first, Standing(1.0, 10, 0.4)), (second, Standing(2.0, 20, 0.4)), (third, Standing(3.0, 30, 0.2))]
+
+
+def bohb() -> Told:
+    """Short trainings first, then two full ones that end between two whole evaluations: 0.4, 1.4, 2.4."""
+    short = finished("bohb", 0, 4, 0.05)
+    full = finished("bohb", 1, FULL, 0.3), finished("bohb", 2, FULL, 0.1)
+    standings = Standing(0.4, 4, None), Standing(1.4, 14, 0.3), Standing(2.4, 24, 0.1)
+    return list(zip((short, *full), standings, strict=True))
+
+
+def settings(tmp_path: Path, identity: str = "abc", uri: str = "") -> TrackingSettings:
+    uri = uri or f"sqlite:///{tmp_path}/mlflow.db"
+    tags = {"problem": "toy", "dataset": "none", "commit": "deadbeef"}
+    return TrackingSettings(uri, "an experiment", identity, tags, SPACE, tmp_path / "files")
+
+
+def track(settings: TrackingSettings, told: Told, status: str = "finished", files: Sequence[Path] = ()) -> Any:
+    tracker = BackgroundTracker(MlflowStore(settings), first_pause=0.05)
+    tracker.start(RUNS)
+    for outcome, standing in told:
+        tracker.trial(outcome, standing)
+    return tracker.finish(status, files, {"bo-fm": {"mean": 0.2, "repeats": [0.2]}, "budget": 3})
+
+
+class Reader:
+    """MLflow's own view of the store."""
+
+    def __init__(self, settings: TrackingSettings) -> None:
+        from mlflow import MlflowClient
+
+        self.client = MlflowClient(tracking_uri=settings.uri)
+        self.experiment = self.client.get_experiment_by_name(settings.experiment)
+        found = self.client.search_runs([self.experiment.experiment_id], max_results=1000)
+        self.runs = {run.info.run_name: run for run in found}
+        assert len(self.runs) == len(found), "a run is there twice"
+
+    def line(self, run: str, metric: str) -> list[tuple[int, float]]:
+        history = self.client.get_metric_history(self.runs[run].info.run_id, metric)
+        return sorted((point.step, point.value) for point in history)
+
+
+@pytest.fixture(scope="module")
+def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """MLflow makes its 50 tables once; the tests copy the file."""
+    config = settings(tmp_path_factory.mktemp("empty"))
+    MlflowExperiment(replace(config, experiment="another experiment"))
+    return Path(config.uri.removeprefix("sqlite:///"))
+
+
+@pytest.fixture
+def config(tmp_path: Path, empty_store: Path) -> TrackingSettings:
+    shutil.copy(empty_store, tmp_path / "mlflow.db")
+    return settings(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> tuple[TrackingSettings, Any, Reader]:
+    folder = tmp_path_factory.mktemp("store")
+    shutil.copy(empty_store, folder / "mlflow.db")
+    (folder / "config.yaml").write_text("problem: toy\n")
+    config = settings(folder)
+    report = track(config, [*bo_fm(), *bohb()], files=[folder / "config.yaml", folder / "absent.png"])
+    return config, report, Reader(config)
+
+
+def test_the_tree_has_a_run_per_optimizer_and_a_nested_one_per_trial(written: Any) -> None:
+    _, report, reader = written
+    assert (report.written, report.present, report.missed, report.reason) == (6, 0, 0, "")
+    assert report.store_experiment == reader.experiment.experiment_id
+    parents = {"campaign": None, "bo-fm/repeat-0": None, "bohb/repeat-0": None}
+    parents |= {f"{number} bo-fm/0": "bo-fm/repeat-0" for number in range(3)}
+    parents |= {f"{number} bohb/0": "bohb/repeat-0" for number in range(3)}
+    ids = {name: run.info.run_id for name, run in reader.runs.items()}
+    found = {name: run.data.tags.get("mlflow.parentRunId") for name, run in reader.runs.items()}
+    assert found == {name: ids[parent] if parent else None for name, parent in parents.items()}
+
+
+def test_a_trial_holds_its_configuration_results_and_curve(written: Any) -> None:
+    run = written[2].runs["0 bohb/0"]
+    assert run.data.params == {"rate": "0.01", "momentum": "0.25", "op": "b"}
+    assert run.data.metrics == {
+        "objective": 0.05,
+        "error": 0.2,
+        "flops": 1000.0,
+        "flops_ratio": 0.5,
+        "train_seconds": 7.5,
+        "suggest_seconds": 0.5,
+        "epochs": 4.0,
+        "val_error": 0.25,
+        "log10/rate": math.log10(0.01),
+        "spent/evaluations": 0.4,
+        "spent/epochs": 4.0,
+    }
+    assert written[2].line("0 bohb/0", "val_error") == [(1, 1.0), (2, 1 / 2), (3, 1 / 3), (4, 1 / 4)]
+    assert (run.info.status, run.info.start_time, run.info.end_time) == ("FINISHED", 1_000_000, 1_001_000)
+
+
+def test_a_trial_carries_the_tags_that_find_it(written: Any) -> None:
+    tags = written[2].runs["2 bohb/0"].data.tags
+    expected = {
+        "optimizer": "bohb",
+        "repeat": "0",
+        "problem": "toy",
+        "dataset": "none",
+        "commit": "deadbeef",
+        "origin": "model",
+        "status": "finished",
+        "diverged": "false",
+        "parent_trial": "3",
+        "fmnas.run": "bohb/repeat-0",
+        "fmnas.trial": "2",
+        "fmnas.kind": "trial",
+        "fmnas.experiment_id": "abc",
+        "mlflow.runName": "2 bohb/0",
+    }
+    assert tags.items() >= expected.items()
+
+
+def test_a_failed_trial_is_marked_with_its_reason(written: Any) -> None:
+    run = written[2].runs["1 bo-fm/0"]
+    assert run.info.status == "FAILED"
+    assert (run.data.tags["status"], run.data.tags["reason"]) == ("failed", "CUDA out of memory")
+    assert run.data.params["op"] == "a"
+    assert "objective" not in run.data.metrics
+
+
+def test_optimizers_have_their_incumbents_at_the_same_steps(written: Any) -> None:
+    reader = written[2]
+    assert reader.line("bo-fm/repeat-0", "incumbent") == [(1, 0.4), (2, 0.4), (3, 0.2)]
+    assert reader.line("bo-fm/repeat-0", "incumbent_by_epochs") == [(10, 0.4), (20, 0.4), (30, 0.2)]
+    # After one evaluation's worth BOHB had no full training yet, after two the first; the end rounds up.
+    assert reader.line("bohb/repeat-0", "incumbent") == [(2, 0.3), (3, 0.1)]
+    assert reader.line("bohb/repeat-0", "incumbent_by_epochs") == [(20, 0.3), (30, 0.1)]
+
+
+def test_an_optimizers_run_ends_with_its_best_trial(written: Any) -> None:
+    run = written[2].runs["bo-fm/repeat-0"]
+    assert run.info.status == "FINISHED"
+    assert run.data.tags["best_trial"] == "2"
+    assert run.data.metrics["objective"] == 0.2
+    assert run.data.metrics["trials"] == 3
+    assert "| op | b |" in run.data.tags["mlflow.note.content"]
+
+
+def test_the_campaign_holds_files_and_final_numbers(written: Any) -> None:
+    config, _, reader = written
+    campaign = reader.runs["campaign"]
+    assert campaign.data.metrics == {"bo-fm/mean": 0.2, "budget": 3.0}
+    kept = Path(campaign.info.artifact_uri.removeprefix("file://"))
+    assert [path.name for path in kept.iterdir()] == ["config.yaml"]
+    assert config.artifacts in kept.parents
+
+
+def test_a_resume_writes_only_what_is_missing(config: TrackingSettings) -> None:
+    first = track(config, bo_fm()[:2], status="interrupted")
+    assert (first.written, first.present) == (2, 0)
+    assert Reader(config).runs["bo-fm/repeat-0"].info.status == "KILLED"
+    second = track(config, bo_fm())
+    assert (second.written, second.present, second.missed) == (1, 2, 0)
+    third = track(config, bo_fm())
+    assert (third.written, third.present, third.missed) == (0, 3, 0)
+    reader = Reader(config)
+    assert reader.runs["bo-fm/repeat-0"].info.status == "FINISHED"
+    assert reader.line("bo-fm/repeat-0", "incumbent") == [(1, 0.4), (2, 0.4), (3, 0.2)]
+    assert reader.runs["bo-fm/repeat-0"].data.metrics["objective"] == 0.2
+
+
+def test_a_trial_cut_off_in_the_middle_is_completed_in_place(config: TrackingSettings) -> None:
+    track(config, bo_fm()[:1])
+    reader = Reader(config)
+    cut = reader.runs["0 bo-fm/0"].info.run_id
+    with sqlite3.connect(config.uri.removeprefix("sqlite:///")) as database:  # as a killed driver leaves it
+        database.execute("update runs set status = 'RUNNING', end_time = null where run_uuid = ?", (cut,))
+        database.execute("delete from metrics where run_uuid = ?", (cut,))
+        database.execute("delete from latest_metrics where run_uuid = ?", (cut,))
+    database.close()
+    track(config, bo_fm())
+    reader = Reader(config)
+    assert reader.runs["0 bo-fm/0"].info.run_id == cut
+    assert reader.runs["0 bo-fm/0"].info.status == "FINISHED"
+    assert reader.runs["0 bo-fm/0"].data.metrics["objective"] == 0.4
+
+
+def test_a_lost_trial_that_is_tried_again_ends_finished(config: TrackingSettings) -> None:
+    again = finished("bo-fm", 0, FULL, 0.4)
+    lost = replace(again, status=LOST, evaluation=None, reason="the worker died")
+    track(config, [(lost, Standing(0.0, 0, None))], status="interrupted")
+    assert Reader(config).runs["0 bo-fm/0"].info.status == "FAILED"
+    track(config, [(again, Standing(1.0, 10, 0.4))])
+    run = Reader(config).runs["0 bo-fm/0"]
+    assert (run.info.status, run.data.tags["status"]) == ("FINISHED", "finished")
+    assert run.data.metrics["objective"] == 0.4
+
+
+def test_two_run_directories_of_one_name_do_not_mix(config: TrackingSettings) -> None:
+    track(replace(config, experiment_id="one"), bo_fm())
+    report = track(replace(config, experiment_id="two"), bo_fm()[:1])
+    assert (report.written, report.present) == (1, 0)
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri=config.uri)
+    counts = {
+        identity: len(client.search_runs([report.store_experiment], f"tags.`fmnas.experiment_id` = '{identity}'"))
+        for identity in ("one", "two")
+    }
+    assert counts == {"one": 6, "two": 4}
+
+
+def test_a_curve_longer_than_a_batch_is_kept_whole(config: TrackingSettings) -> None:
+    long = finished("bo-fm", 0, 2500, 0.4)
+    assert track(config, [(long, Standing(1.0, 2500, 0.4))]).missed == 0
+    curve = Reader(config).line("0 bo-fm/0", "val_error")
+    assert [step for step, _ in curve] == list(range(1, 2501))
+
+
+def test_a_deleted_experiment_is_reported_and_not_revived(config: TrackingSettings) -> None:
+    track(config, [])
+    reader = Reader(config)
+    reader.client.delete_experiment(reader.experiment.experiment_id)
+    report = track(config, bo_fm())
+    assert (report.written, report.missed) == (0, 3)
+    assert "mlflow experiments restore" in report.reason
+
+
+def test_a_dead_server_neither_blocks_nor_raises(tmp_path: Path) -> None:
+    config = settings(tmp_path, uri="http://127.0.0.1:9")
+    began = time.monotonic()
+    tracker = BackgroundTracker(MlflowStore(config), first_pause=0.05)
+    tracker.start(RUNS)
+    for told in [*bo_fm()] * 100:
+        tracker.trial(*told)
+    assert time.monotonic() - began < 0.5
+    report = tracker.finish("finished", [], {})
+    assert time.monotonic() - began < 15
+    assert (report.written, report.missed) == (0, 300)
+    assert "127.0.0.1" in report.reason
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "sqlite:///mlflow.db",
+        "sqlite:////data/mlflow.db",
+        "http://127.0.0.1:5000",
+        "https://mlflow.example.org/path",
+        "http://me:secret@host:5000",
+    ],
+)
+def test_usable_uris(uri: str) -> None:
+    check_uri(uri)
+
+
+@pytest.mark.parametrize(
+    ("uri", "hint"),
+    [
+        ("file:///data/mlruns", "sqlite:////data/mlruns/mlflow.db"),
+        ("./mlruns", "sqlite:///./mlruns/mlflow.db"),
+        ("", "SQLite"),
+        ("sqlite://", "name a file"),
+        ("sqlite:///:memory:", "name a file"),
+        ("http://", "give the server's host"),
+        ("postgresql://host/db", "postgresql+psycopg2://host/db"),
+        ("postgres://host/db", "postgresql+psycopg2://host/db"),
+        ("mysql+nodriver://host/db", "pip install nodriver"),
+        ("databricks", "sqlite"),
+        ("ftp://host/x", "leave tracking.uri empty"),
+        ("http://[broken", "correct it"),
+    ],
+)
+def test_unusable_uris_say_what_to_write(uri: str, hint: str) -> None:
+    with pytest.raises(TrackingError) as error:
+        check_uri(uri)
+    assert hint in str(error.value)
+    assert "tracking.uri" in str(error.value)
+    assert "sqlite:///PATH.db" in str(error.value)
+
+
+def test_a_password_is_never_shown() -> None:
+    with pytest.raises(TrackingError) as error:
+        check_uri("postgresql://me:secret@host/db")
+    assert "secret" not in str(error.value)
+
+
+def test_an_experiment_id_that_could_break_a_filter_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TrackingError, match="experiment id"):
+        settings(tmp_path, "it's")

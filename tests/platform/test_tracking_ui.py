@@ -1,0 +1,90 @@
+"""Opening MLflow's UI: what can be wrong beforehand, and a real server from start to end."""
+
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from urllib.request import ProxyHandler, build_opener
+
+import pytest
+
+from fmnas.platform.mlflow_settings import TrackingError, TrackingSettings
+from fmnas.platform.mlflow_ui import open_ui, ui_command, ui_environment
+from fmnas.platform.tracking import BackgroundTracker
+
+LOADER = "ignore:The ``noload`` loader strategy:DeprecationWarning"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_a_port_in_use_is_named_with_the_way_out(tmp_path: Path) -> None:
+    (tmp_path / "mlflow.db").touch()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(TrackingError, match=f"--port {port}: .*--port"):
+            open_ui(f"sqlite:///{tmp_path}/mlflow.db", port)
+
+
+@pytest.mark.parametrize("port", [-1, 70000])
+def test_an_impossible_port_is_refused(tmp_path: Path, port: int) -> None:
+    (tmp_path / "mlflow.db").touch()
+    with pytest.raises(TrackingError, match="--port"):
+        open_ui(f"sqlite:///{tmp_path}/mlflow.db", port)
+
+
+def test_a_store_that_is_not_there_is_not_created(tmp_path: Path) -> None:
+    with pytest.raises(TrackingError, match="run an experiment first"):
+        open_ui(f"sqlite:///{tmp_path}/mlflow.db")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_server_that_does_not_answer_is_an_error() -> None:
+    with pytest.raises(TrackingError, match="no MLflow server answers"):
+        open_ui("http://127.0.0.1:9")
+
+
+def test_the_command_listens_on_the_loopback_and_hides_passwords() -> None:
+    command = ui_command("sqlite:////data/mlflow.db")
+    assert command[command.index("--host") + 1] == "127.0.0.1"
+    assert "sqlite:////data/mlflow.db" in command
+    secret = "postgresql+psycopg2://me:secret@host/db"
+    assert not any("secret" in word for word in ui_command(secret))
+    assert ui_environment(secret)["MLFLOW_BACKEND_STORE_URI"] == secret
+
+
+@pytest.mark.filterwarnings(LOADER)
+def test_a_server_shows_the_links_and_ends_with_us(tmp_path: Path) -> None:
+    from fmnas.platform.mlflow_store import MlflowStore
+
+    uri, port = f"sqlite:///{tmp_path}/mlflow.db", free_port()
+    tracker = BackgroundTracker(MlflowStore(TrackingSettings(uri, "an experiment", "abc")))
+    tracker.start([("random", 0)])
+    assert tracker.finish("finished", [], {}).reason == ""
+    script = f"from fmnas.platform.mlflow_ui import open_ui; open_ui({uri!r}, {port})"
+    with subprocess.Popen([sys.executable, "-uc", script], stdout=subprocess.PIPE, text=True) as ui:
+        assert ui.stdout is not None
+        said = []
+        for line in ui.stdout:
+            said.append(line.strip())
+            if "Ctrl-C" in line:
+                break
+        with build_opener(ProxyHandler({})).open(f"http://127.0.0.1:{port}/health", timeout=10) as answer:
+            assert answer.status == 200
+        ui.send_signal(signal.SIGINT)
+        said += ui.stdout.read().split("\n")
+        assert ui.wait(30) == 0
+    text = "\n".join(said)
+    assert (
+        f"http://127.0.0.1:{port}/#/experiments/1/runs?workflowType=machine_learning&viewStateShareKey=compare-abc"
+        in text
+    )
+    assert "Traceback" not in text
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", port)) != 0

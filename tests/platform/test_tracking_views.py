@@ -1,0 +1,114 @@
+"""The pages of MLflow's UI: their addresses, their JSON, and the description that links to them."""
+
+import json
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from fmnas.platform.mlflow_records import short_name, valid_name
+from fmnas.platform.mlflow_views import experiment_link, links_from_tags, page_note, ui_links, view_tags
+from fmnas.search_spaces import Real, Space, joint_space
+
+CAMPAIGN = "0123456789abcdef"
+PREFIX = "mlflow.sharedViewState."
+
+
+def states(space: Space | None) -> dict[str, Any]:
+    tags = view_tags(CAMPAIGN, space, now=1000)
+    return {key.removeprefix(PREFIX).partition("-")[0]: json.loads(value) for key, value in tags.items()}
+
+
+def test_links_open_the_page_that_a_tag_holds() -> None:
+    keys = {key.removeprefix(PREFIX) for key in view_tags(CAMPAIGN, None, 0)}
+    links = ui_links("http://127.0.0.1:5000/", "7", CAMPAIGN)
+    assert list(links) == ["compare", "runs", "trials", "search"]
+    for link in links.values():
+        address = urlsplit(link)
+        route, _, query = address.fragment.partition("?")
+        assert (address.netloc, route) == ("127.0.0.1:5000", "/experiments/7/runs")
+        asked = parse_qs(query)
+        assert asked["workflowType"] == ["machine_learning"]
+        assert asked["viewStateShareKey"][0] in keys
+    assert "compareRunsMode=CHART" in links["compare"]
+    assert "compareRunsMode" not in links["runs"]
+
+
+def test_links_are_found_again_from_an_experiments_tags() -> None:
+    tags = [*view_tags(CAMPAIGN, None, 0), PREFIX + "1795223863443kymnb82k", "mlflow.note.content"]
+    found = links_from_tags("http://host", "7", tags)
+    assert list(found.values()) == list(ui_links("http://host", "7", CAMPAIGN).values())
+    assert list(found) == ["compare-01234567", "runs-01234567", "trials-01234567", "search-01234567"]
+
+
+def test_the_experiments_own_link_names_the_workflow() -> None:
+    link = experiment_link("http://host", "7")
+    assert link == "http://host/#/experiments/7/runs?workflowType=machine_learning"
+
+
+@pytest.mark.parametrize("space", [None, Space([Real("x", 0, 1)]), joint_space()])
+def test_a_page_fits_into_a_tag_of_any_mlflow(space: Space | None) -> None:
+    assert all(len(value) < 5000 for value in view_tags(CAMPAIGN, space, 1_795_223_863_443).values())
+
+
+def test_a_page_is_bare_state_and_named_view_in_one() -> None:
+    for name, state in states(joint_space()).items():
+        assert state["name"] == name
+        assert isinstance(state["createdAt"], int)
+        inner = json.loads(state["state"])
+        assert {key: state[key] for key in inner} == inner
+        assert CAMPAIGN in inner["searchFilter"]
+
+
+def test_compare_draws_one_line_per_optimizer() -> None:
+    state = states(joint_space())["compare"]
+    assert state["groupBy"]["groupByKeys"] == [{"mode": "tag", "groupByData": "optimizer"}]
+    assert "tags.`fmnas.kind` = 'run'" in state["searchFilter"]
+    lines = [card["metricKey"] for card in state["compareRunCharts"] if card["type"] == "LINE"]
+    assert lines == ["incumbent", "incumbent_by_epochs"]
+
+
+def test_every_chart_belongs_to_a_section() -> None:
+    for state in states(joint_space()).values():
+        sections = {section["uuid"] for section in state.get("compareRunSections", [])}
+        cards = state.get("compareRunCharts", [])
+        assert {card["metricSectionId"] for card in cards} <= sections
+        assert len({card["uuid"] for card in cards}) == len(cards)
+
+
+def test_parallel_coordinates_take_the_logarithm_of_log_scaled_variables() -> None:
+    cards = states(joint_space())["search"]["compareRunCharts"]
+    parallel = next(card for card in cards if card["type"] == "PARALLEL")
+    assert parallel["selectedMetrics"] == ["log10/learning_rate", "log10/weight_decay", "objective"]
+    assert "learning_rate" not in parallel["selectedParams"]
+    assert "momentum" in parallel["selectedParams"]
+
+
+def test_the_description_links_to_every_run_directory_once() -> None:
+    first = page_note("7", "aaaaaaaa1", "")
+    both = page_note("7", "bbbbbbbb1", first)
+    again = page_note("7", "aaaaaaaa1", both)
+    assert first.count("compare-aaaaaaaa") == again.count("compare-aaaaaaaa") == 1
+    assert again.startswith("fmnas `aaaaaaaa`")
+    assert "compare-bbbbbbbb" in again
+
+
+def test_a_description_by_someone_else_stays() -> None:
+    assert page_note("7", CAMPAIGN, "My notes") == ""
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "repeat", "name"),
+    [
+        ("bo-fm", 0, "bo-fm/repeat-0"),
+        ("regularized-evolution", 0, "reg-evo/repeat-0"),
+        ("hyperband", 12, "hyperb/repeat-12"),
+    ],
+)
+def test_names_of_runs_are_not_cut_by_the_ui(optimizer: str, repeat: int, name: str) -> None:
+    assert short_name(optimizer, repeat) == name
+    assert len(name) <= 16
+
+
+def test_names_of_metrics_hold_only_what_mlflow_takes() -> None:
+    assert valid_name("bo-fm (ours)/mean") == "bo-fm _ours_/mean"

@@ -1,0 +1,61 @@
+"""Trials and evaluations are frozen, and survive JSON."""
+
+import json
+from dataclasses import FrozenInstanceError
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fmnas.search_spaces import Evaluation, Trial
+from fmnas.search_spaces.records import ORIGINS
+
+FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+SERIES = st.lists(FLOATS, max_size=4).map(tuple)
+EVALUATIONS = st.builds(
+    Evaluation,
+    objective=FLOATS,
+    epochs=st.integers(1, 100),
+    errors=SERIES,
+    flops=st.none() | st.integers(0, 10**12),
+    flops_ratio=st.none() | FLOATS,
+    curve=SERIES,
+    seconds=st.floats(0, 1e6),
+    diverged=st.booleans(),
+)
+
+
+@given(data=st.data())
+def test_trial_survives_json(data: st.DataObject, configured_spaces: Any) -> None:
+    _, configuration = data.draw(configured_spaces)
+    trial = Trial(
+        id=data.draw(st.integers(0, 10**6)),
+        configuration=configuration,
+        epochs=data.draw(st.integers(1, 100)),
+        origin=data.draw(st.sampled_from(ORIGINS)),
+        parent=data.draw(st.none() | st.integers(0, 10**6)),
+        seed=data.draw(st.integers(0, 2**64)),
+        note=data.draw(st.text(max_size=20)),
+    )
+    assert Trial.from_dict(json.loads(json.dumps(trial.to_dict()))) == trial
+
+
+@given(evaluation=EVALUATIONS)
+def test_evaluation_survives_json(evaluation: Evaluation) -> None:
+    assert Evaluation.from_dict(json.loads(json.dumps(evaluation.to_dict()))) == evaluation
+
+
+def test_error_is_the_mean_over_seeds() -> None:
+    assert Evaluation(0.5, errors=(0.1, 0.2, 0.6)).error == pytest.approx(0.3)
+    assert Evaluation(0.5).error is None
+
+
+@pytest.mark.parametrize("record", [Trial(0, {"x": 1}, 1, "random"), Evaluation(0.5)])
+def test_records_are_frozen(record: Any) -> None:
+    with pytest.raises(FrozenInstanceError):
+        record.epochs = 3
+
+
+def test_origins() -> None:
+    assert set(ORIGINS) == {"initial", "random", "model", "mutation", "promotion"}

@@ -1,0 +1,97 @@
+"""The layout: rooms, floors, and what the import mapping needs to keep working."""
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+FLOORS = {
+    "search_spaces": set(),
+    "trainers": {"search_spaces"},
+    "optimizers": {"search_spaces"},
+    "baselines": {"optimizers", "search_spaces"},
+    "comparison": {"search_spaces"},
+    "platform": {"search_spaces", "trainers", "optimizers", "baselines", "comparison", "configs"},
+    "configs": set(),
+}
+HEAVY = {"ray", "mlflow", "pydantic"}
+MODULES = sorted(path for room in FLOORS for path in (ROOT / room).glob("*.py"))
+
+
+def imports(path: Path) -> set[str]:
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            names.add(node.module or "")
+    return names
+
+
+def relative(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=relative)
+def test_no_arrow_runs_up(path: Path) -> None:
+    room = path.parent.name
+    used = {name.split(".")[1] for name in imports(path) if name.startswith("fmnas.")} - {room}
+    assert used <= FLOORS[room]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=relative)
+def test_only_the_platform_knows_ray_mlflow_and_pydantic(path: Path) -> None:
+    if path.parent.name != "platform":
+        assert not {name.split(".")[0] for name in imports(path)} & HEAVY
+
+
+@pytest.mark.parametrize("path", MODULES, ids=relative)
+def test_files_and_functions_can_be_read_at_a_glance(path: Path) -> None:
+    source = path.read_text()
+    assert len(source.splitlines()) <= 320
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef):
+            assert (node.end_lineno or 0) - node.lineno <= 60, node.name
+
+
+def test_platform_does_not_shadow_the_standard_library() -> None:
+    assert not (ROOT / "platform" / "__init__.py").exists()
+    assert not (ROOT / "fmnas").exists()
+    subprocess.run([sys.executable, "-c", "import platform; platform.system()"], cwd=ROOT, check=True)
+
+
+def test_rooms_are_flat_and_tests_are_no_packages() -> None:
+    for room in FLOORS:
+        assert not [path for path in (ROOT / room).rglob("*.py") if path.parent != ROOT / room]
+        assert (ROOT / room / "__init__.py").exists() == (room != "platform")
+    assert not list((ROOT / "tests").rglob("__init__.py"))
+
+
+def test_lower_rooms_do_not_load_the_platform_or_its_packages() -> None:
+    heavy = ["ray", "mlflow", "pandas", "pydantic", "torchvision", "gpytorch"]
+    code = f"import sys, fmnas.trainers, fmnas.optimizers; print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_wheel_holds_the_tree(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    for name in ("pyproject.toml", "README.md", "LICENSE", *FLOORS):
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        copy(ROOT / name, source / name)
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(source)]
+    subprocess.run(build, check=True, capture_output=True, env={**os.environ, "PYTHONWARNINGS": "ignore"})
+    (wheel,) = tmp_path.glob("*.whl")
+    packed = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("fmnas/")}
+    tree = {f"fmnas/{relative(path)}" for path in MODULES} | {
+        f"fmnas/configs/{path.name}" for path in (ROOT / "configs").glob("*.yaml")
+    }
+    assert packed == tree
