@@ -1,0 +1,142 @@
+"""Expected improvement: closed forms, and a logarithm that holds where EI itself underflows."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from fmnas.optimizers.acquisition import (
+    expected_improvement,
+    log_expected_improvement,
+    log_expected_improvement_slopes,
+    log_h,
+)
+
+LOG_H = [  # (u, log(phi(u) + u Phi(u))) computed with 60 to 900 digits
+    (-1e7, -50000000000033.155),
+    (-2e6, -2000000000029.9363),
+    (-1e6, -500000000028.54996),
+    (-3e5, -45000000026.142014),
+    (-1e4, -50000019.339619307),
+    (-300.0, -45012.326536814554),
+    (-30.0, -457.724653760598),
+    (-8.0, -37.122364261692633),
+    (-3.0, -7.8696860596030285),
+    (-1.5, -3.5299359208057099),
+    (-1.001, -2.4870256579553894),
+    (-1.0, -2.4851210257126413),
+    (-0.999, -2.4832171154475854),
+    (-0.5, -1.6205162643873199),
+    (0.0, -0.91893853320467274),
+    (0.7, -0.17093141922474068),
+    (3.0, 1.0987396653277078),
+    (30.0, 3.4011973816621554),
+    (1e6, 13.815510557964274),
+]
+
+
+def double(*values: float) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("mean", "deviation", "best", "expected"),
+    [
+        (-0.5, 1.0, 0.0, 0.69780),  # half a deviation below the best
+        (0.5, 1.0, 0.0, 0.19780),  # half a deviation above it
+        (0.0, 1.0, 0.0, 0.39894),
+        (3.0, 2.0, 3.0, 0.79788),
+        (1.0, 1e-9, 4.0, 3.0),  # as good as certain
+        (4.0, 1e-9, 1.0, 0.0),
+    ],
+)
+def test_expected_improvement_of_minimising(mean: float, deviation: float, best: float, expected: float) -> None:
+    value = expected_improvement(double(mean), double(deviation), best).item()
+    assert value == pytest.approx(expected, abs=5e-6)
+    if expected > 0:
+        log = log_expected_improvement(double(mean), double(deviation), best).item()
+        assert log == pytest.approx(math.log(value), abs=1e-9)
+
+
+@pytest.mark.parametrize(("u", "expected"), LOG_H)
+def test_log_h_to_the_digit(u: float, expected: float) -> None:
+    assert log_h(double(u)).item() == pytest.approx(expected, rel=1e-12, abs=1e-12)
+
+
+def test_log_is_the_log_of_ei_where_both_are_accurate() -> None:
+    u = torch.linspace(-4.0, 30.0, 500, dtype=torch.float64)
+    direct = expected_improvement(-u, torch.ones_like(u), 0.0).log()
+    np.testing.assert_allclose(log_h(u), direct, rtol=1e-8, atol=1e-10)
+
+
+@given(mean=st.floats(-3, 3), deviation=st.floats(0.1, 10), best=st.floats(-3, 3), shift=st.floats(-5, 5))
+def test_ei_depends_on_the_gap_alone_and_grows_with_scale(
+    mean: float, deviation: float, best: float, shift: float
+) -> None:
+    value = log_expected_improvement(double(mean), double(deviation), best).item()
+    moved = log_expected_improvement(double(mean + shift), double(deviation), best + shift).item()
+    doubled = log_expected_improvement(double(2 * mean), double(2 * deviation), 2 * best).item()
+    assert moved == pytest.approx(value, rel=1e-6, abs=1e-6)
+    assert doubled == pytest.approx(value + math.log(2), rel=1e-9, abs=1e-9)
+
+
+def test_log_is_finite_and_rises_over_17_decades() -> None:
+    decades = torch.logspace(8, -8, 400, dtype=torch.float64)
+    u = torch.cat([-decades, double(0.0), decades.flip(0)])
+    values = log_h(u)
+    assert torch.isfinite(values).all()
+    assert (values.diff() >= 0).all()
+    assert (values.diff()[:700] > 0).all()
+
+
+@pytest.mark.parametrize("border", [-1.0, -1e6])
+def test_branches_meet(border: float) -> None:
+    around = double(border * (1 + 1e-9), border, border * (1 - 1e-9))
+    values = log_h(around)
+    assert (values.diff() >= 0).all()
+    assert (values[2] - values[0]).item() <= 4e-9 * max(1.0, border**2)
+
+
+def test_slopes_equal_finite_differences() -> None:
+    # deviation 1 and 0.3, u from -200 to 20
+    mean = torch.linspace(-20.0, 200.0, 111, dtype=torch.float64)
+    for deviation in (1.0, 0.3):
+        s = torch.full_like(mean, deviation)
+        by_mean, by_deviation = log_expected_improvement_slopes(mean, s, 0.0)
+        step = 1e-5
+        numeric = [
+            (log_expected_improvement(mean + step, s, 0.0) - log_expected_improvement(mean - step, s, 0.0))
+            / (2 * step),
+            (log_expected_improvement(mean, s + step, 0.0) - log_expected_improvement(mean, s - step, 0.0))
+            / (2 * step),
+        ]
+        np.testing.assert_allclose(by_mean, numeric[0], rtol=1e-4, atol=1e-7)
+        np.testing.assert_allclose(by_deviation, numeric[1], rtol=1e-3, atol=1e-7)
+
+
+@pytest.mark.parametrize("u", [-1e2, -1e3, -1e4])
+def test_slopes_far_below_approach_their_asymptotes(u: float) -> None:
+    by_mean, by_deviation = log_expected_improvement_slopes(double(-u), double(1.0), 0.0)
+    assert by_mean.item() == pytest.approx(u, rel=1e-3)
+    assert by_deviation.item() == pytest.approx(u * u, rel=1e-3)
+
+
+def test_slopes_are_finite_and_have_their_sign_everywhere() -> None:
+    decades = torch.logspace(8, -8, 100, dtype=torch.float64)
+    u = torch.cat([-decades, decades])
+    by_mean, by_deviation = log_expected_improvement_slopes(-u, torch.ones_like(u), 0.0)
+    assert torch.isfinite(by_mean).all()
+    assert torch.isfinite(by_deviation).all()
+    assert (by_mean < 0).all()
+    assert (by_deviation >= 0).all()
+
+
+@pytest.mark.xfail(strict=True, reason="differences of logarithms of size u^2 / 2 lose every digit beyond u = -1e7")
+def test_slopes_at_the_far_end() -> None:
+    by_mean, by_deviation = log_expected_improvement_slopes(double(1e8), double(1.0), 0.0)
+    assert by_mean.item() == pytest.approx(-1e8, rel=0.01)
+    assert by_deviation.item() == pytest.approx(1e16, rel=0.01)

@@ -1,0 +1,199 @@
+"""The search for the largest acquisition: against enumeration, a fine grid, and its own parts."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fmnas.optimizers.search import Acquisition, SearchSettings, alternate, spray, start_points
+from fmnas.optimizers.surrogate import Points
+from fmnas.search_spaces import Graph, Integer, Nominal, Ordinal, Real, Space
+
+SETTINGS = SearchSettings(random_points=200, spray_points=40, starts=8)
+
+
+def acquisition_of(problem: Any) -> Acquisition:
+    return Acquisition(problem.space, problem.posterior, best=problem.y.min().item())
+
+
+def points_of(space: Space, count: int, seed: int = 5) -> Points:
+    return Points.of(space, space.sample_encoded(np.random.default_rng(seed), count))
+
+
+def all_vertices(space: Space) -> np.ndarray:
+    shape = [len(v.vertices) for v in space.discrete]
+    return np.stack(np.unravel_index(np.arange(math.prod(shape)), shape), axis=1).astype(float)
+
+
+def test_acquisition_is_log_ei_of_the_prediction(make_problem: Any, space: Space) -> None:
+    problem = make_problem(space, 7)
+    points = points_of(space, 5)
+    mean, variance = problem.posterior.predict(points.C, points.V)
+    u = (problem.y.min() - mean) / variance.sqrt()
+    normal = torch.distributions.Normal(0.0, 1.0)
+    ei = variance.sqrt() * (normal.log_prob(u).exp() + u * normal.cdf(u))
+    np.testing.assert_allclose(acquisition_of(problem)(points), ei.log(), rtol=1e-4, atol=1e-6)
+
+
+@given(data=st.data(), n=st.integers(2, 9), seed=st.integers(0, 2**32), name=st.sampled_from(["modlap", "moddif"]))
+@settings(max_examples=40)
+def test_best_neighbour_is_the_best_of_all_neighbours(
+    data: st.DataObject, spaces: Any, make_problem: Any, n: int, seed: int, name: str
+) -> None:
+    space = data.draw(spaces.filter(lambda s: len(s.discrete) > 0))
+    acquisition = acquisition_of(make_problem(space, n, seed, name))
+    X = space.sample_encoded(np.random.default_rng(seed), 3)
+    vertices, values = acquisition.best_neighbours(Points.of(space, X))
+    D = len(space.continuous)
+    for s, x in enumerate(X):
+        around = space.encode_all(space.neighbours(space.decode(x)))
+        around[:, :D] = x[:D]
+        each = acquisition(Points.of(space, around))
+        assert values[s].item() == pytest.approx(each.max().item(), rel=1e-6, abs=1e-6)
+        chosen = np.concatenate([x[:D], vertices[s].numpy()])
+        assert acquisition(Points.of(space, chosen[None])).item() == pytest.approx(values[s].item(), rel=1e-6, abs=1e-6)
+        assert (around[:, D:] == chosen[D:]).all(axis=1).any()
+
+
+@given(data=st.data(), n=st.integers(2, 9), seed=st.integers(0, 2**32), name=st.sampled_from(["modlap", "moddif"]))
+@settings(max_examples=40)
+def test_gradient_equals_finite_differences(
+    data: st.DataObject, spaces: Any, make_problem: Any, n: int, seed: int, name: str
+) -> None:
+    space = data.draw(spaces.filter(lambda s: len(s.continuous) > 0))
+    acquisition = acquisition_of(make_problem(space, n, seed, name))
+    points = points_of(space, 3, seed + 1)
+    value, gradient = acquisition.with_gradient(points)
+    np.testing.assert_allclose(value, acquisition(points), rtol=1e-6, atol=1e-6)
+    step = 1e-5
+    for d in range(len(space.continuous)):
+        move = torch.zeros_like(points.C)
+        move[:, d] = step
+        above, below = (acquisition(Points(points.C + sign * move, points.V)) for sign in (1, -1))
+        np.testing.assert_allclose(gradient[:, d], (above - below) / (2 * step), rtol=1e-3, atol=1e-4)
+
+
+@given(data=st.data(), seed=st.integers(0, 2**32))
+@settings(max_examples=25)
+def test_alternation_never_worsens_a_start(data: st.DataObject, spaces: Any, make_problem: Any, seed: int) -> None:
+    space = data.draw(spaces)
+    acquisition = acquisition_of(make_problem(space, 6, seed))
+    starts = points_of(space, 4, seed)
+    found, values = alternate(acquisition, starts, SETTINGS)
+    assert len(found) == 4
+    assert (values.diff() <= 0).all()
+    assert (values >= acquisition(starts).sort(descending=True).values - 1e-6).all()
+    np.testing.assert_allclose(acquisition(found), values, rtol=1e-6, atol=1e-6)
+    for C, V in zip(found.C.tolist(), found.V.tolist(), strict=True):
+        assert all(0.0 <= c <= 1.0 for c in C)
+        space.validate(space.decode(C + (V if space.discrete else [])))
+
+
+def test_starts_do_not_disturb_each_other(make_problem: Any, space: Space, kernel: str) -> None:
+    acquisition = acquisition_of(make_problem(space, 6, kernel=kernel))
+    starts = points_of(space, 5)
+    each = [alternate(acquisition, Points(starts.C[[s]], starts.V[[s]]), SETTINGS)[1].item() for s in range(5)]
+    together = alternate(acquisition, starts, SETTINGS)[1]
+    np.testing.assert_allclose(together, sorted(each, reverse=True), rtol=1e-5, atol=1e-5)
+
+
+def test_alternation_ends_where_no_neighbour_is_better(make_problem: Any, space: Space) -> None:
+    acquisition = acquisition_of(make_problem(space, 8))
+    found, values = alternate(acquisition, points_of(space, 6), SETTINGS)
+    if space.discrete:
+        assert (acquisition.best_neighbours(found)[1] <= values + 1e-5).all()
+    if space.continuous:
+        for move in (1e-4, -1e-4):
+            for d in range(len(space.continuous)):
+                C = found.C.clone()
+                C[:, d] = (C[:, d] + move).clip(0.0, 1.0)
+                assert (acquisition(Points(C, found.V)) <= values + 1e-4).all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "space",
+    [
+        Space([Nominal("a", list("pqrs")), Nominal("b", list("xyz")), Nominal("c", [0, 1])]),
+        Space([Integer("k", 0, 9), Ordinal("o", [1, 2, 3])]),
+        Space([Graph("g", ("s", "t", "u", "w"), (("s", "t"), ("t", "u"), ("t", "w"))), Nominal("a", list("pqrst"))]),
+    ],
+    ids=["nominal", "path", "graph"],
+)
+def test_search_finds_the_best_of_a_discrete_space(make_problem: Any, space: Space, seed: int) -> None:
+    problem = make_problem(space, 7, seed)
+    acquisition = acquisition_of(problem)
+    best = acquisition(Points.of(space, all_vertices(space))).max().item()
+    incumbent = torch.from_numpy(problem.X[int(problem.y.argmin())])
+    starts = start_points(space, acquisition, incumbent, SETTINGS, np.random.default_rng(seed))
+    assert alternate(acquisition, starts, SETTINGS)[1].max().item() == pytest.approx(best, abs=1e-6)
+
+
+def test_hill_climbing_reaches_the_best_of_a_complete_graph_from_anywhere(make_problem: Any) -> None:
+    space = Space([Nominal("a", list(range(9)))])
+    acquisition = acquisition_of(make_problem(space, 4))
+    everywhere = Points.of(space, all_vertices(space))
+    best = acquisition(everywhere).max().item()
+    _, values = alternate(acquisition, everywhere, SETTINGS)
+    np.testing.assert_allclose(values, best, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_search_finds_the_best_of_a_fine_grid(make_problem: Any, seed: int) -> None:
+    space = Space([Real("x", 0.0, 1.0), Nominal("a", list("pqr"))])
+    problem = make_problem(space, 6, seed)
+    acquisition = acquisition_of(problem)
+    x, a = np.meshgrid(np.linspace(0, 1, 2001), np.arange(3.0))
+    grid = acquisition(Points.of(space, np.column_stack([x.ravel(), a.ravel()]))).max().item()
+    incumbent = torch.from_numpy(problem.X[int(problem.y.argmin())])
+    starts = start_points(space, acquisition, incumbent, SETTINGS, np.random.default_rng(seed))
+    assert alternate(acquisition, starts, SETTINGS)[1].max().item() >= grid - 1e-6
+
+
+def test_start_points_are_the_best_of_many(make_problem: Any, space: Space) -> None:
+    problem = make_problem(space, 8)
+    acquisition = acquisition_of(problem)
+    incumbent = torch.from_numpy(problem.X[int(problem.y.argmin())])
+    starts = start_points(space, acquisition, incumbent, SETTINGS, np.random.default_rng(0))
+    assert 1 <= len(starts) <= SETTINGS.starts
+    chance = acquisition(points_of(space, 200))
+    assert (acquisition(starts) > chance.median()).all()
+    few = SearchSettings(random_points=3, spray_points=2, starts=8)
+    assert len(start_points(space, acquisition, incumbent, few, np.random.default_rng(0))) <= 5
+
+
+def test_spray_stays_near_the_incumbent() -> None:
+    space = Space(
+        [
+            Real("x", 0.0, 1.0),
+            Real("z", 0.0, 1.0),
+            Integer("k", 0, 5),
+            Graph("g", ("s", "t", "u"), (("s", "t"), ("t", "u"))),
+        ]
+    )
+    incumbent = np.array([0.5, 0.0, 3.0, 0.0])
+    X = spray(space, incumbent, 400, np.random.default_rng(0))
+    assert X.shape == (400, 4)
+    assert (abs(X[:, :2] - 0.5) <= 0.5).all()
+    assert 0.001 < np.median(abs(X[:, 0] - 0.5)) < 0.1
+    moved = X[:, 2:] != incumbent[2:]
+    assert (moved.sum(axis=1) <= 1).all()
+    assert moved.any(axis=1).sum() == 200
+    assert set(X[moved[:, 0], 2]) == {2.0, 4.0}
+    assert set(X[moved[:, 1], 3]) == {1.0}
+    assert incumbent.tolist() == [0.5, 0.0, 3.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    "space", [Space([Real("x", 0.0, 1.0)]), Space([Integer("k", 0, 5)])], ids=["continuous", "discrete"]
+)
+def test_spray_of_a_space_of_one_kind(space: Space) -> None:
+    X = spray(space, space.encode(space.sample(np.random.default_rng(1))), 20, np.random.default_rng(0))
+    assert X.shape == (20, 1)
+    assert len(np.unique(X)) > 1
+    for x in X:
+        space.validate(space.decode(x))

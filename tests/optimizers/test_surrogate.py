@@ -1,0 +1,242 @@
+"""The fast Gaussian process equals the slow one: likelihood, gradient, posterior. Fits are as good as they must be."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from fmnas.optimizers.kernels import ModDif, ModLap
+from fmnas.optimizers.spectral import SPECTRAL_FUNCTIONS
+from fmnas.optimizers.surrogate import PAPER_FIT, FitError, FitSettings, Likelihood, Points, Posterior, fit
+from fmnas.search_spaces import Space, joint_space
+from fmnas.search_spaces.graphs import spectrum
+
+GOLDEN = json.loads((Path(__file__).parent / "golden_fit.json").read_text())
+SLOW = {"modlap": ModLap, "moddif": ModDif}
+F = {"modlap": lambda b: 1 / (1 + b), "moddif": lambda b: np.exp(-b)}
+
+
+def slow_correlation(problem: Any, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
+    """R between X and Z by the gpytorch kernel, divided by the mean of f over each graph's spectrum."""
+    space, name = problem.space, problem.kernel
+    theta, alpha, beta = problem.likelihood.split(problem.eta[None])[:3]
+    kernel = SLOW[name](space)
+    if space.continuous:
+        kernel.lengthscale = theta
+    if space.discrete:
+        kernel.alpha, kernel.beta = alpha[0], beta[0]
+    K = kernel.forward(torch.from_numpy(X), torch.from_numpy(Z)).detach().numpy()
+    for p, variable in enumerate(space.discrete):
+        K = K / F[name](beta[0, p].item() * spectrum(variable.adjacency)[0]).mean()
+    return K
+
+
+def slow_nll(R: np.ndarray, g: float, y: Tensor, mu: float, s2: float) -> float:
+    covariance = s2 * (torch.from_numpy(R) + g * torch.eye(len(y)).double())
+    normal = torch.distributions.MultivariateNormal(torch.full_like(y, mu), covariance)
+    return -normal.log_prob(y).item() / len(y)
+
+
+def value_at(likelihood: Likelihood, eta: Tensor) -> float:
+    return likelihood(eta[None], torch.arange(1))[0].item()
+
+
+@given(data=st.data(), n=st.integers(2, 10), seed=st.integers(0, 2**32), name=st.sampled_from(["modlap", "moddif"]))
+@settings(max_examples=60)
+def test_likelihood_is_that_of_a_multivariate_normal(
+    data: st.DataObject, spaces: Any, make_problem: Any, n: int, seed: int, name: str
+) -> None:
+    problem = make_problem(data.draw(spaces), n, seed, name)
+    R = slow_correlation(problem, problem.X, problem.X)
+    fitted = problem.posterior.parameters
+    fast = value_at(problem.likelihood, problem.eta)
+    assert fast == pytest.approx(slow_nll(R, fitted.g, problem.y, fitted.mu, fitted.s2), rel=1e-7, abs=1e-8)
+    for mu, s2 in ((0.05, 1.0), (-0.05, 1.0), (0.0, 1.1), (0.0, 0.9)):  # mean and scale are already the best ones
+        assert slow_nll(R, fitted.g, problem.y, fitted.mu + mu, fitted.s2 * s2) > fast - 1e-9
+
+
+@given(data=st.data(), n=st.integers(3, 9), seed=st.integers(0, 2**32), name=st.sampled_from(["modlap", "moddif"]))
+@settings(max_examples=40)
+def test_gradient_equals_finite_differences(
+    data: st.DataObject, spaces: Any, make_problem: Any, n: int, seed: int, name: str
+) -> None:
+    problem = make_problem(data.draw(spaces), n, seed, name)
+    eta, step = problem.eta, 1e-5
+    gradient = problem.likelihood(eta[None], torch.arange(1))[1][0]
+    for k in range(len(eta)):
+        move = torch.zeros_like(eta)
+        move[k] = step
+        slope = (value_at(problem.likelihood, eta + move) - value_at(problem.likelihood, eta - move)) / (2 * step)
+        assert gradient[k].item() == pytest.approx(slope, rel=1e-4, abs=1e-6)
+
+
+def test_a_batch_of_parameters_equals_a_loop(make_problem: Any, space: Space, kernel: str) -> None:
+    problem = make_problem(space, 8, kernel=kernel)
+    etas = problem.likelihood.starts(np.random.default_rng(1), 5)
+    values, gradients = problem.likelihood(etas, torch.arange(5))
+    for b in range(5):
+        value, gradient = problem.likelihood(etas[b : b + 1], torch.tensor([b]))
+        np.testing.assert_allclose(values[b], value[0], rtol=1e-10)
+        np.testing.assert_allclose(gradients[b], gradient[0], rtol=1e-8, atol=1e-12)
+
+
+def test_a_batch_too_large_for_the_cache_is_split(make_problem: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    space = joint_space()
+    whole = make_problem(space, 12)
+    monkeypatch.setattr("fmnas.optimizers.surrogate.CACHE", 1)
+    split = make_problem(space, 12)
+    etas = whole.likelihood.starts(np.random.default_rng(1), 3)
+    for a, b in zip(whole.likelihood(etas, torch.arange(3)), split.likelihood(etas, torch.arange(3)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+
+
+def test_starts_lie_in_the_box(make_problem: Any, space: Space) -> None:
+    likelihood = make_problem(space, 5).likelihood
+    box, starts = likelihood.box(), likelihood.starts(np.random.default_rng(0), 200)
+    assert starts.shape == (200, len(box.lower))
+    free = box.lower < box.upper
+    assert (starts == box.clip(starts))[:, free].all()
+    assert (starts.std(0)[free] > 0.1).all()
+
+
+@given(data=st.data(), n=st.integers(2, 9), seed=st.integers(0, 2**32), name=st.sampled_from(["modlap", "moddif"]))
+@settings(max_examples=50)
+def test_posterior_is_the_textbooks(
+    data: st.DataObject, spaces: Any, make_problem: Any, n: int, seed: int, name: str
+) -> None:
+    problem = make_problem(data.draw(spaces), n, seed, name)
+    Z = problem.space.sample_encoded(np.random.default_rng(seed + 1), 5)
+    Z[0] = problem.X[0]
+    posterior, y = problem.posterior, problem.y.numpy()
+    g = problem.eta[-1].exp().item()
+    A = slow_correlation(problem, problem.X, problem.X) + g * np.eye(n)
+    R, ones = slow_correlation(problem, Z, problem.X), np.ones(n)
+    mu = ones @ np.linalg.solve(A, y) / (ones @ np.linalg.solve(A, ones))
+    s2 = (y - mu) @ np.linalg.solve(A, y - mu) / n
+    prior = np.diag(slow_correlation(problem, Z, Z))
+    points = Points.of(problem.space, Z)
+    mean, variance = posterior.predict(points.C, points.V)
+    np.testing.assert_allclose(posterior.prior(points.V), prior, rtol=1e-8)
+    np.testing.assert_allclose(posterior.correlation(points.C, points.V), R, rtol=1e-7, atol=1e-10)
+    np.testing.assert_allclose(mean, mu + R @ np.linalg.solve(A, y - mu), rtol=1e-6, atol=1e-7)
+    expected = s2 * (prior - np.einsum("ij,ji->i", R, np.linalg.solve(A, R.T)))
+    np.testing.assert_allclose(variance, np.maximum(expected, 1e-12), rtol=1e-5, atol=1e-8)
+
+
+def test_correlation_is_1_on_the_diagonal_on_average(make_problem: Any, space: Space, kernel: str) -> None:
+    problem = make_problem(space, 5, kernel=kernel)
+    if space.discrete:
+        shape = [len(v.vertices) for v in space.discrete]
+        V = torch.from_numpy(np.stack(np.unravel_index(np.arange(math.prod(shape)), shape), axis=1))
+    else:
+        V = torch.zeros(1, 1, dtype=torch.int64)
+    assert problem.posterior.prior(V).mean().item() == pytest.approx(1.0, rel=1e-10)
+
+
+def test_prediction_in_chunks_equals_prediction_at_once(make_problem: Any, space: Space) -> None:
+    problem = make_problem(space, 6)
+    many = Points.of(space, space.sample_encoded(np.random.default_rng(3), 1100))
+    mean, variance = problem.posterior.predict(many.C, many.V)
+    assert mean.shape == variance.shape == (1100,)
+    for at in (0, 511, 512, 1099):
+        one, spread = problem.posterior.predict(many.C[at : at + 1], many.V[at : at + 1])
+        assert mean[at].item() == pytest.approx(one.item(), rel=1e-10, abs=1e-12)
+        assert variance[at].item() == pytest.approx(spread.item(), rel=1e-8)
+
+
+def test_without_noise_the_mean_passes_through_the_data(make_problem: Any, space: Space) -> None:
+    problem = make_problem(space, 4, seed=2)
+    problem.eta[-1] = math.log(1e-6)
+    points = problem.points
+    mean, variance = problem.posterior.predict(points.C, points.V)
+    np.testing.assert_allclose(mean, problem.y, atol=1e-3)
+    assert variance.max() < 1e-3
+
+
+def test_points_split_an_encoding() -> None:
+    space = joint_space()
+    X = space.sample_encoded(np.random.default_rng(0), 3)
+    points = Points.of(space, X)
+    assert len(points) == 3
+    np.testing.assert_array_equal(points.C, X[:, :6])
+    np.testing.assert_array_equal(points.V, X[:, 6:])
+    assert points.V.dtype == torch.int64
+
+
+def golden_likelihood() -> tuple[Likelihood, Points]:
+    space, X, bounds = joint_space(), np.array(GOLDEN["X"]), np.array(GOLDEN["bounds"])
+    X[:, :6] = (X[:, :6] - bounds[:, 0]) / (bounds[:, 1] - bounds[:, 0])
+    y = np.array(GOLDEN["y"])
+    points = Points.of(space, X)
+    standardised = torch.from_numpy((y - y.mean()) / y.std(ddof=1))
+    return Likelihood(space, SPECTRAL_FUNCTIONS["modlap"], points, standardised), points
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_fit_of_the_golden_data_beats_a_converged_reference(seed: int) -> None:
+    likelihood, points = golden_likelihood()
+    found = fit(likelihood, points, FitSettings(), np.random.default_rng(seed))
+    assert found.nll <= min(GOLDEN["nll_per_point"]) + 1e-3
+    assert len(found.nll_of_finalists) == FitSettings().finalists
+
+
+def test_fit_is_no_worse_than_any_of_its_starts(make_problem: Any, space: Space, kernel: str) -> None:
+    problem = make_problem(space, 12, kernel=kernel)
+    found = fit(problem.likelihood, problem.points, FitSettings(4, 5, 2), np.random.default_rng(7))
+    starts = problem.likelihood.starts(np.random.default_rng(7), 4)
+    values = problem.likelihood(problem.likelihood.box().clip(starts), torch.arange(4))[0]
+    assert found.nll <= values.min().item() + 1e-12
+    assert found.nll == min(found.nll_of_finalists)
+    assert found.nll == pytest.approx(value_at(problem.likelihood, found.eta), rel=1e-9)
+    box = problem.likelihood.box()
+    assert (found.eta == box.clip(found.eta)).all()
+    assert found.posterior.parameters.g == pytest.approx(found.eta[-1].exp().item())
+
+
+def test_fit_of_every_start_to_convergence(make_problem: Any, space: Space) -> None:
+    problem = make_problem(space, 6)
+    found = fit(problem.likelihood, problem.points, PAPER_FIT, np.random.default_rng(0))
+    assert len(found.nll_of_finalists) == 10
+    assert found.nll == min(found.nll_of_finalists)
+
+
+def test_fit_recovers_which_variables_matter() -> None:
+    space, rng = joint_space(), np.random.default_rng(0)
+    X = space.sample_encoded(rng, 60)
+    y = np.sin(6 * X[:, 0])  # one of 18 variables
+    y = (y - y.mean()) / y.std(ddof=1)
+    points = Points.of(space, X)
+    likelihood = Likelihood(space, SPECTRAL_FUNCTIONS["modlap"], points, torch.from_numpy(y))
+    posterior = fit(likelihood, points, FitSettings(), np.random.default_rng(1)).posterior
+    assert posterior.parameters.theta.argmin() == 0
+    Z = space.sample_encoded(rng, 200)
+    test = Points.of(space, Z)
+    mean, _ = posterior.predict(test.C, test.V)
+    assert np.corrcoef(mean, np.sin(6 * Z[:, 0]))[0, 1] > 0.95
+
+
+def test_fit_without_a_finite_likelihood_is_an_error(make_problem: Any) -> None:
+    problem = make_problem(joint_space(), 5)
+    broken = Likelihood(problem.space, SPECTRAL_FUNCTIONS["modlap"], problem.points, problem.y * math.nan)
+    with pytest.raises(FitError, match=r"no start of 3 .* 5 observations"):
+        fit(broken, problem.points, FitSettings(3, 2, 1), np.random.default_rng(0))
+
+
+def test_what_is_not_positive_definite_has_an_infinite_value(make_problem: Any) -> None:
+    problem = make_problem(joint_space(), 4)
+    twice = np.concatenate([problem.X, problem.X])
+    points = Points.of(problem.space, twice)
+    likelihood = Likelihood(problem.space, SPECTRAL_FUNCTIONS["modlap"], points, problem.y.repeat(2))
+    eta = problem.eta.clone()
+    eta[-1] = -60.0  # no noise: duplicated rows are singular
+    values, _ = likelihood(torch.stack([eta, problem.eta]), torch.arange(2))
+    assert values[0].item() == math.inf
+    assert math.isfinite(values[1].item())
+    assert isinstance(Posterior(likelihood, points, problem.eta).parameters.s2, float)
