@@ -1,0 +1,120 @@
+"""The bookkeeping that every optimizer inherits, shown on one that draws numbers."""
+
+from dataclasses import FrozenInstanceError
+
+import numpy as np
+import pytest
+
+from fmnas.optimizers import Optimizer, OptimizerError, Suggestion, random_design
+from fmnas.search_spaces import Evaluation, FmnasError, Integer, Real, Space, SpaceError, Trial
+from fmnas.search_spaces.records import INITIAL, PROMOTION
+
+SPACE = Space([Real("x", 0.0, 1.0), Integer("k", 0, 9)])
+DESIGN = [{"x": 0.25, "k": 1}, {"x": 0.75, "k": 2}]
+
+
+class Drawing(Optimizer):
+    """Suggests what its generator draws; None while two trials are pending."""
+
+    def _suggest(self, rng: np.random.Generator) -> Suggestion | None:
+        if len(self.pending) == 2:
+            return None
+        return Suggestion(self.space.sample(rng), PROMOTION, epochs=3, parent=7, note="drawn")
+
+
+def test_a_suggestion_becomes_a_trial() -> None:
+    trial = Drawing(SPACE, seed=5, epochs=25).ask()
+    assert trial is not None
+    assert (trial.id, trial.origin, trial.epochs, trial.parent, trial.note) == (0, PROMOTION, 3, 7, "drawn")
+
+
+def test_initial_design_comes_first_at_full_fidelity() -> None:
+    optimizer = Drawing(SPACE, epochs=25, initial_design=DESIGN)
+    trials = [optimizer.ask(), optimizer.ask()]
+    assert [t and t.configuration for t in trials] == DESIGN
+    assert [t and (t.origin, t.epochs, t.parent, t.note) for t in trials] == [(INITIAL, 25, None, "")] * 2
+
+
+def test_nothing_to_do_takes_no_number() -> None:
+    optimizer = Drawing(SPACE)
+    first, second = optimizer.ask(), optimizer.ask()
+    assert first is not None
+    assert second is not None
+    assert optimizer.ask() is None
+    assert optimizer.ask() is None
+    optimizer.tell(first, 1.0)
+    third = optimizer.ask()
+    assert third is not None
+    assert third.id == 2
+
+
+def test_an_ask_draws_from_its_seed_and_number_alone() -> None:
+    """However many trials were told before: the third ask is the third ask."""
+    patient, hasty = Drawing(SPACE, seed=3), Drawing(SPACE, seed=3)
+    for optimizer, value in ((patient, 0.0), (hasty, 9.0)):
+        for _ in range(2):
+            trial = optimizer.ask()
+            assert trial is not None
+            if optimizer is patient:
+                optimizer.tell(trial, value)
+            else:
+                optimizer.forget(trial)
+    assert patient.ask() == hasty.ask()
+    again = Drawing(SPACE, seed=3)
+    numbers = [again.ask(), again.ask()]
+    assert numbers[0] is not None
+    assert numbers[1] is not None
+    assert numbers[0].configuration != numbers[1].configuration
+
+
+def test_history_keeps_what_was_told() -> None:
+    optimizer = Drawing(SPACE)
+    first, second = optimizer.ask(), optimizer.ask()
+    assert first is not None
+    assert second is not None
+    full = Evaluation(0.25, epochs=3, errors=(0.2, 0.3))
+    optimizer.tell(second, full)
+    optimizer.tell(first, 1)
+    assert optimizer.history == [(second, full), (first, Evaluation(1.0, epochs=3))]
+    assert optimizer.pending == {}
+
+
+def test_a_gap_in_the_history_is_explained() -> None:
+    optimizer = Drawing(SPACE)
+    optimizer.restore(Trial(0, {"x": 0.5, "k": 3}, 1, INITIAL))
+    assert list(optimizer.pending) == [0]
+    with pytest.raises(OptimizerError, match="trial 2 restored where number 1 was asked"):
+        optimizer.restore(Trial(2, {"x": 0.5, "k": 3}, 1, INITIAL))
+
+
+def test_a_trial_that_is_not_pending_is_explained() -> None:
+    optimizer = Drawing(SPACE)
+    trial = optimizer.ask()
+    assert trial is not None
+    stranger = Trial(4, {"x": 0.5, "k": 3}, 1, INITIAL)
+    for call in (lambda: optimizer.tell(stranger, 0.0), lambda: optimizer.forget(stranger)):
+        with pytest.raises(OptimizerError, match=r"trial 4 is not pending; pending are \[0\]"):
+            call()
+
+
+def test_settings_are_checked() -> None:
+    with pytest.raises(OptimizerError, match="epochs = 0"):
+        Drawing(SPACE, epochs=0)
+    with pytest.raises(SpaceError, match="k = 10"):
+        Drawing(SPACE, initial_design=[{"x": 0.5, "k": 10}])
+    assert issubclass(OptimizerError, FmnasError)
+
+
+def test_suggestions_are_frozen() -> None:
+    with pytest.raises(FrozenInstanceError):
+        Suggestion({"x": 0.5, "k": 3}, INITIAL).origin = PROMOTION  # type: ignore[misc]
+
+
+def test_random_design_follows_from_its_seed() -> None:
+    design = random_design(SPACE, 20, seed=1)
+    assert design == random_design(SPACE, 20, seed=1)
+    assert design[:5] == random_design(SPACE, 5, seed=1)
+    assert design != random_design(SPACE, 20, seed=2)
+    for configuration in design:
+        SPACE.validate(configuration)
+    assert len({c["x"] for c in design}) == 20
