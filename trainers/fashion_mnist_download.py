@@ -26,6 +26,7 @@ Fetcher = Callable[[Path], Path]
 PACKAGE = "dataset-fashion-mnist"
 SILENCE_SECONDS = 5.0  # a server that says nothing for so long is taken for absent
 APT_SECONDS = 600.0  # 31 MB in all
+APT_PATIENCE = ("-o", "Acquire::http::Timeout=20", "-o", "Acquire::Retries=1")
 
 
 def download_with_torchvision(folder: Path) -> Path:
@@ -46,13 +47,25 @@ def download_with_apt(folder: Path) -> Path:
     if missing:
         raise DataError(f"no {' and no '.join(missing)} here")
     logger.info("downloading the package %s with apt-get (31 MB)", PACKAGE)
-    options = ["-o", f"Acquire::http::Timeout={SILENCE_SECONDS:.0f}", "-o", "Acquire::Retries=0"]
-    _run(["apt-get", *options, "download", PACKAGE], folder)
+    try:
+        _run(["apt-get", *APT_PATIENCE, "download", PACKAGE], folder)
+    except DataError as error:  # often: the machine's package lists are missing or old, and only root may renew them
+        logger.info("%s; trying again with package lists of our own", error)
+        own = _own_package_lists(folder)
+        _run(["apt-get", *APT_PATIENCE, *own, "--quiet=2", "update"], folder)
+        _run(["apt-get", *APT_PATIENCE, *own, "download", PACKAGE], folder)
     package = next(folder.glob("*.deb"), None)
     if package is None:
         raise DataError(f"apt-get download {PACKAGE} ended well but left no package")
     _run(["dpkg-deb", "-x", package.name, "."], folder)
     return folder / "usr" / "share" / "datasets" / "fashion-mnist"
+
+
+def _own_package_lists(folder: Path) -> list[str]:
+    """Options by which apt-get keeps lists and cache below `folder`, where it needs no root."""
+    for name in ("lists/partial", "cache/archives/partial"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    return ["-o", f"Dir::State::Lists={folder / 'lists'}", "-o", f"Dir::Cache={folder / 'cache'}"]
 
 
 FETCHERS: tuple[tuple[str, Fetcher], ...] = (

@@ -63,6 +63,18 @@ def test_the_package_is_unpacked_in_the_folder(tmp_path: Path, programs: Path) -
     assert (folder / "unpacked").read_text().split() == ["-x", "a.deb", "."]
 
 
+def test_old_package_lists_are_renewed_without_root(tmp_path: Path, programs: Path) -> None:
+    script = """case "$*" in
+    *Lists=*update) echo >known;;
+    *Lists=*download*) test -e known && echo >a.deb;;
+    *) exit 100;;
+    esac"""
+    program(programs, "apt-get", script)
+    program(programs, "dpkg-deb", "/bin/mkdir -p usr/share/datasets/fashion-mnist")
+    assert download_with_apt(tmp_path).is_dir()
+    assert (tmp_path / "lists" / "partial").is_dir()
+
+
 def test_torchvision_downloads_in_silence_and_gives_up_on_silence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
