@@ -83,12 +83,12 @@ class RayPool:
         errors = self._ray.exceptions
         try:
             evaluation, where = self._ray.get(future)
-        except errors.RayActorError as error:
+        except errors.RayTaskError as error:  # the trial's own exception: the worker lives on
+            self._idle.append((name, actor))
+            return Failed(job, name, one_line(error.cause if error.cause is not None else error))
+        except errors.RayError as error:  # died, unreachable, out of memory, its result gone with its node
             self._ray.kill(actor, no_restart=True)
             self._idle.append((name, self._start()))
             return Lost(job, name, one_line(error))
-        except errors.RayTaskError as error:
-            self._idle.append((name, actor))
-            return Failed(job, name, one_line(error.cause if error.cause is not None else error))
         self._idle.append((name, actor))
         return Finished(job, f"{name}@{where}", evaluation)

@@ -99,10 +99,13 @@ MIXED = Space(
         Nominal("a", ["p", "q", "r"]),
         Real("z", 0.0, 1.0),
         Ordinal("o", [1, 2, 3, 4]),
+        Nominal("b", [0, 1, 2]),
         Graph("g", ("s", "t", "u", "w"), (("s", "t"), ("t", "u"), ("t", "w"))),
-        Nominal("b", [False, True]),
+        Nominal("c", [False, True]),
+        Integer("k", 1, 4),
     ]
 )
+"""Variables of one shape (a and b, o and k) do not stand side by side: what is computed together must be put back."""
 
 
 @pytest.fixture(

@@ -59,14 +59,7 @@ def test_best_neighbour_is_the_best_of_all_neighbours(
         assert (around[:, D:] == chosen[D:]).all(axis=1).any()
 
 
-@given(data=st.data(), n=st.integers(2, 9), seed=st.integers(0, 2**32), name=st.sampled_from(["modlap", "moddif"]))
-@settings(max_examples=40)
-def test_gradient_equals_finite_differences(
-    data: st.DataObject, spaces: Any, make_problem: Any, n: int, seed: int, name: str
-) -> None:
-    space = data.draw(spaces.filter(lambda s: len(s.continuous) > 0))
-    acquisition = acquisition_of(make_problem(space, n, seed, name))
-    points = points_of(space, 3, seed + 1)
+def check_gradient(space: Space, acquisition: Acquisition, points: Points) -> None:
     value, gradient = acquisition.with_gradient(points)
     np.testing.assert_allclose(value, acquisition(points), rtol=1e-6, atol=1e-6)
     step = 1e-5
@@ -75,6 +68,21 @@ def test_gradient_equals_finite_differences(
         move[:, d] = step
         above, below = (acquisition(Points(points.C + sign * move, points.V)) for sign in (1, -1))
         np.testing.assert_allclose(gradient[:, d], (above - below) / (2 * step), rtol=1e-3, atol=1e-4)
+
+
+@given(data=st.data(), n=st.integers(2, 9), seed=st.integers(0, 2**32), name=st.sampled_from(["modlap", "moddif"]))
+@settings(max_examples=40)
+def test_gradient_equals_finite_differences(
+    data: st.DataObject, spaces: Any, make_problem: Any, n: int, seed: int, name: str
+) -> None:
+    space = data.draw(spaces.filter(lambda s: len(s.continuous) > 0))
+    check_gradient(space, acquisition_of(make_problem(space, n, seed, name)), points_of(space, 3, seed + 1))
+
+
+def test_gradient_of_each_kind_of_space(make_problem: Any, space: Space, kernel: str) -> None:
+    acquisition = acquisition_of(make_problem(space, 10, kernel=kernel))
+    check_gradient(space, acquisition, points_of(space, 4))
+    assert acquisition.with_gradient(points_of(space, 4))[1].shape == (4, len(space.continuous))
 
 
 @given(data=st.data(), seed=st.integers(0, 2**32))
@@ -161,7 +169,9 @@ def test_start_points_are_the_best_of_many(make_problem: Any, space: Space) -> N
     starts = start_points(space, acquisition, incumbent, SETTINGS, np.random.default_rng(0))
     assert 1 <= len(starts) <= SETTINGS.starts
     chance = acquisition(points_of(space, 200))
-    assert (acquisition(starts) > chance.median()).all()
+    values = acquisition(starts)
+    assert values.mean() > chance.mean()
+    assert values.max() >= chance.quantile(0.95)
     few = SearchSettings(random_points=3, spray_points=2, starts=8)
     assert len(start_points(space, acquisition, incumbent, few, np.random.default_rng(0))) <= 5
 

@@ -62,12 +62,7 @@ def test_likelihood_is_that_of_a_multivariate_normal(
         assert slow_nll(R, fitted.g, problem.y, fitted.mu + mu, fitted.s2 * s2) > fast - 1e-9
 
 
-@given(data=st.data(), n=st.integers(3, 9), seed=st.integers(0, 2**32), name=st.sampled_from(["modlap", "moddif"]))
-@settings(max_examples=40)
-def test_gradient_equals_finite_differences(
-    data: st.DataObject, spaces: Any, make_problem: Any, n: int, seed: int, name: str
-) -> None:
-    problem = make_problem(data.draw(spaces), n, seed, name)
+def check_gradient(problem: Any) -> None:
     eta, step = problem.eta, 1e-5
     gradient = problem.likelihood(eta[None], torch.arange(1))[1][0]
     for k in range(len(eta)):
@@ -75,6 +70,18 @@ def test_gradient_equals_finite_differences(
         move[k] = step
         slope = (value_at(problem.likelihood, eta + move) - value_at(problem.likelihood, eta - move)) / (2 * step)
         assert gradient[k].item() == pytest.approx(slope, rel=1e-4, abs=1e-6)
+
+
+@given(data=st.data(), n=st.integers(3, 9), seed=st.integers(0, 2**32), name=st.sampled_from(["modlap", "moddif"]))
+@settings(max_examples=40)
+def test_gradient_equals_finite_differences(
+    data: st.DataObject, spaces: Any, make_problem: Any, n: int, seed: int, name: str
+) -> None:
+    check_gradient(make_problem(data.draw(spaces), n, seed, name))
+
+
+def test_gradient_of_each_kind_of_space(make_problem: Any, space: Space, kernel: str) -> None:
+    check_gradient(make_problem(space, 12, kernel=kernel))
 
 
 def test_a_batch_of_parameters_equals_a_loop(make_problem: Any, space: Space, kernel: str) -> None:

@@ -1,0 +1,305 @@
+"""What every optimizer owes its caller, whatever its method and whatever the space."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fmnas.baselines import BOHB, RandomSearch, RegularizedEvolution
+from fmnas.optimizers import BOFM, Optimizer, OptimizerError, random_design
+from fmnas.optimizers.search import SearchSettings
+from fmnas.optimizers.surrogate import FitSettings
+from fmnas.search_spaces import Evaluation, Graph, Integer, Nominal, Ordinal, Real, Space, Trial, joint_space
+from fmnas.search_spaces.records import INITIAL, MODEL, MUTATION, ORIGINS, PROMOTION, RANDOM
+
+EPOCHS = 9
+DESIGN = 3
+SPACES = {
+    "mixed": Space(
+        [
+            Real("x", 0.0, 1.0),
+            Nominal("op", ["a", "b", "c"]),
+            Real("rate", 1e-3, 1e-1, log=True),
+            Graph("g", ("s", "t", "u"), (("s", "t"), ("t", "u"))),
+        ]
+    ),
+    "discrete": Space([Nominal("op", list("abcdef")), Integer("k", 0, 9), Ordinal("width", [8, 16, 32, 64])]),
+    "continuous": Space([Real("x", 0.0, 1.0), Real("z", -5.0, 5.0)]),
+}
+
+
+def _bofm(space: Space, seed: int) -> Optimizer:
+    quick = SearchSettings(random_points=60, spray_points=20, starts=2, rounds=3, steps=3)
+    design = random_design(space, DESIGN, 99)
+    return BOFM(space, seed=seed, epochs=EPOCHS, initial_design=design, fit=FitSettings(1, 0, 1), search=quick)
+
+
+def _evolution(space: Space, seed: int) -> Optimizer:
+    design = random_design(space, DESIGN, 99)
+    return RegularizedEvolution(space, seed=seed, epochs=EPOCHS, initial_design=design, population=5, tournament=2)
+
+
+def _bohb(space: Space, seed: int) -> Optimizer:
+    return BOHB(space, seed=seed, epochs=EPOCHS)
+
+
+def _random(space: Space, seed: int) -> Optimizer:
+    return RandomSearch(space, seed=seed, epochs=EPOCHS, initial_design=random_design(space, DESIGN, 99))
+
+
+Method = Callable[[Space, int], Optimizer]
+METHODS: dict[str, Method] = {
+    "BOFM": _bofm,
+    "RegularizedEvolution": _evolution,
+    "BOHB": _bohb,
+    "RandomSearch": _random,
+}
+ALLOWED = {
+    "BOFM": {INITIAL, RANDOM, MODEL},
+    "RegularizedEvolution": {INITIAL, RANDOM, MUTATION},
+    "BOHB": {RANDOM, MODEL, PROMOTION},
+    "RandomSearch": {INITIAL, RANDOM},
+}
+TAKES_DESIGN = [name for name in METHODS if name != "BOHB"]
+
+
+@pytest.fixture(params=list(METHODS))
+def name(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def method(name: str) -> Method:
+    return METHODS[name]
+
+
+@pytest.fixture(params=list(SPACES))
+def space(request: pytest.FixtureRequest) -> Space:
+    return SPACES[request.param]
+
+
+def ask(optimizer: Optimizer) -> Trial:
+    trial = optimizer.ask()
+    assert trial is not None
+    return trial
+
+
+def score(space: Space, trial: Trial) -> float:
+    """A bowl in the encoded space, the better the longer the training."""
+    return float(((space.encode(trial.configuration) - 0.37) ** 2).sum()) + 0.1 / trial.epochs
+
+
+def played(optimizer: Optimizer, count: int) -> list[Trial]:
+    """Ask and tell in turn."""
+    trials = []
+    for _ in range(count):
+        trials.append(ask(optimizer))
+        optimizer.tell(trials[-1], score(optimizer.space, trials[-1]))
+    return trials
+
+
+Event = tuple[Trial, float | None]
+"""A trial and the objective told for it; None: it was asked."""
+
+
+def busy(optimizer: Optimizer, events: int, seed: int) -> list[Event]:
+    """Ask and tell in a random order, with up to four trials pending; what happened."""
+    rng, happened = np.random.default_rng(seed), []
+    for _ in range(events):
+        pending = list(optimizer.pending.values())
+        if not pending or (len(pending) < 4 and rng.random() < 0.6):
+            happened.append((ask(optimizer), None))
+        else:
+            trial = pending[int(rng.integers(len(pending)))]
+            happened.append((trial, score(optimizer.space, trial)))
+            optimizer.tell(*happened[-1])
+    return happened
+
+
+def restored(optimizer: Optimizer, happened: list[Event]) -> Optimizer:
+    """A fresh optimizer brought to where `happened` ends, by way of JSON and without asking."""
+    for trial, objective in happened:
+        copy = Trial.from_dict(json.loads(json.dumps(trial.to_dict())))
+        if objective is None:
+            optimizer.restore(copy)
+        else:
+            evaluation = Evaluation(objective, epochs=trial.epochs)
+            optimizer.tell(copy, Evaluation.from_dict(json.loads(json.dumps(evaluation.to_dict()))))
+    return optimizer
+
+
+def test_trials_are_valid_and_numbered(name: str, method: Method, space: Space) -> None:
+    trials = played(method(space, 0), 7)
+    assert [t.id for t in trials] == list(range(7))
+    for trial in trials:
+        space.validate(trial.configuration)
+        assert list(trial.configuration) == list(space.names)
+        assert 1 <= trial.epochs <= EPOCHS
+        assert json.loads(json.dumps(trial.to_dict())) == trial.to_dict()
+        assert trial.origin in ALLOWED[name] <= set(ORIGINS)
+        assert trial.parent is None or trial.parent < trial.id
+        assert (trial.parent is not None) == (trial.origin in (MUTATION, PROMOTION))
+
+
+def test_the_joint_space(method: Method) -> None:
+    space = joint_space()
+    for trial in played(method(space, 0), 6):
+        space.validate(trial.configuration)
+
+
+def test_same_seed_same_trials(method: Method, space: Space) -> None:
+    assert busy(method(space, 7), 10, 0) == busy(method(space, 7), 10, 0)
+
+
+def test_another_seed_other_trials(method: Method, space: Space) -> None:
+    """In a small space two seeds may agree; four do not."""
+    runs = [[t.configuration for t in played(method(space, seed), 5)[DESIGN:]] for seed in range(4)]
+    assert len({json.dumps(run) for run in runs}) > 1
+
+
+def test_restored_at_any_point_it_goes_on_the_same(method: Method, space: Space) -> None:
+    happened = busy(method(space, 2), 14, 1)
+    for cut, (trial, objective) in enumerate(happened):
+        if objective is None:
+            assert restored(method(space, 2), happened[:cut]).ask() == trial
+
+
+@pytest.mark.parametrize("name", ["RegularizedEvolution", "BOHB", "RandomSearch"])
+@given(seed=st.integers(0, 2**20), cut=st.integers(0, 60), space_name=st.sampled_from(sorted(SPACES)))
+@settings(max_examples=12)
+def test_restored_from_any_history(name: str, seed: int, cut: int, space_name: str) -> None:
+    space = SPACES[space_name]
+    optimizer = METHODS[name](space, seed)
+    happened = busy(optimizer, cut, seed)
+    copy = restored(METHODS[name](space, seed), happened)
+    assert copy.pending == optimizer.pending
+    assert copy.history == optimizer.history
+    assert busy(copy, 8, seed + 1) == busy(optimizer, 8, seed + 1)
+
+
+def test_results_may_come_in_any_order(method: Method, space: Space) -> None:
+    optimizer = method(space, 0)
+    first = [ask(optimizer) for _ in range(4)]
+    assert list(optimizer.pending) == [0, 1, 2, 3]
+    for trial in reversed(first):
+        optimizer.tell(trial, score(space, trial))
+    assert [t.id for t, _ in optimizer.history] == [3, 2, 1, 0]
+    second = [ask(optimizer) for _ in range(4)]
+    assert [t.id for t in second] == [4, 5, 6, 7]
+    for i in (5, 4, 7, 6):
+        optimizer.tell(second[i - 4], score(space, second[i - 4]))
+    assert optimizer.pending == {}
+    space.validate(ask(optimizer).configuration)
+
+
+def test_many_may_be_pending(method: Method, space: Space) -> None:
+    optimizer = method(space, 0)
+    assert [ask(optimizer).id for _ in range(9)] == list(range(9))
+
+
+def test_a_trial_is_told_once(method: Method, space: Space) -> None:
+    optimizer = method(space, 0)
+    trial = ask(optimizer)
+    optimizer.tell(trial, 0.5)
+    with pytest.raises(OptimizerError, match=f"trial {trial.id} is not pending"):
+        optimizer.tell(trial, 0.5)
+    assert len(optimizer.history) == 1
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("whole", [False, True], ids=["float", "evaluation"])
+def test_an_objective_is_finite(method: Method, bad: float, whole: bool) -> None:
+    optimizer = method(SPACES["mixed"], 0)
+    trial = ask(optimizer)
+    with pytest.raises(OptimizerError, match=rf"trial 0: objective {bad}.*finite"):
+        optimizer.tell(trial, Evaluation(bad) if whole else bad)
+    optimizer.tell(trial, 0.5)  # it is still pending, and a penalty is taken
+    assert len(optimizer.history) == 1
+
+
+def test_a_forgotten_trial_is_gone(method: Method, space: Space) -> None:
+    optimizer = method(space, 0)
+    trials = [ask(optimizer) for _ in range(5)]
+    for trial in trials[:4]:
+        optimizer.tell(trial, score(space, trial))
+    optimizer.forget(trials[4])
+    assert optimizer.pending == {}
+    for call in (lambda: optimizer.tell(trials[4], 0.5), lambda: optimizer.forget(trials[4])):
+        with pytest.raises(OptimizerError, match="trial 4 is not pending"):
+            call()
+    assert [t.id for t, _ in optimizer.history] == [0, 1, 2, 3]
+    assert [t.id for t in played(optimizer, 3)] == [5, 6, 7]
+
+
+@pytest.mark.parametrize("name", TAKES_DESIGN)
+def test_the_initial_design_is_played_first(method: Method, space: Space) -> None:
+    optimizer = method(space, 0)
+    trials = [ask(optimizer) for _ in range(DESIGN)]
+    assert [t.configuration for t in trials] == random_design(space, DESIGN, 99)
+    assert [(t.origin, t.epochs) for t in trials] == [(INITIAL, EPOCHS)] * DESIGN
+    for trial in trials:
+        optimizer.tell(trial, score(space, trial))
+    assert ask(optimizer).origin != INITIAL
+
+
+def test_only_bohb_asks_for_less_than_full_fidelity(name: str, method: Method, space: Space) -> None:
+    epochs = {t.epochs for t in played(method(space, 0), 13 if name == "BOHB" else 5)}
+    assert epochs == ({1, 3, 9} if name == "BOHB" else {EPOCHS})
+
+
+def test_global_random_state_is_untouched(method: Method, space: Space) -> None:
+    np.random.seed(5)
+    torch.manual_seed(5)
+    random.seed(5)
+    before = np.random.get_state()[1].tolist(), torch.get_rng_state().tolist(), random.getstate()
+    threads = torch.get_num_threads()
+    optimizer = method(space, 0)
+    played(optimizer, 5)
+    optimizer.forget(ask(optimizer))
+    assert (np.random.get_state()[1].tolist(), torch.get_rng_state().tolist(), random.getstate()) == before
+    assert torch.get_num_threads() == threads
+
+
+def test_global_random_state_has_no_influence(method: Method, space: Space) -> None:
+    runs = []
+    for seed in (1, 2):
+        np.random.seed(seed)
+        torch.manual_seed(seed)
+        random.seed(seed)
+        runs.append(played(method(space, 3), 5))
+    assert runs[0] == runs[1]
+
+
+def everything() -> dict[str, list[dict[str, object]]]:
+    """Trials of every method on every space, as plain data."""
+    return {
+        f"{name} {space}": [t.to_dict() for t in played(METHODS[name](SPACES[space], 11), 6)]
+        for name in METHODS
+        for space in SPACES
+    }
+
+
+def test_another_process_suggests_the_same(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONHASHSEED": "4711"}
+    command = [sys.executable, str(Path(__file__).resolve())]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path, env=environment)
+    assert json.loads(done.stdout) == everything()
+
+
+def test_hpbandster_is_loaded_by_its_user_alone() -> None:
+    code = "import sys, fmnas.baselines; print(sorted({'hpbandster', 'ConfigSpace', 'statsmodels'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+if __name__ == "__main__":
+    json.dump(everything(), sys.stdout)

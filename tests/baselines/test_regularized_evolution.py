@@ -1,0 +1,128 @@
+"""Regularized evolution: who becomes a parent, and when."""
+
+import numpy as np
+import pytest
+
+from fmnas.baselines import RegularizedEvolution
+from fmnas.optimizers import OptimizerError, random_design
+from fmnas.search_spaces import Integer, Nominal, Real, Space, Trial
+from fmnas.search_spaces.records import INITIAL, MUTATION, RANDOM
+
+SPACE = Space([Real("x", 0.0, 1.0), Nominal("op", ["a", "b", "c"]), Integer("k", 0, 9)])
+
+
+def played(optimizer: RegularizedEvolution, objectives: list[float]) -> list[Trial]:
+    trials = []
+    for objective in objectives:
+        trial = optimizer.ask()
+        assert trial is not None
+        optimizer.tell(trial, objective)
+        trials.append(trial)
+    return trials
+
+
+def noise(count: int, seed: int = 0) -> list[float]:
+    return np.random.default_rng(seed).random(count).tolist()
+
+
+def test_fifty_random_trials_then_children() -> None:
+    trials = played(RegularizedEvolution(SPACE), noise(60))
+    assert [t.origin for t in trials] == [RANDOM] * 50 + [MUTATION] * 10
+    assert [t.parent for t in trials[:50]] == [None] * 50
+
+
+def test_the_initial_design_counts_among_the_fifty() -> None:
+    optimizer = RegularizedEvolution(SPACE, initial_design=random_design(SPACE, 10, 3))
+    trials = played(optimizer, noise(51))
+    assert [t.origin for t in trials] == [INITIAL] * 10 + [RANDOM] * 40 + [MUTATION]
+
+
+def test_a_tournament_of_fifteen_by_default() -> None:
+    """The best of 15 drawn with replacement out of 50 is the best of all with probability 1 - 0.98^15 = 0.26."""
+    objectives = [0.0, *noise(49)]
+    base = played(RegularizedEvolution(SPACE), objectives)
+    won = []
+    for seed in range(200):
+        optimizer = RegularizedEvolution(SPACE, seed=seed)
+        for trial, objective in zip(base, objectives, strict=True):
+            optimizer.restore(trial)
+            optimizer.tell(trial, objective)
+        child = optimizer.ask()
+        assert child is not None
+        won.append(child.parent == 0)
+    assert np.mean(won) == pytest.approx(0.26, abs=0.1)
+
+
+def test_the_parent_is_the_best_of_a_tournament_of_all() -> None:
+    optimizer = RegularizedEvolution(SPACE, population=6, tournament=500)
+    objectives = noise(40)
+    trials = played(optimizer, objectives)
+    for child in trials[6:]:
+        window = range(child.id - 6, child.id)
+        assert child.parent == min(window, key=lambda i: objectives[i])
+
+
+def test_the_population_ages() -> None:
+    """The first results are the best ever, and are forgotten all the same."""
+    optimizer = RegularizedEvolution(SPACE, population=5, tournament=3)
+    trials = played(optimizer, [0.001 * i for i in range(40)])
+    for child in trials[5:]:
+        assert child.parent is not None
+        assert child.id - 5 <= child.parent < child.id
+
+
+def test_a_tournament_of_one_takes_anyone() -> None:
+    optimizer = RegularizedEvolution(SPACE, population=4, tournament=1)
+    trials = played(optimizer, list(range(200)))
+    ages = np.bincount([t.id - (t.parent if t.parent is not None else t.id) for t in trials[4:]], minlength=5)[1:]
+    np.testing.assert_allclose(ages / 196, 0.25, atol=0.1)
+
+
+def test_a_child_differs_from_its_parent_in_one_variable_of_each_kind() -> None:
+    trials = played(RegularizedEvolution(SPACE, population=5, tournament=2), noise(40))
+    for child in trials[5:]:
+        assert child.parent is not None
+        parent = trials[child.parent].configuration
+        assert sum(child.configuration[name] != parent[name] for name in ("op", "k")) == 1
+        assert abs(float(child.configuration["x"]) - float(parent["x"])) < 0.06
+        assert child.configuration["x"] != parent["x"] or parent["x"] in (0.0, 1.0)
+
+
+def test_the_order_of_results_makes_the_population() -> None:
+    """Trials told late are young: the last `population` told, not asked."""
+    optimizer = RegularizedEvolution(SPACE, population=3, tournament=100)
+    trials = [optimizer.ask() for _ in range(4)]
+    for i, objective in ((3, 0.0), (2, 5.0), (1, 4.0), (0, 3.0)):
+        optimizer.tell(trials[i], objective)
+    child = optimizer.ask()
+    assert child is not None
+    assert child.parent == 0  # trial 3 was better but told first
+
+
+def test_children_are_random_until_something_is_told() -> None:
+    optimizer = RegularizedEvolution(SPACE, population=2, tournament=2)
+    trials = [optimizer.ask() for _ in range(5)]
+    assert [t and t.origin for t in trials] == [RANDOM] * 5
+    optimizer.tell(trials[4], 0.5)
+    child = optimizer.ask()
+    assert child is not None
+    assert (child.origin, child.parent) == (MUTATION, 4)
+
+
+@pytest.mark.parametrize(("population", "tournament"), [(1, 1), (0, 3), (5, 0), (-2, -1)])
+def test_settings_are_checked(population: int, tournament: int) -> None:
+    with pytest.raises(OptimizerError, match=f"population = {population}, tournament = {tournament}"):
+        RegularizedEvolution(SPACE, population=population, tournament=tournament)
+
+
+def test_it_gets_better_over_time() -> None:
+    optimizer = RegularizedEvolution(SPACE, seed=1, population=10, tournament=5)
+    values = []
+    for _ in range(150):
+        trial = optimizer.ask()
+        assert trial is not None
+        c = trial.configuration
+        values.append((float(c["x"]) - 0.5) ** 2 + abs(int(c["k"]) - 4) + (c["op"] != "b"))
+        optimizer.tell(trial, values[-1])
+    assert np.mean(values[10:]) < 2.6  # chance has 3.2; every child leaves its parent's k or op
+    assert min(values) < 0.3
