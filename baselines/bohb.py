@@ -56,11 +56,11 @@ class BOHB(Optimizer):
     def _suggest(self, rng: np.random.Generator) -> Suggestion:
         with _private_random_state(rng), _quiet():
             self._configuration_space.seed(int(rng.integers(2**31)))
-            iteration, config_id, config, budget = self._next_run()
+            iteration, config_id, _, budget = self._next_run()
         self._runs[self._asked] = (iteration, config_id, budget)
         parent = self._trial_of.get(config_id)
         self._trial_of[config_id] = self._asked
-        configuration = self.space.decode([config[name] for name in _names(self.space)])
+        configuration = iteration.data[config_id].config_info["configuration"]
         epochs = round(budget)
         if parent is not None:
             return Suggestion(configuration, PROMOTION, epochs, parent)
@@ -119,13 +119,14 @@ class BOHB(Optimizer):
     def _sample(self, budget: float) -> tuple[dict[str, float], dict[str, Any]]:
         """hpbandster asks for a configuration here; the model may fall back to chance, which is noted."""
         if self._recorded is not None:
-            return self._as_hpbandster(self._recorded), {}
+            return self._as_hpbandster(self._recorded), {"configuration": self._recorded}
         self._fallbacks.messages.clear()
         config, info = self._generator.get_config(budget)
         self._note = "; ".join(self._fallbacks.messages)
         self._sampled_from = MODEL if info.get("model_based_pick") and not self._note else RANDOM
         # To values and back, so that a replay from the recorded values gives hpbandster the same numbers.
-        return self._as_hpbandster(self.space.decode([config[name] for name in _names(self.space)])), info
+        configuration = self.space.decode([config[name] for name in _names(self.space)])
+        return self._as_hpbandster(configuration), {**info, "configuration": configuration}
 
     def _as_hpbandster(self, configuration: Configuration) -> dict[str, float]:
         x = self.space.encode(configuration)
@@ -181,7 +182,9 @@ class _Fallbacks(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         message = record.getMessage()
         if "random configuration" in message:
-            self.messages.append(" ".join(message.split())[:200])
+            # The message may hold a traceback: its last line is the error.
+            lines = [line.strip() for line in message.splitlines() if not line.strip().startswith("Using random")]
+            self.messages.append(f"the model failed and chance chose: {[line for line in lines if line][-1][:200]}")
 
 
 @contextmanager
@@ -198,7 +201,7 @@ def _private_random_state(rng: np.random.Generator) -> Iterator[None]:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """hpbandster is unmaintained: it uses old spellings of ConfigSpace and statsmodels, which warn about them."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), np.errstate(divide="ignore", invalid="ignore"):
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.simplefilter("ignore", FutureWarning)
         yield

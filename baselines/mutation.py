@@ -23,7 +23,9 @@ CELL_INPUTS = ("in2", "in3", "in4")
 def mutation_for(space: Space) -> Mutation:
     """The mixed mutation of a space: the cell's own where the space holds a cell, else uniform over the variables."""
     discrete = {v.name: v for v in space.discrete}
-    choose = _choose_in_cell if set(CELL_NAMES) <= set(discrete) else _choose_anywhere
+    cell = set(CELL_NAMES) <= set(discrete)
+    choose = _choose_in_cell if cell else _choose_anywhere
+    keep = CELL_INPUTS if cell else ()
 
     def mutate(parent: Configuration, rng: np.random.Generator) -> Configuration:
         child = dict(parent)
@@ -32,7 +34,7 @@ def mutation_for(space: Space) -> Mutation:
             child[variable.name] = _nudge(variable, float(parent[variable.name]), rng)
         if discrete:
             name = choose(list(discrete), rng)
-            child[name] = _other_value(discrete[name], parent, rng)
+            child[name] = _other_value(discrete[name], parent, rng, pair=name in keep)
         return child
 
     return mutate
@@ -55,12 +57,14 @@ def _choose_in_cell(names: Sequence[str], rng: np.random.Generator) -> str:
     return _choose_anywhere([name for name in names if name not in CELL_OPERATIONS], rng)
 
 
-def _other_value(variable: Discrete, parent: Configuration, rng: np.random.Generator) -> str | int | float | bool:
+def _other_value(
+    variable: Discrete, parent: Configuration, rng: np.random.Generator, *, pair: bool
+) -> str | int | float | bool:
     """Another value, uniformly; an input pair of the cell keeps one of its two inputs."""
     current = parent[variable.name]
-    others = [value for value in variable.vertices if value != current]
-    if variable.name in CELL_INPUTS:
-        pair = parse_pair(str(current))
-        kept = pair[int(rng.integers(2))]
+    at = variable.index(current)
+    others = [value for i, value in enumerate(variable.vertices) if i != at]
+    if pair:
+        kept = parse_pair(str(current))[int(rng.integers(2))]
         others = [value for value in others if kept in parse_pair(str(value))]
     return others[int(rng.integers(len(others)))]

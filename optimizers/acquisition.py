@@ -47,5 +47,8 @@ def log_expected_improvement(mean: Tensor, deviation: Tensor, best: float) -> Te
 def log_expected_improvement_slopes(mean: Tensor, deviation: Tensor, best: float) -> tuple[Tensor, Tensor]:
     """(d log EI / d mean, d log EI / d deviation): -Phi(u) / (s h(u)) and phi(u) / (s h(u))."""
     u = (best - mean) / deviation
-    log_scale = deviation.log() + log_h(u)
-    return -(torch.special.log_ndtr(u) - log_scale).exp(), (_log_phi(u) - log_scale).exp()
+    near = u.clamp(min=-1e4)
+    log_scale = log_h(near)
+    cdf = torch.where(u > -1e4, (torch.special.log_ndtr(near) - log_scale).exp(), -u)
+    pdf = torch.where(u > -1e4, (_log_phi(near) - log_scale).exp(), u.square())
+    return -cdf / deviation, pdf / deviation

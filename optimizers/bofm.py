@@ -10,7 +10,7 @@ from fmnas.optimizers.optimizer import Optimizer, OptimizerError, Suggestion, ra
 from fmnas.optimizers.search import Acquisition, SearchSettings, alternate, start_points
 from fmnas.optimizers.spectral import SPECTRAL_FUNCTIONS
 from fmnas.optimizers.surrogate import Fit, FitError, FitSettings, Likelihood, Points, Posterior, fit
-from fmnas.search_spaces import Configuration, Space
+from fmnas.search_spaces import Configuration, Evaluation, Space, Trial
 from fmnas.search_spaces.records import MODEL, RANDOM
 
 INITIAL_POINTS = 10
@@ -55,28 +55,31 @@ class BOFM(Optimizer):
 
     def _suggest(self, rng: np.random.Generator) -> Suggestion:
         if len(self.history) < 2:
-            return Suggestion(self.space.sample(rng), RANDOM, note="fewer than two results to model")
+            return Suggestion(self._fresh(rng), RANDOM, note="fewer than two results to model")
         y = self._objectives()
         if np.ptp(y) < 1e-12:
-            return Suggestion(self.space.sample(rng), RANDOM, note="all results are equal: nothing to model")
+            return Suggestion(self._fresh(rng), RANDOM, note="all results are equal: nothing to model")
         with _one_thread():
             try:
                 configuration = self._maximise(standardised(y), rng)
             except FitError as error:
-                return Suggestion(self.space.sample(rng), RANDOM, note=f"fit failed: {error}")
+                return Suggestion(self._fresh(rng), RANDOM, note=f"fit failed: {error}")
         if configuration is None:
-            return Suggestion(self.space.sample(rng), RANDOM, note="every candidate was tried before")
+            return Suggestion(self._fresh(rng), RANDOM, note="every candidate was tried before")
         return Suggestion(configuration, MODEL)
+
+    def tell(self, trial: Trial, evaluation: Evaluation | float) -> None:
+        """Take a result; OptimizerError, and the trial stays pending, for one whose logarithm cannot be modelled."""
+        objective = evaluation.objective if isinstance(evaluation, Evaluation) else float(evaluation)
+        if self.log_objective and objective <= 0:
+            raise OptimizerError(
+                f"trial {trial.id}: objective {objective} with log_objective; it must be positive, or log_objective False"
+            )
+        super().tell(trial, evaluation)
 
     def _objectives(self) -> np.ndarray:
         y = np.array([evaluation.objective for _, evaluation in self.history])
-        if not self.log_objective:
-            return y
-        if y.min() <= 0:
-            raise OptimizerError(
-                f"objective {y.min()} with log_objective: it must be positive; set log_objective=False"
-            )
-        return np.log(y)
+        return np.log(y) if self.log_objective else y
 
     def fitted(self, y: np.ndarray, rng: np.random.Generator) -> tuple[Fit, Points]:
         """The process fitted to the history with objectives y [n]."""
@@ -91,7 +94,7 @@ class BOFM(Optimizer):
         posterior = self._believing_pending(fitted, points, y)
         acquisition = Acquisition(self.space, posterior, best=float(y.min()))
         incumbent = torch.from_numpy(self.space.encode(self.history[int(y.argmin())][0].configuration))
-        starts = start_points(self.space, acquisition, incumbent, self.search_settings, rng)
+        starts = start_points(self.space, acquisition, incumbent, self.search_settings, rng, self._known())
         found, _ = alternate(acquisition, starts, self.search_settings)
         candidates = Points(torch.cat([found.C, starts.C]), torch.cat([found.V, starts.V]))
         return self._first_new(candidates)
@@ -107,10 +110,21 @@ class BOFM(Optimizer):
         likelihood = Likelihood(self.space, self.spectral, every, torch.cat([torch.from_numpy(y), believed]))
         return Posterior(likelihood, every, fitted.eta)
 
-    def _first_new(self, candidates: Points) -> Configuration | None:
+    def _known(self) -> np.ndarray:
         tried = [trial.configuration for trial, _ in self.history]
         tried += [trial.configuration for trial in self.pending.values()]
-        known = self.space.encode_all(tried)
+        return self.space.encode_all(tried)
+
+    def _fresh(self, rng: np.random.Generator) -> Configuration:
+        known = self._known()
+        for _ in range(100):
+            x = self.space.sample_encoded(rng, 1)[0]
+            if not len(known) or np.abs(known - x).max(axis=1).min() > 1e-9:
+                break
+        return self.space.decode(x)
+
+    def _first_new(self, candidates: Points) -> Configuration | None:
+        known = self._known()
         vertices = candidates.V.numpy() if self.space.discrete else np.empty((len(candidates), 0))
         for x in np.concatenate([candidates.C.numpy(), vertices], axis=1):
             if np.abs(known - x).max(axis=1).min() > 1e-9:

@@ -38,6 +38,7 @@ class FrequencyModulatedKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]  
         batch_shape = torch.Size([]) if batch_shape is None else batch_shape
         self.has_lengthscale = self.D > 0
         super().__init__(ard_num_dims=self.D or None, batch_shape=batch_shape, **settings)
+        self.ard_num_dims = None  # gpytorch would compare it with all D + P columns
         for p, variable in enumerate(space.discrete):
             eigenvalues, eigenvectors = variable.spectrum
             self.register_buffer(f"eigenvalues_{p}", torch.tensor(eigenvalues))

@@ -49,6 +49,8 @@ class Optimizer(ABC):
     ) -> None:
         if epochs < 1:
             raise OptimizerError(f"epochs = {epochs}: full fidelity must be at least 1 epoch")
+        if seed < 0:
+            raise OptimizerError(f"seed = {seed}: it must be at least 0")
         for configuration in initial_design:
             space.validate(configuration)
         self.space = space
@@ -123,5 +125,5 @@ class Optimizer(ABC):
 
 def random_design(space: Space, count: int, seed: int) -> list[Configuration]:
     """The initial design of `count` uniform configurations that a seed stands for."""
-    rng = np.random.default_rng([seed, 0x1D])
+    rng = np.random.default_rng([seed, 0, 0x1D])  # three numbers: no ask draws from it
     return [space.sample(rng) for _ in range(count)]

@@ -105,13 +105,27 @@ class Acquisition:
 
 
 def start_points(
-    space: Space, acquisition: Acquisition, incumbent: Tensor, settings: SearchSettings, rng: np.random.Generator
+    space: Space,
+    acquisition: Acquisition,
+    incumbent: Tensor,
+    settings: SearchSettings,
+    rng: np.random.Generator,
+    known: np.ndarray | None = None,
 ) -> Points:
-    """The best `settings.starts` of random points and of spray points around the incumbent x [D + P]."""
+    """The best `settings.starts` of random points and of spray points around the incumbent x [D + P].
+
+    They are distinct, and none is one of the known points [m, D + P] unless there is no other.
+    """
     sprayed = spray(space, incumbent.numpy(), settings.spray_points, rng)
     X = np.concatenate([sprayed, space.sample_encoded(rng, settings.random_points)])
+    X = np.unique(X, axis=0)
     points = Points.of(space, X)
-    top = acquisition(points).topk(min(settings.starts, len(X))).indices
+    spare = 0 if known is None else len(known)
+    top = acquisition(points).topk(min(settings.starts + spare, len(X))).indices
+    if known is not None and spare:
+        fresh = np.abs(X[top.numpy()][:, None] - known[None]).max(axis=2).min(axis=1) > 1e-9
+        top = top[torch.from_numpy(fresh)] if fresh.any() else top
+    top = top[: settings.starts]
     return Points(points.C[top], points.V[top])
 
 

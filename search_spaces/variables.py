@@ -43,7 +43,7 @@ class Real:
 
     def __post_init__(self) -> None:
         _check_name(self.name)
-        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+        if not (math.isfinite(self.low) and math.isfinite(self.high - self.low) and self.low < self.high):
             raise SpaceError(f"Real {self.name!r}: bounds [{self.low}, {self.high}] must be finite and low < high")
         if self.log and self.low <= 0:
             raise SpaceError(f"Real {self.name!r}: low = {self.low} on a log scale; it must be above 0")
@@ -87,7 +87,7 @@ class Discrete:
         """The vertex number of a value; SpaceError if there is none."""
         try:
             return self._index[_key(value)]
-        except (KeyError, TypeError):
+        except (KeyError, TypeError, OverflowError):
             raise SpaceError(f"{self.name} = {value!r}: it must be one of {list(self.vertices)}") from None
 
     def check(self, value: Any) -> None:
@@ -115,6 +115,8 @@ class Integer(Discrete):
 
     def __post_init__(self) -> None:
         _check_name(self.name)
+        if not all(isinstance(b, int) and not isinstance(b, bool) for b in (self.low, self.high)):
+            raise SpaceError(f"Integer {self.name!r}: bounds [{self.low!r}, {self.high!r}]; both must be integers")
         if not self.low < self.high:
             raise SpaceError(f"Integer {self.name!r}: bounds [{self.low}, {self.high}]; low must be below high")
 
@@ -173,8 +175,11 @@ class Graph(Discrete):
     def __post_init__(self) -> None:
         _check_name(self.name)
         object.__setattr__(self, "vertices", tuple(self.vertices))
-        object.__setattr__(self, "edges", tuple((a, b) for a, b in self.edges))
+        object.__setattr__(self, "edges", tuple(tuple(edge) for edge in self.edges))
         _check_vertices(self.name, self.vertices)
+        for edge in self.edges:
+            if len(edge) != 2:
+                raise SpaceError(f"Graph {self.name!r}: the edge {edge!r} must have two ends")
         for a, b in self.edges:
             if self.index(a) == self.index(b):
                 raise SpaceError(f"Graph {self.name!r}: the edge ({a!r}, {b!r}) joins a vertex to itself")
@@ -210,5 +215,7 @@ def _check_vertices(name: str, vertices: tuple[Value, ...]) -> None:
                 f"{name}: value {value!r} is a {type(value).__name__}; use a string, number or boolean, "
                 "which JSON gives back unchanged (for a pair, a string such as '-1,0')"
             )
+        if isinstance(value, float) and not math.isfinite(value):
+            raise SpaceError(f"{name}: value {value!r}; numbers must be finite")
     if len({_key(value) for value in vertices}) < len(vertices):
         raise SpaceError(f"{name}: values {list(vertices)} are not distinct")

@@ -92,14 +92,12 @@ def test_a_pending_trial_changes_the_next_suggestion() -> None:
     assert second.configuration != without.configuration
 
 
-@pytest.mark.xfail(strict=True, reason="start points are full of what was tried; the rest is left to chance")
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_a_small_space_is_explored_to_the_end(seed: int) -> None:
     optimizer = BOFM(TWELVE, seed=seed, initial_design=[{"op": "a", "k": 0}, {"op": "b", "k": 2}], **QUICK)
     assert len({key(t) for t in played(optimizer, 12)}) == 12
 
 
-@pytest.mark.xfail(strict=True, reason="the fallback to chance does not look at what is pending")
 @pytest.mark.parametrize(("seed", "objective"), [(2, score), (0, lambda c: 0.25)], ids=["model", "all equal"])
 def test_pending_asks_differ_in_a_small_space(seed: int, objective: Any) -> None:
     optimizer = BOFM(TWELVE, seed=seed, initial_design=random_design(TWELVE, 3, seed))
@@ -107,7 +105,6 @@ def test_pending_asks_differ_in_a_small_space(seed: int, objective: Any) -> None
     assert len({key(optimizer.ask()) for _ in range(8)}) == 8
 
 
-@pytest.mark.xfail(strict=True, reason="clipped spray points repeat the incumbent at a corner and fill the starts")
 def test_the_model_goes_on_when_the_best_lies_in_a_corner() -> None:
     optimizer = BOFM(CONTINUOUS, seed=0, initial_design=random_design(CONTINUOUS, 4, 0))
     trials = played(optimizer, 14, lambda c: float(c["x"]) + float(c["z"]))

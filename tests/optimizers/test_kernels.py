@@ -243,7 +243,6 @@ def test_parameters_are_read_as_they_were_set() -> None:
     assert kernel.lengthscale.shape == (2, 1, 3)
 
 
-@pytest.mark.xfail(strict=True, raises=RuntimeError, reason="ard_num_dims = D, but inputs have D + P columns")
 @pytest.mark.parametrize("make", KERNELS)
 def test_called_as_gpytorch_calls_it(make: type[FrequencyModulatedKernel]) -> None:
     kernel = random_kernel(make, GOLDEN_SPACE, 0)

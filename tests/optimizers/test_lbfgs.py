@@ -45,7 +45,7 @@ def scipys(f: Callable[[Tensor], Tensor], start: np.ndarray, bounds: Box) -> flo
 
 @given(seed=st.integers(0, 2**32), d=st.integers(1, 6))
 @settings(max_examples=40)
-def test_quadratic_in_a_box_equals_scipys(seed: int, d: int) -> None:
+def test_quadratic_in_a_box_is_at_its_minimum(seed: int, d: int) -> None:
     rng = np.random.default_rng(seed)
     root = rng.standard_normal((d, d))
     Q = torch.from_numpy(root @ root.T + 0.3 * np.eye(d))
@@ -58,8 +58,13 @@ def test_quadratic_in_a_box_equals_scipys(seed: int, d: int) -> None:
     start = rng.uniform(-1, 1, (4, d))
     x, values = minimise(differentiated(f), torch.from_numpy(start), bounds, iterations=500, tolerance=1e-14)
     assert (x == bounds.clip(x)).all()
-    for b in range(4):
-        assert values[b].item() == pytest.approx(scipys(f, start[b], bounds), rel=1e-6, abs=1e-7)
+    slope = 2 * (x - center) @ Q
+    still = torch.where(
+        bounds.free(x, slope), slope, 0.0
+    )  # convex: where nothing free has a slope, that is the minimum
+    assert still.abs().max() < 1e-3
+    for b in range(4):  # scipy's now and then gives up early, and is then worse
+        assert values[b].item() <= scipys(f, start[b], bounds) * (1 + 1e-6) + 1e-7
 
 
 @pytest.mark.parametrize(
