@@ -73,7 +73,8 @@ class BOFM(Optimizer):
         objective = evaluation.objective if isinstance(evaluation, Evaluation) else float(evaluation)
         if self.log_objective and objective <= 0:
             raise OptimizerError(
-                f"trial {trial.id}: objective {objective} with log_objective; it must be positive, or log_objective False"
+                f"trial {trial.id}: objective {objective} with log_objective; it must be positive "
+                "(or set log_objective=False)"
             )
         super().tell(trial, evaluation)
 
