@@ -187,21 +187,23 @@ def _tell(ending: "Ending", directory: RunDirectory, console: Console) -> int:
     tracking = ending.tracking
     places = {"run directory": str(directory.root), "page": str(directory.page)}
     if tracking.store_experiment or tracking.missed:
-        places["MLflow UI"] = f"fmnas ui {directory.root}"
+        places |= {"MLflow store": ending.store, "open it with": f"{_called()} ui {directory.root}"}
     for what, place in places.items():
         console.print(f"{what:<15} {place}", soft_wrap=True, highlight=False)
     if tracking.missed:
         console.print(
             f"MLflow missed {tracking.missed} trial(s) ({tracking.reason}); the journal has them: "
-            f"`fmnas resume {directory.root}` sends them",
+            f"`{_called()} resume {directory.root}` sends them",
             soft_wrap=True,
         )
     if ending.status == "failed":
         print(f"fmnas: the experiment failed: {ending.reason}", file=sys.stderr)  # noqa: T201
-        console.print(f"resume with     fmnas resume {directory.root}", soft_wrap=True, highlight=False)
+        console.print(f"resume with     {_called()} resume {directory.root}", soft_wrap=True, highlight=False)
         return FAILED
     if ending.status == "interrupted":
-        console.print(f"interrupted; resume with     fmnas resume {directory.root}", soft_wrap=True, highlight=False)
+        console.print(
+            f"interrupted; resume with     {_called()} resume {directory.root}", soft_wrap=True, highlight=False
+        )
         return INTERRUPTED
     return DONE
 
@@ -236,6 +238,11 @@ def _console() -> Console:
     """The terminal; a file or pipe has no width of its own and gets a wide one."""
     console = Console()
     return console if console.is_terminal else Console(width=max(WIDE, console.width))
+
+
+def _called() -> str:
+    """How this command was called, so that what is printed can be typed: the virtual environment may not be active."""
+    return sys.argv[0] if Path(sys.argv[0]).name == "fmnas" else "fmnas"
 
 
 def _latest(folder: Path) -> Path:

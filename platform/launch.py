@@ -20,7 +20,7 @@ from fmnas.platform.environment import describe_environment
 from fmnas.platform.errors import ExperimentFailed, RunDirectoryError
 from fmnas.platform.experiment import Experiment, build_experiment
 from fmnas.platform.journal import Journal, Record, read_journal
-from fmnas.platform.mlflow_settings import TrackingSettings, check_uri
+from fmnas.platform.mlflow_settings import TrackingSettings, check_uri, without_password
 from fmnas.platform.mlflow_store import MlflowStore
 from fmnas.platform.paths import RunDirectory, write_aside, write_json
 from fmnas.platform.pool import InProcessPool, Pool
@@ -37,12 +37,13 @@ FREE_TO_CHANGE = ("workers", "tracking", "data.root")
 
 @dataclass(frozen=True)
 class Ending:
-    """How it went: "finished", "interrupted" or "failed" (and why), the summary, and what became of the tracking."""
+    """How it went: "finished", "interrupted" or "failed" (and why), the summary, the tracking and its store."""
 
     status: str
     reason: str
     summary: Summary
     tracking: TrackingReport
+    store: str
 
 
 @dataclass(frozen=True)
@@ -203,4 +204,5 @@ def _conduct(
     summary = write_results(directory, state)
     pictures = sorted(directory.report.glob("*.png"))
     files = [directory.config, directory.environment, directory.trials, directory.page, *pictures]
-    return Ending(status, reason, summary, tracker.finish(status, files, summary))
+    store = without_password(state.experiment.config.tracking.uri or directory.store)
+    return Ending(status, reason, summary, tracker.finish(status, files, summary), store)
