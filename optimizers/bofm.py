@@ -2,29 +2,51 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 
 from fmnas.optimizers.optimizer import Optimizer, OptimizerError, Suggestion, random_design
-from fmnas.optimizers.search import Acquisition, SearchSettings, alternate, start_points
-from fmnas.optimizers.spectral import SPECTRAL_FUNCTIONS
-from fmnas.optimizers.surrogate import Fit, FitError, FitSettings, Likelihood, Points, Posterior, fit
+from fmnas.optimizers.points import Points
+from fmnas.optimizers.posterior import Posterior
+from fmnas.optimizers.search import PAPER_SEARCH, Acquisition, SearchSettings, alternate, start_points
+from fmnas.optimizers.structures import FAST_KERNELS
+from fmnas.optimizers.surrogate import PAPER_FIT, Fit, FitError, FitSettings, Surrogate
+from fmnas.optimizers.warps import WARPS
 from fmnas.search_spaces import Configuration, Evaluation, Space, Trial
 from fmnas.search_spaces.records import MODEL, RANDOM
 
 INITIAL_POINTS = 10
 
 
+@dataclass(frozen=True)
+class Mode:
+    """How a suggestion is made: how hard to fit and to search, and through which warps to see the objective.
+
+    warps: names from WARPS, taken in turn, ask by ask.
+    """
+
+    fit: FitSettings = field(default_factory=FitSettings)
+    search: SearchSettings = field(default_factory=SearchSettings)
+    warps: tuple[str, ...] = ("soft", "plain")
+
+
+MODES = {"default": Mode(), "paper": Mode(PAPER_FIT, PAPER_SEARCH, ("plain",))}
+"""paper: maximum likelihood from ten cold starts, 40 starts of the search, the objective as it is."""
+
+
 class BOFM(Optimizer):
     """Gaussian process with a frequency-modulated kernel, expected improvement, alternating search.
 
-    kernel: "modlap" (the method) or "moddif" (its ablation).
+    kernel: one of FAST_KERNELS; "modlap" is the method.
     log_objective: model log of the objective; it must then be positive.
     initial_design: configurations to begin with; 10 random ones by default.
+    mode: one of MODES, or a Mode of one's own.
 
     Pending trials enter the model with the value it predicts for them, so any number may be asked ahead and no two
-    asks give the same configuration.
+    asks give the same configuration. Each fit starts from where the last one of its warp ended, too; a trial's memo
+    remembers that place, so that a replay goes on as if nothing had happened.
 
     Example:
         opt = BOFM(space, seed=0)
@@ -41,17 +63,27 @@ class BOFM(Optimizer):
         epochs: int = 1,
         initial_design: Sequence[Configuration] | None = None,
         log_objective: bool = False,
-        fit: FitSettings | None = None,
-        search: SearchSettings | None = None,
+        mode: str | Mode = "default",
     ) -> None:
-        if kernel not in SPECTRAL_FUNCTIONS:
-            raise OptimizerError(f"kernel = {kernel!r}: it must be one of {sorted(SPECTRAL_FUNCTIONS)}")
+        if kernel not in FAST_KERNELS:
+            raise OptimizerError(f"kernel = {kernel!r}: it must be one of {sorted(FAST_KERNELS)}")
+        if isinstance(mode, str) and mode not in MODES:
+            raise OptimizerError(f"mode = {mode!r}: it must be one of {sorted(MODES)}, or a Mode")
         design = random_design(space, INITIAL_POINTS, seed) if initial_design is None else initial_design
         super().__init__(space, seed=seed, epochs=epochs, initial_design=design)
-        self.spectral = SPECTRAL_FUNCTIONS[kernel]
         self.log_objective = log_objective
-        self.fit_settings = fit or FitSettings()
-        self.search_settings = search or SearchSettings()
+        self.mode = MODES[mode] if isinstance(mode, str) else mode
+        self.surrogate = Surrogate(space, FAST_KERNELS[kernel], self.mode.fit)
+        self._warm: dict[str, torch.Tensor] = {}  # warp -> eta where its last fit ended
+
+    def restore(self, trial: Trial) -> None:
+        """Note that this trial was asked before; its memo says where that fit ended."""
+        super().restore(trial)
+        if trial.memo:
+            self._warm[self._warp(trial.id)] = torch.tensor(trial.memo, dtype=torch.float64)
+
+    def _warp(self, trial: int) -> str:
+        return self.mode.warps[trial % len(self.mode.warps)]
 
     def _suggest(self, rng: np.random.Generator) -> Suggestion:
         if len(self.history) < 2:
@@ -59,14 +91,17 @@ class BOFM(Optimizer):
         y = self._objectives()
         if np.ptp(y) < 1e-12:
             return Suggestion(self._fresh(rng), RANDOM, note="all results are equal: nothing to model")
+        warp = self._warp(self._asked)
         with _one_thread():
             try:
-                configuration = self._maximise(standardised(y), rng)
+                fitted, points = self._fit(WARPS[warp](y), warp, rng)
             except FitError as error:
                 return Suggestion(self._fresh(rng), RANDOM, note=f"fit failed: {error}")
+            configuration = self._maximise(fitted, points, rng)
+        memo = tuple(fitted.eta.tolist())
         if configuration is None:
-            return Suggestion(self._fresh(rng), RANDOM, note="every candidate was tried before")
-        return Suggestion(configuration, MODEL)
+            return Suggestion(self._fresh(rng), RANDOM, note="every candidate was tried before", memo=memo)
+        return Suggestion(configuration, MODEL, memo=memo)
 
     def tell(self, trial: Trial, evaluation: Evaluation | float) -> None:
         """Take a result; OptimizerError, and the trial stays pending, for one whose logarithm cannot be modelled."""
@@ -82,25 +117,23 @@ class BOFM(Optimizer):
         y = np.array([evaluation.objective for _, evaluation in self.history])
         return np.log(y) if self.log_objective else y
 
-    def fitted(self, y: np.ndarray, rng: np.random.Generator) -> tuple[Fit, Points]:
-        """The process fitted to the history with objectives y [n]."""
-        X = self.space.encode_all([trial.configuration for trial, _ in self.history])
-        points = Points.of(self.space, X)
-        likelihood = Likelihood(self.space, self.spectral, points, torch.from_numpy(y))
-        return fit(likelihood, points, self.fit_settings, rng), points
+    def _fit(self, y: np.ndarray, warp: str, rng: np.random.Generator) -> tuple[Fit, Points]:
+        """The process fitted to the history with warped objectives y [n]."""
+        points = Points.of(self.space, self.space.encode_all([trial.configuration for trial, _ in self.history]))
+        fitted = self.surrogate.fit(points, torch.from_numpy(y), rng, self._warm.get(warp))
+        self._warm[warp] = fitted.eta
+        return fitted, points
 
-    def _maximise(self, y: np.ndarray, rng: np.random.Generator) -> Configuration | None:
+    def _maximise(self, fitted: Fit, points: Points, rng: np.random.Generator) -> Configuration | None:
         """The new configuration with the largest EI; None if the search found only ones tried before."""
-        fitted, points = self.fitted(y, rng)
-        posterior = self._believing_pending(fitted, points, y)
-        acquisition = Acquisition(self.space, posterior, best=float(y.min()))
+        y = fitted.y
+        acquisition = Acquisition(self.space, self._believing_pending(fitted, points), best=float(y.min()))
         incumbent = torch.from_numpy(self.space.encode(self.history[int(y.argmin())][0].configuration))
-        starts = start_points(self.space, acquisition, incumbent, self.search_settings, rng, self._known())
-        found, _ = alternate(acquisition, starts, self.search_settings)
-        candidates = Points(torch.cat([found.C, starts.C]), torch.cat([found.V, starts.V]))
-        return self._first_new(candidates)
+        starts = start_points(self.space, acquisition, incumbent, self.mode.search, rng, self._known())
+        found, _ = alternate(acquisition, starts, self.mode.search)
+        return self._first_new(Points(torch.cat([found.C, starts.C]), torch.cat([found.V, starts.V])))
 
-    def _believing_pending(self, fitted: Fit, points: Points, y: np.ndarray) -> Posterior:
+    def _believing_pending(self, fitted: Fit, points: Points) -> Posterior:
         """The posterior with every pending trial added at its predicted mean, under the fitted parameters."""
         if not self.pending:
             return fitted.posterior
@@ -108,8 +141,7 @@ class BOFM(Optimizer):
         extra = Points.of(self.space, X)
         believed, _ = fitted.posterior.predict(extra.C, extra.V)
         every = Points(torch.cat([points.C, extra.C]), torch.cat([points.V, extra.V]))
-        likelihood = Likelihood(self.space, self.spectral, every, torch.cat([torch.from_numpy(y), believed]))
-        return Posterior(likelihood, every, fitted.eta)
+        return Posterior(self.surrogate.likelihood(every, torch.cat([fitted.y, believed])), every, fitted.eta)
 
     def _known(self) -> np.ndarray:
         tried = [trial.configuration for trial, _ in self.history]
@@ -131,11 +163,6 @@ class BOFM(Optimizer):
             if np.abs(known - x).max(axis=1).min() > 1e-9:
                 return self.space.decode(x)
         return None
-
-
-def standardised(y: np.ndarray) -> np.ndarray:
-    """y with mean 0 and standard deviation 1 (ddof 1)."""
-    return np.asarray((y - y.mean()) / y.std(ddof=1))
 
 
 @contextmanager

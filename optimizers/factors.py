@@ -7,8 +7,8 @@ Variables with the same number of distinct eigenvalues are computed together.
 | symbol | shape | meaning |
 |---|---|---|
 | B, M | | parameter sets evaluated together; pairs of points |
-| d2 | [B, M] | squared continuous distance of each pair |
-| alpha, beta | [B, P] | parameters of each discrete variable |
+| a | [B, P, M] | modulation alpha d2 of each pair; [B, P, 1] where it is the same for all |
+| beta | [B, P] | frequency scale of each discrete variable |
 | mu | [E] | distinct eigenvalues of a graph |
 | S | [B, P, M] | sum_e M_e f: the factor of each variable, before it is normalised |
 | S_a, S_b | [B, P, M] | sum_e M_e df/da, sum_e mu_e M_e df/db |
@@ -101,23 +101,15 @@ class Factors:
                 weights.append(torch.stack([self.spaces[p].projectors[:, v1[:, p], v2[:, p]] for p in group.members]))
         return weights
 
-    def values(self, weights: list[Tensor], d2: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
+    def values(self, weights: list[Tensor], a: Tensor, beta: Tensor) -> Tensor:
         """S [B, P, M], the variables in the order of `order`."""
-        spectral = (self._spectral(group, d2, alpha, beta)[2] for group in self.groups)
-        return torch.cat(
-            [_contract(group, W, f) for group, W, f in zip(self.groups, weights, spectral, strict=True)], 1
-        )
+        return torch.cat([self._group(g, W, a, beta, False)[0] for g, W in zip(self.groups, weights, strict=True)], 1)
 
-    def sums(self, weights: list[Tensor], d2: Tensor, alpha: Tensor, beta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def sums(self, weights: list[Tensor], a: Tensor, beta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(S, S_a, S_b), each [B, P, M], the variables in the order of `order`."""
-        values, slopes_a, slopes_b = [], [], []
-        for group, W in zip(self.groups, weights, strict=True):
-            b, a, f = self._spectral(group, d2, alpha, beta)
-            f_b, f_a = self.spectral.partials(b, a, f)
-            values.append(_contract(group, W, f))
-            slopes_a.append(_contract(group, W, f_a))
-            slopes_b.append(_contract(group, W, f_b * group.mu[:, :, None]))
-        return torch.cat(values, 1), torch.cat(slopes_a, 1), torch.cat(slopes_b, 1)
+        parts = [self._group(g, W, a, beta, True) for g, W in zip(self.groups, weights, strict=True)]
+        S, S_a, S_b = (torch.cat(columns, 1) for columns in zip(*parts, strict=True))
+        return S, S_a, S_b
 
     def normaliser(self, beta: Tensor) -> tuple[Tensor, Tensor]:
         """N and d log N / d log beta, each [B, P]."""
@@ -131,14 +123,18 @@ class Factors:
             slope[:, p] = (share * self.spectral.partials(b, zero, f)[0] * b).sum(-1) / N[:, p]
         return N, slope
 
-    def table(self, p: int, vertices: Tensor, d2: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
+    def table(self, p: int, vertices: Tensor, a: Tensor, beta: Tensor) -> Tensor:
         """Factor of variable p between every vertex and each of n points: [S, V, n].
 
-        vertices [n] are the points' values of the variable, d2 [S, n], alpha and beta [P].
+        vertices [n] are the points' values of the variable, a [S, n] (or [S, 1]), beta [P].
         """
         space = self.spaces[p]
-        f = self.spectral.value((beta[p] * space.mu)[:, None, None], alpha[p] * d2)  # [E, S, n]
-        return torch.einsum("evn,esn->svn", space.projectors[:, :, vertices], f)
+        f = self.spectral.value((beta[p] * space.mu)[:, None, None], a)  # [E, S, n]
+        M = space.projectors[:, :, vertices]  # [E, V, n]
+        table = M[0] * f[0, :, None]
+        for e in range(1, len(M)):
+            table = table + M[e] * f[e, :, None]
+        return table
 
     def diagonal(self, p: int, beta: Tensor) -> Tensor:
         """Factor of variable p between each vertex and itself at d = 0: [V], beta [P]."""
@@ -146,16 +142,31 @@ class Factors:
         f = self.spectral.value(beta[p] * space.mu, beta.new_zeros(1))
         return torch.einsum("evv,e->v", space.projectors, f)
 
-    def _spectral(self, group: _Group, d2: Tensor, alpha: Tensor, beta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(b [B, G, E, 1], a [B, G, 1, M], f [B, G, E, M])."""
+    def _group(self, group: _Group, W: Tensor, a: Tensor, beta: Tensor, slopes: bool) -> tuple[Tensor, ...]:
+        """(S,) or (S, S_a, S_b) of a group's variables, each [B, G, M]."""
         members = list(group.members)
-        b = (beta[:, members, None] * group.mu)[..., None]
-        a = alpha[:, members, None, None] * d2[:, None, None, :]
-        return b, a, self.spectral.value(b, a)
+        a = a[:, members]  # [B, G, M]
+        b = (beta[:, members, None] * group.mu)[..., None]  # [B, G, E, 1]
+        of = self._complete if group.complete else self._projected
+        return of(group, W, a, b, slopes)
 
+    def _complete(self, group: _Group, W: Tensor, a: Tensor, b: Tensor, slopes: bool) -> tuple[Tensor, ...]:
+        """On a complete graph of V vertices M_0 = 1 / V, M_1 = [v = v'] - 1 / V, and mu_0 = 0."""
+        V = group.complete
+        W = W - 1.0 / V
+        f0, f1 = self.spectral.value(b[:, :, 0], a), self.spectral.value(b[:, :, 1], a)
+        S = f0 / V + W * f1
+        if not slopes:
+            return (S,)
+        (_, f0_a), (f1_b, f1_a) = self.spectral.partials(b[:, :, 0], a, f0), self.spectral.partials(b[:, :, 1], a, f1)
+        return S, f0_a / V + W * f1_a, V * W * f1_b
 
-def _contract(group: _Group, W: Tensor, f: Tensor) -> Tensor:
-    """sum_e M_e f_e: [B, G, M]. On a complete graph M_0 = 1/V and M_1 = [v = v'] - 1/V."""
-    if group.complete:
-        return (f[:, :, 0] - f[:, :, 1]) / group.complete + W * f[:, :, 1]
-    return (W * f).sum(2)
+    def _projected(self, group: _Group, W: Tensor, a: Tensor, b: Tensor, slopes: bool) -> tuple[Tensor, ...]:
+        """sum_e M_e f_e for any graph; W [G, E, M] holds the projectors' entries."""
+        a = a[:, :, None]
+        f = self.spectral.value(b, a)  # [B, G, E, M]
+        S = (W * f).sum(2)
+        if not slopes:
+            return (S,)
+        f_b, f_a = self.spectral.partials(b, a, f)
+        return S, (W * f_a).sum(2), (W * group.mu[:, :, None] * f_b).sum(2)

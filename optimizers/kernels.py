@@ -1,17 +1,24 @@
-"""BO-FM's kernels as gpytorch kernels (paper, Eq. 5): what a reader checks the fast path against.
+"""BO-FM's kernels and their unmodulated relatives, as gpytorch kernels (paper, Sec. 3).
 
 | symbol | shape | meaning |
 |---|---|---|
 | D, P | | number of continuous and of discrete variables |
 | x | [..., n, D + P] | encoded configurations: unit-cube columns, then vertex indices |
-| theta | [..., 1, D] | lengthscales |
+| theta | [..., D] | lengthscales |
 | alpha, beta | [..., P] | modulation and frequency scale of each discrete variable |
 | U, lambda | [V, V], [V] | spectrum of a variable's graph Laplacian |
+| d2 | [..., n, m] | sum_d (c_d - c'_d)^2 / theta_d^2 |
 
-    k((c,v),(c',v')) = prod_p sum_i U_p[v_p, i] f(beta_p lambda_i, alpha_p d^2(c, c')) U_p[v'_p, i],
-    d^2(c, c') = sum_d (c_d - c'_d)^2 / theta_d^2
+    modulated   prod_p sum_i U_p[v_p, i] f(beta_p lambda_i, alpha_p d2) U_p[v'_p, i]          (Eq. 5)
+    product     exp(-d2 / 2) prod_p sum_i U_p[v_p, i] f(beta_p lambda_i, 0) U_p[v'_p, i]
+    sum         w_1 exp(-d2 / 2) + w_2 prod_p ...
+
+Every kernel takes `normalised=True` for the form of the authors' public code: d2 averaged over dimensions, a = alpha d2
+divided by P for ModLap, and each factor divided by its mean over the spectrum (at d2 = 1 / theta_1^2, their quirk).
+A space without continuous variables has d2 = 0; one without discrete variables has one factor f(0, d2).
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import gpytorch
@@ -19,93 +26,290 @@ import torch
 from gpytorch.constraints import Positive
 from torch import Tensor
 
+from fmnas.optimizers.neural_network_kernel import NeuralNetworkKernel
 from fmnas.optimizers.spectral import ModulatedDiffusion, ModulatedLaplacian, SpectralFunction
 from fmnas.search_spaces import Space
 
+__all__ = [
+    "AddDif",
+    "AddLap",
+    "FrequencyMixture",
+    "KernelModulated",
+    "ModDif",
+    "ModLap",
+    "NeuralNetworkKernel",
+    "ProdDif",
+    "ProdLap",
+]
 
-class FrequencyModulatedKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]  # gpytorch has no types
-    """Eq. 5 with the spectral function of a subclass, in the paper's form (not normalised).
 
-    `alpha`, `beta` [*batch, P] and `lengthscale` [*batch, 1, D] can be read and set.
-    A space without continuous variables has d = 0; one without discrete variables has a single factor
-    f(0, d^2) with alpha = 1.
-    """
+class GraphKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]  # gpytorch has no types
+    """What all of them share: the space's spectra, theta, and one beta per discrete variable."""
 
-    spectral: SpectralFunction
+    spectral: SpectralFunction = ModulatedLaplacian()
 
-    def __init__(self, space: Space, batch_shape: torch.Size | None = None, **settings: Any) -> None:
+    def __init__(self, space: Space, *, normalised: bool = False, batch_shape: torch.Size | None = None) -> None:
         self.D, self.P = len(space.continuous), len(space.discrete)
-        batch_shape = torch.Size([]) if batch_shape is None else batch_shape
-        self.has_lengthscale = self.D > 0
-        super().__init__(ard_num_dims=self.D or None, batch_shape=batch_shape, **settings)
-        self.ard_num_dims = None  # gpytorch would compare it with all D + P columns
+        # The lengthscales are ours and not gpytorch's: its own want one for every column, the discrete ones too.
+        super().__init__(batch_shape=torch.Size(batch_shape or ()))
+        self.normalised = normalised
         for p, variable in enumerate(space.discrete):
             eigenvalues, eigenvectors = variable.spectrum
             self.register_buffer(f"eigenvalues_{p}", torch.tensor(eigenvalues))
             self.register_buffer(f"eigenvectors_{p}", torch.tensor(eigenvectors))
-        for name in ("alpha", "beta"):
-            self.register_parameter(f"raw_{name}", torch.nn.Parameter(torch.zeros(*batch_shape, self.P)))
-            self.register_constraint(f"raw_{name}", Positive())
-        self.double()
+        self._add_parameter("lengthscale", self.D)
+        self._add_parameter("beta", self.P)
 
     @property
-    def alpha(self) -> Tensor:
-        """Modulation scale of each discrete variable [*batch, P]."""
-        return self.raw_alpha_constraint.transform(self.raw_alpha)
+    def lengthscale(self) -> Tensor:
+        """theta of each continuous variable [*batch, D]."""
+        return self._value("lengthscale")
 
-    @alpha.setter
-    def alpha(self, value: Any) -> None:
-        self._set("raw_alpha", value)
+    @lengthscale.setter
+    def lengthscale(self, value: Any) -> None:
+        value = torch.as_tensor(value, dtype=torch.float64)
+        # gpytorch's own kernels have [*batch, 1, D]: take that too.
+        extra = value.dim() > self.raw_lengthscale.dim()
+        self._set("lengthscale", value.squeeze(-2) if extra else value)
 
     @property
     def beta(self) -> Tensor:
         """Frequency scale of each discrete variable [*batch, P]."""
-        return self.raw_beta_constraint.transform(self.raw_beta)
+        return self._value("beta")
 
     @beta.setter
     def beta(self, value: Any) -> None:
-        self._set("raw_beta", value)
+        self._set("beta", value)
 
-    def _set(self, raw_name: str, value: Any) -> None:
-        raw = getattr(self, raw_name)
+    def _add_parameter(self, name: str, size: int) -> None:
+        raw = torch.nn.Parameter(torch.zeros(*self.batch_shape, size, dtype=torch.float64))
+        self.register_parameter(f"raw_{name}", raw)
+        self.register_constraint(f"raw_{name}", Positive())
+
+    def _value(self, name: str) -> Tensor:
+        return getattr(self, f"raw_{name}_constraint").transform(getattr(self, f"raw_{name}"))
+
+    def _set(self, name: str, value: Any) -> None:
+        raw = getattr(self, f"raw_{name}")
         value = torch.as_tensor(value, dtype=raw.dtype).expand_as(raw)
-        self.initialize(**{raw_name: getattr(self, f"{raw_name}_constraint").inverse_transform(value)})
+        self.initialize(**{f"raw_{name}": getattr(self, f"raw_{name}_constraint").inverse_transform(value)})
+
+    def _squared_distance(self, x1: Tensor, x2: Tensor, diag: bool) -> Tensor:
+        """d2 [..., n, m], or [..., n] for the diagonal."""
+        c1, c2 = x1[..., : self.D], x2[..., : self.D]
+        theta = self.lengthscale.unsqueeze(-2)  # [*batch, 1, D], with D = 0 the shape of the batch alone
+        c1, c2 = c1 / theta, c2 / theta
+        difference = c1 - c2 if diag else c1.unsqueeze(-2) - c2.unsqueeze(-3)
+        d2 = difference.square().sum(-1)
+        return d2 / self.D if self.normalised and self.D else d2
+
+    def _graph_factor(self, p: int, x1: Tensor, x2: Tensor, a: Tensor, diag: bool) -> Tensor:
+        """sum_i U[v, i] f(beta lambda_i, a) U[v', i] of variable p, for a [..., n, m] (or [..., n])."""
+        eigenvalues, U = getattr(self, f"eigenvalues_{p}"), getattr(self, f"eigenvectors_{p}")
+        left, right = U[x1[..., self.D + p].long()], U[x2[..., self.D + p].long()]  # [..., n, V], [..., m, V]
+        if not diag:
+            left, right = left.unsqueeze(-2), right.unsqueeze(-3)
+        beta = self.beta[..., p].reshape(*self.batch_shape, *[1] * (2 if diag else 3))
+        factor = (left * self._spectrum_at(beta * eigenvalues, a.unsqueeze(-1)) * right).sum(-1)
+        if not self.normalised:
+            return factor
+        scale = self._spectrum_at(self.beta[..., p, None] * eigenvalues, self._reference(p)).mean(-1)
+        return factor / scale.reshape(*self.batch_shape, *[1] * (1 if diag else 2))
+
+    def _spectrum_at(self, b: Tensor, a: Tensor) -> Tensor:
+        return self.spectral.value(b, a)
+
+    def _reference(self, p: int) -> Tensor:
+        """a [*batch, 1] at which the authors' normaliser is taken."""
+        return torch.zeros(*self.batch_shape, 1, dtype=torch.float64)
+
+    def _unmodulated(self, x1: Tensor, x2: Tensor, d2: Tensor, diag: bool) -> Tensor:
+        zero, product = torch.zeros_like(d2), torch.ones_like(d2)
+        for p in range(self.P):
+            product = product * self._graph_factor(p, x1, x2, zero, diag)
+        return product
+
+
+class ModulatedKernel(GraphKernel):
+    """Eq. 5: the distance modulates the frequencies. `alpha` [*batch, P], `beta`, `lengthscale` can be set."""
+
+    def __init__(self, space: Space, *, normalised: bool = False, batch_shape: torch.Size | None = None) -> None:
+        super().__init__(space, normalised=normalised, batch_shape=batch_shape)
+        self._add_parameter("alpha", self.P)
+
+    @property
+    def alpha(self) -> Tensor:
+        """Modulation scale of each discrete variable [*batch, P]."""
+        return self._value("alpha")
+
+    @alpha.setter
+    def alpha(self, value: Any) -> None:
+        self._set("alpha", value)
+
+    @property
+    def _share(self) -> float:
+        """The authors' ModLap divides alpha d2 by P."""
+        return 1.0
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         """k(x1, x2) [..., n, m], or its diagonal [..., n]."""
-        d2 = self._squared_distance(x1[..., : self.D], x2[..., : self.D], diag)
+        d2 = self._squared_distance(x1, x2, diag)
         if self.P == 0:
-            return self.spectral.value(torch.zeros_like(d2), d2)
-        extra = (1,) if diag else (1, 1)
+            return self._spectrum_at(torch.zeros_like(d2), d2)
         product = torch.ones_like(d2)
         for p in range(self.P):
-            eigenvalues, U = getattr(self, f"eigenvalues_{p}"), getattr(self, f"eigenvectors_{p}")
-            left, right = U[x1[..., self.D + p].long()], U[x2[..., self.D + p].long()]  # [..., n, V], [..., m, V]
-            if not diag:
-                left, right = left.unsqueeze(-2), right.unsqueeze(-3)
-            alpha = self.alpha[..., p].reshape(*self.batch_shape, *extra)
-            beta = self.beta[..., p].reshape(*self.batch_shape, *extra, 1)
-            f = self.spectral.value(beta * eigenvalues, (alpha * d2).unsqueeze(-1))
-            product = product * (left * f * right).sum(-1)
+            alpha = self.alpha[..., p].reshape(*self.batch_shape, *[1] * (1 if diag else 2))
+            product = product * self._graph_factor(p, x1, x2, alpha * d2 * self._share, diag)
         return product
 
-    def _squared_distance(self, c1: Tensor, c2: Tensor, diag: bool) -> Tensor:
-        if self.D == 0:
-            shape = torch.broadcast_shapes(c1.shape[:-2], c2.shape[:-2], self.batch_shape)
-            rows = (c1.shape[-2],) if diag else (c1.shape[-2], c2.shape[-2])
-            return torch.zeros(*shape, *rows, dtype=torch.float64)
-        c1, c2 = c1 / self.lengthscale, c2 / self.lengthscale
-        difference = c1 - c2 if diag else c1.unsqueeze(-2) - c2.unsqueeze(-3)
-        return difference.square().sum(-1)
+    def _reference(self, p: int) -> Tensor:
+        if not self.D:
+            return super()._reference(p)
+        return self.alpha[..., p, None] * self.lengthscale[..., :1].pow(-2) * self._share
 
 
-class ModLap(FrequencyModulatedKernel):
+class ModLap(ModulatedKernel):
     """The modulated regularised Laplacian kernel (Eq. 9): BO-FM's own."""
 
     spectral = ModulatedLaplacian()
 
+    @property
+    def _share(self) -> float:
+        return 1.0 / self.P if self.normalised and self.P else 1.0
 
-class ModDif(FrequencyModulatedKernel):
+
+class ModDif(ModulatedKernel):
     """The modulated diffusion kernel (Eq. 10): it violates the modulation principle; kept as the ablation."""
 
     spectral = ModulatedDiffusion()
+
+
+class FrequencyMixture(ModulatedKernel):
+    """A finite mixture of Prop. 1: f = sum_k w_k (1 + beta lambda + alpha d^tau_k)^-rho_k.
+
+    components: pairs (tau, rho), tau in (0, 2], rho a positive integer. `weights` [*batch, K], positive, are learned.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        components: Sequence[tuple[float, int]] = ((2.0, 1), (2.0, 2), (1.0, 1)),
+        *,
+        batch_shape: torch.Size | None = None,
+    ) -> None:
+        for tau, rho in components:
+            if not 0 < tau <= 2 or rho != int(rho) or rho < 1:
+                raise ValueError(f"component ({tau}, {rho}): tau must be in (0, 2] and rho a positive integer")
+        super().__init__(space, batch_shape=batch_shape)
+        self.components = tuple(components)
+        self._add_parameter("weights", len(self.components))
+
+    @property
+    def weights(self) -> Tensor:
+        """Weight of each component [*batch, K]."""
+        return self._value("weights")
+
+    @weights.setter
+    def weights(self, value: Any) -> None:
+        self._set("weights", value)
+
+    def _spectrum_at(self, b: Tensor, a: Tensor) -> Tensor:
+        """Here a = alpha d^2; alpha d^tau is alpha (d^2)^(tau/2), so the forward pass hands over d2 scaled by alpha."""
+        total = torch.zeros_like(b + a)
+        for k, (tau, rho) in enumerate(self.components):
+            weight = self.weights[..., k].reshape(*self.batch_shape, *[1] * (total.dim() - len(self.batch_shape)))
+            # Away from zero by far less than rounding: the slope of the root at 0 is infinite.
+            modulation = a if tau == 2.0 else (a + 1e-24).pow(tau / 2)
+            total = total + weight * (1.0 + b + modulation).pow(-rho)
+        return total
+
+
+class ProductKernel(GraphKernel):
+    """exp(-d2 / 2) times the graph kernels: no modulation."""
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        """k(x1, x2) [..., n, m], or its diagonal [..., n]."""
+        d2 = self._squared_distance(x1, x2, diag)
+        return torch.exp(-0.5 * d2) * self._unmodulated(x1, x2, d2, diag)
+
+
+class ProdLap(ProductKernel):
+    """RBF times regularised Laplacian."""
+
+    spectral = ModulatedLaplacian()
+
+
+class ProdDif(ProductKernel):
+    """RBF times diffusion."""
+
+    spectral = ModulatedDiffusion()
+
+
+class SumKernel(GraphKernel):
+    """w_1 exp(-d2 / 2) + w_2 graph kernels; `weights` [*batch, 2] are positive and learned."""
+
+    def __init__(self, space: Space, *, normalised: bool = False, batch_shape: torch.Size | None = None) -> None:
+        super().__init__(space, normalised=normalised, batch_shape=batch_shape)
+        self._add_parameter("weights", 2)
+
+    @property
+    def weights(self) -> Tensor:
+        """Weights of the continuous and of the discrete part [*batch, 2]."""
+        return self._value("weights")
+
+    @weights.setter
+    def weights(self, value: Any) -> None:
+        self._set("weights", value)
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        """k(x1, x2) [..., n, m], or its diagonal [..., n]."""
+        d2 = self._squared_distance(x1, x2, diag)
+        shape = (*self.batch_shape, *[1] * (1 if diag else 2))
+        continuous, discrete = (self.weights[..., k].reshape(shape) for k in range(2))
+        return continuous * torch.exp(-0.5 * d2) + discrete * self._unmodulated(x1, x2, d2, diag)
+
+
+class AddLap(SumKernel):
+    """RBF plus regularised Laplacian."""
+
+    spectral = ModulatedLaplacian()
+
+
+class AddDif(SumKernel):
+    """RBF plus diffusion."""
+
+    spectral = ModulatedDiffusion()
+
+
+class KernelModulated(GraphKernel):
+    """Frequencies modulated by a kernel (Sec. 3.5, Prop. 3): f = 1 / (delta + u + beta lambda - k(c, c')).
+
+    kernel: positive definite on the continuous columns and at most u, e.g. NeuralNetworkKernel (u = 1).
+    With delta = u = 1 this is Eq. 7. Not stationary when k is not.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        kernel: gpytorch.kernels.Kernel,
+        *,
+        bound: float = 1.0,
+        delta: float = 1.0,
+        batch_shape: torch.Size | None = None,
+    ) -> None:
+        if not delta > 0:
+            raise ValueError(f"delta = {delta}: it must be above 0")
+        super().__init__(space, batch_shape=batch_shape)
+        self.base, self.bound, self.delta = kernel.double(), bound, delta
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        """k(x1, x2) [..., n, m], or its diagonal [..., n]."""
+        similarity = self.base.forward(x1[..., : self.D], x2[..., : self.D], diag=diag, **params)
+        # The Laplacian's f(b, a) = 1 / (1 + b + a) with 1 + a = delta + u - k.
+        a = self.delta + self.bound - similarity - 1.0
+        if self.P == 0:
+            return self._spectrum_at(torch.zeros_like(a), a)
+        product = torch.ones_like(a)
+        for p in range(self.P):
+            product = product * self._graph_factor(p, x1, x2, a, diag)
+        return product

@@ -33,6 +33,7 @@ class Suggestion:
     epochs: int | None = None
     parent: int | None = None
     note: str = ""
+    memo: tuple[float, ...] = ()
 
 
 class Optimizer(ABC):
@@ -76,6 +77,7 @@ class Optimizer(ABC):
             origin=suggestion.origin,
             parent=suggestion.parent,
             note=suggestion.note,
+            memo=suggestion.memo,
         )
         self._register(trial)
         return trial

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from fmnas.optimizers.acquisition import log_expected_improvement, log_expected_improvement_slopes
 from fmnas.optimizers.lbfgs import Box, minimise
-from fmnas.optimizers.surrogate import Points, Posterior
+from fmnas.optimizers.points import Points
+from fmnas.optimizers.posterior import Posterior
 from fmnas.search_spaces import Space
 
 
@@ -30,9 +31,9 @@ class SearchSettings:
     starts: how many of the best candidates are improved. rounds: most alternations. steps: L-BFGS-B iterations in each.
     """
 
-    random_points: int = 3000
-    spray_points: int = 300
-    starts: int = 20
+    random_points: int = 1000
+    spray_points: int = 200
+    starts: int = 10
     rounds: int = 50
     steps: int = 10
 
@@ -57,22 +58,18 @@ class Acquisition:
     def best_neighbours(self, points: Points) -> tuple[Tensor, Tensor]:
         """(vertices [S, P] of each start's best graph neighbour, its log EI [S]); -inf where there is none."""
         posterior, rows = self.posterior, torch.arange(len(points))
-        parameters, d2 = posterior.parameters, posterior.squared_distance(points.C)
-        tables = [
-            posterior.factors.table(p, posterior.points.V[:, p], d2, parameters.alpha, parameters.beta) / posterior.N[p]
-            for p in range(self.P)
-        ]  # each [S, V_p, n]
-        own = [tables[p][rows, points.V[:, p]] for p in range(self.P)]  # each [S, n]
-        prior = posterior.prior(points.V)
+        d2, w = posterior.squared_distance(points.C), posterior.parameters.w
+        tables = posterior.graph_tables(d2)  # each [S, V_p, n]
+        own = [table[rows, points.V[:, p]] for p, table in enumerate(tables)]  # each [S, n]
         best_value = torch.full((len(points),), -torch.inf, dtype=torch.float64)
         best_vertices = points.V.clone()
         for p, adjacency in enumerate(self.adjacency):
             others = torch.stack([own[q] for q in range(self.P) if q != p] or [torch.ones_like(d2)]).prod(0)  # [S, n]
-            priors = prior[:, None] * posterior.diagonals[p] / posterior.diagonals[p][points.V[:, p], None]  # [S, V_p]
-            mean, variance, _ = posterior.predict_from(tables[p] * others[:, None], priors)
+            r = posterior.structure.combine(tables[p] * others[:, None], d2[:, None], w)
+            prior = posterior.prior(posterior.graph_priors_along(p, points.V))
+            mean, variance, _ = posterior.predict_from(r, prior)  # each [S, V_p]
             value = log_expected_improvement(mean, variance.sqrt(), self.best)
-            value = value.masked_fill(~adjacency[points.V[:, p]], -torch.inf)
-            top, vertex = value.max(dim=1)
+            top, vertex = value.masked_fill(~adjacency[points.V[:, p]], -torch.inf).max(dim=1)
             better = top > best_value
             best_value = torch.where(better, top, best_value)
             moved = points.V.clone()
@@ -83,25 +80,16 @@ class Acquisition:
     def with_gradient(self, points: Points) -> tuple[Tensor, Tensor]:
         """(log EI [S], its gradient over C [S, D])."""
         posterior, parameters = self.posterior, self.posterior.parameters
-        S, n = len(points), len(posterior.points)
-        i, j = torch.arange(S).repeat_interleave(n), torch.arange(n).repeat(S)
-        weights = posterior.factors.pairs(points.V[i], posterior.points.V[j])
-        d2 = posterior.squared_distance(points.C)
-        alpha, beta = parameters.alpha[None], parameters.beta[None]
-        sums, slopes, _ = posterior.factors.sums(weights, d2.reshape(1, -1), alpha, beta)
-        sums = sums[0].clamp(min=1e-300)  # [P, S n]
-        r = (sums.prod(0) / posterior.N.prod()).reshape(S, n)
-        order = posterior.factors.order
-        r_slope = r * (parameters.alpha[order, None] * slopes[0] / sums).sum(0).reshape(S, n)  # d r / d d2
-        mean, variance, solved = posterior.predict_from(r, posterior.prior(points.V))
+        r, r_slope = posterior.correlation_and_slope(points.C, points.V)
+        prior = posterior.prior(posterior.graph_prior(points.V))
+        mean, variance, solved = posterior.predict_from(r, prior)
         deviation = variance.sqrt()
         by_mean, by_deviation = log_expected_improvement_slopes(mean, deviation, self.best)
         # d log EI / d r, by the mean and by the variance s2 (prior - r A^-1 r')
         pull = by_mean[:, None] * posterior.weights - (by_deviation * parameters.s2 / deviation)[:, None] * solved
         by_d2 = pull * r_slope  # [S, n]
-        C, data = points.C, posterior.points.C
-        gradient = 2.0 * (by_d2.sum(-1, keepdim=True) * C - by_d2 @ data) / parameters.theta.square()
-        return log_expected_improvement(mean, deviation, self.best), gradient
+        gradient = by_d2.sum(-1, keepdim=True) * points.C - by_d2 @ posterior.points.C
+        return log_expected_improvement(mean, deviation, self.best), 2.0 * gradient / parameters.theta.square()
 
 
 def start_points(

@@ -15,8 +15,6 @@ from torch import Tensor
 class SpectralFunction(Protocol):
     """f(b, a) with its partial derivatives; all arguments broadcast."""
 
-    name: str
-
     def value(self, b: Tensor, a: Tensor) -> Tensor:
         """f(b, a)."""
         ...
@@ -28,8 +26,6 @@ class SpectralFunction(Protocol):
 
 class ModulatedLaplacian:
     """f = 1 / (1 + b + a) (Eq. 9): the method."""
-
-    name = "modlap"
 
     def value(self, b: Tensor, a: Tensor) -> Tensor:
         """f(b, a)."""
@@ -44,8 +40,6 @@ class ModulatedLaplacian:
 class ModulatedDiffusion:
     """f = exp(-(1 + a) b) (Eq. 10): the ablation. At b = 0 it does not fall with the distance."""
 
-    name = "moddif"
-
     def value(self, b: Tensor, a: Tensor) -> Tensor:
         """f(b, a)."""
         return torch.exp(-(1.0 + a) * b)
@@ -53,6 +47,3 @@ class ModulatedDiffusion:
     def partials(self, b: Tensor, a: Tensor, f: Tensor) -> tuple[Tensor, Tensor]:
         """(-(1 + a) f, -b f)."""
         return -(1.0 + a) * f, -b * f
-
-
-SPECTRAL_FUNCTIONS: dict[str, SpectralFunction] = {f.name: f for f in (ModulatedLaplacian(), ModulatedDiffusion())}

@@ -30,7 +30,7 @@ class Options(BaseModel):
 class BOFMOptions(Options):
     """kernel: the method's or its ablation's. mode: "default", or "paper" for the paper's restarts and start points."""
 
-    kernel: Literal["modlap", "moddif"] = "modlap"
+    kernel: Literal["modlap", "moddif", "prodlap", "proddif", "addlap", "adddif"] = "modlap"
     mode: Literal["default", "paper"] = "default"
 
 
@@ -60,10 +60,7 @@ class Method:
 
 def _bofm(setting: Setting, options: BOFMOptions) -> Optimizer:
     from fmnas.optimizers.bofm import BOFM
-    from fmnas.optimizers.search import PAPER_SEARCH
-    from fmnas.optimizers.surrogate import PAPER_FIT
 
-    paper = options.mode == "paper"
     return BOFM(
         setting.space,
         kernel=options.kernel,
@@ -71,8 +68,7 @@ def _bofm(setting: Setting, options: BOFMOptions) -> Optimizer:
         epochs=setting.epochs,
         initial_design=setting.initial_design,
         log_objective=setting.log_objective,
-        fit=PAPER_FIT if paper else None,
-        search=PAPER_SEARCH if paper else None,
+        mode=options.mode,
     )
 
 

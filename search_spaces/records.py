@@ -20,6 +20,7 @@ class Trial:
     origin: one of ORIGINS.
     parent: the trial it was promoted or mutated from.
     seed: what its trainings derive their randomness from; the driver sets it.
+    memo: numbers that its optimizer wants back when history is replayed, e.g. fitted parameters to start from.
     note: what its optimizer wants known, e.g. that a model failed and chance chose; empty when all is well.
     """
 
@@ -30,15 +31,16 @@ class Trial:
     parent: int | None = None
     seed: int = 0
     note: str = ""
+    memo: tuple[float, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data."""
-        return asdict(self)
+        return {**asdict(self), "memo": list(self.memo)}  # as JSON gives it back
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Trial":
         """The inverse of `to_dict`."""
-        return cls(**data)
+        return cls(**{**data, "memo": tuple(data.get("memo", ()))})
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from fmnas.baselines import BOHB, RandomSearch, RegularizedEvolution
 from fmnas.optimizers import BOFM, Optimizer, OptimizerError, random_design
+from fmnas.optimizers.bofm import Mode
 from fmnas.optimizers.search import SearchSettings
 from fmnas.optimizers.surrogate import FitSettings
 from fmnas.search_spaces import Evaluation, Graph, Integer, Nominal, Ordinal, Real, Space, Trial, joint_space
@@ -40,7 +41,13 @@ SPACES = {
 def _bofm(space: Space, seed: int) -> Optimizer:
     quick = SearchSettings(random_points=60, spray_points=20, starts=2, rounds=3, steps=3)
     design = random_design(space, DESIGN, 99)
-    return BOFM(space, seed=seed, epochs=EPOCHS, initial_design=design, fit=FitSettings(1, 0, 1), search=quick)
+    return BOFM(
+        space,
+        seed=seed,
+        epochs=EPOCHS,
+        initial_design=design,
+        mode=Mode(FitSettings(starts=1, screening=0, finalists=1), quick),
+    )
 
 
 def _evolution(space: Space, seed: int) -> Optimizer:

@@ -4,6 +4,7 @@ import numpy as np
 
 from fmnas.baselines import RandomSearch
 from fmnas.optimizers import BOFM, Optimizer, random_design
+from fmnas.optimizers.bofm import Mode
 from fmnas.optimizers.search import SearchSettings
 from fmnas.optimizers.surrogate import FitSettings
 from fmnas.search_spaces import Configuration, Integer, Nominal, Real, Space
@@ -29,11 +30,11 @@ def best_of(optimizer: Optimizer) -> float:
 
 
 def test_bofm_beats_random_search() -> None:
-    search, fit = SearchSettings(200, 60, 4, 5, 5), FitSettings(3, 8, 1)
+    search, fit = SearchSettings(200, 60, 4, 5, 5), FitSettings(starts=3, screening=8, finalists=1)
     pairs = []
     for seed in SEEDS:
         design = random_design(SPACE, 6, seed)
-        model = BOFM(SPACE, seed=seed, initial_design=design, fit=fit, search=search)
+        model = BOFM(SPACE, seed=seed, initial_design=design, mode=Mode(fit, search))
         pairs.append((best_of(model), best_of(RandomSearch(SPACE, seed=seed, initial_design=design))))
     ours, chance = np.array(pairs).T
     assert (ours < chance).sum() >= 4

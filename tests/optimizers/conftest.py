@@ -9,8 +9,10 @@ import pytest
 import torch
 from hypothesis import strategies as st
 
-from fmnas.optimizers.spectral import SPECTRAL_FUNCTIONS
-from fmnas.optimizers.surrogate import Likelihood, Points, Posterior
+from fmnas.optimizers.likelihood import Likelihood
+from fmnas.optimizers.points import Points
+from fmnas.optimizers.posterior import Posterior
+from fmnas.optimizers.structures import FAST_KERNELS
 from fmnas.search_spaces import Graph, Integer, Nominal, Ordinal, Real, Space
 from fmnas.search_spaces.variables import Variable
 
@@ -83,7 +85,7 @@ def _problem(space: Space, n: int, seed: int = 0, kernel: str = "modlap") -> Pro
     X = space.sample_encoded(rng, n)
     y = rng.standard_normal(n) + X.sum(axis=1)
     y = torch.from_numpy((y - y.mean()) / y.std(ddof=1))
-    likelihood = Likelihood(space, SPECTRAL_FUNCTIONS[kernel], Points.of(space, X), y)
+    likelihood = Likelihood(space, FAST_KERNELS[kernel], Points.of(space, X), y)
     return Problem(space, kernel, X, y, likelihood, likelihood.box().clip(likelihood.starts(rng, 1)[0]))
 
 
@@ -122,7 +124,7 @@ def space(request: pytest.FixtureRequest) -> Space:
     return request.param
 
 
-@pytest.fixture(params=["modlap", "moddif"])
+@pytest.fixture(params=sorted(FAST_KERNELS))
 def kernel(request: pytest.FixtureRequest) -> str:
-    """Each of the two kernels."""
+    """Each of the six kernels."""
     return request.param

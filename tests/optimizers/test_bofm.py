@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from fmnas.optimizers import BOFM, OptimizerError, random_design
+from fmnas.optimizers.bofm import Mode
 from fmnas.optimizers.search import SearchSettings
 from fmnas.optimizers.surrogate import FitSettings
 from fmnas.search_spaces import Configuration, Integer, Nominal, Real, Space, SpaceError, Trial
 from fmnas.search_spaces.records import INITIAL, MODEL, RANDOM
 
-QUICK = {"fit": FitSettings(2, 5, 1), "search": SearchSettings(100, 30, 3, 5, 5)}
+QUICK = {"mode": Mode(FitSettings(starts=2, screening=5, finalists=1), SearchSettings(100, 30, 3, 5, 5))}
 MIXED = Space(
     [Real("x", 0.0, 1.0), Nominal("op", ["a", "b", "c"]), Integer("k", 0, 4), Real("rate", 0.1, 10, log=True)]
 )
@@ -177,7 +178,7 @@ def test_log_objective_needs_positive_values(bad: float) -> None:
 
 
 def test_unknown_kernel_is_explained() -> None:
-    with pytest.raises(OptimizerError, match=r"kernel = 'rbf'.*\['moddif', 'modlap'\]"):
+    with pytest.raises(OptimizerError, match=r"kernel = 'rbf'.*\['adddif', .*'modlap'"):
         BOFM(MIXED, kernel="rbf")
 
 

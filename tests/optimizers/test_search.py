@@ -9,8 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fmnas.optimizers.points import Points
 from fmnas.optimizers.search import Acquisition, SearchSettings, alternate, spray, start_points
-from fmnas.optimizers.surrogate import Points
 from fmnas.search_spaces import Graph, Integer, Nominal, Ordinal, Real, Space
 
 SETTINGS = SearchSettings(random_points=200, spray_points=40, starts=8)

@@ -9,13 +9,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fmnas.optimizers.factors import Eigenspaces, Factors
-from fmnas.optimizers.spectral import SPECTRAL_FUNCTIONS
+from fmnas.optimizers.spectral import ModulatedDiffusion, ModulatedLaplacian
+from fmnas.optimizers.structures import FAST_KERNELS
 from fmnas.search_spaces import Nominal
 from fmnas.search_spaces.graphs import laplacian
 
+SPECTRAL_FUNCTIONS = {"modlap": ModulatedLaplacian(), "moddif": ModulatedDiffusion()}
 
-def test_both_kernels_are_known_by_name() -> None:
-    assert sorted(SPECTRAL_FUNCTIONS) == ["moddif", "modlap"]
+
+def test_the_six_kernels_are_known_by_name() -> None:
+    assert sorted(FAST_KERNELS) == ["adddif", "addlap", "moddif", "modlap", "proddif", "prodlap"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_slopes_of_a_structure_are_its_derivatives(kernel: str, seed: int) -> None:
+    structure, rng = FAST_KERNELS[kernel].structure, np.random.default_rng(seed)
+    q, d2, w = (torch.from_numpy(rng.uniform(0.05, 0.95, 4)).requires_grad_() for _ in range(3))
+    r = structure.combine(q, d2, w)
+    expected = torch.autograd.grad(r.sum(), (q, d2, w), allow_unused=True)
+    for slope, by_autograd in zip(structure.slopes(q, d2, w), expected, strict=True):
+        right = torch.zeros(4) if by_autograd is None else by_autograd
+        np.testing.assert_allclose(slope.detach().expand(4), right, rtol=1e-10, atol=1e-14)
 
 
 @pytest.mark.parametrize(("name", "expected"), [("modlap", 1 / 3.5), ("moddif", np.exp(-3.0))])
@@ -25,8 +39,9 @@ def test_spectral_value(name: str, expected: float) -> None:
     np.testing.assert_allclose(f, [expected, 1.0], rtol=1e-12)
 
 
-def test_spectral_partials_are_the_derivatives(kernel: str) -> None:
-    f = SPECTRAL_FUNCTIONS[kernel]
+@pytest.mark.parametrize("name", sorted(SPECTRAL_FUNCTIONS))
+def test_spectral_partials_are_the_derivatives(name: str) -> None:
+    f = SPECTRAL_FUNCTIONS[name]
     b = torch.linspace(0.0, 5.0, 7).double()[:, None].requires_grad_()
     a = torch.linspace(0.0, 3.0, 5).double()[None].requires_grad_()
     value = f.value(b, a)
@@ -84,11 +99,12 @@ def test_every_way_to_a_factor_gives_the_same(data: st.DataObject, spaces: Any, 
     d2 = torch.from_numpy(rng.uniform(0, 4, (1, n)))
     alpha, beta = (torch.from_numpy(rng.uniform(0.1, 2, (1, factors.P))) for _ in range(2))
     weights = factors.pairs(v1, v2)
-    values = factors.values(weights, d2, alpha, beta)
-    np.testing.assert_array_equal(values, factors.sums(weights, d2, alpha, beta)[0])
+    a = alpha[..., None] * d2[:, None]
+    values = factors.values(weights, a, beta)
+    np.testing.assert_array_equal(values, factors.sums(weights, a, beta)[0])
     for position, p in enumerate(factors.order.tolist()):
-        table = factors.table(p, v2[:, p], d2, alpha[0], beta[0])[0]  # [V, n]
+        table = factors.table(p, v2[:, p], a[:, p], beta[0])[0]  # [V, n]
         np.testing.assert_allclose(values[0, position], table[v1[:, p], torch.arange(n)], atol=1e-12)
-    still = factors.values(factors.pairs(v1, v1), torch.zeros(1, n).double(), alpha, beta)[0]
+    still = factors.values(factors.pairs(v1, v1), torch.zeros(1, factors.P, 1).double(), beta)[0]
     for position, p in enumerate(factors.order.tolist()):
         np.testing.assert_allclose(still[position], factors.diagonal(p, beta[0])[v1[:, p]], atol=1e-12)

@@ -12,30 +12,43 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fmnas.optimizers.kernels import ModDif, ModLap
-from fmnas.optimizers.spectral import SPECTRAL_FUNCTIONS
-from fmnas.optimizers.surrogate import PAPER_FIT, FitError, FitSettings, Likelihood, Points, Posterior, fit
+from fmnas.optimizers.kernels import AddDif, AddLap, ModDif, ModLap, ProdDif, ProdLap
+from fmnas.optimizers.likelihood import Likelihood, Prior
+from fmnas.optimizers.points import Points
+from fmnas.optimizers.posterior import Posterior
+from fmnas.optimizers.structures import FAST_KERNELS
+from fmnas.optimizers.surrogate import PAPER_FIT, Fit, FitError, FitSettings, Surrogate
 from fmnas.search_spaces import Space, joint_space
 from fmnas.search_spaces.graphs import spectrum
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_fit.json").read_text())
-SLOW = {"modlap": ModLap, "moddif": ModDif}
-F = {"modlap": lambda b: 1 / (1 + b), "moddif": lambda b: np.exp(-b)}
+SLOW = {kernel.__name__.lower(): kernel for kernel in (ModLap, ModDif, ProdLap, ProdDif, AddLap, AddDif)}
+F = {"lap": lambda b: 1 / (1 + b), "dif": lambda b: np.exp(-b)}
+NAMES = st.sampled_from(sorted(SLOW))
 
 
 def slow_correlation(problem: Any, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
-    """R between X and Z by the gpytorch kernel, divided by the mean of f over each graph's spectrum."""
+    """R between X and Z by the gpytorch kernel, its graph part divided by the mean of f over each graph's spectrum."""
     space, name = problem.space, problem.kernel
-    theta, alpha, beta = problem.likelihood.split(problem.eta[None])[:3]
+    theta, alpha, beta, w, _ = problem.likelihood.split(problem.eta[None])
     kernel = SLOW[name](space)
+    spectra = [spectrum(variable.adjacency)[0] for variable in space.discrete]
+    scale = math.prod(F[name[-3:]](beta[0, p].item() * values).mean() for p, values in enumerate(spectra))
     if space.continuous:
         kernel.lengthscale = theta
     if space.discrete:
-        kernel.alpha, kernel.beta = alpha[0], beta[0]
-    K = kernel.forward(torch.from_numpy(X), torch.from_numpy(Z)).detach().numpy()
-    for p, variable in enumerate(space.discrete):
-        K = K / F[name](beta[0, p].item() * spectrum(variable.adjacency)[0]).mean()
-    return K
+        kernel.beta = beta[0]
+        if name.startswith("mod"):
+            kernel.alpha = alpha[0]
+    if name.startswith("add"):
+        kernel.weights = torch.tensor([w.item(), (1 - w.item()) / scale])
+        scale = 1.0
+    return kernel.forward(torch.from_numpy(X), torch.from_numpy(Z)).detach().numpy() / scale
+
+
+def fit(problem: Any, settings: FitSettings, seed: int) -> Fit:
+    surrogate = Surrogate(problem.space, FAST_KERNELS[problem.kernel], settings)
+    return surrogate.fit(problem.points, problem.y, np.random.default_rng(seed))
 
 
 def slow_nll(R: np.ndarray, g: float, y: Tensor, mu: float, s2: float) -> float:
@@ -48,7 +61,7 @@ def value_at(likelihood: Likelihood, eta: Tensor) -> float:
     return likelihood(eta[None], torch.arange(1))[0].item()
 
 
-@given(data=st.data(), n=st.integers(2, 10), seed=st.integers(0, 2**32), name=st.sampled_from(["modlap", "moddif"]))
+@given(data=st.data(), n=st.integers(2, 10), seed=st.integers(0, 2**32), name=NAMES)
 @settings(max_examples=60)
 def test_likelihood_is_that_of_a_multivariate_normal(
     data: st.DataObject, spaces: Any, make_problem: Any, n: int, seed: int, name: str
@@ -72,7 +85,7 @@ def check_gradient(problem: Any) -> None:
         assert gradient[k].item() == pytest.approx(slope, rel=1e-4, abs=1e-6)
 
 
-@given(data=st.data(), n=st.integers(3, 9), seed=st.integers(0, 2**32), name=st.sampled_from(["modlap", "moddif"]))
+@given(data=st.data(), n=st.integers(3, 9), seed=st.integers(0, 2**32), name=NAMES)
 @settings(max_examples=40)
 def test_gradient_equals_finite_differences(
     data: st.DataObject, spaces: Any, make_problem: Any, n: int, seed: int, name: str
@@ -97,7 +110,7 @@ def test_a_batch_of_parameters_equals_a_loop(make_problem: Any, space: Space, ke
 def test_a_batch_too_large_for_the_cache_is_split(make_problem: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     space = joint_space()
     whole = make_problem(space, 12)
-    monkeypatch.setattr("fmnas.optimizers.surrogate.CACHE", 1)
+    monkeypatch.setattr("fmnas.optimizers.likelihood.CACHE", 1)
     split = make_problem(space, 12)
     etas = whole.likelihood.starts(np.random.default_rng(1), 3)
     for a, b in zip(whole.likelihood(etas, torch.arange(3)), split.likelihood(etas, torch.arange(3)), strict=True):
@@ -113,7 +126,7 @@ def test_starts_lie_in_the_box(make_problem: Any, space: Space) -> None:
     assert (starts.std(0)[free] > 0.1).all()
 
 
-@given(data=st.data(), n=st.integers(2, 9), seed=st.integers(0, 2**32), name=st.sampled_from(["modlap", "moddif"]))
+@given(data=st.data(), n=st.integers(2, 9), seed=st.integers(0, 2**32), name=NAMES)
 @settings(max_examples=50)
 def test_posterior_is_the_textbooks(
     data: st.DataObject, spaces: Any, make_problem: Any, n: int, seed: int, name: str
@@ -130,7 +143,7 @@ def test_posterior_is_the_textbooks(
     prior = np.diag(slow_correlation(problem, Z, Z))
     points = Points.of(problem.space, Z)
     mean, variance = posterior.predict(points.C, points.V)
-    np.testing.assert_allclose(posterior.prior(points.V), prior, rtol=1e-8)
+    np.testing.assert_allclose(posterior.prior(posterior.graph_prior(points.V)), prior, rtol=1e-8)
     np.testing.assert_allclose(posterior.correlation(points.C, points.V), R, rtol=1e-7, atol=1e-10)
     np.testing.assert_allclose(mean, mu + R @ np.linalg.solve(A, y - mu), rtol=1e-6, atol=1e-7)
     expected = s2 * (prior - np.einsum("ij,ji->i", R, np.linalg.solve(A, R.T)))
@@ -144,7 +157,8 @@ def test_correlation_is_1_on_the_diagonal_on_average(make_problem: Any, space: S
         V = torch.from_numpy(np.stack(np.unravel_index(np.arange(math.prod(shape)), shape), axis=1))
     else:
         V = torch.zeros(1, 1, dtype=torch.int64)
-    assert problem.posterior.prior(V).mean().item() == pytest.approx(1.0, rel=1e-10)
+    posterior = problem.posterior
+    assert posterior.prior(posterior.graph_prior(V)).mean().item() == pytest.approx(1.0, rel=1e-10)
 
 
 def test_prediction_in_chunks_equals_prediction_at_once(make_problem: Any, space: Space) -> None:
@@ -177,26 +191,25 @@ def test_points_split_an_encoding() -> None:
     assert points.V.dtype == torch.int64
 
 
-def golden_likelihood() -> tuple[Likelihood, Points]:
+def golden_data() -> tuple[Space, Points, Tensor]:
     space, X, bounds = joint_space(), np.array(GOLDEN["X"]), np.array(GOLDEN["bounds"])
     X[:, :6] = (X[:, :6] - bounds[:, 0]) / (bounds[:, 1] - bounds[:, 0])
     y = np.array(GOLDEN["y"])
-    points = Points.of(space, X)
-    standardised = torch.from_numpy((y - y.mean()) / y.std(ddof=1))
-    return Likelihood(space, SPECTRAL_FUNCTIONS["modlap"], points, standardised), points
+    return space, Points.of(space, X), torch.from_numpy((y - y.mean()) / y.std(ddof=1))
 
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_fit_of_the_golden_data_beats_a_converged_reference(seed: int) -> None:
-    likelihood, points = golden_likelihood()
-    found = fit(likelihood, points, FitSettings(), np.random.default_rng(seed))
+    space, points, y = golden_data()
+    settings = FitSettings(prior=None)
+    found = Surrogate(space, FAST_KERNELS["modlap"], settings).fit(points, y, np.random.default_rng(seed))
     assert found.nll <= min(GOLDEN["nll_per_point"]) + 1e-3
-    assert len(found.nll_of_finalists) == FitSettings().finalists
+    assert len(found.nll_of_finalists) == settings.finalists
 
 
 def test_fit_is_no_worse_than_any_of_its_starts(make_problem: Any, space: Space, kernel: str) -> None:
     problem = make_problem(space, 12, kernel=kernel)
-    found = fit(problem.likelihood, problem.points, FitSettings(4, 5, 2), np.random.default_rng(7))
+    found = fit(problem, FitSettings(starts=4, screening=5, finalists=2, prior=None), seed=7)
     starts = problem.likelihood.starts(np.random.default_rng(7), 4)
     values = problem.likelihood(problem.likelihood.box().clip(starts), torch.arange(4))[0]
     assert found.nll <= values.min().item() + 1e-12
@@ -209,7 +222,7 @@ def test_fit_is_no_worse_than_any_of_its_starts(make_problem: Any, space: Space,
 
 def test_fit_of_every_start_to_convergence(make_problem: Any, space: Space) -> None:
     problem = make_problem(space, 6)
-    found = fit(problem.likelihood, problem.points, PAPER_FIT, np.random.default_rng(0))
+    found = fit(problem, PAPER_FIT, seed=0)
     assert len(found.nll_of_finalists) == 10
     assert found.nll == min(found.nll_of_finalists)
 
@@ -220,8 +233,8 @@ def test_fit_recovers_which_variables_matter() -> None:
     y = np.sin(6 * X[:, 0])  # one of 18 variables
     y = (y - y.mean()) / y.std(ddof=1)
     points = Points.of(space, X)
-    likelihood = Likelihood(space, SPECTRAL_FUNCTIONS["modlap"], points, torch.from_numpy(y))
-    posterior = fit(likelihood, points, FitSettings(), np.random.default_rng(1)).posterior
+    surrogate = Surrogate(space, FAST_KERNELS["modlap"], FitSettings(prior=None))
+    posterior = surrogate.fit(points, torch.from_numpy(y), np.random.default_rng(1)).posterior
     assert posterior.parameters.theta.argmin() == 0
     Z = space.sample_encoded(rng, 200)
     test = Points.of(space, Z)
@@ -231,16 +244,36 @@ def test_fit_recovers_which_variables_matter() -> None:
 
 def test_fit_without_a_finite_likelihood_is_an_error(make_problem: Any) -> None:
     problem = make_problem(joint_space(), 5)
-    broken = Likelihood(problem.space, SPECTRAL_FUNCTIONS["modlap"], problem.points, problem.y * math.nan)
-    with pytest.raises(FitError, match=r"no start of 3 .* 5 observations"):
-        fit(broken, problem.points, FitSettings(3, 2, 1), np.random.default_rng(0))
+    surrogate = Surrogate(problem.space, FAST_KERNELS["modlap"], FitSettings(starts=3, screening=2))
+    with pytest.raises(FitError, match=r"no start .* 5 observations"):
+        surrogate.fit(problem.points, problem.y * math.nan, np.random.default_rng(0))
+
+
+def test_the_prior_adds_its_normal_density(make_problem: Any, space: Space, kernel: str) -> None:
+    problem, prior = make_problem(space, 6, kernel=kernel), Prior()
+    plain = problem.likelihood
+    bent = Likelihood(space, FAST_KERNELS[kernel], problem.points, problem.y, prior)
+    D, P = len(space.continuous), plain.P
+    rows = [prior.theta] * D + [(prior.alpha[0] / (max(D, 1) * P), prior.alpha[1])] * P + [prior.beta] * P
+    medians, deviations = np.array([*rows, prior.odds, prior.g]).T
+    expected = 0.5 * (((problem.eta.numpy() - np.log(medians)) / deviations) ** 2).sum() / 6
+    assert value_at(bent, problem.eta) - value_at(plain, problem.eta) == pytest.approx(expected, rel=1e-9)
+
+
+def test_many_observations_are_screened_on_a_subset_and_warm_starts_count(make_problem: Any) -> None:
+    problem = make_problem(joint_space(), 90)
+    quick = FitSettings(starts=2, screening=3, subset=30, iterations=4)
+    cold = fit(problem, quick, seed=0)
+    surrogate = Surrogate(problem.space, FAST_KERNELS["modlap"], quick)
+    warm = surrogate.fit(problem.points, problem.y, np.random.default_rng(0), cold.eta)
+    assert warm.nll <= cold.nll + 1e-12
 
 
 def test_what_is_not_positive_definite_has_an_infinite_value(make_problem: Any) -> None:
     problem = make_problem(joint_space(), 4)
     twice = np.concatenate([problem.X, problem.X])
     points = Points.of(problem.space, twice)
-    likelihood = Likelihood(problem.space, SPECTRAL_FUNCTIONS["modlap"], points, problem.y.repeat(2))
+    likelihood = Likelihood(problem.space, FAST_KERNELS["modlap"], points, problem.y.repeat(2))
     eta = problem.eta.clone()
     eta[-1] = -60.0  # no noise: duplicated rows are singular
     values, _ = likelihood(torch.stack([eta, problem.eta]), torch.arange(2))

@@ -1,0 +1,28 @@
+"""Encoded configurations as tensors: the continuous part and the vertices apart."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fmnas.search_spaces import Space
+
+
+@dataclass(frozen=True)
+class Points:
+    """Encoded configurations split into C [n, D] and V [n, max(P, 1)]."""
+
+    C: Tensor
+    V: Tensor
+
+    @classmethod
+    def of(cls, space: Space, X: NDArray[np.float64]) -> "Points":
+        """Split an encoding X [n, D + P]; without discrete variables every point is on the one vertex of a point."""
+        D = len(space.continuous)
+        vertices = X[:, D:] if space.discrete else np.zeros((len(X), 1))
+        return cls(torch.from_numpy(np.ascontiguousarray(X[:, :D])), torch.from_numpy(vertices.astype(np.int64)))
+
+    def __len__(self) -> int:
+        return len(self.C)
