@@ -28,17 +28,20 @@ class SearchSettings:
     """How hard to search.
 
     random_points, spray_points: candidates drawn over the space and around the incumbent.
-    starts: how many of the best candidates are improved. rounds: most alternations. steps: L-BFGS-B iterations in each.
+    starts: how many of the best candidates are improved. rounds: most alternations.
+    gain: a start is done when no neighbour is better and an alternation raises its log EI by less.
+    steps: L-BFGS-B iterations in each.
     """
 
     random_points: int = 1000
     spray_points: int = 200
     starts: int = 10
-    rounds: int = 50
+    rounds: int = 20
     steps: int = 10
+    gain: float = 1e-4
 
 
-PAPER_SEARCH = SearchSettings(random_points=100_000, spray_points=50, starts=40, rounds=500, steps=1)
+PAPER_SEARCH = SearchSettings(random_points=100_000, spray_points=50, starts=40, rounds=500, steps=1, gain=1e-6)
 """The paper's numbers."""
 
 
@@ -141,11 +144,11 @@ def alternate(acquisition: Acquisition, starts: Points, settings: SearchSettings
     value = acquisition(starts)
     active = torch.arange(len(starts))
     for _ in range(settings.rounds):
-        before = value[active].clone()
+        before, moved = value[active].clone(), torch.zeros(len(active), dtype=torch.bool)
         if acquisition.adjacency:
             vertices, neighbour_value = acquisition.best_neighbours(Points(C[active], V[active]))
-            better = neighbour_value > value[active] + 1e-9
-            V[active[better]], value[active[better]] = vertices[better], neighbour_value[better]
+            moved = neighbour_value > value[active] + 1e-9
+            V[active[moved]], value[active[moved]] = vertices[moved], neighbour_value[moved]
         if D:
             fixed = V[active]
 
@@ -155,7 +158,7 @@ def alternate(acquisition: Acquisition, starts: Points, settings: SearchSettings
 
             C[active], negative = minimise(objective, C[active], box, iterations=settings.steps, tolerance=1e-9)
             value[active] = torch.maximum(value[active], -negative)
-        active = active[value[active] > before + 1e-6]
+        active = active[moved | (value[active] > before + settings.gain)]
         if len(active) == 0:
             break
     order = value.argsort(descending=True, stable=True)

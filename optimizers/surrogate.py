@@ -37,7 +37,8 @@ class FitSettings:
 
     starts: random starts of every fit. screening: iterations that all of them get.
     subset: on more observations than this, screen on a subset of this size: the best quarter and others at random.
-    finalists: how many of the screened (the previous fit's optimum among them) go on, on all observations.
+    finalists: how many of the screened (the previous fit's optimum among them) go on, on all observations; after a
+    screening on a subset, one.
     patience: the finalists' iterations are at most `patience / n^2`, and between 3 and `iterations`.
     tolerance: they end when one gains less. prior: None for maximum likelihood.
     """
@@ -47,7 +48,7 @@ class FitSettings:
     subset: int = 64
     finalists: int = 2
     iterations: int = 60
-    patience: float = 600_000.0
+    patience: float = 300_000.0
     tolerance: float = 1e-6
     prior: Prior | None = field(default_factory=Prior)
 
@@ -85,9 +86,10 @@ class Surrogate:
         starts = self._screened(likelihood, points, rng)
         if warm is not None:
             starts = torch.cat([box.clip(warm)[None], starts])
-        if len(starts) > settings.finalists:
+        finalists = settings.finalists if len(points) <= settings.subset else 1
+        if len(starts) > finalists:
             values, _ = likelihood(starts, torch.arange(len(starts)))
-            starts = starts[values.argsort(stable=True)[: settings.finalists]]
+            starts = starts[values.argsort(stable=True)[:finalists]]
         rounds = settings.iterations_for(len(points))
         eta, nll = minimise(likelihood, starts, box, iterations=rounds, tolerance=settings.tolerance)
         best = int(nll.argmin())

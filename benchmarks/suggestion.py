@@ -1,0 +1,146 @@
+"""How long one `ask` takes on the joint space, beside Optuna's Gaussian process on the same data in the same run.
+
+    python benchmarks/suggestion.py [--quick] [--json FILE] [--data FILE]
+
+CPU-seconds on one thread, median of 5 asks; between two asks one result is told, as in a run. `first` is the ask after
+all results were told at once: nothing is warm. Fit and acquisition are parts of `ask`. Optuna is optional:
+pip install 'fmnas[benchmarks]'.
+
+--data: a JSON file with X [n][18] (log learning rate, momentum, log weight decay, gamma, r1, r2, then 12 vertex
+indices), bounds [6][2] and y [n] to use instead of a synthetic objective, for the sizes that it has.
+"""
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+import torch
+
+from fmnas.optimizers import BOFM
+from fmnas.search_spaces import Configuration, Real, Space, joint_space
+
+SIZES = (20, 50, 100, 200, 500, 1000, 2000)
+ASKS = 5
+
+
+def dataset(space: Space, count: int, path: Path | None) -> tuple[list[Configuration], list[float]]:
+    """Configurations and objectives: from a file as far as it goes, else random ones with a smooth synthetic y."""
+    if path is not None:
+        data = json.loads(path.read_text())
+        X, bounds = np.array(data["X"]), np.array(data["bounds"])
+        X[:, :6] = (X[:, :6] - bounds[:, 0]) / (bounds[:, 1] - bounds[:, 0])
+        return [space.decode(x) for x in X[:count]], [float(y) for y in data["y"][:count]]
+    X = space.sample_encoded(np.random.default_rng(0), count)
+    weights = np.random.default_rng(1).normal(size=X.shape[1])
+    scores = np.tanh((X - X.mean(0)) / X.std(0) * weights).sum(1) + 0.1 * np.random.default_rng(2).normal(size=count)
+    return [space.decode(x) for x in X], [float(np.exp(-2.0 + 0.1 * s)) for s in scores]
+
+
+class Stopwatch:
+    """Adds up the CPU-seconds spent in a function."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function, self.seconds = function, 0.0
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        start = time.process_time()
+        try:
+            return self.function(*arguments, **named)
+        finally:
+            self.seconds += time.process_time() - start
+
+
+def time_bofm(
+    space: Space, configurations: Sequence[Configuration], ys: Sequence[float], asks: int
+) -> dict[str, float]:
+    """Median ask, fit and acquisition, and the first ask."""
+    opt = BOFM(space, initial_design=configurations, log_objective=True)
+    for y in ys:
+        opt.tell(opt.ask(), y)
+    fit = opt.surrogate.fit = Stopwatch(opt.surrogate.fit)
+    totals, fits = [], []
+    for _ in range(asks + 2):  # the first two are cold: each warp has a fit of its own
+        fit.seconds, start = 0.0, time.process_time()
+        trial = opt.ask()
+        totals.append(time.process_time() - start)
+        fits.append(fit.seconds)
+        opt.tell(trial, float(np.median(ys)))
+    rest = [total - part for total, part in zip(totals, fits, strict=True)]
+    return {
+        "first": totals[0],
+        "ask": statistics.median(totals[2:]),
+        "fit": statistics.median(fits[2:]),
+        "acquisition": statistics.median(rest[2:]),
+    }
+
+
+def time_optuna(space: Space, configurations: Sequence[Configuration], ys: Sequence[float], asks: int) -> float | None:
+    """The median ask of Optuna's GPSampler, or None where Optuna is not installed."""
+    try:
+        import optuna
+    except ImportError:
+        return None
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    kinds = optuna.distributions
+    distributions: dict[str, Any] = {}
+    for variable in space.variables:
+        if isinstance(variable, Real):
+            distributions[variable.name] = kinds.FloatDistribution(variable.low, variable.high, log=variable.log)
+        else:
+            distributions[variable.name] = kinds.CategoricalDistribution(list(variable.vertices))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        study = optuna.create_study(sampler=optuna.samplers.GPSampler(seed=0))
+        for configuration, y in zip(configurations, ys, strict=True):
+            told = optuna.trial.create_trial(params=configuration, distributions=distributions, value=float(np.log(y)))
+            study.add_trial(told)
+        seconds = []
+        for _ in range(asks):
+            start = time.process_time()
+            trial = study.ask(distributions)
+            seconds.append(time.process_time() - start)
+            study.tell(trial, float(np.log(np.median(ys))))
+    return statistics.median(seconds)
+
+
+def main() -> None:
+    """Measure and print a table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="up to 200 observations, 3 asks")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--data", type=Path)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    space, rows = joint_space(), []
+    print(f"{'n':>5} {'first':>8} {'ask':>8} {'fit':>8} {'acquis.':>8} {'Optuna':>8} {'memory':>8}")
+    for n in [size for size in SIZES if not arguments.quick or size <= 200]:
+        configurations, ys = dataset(space, n, arguments.data)
+        if len(ys) < n:
+            break
+        asks = 3 if arguments.quick else ASKS
+        row: dict[str, Any] = {"n": n, **time_bofm(space, configurations, ys, asks)}
+        row["megabytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        row["optuna"] = time_optuna(space, configurations, ys, asks)
+        rows.append(row)
+        optuna = "-" if row["optuna"] is None else f"{row['optuna']:.3f}"
+        print(
+            f"{n:>5} {row['first']:>8.3f} {row['ask']:>8.3f} {row['fit']:>8.3f} {row['acquisition']:>8.3f} "
+            f"{optuna:>8} {row['megabytes']:>5.0f} MB",
+            flush=True,
+        )
+    if arguments.json:
+        arguments.json.write_text(json.dumps({"seconds": "CPU, one thread", "rows": rows}, indent=2))
+
+
+if __name__ == "__main__":
+    main()
