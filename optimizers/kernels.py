@@ -43,10 +43,16 @@ __all__ = [
 ]
 
 
+def _positive(name: str, meaning: str) -> Any:
+    """A positive parameter as a property that can be read and set."""
+    return property(lambda self: self._value(name), lambda self, value: self._set(name, value), doc=meaning)
+
+
 class GraphKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]  # gpytorch has no types
     """What all of them share: the space's spectra, theta, and one beta per discrete variable."""
 
     spectral: SpectralFunction = ModulatedLaplacian()
+    beta = _positive("beta", "Frequency scale of each discrete variable [*batch, P].")
 
     def __init__(self, space: Space, *, normalised: bool = False, batch_shape: torch.Size | None = None) -> None:
         self.D, self.P = len(space.continuous), len(space.discrete)
@@ -71,15 +77,6 @@ class GraphKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]  # gpytorch ha
         # gpytorch's own kernels have [*batch, 1, D]: take that too.
         extra = value.dim() > self.raw_lengthscale.dim()
         self._set("lengthscale", value.squeeze(-2) if extra else value)
-
-    @property
-    def beta(self) -> Tensor:
-        """Frequency scale of each discrete variable [*batch, P]."""
-        return self._value("beta")
-
-    @beta.setter
-    def beta(self, value: Any) -> None:
-        self._set("beta", value)
 
     def _add_parameter(self, name: str, size: int) -> None:
         raw = torch.nn.Parameter(torch.zeros(*self.batch_shape, size, dtype=torch.float64))
@@ -133,18 +130,11 @@ class GraphKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]  # gpytorch ha
 class ModulatedKernel(GraphKernel):
     """Eq. 5: the distance modulates the frequencies. `alpha` [*batch, P], `beta`, `lengthscale` can be set."""
 
+    alpha = _positive("alpha", "Modulation scale of each discrete variable [*batch, P].")
+
     def __init__(self, space: Space, *, normalised: bool = False, batch_shape: torch.Size | None = None) -> None:
         super().__init__(space, normalised=normalised, batch_shape=batch_shape)
         self._add_parameter("alpha", self.P)
-
-    @property
-    def alpha(self) -> Tensor:
-        """Modulation scale of each discrete variable [*batch, P]."""
-        return self._value("alpha")
-
-    @alpha.setter
-    def alpha(self, value: Any) -> None:
-        self._set("alpha", value)
 
     @property
     def _share(self) -> float:
@@ -190,6 +180,8 @@ class FrequencyMixture(ModulatedKernel):
     components: pairs (tau, rho), tau in (0, 2], rho a positive integer. `weights` [*batch, K], positive, are learned.
     """
 
+    weights = _positive("weights", "Weight of each component [*batch, K].")
+
     def __init__(
         self,
         space: Space,
@@ -203,15 +195,6 @@ class FrequencyMixture(ModulatedKernel):
         super().__init__(space, batch_shape=batch_shape)
         self.components = tuple(components)
         self._add_parameter("weights", len(self.components))
-
-    @property
-    def weights(self) -> Tensor:
-        """Weight of each component [*batch, K]."""
-        return self._value("weights")
-
-    @weights.setter
-    def weights(self, value: Any) -> None:
-        self._set("weights", value)
 
     def _spectrum_at(self, b: Tensor, a: Tensor) -> Tensor:
         """Here a = alpha d^2; alpha d^tau is alpha (d^2)^(tau/2), so the forward pass hands over d2 scaled by alpha."""
@@ -248,18 +231,11 @@ class ProdDif(ProductKernel):
 class SumKernel(GraphKernel):
     """w_1 exp(-d2 / 2) + w_2 graph kernels; `weights` [*batch, 2] are positive and learned."""
 
+    weights = _positive("weights", "Weights of the continuous and of the discrete part [*batch, 2].")
+
     def __init__(self, space: Space, *, normalised: bool = False, batch_shape: torch.Size | None = None) -> None:
         super().__init__(space, normalised=normalised, batch_shape=batch_shape)
         self._add_parameter("weights", 2)
-
-    @property
-    def weights(self) -> Tensor:
-        """Weights of the continuous and of the discrete part [*batch, 2]."""
-        return self._value("weights")
-
-    @weights.setter
-    def weights(self, value: Any) -> None:
-        self._set("weights", value)
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         """k(x1, x2) [..., n, m], or its diagonal [..., n]."""

@@ -9,7 +9,11 @@ from fmnas.platform.errors import ClusterError
 OBJECT_STORE_BYTES = 512 * 1024**2  # the data of every problem fit; Ray's default takes 30% of the memory
 
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
-_LOCAL = {"RAY_enable_metrics_collection": "0", "RAY_AUTH_MODE": "disabled"}
+_LOCAL = {
+    "RAY_enable_metrics_collection": "0",
+    "RAY_AUTH_MODE": "disabled",
+    "RAY_worker_niceness": "0",  # by Ray's default any other process of the machine starves the trainings
+}
 
 
 def connect(address: str | None) -> Any:

@@ -10,6 +10,7 @@
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -68,16 +69,16 @@ class Real:
             raise SpaceError(f"{self.name} = {value!r}: it must be a number in [{self.low}, {self.high}]")
 
 
-class Discrete:
+class Discrete(ABC):
     """A variable whose values are the vertices of a graph. Subclasses give `name`, `vertices`, `adjacency`."""
 
     name: str
     vertices: tuple[Value, ...]
 
     @property
+    @abstractmethod
     def adjacency(self) -> Adjacency:
         """[n, n], 0 or 1."""
-        raise NotImplementedError
 
     @cached_property
     def _index(self) -> dict[tuple[type, Value], int]:
