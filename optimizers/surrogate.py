@@ -41,6 +41,7 @@ class FitSettings:
     screening on a subset, one.
     patience: the finalists' iterations are at most `patience / n^2`, and between 3 and `iterations`.
     tolerance: they end when one gains less. prior: None for maximum likelihood.
+    warm: whether the optimum of an earlier fit is one more start.
     """
 
     starts: int = 6
@@ -51,6 +52,7 @@ class FitSettings:
     patience: float = 300_000.0
     tolerance: float = 1e-6
     prior: Prior | None = field(default_factory=Prior)
+    warm: bool = True
 
     def iterations_for(self, n: int) -> int:
         """Iterations of the finalists on n observations."""
@@ -58,9 +60,17 @@ class FitSettings:
 
 
 PAPER_FIT = FitSettings(
-    starts=10, screening=0, subset=10**9, finalists=10, iterations=300, patience=1e18, tolerance=1e-7
+    starts=10,
+    screening=0,
+    subset=10**9,
+    finalists=10,
+    iterations=300,
+    patience=1e18,
+    tolerance=1e-7,
+    prior=None,
+    warm=False,
 )
-"""Every start to convergence on all observations, as in the paper."""
+"""Maximum likelihood, every start cold and to convergence on all observations, as in the paper."""
 
 
 class Surrogate:
@@ -84,7 +94,7 @@ class Surrogate:
         settings, likelihood = self.settings, self.likelihood(points, y)
         box = likelihood.box()
         starts = self._screened(likelihood, points, rng)
-        if warm is not None:
+        if warm is not None and settings.warm:
             starts = torch.cat([box.clip(warm)[None], starts])
         finalists = settings.finalists if len(points) <= settings.subset else 1
         if len(starts) > finalists:

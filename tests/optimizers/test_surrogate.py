@@ -223,6 +223,10 @@ def test_fit_is_no_worse_than_any_of_its_starts(make_problem: Any, space: Space,
 def test_fit_of_every_start_to_convergence(make_problem: Any, space: Space) -> None:
     problem = make_problem(space, 6)
     found = fit(problem, PAPER_FIT, seed=0)
+    assert found.nll == pytest.approx(value_at(problem.likelihood, found.eta), rel=1e-9)  # no prior in it
+    surrogate = Surrogate(space, FAST_KERNELS[problem.kernel], PAPER_FIT)
+    after_another = surrogate.fit(problem.points, problem.y, np.random.default_rng(0), found.eta)
+    assert after_another.nll_of_finalists == found.nll_of_finalists  # every start is cold
     assert len(found.nll_of_finalists) == 10
     assert found.nll == min(found.nll_of_finalists)
 
