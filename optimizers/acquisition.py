@@ -44,11 +44,12 @@ def log_expected_improvement(mean: Tensor, deviation: Tensor, best: float) -> Te
     return deviation.log() + log_h((best - mean) / deviation)
 
 
-def log_expected_improvement_slopes(mean: Tensor, deviation: Tensor, best: float) -> tuple[Tensor, Tensor]:
-    """(d log EI / d mean, d log EI / d deviation): -Phi(u) / (s h(u)) and phi(u) / (s h(u))."""
+def log_expected_improvement_slopes(mean: Tensor, deviation: Tensor, best: float) -> tuple[Tensor, Tensor, Tensor]:
+    """(log EI, d log EI / d mean, d log EI / d deviation): the slopes are -Phi(u) / (s h(u)) and phi(u) / (s h(u))."""
     u = (best - mean) / deviation
+    scale = log_h(u)
     near = u.clamp(min=-1e4)
-    log_scale = log_h(near)
-    cdf = torch.where(u > -1e4, (torch.special.log_ndtr(near) - log_scale).exp(), -u)
-    pdf = torch.where(u > -1e4, (_log_phi(near) - log_scale).exp(), u.square())
-    return -cdf / deviation, pdf / deviation
+    close = u > -1e4
+    cdf = torch.where(close, (torch.special.log_ndtr(near) - scale).exp_(), -u)
+    pdf = torch.where(close, (_log_phi(near) - scale).exp_(), u.square())
+    return deviation.log() + scale, -cdf / deviation, pdf / deviation

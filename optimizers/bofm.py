@@ -1,6 +1,6 @@
 """BO-FM: Bayesian optimization with frequency-modulated kernels (Oh, Gavves, Welling 2021)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -74,6 +74,7 @@ class BOFM(Optimizer):
         self.log_objective = log_objective
         self.mode = MODES[mode] if isinstance(mode, str) else mode
         self.surrogate = Surrogate(space, FAST_KERNELS[kernel], self.mode.fit)
+        self._codes: dict[int, np.ndarray] = {}  # trial -> its configuration, encoded
         self._warm: dict[str, torch.Tensor] = {}  # warp -> eta where its last fit ended
 
     def restore(self, trial: Trial) -> None:
@@ -119,7 +120,7 @@ class BOFM(Optimizer):
 
     def _fit(self, y: np.ndarray, warp: str, rng: np.random.Generator) -> tuple[Fit, Points]:
         """The process fitted to the history with warped objectives y [n]."""
-        points = Points.of(self.space, self.space.encode_all([trial.configuration for trial, _ in self.history]))
+        points = Points.of(self.space, self._encoded([trial for trial, _ in self.history]))
         fitted = self.surrogate.fit(points, torch.from_numpy(y), rng, self._warm.get(warp))
         self._warm[warp] = fitted.eta
         return fitted, points
@@ -128,25 +129,34 @@ class BOFM(Optimizer):
         """The new configuration with the largest EI; None if the search found only ones tried before."""
         y = fitted.y
         acquisition = Acquisition(self.space, self._believing_pending(fitted, points), best=float(y.min()))
-        incumbent = torch.from_numpy(self.space.encode(self.history[int(y.argmin())][0].configuration))
-        starts = start_points(self.space, acquisition, incumbent, self.mode.search, rng, self._known())
+        known = self._known()
+        incumbent = known[int(y.argmin())]
+        starts = start_points(self.space, acquisition, incumbent, self.mode.search, rng, known)
         found, _ = alternate(acquisition, starts, self.mode.search)
-        return self._first_new(Points(torch.cat([found.C, starts.C]), torch.cat([found.V, starts.V])))
+        candidates = np.concatenate([found.encoded(self.space), starts.encoded(self.space)])
+        new = (x for x in candidates if np.abs(known - x).max(axis=1).min() > 1e-9)
+        return next((self.space.decode(x) for x in new), None)
 
     def _believing_pending(self, fitted: Fit, points: Points) -> Posterior:
         """The posterior with every pending trial added at its predicted mean, under the fitted parameters."""
         if not self.pending:
             return fitted.posterior
-        X = self.space.encode_all([trial.configuration for trial in self.pending.values()])
-        extra = Points.of(self.space, X)
+        extra = Points.of(self.space, self._encoded(self.pending.values()))
         believed, _ = fitted.posterior.predict(extra.C, extra.V)
         every = Points(torch.cat([points.C, extra.C]), torch.cat([points.V, extra.V]))
         return Posterior(self.surrogate.likelihood(every, torch.cat([fitted.y, believed])), every, fitted.eta)
 
+    def _register(self, trial: Trial) -> None:
+        super()._register(trial)
+        self._codes[trial.id] = self.space.encode(trial.configuration)
+
+    def _encoded(self, trials: Iterable[Trial]) -> np.ndarray:
+        """X [m, D + P] of trials asked before; each was encoded once."""
+        return np.array([self._codes[trial.id] for trial in trials]).reshape(-1, len(self.space))
+
     def _known(self) -> np.ndarray:
-        tried = [trial.configuration for trial, _ in self.history]
-        tried += [trial.configuration for trial in self.pending.values()]
-        return self.space.encode_all(tried)
+        """All that was tried, and is being tried: the history comes first."""
+        return self._encoded([*(trial for trial, _ in self.history), *self.pending.values()])
 
     def _fresh(self, rng: np.random.Generator) -> Configuration:
         known = self._known()
@@ -155,14 +165,6 @@ class BOFM(Optimizer):
             if not len(known) or np.abs(known - x).max(axis=1).min() > 1e-9:
                 break
         return self.space.decode(x)
-
-    def _first_new(self, candidates: Points) -> Configuration | None:
-        known = self._known()
-        vertices = candidates.V.numpy() if self.space.discrete else np.empty((len(candidates), 0))
-        for x in np.concatenate([candidates.C.numpy(), vertices], axis=1):
-            if np.abs(known - x).max(axis=1).min() > 1e-9:
-                return self.space.decode(x)
-        return None
 
 
 @contextmanager

@@ -2,19 +2,22 @@
 
 Equal eigenvalues of a graph are merged: sum_i U[v,i] f(lambda_i) U[v',i] = sum_e M_e[v, v'] f(mu_e), where M_e projects
 onto the eigenspace of mu_e. A complete graph has two eigenvalues, 0 and V, and needs only to know whether v = v'.
-Variables with the same number of distinct eigenvalues are computed together.
+Variables with the same number of distinct eigenvalues are computed together, and pairs a few thousand at a time, so
+that intermediate results stay in the processor's cache.
 
 | symbol | shape | meaning |
 |---|---|---|
 | B, M | | parameter sets evaluated together; pairs of points |
-| a | [B, P, M] | modulation alpha d2 of each pair; [B, P, 1] where it is the same for all |
-| beta | [B, P] | frequency scale of each discrete variable |
+| d2 | [B, M] | squared continuous distance of each pair |
+| alpha, beta | [B, P] | modulation by d2 (zero: none) and frequency scale of each discrete variable |
+| u | [B, P, M] | 1 + alpha d2 |
 | mu | [E] | distinct eigenvalues of a graph |
-| S | [B, P, M] | sum_e M_e f: the factor of each variable, before it is normalised |
-| S_a, S_b | [B, P, M] | sum_e M_e df/da, sum_e mu_e M_e df/db |
+| S | [B, P, M] | sum_e M_e f(beta mu_e, u): the factor of each variable, before it is normalised |
 | N | [B, P] | normaliser: the factor at d = 0 averaged over vertices |
+| q | [B, M] | prod_p S_p / N_p: the graph part |
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +27,11 @@ from torch import Tensor
 from fmnas.optimizers.spectral import SpectralFunction
 from fmnas.search_spaces import Space
 from fmnas.search_spaces.variables import Discrete
+
+CACHE = 1 << 17  # numbers that one intermediate result may have: a megabyte
+
+Weights = list[Tensor]
+"""What each group of variables needs to know of pairs: [G, M], whether v = v'; or projectors' entries [G, E, M]."""
 
 
 @dataclass(frozen=True)
@@ -49,14 +57,14 @@ class Eigenspaces:
 
 
 @dataclass(frozen=True)
-class _Group:
+class Group:
     """Variables with the same number of distinct eigenvalues.
 
     members: their positions among the P; mu [G, E]; complete: number of vertices when all are complete graphs
     of one size, else 0.
     """
 
-    members: tuple[int, ...]
+    members: list[int]
     mu: Tensor
     complete: int
 
@@ -79,94 +87,172 @@ class Factors:
         complete = [_complete_size(variable) for variable in space.discrete] or [0]
         self.P = len(self.spaces)
         self.groups = self._grouped(complete)
-        self.order = torch.tensor([p for group in self.groups for p in group.members])
+        self.terms = sum(len(group.members) * (1 if group.complete else group.mu.shape[1]) for group in self.groups)
+        self._mu, self._share = self._padded()
 
-    def _grouped(self, complete: list[int]) -> list[_Group]:
+    def _grouped(self, complete: list[int]) -> list[Group]:
         keys: dict[tuple[int, int], list[int]] = {}
         for p in range(self.P):
             keys.setdefault((len(self.spaces[p].mu), complete[p]), []).append(p)
         return [
-            _Group(tuple(members), torch.stack([self.spaces[p].mu for p in members]), size)
+            Group(members, torch.stack([self.spaces[p].mu for p in members]), size)
             for (_, size), members in keys.items()
         ]
 
-    def pairs(self, v1: Tensor, v2: Tensor) -> list[Tensor]:
-        """What each group needs to know of pairs of vertices v1, v2 [M, P]: [G, M] or projector entries [G, E, M]."""
-        weights = []
+    def _padded(self) -> tuple[Tensor, Tensor]:
+        """Eigenvalues and their shares of the vertices, [P, E] with the largest E: what is padded has no share."""
+        E = max(len(space.mu) for space in self.spaces)
+        mu, share = torch.zeros(self.P, E, dtype=torch.float64), torch.zeros(self.P, E, dtype=torch.float64)
+        for p, space in enumerate(self.spaces):
+            mu[p, : len(space.mu)] = space.mu
+            share[p, : len(space.mu)] = space.multiplicities / space.multiplicities.sum()
+        return mu, share
+
+    def pairs(self, v1: Tensor, v2: Tensor) -> Weights:
+        """Weights of the pairs of vertices v1, v2 [M, P]."""
+        return [
+            (v1[:, group.members] == v2[:, group.members]).T.double()
+            if group.complete
+            else torch.stack([self.spaces[p].projectors[:, v1[:, p], v2[:, p]] for p in group.members])
+            for group in self.groups
+        ]
+
+    def rows(self, V: Tensor) -> Weights:
+        """Weights between every vertex and each point of V [n, P]: [G, vertices, n] or [G, E, vertices, n].
+
+        Variables of a group may differ in their numbers of vertices: what is missing is zero.
+        """
+        found = []
         for group in self.groups:
-            if group.complete:
-                columns = list(group.members)
-                weights.append((v1[:, columns] == v2[:, columns]).T.double())
-            else:
-                weights.append(torch.stack([self.spaces[p].projectors[:, v1[:, p], v2[:, p]] for p in group.members]))
-        return weights
+            sizes = [self.spaces[p].projectors.shape[1] for p in group.members]
+            E = () if group.complete else (group.mu.shape[1],)
+            table = torch.zeros(len(sizes), *E, max(sizes), len(V), dtype=torch.float64)
+            for k, (p, size) in enumerate(zip(group.members, sizes, strict=True)):
+                if group.complete:
+                    table[k] = torch.arange(size)[:, None] == V[:, p]
+                else:
+                    table[k, :, :size] = self.spaces[p].projectors[:, :, V[:, p]]
+            found.append(table)
+        return found
 
-    def values(self, weights: list[Tensor], a: Tensor, beta: Tensor) -> Tensor:
-        """S [B, P, M], the variables in the order of `order`."""
-        return torch.cat([self._group(g, W, a, beta, False)[0] for g, W in zip(self.groups, weights, strict=True)], 1)
+    def against(self, rows: Weights, V: Tensor) -> Weights:
+        """Weights of the m n pairs of points V [m, P] with the points of `rows`, point by point."""
+        m = len(V)
+        found = []
+        for group, table in zip(self.groups, rows, strict=True):
+            n = table.shape[-1]
+            chosen = [table[k].index_select(-2, V[:, p]) for k, p in enumerate(group.members)]  # [(E,) m, n]
+            found.append(torch.stack(chosen).reshape(*table.shape[:-2], m * n))
+        return found
 
-    def sums(self, weights: list[Tensor], a: Tensor, beta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(S, S_a, S_b), each [B, P, M], the variables in the order of `order`."""
-        parts = [self._group(g, W, a, beta, True) for g, W in zip(self.groups, weights, strict=True)]
-        S, S_a, S_b = (torch.cat(columns, 1) for columns in zip(*parts, strict=True))
-        return S, S_a, S_b
+    def graph_part(self, weights: Weights, alpha: Tensor, beta: Tensor, d2: Tensor) -> Tensor:
+        """q [B, M]."""
+        N = self.normaliser(beta)[0].prod(1)
+        q = torch.empty_like(d2)
+        for part in self._parts(d2):
+            S = [self._factor(g, W[..., part], alpha, beta, d2[:, part]) for g, W in self._with(weights)]
+            q[:, part] = torch.stack([s.prod(1) for s in S]).prod(0) if len(S) > 1 else S[0].prod(1)
+        return q.div_(N[:, None])
+
+    def distance_slope(self, weights: Weights, alpha: Tensor, beta: Tensor, d2: Tensor) -> Tensor:
+        """d log q / d d2 [B, M]."""
+        slope = torch.zeros_like(d2)
+        for part in self._parts(d2):
+            for group, W in self._with(weights):
+                log_slope = self._log_slope(group, W[..., part], alpha, beta, d2[:, part])
+                slope[:, part] += (alpha[:, None, group.members] @ log_slope)[:, 0]
+        return slope
+
+    def pull(
+        self, weights: Weights, alpha: Tensor, beta: Tensor, d2: Tensor, h: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """What pulls h [B, M] = d nll / d log q exert: on log alpha [B, P], on log beta [B, P] and on d2 [B, M]."""
+        here, far = torch.zeros_like(alpha), torch.zeros_like(alpha)  # sums over pairs of h and h d2 times d log S / du
+        by_d2 = torch.empty_like(d2)
+        for part in self._parts(d2):
+            pulls, distances = h[:, part], d2[:, part]
+            along = torch.zeros_like(pulls)
+            for group, W in self._with(weights):
+                log_slope = self._log_slope(group, W[..., part], alpha, beta, distances)
+                along += (alpha[:, None, group.members] @ log_slope)[:, 0]
+                log_slope *= pulls[:, None]
+                here[:, group.members] += log_slope.sum(-1)
+                far[:, group.members] += (log_slope * distances[:, None]).sum(-1)
+            by_d2[:, part] = along.mul_(pulls)
+        by_alpha = alpha * far
+        by_beta = self.spectral.sign * (here + by_alpha)
+        offset = self.spectral.offset - self.normaliser(beta)[1]
+        return by_alpha, by_beta + offset * h.sum(-1, keepdim=True), by_d2
 
     def normaliser(self, beta: Tensor) -> tuple[Tensor, Tensor]:
         """N and d log N / d log beta, each [B, P]."""
-        N, slope = torch.ones_like(beta), torch.zeros_like(beta)
-        zero = beta.new_zeros(1)
-        for p, space in enumerate(self.spaces):
-            share = space.multiplicities / space.multiplicities.sum()  # [E]
-            b = beta[:, p, None] * space.mu
-            f = self.spectral.value(b, zero)
-            N[:, p] = (share * f).sum(-1)
-            slope[:, p] = (share * self.spectral.partials(b, zero, f)[0] * b).sum(-1) / N[:, p]
-        return N, slope
-
-    def table(self, p: int, vertices: Tensor, a: Tensor, beta: Tensor) -> Tensor:
-        """Factor of variable p between every vertex and each of n points: [S, V, n].
-
-        vertices [n] are the points' values of the variable, a [S, n] (or [S, 1]), beta [P].
-        """
-        space = self.spaces[p]
-        f = self.spectral.value((beta[p] * space.mu)[:, None, None], a)  # [E, S, n]
-        M = space.projectors[:, :, vertices]  # [E, V, n]
-        table = M[0] * f[0, :, None]
-        for e in range(1, len(M)):
-            table = table + M[e] * f[e, :, None]
-        return table
+        one = beta.new_ones(1)
+        b = beta[..., None] * self._mu
+        f = self.spectral.value(b, one)
+        N = (self._share * f).sum(-1)
+        along = (self._share * self.spectral.slope(b, f)).sum(-1) / N
+        return N, self.spectral.offset + self.spectral.sign * along
 
     def diagonal(self, p: int, beta: Tensor) -> Tensor:
         """Factor of variable p between each vertex and itself at d = 0: [V], beta [P]."""
         space = self.spaces[p]
-        f = self.spectral.value(beta[p] * space.mu, beta.new_zeros(1))
+        f = self.spectral.value(beta[p] * space.mu, beta.new_ones(1))
         return torch.einsum("evv,e->v", space.projectors, f)
 
-    def _group(self, group: _Group, W: Tensor, a: Tensor, beta: Tensor, slopes: bool) -> tuple[Tensor, ...]:
-        """(S,) or (S, S_a, S_b) of a group's variables, each [B, G, M]."""
-        members = list(group.members)
-        a = a[:, members]  # [B, G, M]
-        b = (beta[:, members, None] * group.mu)[..., None]  # [B, G, E, 1]
-        of = self._complete if group.complete else self._projected
-        return of(group, W, a, b, slopes)
+    def tables(self, rows: Weights, alpha: Tensor, beta: Tensor, d2: Tensor) -> list[Tensor]:
+        """For each variable its factor between every vertex and each of n points: P times [S, V_p, n].
 
-    def _complete(self, group: _Group, W: Tensor, a: Tensor, b: Tensor, slopes: bool) -> tuple[Tensor, ...]:
-        """On a complete graph of V vertices M_0 = 1 / V, M_1 = [v = v'] - 1 / V, and mu_0 = 0."""
-        V = group.complete
-        W = W - 1.0 / V
-        f0, f1 = self.spectral.value(b[:, :, 0], a), self.spectral.value(b[:, :, 1], a)
-        S = f0 / V + W * f1
-        if not slopes:
-            return (S,)
-        (_, f0_a), (f1_b, f1_a) = self.spectral.partials(b[:, :, 0], a, f0), self.spectral.partials(b[:, :, 1], a, f1)
-        return S, f0_a / V + W * f1_a, V * W * f1_b
+        rows: of the n points; d2 [S, n]: distances of S points to them; alpha, beta [P].
+        """
+        found: list[Tensor] = [d2] * self.P
+        for group, table in self._with(rows):
+            for k, p in enumerate(group.members):
+                V = self.spaces[p].projectors.shape[1]
+                one = Group([p], group.mu[k : k + 1], group.complete)
+                W = table[k, ..., :V, :]  # [(E,) V, n]
+                u = 1.0 + alpha[p] * d2[:, None]  # [S, 1, n]
+                found[p] = self._sum(one, W[None, None], (beta[p] * one.mu)[None, ..., None, None], u[:, None])[:, 0]
+        return found
 
-    def _projected(self, group: _Group, W: Tensor, a: Tensor, b: Tensor, slopes: bool) -> tuple[Tensor, ...]:
-        """sum_e M_e f_e for any graph; W [G, E, M] holds the projectors' entries."""
-        a = a[:, :, None]
-        f = self.spectral.value(b, a)  # [B, G, E, M]
-        S = (W * f).sum(2)
-        if not slopes:
-            return (S,)
-        f_b, f_a = self.spectral.partials(b, a, f)
-        return S, (W * f_a).sum(2), (W * group.mu[:, :, None] * f_b).sum(2)
+    def _with(self, weights: Weights) -> Iterator[tuple[Group, Tensor]]:
+        return zip(self.groups, weights, strict=True)
+
+    def _parts(self, d2: Tensor) -> Iterator[slice]:
+        """Slices of the pairs, so that an intermediate result stays in the cache."""
+        B, M = d2.shape
+        step = max(256, CACHE // (B * self.terms))
+        return (slice(start, start + step) for start in range(0, M, step))
+
+    def _factor(self, group: Group, W: Tensor, alpha: Tensor, beta: Tensor, d2: Tensor) -> Tensor:
+        """S [B, G, M] of a group's variables."""
+        u, b = self._arguments(group, alpha, beta, d2)
+        return self._sum(group, W, b, u)
+
+    def _arguments(self, group: Group, alpha: Tensor, beta: Tensor, d2: Tensor) -> tuple[Tensor, Tensor]:
+        """u [B, G, M] and b [B, G, E, 1]."""
+        u = (alpha[:, group.members, None] * d2[:, None]).add_(1.0)
+        return u, (beta[:, group.members, None] * group.mu)[..., None]
+
+    def _sum(self, group: Group, W: Tensor, b: Tensor, u: Tensor) -> Tensor:
+        """sum_e M_e f(b_e, u): [B, G, ...]; W [(B,) G, (E,) ...], b [B, G, E, ...], u [B, G, ...].
+
+        On a complete graph of V vertices M_0 = 1 / V, M_1 = [v = v'] - 1 / V, and mu_0 = 0.
+        """
+        if group.complete:
+            f0, f1 = self.spectral.value(b[:, :, 0], u), self.spectral.value(b[:, :, 1], u)
+            return f0.sub_(f1).div_(group.complete).add(W * f1)
+        f = self.spectral.value(b, u[:, :, None])
+        return (f * W).sum(2).clamp_(min=1e-300)
+
+    def _log_slope(self, group: Group, W: Tensor, alpha: Tensor, beta: Tensor, d2: Tensor) -> Tensor:
+        """d log S / du [B, G, M] of a group's variables."""
+        u, b = self._arguments(group, alpha, beta, d2)
+        if group.complete:
+            f0, f1 = self.spectral.value(b[:, :, 0], u), self.spectral.value(b[:, :, 1], u)
+            s0, s1 = self.spectral.slope(b[:, :, 0], f0), self.spectral.slope(b[:, :, 1], f1)
+            share = W - 1.0 / group.complete
+            slope = s0.expand_as(s1).div(group.complete).add_(s1.mul_(share))
+            return slope.div_(f0.expand_as(f1).div(group.complete).add_(f1.mul_(share)).clamp_(min=1e-300))
+        f = self.spectral.value(b, u[:, :, None])
+        S = (f * W).sum(2).clamp_(min=1e-300)
+        return (self.spectral.slope(b, f) * W).sum(2).div_(S)

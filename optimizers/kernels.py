@@ -114,7 +114,7 @@ class GraphKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]  # gpytorch ha
         return factor / scale.reshape(*self.batch_shape, *[1] * (1 if diag else 2))
 
     def _spectrum_at(self, b: Tensor, a: Tensor) -> Tensor:
-        return self.spectral.value(b, a)
+        return self.spectral.value(b, 1.0 + a)
 
     def _reference(self, p: int) -> Tensor:
         """a [*batch, 1] at which the authors' normaliser is taken."""

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from fmnas.optimizers.factors import Factors
-from fmnas.optimizers.lbfgs import Box
+from fmnas.optimizers.bfgs import Box
 from fmnas.optimizers.points import Points
 from fmnas.optimizers.structures import FastKernel
 from fmnas.search_spaces import Space
@@ -31,7 +31,7 @@ from fmnas.search_spaces import Space
 # Bounds of theta (in unit-cube lengths), alpha, beta, w / (1 - w) and g: wide enough that a bound means "no influence".
 THETA, ALPHA, BETA, ODDS, NOISE = (1e-2, 1e2), (1e-4, 1e3), (1e-4, 1e3), (1e-3, 1e3), (1e-6, 1e1)
 UNIT_DEVIATION = 12**-0.5  # standard deviation of the uniform distribution: the starts are in standardised units
-CACHE = 2_000_000  # bytes that one intermediate result may take before a batch is split
+TOGETHER = 1 << 20  # entries of the matrices that are decomposed at once: more spare nothing and take memory
 
 
 @dataclass(frozen=True)
@@ -62,11 +62,11 @@ class Likelihood:
         self.y = y
         self._has_graphs = bool(space.discrete)
         self._i, self._j = torch.triu_indices(self.n, self.n)
+        self._flat = self._j * self.n + self._i  # places in the lower triangle of R
         self._twice = torch.where(self._i == self._j, 1.0, 2.0).double()  # a pair stands for two entries of R
         self._weights = self.factors.pairs(points.V[self._i], points.V[self._j])
-        self._squares = (points.C[self._i] - points.C[self._j]).square()  # [M, D]
-        terms = sum(space.mu.numel() for space in self.factors.spaces)
-        self._together = max(1, CACHE // (8 * len(self._i) * terms))
+        self._squares = (points.C.T[:, self._i] - points.C.T[:, self._j]).square_()  # [D, M]
+        self._together = max(1, TOGETHER // self.n**2)
         self._prior = None if prior is None else self._normal(prior)
 
     def _normal(self, prior: Prior) -> tuple[Tensor, Tensor]:
@@ -104,15 +104,11 @@ class Likelihood:
         return self.box().clip(torch.from_numpy(np.log(np.concatenate(parts, axis=1))))
 
     def split(self, eta: Tensor) -> tuple[Tensor, ...]:
-        """(theta [B, D], alpha [B, P], beta [B, P], w [B], g [B])."""
+        """(theta [B, D], alpha [B, P], beta [B, P], w [B], g [B]); alpha is 0 where d2 does not modulate the graphs."""
         theta, alpha, beta, odds, g = eta.exp().split([self.D, self.P, self.P, 1, 1], dim=-1)
+        if not self.kernel.structure.modulated:
+            alpha = torch.zeros_like(alpha)
         return theta, alpha, beta, (odds / (1.0 + odds))[:, 0], g[:, 0]
-
-    def modulation(self, alpha: Tensor, d2: Tensor) -> Tensor:
-        """a [B, P, M] = alpha d2, or zero [B, P, 1] for a kernel whose graph part does not depend on the distance."""
-        if self.kernel.structure.modulated:
-            return alpha[..., None] * d2[:, None]
-        return torch.zeros_like(alpha)[..., None]
 
     def __call__(self, eta: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
         """(nll / n [B], gradient [B, D + 2P + 2]); inf where A is not positive definite.
@@ -127,42 +123,40 @@ class Likelihood:
         away = (eta - mean) / deviation
         return value + 0.5 * away.square().sum(-1) / self.n, gradient + away / deviation / self.n
 
+    def correlation(self, eta: Tensor) -> Tensor:
+        """R [n, n] under one eta: its lower triangle and diagonal; zeros above."""
+        theta, alpha, beta, w, _ = self.split(eta[None])
+        return self._lower(self._correlations(theta, alpha, beta, w)[0])[0]
+
+    def _correlations(self, theta: Tensor, alpha: Tensor, beta: Tensor, w: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(r, q, d2), each [B, M]."""
+        d2 = theta.pow(-2) @ self._squares
+        q = self.factors.graph_part(self._weights, alpha, beta, d2)
+        return self.kernel.structure.combine(q, d2, w[:, None]), q, d2
+
     def _evaluate(self, eta: Tensor) -> tuple[Tensor, Tensor]:
         theta, alpha, beta, w, g = self.split(eta)
-        structure, order = self.kernel.structure, self.factors.order
-        d2 = theta.pow(-2) @ self._squares.T  # [B, M]
-        S, S_a, S_b = self.factors.sums(self._weights, self.modulation(alpha, d2), beta)
-        N, N_slope = self.factors.normaliser(beta)
-        S = S.clamp(min=1e-300)
-        q = S.prod(dim=1) / N.prod(dim=1, keepdim=True)  # [B, M]
-        value, G, g_slope = self._from_correlation(self._symmetric(structure.combine(q, d2, w[:, None])), g)
-        by_r = G[:, self._i, self._j] * self._twice
-        by_q, by_d2, by_w = (by_r * slope for slope in structure.slopes(q, d2, w[:, None]))
-        pulls = (by_q * q)[:, None] / S  # [B, P, M]: d nll / d S
-        d_alpha, d_beta = torch.zeros_like(alpha), torch.empty_like(beta)
-        d_beta[:, order] = beta[:, order] * (pulls * S_b).sum(-1)
-        d_beta -= N_slope * (by_q * q).sum(-1, keepdim=True)
-        if structure.modulated:
-            by_a = pulls * S_a
-            d_alpha[:, order] = alpha[:, order] * (by_a @ d2[..., None])[..., 0]
-            by_d2 = by_d2 + (alpha[:, None, order] @ by_a)[:, 0]
-        d_theta = -2.0 * theta.pow(-2) * (by_d2 @ self._squares)
-        d_odds = w * (1.0 - w) * by_w.sum(-1)
-        gradient = torch.cat([d_theta, d_alpha, d_beta, d_odds[:, None], g_slope[:, None]], dim=-1) / self.n
-        return value / self.n, gradient
+        r, q, d2 = self._correlations(theta, alpha, beta, w)
+        value, by_r, by_g = self._from_correlation(r, g)
+        by_q, by_d2, by_w = (by_r * slope for slope in self.kernel.structure.slopes(q, d2, w[:, None]))
+        by_alpha, by_beta, by_graph = self.factors.pull(self._weights, alpha, beta, d2, by_q * q)
+        by_theta = -2.0 * theta.pow(-2) * ((by_d2 + by_graph) @ self._squares.T)
+        by_odds = w * (1.0 - w) * by_w.sum(-1)
+        gradient = torch.cat([by_theta, by_alpha, by_beta, by_odds[:, None], by_g[:, None]], dim=-1)
+        return value / self.n, gradient / self.n
 
-    def _symmetric(self, r: Tensor) -> Tensor:
-        R = r.new_empty(len(r), self.n, self.n)
-        R[:, self._i, self._j] = r
-        R[:, self._j, self._i] = r
-        return R
+    def _lower(self, r: Tensor) -> Tensor:
+        """Pairs [B, M] as lower triangles [B, n, n]: all that a Cholesky decomposition reads."""
+        R = r.new_zeros(len(r), self.n * self.n)
+        return R.index_copy_(1, self._flat, r).view(-1, self.n, self.n)
 
-    def _from_correlation(self, R: Tensor, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(nll [B], d nll / d R [B, n, n], d nll / d log g [B])."""
-        A = R + g[:, None, None] * torch.eye(self.n, dtype=R.dtype)
-        L, failed = torch.linalg.cholesky_ex(A)
-        failed = failed > 0
-        L = torch.where(failed[:, None, None], torch.eye(self.n, dtype=R.dtype), L)
+    def _from_correlation(self, r: Tensor, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(nll [B], d nll / d r of each pair [B, M], d nll / d log g [B])."""
+        A = self._lower(r)
+        A.diagonal(dim1=-2, dim2=-1).add_(g[:, None])
+        L, info = torch.linalg.cholesky_ex(A)
+        failed = info > 0
+        L[failed] = torch.eye(self.n, dtype=r.dtype)
         inverse = torch.cholesky_inverse(L)
         mu = (inverse @ self.y).sum(-1) / inverse.sum((-1, -2))
         residual = self.y - mu[:, None]
@@ -170,6 +164,8 @@ class Likelihood:
         s2 = (residual * a).sum(-1).div(self.n).clamp(min=1e-300)
         logdet = 2.0 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         value = 0.5 * (self.n * (math.log(2 * math.pi) + 1.0 + s2.log()) + logdet)
-        G = 0.5 * (inverse - a[:, :, None] * a[:, None, :] / s2[:, None, None])
-        g_slope = g * G.diagonal(dim1=-2, dim2=-1).sum(-1)
-        return torch.where(failed, torch.inf, value), G, g_slope
+        scaled = a / s2.sqrt()[:, None]
+        pairs = inverse.mT.reshape(len(r), -1).index_select(1, self._flat)
+        pairs -= scaled[:, self._i] * scaled[:, self._j]
+        by_g = 0.5 * g * (inverse.diagonal(dim1=-2, dim2=-1) - scaled.square()).sum(-1)
+        return torch.where(failed, torch.inf, value), pairs.mul_(0.5 * self._twice), by_g

@@ -24,5 +24,10 @@ class Points:
         vertices = X[:, D:] if space.discrete else np.zeros((len(X), 1))
         return cls(torch.from_numpy(np.ascontiguousarray(X[:, :D])), torch.from_numpy(vertices.astype(np.int64)))
 
+    def encoded(self, space: Space) -> NDArray[np.float64]:
+        """The inverse of `of`: X [n, D + P]."""
+        vertices = self.V.numpy() if space.discrete else np.empty((len(self), 0))
+        return np.concatenate([self.C.numpy(), vertices], axis=1)
+
     def __len__(self) -> int:
         return len(self.C)

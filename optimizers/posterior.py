@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from fmnas.optimizers.factors import Weights
 from fmnas.optimizers.likelihood import Likelihood
 from fmnas.optimizers.points import Points
 
@@ -41,9 +42,10 @@ class Posterior:
         self.parameters = Parameters(theta, alpha, beta, w, float(g), 0.0, 1.0)
         self.N = self.factors.normaliser(beta[None])[0][0]  # [P]
         self._diagonals = [self.factors.diagonal(p, beta) / self.N[p] for p in range(self.factors.P)]
-        R = self.correlation(points.C, points.V)
-        L = torch.linalg.cholesky(R + g * torch.eye(len(points), dtype=R.dtype))
-        self.inverse = torch.cholesky_inverse(L)
+        self._rows = self.factors.rows(points.V)
+        A = likelihood.correlation(eta)
+        A.diagonal().add_(g)
+        self.inverse = torch.cholesky_inverse(torch.linalg.cholesky(A))
         y = likelihood.y
         mu = float((self.inverse @ y).sum() / self.inverse.sum())
         self.weights = self.inverse @ (y - mu)  # [n], A^-1 (y - mu)
@@ -53,50 +55,45 @@ class Posterior:
     def squared_distance(self, C: Tensor) -> Tensor:
         """d2 [m, n] from continuous parts C [m, D] to the observations."""
         theta = self.parameters.theta
-        return torch.cdist(C / theta, self.points.C / theta, compute_mode="donot_use_mm_for_euclid_dist").square()
+        return torch.cdist(C / theta, self.points.C / theta, compute_mode="donot_use_mm_for_euclid_dist").square_()
 
-    def factor_sums(self, V: Tensor, d2: Tensor, slopes: bool) -> tuple[Tensor, ...]:
-        """S [P, m n], with `slopes` also S_a, of every point with vertices V [m, P] and every observation."""
-        m, n = d2.shape
-        i, j = torch.arange(m).repeat_interleave(n), torch.arange(n).repeat(m)
-        weights = self.factors.pairs(V[i], self.points.V[j])
-        a = self.likelihood.modulation(self.parameters.alpha[None], d2.reshape(1, -1))
-        if not slopes:
-            return (self.factors.values(weights, a, self.parameters.beta[None])[0],)
-        S, S_a, _ = self.factors.sums(weights, a, self.parameters.beta[None])
-        return S[0].clamp(min=1e-300), S_a[0]
+    def against(self, V: Tensor) -> Weights:
+        """What the graphs say of vertices V [m, P] and the observations: worth keeping while only C changes."""
+        return self.factors.against(self._rows, V)
 
-    def correlation(self, C: Tensor, V: Tensor) -> Tensor:
-        """r [m, n] between points and observations."""
+    def correlation(self, C: Tensor, weights: Weights) -> Tensor:
+        """r [m, n] between points with continuous parts C, and weights `against` their vertices, and observations."""
         d2 = self.squared_distance(C)
-        (S,) = self.factor_sums(V, d2, slopes=False)
-        return self.structure.combine((S.prod(0) / self.N.prod()).reshape(d2.shape), d2, self.parameters.w)
+        return self.structure.combine(self._graph_part(d2, weights), d2, self.parameters.w)
 
-    def correlation_and_slope(self, C: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
+    def correlation_and_slope(self, C: Tensor, weights: Weights) -> tuple[Tensor, Tensor]:
         """(r, d r / d d2), each [m, n]."""
-        d2 = self.squared_distance(C)
-        S, S_a = self.factor_sums(V, d2, slopes=True)
-        q = (S.prod(0) / self.N.prod()).reshape(d2.shape)
-        by_q, by_d2, _ = self.structure.slopes(q, d2, self.parameters.w)
+        d2, parameters = self.squared_distance(C), self.parameters
+        q = self._graph_part(d2, weights)
+        by_q, by_d2, _ = self.structure.slopes(q, d2, parameters.w)
         if self.structure.modulated:
-            alpha = self.parameters.alpha[self.factors.order, None]
-            by_d2 = by_d2 + by_q * q * (alpha * S_a / S).sum(0).reshape(d2.shape)
-        return self.structure.combine(q, d2, self.parameters.w), by_d2
+            alpha, beta = parameters.alpha[None], parameters.beta[None]
+            log_slope = self.factors.distance_slope(weights, alpha, beta, d2.reshape(1, -1))
+            by_d2 = by_d2 + by_q * q * log_slope.reshape(d2.shape)
+        return self.structure.combine(q, d2, parameters.w), by_d2
+
+    def _graph_part(self, d2: Tensor, weights: Weights) -> Tensor:
+        alpha, beta = self.parameters.alpha[None], self.parameters.beta[None]
+        return self.factors.graph_part(weights, alpha, beta, d2.reshape(1, -1)).reshape(d2.shape)
 
     def graph_tables(self, d2: Tensor) -> list[Tensor]:
         """For each discrete variable the normalised factor between every vertex and each observation: [m, V_p, n]."""
-        a = self.likelihood.modulation(self.parameters.alpha[None], d2.reshape(1, -1))[0]
-        rows = [a[p].reshape(d2.shape) if a.shape[-1] > 1 else a[p].expand(len(d2), 1) for p in range(self.factors.P)]
-        V, beta = self.points.V, self.parameters.beta
-        return [self.factors.table(p, V[:, p], rows[p], beta) / self.N[p] for p in range(self.factors.P)]
+        tables = self.factors.tables(self._rows, self.parameters.alpha, self.parameters.beta, d2)
+        return [table.div_(N) for table, N in zip(tables, self.N, strict=True)]
 
     def graph_prior(self, V: Tensor) -> Tensor:
         """The graph part q of a point with itself [m]."""
         return torch.stack([diagonal[V[:, p]] for p, diagonal in enumerate(self._diagonals)]).prod(0)
 
-    def graph_priors_along(self, p: int, V: Tensor) -> Tensor:
-        """The same [m, V_p] when variable p takes each of its values in turn."""
-        return self.graph_prior(V)[:, None] * self._diagonals[p] / self._diagonals[p][V[:, p], None]
+    def graph_priors_around(self, V: Tensor) -> Tensor:
+        """The same [m, K] when each variable in turn takes each of its values: K values of all variables together."""
+        along = [diagonal / diagonal[V[:, p], None] for p, diagonal in enumerate(self._diagonals)]
+        return self.graph_prior(V)[:, None] * torch.cat(along, 1)
 
     def prior(self, q: Tensor) -> Tensor:
         """r of a point with itself, from its graph part."""
@@ -113,7 +110,8 @@ class Posterior:
         """(mean [m], variance [m]) at points; in chunks, so that memory stays small."""
         means, variances = [], []
         for c, v in zip(C.split(CHUNK), V.split(CHUNK), strict=True):
-            mean, variance, _ = self.predict_from(self.correlation(c, v), self.prior(self.graph_prior(v)))
+            correlation = self.correlation(c, self.against(v))
+            mean, variance, _ = self.predict_from(correlation, self.prior(self.graph_prior(v)))
             means.append(mean)
             variances.append(variance)
         return torch.cat(means), torch.cat(variances)

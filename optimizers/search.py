@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from fmnas.optimizers.acquisition import log_expected_improvement, log_expected_improvement_slopes
-from fmnas.optimizers.lbfgs import Box, minimise
+from fmnas.optimizers.bfgs import Box, Objective, minimise
+from fmnas.optimizers.factors import Weights
 from fmnas.optimizers.points import Points
 from fmnas.optimizers.posterior import Posterior
 from fmnas.search_spaces import Space
@@ -50,55 +51,76 @@ class Acquisition:
 
     def __init__(self, space: Space, posterior: Posterior, best: float) -> None:
         self.space, self.posterior, self.best = space, posterior, best
-        self.P = posterior.factors.P
-        self.adjacency = [torch.tensor(v.adjacency, dtype=torch.bool) for v in space.discrete]
+        sizes = [len(variable.vertices) for variable in space.discrete]
+        self._variable = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes, dtype=torch.int64))  # [K]
+        self._vertex = torch.cat([torch.arange(size) for size in sizes]) if sizes else self._variable
+        self._adjacency = [torch.tensor(v.adjacency, dtype=torch.bool) for v in space.discrete]
 
     def __call__(self, points: Points) -> Tensor:
         """log EI [m]."""
         mean, variance = self.posterior.predict(points.C, points.V)
         return log_expected_improvement(mean, variance.sqrt(), self.best)
 
-    def best_neighbours(self, points: Points) -> tuple[Tensor, Tensor]:
-        """(vertices [S, P] of each start's best graph neighbour, its log EI [S]); -inf where there is none."""
-        posterior, rows = self.posterior, torch.arange(len(points))
-        d2, w = posterior.squared_distance(points.C), posterior.parameters.w
-        tables = posterior.graph_tables(d2)  # each [S, V_p, n]
-        own = [table[rows, points.V[:, p]] for p, table in enumerate(tables)]  # each [S, n]
-        best_value = torch.full((len(points),), -torch.inf, dtype=torch.float64)
-        best_vertices = points.V.clone()
-        for p, adjacency in enumerate(self.adjacency):
-            others = torch.stack([own[q] for q in range(self.P) if q != p] or [torch.ones_like(d2)]).prod(0)  # [S, n]
-            r = posterior.structure.combine(tables[p] * others[:, None], d2[:, None], w)
-            prior = posterior.prior(posterior.graph_priors_along(p, points.V))
-            mean, variance, _ = posterior.predict_from(r, prior)  # each [S, V_p]
-            value = log_expected_improvement(mean, variance.sqrt(), self.best)
-            top, vertex = value.masked_fill(~adjacency[points.V[:, p]], -torch.inf).max(dim=1)
-            better = top > best_value
-            best_value = torch.where(better, top, best_value)
-            moved = points.V.clone()
-            moved[:, p] = vertex
-            best_vertices = torch.where(better[:, None], moved, best_vertices)
-        return best_vertices, best_value
+    def feasible(self, C: Tensor, V: Tensor) -> Tensor:
+        """Whether the space's constraints hold [m], for continuous parts C [m, D] and vertices V [m, P]."""
+        if not self.space.constraints:
+            return torch.ones(len(C), dtype=torch.bool)
+        return torch.from_numpy(self.space.feasible(Points(C, V).encoded(self.space)))
 
-    def with_gradient(self, points: Points) -> tuple[Tensor, Tensor]:
-        """(log EI [S], its gradient over C [S, D])."""
+    def best_neighbours(self, points: Points) -> tuple[Tensor, Tensor]:
+        """(vertices [S, P] of each start's best feasible graph neighbour, its log EI [S]); -inf where there is none."""
+        posterior, starts = self.posterior, torch.arange(len(points))
+        if not self._adjacency:
+            return points.V, torch.full((len(points),), -torch.inf, dtype=torch.float64)
+        d2 = posterior.squared_distance(points.C)
+        tables = posterior.graph_tables(d2)  # P times [S, V_p, n]
+        others = _products_of_others(torch.stack([table[starts, points.V[:, p]] for p, table in enumerate(tables)]))
+        q = torch.cat([table * other[:, None] for table, other in zip(tables, others, strict=True)], 1)  # [S, K, n]
+        r = posterior.structure.combine(q, d2[:, None], posterior.parameters.w)
+        mean, variance, _ = posterior.predict_from(r, posterior.prior(posterior.graph_priors_around(points.V)))
+        value = log_expected_improvement(mean, variance.sqrt(), self.best)  # [S, K]
+        best, k = value.masked_fill(~self._edges(points), -torch.inf).max(dim=1)
+        vertices = points.V.clone()
+        vertices[starts, self._variable[k]] = self._vertex[k]
+        return vertices, best
+
+    def _edges(self, points: Points) -> Tensor:
+        """Which of the K vertices of all variables [S, K] a start may move to: an edge away, and feasible."""
+        edges = torch.cat([edge[points.V[:, p]] for p, edge in enumerate(self._adjacency)], 1)
+        if self.space.constraints:
+            start, k = edges.nonzero(as_tuple=True)
+            V = points.V[start]
+            V[torch.arange(len(k)), self._variable[k]] = self._vertex[k]
+            edges[start, k] = self.feasible(points.C[start], V)
+        return edges
+
+    def with_gradient(self, points: Points, weights: Weights) -> tuple[Tensor, Tensor]:
+        """(log EI [S], its gradient over C [S, D]); weights: what the posterior knows `against` the vertices."""
         posterior, parameters = self.posterior, self.posterior.parameters
-        r, r_slope = posterior.correlation_and_slope(points.C, points.V)
+        r, r_slope = posterior.correlation_and_slope(points.C, weights)
         prior = posterior.prior(posterior.graph_prior(points.V))
         mean, variance, solved = posterior.predict_from(r, prior)
         deviation = variance.sqrt()
-        by_mean, by_deviation = log_expected_improvement_slopes(mean, deviation, self.best)
+        value, by_mean, by_deviation = log_expected_improvement_slopes(mean, deviation, self.best)
         # d log EI / d r, by the mean and by the variance s2 (prior - r A^-1 r')
         pull = by_mean[:, None] * posterior.weights - (by_deviation * parameters.s2 / deviation)[:, None] * solved
         by_d2 = pull * r_slope  # [S, n]
         gradient = by_d2.sum(-1, keepdim=True) * points.C - by_d2 @ posterior.points.C
-        return log_expected_improvement(mean, deviation, self.best), 2.0 * gradient / parameters.theta.square()
+        return value, 2.0 * gradient / parameters.theta.square()
+
+
+def _products_of_others(own: Tensor) -> Tensor:
+    """[P, S, n]: at p the product of all but the p-th."""
+    one = torch.ones_like(own[:1])
+    before = torch.cat([one, own[:-1]]).cumprod(0)
+    after = torch.cat([one, own[1:].flip(0)]).cumprod(0).flip(0)
+    return before * after
 
 
 def start_points(
     space: Space,
     acquisition: Acquisition,
-    incumbent: Tensor,
+    incumbent: np.ndarray,
     settings: SearchSettings,
     rng: np.random.Generator,
     known: np.ndarray | None = None,
@@ -107,7 +129,8 @@ def start_points(
 
     They are distinct, and none is one of the known points [m, D + P] unless there is no other.
     """
-    sprayed = spray(space, incumbent.numpy(), settings.spray_points, rng)
+    sprayed = spray(space, incumbent, settings.spray_points, rng)
+    sprayed = sprayed[space.feasible(sprayed)]
     X = np.concatenate([sprayed, space.sample_encoded(rng, settings.random_points)])
     X = np.unique(X, axis=0)
     points = Points.of(space, X)
@@ -145,17 +168,12 @@ def alternate(acquisition: Acquisition, starts: Points, settings: SearchSettings
     active = torch.arange(len(starts))
     for _ in range(settings.rounds):
         before, moved = value[active].clone(), torch.zeros(len(active), dtype=torch.bool)
-        if acquisition.adjacency:
+        if len(acquisition.space.discrete):
             vertices, neighbour_value = acquisition.best_neighbours(Points(C[active], V[active]))
             moved = neighbour_value > value[active] + 1e-9
             V[active[moved]], value[active[moved]] = vertices[moved], neighbour_value[moved]
         if D:
-            fixed = V[active]
-
-            def objective(x: Tensor, which: Tensor, fixed: Tensor = fixed) -> tuple[Tensor, Tensor]:
-                log_ei, gradient = acquisition.with_gradient(Points(x, fixed[which]))
-                return -log_ei, -gradient
-
+            objective = _continuous(acquisition, V[active])
             C[active], negative = minimise(objective, C[active], box, iterations=settings.steps, tolerance=1e-9)
             value[active] = torch.maximum(value[active], -negative)
         active = active[moved | (value[active] > before + settings.gain)]
@@ -163,3 +181,16 @@ def alternate(acquisition: Acquisition, starts: Points, settings: SearchSettings
             break
     order = value.argsort(descending=True, stable=True)
     return Points(C[order], V[order]), value[order]
+
+
+def _continuous(acquisition: Acquisition, V: Tensor) -> Objective:
+    """Minus the log EI as a function of the continuous part, at fixed vertices V [S, P]; inf where not feasible."""
+    weights = acquisition.posterior.against(V)
+
+    def objective(x: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
+        vertices, every = V[which], len(which) == len(V)
+        known = weights if every else acquisition.posterior.against(vertices)
+        log_ei, gradient = acquisition.with_gradient(Points(x, vertices), known)
+        return torch.where(acquisition.feasible(x, vertices), -log_ei, torch.inf), -gradient
+
+    return objective

@@ -3,7 +3,8 @@
 | symbol | meaning |
 |---|---|
 | b | beta lambda >= 0: a frequency of the graph, scaled |
-| a | alpha d^2 >= 0: the modulation, the continuous distance scaled |
+| u | 1 + alpha d^2 >= 1: the continuous distance, scaled |
+| S | sum_e M_e f: the factor of one discrete variable for a pair of points |
 """
 
 from typing import Protocol
@@ -13,37 +14,47 @@ from torch import Tensor
 
 
 class SpectralFunction(Protocol):
-    """f(b, a) with its partial derivatives; all arguments broadcast."""
+    """f(b, u) with its slope along u; all arguments broadcast.
 
-    def value(self, b: Tensor, a: Tensor) -> Tensor:
-        """f(b, a)."""
+    Both functions depend on one combination of b and u alone, so that the slope along beta follows from the one along
+    u: d log S / d log beta = offset + sign u d log S / d u.
+    """
+
+    offset: float
+    sign: float
+
+    def value(self, b: Tensor, u: Tensor) -> Tensor:
+        """f(b, u)."""
         ...
 
-    def partials(self, b: Tensor, a: Tensor, f: Tensor) -> tuple[Tensor, Tensor]:
-        """(df/db, df/da), given f = value(b, a)."""
+    def slope(self, b: Tensor, f: Tensor) -> Tensor:
+        """df/du, given f = value(b, u)."""
         ...
 
 
 class ModulatedLaplacian:
-    """f = 1 / (1 + b + a) (Eq. 9): the method."""
+    """f = 1 / (u + b) (Eq. 9): the method. Homogeneous of degree -1: u S_u + beta S_beta = -S."""
 
-    def value(self, b: Tensor, a: Tensor) -> Tensor:
-        """f(b, a)."""
-        return (1.0 + b + a).reciprocal()
+    offset, sign = -1.0, -1.0
 
-    def partials(self, b: Tensor, a: Tensor, f: Tensor) -> tuple[Tensor, Tensor]:
-        """Both are -f^2."""
-        slope = -f * f
-        return slope, slope
+    def value(self, b: Tensor, u: Tensor) -> Tensor:
+        """f(b, u)."""
+        return (u + b).reciprocal_()
+
+    def slope(self, b: Tensor, f: Tensor) -> Tensor:
+        """-f^2."""
+        return (f * f).neg_()
 
 
 class ModulatedDiffusion:
-    """f = exp(-(1 + a) b) (Eq. 10): the ablation. At b = 0 it does not fall with the distance."""
+    """f = exp(-u b) (Eq. 10): the ablation. At b = 0 it does not fall with the distance. u S_u = beta S_beta."""
 
-    def value(self, b: Tensor, a: Tensor) -> Tensor:
-        """f(b, a)."""
-        return torch.exp(-(1.0 + a) * b)
+    offset, sign = 0.0, 1.0
 
-    def partials(self, b: Tensor, a: Tensor, f: Tensor) -> tuple[Tensor, Tensor]:
-        """(-(1 + a) f, -b f)."""
-        return -(1.0 + a) * f, -b * f
+    def value(self, b: Tensor, u: Tensor) -> Tensor:
+        """f(b, u)."""
+        return (u * b).neg_().exp_()
+
+    def slope(self, b: Tensor, f: Tensor) -> Tensor:
+        """-b f."""
+        return (b * f).neg_()

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fmnas.optimizers.lbfgs import minimise
+from fmnas.optimizers.bfgs import minimise
 from fmnas.optimizers.likelihood import Likelihood, Prior
 from fmnas.optimizers.points import Points
 from fmnas.optimizers.posterior import Posterior

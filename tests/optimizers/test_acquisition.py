@@ -106,7 +106,7 @@ def test_slopes_equal_finite_differences() -> None:
     mean = torch.linspace(-20.0, 200.0, 111, dtype=torch.float64)
     for deviation in (1.0, 0.3):
         s = torch.full_like(mean, deviation)
-        by_mean, by_deviation = log_expected_improvement_slopes(mean, s, 0.0)
+        value, by_mean, by_deviation = log_expected_improvement_slopes(mean, s, 0.0)
         step = 1e-5
         numeric = [
             (log_expected_improvement(mean + step, s, 0.0) - log_expected_improvement(mean - step, s, 0.0))
@@ -120,7 +120,7 @@ def test_slopes_equal_finite_differences() -> None:
 
 @pytest.mark.parametrize("u", [-1e2, -1e3, -1e4])
 def test_slopes_far_below_approach_their_asymptotes(u: float) -> None:
-    by_mean, by_deviation = log_expected_improvement_slopes(double(-u), double(1.0), 0.0)
+    _, by_mean, by_deviation = log_expected_improvement_slopes(double(-u), double(1.0), 0.0)
     assert by_mean.item() == pytest.approx(u, rel=1e-3)
     assert by_deviation.item() == pytest.approx(u * u, rel=1e-3)
 
@@ -128,7 +128,7 @@ def test_slopes_far_below_approach_their_asymptotes(u: float) -> None:
 def test_slopes_are_finite_and_have_their_sign_everywhere() -> None:
     decades = torch.logspace(8, -8, 100, dtype=torch.float64)
     u = torch.cat([-decades, decades])
-    by_mean, by_deviation = log_expected_improvement_slopes(-u, torch.ones_like(u), 0.0)
+    _, by_mean, by_deviation = log_expected_improvement_slopes(-u, torch.ones_like(u), 0.0)
     assert torch.isfinite(by_mean).all()
     assert torch.isfinite(by_deviation).all()
     assert (by_mean < 0).all()
@@ -136,6 +136,6 @@ def test_slopes_are_finite_and_have_their_sign_everywhere() -> None:
 
 
 def test_slopes_at_the_far_end() -> None:
-    by_mean, by_deviation = log_expected_improvement_slopes(double(1e8), double(1.0), 0.0)
+    _, by_mean, by_deviation = log_expected_improvement_slopes(double(1e8), double(1.0), 0.0)
     assert by_mean.item() == pytest.approx(-1e8, rel=0.01)
     assert by_deviation.item() == pytest.approx(1e16, rel=0.01)

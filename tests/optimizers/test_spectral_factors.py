@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fmnas.optimizers.factors import Eigenspaces, Factors
 from fmnas.optimizers.spectral import ModulatedDiffusion, ModulatedLaplacian
 from fmnas.optimizers.structures import FAST_KERNELS
-from fmnas.search_spaces import Nominal
+from fmnas.search_spaces import Nominal, Ordinal, Real, Space
 from fmnas.search_spaces.graphs import laplacian
 
 SPECTRAL_FUNCTIONS = {"modlap": ModulatedLaplacian(), "moddif": ModulatedDiffusion()}
@@ -34,21 +34,22 @@ def test_the_slopes_of_a_structure_are_its_derivatives(kernel: str, seed: int) -
 
 @pytest.mark.parametrize(("name", "expected"), [("modlap", 1 / 3.5), ("moddif", np.exp(-3.0))])
 def test_spectral_value(name: str, expected: float) -> None:
-    b, a = torch.tensor([1.5, 0.0], dtype=torch.float64), torch.tensor([1.0, 0.0], dtype=torch.float64)
-    f = SPECTRAL_FUNCTIONS[name].value(b, a)
+    b, u = torch.tensor([1.5, 0.0], dtype=torch.float64), torch.tensor([2.0, 1.0], dtype=torch.float64)
+    f = SPECTRAL_FUNCTIONS[name].value(b, u)
     np.testing.assert_allclose(f, [expected, 1.0], rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", sorted(SPECTRAL_FUNCTIONS))
-def test_spectral_partials_are_the_derivatives(name: str) -> None:
+def test_spectral_slopes_are_the_derivatives(name: str) -> None:
     f = SPECTRAL_FUNCTIONS[name]
     b = torch.linspace(0.0, 5.0, 7).double()[:, None].requires_grad_()
-    a = torch.linspace(0.0, 3.0, 5).double()[None].requires_grad_()
-    value = f.value(b, a)
-    by_b, by_a = torch.autograd.grad(value.sum(), (b, a))
-    f_b, f_a = f.partials(b.detach(), a.detach(), value.detach())
-    np.testing.assert_allclose(f_b.expand(7, 5).sum(1, keepdim=True), by_b, rtol=1e-10)
-    np.testing.assert_allclose(f_a.expand(7, 5).sum(0, keepdim=True), by_a, rtol=1e-10)
+    u = torch.linspace(1.0, 4.0, 5).double()[None].requires_grad_()
+    value = f.value(b, u)
+    by_b, by_u = torch.autograd.grad(value.sum(), (b, u))
+    slope = f.slope(b.detach(), value.detach())
+    np.testing.assert_allclose(slope.expand(7, 5).sum(0, keepdim=True), by_u, rtol=1e-10)
+    along_b = f.offset * value.detach() + f.sign * u.detach() * slope
+    np.testing.assert_allclose(along_b.sum(1, keepdim=True), b.detach() * by_b, rtol=1e-10, atol=1e-12)
 
 
 @given(data=st.data())
@@ -88,23 +89,45 @@ def test_normaliser_is_the_mean_over_vertices(name: str, data: st.DataObject, sp
             assert N[b, p].item() == pytest.approx(factors.diagonal(p, beta[b]).mean().item(), rel=1e-10)
 
 
+@pytest.mark.parametrize("name", sorted(SPECTRAL_FUNCTIONS))
 @given(data=st.data(), seed=st.integers(0, 2**32))
 @settings(max_examples=30)
-def test_every_way_to_a_factor_gives_the_same(data: st.DataObject, spaces: Any, seed: int) -> None:
+def test_every_way_to_a_factor_gives_the_same(name: str, data: st.DataObject, spaces: Any, seed: int) -> None:
     space = data.draw(spaces.filter(lambda s: len(s.discrete) > 0))
     rng = np.random.default_rng(seed)
-    factors = Factors(space, SPECTRAL_FUNCTIONS["modlap"])
-    D, n = len(space.continuous), 6
-    v1, v2 = (torch.from_numpy(space.sample_encoded(rng, n)[:, D:]).long() for _ in range(2))
-    d2 = torch.from_numpy(rng.uniform(0, 4, (1, n)))
-    alpha, beta = (torch.from_numpy(rng.uniform(0.1, 2, (1, factors.P))) for _ in range(2))
+    factors, n = Factors(space, SPECTRAL_FUNCTIONS[name]), 6
+    v1, v2 = (torch.from_numpy(space.sample_encoded(rng, n)[:, len(space.continuous) :]).long() for _ in range(2))
+    d2 = torch.from_numpy(rng.uniform(0, 4, (n, n)))
+    alpha, beta = (torch.from_numpy(rng.uniform(0.1, 2, factors.P)) for _ in range(2))
+    rows = factors.rows(v2)
+    tables = factors.tables(rows, alpha, beta, d2)
+    own = torch.stack([table[torch.arange(n), v1[:, p]] for p, table in enumerate(tables)])  # [P, n, n]
+    by_table = own.prod(0) / factors.normaliser(beta[None])[0].prod()
+    q = factors.graph_part(factors.against(rows, v1), alpha[None], beta[None], d2.reshape(1, -1))
+    np.testing.assert_allclose(q.reshape(n, n), by_table, rtol=1e-9, atol=1e-12)
+    pairwise = factors.graph_part(factors.pairs(v1, v2), alpha[None], beta[None], d2.diagonal()[None])
+    np.testing.assert_allclose(pairwise[0], by_table.diagonal(), rtol=1e-9, atol=1e-12)
+    at_home = factors.tables(factors.rows(v1), alpha, beta, torch.zeros(n, n).double())
+    for p, table in enumerate(at_home):
+        points = torch.arange(n)
+        np.testing.assert_allclose(table[points, v1[:, p], points], factors.diagonal(p, beta)[v1[:, p]], atol=1e-12)
+
+
+def test_pairs_computed_in_parts_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache of a few numbers and one of a megabyte: the same graph part, slopes and pulls."""
+    space = Space([Nominal("a", [0, 1, 2]), Ordinal("b", [0, 1, 2, 3]), Real("x", 0.0, 1.0)])
+    rng = np.random.default_rng(0)
+    factors, M = Factors(space, ModulatedLaplacian()), 700
+    v1, v2 = (torch.from_numpy(space.sample_encoded(rng, M)[:, 1:]).long() for _ in range(2))
+    alpha, beta = (torch.from_numpy(rng.uniform(0.1, 2, (2, 2))) for _ in range(2))
+    d2, h = (torch.from_numpy(rng.uniform(0, 4, (2, M))) for _ in range(2))
     weights = factors.pairs(v1, v2)
-    a = alpha[..., None] * d2[:, None]
-    values = factors.values(weights, a, beta)
-    np.testing.assert_array_equal(values, factors.sums(weights, a, beta)[0])
-    for position, p in enumerate(factors.order.tolist()):
-        table = factors.table(p, v2[:, p], a[:, p], beta[0])[0]  # [V, n]
-        np.testing.assert_allclose(values[0, position], table[v1[:, p], torch.arange(n)], atol=1e-12)
-    still = factors.values(factors.pairs(v1, v1), torch.zeros(1, factors.P, 1).double(), beta)[0]
-    for position, p in enumerate(factors.order.tolist()):
-        np.testing.assert_allclose(still[position], factors.diagonal(p, beta[0])[v1[:, p]], atol=1e-12)
+
+    def everything() -> list[torch.Tensor]:
+        arguments = (weights, alpha, beta, d2)
+        return [factors.graph_part(*arguments), factors.distance_slope(*arguments), *factors.pull(*arguments, h)]
+
+    whole = everything()
+    monkeypatch.setattr("fmnas.optimizers.factors.CACHE", 1)
+    for part, all_at_once in zip(everything(), whole, strict=True):
+        np.testing.assert_allclose(part, all_at_once, rtol=1e-12)

@@ -1,14 +1,16 @@
-"""Many box-constrained minimisations advanced together: a projected L-BFGS in batch.
+"""Many box-constrained minimisations advanced together: a projected BFGS in batch.
 
-Each of B problems keeps its own memory and step length; those that have converged drop out of the batch. Directions
-come from the two-loop recursion (Nocedal & Wright, Algorithm 7.4) on the variables that are not held at a bound; the
-step is projected onto the box and halved until it decreases enough (Armijo).
+Each of B problems keeps its own inverse Hessian and step length; those that have converged drop out of the batch. The
+direction is Newton's on the variables that are not held at a bound (BFGS, Nocedal & Wright, Eq. 6.17 and 6.20: with
+some tens of variables the dense matrix is a few operations, where limited memory would take hundreds); the step is
+projected onto the box and halved until it decreases enough (Armijo).
 
 | symbol | shape | meaning |
 |---|---|---|
 | x | [B, d] | points |
 | f, g | [B], [B, d] | values and gradients |
-| s, y | [m, B, d] | the last m steps and changes of gradient |
+| H | [B, d, d] | approximation of the inverse Hessian |
+| s, y | [B, d] | the last step and its change of gradient |
 """
 
 from collections.abc import Callable
@@ -20,26 +22,25 @@ from torch import Tensor
 Objective = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """(x [b, d], which [b]) -> (f [b], g [b, d]); `which` says which of the B problems the rows are. f may be inf."""
 
-MEMORY = 10
 ARMIJO = 1e-4
 HALVINGS = 20
 
 
 @dataclass
 class _State:
-    """The problems still running: `which` [b] of the B, and their x, f, g, memory."""
+    """The problems still running: `which` [b] of the B, and their x, f, g, H; `curved` [b] once H has seen a step."""
 
     which: Tensor
     x: Tensor
     f: Tensor
     g: Tensor
-    s: list[Tensor]
-    y: list[Tensor]
+    H: Tensor
+    curved: Tensor
 
     def keep(self, rows: Tensor) -> None:
-        self.which, self.x, self.f, self.g = self.which[rows], self.x[rows], self.f[rows], self.g[rows]
-        self.s = [s[rows] for s in self.s]
-        self.y = [y[rows] for y in self.y]
+        if not rows.all():
+            self.which, self.x, self.f, self.g = self.which[rows], self.x[rows], self.f[rows], self.g[rows]
+            self.H, self.curved = self.H[rows], self.curved[rows]
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,8 @@ def minimise(
     best_x, best_f = x.clone(), torch.full((len(x),), torch.inf, dtype=x.dtype)
     which = torch.arange(len(x))
     f, g = objective(x, which)
-    state = _State(which, x, f, g, [], [])
+    H = torch.eye(x.shape[1], dtype=x.dtype).repeat(len(x), 1, 1)
+    state = _State(which, x, f, g, H, torch.zeros(len(x), dtype=torch.bool))
     best_f[which] = f
     state.keep(torch.isfinite(f))
     for _ in range(iterations):
@@ -79,7 +81,7 @@ def minimise(
         direction = _direction(state, box)
         x, f, g, moved = _line_search(objective, state, direction, box)
         gain = state.f - f
-        _remember(state, x - state.x, g - state.g)
+        _update(state, x - state.x, g - state.g)
         state.x, state.f, state.g = x, f, g
         best_x[state.which], best_f[state.which] = x, f
         state.keep(moved & (gain > tolerance * f.abs().clamp(min=1.0)))
@@ -87,34 +89,30 @@ def minimise(
 
 
 def _direction(state: _State, box: Box) -> Tensor:
-    """A descent direction [b, d]: the two-loop recursion, or steepest descent where that does not descend."""
+    """A descent direction [b, d]: quasi-Newton, or a short step along the gradient where that does not descend."""
     free = box.free(state.x, state.g)
-    q = torch.where(free, state.g, 0.0)
-    steepest = q
-    coefficients = []
-    for s, y in zip(reversed(state.s), reversed(state.y), strict=True):
-        sy = (s * y).sum(-1)
-        usable = sy > 0
-        coefficient = torch.where(usable, (s * q).sum(-1) / torch.where(usable, sy, 1.0), 0.0)
-        q = q - coefficient[:, None] * y
-        coefficients.append((coefficient, usable, sy))
-    q = _scale(state, steepest)[:, None] * q
-    for (coefficient, usable, sy), s, y in zip(reversed(coefficients), state.s, state.y, strict=True):
-        correction = torch.where(usable, (y * q).sum(-1) / torch.where(usable, sy, 1.0), 0.0)
-        q = q + (coefficient - correction)[:, None] * s
-    q = torch.where(free, q, 0.0)
-    descends = (q * steepest).sum(-1) > 1e-12 * steepest.norm(dim=-1) * q.norm(dim=-1)
-    return -torch.where(descends[:, None], q, _unit(steepest))
+    steepest = torch.where(free, state.g, 0.0)
+    newton = torch.where(free, (state.H @ steepest[..., None])[..., 0], 0.0)
+    descends = (newton * steepest).sum(-1) > 1e-12 * steepest.norm(dim=-1) * newton.norm(dim=-1)
+    return -torch.where((descends & state.curved)[:, None], newton, _unit(steepest))
 
 
-def _scale(state: _State, steepest: Tensor) -> Tensor:
-    """Initial inverse Hessian gamma = s.y / y.y of the last step [b]; a short first step without one."""
-    short = 1.0 / steepest.norm(dim=-1).clamp(min=1.0)
-    if not state.s:
-        return short
-    s, y = state.s[-1], state.y[-1]
+def _update(state: _State, s: Tensor, y: Tensor) -> None:
+    """The BFGS update of H where the step saw positive curvature; the first scales it by s.y / y.y before.
+
+    A variable that did not move stands at a bound: what its slope did says nothing of the free ones.
+    """
+    y = torch.where(s != 0.0, y, 0.0)
     sy, yy = (s * y).sum(-1), (y * y).sum(-1)
-    return torch.where((sy > 0) & (yy > 0), sy / yy.clamp(min=1e-300), short)
+    usable = sy > 1e-10 * s.norm(dim=-1) * yy.sqrt()
+    rho = torch.where(usable, sy, 1.0).reciprocal()
+    H = torch.where(state.curved[:, None, None], state.H, state.H * (sy / yy.clamp(min=1e-300))[:, None, None])
+    Hy = (H @ y[..., None])[..., 0]
+    scaled = rho[:, None] * s
+    curvature = (1.0 + rho * (y * Hy).sum(-1))[:, None] * scaled - rho[:, None] * Hy
+    H = H + curvature[:, :, None] * s[:, None] - scaled[:, :, None] * Hy[:, None]
+    state.H = torch.where(usable[:, None, None], H, state.H)
+    state.curved = state.curved | usable
 
 
 def _unit(v: Tensor) -> Tensor:
@@ -141,7 +139,3 @@ def _line_search(
             break
         step *= 0.5
     return x, f, g, moved
-
-
-def _remember(state: _State, s: Tensor, y: Tensor) -> None:
-    state.s, state.y = [*state.s, s][-MEMORY:], [*state.y, y][-MEMORY:]
