@@ -60,11 +60,12 @@ class Eigenspaces:
 class Group:
     """Variables with the same number of distinct eigenvalues.
 
-    members: their positions among the P; mu [G, E]; complete: number of vertices when all are complete graphs
-    of one size, else 0.
+    members: their positions among the P, and the same as a tensor [G]; mu [G, E]; complete: number of vertices when
+    all are complete graphs of one size, else 0.
     """
 
     members: list[int]
+    index: Tensor
     mu: Tensor
     complete: int
 
@@ -95,7 +96,7 @@ class Factors:
         for p in range(self.P):
             keys.setdefault((len(self.spaces[p].mu), complete[p]), []).append(p)
         return [
-            Group(members, torch.stack([self.spaces[p].mu for p in members]), size)
+            Group(members, torch.tensor(members), torch.stack([self.spaces[p].mu for p in members]), size)
             for (_, size), members in keys.items()
         ]
 
@@ -147,21 +148,25 @@ class Factors:
 
     def graph_part(self, weights: Weights, alpha: Tensor, beta: Tensor, d2: Tensor) -> Tensor:
         """q [B, M]."""
-        N = self.normaliser(beta)[0].prod(1)
         q = torch.empty_like(d2)
+        scaled = self._scaled(weights, alpha, beta)
         for part in self._parts(d2):
-            S = [self._factor(g, W[..., part], alpha, beta, d2[:, part]) for g, W in self._with(weights)]
-            q[:, part] = torch.stack([s.prod(1) for s in S]).prod(0) if len(S) > 1 else S[0].prod(1)
-        return q.div_(N[:, None])
+            S = [_factor(self.spectral, group, part, d2[:, part]).prod(1) for group in scaled]
+            q[:, part] = torch.stack(S).prod(0) if len(S) > 1 else S[0]
+        return q.div_(self.normaliser(beta)[0].prod(1)[:, None])
 
-    def distance_slope(self, weights: Weights, alpha: Tensor, beta: Tensor, d2: Tensor) -> Tensor:
-        """d log q / d d2 [B, M]."""
-        slope = torch.zeros_like(d2)
+    def graph_part_and_slope(
+        self, weights: Weights, alpha: Tensor, beta: Tensor, d2: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """(q, d log q / d d2), each [B, M]."""
+        q, slope = torch.ones_like(d2), torch.zeros_like(d2)
+        scaled = self._scaled(weights, alpha, beta)
         for part in self._parts(d2):
-            for group, W in self._with(weights):
-                log_slope = self._log_slope(group, W[..., part], alpha, beta, d2[:, part])
-                slope[:, part] += (alpha[:, None, group.members] @ log_slope)[:, 0]
-        return slope
+            for group in scaled:
+                S, log_slope = _factor_and_slope(self.spectral, group, part, d2[:, part])
+                q[:, part] *= S.prod(1)
+                slope[:, part] += (group.alpha.mT @ log_slope)[:, 0]
+        return q.div_(self.normaliser(beta)[0].prod(1)[:, None]), slope
 
     def pull(
         self, weights: Weights, alpha: Tensor, beta: Tensor, d2: Tensor, h: Tensor
@@ -169,15 +174,16 @@ class Factors:
         """What pulls h [B, M] = d nll / d log q exert: on log alpha [B, P], on log beta [B, P] and on d2 [B, M]."""
         here, far = torch.zeros_like(alpha), torch.zeros_like(alpha)  # sums over pairs of h and h d2 times d log S / du
         by_d2 = torch.empty_like(d2)
+        scaled = self._scaled(weights, alpha, beta)
         for part in self._parts(d2):
             pulls, distances = h[:, part], d2[:, part]
             along = torch.zeros_like(pulls)
-            for group, W in self._with(weights):
-                log_slope = self._log_slope(group, W[..., part], alpha, beta, distances)
-                along += (alpha[:, None, group.members] @ log_slope)[:, 0]
+            for group in scaled:
+                _, log_slope = _factor_and_slope(self.spectral, group, part, distances)
+                along += (group.alpha.mT @ log_slope)[:, 0]
                 log_slope *= pulls[:, None]
-                here[:, group.members] += log_slope.sum(-1)
-                far[:, group.members] += (log_slope * distances[:, None]).sum(-1)
+                here.index_add_(1, group.index, log_slope.sum(-1))
+                far.index_add_(1, group.index, (log_slope * distances[:, None]).sum(-1))
             by_d2[:, part] = along.mul_(pulls)
         by_alpha = alpha * far
         by_beta = self.spectral.sign * (here + by_alpha)
@@ -205,17 +211,20 @@ class Factors:
         rows: of the n points; d2 [S, n]: distances of S points to them; alpha, beta [P].
         """
         found: list[Tensor] = [d2] * self.P
-        for group, table in self._with(rows):
+        for group, table in zip(self.groups, rows, strict=True):
             for k, p in enumerate(group.members):
                 V = self.spaces[p].projectors.shape[1]
-                one = Group([p], group.mu[k : k + 1], group.complete)
-                W = table[k, ..., :V, :]  # [(E,) V, n]
-                u = 1.0 + alpha[p] * d2[:, None]  # [S, 1, n]
-                found[p] = self._sum(one, W[None, None], (beta[p] * one.mu)[None, ..., None, None], u[:, None])[:, 0]
+                W = table[k, ..., :V, :][None, None]  # [1, 1, (E,) V, n]
+                b = (beta[p] * group.mu[k])[None, None, :, None, None]  # [1, 1, E, 1, 1]
+                u = (1.0 + alpha[p] * d2)[:, None, None]  # [S, 1, 1, n]
+                found[p] = _sum(self.spectral, group.complete, W, b, u)[:, 0]
         return found
 
-    def _with(self, weights: Weights) -> Iterator[tuple[Group, Tensor]]:
-        return zip(self.groups, weights, strict=True)
+    def _scaled(self, weights: Weights, alpha: Tensor, beta: Tensor) -> "list[_Scaled]":
+        return [
+            _Scaled(g.index, g.complete, W, alpha[:, g.index, None], (beta[:, g.index, None] * g.mu)[..., None])
+            for g, W in zip(self.groups, weights, strict=True)
+        ]
 
     def _parts(self, d2: Tensor) -> Iterator[slice]:
         """Slices of the pairs, so that an intermediate result stays in the cache."""
@@ -223,36 +232,44 @@ class Factors:
         step = max(256, CACHE // (B * self.terms))
         return (slice(start, start + step) for start in range(0, M, step))
 
-    def _factor(self, group: Group, W: Tensor, alpha: Tensor, beta: Tensor, d2: Tensor) -> Tensor:
-        """S [B, G, M] of a group's variables."""
-        u, b = self._arguments(group, alpha, beta, d2)
-        return self._sum(group, W, b, u)
 
-    def _arguments(self, group: Group, alpha: Tensor, beta: Tensor, d2: Tensor) -> tuple[Tensor, Tensor]:
-        """u [B, G, M] and b [B, G, E, 1]."""
-        u = (alpha[:, group.members, None] * d2[:, None]).add_(1.0)
-        return u, (beta[:, group.members, None] * group.mu)[..., None]
+@dataclass(frozen=True)
+class _Scaled:
+    """A group under given parameters: weights of the pairs, alpha [B, G, 1], b = beta mu [B, G, E, 1]."""
 
-    def _sum(self, group: Group, W: Tensor, b: Tensor, u: Tensor) -> Tensor:
-        """sum_e M_e f(b_e, u): [B, G, ...]; W [(B,) G, (E,) ...], b [B, G, E, ...], u [B, G, ...].
+    index: Tensor
+    complete: int
+    weights: Tensor
+    alpha: Tensor
+    b: Tensor
 
-        On a complete graph of V vertices M_0 = 1 / V, M_1 = [v = v'] - 1 / V, and mu_0 = 0.
-        """
-        if group.complete:
-            f0, f1 = self.spectral.value(b[:, :, 0], u), self.spectral.value(b[:, :, 1], u)
-            return f0.sub_(f1).div_(group.complete).add(W * f1)
-        f = self.spectral.value(b, u[:, :, None])
-        return (f * W).sum(2).clamp_(min=1e-300)
 
-    def _log_slope(self, group: Group, W: Tensor, alpha: Tensor, beta: Tensor, d2: Tensor) -> Tensor:
-        """d log S / du [B, G, M] of a group's variables."""
-        u, b = self._arguments(group, alpha, beta, d2)
-        if group.complete:
-            f0, f1 = self.spectral.value(b[:, :, 0], u), self.spectral.value(b[:, :, 1], u)
-            s0, s1 = self.spectral.slope(b[:, :, 0], f0), self.spectral.slope(b[:, :, 1], f1)
-            share = W - 1.0 / group.complete
-            slope = s0.expand_as(s1).div(group.complete).add_(s1.mul_(share))
-            return slope.div_(f0.expand_as(f1).div(group.complete).add_(f1.mul_(share)).clamp_(min=1e-300))
-        f = self.spectral.value(b, u[:, :, None])
+def _factor(spectral: SpectralFunction, group: _Scaled, part: slice, d2: Tensor) -> Tensor:
+    """S [B, G, m] of a group's variables for some of the pairs, d2 [B, m]."""
+    u = (group.alpha * d2[:, None]).add_(1.0)
+    return _sum(spectral, group.complete, group.weights[..., part], group.b, u)
+
+
+def _sum(spectral: SpectralFunction, complete: int, W: Tensor, b: Tensor, u: Tensor) -> Tensor:
+    """sum_e M_e f(b_e, u): [B, G, ...]; W [(B,) G, (E,) ...], b [B, G, E, ...], u [B, G, ...].
+
+    On a complete graph of V vertices M_0 = 1 / V, M_1 = [v = v'] - 1 / V, and mu_0 = 0.
+    """
+    if complete:
+        f0, f1 = spectral.value(b[:, :, 0], u), spectral.value(b[:, :, 1], u)
+        return f0.sub_(f1).div_(complete).add(W * f1)
+    return (spectral.value(b, u[:, :, None]) * W).sum(2).clamp_(min=1e-300)
+
+
+def _factor_and_slope(spectral: SpectralFunction, group: _Scaled, part: slice, d2: Tensor) -> tuple[Tensor, Tensor]:
+    """(S, d log S / du), each [B, G, m]."""
+    u, b, W = (group.alpha * d2[:, None]).add_(1.0), group.b, group.weights[..., part]
+    if not group.complete:
+        f = spectral.value(b, u[:, :, None])
         S = (f * W).sum(2).clamp_(min=1e-300)
-        return (self.spectral.slope(b, f) * W).sum(2).div_(S)
+        return S, (spectral.slope(b, f).mul_(W)).sum(2).div_(S)
+    b0, b1, share = b[:, :, 0], b[:, :, 1], W - 1.0 / group.complete
+    f0, f1 = spectral.value(b0, u), spectral.value(b1, u)
+    slope = spectral.slope(b0, f0).div_(group.complete).add_(spectral.slope(b1, f1).mul_(share))
+    S = f0.div_(group.complete).add_(f1.mul_(share)).clamp_(min=1e-300)
+    return S, slope.div_(S)

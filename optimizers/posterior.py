@@ -69,13 +69,14 @@ class Posterior:
     def correlation_and_slope(self, C: Tensor, weights: Weights) -> tuple[Tensor, Tensor]:
         """(r, d r / d d2), each [m, n]."""
         d2, parameters = self.squared_distance(C), self.parameters
-        q = self._graph_part(d2, weights)
+        q, log_slope = (
+            part.reshape(d2.shape)
+            for part in self.factors.graph_part_and_slope(
+                weights, parameters.alpha[None], parameters.beta[None], d2.reshape(1, -1)
+            )
+        )
         by_q, by_d2, _ = self.structure.slopes(q, d2, parameters.w)
-        if self.structure.modulated:
-            alpha, beta = parameters.alpha[None], parameters.beta[None]
-            log_slope = self.factors.distance_slope(weights, alpha, beta, d2.reshape(1, -1))
-            by_d2 = by_d2 + by_q * q * log_slope.reshape(d2.shape)
-        return self.structure.combine(q, d2, parameters.w), by_d2
+        return self.structure.combine(q, d2, parameters.w), by_d2 + by_q * q * log_slope
 
     def _graph_part(self, d2: Tensor, weights: Weights) -> Tensor:
         alpha, beta = self.parameters.alpha[None], self.parameters.beta[None]

@@ -125,7 +125,7 @@ def test_pairs_computed_in_parts_are_the_same(monkeypatch: pytest.MonkeyPatch) -
 
     def everything() -> list[torch.Tensor]:
         arguments = (weights, alpha, beta, d2)
-        return [factors.graph_part(*arguments), factors.distance_slope(*arguments), *factors.pull(*arguments, h)]
+        return [factors.graph_part(*arguments), *factors.graph_part_and_slope(*arguments), *factors.pull(*arguments, h)]
 
     whole = everything()
     monkeypatch.setattr("fmnas.optimizers.factors.CACHE", 1)
