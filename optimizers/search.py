@@ -23,6 +23,8 @@ from fmnas.optimizers.points import Points
 from fmnas.optimizers.posterior import Posterior
 from fmnas.search_spaces import Space
 
+MEETING = 1e-3  # in unit-cube lengths: starts as near as this climb the same hill
+
 
 @dataclass(frozen=True)
 class SearchSettings:
@@ -30,16 +32,18 @@ class SearchSettings:
 
     random_points, spray_points: candidates drawn over the space and around the incumbent.
     starts: how many of the best candidates are improved. rounds: most alternations.
-    gain: a start is done when no neighbour is better and an alternation raises its log EI by less.
+    gain: a start is done when no neighbour is better and an alternation raises its log EI by less; the best of all
+    goes on until it gains less than `last_gain`.
     steps: L-BFGS-B iterations in each.
     """
 
-    random_points: int = 1000
-    spray_points: int = 200
-    starts: int = 10
+    random_points: int = 500
+    spray_points: int = 100
+    starts: int = 6
     rounds: int = 20
     steps: int = 10
-    gain: float = 1e-4
+    gain: float = 1e-3
+    last_gain: float = 1e-6
 
 
 PAPER_SEARCH = SearchSettings(random_points=100_000, spray_points=50, starts=40, rounds=500, steps=1, gain=1e-6)
@@ -161,26 +165,43 @@ def spray(space: Space, incumbent: np.ndarray, count: int, rng: np.random.Genera
 
 def alternate(acquisition: Acquisition, starts: Points, settings: SearchSettings) -> tuple[Points, Tensor]:
     """Improve every start until neither a neighbour nor a continuous step helps; (points, log EI [S]), best first."""
-    D = starts.C.shape[1]
-    box = Box(torch.zeros(D, dtype=torch.float64), torch.ones(D, dtype=torch.float64))
-    C, V = starts.C.clone(), starts.V.clone()
-    value = acquisition(starts)
-    active = torch.arange(len(starts))
+    C, V, value = starts.C.clone(), starts.V.clone(), acquisition(starts)
+    active, gain = torch.arange(len(starts)), settings.gain
     for _ in range(settings.rounds):
-        before, moved = value[active].clone(), torch.zeros(len(active), dtype=torch.bool)
-        if len(acquisition.space.discrete):
-            vertices, neighbour_value = acquisition.best_neighbours(Points(C[active], V[active]))
-            moved = neighbour_value > value[active] + 1e-9
-            V[active[moved]], value[active[moved]] = vertices[moved], neighbour_value[moved]
-        if D:
-            objective = _continuous(acquisition, V[active])
-            C[active], negative = minimise(objective, C[active], box, iterations=settings.steps, tolerance=1e-9)
-            value[active] = torch.maximum(value[active], -negative)
-        active = active[moved | (value[active] > before + settings.gain)]
-        if len(active) == 0:
+        before = value[active].clone()
+        moved = _alternate_once(acquisition, C, V, value, active, settings.steps)
+        active = active[moved | (value[active] > before + gain)]
+        active = active[_apart(Points(C[active], V[active]), value[active])]
+        if len(active) == 0 and gain > settings.last_gain:
+            active, gain = value.argmax()[None], settings.last_gain
+        elif len(active) == 0:
             break
     order = value.argsort(descending=True, stable=True)
     return Points(C[order], V[order]), value[order]
+
+
+def _alternate_once(
+    acquisition: Acquisition, C: Tensor, V: Tensor, value: Tensor, active: Tensor, steps: int
+) -> Tensor:
+    """Move the active starts to their best neighbours, then along the gradient, in place; which changed vertices."""
+    vertices, neighbour_value = acquisition.best_neighbours(Points(C[active], V[active]))
+    moved = neighbour_value > value[active] + 1e-9
+    V[active[moved]], value[active[moved]] = vertices[moved], neighbour_value[moved]
+    if C.shape[1]:
+        box = Box(torch.zeros_like(C[0]), torch.ones_like(C[0]))
+        objective = _continuous(acquisition, V[active])
+        C[active], negative = minimise(objective, C[active], box, iterations=steps, tolerance=1e-9)
+        value[active] = torch.maximum(value[active], -negative)
+    return moved
+
+
+def _apart(points: Points, value: Tensor) -> Tensor:
+    """Which points [S] go on: where several have met, on the same vertices and within MEETING, the best of them."""
+    distance = (points.C[:, None] - points.C[None]).abs().amax(-1) if points.C.shape[1] else torch.zeros(1)
+    met = (distance < MEETING) & (points.V[:, None] == points.V[None]).all(-1)
+    order = torch.arange(len(value))
+    better = (value[None] > value[:, None]) | ((value[None] == value[:, None]) & (order[None] < order[:, None]))
+    return ~(met & better).any(1)
 
 
 def _continuous(acquisition: Acquisition, V: Tensor) -> Objective:

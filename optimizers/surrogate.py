@@ -40,7 +40,7 @@ class FitSettings:
     finalists: how many of the screened (the previous fit's optimum among them) go on, on all observations; after a
     screening on a subset, one.
     patience: the finalists' iterations are at most `patience / n^2`, and between 3 and `iterations`.
-    tolerance: they end when one gains less. prior: None for maximum likelihood.
+    tolerance: they end when one gains less, in nats of all observations together. prior: None for maximum likelihood.
     warm: whether the optimum of an earlier fit is one more start.
     """
 
@@ -50,7 +50,7 @@ class FitSettings:
     finalists: int = 2
     iterations: int = 60
     patience: float = 300_000.0
-    tolerance: float = 1e-6
+    tolerance: float = 1e-3
     prior: Prior | None = field(default_factory=Prior)
     warm: bool = True
 
@@ -66,7 +66,7 @@ PAPER_FIT = FitSettings(
     finalists=10,
     iterations=300,
     patience=1e18,
-    tolerance=1e-7,
+    tolerance=1e-6,
     prior=None,
     warm=False,
 )
@@ -101,7 +101,7 @@ class Surrogate:
             values, _ = likelihood(starts, torch.arange(len(starts)))
             starts = starts[values.argsort(stable=True)[:finalists]]
         rounds = settings.iterations_for(len(points))
-        eta, nll = minimise(likelihood, starts, box, iterations=rounds, tolerance=settings.tolerance)
+        eta, nll = minimise(likelihood, starts, box, iterations=rounds, tolerance=settings.tolerance / len(points))
         best = int(nll.argmin())
         if not math.isfinite(float(nll[best])):
             raise FitError(f"no start gave a positive definite matrix for {len(points)} observations")

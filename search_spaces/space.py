@@ -40,7 +40,7 @@ class Space:
             twice = sorted({name for name in names if names.count(name) > 1})
             raise SpaceError(f"variable names must be distinct; given twice: {twice}")
 
-    @cached_property
+    @property
     def names(self) -> tuple[str, ...]:
         """Names in the order of definition."""
         return tuple(variable.name for variable in self.variables)
@@ -54,11 +54,6 @@ class Space:
     def discrete(self) -> tuple[Discrete, ...]:
         """The P variables with a graph: the last columns of the encoding."""
         return tuple(v for v in self.variables if isinstance(v, Discrete))
-
-    constraints = ()
-
-    def feasible(self, X):
-        return np.ones(len(X), bool)
 
     def __len__(self) -> int:
         return len(self.variables)

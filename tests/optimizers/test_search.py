@@ -1,6 +1,7 @@
 """The search for the largest acquisition: against enumeration, a fine grid, and its own parts."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fmnas.optimizers.points import Points
-from fmnas.optimizers.search import Acquisition, SearchSettings, alternate, spray, start_points
+from fmnas.optimizers.search import Acquisition, SearchSettings, _apart, alternate, spray, start_points
 from fmnas.search_spaces import Graph, Integer, Nominal, Ordinal, Real, Space
 
 SETTINGS = SearchSettings(random_points=200, spray_points=40, starts=8)
@@ -101,15 +102,31 @@ def test_alternation_never_worsens_a_start(data: st.DataObject, spaces: Any, mak
         space.validate(space.decode(C + (V if space.discrete else [])))
 
 
-def test_starts_do_not_disturb_each_other(make_problem: Any, space: Space, kernel: str) -> None:
+def test_starts_do_not_disturb_each_other(
+    make_problem: Any, space: Space, kernel: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     acquisition = acquisition_of(make_problem(space, 6, kernel=kernel))
-    starts = points_of(space, 5)
-    each = [alternate(acquisition, Points(starts.C[[s]], starts.V[[s]]), SETTINGS)[1].item() for s in range(5)]
-    together = alternate(acquisition, starts, SETTINGS)[1]
+    starts, alike = points_of(space, 5), replace(SETTINGS, gain=SETTINGS.last_gain)
+    each = [alternate(acquisition, Points(starts.C[[s]], starts.V[[s]]), alike)[1].item() for s in range(5)]
+    assert alternate(acquisition, starts, SETTINGS)[1][0].item() == pytest.approx(max(each), abs=1e-3)
+    monkeypatch.setattr("fmnas.optimizers.search.MEETING", 0.0)  # none stops for having met another
+    together = alternate(acquisition, starts, alike)[1]
     np.testing.assert_allclose(together, sorted(each, reverse=True), rtol=1e-5, atol=1e-5)
 
 
-def test_alternation_ends_where_no_neighbour_is_better(make_problem: Any, space: Space) -> None:
+def test_of_starts_that_meet_the_best_goes_on() -> None:
+    points = Points(
+        torch.tensor([[0.5], [0.5001], [0.5], [0.9]], dtype=torch.float64), torch.tensor([[0], [0], [1], [0]])
+    )
+    value = torch.tensor([1.0, 2.0, 0.0, 1.0], dtype=torch.float64)
+    assert _apart(points, value).tolist() == [False, True, True, True]
+    assert _apart(points, torch.ones(4).double()).tolist() == [True, False, True, True]  # of equals the first
+
+
+def test_alternation_ends_where_no_neighbour_is_better(
+    make_problem: Any, space: Space, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fmnas.optimizers.search.MEETING", 0.0)  # none stops for having met another
     acquisition = acquisition_of(make_problem(space, 8))
     found, values = alternate(acquisition, points_of(space, 6), SETTINGS)
     if space.discrete:
