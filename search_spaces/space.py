@@ -53,7 +53,7 @@ class Space:
         self.constraints: tuple[Constraint, ...] = tuple(constraints)
         self._region = FeasibleRegion([*self.continuous, *self.discrete], self.constraints)
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """Names in the order of definition."""
         return tuple(variable.name for variable in self.variables)
