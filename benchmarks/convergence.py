@@ -1,0 +1,149 @@
+"""How converged the fit and the search are: likelihoods and expected improvements on data of the joint space.
+
+    python benchmarks/convergence.py [--data FILE] [--reference FILE] [--seeds N] [--json FILE]
+
+Fit: negative log likelihood per observation of the standardised objective, of the paper's mode (maximum likelihood, ten
+cold starts) and of the default mode's settings without its prior; the best and the worst over the seeds.
+Search: log EI of the default mode's search, median and worst over the seeds, beside the paper's (40 starts from 100,000
+points), at the same fitted parameters.
+
+--data: a JSON file with X [n][18] (log learning rate, momentum, log weight decay, gamma, r1, r2, then 12 vertex
+indices), bounds [6][2] and y [n]; synthetic data otherwise.
+--reference: a JSON file with results [{n, nll_per_point_float64, ei_float64, params}] of another implementation on these
+data: parameters in its authors' form (distances in standard deviations of the data, alpha / (D P), factors normalised).
+Then EI is searched at its parameters, too.
+"""
+
+import argparse
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+import torch
+from suggestion import dataset
+
+from fmnas.optimizers.kernels import ModLap
+from fmnas.optimizers.likelihood import Likelihood
+from fmnas.optimizers.points import Points
+from fmnas.optimizers.posterior import Posterior
+from fmnas.optimizers.search import PAPER_SEARCH, Acquisition, SearchSettings, alternate, start_points
+from fmnas.optimizers.structures import FAST_KERNELS
+from fmnas.optimizers.surrogate import PAPER_FIT, FitSettings, Surrogate
+from fmnas.search_spaces import Space, joint_space
+
+SIZES = (20, 50, 100, 200)
+KERNEL = FAST_KERNELS["modlap"]
+
+
+def observations(space: Space, n: int, path: Path | None) -> tuple[np.ndarray, Points, torch.Tensor]:
+    """(X [n, 18], the same as points, standardised y [n])."""
+    configurations, ys = dataset(space, n, path)
+    X, y = space.encode_all(configurations), np.array(ys)
+    return X, Points.of(space, X), torch.from_numpy((y - y.mean()) / y.std(ddof=1))
+
+
+def best_ei(
+    space: Space, X: np.ndarray, posterior: Posterior, y: torch.Tensor, settings: SearchSettings, seed: int
+) -> float:
+    """The largest log EI that a search finds."""
+    acquisition = Acquisition(space, posterior, best=float(y.min()))
+    starts = start_points(space, acquisition, X[int(y.argmin())], settings, np.random.default_rng(seed), X)
+    return float(alternate(acquisition, starts, settings)[1][0])
+
+
+def at_parameters(space: Space, points: Points, y: torch.Tensor, given: dict[str, Any]) -> Posterior:
+    """The process under the parameters of an implementation in the authors' form."""
+    D, P, deviation = points.C.shape[1], points.V.shape[1], points.C.std(0)
+    theirs = ModLap(space, normalised=True)
+    theirs.lengthscale, theirs.alpha, theirs.beta = given["lengthscale"], given["alpha"], given["beta"]
+    here = torch.cat([points.C[:1] / deviation, points.V[:1].double()], 1)
+    scale = given["outputscale"] * theirs(here, here).to_dense().item()  # of a point with itself
+    theta = torch.tensor(given["lengthscale"]).double() * deviation  # in unit-cube lengths
+    alpha, beta = torch.tensor(given["alpha"]).double() / (D * P), torch.tensor(given["beta"]).double()
+    likelihood = Likelihood(space, KERNEL, points, y)
+    eta = torch.cat([theta, alpha, beta, torch.ones(2).double()]).log()
+    own = float(likelihood.correlation(eta)[0, 0])
+    eta[-1] = np.log(given["noise"] * own / scale)
+    posterior = Posterior(likelihood, points, eta)
+    posterior.weights = posterior.inverse @ (y - given["mean"])
+    posterior.parameters = replace(posterior.parameters, mu=given["mean"], s2=scale / own)
+    return posterior
+
+
+def row(n: int, path: Path | None, seeds: int) -> dict[str, Any]:
+    """Both modes on the first n observations."""
+    space = joint_space()
+    X, points, y = observations(space, n, path)
+    likely = FitSettings(prior=None)
+    paper, default = (
+        [Surrogate(space, KERNEL, settings).fit(points, y, np.random.default_rng(seed)) for seed in range(seeds)]
+        for settings in (PAPER_FIT, likely)
+    )
+    best = min(paper, key=lambda fit: fit.nll)
+    found = [best_ei(space, X, best.posterior, y, SearchSettings(), seed) for seed in range(seeds)]
+    return {
+        "n": n,
+        "paper_nll": [fit.nll for fit in paper],
+        "default_nll": [fit.nll for fit in default],
+        "default_log_ei": found,
+        "paper_log_ei": best_ei(space, X, best.posterior, y, PAPER_SEARCH, 0),
+    }
+
+
+def against(reference: dict[str, Any], path: Path, seeds: int) -> dict[str, Any]:
+    """EI of the default search at the reference's parameters, beside what the reference found."""
+    space = joint_space()
+    X, points, y = observations(space, reference["n"], path)
+    posterior = at_parameters(space, points, y, reference["params"])
+    c, v = np.array(reference["x"][:6]), reference["x"][6:]
+    bounds = np.array(json.loads(path.read_text())["bounds"])
+    x = np.concatenate([(c - bounds[:, 0]) / (bounds[:, 1] - bounds[:, 0]), v])
+    at_theirs = Acquisition(space, posterior, best=float(y.min()))(Points.of(space, x[None])).exp()
+    found = [np.exp(best_ei(space, X, posterior, y, SearchSettings(), seed)) for seed in range(seeds)]
+    return {"n": reference["n"], "theirs": reference["ei_float64"], "theirs_here": float(at_theirs), "ours": found}
+
+
+def main() -> None:
+    """Compute and print two tables."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--reference", type=Path)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    with torch.no_grad():
+        report(arguments)
+
+
+def report(arguments: argparse.Namespace) -> None:
+    """The tables, and the file of figures."""
+    print(f"{'n':>5} {'nll, paper mode':>20} {'nll, default':>20} {'log EI, default':>22} {'log EI, paper':>14}")
+    rows, references = [], []
+    for n in SIZES:
+        found = row(n, arguments.data, arguments.seeds)
+        rows.append(found)
+        paper, default, ei = found["paper_nll"], found["default_nll"], found["default_log_ei"]
+        print(
+            f"{n:>5} {min(paper):>10.4f}{max(paper):>10.4f} {min(default):>10.4f}{max(default):>10.4f} "
+            f"{np.median(ei):>11.4f}{min(ei):>11.4f} {found['paper_log_ei']:>14.4f}",
+            flush=True,
+        )
+    if arguments.reference:
+        print(f"\n{'n':>5} {'EI, reference':>14} {'its point, here':>16} {'EI, ours (median, worst)':>26}")
+        for result in json.loads(arguments.reference.read_text())["results"]:
+            found = against(result, arguments.data, arguments.seeds)
+            references.append(found)
+            ours = f"{np.median(found['ours']):.4f}, {min(found['ours']):.4f}"
+            print(f"{found['n']:>5} {found['theirs']:>14.4f} {found['theirs_here']:>16.4f} {ours:>26}", flush=True)
+    if arguments.json:
+        arguments.json.write_text(json.dumps({"rows": rows, "references": references}, indent=2))
+
+
+if __name__ == "__main__":
+    main()
