@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fmnas.optimizers.points import Points
 from fmnas.optimizers.search import Acquisition, SearchSettings, _apart, alternate, spray, start_points
-from fmnas.search_spaces import Graph, Integer, Nominal, Ordinal, Real, Space
+from fmnas.search_spaces import Graph, Integer, LinearConstraint, Nominal, Ordinal, QuadraticConstraint, Real, Space
 
 SETTINGS = SearchSettings(random_points=200, spray_points=40, starts=8)
 
@@ -224,3 +224,37 @@ def test_spray_of_a_space_of_one_kind(space: Space) -> None:
     assert len(np.unique(X)) > 1
     for x in X:
         space.validate(space.decode(x))
+
+
+def constrained_space() -> Space:
+    """Three bits of which at most one is set, unless x and z are small."""
+    bits = [Integer(name, 0, 1) for name in "abc"]
+    reals = [Real("x", 0.0, 2.0), Real("z", 1.0, 100.0, log=True)]
+    few = LinearConstraint({"a": 1, "b": 1, "c": 1, "x": 0.5}, bound=1.5)
+    near = QuadraticConstraint({"z": 0.01}, {("x", "x"): 1.0}, bound=1.0)
+    return Space([*bits, *reals, Ordinal("o", [1, 2, 4])], [few, near])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_search_stays_within_the_constraints_and_finds_the_best_there(make_problem: Any, seed: int) -> None:
+    space = constrained_space()
+    problem = make_problem(space, 9, seed)
+    acquisition = acquisition_of(problem)
+    incumbent = problem.X[int(problem.y.argmin())]
+    starts = start_points(space, acquisition, incumbent, SETTINGS, np.random.default_rng(seed))
+    found, values = alternate(acquisition, starts, SETTINGS)
+    assert space.feasible(found.encoded(space)).all()
+    _, value = acquisition.best_neighbours(found)
+    assert (value[0] <= values[0] + 1e-5).all()
+    chance = acquisition(points_of(space, 3000, seed))  # feasible ones, drawn uniformly
+    assert values[0] >= chance.max() - 0.02
+
+
+def test_a_start_whose_neighbours_are_all_infeasible_stays(make_problem: Any) -> None:
+    space = Space([Integer("a", 0, 1), Integer("b", 0, 1)], [LinearConstraint({"a": -1, "b": -1}, bound=-2)])
+    acquisition = acquisition_of(make_problem(space, 4))
+    points = Points.of(space, np.array([[1.0, 1.0]]))
+    assert acquisition.best_neighbours(points)[1].item() == -math.inf
+    found, values = alternate(acquisition, points, SETTINGS)
+    assert found.V.tolist() == [[1, 1]]
+    assert values.isfinite().all()
