@@ -14,7 +14,7 @@ that intermediate results stay in the processor's cache.
 | mu | [E] | distinct eigenvalues of a graph |
 | S | [B, P, M] | sum_e M_e f(beta mu_e, u): the factor of each variable, before it is normalised |
 | N | [B, P] | normaliser: the factor at d = 0 averaged over vertices |
-| q | [B, M] | prod_p S_p / N_p: the graph part |
+| q, s | [B, M] | prod_p S_p / N_p: the graph part; mean_p S_p / N_p |
 """
 
 from collections.abc import Iterator
@@ -80,10 +80,13 @@ def _complete_size(variable: Discrete) -> int:
 
 
 class Factors:
-    """Factors of the discrete variables of one space under one spectral function."""
+    """Factors of the discrete variables of one space under one spectral function.
 
-    def __init__(self, space: Space, spectral: SpectralFunction) -> None:
-        self.spectral = spectral
+    additive: whether s is wanted; without, q stands in its place.
+    """
+
+    def __init__(self, space: Space, spectral: SpectralFunction, additive: bool = False) -> None:
+        self.spectral, self.additive = spectral, additive
         self.spaces = [Eigenspaces.of(variable) for variable in space.discrete] or [_POINT]
         complete = [_complete_size(variable) for variable in space.discrete] or [0]
         self.P = len(self.spaces)
@@ -146,49 +149,61 @@ class Factors:
             found.append(torch.stack(chosen).reshape(*table.shape[:-2], m * n))
         return found
 
-    def graph_part(self, weights: Weights, alpha: Tensor, beta: Tensor, d2: Tensor) -> Tensor:
-        """q [B, M]."""
-        q = torch.empty_like(d2)
+    def graph_part(self, weights: Weights, alpha: Tensor, beta: Tensor, d2: Tensor) -> tuple[Tensor, Tensor]:
+        """(q, s), each [B, M]."""
+        q = torch.ones_like(d2)
+        s = torch.zeros_like(d2) if self.additive else q
         scaled = self._scaled(weights, alpha, beta)
         for part in self._parts(d2):
-            S = [_factor(self.spectral, group, part, d2[:, part]).prod(1) for group in scaled]
-            q[:, part] = torch.stack(S).prod(0) if len(S) > 1 else S[0]
-        return q.div_(self.normaliser(beta)[0].prod(1)[:, None])
+            for group in scaled:
+                S = _factor(self.spectral, group, part, d2[:, part])
+                q[:, part] *= S.prod(1)
+                if self.additive:
+                    s[:, part] += (group.share @ S)[:, 0]
+        return q.div_(self.normaliser(beta)[0].prod(1)[:, None]), s
 
     def graph_part_and_slope(
         self, weights: Weights, alpha: Tensor, beta: Tensor, d2: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """(q, d log q / d d2), each [B, M]."""
-        q, slope = torch.ones_like(d2), torch.zeros_like(d2)
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """(q, s, dq / d d2, ds / d d2), each [B, M]."""
+        q, q_slope = torch.ones_like(d2), torch.zeros_like(d2)
+        s, s_slope = (torch.zeros_like(d2), torch.zeros_like(d2)) if self.additive else (q, q_slope)
         scaled = self._scaled(weights, alpha, beta)
         for part in self._parts(d2):
             for group in scaled:
                 S, log_slope = _factor_and_slope(self.spectral, group, part, d2[:, part])
                 q[:, part] *= S.prod(1)
-                slope[:, part] += (group.alpha.mT @ log_slope)[:, 0]
-        return q.div_(self.normaliser(beta)[0].prod(1)[:, None]), slope
+                q_slope[:, part] += (group.alpha.mT @ log_slope)[:, 0]
+                if self.additive:
+                    s[:, part] += (group.share @ S)[:, 0]
+                    s_slope[:, part] += ((group.share * group.alpha.mT) @ S.mul_(log_slope))[:, 0]
+        q.div_(self.normaliser(beta)[0].prod(1)[:, None])
+        q_slope *= q
+        return q, s, q_slope, s_slope
 
     def pull(
-        self, weights: Weights, alpha: Tensor, beta: Tensor, d2: Tensor, h: Tensor
+        self, weights: Weights, alpha: Tensor, beta: Tensor, d2: Tensor, by_log_q: Tensor, by_s: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """What pulls h [B, M] = d nll / d log q exert: on log alpha [B, P], on log beta [B, P] and on d2 [B, M]."""
-        here, far = torch.zeros_like(alpha), torch.zeros_like(alpha)  # sums over pairs of h and h d2 times d log S / du
-        by_d2 = torch.empty_like(d2)
+        """What d nll / d log q and d nll / d s, each [B, M], pull: log alpha [B, P], log beta [B, P], d2 [B, M]."""
+        total, here, far = torch.zeros_like(alpha), torch.zeros_like(alpha), torch.zeros_like(alpha)
+        by_d2 = torch.zeros_like(d2)
         scaled = self._scaled(weights, alpha, beta)
         for part in self._parts(d2):
-            pulls, distances = h[:, part], d2[:, part]
-            along = torch.zeros_like(pulls)
+            pulls, distances = by_log_q[:, None, part], d2[:, part]  # [B, 1, m]
             for group in scaled:
-                _, log_slope = _factor_and_slope(self.spectral, group, part, distances)
-                along += (group.alpha.mT @ log_slope)[:, 0]
-                log_slope *= pulls[:, None]
+                S, log_slope = _factor_and_slope(self.spectral, group, part, distances)
+                if self.additive:  # a factor's share of s moves with it: [B, G, m]
+                    pulls = by_log_q[:, None, part] + by_s[:, None, part] * S.mul_(group.share.mT)
+                    total.index_add_(1, group.index, pulls.sum(-1))
+                log_slope *= pulls
+                by_d2[:, part] += (group.alpha.mT @ log_slope)[:, 0]
                 here.index_add_(1, group.index, log_slope.sum(-1))
                 far.index_add_(1, group.index, (log_slope * distances[:, None]).sum(-1))
-            by_d2[:, part] = along.mul_(pulls)
+        if not self.additive:
+            total = by_log_q.sum(-1, keepdim=True)
         by_alpha = alpha * far
-        by_beta = self.spectral.sign * (here + by_alpha)
-        offset = self.spectral.offset - self.normaliser(beta)[1]
-        return by_alpha, by_beta + offset * h.sum(-1, keepdim=True), by_d2
+        by_beta = self.spectral.sign * (here + by_alpha) + (self.spectral.offset - self.normaliser(beta)[1]) * total
+        return by_alpha, by_beta, by_d2
 
     def normaliser(self, beta: Tensor) -> tuple[Tensor, Tensor]:
         """N and d log N / d log beta, each [B, P]."""
@@ -221,9 +236,17 @@ class Factors:
         return found
 
     def _scaled(self, weights: Weights, alpha: Tensor, beta: Tensor) -> "list[_Scaled]":
+        share = 1.0 / (self.P * self.normaliser(beta)[0])
         return [
-            _Scaled(g.index, g.complete, W, alpha[:, g.index, None], (beta[:, g.index, None] * g.mu)[..., None])
-            for g, W in zip(self.groups, weights, strict=True)
+            _Scaled(
+                group.index,
+                group.complete,
+                W,
+                alpha[:, group.index, None],
+                (beta[:, group.index, None] * group.mu)[..., None],
+                share[:, None, group.index],
+            )
+            for group, W in zip(self.groups, weights, strict=True)
         ]
 
     def _parts(self, d2: Tensor) -> Iterator[slice]:
@@ -235,13 +258,17 @@ class Factors:
 
 @dataclass(frozen=True)
 class _Scaled:
-    """A group under given parameters: weights of the pairs, alpha [B, G, 1], b = beta mu [B, G, E, 1]."""
+    """A group under given parameters: weights of the pairs, alpha [B, G, 1], b = beta mu [B, G, E, 1].
+
+    share: 1 / (P N) [B, 1, G], what a factor is multiplied by in s.
+    """
 
     index: Tensor
     complete: int
     weights: Tensor
     alpha: Tensor
     b: Tensor
+    share: Tensor
 
 
 def _factor(spectral: SpectralFunction, group: _Scaled, part: slice, d2: Tensor) -> Tensor:

@@ -6,7 +6,7 @@
 | M | n (n + 1) / 2 | pairs of observations, each with itself too |
 | C, V | [n, D], [n, P] | observed configurations: unit cube, vertex indices |
 | y | [n] | observations, standardised |
-| q, r | [B, M] | graph part and correlation of each pair (structures.py); 1 for a pair of equals on average |
+| q, s, r | [B, M] | graph parts and correlation of each pair (structures.py); 1 for a pair of equals on average |
 | g | [B] | noise variance divided by the output scale s2 |
 | mu, s2 | [B] | constant mean and output scale, both in closed form given the rest |
 | eta | [B, D + 2P + 2] | what is searched: log theta, log alpha, log beta, log w / (1 - w), log g |
@@ -57,7 +57,7 @@ class Likelihood:
 
     def __init__(self, space: Space, kernel: FastKernel, points: Points, y: Tensor, prior: Prior | None = None) -> None:
         self.kernel = kernel
-        self.factors = Factors(space, kernel.spectral)
+        self.factors = Factors(space, kernel.spectral, kernel.structure.additive)
         self.D, self.P, self.n = points.C.shape[1], self.factors.P, len(points)
         self.y = y
         self._has_graphs = bool(space.discrete)
@@ -128,18 +128,18 @@ class Likelihood:
         theta, alpha, beta, w, _ = self.split(eta[None])
         return self._lower(self._correlations(theta, alpha, beta, w)[0])[0]
 
-    def _correlations(self, theta: Tensor, alpha: Tensor, beta: Tensor, w: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(r, q, d2), each [B, M]."""
+    def _correlations(self, theta: Tensor, alpha: Tensor, beta: Tensor, w: Tensor) -> tuple[Tensor, ...]:
+        """(r, q, s, d2), each [B, M]."""
         d2 = theta.pow(-2) @ self._squares
-        q = self.factors.graph_part(self._weights, alpha, beta, d2)
-        return self.kernel.structure.combine(q, d2, w[:, None]), q, d2
+        q, s = self.factors.graph_part(self._weights, alpha, beta, d2)
+        return self.kernel.structure.combine(q, s, d2, w[:, None]), q, s, d2
 
     def _evaluate(self, eta: Tensor) -> tuple[Tensor, Tensor]:
         theta, alpha, beta, w, g = self.split(eta)
-        r, q, d2 = self._correlations(theta, alpha, beta, w)
+        r, q, s, d2 = self._correlations(theta, alpha, beta, w)
         value, by_r, by_g = self._from_correlation(r, g)
-        by_q, by_d2, by_w = (by_r * slope for slope in self.kernel.structure.slopes(q, d2, w[:, None]))
-        by_alpha, by_beta, by_graph = self.factors.pull(self._weights, alpha, beta, d2, by_q * q)
+        by_q, by_s, by_d2, by_w = (by_r * slope for slope in self.kernel.structure.slopes(q, s, d2, w[:, None]))
+        by_alpha, by_beta, by_graph = self.factors.pull(self._weights, alpha, beta, d2, by_q * q, by_s)
         by_theta = -2.0 * theta.pow(-2) * ((by_d2 + by_graph) @ self._squares.T)
         by_odds = w * (1.0 - w) * by_w.sum(-1)
         gradient = torch.cat([by_theta, by_alpha, by_beta, by_odds[:, None], by_g[:, None]], dim=-1)

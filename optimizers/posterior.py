@@ -63,42 +63,39 @@ class Posterior:
 
     def correlation(self, C: Tensor, weights: Weights) -> Tensor:
         """r [m, n] between points with continuous parts C, and weights `against` their vertices, and observations."""
-        d2 = self.squared_distance(C)
-        return self.structure.combine(self._graph_part(d2, weights), d2, self.parameters.w)
+        d2, parameters = self.squared_distance(C), self.parameters
+        found = self.factors.graph_part(weights, parameters.alpha[None], parameters.beta[None], d2.reshape(1, -1))
+        q, s = (part.reshape(d2.shape) for part in found)
+        return self.structure.combine(q, s, d2, parameters.w)
 
     def correlation_and_slope(self, C: Tensor, weights: Weights) -> tuple[Tensor, Tensor]:
         """(r, d r / d d2), each [m, n]."""
         d2, parameters = self.squared_distance(C), self.parameters
-        q, log_slope = (
-            part.reshape(d2.shape)
-            for part in self.factors.graph_part_and_slope(
-                weights, parameters.alpha[None], parameters.beta[None], d2.reshape(1, -1)
-            )
-        )
-        by_q, by_d2, _ = self.structure.slopes(q, d2, parameters.w)
-        return self.structure.combine(q, d2, parameters.w), by_d2 + by_q * q * log_slope
-
-    def _graph_part(self, d2: Tensor, weights: Weights) -> Tensor:
-        alpha, beta = self.parameters.alpha[None], self.parameters.beta[None]
-        return self.factors.graph_part(weights, alpha, beta, d2.reshape(1, -1)).reshape(d2.shape)
+        alpha, beta = parameters.alpha[None], parameters.beta[None]
+        found = self.factors.graph_part_and_slope(weights, alpha, beta, d2.reshape(1, -1))
+        q, s, q_slope, s_slope = (part.reshape(d2.shape) for part in found)
+        by_q, by_s, by_d2, _ = self.structure.slopes(q, s, d2, parameters.w)
+        return self.structure.combine(q, s, d2, parameters.w), by_d2 + by_q * q_slope + by_s * s_slope
 
     def graph_tables(self, d2: Tensor) -> list[Tensor]:
         """For each discrete variable the normalised factor between every vertex and each observation: [m, V_p, n]."""
         tables = self.factors.tables(self._rows, self.parameters.alpha, self.parameters.beta, d2)
         return [table.div_(N) for table, N in zip(tables, self.N, strict=True)]
 
-    def graph_prior(self, V: Tensor) -> Tensor:
-        """The graph part q of a point with itself [m]."""
-        return torch.stack([diagonal[V[:, p]] for p, diagonal in enumerate(self._diagonals)]).prod(0)
+    def prior(self, V: Tensor) -> Tensor:
+        """r of a point with itself [m]."""
+        own = torch.stack([diagonal[V[:, p]] for p, diagonal in enumerate(self._diagonals)])  # [P, m]
+        return self._at_home(own.prod(0), own.mean(0))
 
-    def graph_priors_around(self, V: Tensor) -> Tensor:
+    def priors_around(self, V: Tensor) -> Tensor:
         """The same [m, K] when each variable in turn takes each of its values: K values of all variables together."""
-        along = [diagonal / diagonal[V[:, p], None] for p, diagonal in enumerate(self._diagonals)]
-        return self.graph_prior(V)[:, None] * torch.cat(along, 1)
+        own = torch.stack([diagonal[V[:, p]] for p, diagonal in enumerate(self._diagonals)])
+        new = torch.cat([diagonal.expand(len(V), -1) for diagonal in self._diagonals], 1)  # [m, K]
+        old = torch.cat([own[p, :, None].expand(-1, len(d)) for p, d in enumerate(self._diagonals)], 1)
+        return self._at_home(own.prod(0)[:, None] * (new / old), own.mean(0)[:, None] + (new - old) / len(own))
 
-    def prior(self, q: Tensor) -> Tensor:
-        """r of a point with itself, from its graph part."""
-        return self.structure.combine(q, torch.zeros_like(q), self.parameters.w)
+    def _at_home(self, q: Tensor, s: Tensor) -> Tensor:
+        return self.structure.combine(q, s, torch.zeros_like(q), self.parameters.w)
 
     def predict_from(self, r: Tensor, prior: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(mean [m], variance [m], A^-1 r [m, n]) from correlations r [m, n]; the variance is of f, without noise."""
@@ -112,7 +109,7 @@ class Posterior:
         means, variances = [], []
         for c, v in zip(C.split(CHUNK), V.split(CHUNK), strict=True):
             correlation = self.correlation(c, self.against(v))
-            mean, variance, _ = self.predict_from(correlation, self.prior(self.graph_prior(v)))
+            mean, variance, _ = self.predict_from(correlation, self.prior(v))
             means.append(mean)
             variances.append(variance)
         return torch.cat(means), torch.cat(variances)

@@ -78,10 +78,14 @@ class Acquisition:
             return points.V, torch.full((len(points),), -torch.inf, dtype=torch.float64)
         d2 = posterior.squared_distance(points.C)
         tables = posterior.graph_tables(d2)  # P times [S, V_p, n]
-        others = _products_of_others(torch.stack([table[starts, points.V[:, p]] for p, table in enumerate(tables)]))
-        q = torch.cat([table * other[:, None] for table, other in zip(tables, others, strict=True)], 1)  # [S, K, n]
-        r = posterior.structure.combine(q, d2[:, None], posterior.parameters.w)
-        mean, variance, _ = posterior.predict_from(r, posterior.prior(posterior.graph_priors_around(points.V)))
+        own = torch.stack([table[starts, points.V[:, p]] for p, table in enumerate(tables)])  # [P, S, n]
+        product, total = _products_of_others(own), own.sum(0)
+        q = torch.cat([table * product[p, :, None] for p, table in enumerate(tables)], 1)  # [S, K, n]
+        s = q
+        if posterior.structure.additive:
+            s = torch.cat([table + (total - own[p])[:, None] for p, table in enumerate(tables)], 1) / len(own)
+        r = posterior.structure.combine(q, s, d2[:, None], posterior.parameters.w)
+        mean, variance, _ = posterior.predict_from(r, posterior.priors_around(points.V))
         value = log_expected_improvement(mean, variance.sqrt(), self.best)  # [S, K]
         best, k = value.masked_fill(~self._edges(points), -torch.inf).max(dim=1)
         vertices = points.V.clone()
@@ -102,8 +106,7 @@ class Acquisition:
         """(log EI [S], its gradient over C [S, D]); weights: what the posterior knows `against` the vertices."""
         posterior, parameters = self.posterior, self.posterior.parameters
         r, r_slope = posterior.correlation_and_slope(points.C, weights)
-        prior = posterior.prior(posterior.graph_prior(points.V))
-        mean, variance, solved = posterior.predict_from(r, prior)
+        mean, variance, solved = posterior.predict_from(r, posterior.prior(points.V))
         deviation = variance.sqrt()
         value, by_mean, by_deviation = log_expected_improvement_slopes(mean, deviation, self.best)
         # d log EI / d r, by the mean and by the variance s2 (prior - r A^-1 r')

@@ -1,10 +1,11 @@
-"""How the continuous distance enters a kernel: the three structures of the fast path, and the six kernels they make.
+"""How factors and the continuous distance make a kernel: the structures of the fast path, and the kernels they make.
 
 | symbol | meaning |
 |---|---|
 | q | prod_p S_p / N_p: the graph part, 1 on the diagonal on average |
+| s | mean_p S_p / N_p: the same factors, one variable at a time |
 | d2 | squared continuous distance |
-| w | share of the continuous part, in (0, 1); the sum alone has one |
+| w | share of s (Blended) or of the continuous part (Sum), in (0, 1) |
 | r | the correlation that comes out |
 """
 
@@ -18,66 +19,86 @@ from fmnas.optimizers.spectral import ModulatedDiffusion, ModulatedLaplacian, Sp
 
 
 class Structure(Protocol):
-    """r(q, d2, w) with its partial derivatives; all arguments broadcast.
+    """r(q, s, d2, w) with its partial derivatives; all arguments broadcast.
 
-    modulated: whether q depends on d2 (through alpha). weighted: whether w matters.
+    modulated: whether q and s depend on d2 (through alpha). additive: whether s matters; if not, any s will do.
+    weighted: whether w matters.
     """
 
     modulated: bool
+    additive: bool
     weighted: bool
 
-    def combine(self, q: Tensor, d2: Tensor, w: Tensor) -> Tensor:
+    def combine(self, q: Tensor, s: Tensor, d2: Tensor, w: Tensor) -> Tensor:
         """r."""
         ...
 
-    def slopes(self, q: Tensor, d2: Tensor, w: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(dr/dq, dr/dd2 with q held, dr/dw)."""
+    def slopes(self, q: Tensor, s: Tensor, d2: Tensor, w: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """(dr/dq, dr/ds, dr/dd2 with q and s held, dr/dw)."""
         ...
 
 
 class Modulated:
     """r = q: the distance acts through the frequencies alone (Eq. 5)."""
 
-    modulated, weighted = True, False
+    modulated, additive, weighted = True, False, False
 
-    def combine(self, q: Tensor, d2: Tensor, w: Tensor) -> Tensor:
+    def combine(self, q: Tensor, s: Tensor, d2: Tensor, w: Tensor) -> Tensor:
         """r."""
         return q
 
-    def slopes(self, q: Tensor, d2: Tensor, w: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(1, 0, 0)."""
+    def slopes(self, q: Tensor, s: Tensor, d2: Tensor, w: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """(1, 0, 0, 0)."""
         zero = torch.zeros_like(q)
-        return torch.ones_like(q), zero, zero
+        return torch.ones_like(q), zero, zero, zero
+
+
+class Blended:
+    """r = (1 - w) q + w s: what every variable does by itself, and what all do together.
+
+    A product of many factors learns nothing of a value in one context from another; a sum does. Each term of s is a
+    frequency-modulated kernel on one graph, so r keeps what Theorems 3.1 and 3.2 say.
+    """
+
+    modulated, additive, weighted = True, True, True
+
+    def combine(self, q: Tensor, s: Tensor, d2: Tensor, w: Tensor) -> Tensor:
+        """r."""
+        return q + w * (s - q)
+
+    def slopes(self, q: Tensor, s: Tensor, d2: Tensor, w: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """(1 - w, w, 0, s - q)."""
+        return (1.0 - w).expand_as(q), w.expand_as(q), torch.zeros_like(q), s - q
 
 
 class Product:
     """r = exp(-d2 / 2) q."""
 
-    modulated, weighted = False, False
+    modulated, additive, weighted = False, False, False
 
-    def combine(self, q: Tensor, d2: Tensor, w: Tensor) -> Tensor:
+    def combine(self, q: Tensor, s: Tensor, d2: Tensor, w: Tensor) -> Tensor:
         """r."""
         return torch.exp(-0.5 * d2) * q
 
-    def slopes(self, q: Tensor, d2: Tensor, w: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(exp(-d2 / 2), -r / 2, 0)."""
-        continuous = torch.exp(-0.5 * d2)
-        return continuous, -0.5 * continuous * q, torch.zeros_like(q)
+    def slopes(self, q: Tensor, s: Tensor, d2: Tensor, w: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """(exp(-d2 / 2), 0, -r / 2, 0)."""
+        continuous, zero = torch.exp(-0.5 * d2), torch.zeros_like(q)
+        return continuous, zero, -0.5 * continuous * q, zero
 
 
 class Sum:
     """r = w exp(-d2 / 2) + (1 - w) q."""
 
-    modulated, weighted = False, True
+    modulated, additive, weighted = False, False, True
 
-    def combine(self, q: Tensor, d2: Tensor, w: Tensor) -> Tensor:
+    def combine(self, q: Tensor, s: Tensor, d2: Tensor, w: Tensor) -> Tensor:
         """r."""
         return w * torch.exp(-0.5 * d2) + (1.0 - w) * q
 
-    def slopes(self, q: Tensor, d2: Tensor, w: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(1 - w, -w exp(-d2 / 2) / 2, exp(-d2 / 2) - q)."""
+    def slopes(self, q: Tensor, s: Tensor, d2: Tensor, w: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """(1 - w, 0, -w exp(-d2 / 2) / 2, exp(-d2 / 2) - q)."""
         continuous = torch.exp(-0.5 * d2)
-        return (1.0 - w).expand_as(q), -0.5 * w * continuous, continuous - q
+        return (1.0 - w).expand_as(q), torch.zeros_like(q), -0.5 * w * continuous, continuous - q
 
 
 @dataclass(frozen=True)
@@ -100,5 +121,7 @@ FAST_KERNELS: dict[str, FastKernel] = {
         FastKernel("proddif", _DIFFUSION, Product()),
         FastKernel("addlap", _LAPLACIAN, Sum()),
         FastKernel("adddif", _DIFFUSION, Sum()),
+        FastKernel("modlap+", _LAPLACIAN, Blended()),
+        FastKernel("moddif+", _DIFFUSION, Blended()),
     )
 }
