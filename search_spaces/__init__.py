@@ -1,9 +1,10 @@
-"""Variables and their graphs, spaces, the NASNet cell, the SGD schedule, and the records that pass through the house.
+"""Variables and their graphs, constraints, spaces, the NASNet cell, the SGD schedule, and the records of the house.
 
 Needs numpy alone.
 """
 
 from fmnas.search_spaces.cell import Cell, largest_cell
+from fmnas.search_spaces.constraints import LinearConstraint, QuadraticConstraint
 from fmnas.search_spaces.errors import FmnasError, SpaceError
 from fmnas.search_spaces.joint import joint_space
 from fmnas.search_spaces.records import Evaluation, Trial
@@ -18,8 +19,10 @@ __all__ = [
     "FmnasError",
     "Graph",
     "Integer",
+    "LinearConstraint",
     "Nominal",
     "Ordinal",
+    "QuadraticConstraint",
     "Real",
     "Schedule",
     "Space",

@@ -1,4 +1,4 @@
-"""A search space: an ordered tuple of variables, and the one encoder between values and numbers.
+"""A search space: an ordered tuple of variables, what constrains them, and the one encoder between values and numbers.
 
 | symbol | shape | meaning |
 |---|---|---|
@@ -14,24 +14,35 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fmnas.search_spaces.constraints import CONSTRAINT_KINDS, Constraint, constraint_from_dict
 from fmnas.search_spaces.errors import SpaceError
+from fmnas.search_spaces.feasibility import FeasibleRegion
 from fmnas.search_spaces.variables import Discrete, Graph, Integer, Nominal, Ordinal, Real, Value, Variable
 
 Configuration = dict[str, Value]
 """Name -> value, in the space's order. Survives JSON."""
 
+MISSES = 1_000_000
+"""Sampling gives up after so many infeasible draws in a row."""
+LARGEST_BATCH = 16_384
+
 _KINDS: dict[str, type] = {kind.__name__: kind for kind in (Real, Integer, Ordinal, Nominal, Graph)}
 
 
 class Space:
-    """What may be tried.
+    """What may be tried: the configurations that meet every constraint.
+
+    constraints: none by default. Raises SpaceError for one that does not fit the variables.
 
     Example:
         space = Space([Real("lr", 1e-3, 1e-1, log=True), Ordinal("depth", [1, 2, 3])])
         x = space.encode({"lr": 0.01, "depth": 2})          # array([0.5, 1.0])
+
+        bits = [Integer(f"b{i}", 0, 1) for i in range(8)]
+        space = Space(bits, [LinearConstraint({b.name: 1 for b in bits}, bound=2)])  # at most two are 1
     """
 
-    def __init__(self, variables: Iterable[Variable]) -> None:
+    def __init__(self, variables: Iterable[Variable], constraints: Iterable[Constraint] = ()) -> None:
         self.variables: tuple[Variable, ...] = tuple(variables)
         if not self.variables:
             raise SpaceError("a space needs at least one variable")
@@ -39,6 +50,8 @@ class Space:
         if len(set(names)) < len(names):
             twice = sorted({name for name in names if names.count(name) > 1})
             raise SpaceError(f"variable names must be distinct; given twice: {twice}")
+        self.constraints: tuple[Constraint, ...] = tuple(constraints)
+        self._region = FeasibleRegion([*self.continuous, *self.discrete], self.constraints)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -59,16 +72,17 @@ class Space:
         return len(self.variables)
 
     def __repr__(self) -> str:
-        return f"Space({list(self.variables)!r})"
+        constraints = f", {list(self.constraints)!r}" if self.constraints else ""
+        return f"Space({list(self.variables)!r}{constraints})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Space) and self.variables == other.variables
+        return isinstance(other, Space) and self.variables == other.variables and self.constraints == other.constraints
 
     def __hash__(self) -> int:
         return hash(self.names)
 
     def validate(self, configuration: Mapping[str, Any]) -> None:
-        """Raise SpaceError unless the configuration has exactly our names, each with a value it may take."""
+        """Raise SpaceError unless it has exactly our names, each with a value it may take, and is feasible."""
         missing = [name for name in self.names if name not in configuration]
         unknown = [name for name in configuration if name not in self.names]
         if missing or unknown:
@@ -77,13 +91,47 @@ class Space:
             )
         for variable in self.variables:
             variable.check(configuration[variable.name])
+        violated = self._region.violated(configuration)
+        if violated is not None:
+            constraint, value = violated
+            raise SpaceError(f"infeasible: {constraint} is violated, its left side is {value:.12g}")
+
+    def feasible(self, X: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Which encoded configurations X [m, D + P] meet every constraint, [m]; all of them without constraints."""
+        return self._region.contains(X)
+
+    def meets_constraints(self, configuration: Mapping[str, Any]) -> bool:
+        """Whether a configuration, each of its values one that its variable may take, is feasible."""
+        return self._region.violated(configuration) is None
 
     def sample(self, rng: np.random.Generator) -> Configuration:
-        """One uniform configuration: uniform on the (log-)scaled box and over the vertices."""
+        """One uniform configuration: uniform on the (log-)scaled box and over the vertices, where feasible."""
         return self.decode(self.sample_encoded(rng, 1)[0])
 
     def sample_encoded(self, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
-        """Uniform encoded configurations [count, D + P]."""
+        """Uniform encoded configurations [count, D + P], all feasible: the others are drawn again.
+
+        Raises SpaceError after MISSES infeasible draws in a row.
+        """
+        X = self._draw(rng, count)
+        if not self.constraints:
+            return X
+        found, drawn, misses = [X[self.feasible(X)]], count, 0
+        while (missing := count - sum(map(len, found))) > 0:
+            batch = min(max(missing, drawn), LARGEST_BATCH)  # doubling: few calls where little is feasible
+            X = self._draw(rng, batch)
+            found.append(X[self.feasible(X)])
+            drawn, misses = drawn + batch, 0 if len(found[-1]) else misses + batch
+            if misses >= MISSES:
+                raise SpaceError(
+                    f"{count - missing} of {drawn} uniform samples met the {len(self.constraints)} constraint(s), none "
+                    f"of the last {misses}: check that they can be met together; then narrow the variables' ranges, or "
+                    "describe the space by variables of which fewer combinations are infeasible"
+                )
+        return np.concatenate(found)[:count]
+
+    def _draw(self, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
+        """Uniform encoded points [count, D + P], feasible or not."""
         continuous = rng.random((count, len(self.continuous)))
         discrete = [rng.integers(len(v.vertices), size=count) for v in self.discrete]
         return np.column_stack([continuous, *discrete]) if discrete else continuous
@@ -109,32 +157,37 @@ class Space:
         return {name: values[name] for name in self.names}
 
     def neighbours(self, configuration: Mapping[str, Any]) -> list[Configuration]:
-        """Every configuration one graph edge away: the continuous part is the same."""
+        """Every feasible configuration one graph edge away: the continuous part is the same."""
         self.validate(configuration)
         found = []
         for variable in self.discrete:
             for j in variable.neighbours[variable.index(configuration[variable.name])]:
                 found.append({**configuration, variable.name: variable.vertices[j]})
-        return found
+        return [neighbour for neighbour in found if self.meets_constraints(neighbour)]
 
     def to_dict(self) -> list[dict[str, Any]]:
-        """The variables as plain JSON data."""
-        return [{"kind": type(v).__name__, **_fields(v)} for v in self.variables]
+        """The variables, then the constraints, as plain JSON data."""
+        variables = [{"kind": type(v).__name__, **_fields(v)} for v in self.variables]
+        return variables + [constraint.to_dict() for constraint in self.constraints]
 
     @classmethod
     def from_dict(cls, data: Sequence[Mapping[str, Any]]) -> "Space":
         """The inverse of `to_dict`. Raises SpaceError on an unknown kind or field."""
-        variables = []
+        variables: list[Variable] = []
+        constraints: list[Constraint] = []
         for entry in data:
+            if entry.get("kind") in CONSTRAINT_KINDS:
+                constraints.append(constraint_from_dict(entry))
+                continue
             fields = dict(entry)
             kind = fields.pop("kind", None)
             if kind not in _KINDS:
-                raise SpaceError(f"variable kind {kind!r}: it must be one of {sorted(_KINDS)}")
+                raise SpaceError(f"kind {kind!r}: it must be one of {sorted([*_KINDS, *CONSTRAINT_KINDS])}")
             try:
                 variables.append(_KINDS[kind](**fields))
             except TypeError as error:
                 raise SpaceError(f"{kind} {fields.get('name')!r}: {error}") from None
-        return cls(variables)
+        return cls(variables, constraints)
 
 
 def _fields(variable: Variable) -> dict[str, Any]:

@@ -63,6 +63,14 @@ class Real:
             value = self.low + unit * (self.high - self.low)
         return min(max(value, self.low), self.high)
 
+    def from_units(self, units: NDArray[np.float64]) -> NDArray[np.float64]:
+        """`from_unit` of many [m], up to rounding."""
+        if self.log:
+            values = np.exp(math.log(self.low) + units * (math.log(self.high) - math.log(self.low)))
+        else:
+            values = self.low + units * (self.high - self.low)
+        return np.clip(values, self.low, self.high)
+
     def check(self, value: Any) -> None:
         """Raise SpaceError unless value is a finite number within the bounds."""
         if isinstance(value, bool) or not isinstance(value, int | float) or not self.low <= value <= self.high:
