@@ -1,6 +1,7 @@
 """Mutations: how Regularized Evolution makes a child (BO-FM paper, Supp. D.2).
 
-Every child changes exactly one continuous and one discrete variable of its parent, where the space has them.
+Every child changes exactly one continuous and one discrete variable of its parent, where the space has them. Where it
+has constraints, an infeasible child is made again.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,6 +16,9 @@ Mutation = Callable[[Configuration, np.random.Generator], Configuration]
 
 STEP = 0.01
 """Standard deviation of a continuous mutation, as a share of the variable's range."""
+
+TRIES = 100
+"""How many children are made before a parent is taken to have no feasible one."""
 
 CELL_OPERATIONS = tuple(f"op{i}" for i in range(1, 2 * STATES + 1))
 CELL_INPUTS = ("in2", "in3", "in4")
@@ -38,6 +42,14 @@ def mutation_for(space: Space) -> Mutation:
         return child
 
     return mutate
+
+
+def feasible_child(
+    space: Space, mutate: Mutation, parent: Configuration, rng: np.random.Generator
+) -> Configuration | None:
+    """The first child that meets the constraints of the space; None if TRIES of them do not."""
+    children = (mutate(parent, rng) for _ in range(TRIES))
+    return next((child for child in children if space.meets_constraints(child)), None)
 
 
 def _nudge(variable: Real, value: float, rng: np.random.Generator) -> float:

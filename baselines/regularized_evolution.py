@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fmnas.baselines.mutation import mutation_for
+from fmnas.baselines.mutation import TRIES, feasible_child, mutation_for
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion
 from fmnas.search_spaces import Configuration, Space
 from fmnas.search_spaces.records import MUTATION, RANDOM
@@ -16,7 +16,8 @@ class RegularizedEvolution(Optimizer):
     population: size of the population, and number of trials (the initial design included) before the first child.
     tournament: members drawn, with replacement; the best of them is the parent.
 
-    With trials pending, the tournament is among those told. Until the first result, children are random.
+    With trials pending, the tournament is among those told. Until the first result, children are random. Where the
+    space has constraints and a parent no feasible child, chance chooses, and the trial's note says so.
     """
 
     def __init__(
@@ -44,4 +45,8 @@ class RegularizedEvolution(Optimizer):
         members = self.history[-self.population :]
         drawn = rng.integers(len(members), size=self.tournament)
         parent, _ = min((members[int(i)] for i in drawn), key=lambda member: member[1].objective)
-        return Suggestion(self._mutate(parent.configuration, rng), MUTATION, parent=parent.id)
+        child = feasible_child(self.space, self._mutate, parent.configuration, rng)
+        if child is None:
+            note = f"none of {TRIES} children of trial {parent.id} was feasible and chance chose"
+            return Suggestion(self.space.sample(rng), RANDOM, note=note)
+        return Suggestion(child, MUTATION, parent=parent.id)

@@ -1,18 +1,19 @@
 """The configuration of an experiment: YAML, checked by pydantic, every default filled in."""
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic_core import ErrorDetails
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from fmnas.platform.config_errors import describe, explain, unknown
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.methods import METHODS
 from fmnas.platform.problems import ALIASES, PROBLEMS, DataSettings
+from fmnas.trainers.initial_design import KNOWN as WITH_AUTHORS_POINTS
+from fmnas.trainers.initial_design import SIZE as AUTHORS_POINTS
 
 
 class _Section(BaseModel):
@@ -91,21 +92,41 @@ class OptimizerConfig(_Section):
         return given
 
 
+AUTHORS = "authors"
+"""The initial design of the BO-FM paper's own runs."""
+
+
 class Config(_Section):
-    """An experiment: a problem, optimizers, repeats and an equal budget for each."""
+    """An experiment: a problem, optimizers, repeats and an equal budget for each.
+
+    initial_design: number of random points that the optimizers of a repeat share, or "authors": repeat r, from 0, has
+    the points that the BO-FM paper's run with seed r began with.
+    """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     problem: str
     optimizers: list[OptimizerConfig] = Field(min_length=1)
     repeats: int = Field(default=1, ge=1)
     seed: int = Field(default=0, ge=0)
-    initial_design: int = Field(default=10, ge=0)
+    initial_design: int | Literal["authors"] = 10
     seeds: int = Field(default=4, ge=1)
     budget: BudgetConfig
     fidelity: FidelityConfig
     data: DataSettings = DataSettings()
     workers: WorkersConfig = WorkersConfig()
     tracking: TrackingConfig = TrackingConfig()
+
+    @field_validator("initial_design", mode="before")
+    @classmethod
+    def _number_or_authors(cls, given: Any) -> Any:
+        if given == AUTHORS or (isinstance(given, int) and not isinstance(given, bool) and given >= 0):
+            return given
+        raise ValueError(f"it must be a whole number of at least 0, or {AUTHORS}")
+
+    @property
+    def initial_points(self) -> int:
+        """How many points the initial design has."""
+        return AUTHORS_POINTS if self.initial_design == AUTHORS else int(self.initial_design)
 
     def to_yaml(self) -> str:
         """The configuration with every default, as YAML that loads to the same."""
@@ -130,10 +151,10 @@ def check_config(data: dict[str, Any], place: str) -> Config:
     try:
         config = Config.model_validate(data)
     except ValidationError as error:
-        raise ConfigError(_explain(place, [_describe(e) for e in error.errors()])) from None
-    problems = _check_names(config) + _check_options(config) + _check_budget(config)
+        raise ConfigError(explain(place, [describe(e, Config) for e in error.errors()])) from None
+    problems = _check_names(config) + _check_options(config) + _check_design(config) + _check_budget(config)
     if problems:
-        raise ConfigError(_explain(place, problems))
+        raise ConfigError(explain(place, problems))
     return config
 
 
@@ -204,10 +225,10 @@ def _override(data: dict[str, Any], override: str) -> None:
 def _check_names(config: Config) -> list[str]:
     found = []
     if config.problem not in {*PROBLEMS, *ALIASES}:
-        found.append(_unknown("problem", config.problem, [*PROBLEMS, *ALIASES], "fmnas list problems"))
+        found.append(unknown("problem", config.problem, [*PROBLEMS, *ALIASES], "fmnas list problems"))
     for i, entry in enumerate(config.optimizers):
         if entry.name not in METHODS:
-            found.append(_unknown(f"optimizers.{i}", entry.name, list(METHODS), "fmnas list optimizers"))
+            found.append(unknown(f"optimizers.{i}", entry.name, list(METHODS), "fmnas list optimizers"))
     names = [entry.name for entry in config.optimizers]
     found += [
         f"optimizers: {name!r} is given twice; each may compete once"
@@ -221,68 +242,31 @@ def _check_options(config: Config) -> list[str]:
     found = []
     for i, entry in enumerate(config.optimizers):
         if entry.name in METHODS:
+            options = METHODS[entry.name].options
             try:
-                METHODS[entry.name].options.model_validate(entry.options)
+                options.model_validate(entry.options)
             except ValidationError as error:
-                allowed = [*METHODS[entry.name].options.model_fields, "concurrency"]
-                found += [_describe(e, ("optimizers", i), allowed) for e in error.errors()]
+                found += [describe(e, options, ("optimizers", i), ("concurrency",)) for e in error.errors()]
     return found
+
+
+def _check_design(config: Config) -> list[str]:
+    problem = ALIASES.get(config.problem, config.problem)
+    if config.initial_design != AUTHORS or problem not in PROBLEMS or problem in WITH_AUTHORS_POINTS:
+        return []
+    return [
+        f"initial_design = {AUTHORS!r}: the authors' points are known for {', '.join(WITH_AUTHORS_POINTS)}, not for "
+        f"{config.problem}; give a number of random points"
+    ]
 
 
 def _check_budget(config: Config) -> list[str]:
     takers = [e.name for e in config.optimizers if e.name in METHODS and METHODS[e.name].takes_initial_design]
-    if takers and config.budget.evaluations <= config.initial_design:
+    if takers and config.budget.evaluations <= config.initial_points:
+        points = f" ({config.initial_points} points)" if config.initial_design == AUTHORS else ""
         return [
             f"budget.evaluations = {config.budget.evaluations}: it must exceed initial_design = "
-            f"{config.initial_design}, or {', '.join(takers)} would have nothing left to choose; "
+            f"{config.initial_design!r}{points}, or {', '.join(takers)} would have nothing left to choose; "
             "raise the one or lower the other"
         ]
     return []
-
-
-def _unknown(key: str, value: str, allowed: list[str], command: str) -> str:
-    close = get_close_matches(value, allowed, n=1)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
-    return f"{key} = {value!r}: unknown; it must be one of {', '.join(allowed)} (`{command}`).{hint}"
-
-
-def _describe(error: ErrorDetails, prefix: tuple[str | int, ...] = (), allowed: Sequence[str] = ()) -> str:
-    """One of pydantic's errors as: key = value: what is allowed."""
-    location = [part for part in (*prefix, *error["loc"]) if part not in ("int", "literal['auto']")]
-    key = ".".join(str(part) for part in location)
-    kind, context = error["type"], error.get("ctx", {})
-    if kind == "extra_forbidden":
-        names = list(allowed) or _fields_at(location[:-1])
-        close = get_close_matches(str(location[-1]), names, n=1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
-        return f"{key}: unknown key; allowed are {', '.join(names)}.{hint}"
-    if kind == "missing":
-        return f"{key}: missing; it is required"
-    bounds = {"greater_than_equal": "at least", "greater_than": "above", "less_than_equal": "at most"}
-    if kind in bounds:
-        rule = f"it must be {bounds[kind]} {next(iter(context.values()))}"
-    elif kind in ("int_type", "int_from_float", "int_parsing"):
-        rule = "it must be a whole number"
-    elif kind == "literal_error":
-        rule = f"it must be {context['expected']}"
-    elif kind == "string_pattern_mismatch":
-        rule = "it must be letters, digits, '.', '_' and '-', and begin with a letter or digit"
-    else:
-        rule = error["msg"].removeprefix("Value error, ")
-    return f"{key} = {error['input']!r}: {rule}"
-
-
-def _fields_at(location: Sequence[str | int]) -> list[str]:
-    """The keys that the section at a location has."""
-    section: type[BaseModel] = Config
-    for part in location:
-        annotation = section.model_fields[str(part)].annotation
-        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
-            return []
-        section = annotation
-    return list(section.model_fields)
-
-
-def _explain(place: str, problems: list[str]) -> str:
-    lines = "\n".join(f"  {problem}" for problem in dict.fromkeys(problems))
-    return f"{place}:\n{lines}\nMend it there, or override a key with -o KEY=VALUE."

@@ -1,7 +1,8 @@
 """An experiment: a problem, and one run for each optimizer and repeat, each with the same budget.
 
-Every seed is a pure function of the experiment's: repeat r draws its initial design from (seed, r) alone, and trial t
-of repeat r trains from (seed, r, t), whatever the optimizer. So the optimizers of a repeat begin with the same results.
+Every seed is a pure function of the experiment's: repeat r draws its initial design from (seed, r) alone, or has the
+authors' points of r, and trial t of repeat r trains from (seed, r, t), whatever the optimizer. So the optimizers of a
+repeat begin with the same results.
 """
 
 import zlib
@@ -11,10 +12,12 @@ import numpy as np
 
 from fmnas.optimizers import Optimizer, random_design
 from fmnas.platform.budget import RunBudget
-from fmnas.platform.config import Config, OptimizerConfig
+from fmnas.platform.config import AUTHORS, Config, OptimizerConfig
 from fmnas.platform.methods import METHODS, Setting
 from fmnas.platform.outcomes import run_name
 from fmnas.platform.problems import Problem, ProblemSettings, problem
+from fmnas.search_spaces import Configuration
+from fmnas.trainers import authors_initial_design
 
 
 @dataclass
@@ -71,14 +74,20 @@ def build_experiment(config: Config) -> Experiment:
 
 def _build_run(config: Config, task: Problem, entry: OptimizerConfig, repeat: int) -> Run:
     method = METHODS[entry.name]
-    design = random_design(task.space, config.initial_design, derived_seed(config.seed, repeat))
+    design = _initial_design(config, task, repeat) if method.takes_initial_design else []
     setting = Setting(
         space=task.space,
         seed=derived_seed(config.seed, repeat, zlib.crc32(entry.name.encode())),
         epochs=config.fidelity.epochs,
         log_objective=task.log_objective,
-        initial_design=tuple(design) if method.takes_initial_design else (),
+        initial_design=tuple(design),
     )
     optimizer = method.build(setting, method.options.model_validate(entry.options))
     budget = RunBudget(config.budget.evaluations * config.fidelity.epochs, config.budget.seconds)
     return Run(entry.name, repeat, optimizer, budget, entry.concurrency)
+
+
+def _initial_design(config: Config, task: Problem, repeat: int) -> list[Configuration]:
+    if config.initial_design == AUTHORS:
+        return authors_initial_design(task.name, repeat)
+    return random_design(task.space, config.initial_points, derived_seed(config.seed, repeat))

@@ -19,7 +19,19 @@ from fmnas.optimizers import BOFM, Optimizer, OptimizerError, random_design
 from fmnas.optimizers.bofm import Mode
 from fmnas.optimizers.search import SearchSettings
 from fmnas.optimizers.surrogate import FitSettings
-from fmnas.search_spaces import Evaluation, Graph, Integer, Nominal, Ordinal, Real, Space, Trial, joint_space
+from fmnas.search_spaces import (
+    Evaluation,
+    Graph,
+    Integer,
+    LinearConstraint,
+    Nominal,
+    Ordinal,
+    QuadraticConstraint,
+    Real,
+    Space,
+    Trial,
+    joint_space,
+)
 from fmnas.search_spaces.records import INITIAL, MODEL, MUTATION, ORIGINS, PROMOTION, RANDOM
 
 EPOCHS = 9
@@ -36,6 +48,19 @@ SPACES = {
     "discrete": Space([Nominal("op", list("abcdef")), Integer("k", 0, 9), Ordinal("width", [8, 16, 32, 64])]),
     "continuous": Space([Real("x", 0.0, 1.0), Real("z", -5.0, 5.0)]),
 }
+CONSTRAINED = {
+    "cardinality": Space(
+        [Integer(f"b{i}", 0, 1) for i in range(8)], [LinearConstraint({f"b{i}": 1 for i in range(8)}, 2)]
+    ),
+    "mixed": Space(
+        [Real("x", 0.0, 1.0), Ordinal("width", [1, 2, 4, 8]), Integer("depth", 1, 5), Nominal("op", ["a", "b"])],
+        [
+            QuadraticConstraint({}, {("width", "depth"): 1}, 8),
+            LinearConstraint({"x": 1, "depth": 0.1}, 0.9),
+        ],
+    ),
+}
+"""37 of 256 configurations are feasible; 11 of 20 pairs (width, depth), with less of x the deeper."""
 
 
 def _bofm(space: Space, seed: int) -> Optimizer:
@@ -76,6 +101,7 @@ ALLOWED = {
     "BOHB": {RANDOM, MODEL, PROMOTION},
     "RandomSearch": {INITIAL, RANDOM},
 }
+RESPECT_CONSTRAINTS = [name for name in METHODS if name != "BOFM"]
 TAKES_DESIGN = [name for name in METHODS if name != "BOHB"]
 
 
@@ -157,6 +183,21 @@ def test_trials_are_valid_and_numbered(name: str, method: Method, space: Space) 
         assert (trial.parent is not None) == (trial.origin in (MUTATION, PROMOTION))
 
 
+@pytest.mark.parametrize("name", RESPECT_CONSTRAINTS)
+@pytest.mark.parametrize("space", CONSTRAINED.values(), ids=list(CONSTRAINED))
+@given(seed=st.integers(0, 2**20))
+@settings(max_examples=4)
+def test_constraints_are_respected(name: str, space: Space, seed: int) -> None:
+    """With results that reward leaving the feasible region."""
+    optimizer = METHODS[name](space, seed)
+    for _ in range(40):
+        trial = ask(optimizer)
+        space.validate(trial.configuration)
+        assert space.feasible(space.encode_all([trial.configuration])).all()
+        optimizer.tell(trial, -float(space.encode(trial.configuration).sum()))
+    assert {t.origin for t, _ in optimizer.history} <= ALLOWED[name]
+
+
 def test_the_joint_space(method: Method) -> None:
     space = joint_space()
     for trial in played(method(space, 0), 6):
@@ -181,10 +222,13 @@ def test_restored_at_any_point_it_goes_on_the_same(method: Method, space: Space)
 
 
 @pytest.mark.parametrize("name", ["RegularizedEvolution", "BOHB", "RandomSearch"])
-@given(seed=st.integers(0, 2**20), cut=st.integers(0, 60), space_name=st.sampled_from(sorted(SPACES)))
-@settings(max_examples=12)
-def test_restored_from_any_history(name: str, seed: int, cut: int, space_name: str) -> None:
-    space = SPACES[space_name]
+@given(
+    seed=st.integers(0, 2**20),
+    cut=st.integers(0, 60),
+    space=st.sampled_from([*SPACES.values(), *CONSTRAINED.values()]),
+)
+@settings(max_examples=15)
+def test_restored_from_any_history(name: str, seed: int, cut: int, space: Space) -> None:
     optimizer = METHODS[name](space, seed)
     happened = busy(optimizer, cut, seed)
     copy = restored(METHODS[name](space, seed), happened)
@@ -288,10 +332,13 @@ def test_global_random_state_has_no_influence(method: Method, space: Space) -> N
 
 def everything() -> dict[str, list[dict[str, object]]]:
     """Trials of every method on every space, as plain data."""
+    free = {(name, place): SPACES[place] for name in METHODS for place in SPACES}
+    constrained = {
+        (name, f"constrained {place}"): CONSTRAINED[place] for name in RESPECT_CONSTRAINTS for place in CONSTRAINED
+    }
     return {
-        f"{name} {space}": [t.to_dict() for t in played(METHODS[name](SPACES[space], 11), 6)]
-        for name in METHODS
-        for space in SPACES
+        f"{name} {place}": [t.to_dict() for t in played(METHODS[name](space, 11), 6)]
+        for (name, place), space in {**free, **constrained}.items()
     }
 
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from fmnas.baselines import BOHB
 from fmnas.baselines.bohb import brackets
+from fmnas.baselines.density_model import TRIES
 from fmnas.optimizers import OptimizerError
-from fmnas.search_spaces import Evaluation, Integer, Nominal, Real, Space, Trial
+from fmnas.search_spaces import Evaluation, Integer, LinearConstraint, Nominal, Real, Space, Trial
 from fmnas.search_spaces.records import MODEL, PROMOTION, RANDOM
 
 SPACE = Space([Real("x", 0.0, 1.0), Integer("k", 0, 4)])
@@ -163,6 +164,37 @@ def test_a_failing_model_leaves_it_to_chance_and_says_so() -> None:
     assert 10 < len(noted) < 40  # two thirds of those after the first models; no note while there is no model
     assert all("failed" in note or "random configuration" in note for note in noted)
     assert max(len(note) for note in noted) < 500
+
+
+HALVED = Space(SPACE.variables, [LinearConstraint({"x": 4, "k": 1}, 4)])
+
+
+def test_constraints_leave_a_third_to_chance() -> None:
+    trials = [trial for trial, _ in played(BOHB(HALVED, epochs=1), 90)]
+    for trial in trials:
+        HALVED.validate(trial.configuration)
+    first = next(t.id for t in trials if t.origin == MODEL)
+    assert 0.5 < np.mean([t.origin == MODEL for t in trials[first:]]) < 0.85
+    assert {t.note for t in trials} == {""}
+
+
+@pytest.mark.parametrize(("by_model", "calls"), [(True, TRIES), (False, 1)])
+def test_chance_stands_in_for_infeasible_picks(by_model: bool, calls: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A random pick is drawn again at once and without a note: uniform either way."""
+    optimizer, asked = BOHB(HALVED, epochs=1), []
+
+    def infeasible(budget: float) -> tuple[dict[str, Any], dict[str, Any]]:
+        asked.append(budget)
+        return {"x": 0.9, "k": 4}, {"model_based_pick": by_model}
+
+    monkeypatch.setattr(optimizer._model.generator, "get_config", infeasible)
+    trials = [trial for trial, _ in played(optimizer, 20)]
+    assert len(asked) == 20 * calls
+    assert {t.origin for t in trials} == {RANDOM}
+    assert {t.note for t in trials} == {f"none of the model's {TRIES} picks was feasible and chance chose" * by_model}
+    assert len({str(t.configuration) for t in trials}) == 20
+    for trial in trials:
+        HALVED.validate(trial.configuration)
 
 
 def test_forgotten_trials_do_not_stop_a_bracket() -> None:

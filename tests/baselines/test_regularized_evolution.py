@@ -5,7 +5,7 @@ import pytest
 
 from fmnas.baselines import RegularizedEvolution
 from fmnas.optimizers import OptimizerError, random_design
-from fmnas.search_spaces import Integer, Nominal, Real, Space, Trial
+from fmnas.search_spaces import Integer, LinearConstraint, Nominal, Real, Space, Trial
 from fmnas.search_spaces.records import INITIAL, MUTATION, RANDOM
 
 SPACE = Space([Real("x", 0.0, 1.0), Nominal("op", ["a", "b", "c"]), Integer("k", 0, 9)])
@@ -126,3 +126,25 @@ def test_it_gets_better_over_time() -> None:
         optimizer.tell(trial, values[-1])
     assert np.mean(values[10:]) < 2.6  # chance has 3.2; every child leaves its parent's k or op
     assert min(values) < 0.3
+
+
+def test_children_are_made_again_until_they_are_feasible() -> None:
+    """A configuration with two of eight bits has one feasible child in four."""
+    bits = [Integer(f"b{i}", 0, 1) for i in range(8)]
+    space = Space(bits, [LinearConstraint({bit.name: 1 for bit in bits}, 2)])
+    trials = played(RegularizedEvolution(space, population=5, tournament=2), noise(100))
+    for trial in trials:
+        space.validate(trial.configuration)
+    assert {(t.origin, t.note) for t in trials[5:]} == {(MUTATION, "")}
+
+
+def test_without_a_feasible_child_chance_chooses_and_says_so() -> None:
+    """Exactly one of four bits: every child has none or two."""
+    bits = [Integer(f"b{i}", 0, 1) for i in range(4)]
+    one = [LinearConstraint({bit.name: sign for bit in bits}, sign) for sign in (1, -1)]
+    trials = played(RegularizedEvolution(Space(bits, one), population=5, tournament=2), noise(40))
+    for trial in trials:
+        assert sum(map(int, trial.configuration.values())) == 1
+    assert {(t.origin, t.parent) for t in trials[5:]} == {(RANDOM, None)}
+    assert all(t.note.startswith("none of 100 children of trial") and "chance chose" in t.note for t in trials[5:])
+    assert len({str(t.configuration) for t in trials[5:]}) == 4

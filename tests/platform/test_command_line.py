@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from fmnas.platform.cli import main
+from fmnas.trainers import authors_initial_design
 
 FMNAS = [sys.executable, "-m", "fmnas.platform.cli"]
 FAST = ["-o", "workers.kind=in-process", "-o", "tracking.enabled=false"]
@@ -25,6 +26,13 @@ def complaint(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     printed = capsys.readouterr()
     assert "Traceback" not in printed.err
     return printed.err
+
+
+def results(out: Path) -> dict[tuple[str, str], list[str]]:
+    """(run, trial) -> configuration and objective, of a run directory of Func2C."""
+    with (out / "trials.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    return {(r["run"], r["trial"]): [r[name] for name in ("x1", "x2", "h1", "h2", "objective")] for r in rows}
 
 
 def test_a_run_leaves_every_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -61,6 +69,22 @@ def test_the_same_experiment_gives_the_same_trials(tmp_path: Path, capsys: pytes
     assert (tmp_path / "c" / "trials.csv").read_text().split("\n")[1] != tables[0][0]
 
 
+def test_the_authors_points_can_be_asked_for_and_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "run"
+    flags = ["-o", "initial_design=authors", "-o", "optimizers=[random, regularized-evolution]", "-o", "repeats=2"]
+    assert main(["run", "smoke", *FAST, *flags, "-o", "budget.evaluations=11", "--out", str(out)]) == 0
+    rows = results(out)
+    assert len(rows) == 44
+    for repeat in range(2):
+        points = [[str(value) for value in point.values()] for point in authors_initial_design("func2c", repeat)]
+        for run in (f"random/repeat-{repeat}", f"regularized-evolution/repeat-{repeat}"):
+            assert [rows[run, str(trial)][:4] for trial in range(10)] == points
+    journal = out / "journal.jsonl"
+    journal.write_text("".join(journal.read_text().splitlines(keepends=True)[:20]))
+    assert main(["resume", str(out)]) == 0
+    assert results(out) == rows
+
+
 def test_an_existing_run_directory_is_not_touched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "run"
     main(["run", "smoke", *FAST, *LITTLE, "--out", str(out)])
@@ -90,6 +114,8 @@ def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path, capsys: pyt
     ("override", "words"),
     [
         ("problem=mnist", ["problem = 'mnist'", "joint"]),
+        ("initial_design=autors", ["initial_design = 'autors'", "whole number of at least 0, or authors"]),
+        ("initial_design=authors", ["budget.evaluations = 8", "initial_design = 'authors' (10 points)"]),
         ("budget.evaluations=2", ["budget.evaluations = 2", "initial_design = 4"]),
         ("tracking.uri=file:///tmp/x", ["tracking.uri", "sqlite:///"]),
         ("nonsense=1", ["nonsense: unknown key"]),

@@ -31,7 +31,8 @@ def with_value(key: str, value: object) -> dict[str, object]:
 
 
 def test_shipped_configurations_are_whole() -> None:
-    assert {"quickstart", "smoke", "fashion_mnist", "fashion_mnist_lite"} <= set(shipped_configs())
+    real, synthetic = {"fashion_mnist", "fashion_mnist_lite"}, {"func2c", "func3c", "ackley5c", "ackley53c"}
+    assert {"quickstart", "smoke"} | real | synthetic <= set(shipped_configs())
     for name, text in shipped_configs().items():
         assert load_config(name).name == name
         assert text.startswith("# "), "the first line says what it is"
@@ -47,6 +48,35 @@ def test_the_papers_experiment_has_the_papers_numbers() -> None:
 def test_the_lite_experiment_differs_in_data_and_epochs_alone() -> None:
     config = load_config("fashion_mnist_lite")
     assert (config.data.train, config.data.validation, config.fidelity.epochs, config.seeds) == (2000, 2000, 6, 4)
+
+
+@pytest.mark.parametrize(
+    ("name", "design", "points"),
+    [("func2c", "authors", 10), ("func3c", "authors", 10), ("ackley5c", "authors", 10), ("ackley53c", 20, 20)],
+)
+def test_the_synthetic_experiments(name: str, design: int | str, points: int) -> None:
+    config = load_config(name)
+    assert config.problem == name
+    assert [entry.name for entry in config.optimizers] == ["bo-fm", "regularized-evolution", "bohb", "random"]
+    assert (config.repeats, config.budget.evaluations, config.fidelity.epochs) == (5, 100, 1)
+    assert (config.initial_design, config.initial_points) == (design, points)
+
+
+@pytest.mark.parametrize("problem", ["joint", "fashion_mnist", "func2c", "func3c", "ackley5c"])
+def test_the_authors_points_may_be_asked_for(problem: str, tmp_path: Path) -> None:
+    data = {**GOOD, "problem": problem, "initial_design": "authors", "budget": {"evaluations": 11}}
+    config = check_config(data, "here")
+    assert config.initial_points == 10
+    path = tmp_path / "config.yaml"
+    path.write_text(config.to_yaml())
+    assert load_config(path) == config
+
+
+def test_the_authors_points_are_not_known_for_every_problem() -> None:
+    data = {**GOOD, "problem": "ackley53c", "initial_design": "authors", "budget": {"evaluations": 30}}
+    known = "known for joint, func2c, func3c, ackley5c, not for ackley53c; give a number"
+    with pytest.raises(ConfigError, match=f"initial_design = 'authors': the authors' points are {known}"):
+        check_config(data, "here")
 
 
 def test_resolved_yaml_loads_to_the_same(tmp_path: Path) -> None:
@@ -71,6 +101,11 @@ def test_options_of_an_optimizer_stand_beside_its_name() -> None:
         ("budget.evaluations", 8.5, ["budget.evaluations = 8.5", "whole number"]),
         ("budget.evaluations", True, ["budget.evaluations = True", "whole number"]),
         ("budget.evaluations", 3, ["budget.evaluations = 3", "initial_design = 3", "bo-fm"]),
+        ("initial_design", "authors", ["budget.evaluations = 8", "initial_design = 'authors' (10 points)", "bo-fm"]),
+        ("initial_design", "autors", ["initial_design = 'autors'", "whole number of at least 0, or authors"]),
+        ("initial_design", -1, ["initial_design = -1", "whole number of at least 0, or authors"]),
+        ("initial_design", True, ["initial_design = True", "whole number of at least 0, or authors"]),
+        ("initial_design", 2.0, ["initial_design = 2.0", "whole number of at least 0, or authors"]),
         ("budget.seconds", -1, ["budget.seconds = -1", "above 0"]),
         ("fidelity.epochs", None, ["fidelity.epochs = None", "whole number"]),
         ("problem", "func2", ["problem = 'func2'", "Did you mean 'func2c'", "fmnas list problems"]),

@@ -1,0 +1,169 @@
+"""hpbandster's model of good and bad results, as BOHB's source of configurations for one of our spaces.
+
+What the encoding loses: hpbandster knows no ordinal and no graph-structured variables. Reals enter on the unit scale,
+Integer and Ordinal as integers, Nominal and Graph as categories without order.
+
+hpbandster knows no constraints either. Where the space has some, its model picks among the feasible of its candidates,
+and picks again if there is none; an infeasible random pick is replaced by a uniform feasible one. So a third of the
+picks are random, as always.
+"""
+
+import logging
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fmnas.search_spaces import Configuration, Integer, Ordinal, Space
+from fmnas.search_spaces.records import MODEL, RANDOM
+
+TRIES = 20
+"""How many picks, each the best of 64 candidates, are drawn before the model is taken to have no feasible one."""
+OUTSIDE = {"good": 0.0, "bad": 1e100}
+"""Densities of infeasible candidates: hpbandster minimises bad / good, which is then worse than any, and finite."""
+
+
+@dataclass(frozen=True)
+class Pick:
+    """A configuration and where it came from, MODEL or RANDOM. note: why chance chose where a model should have."""
+
+    configuration: Configuration
+    origin: str
+    note: str = ""
+
+
+class DensityModel:
+    """hpbandster's config generator. It draws from numpy's global state: use it inside `private_random_state`."""
+
+    def __init__(self, space: Space) -> None:
+        with quiet():
+            from hpbandster.optimizers.config_generators import bohb
+        self.space = space
+        self._names = [v.name for v in space.continuous] + [v.name for v in space.discrete]
+        self._fallbacks = _Fallbacks()
+        self._configuration_space = _configuration_space(space)
+        with quiet():
+            self.generator = bohb.BOHB(self._configuration_space, logger=self._fallbacks.logger)
+
+    def seed(self, number: int) -> None:
+        """Start ConfigSpace's own random numbers anew."""
+        self._configuration_space.seed(number)
+
+    def observe(self, job: Any) -> None:
+        """Take hpbandster's record of a result; refits the model of its budget."""
+        self.generator.new_result(job)
+        if self.space.constraints:
+            for models in self.generator.kde_models.values():
+                for which, model in models.items():
+                    if not isinstance(model, _FeasibleDensity):
+                        models[which] = _FeasibleDensity(model, self._is_feasible, OUTSIDE[which])
+
+    def pick(self, budget: float) -> Pick:
+        """The generator's pick for a budget, or what stands in for it where it is infeasible."""
+        picked = self._pick(budget)
+        if self._allows(picked):
+            return picked
+        note = picked.note
+        if picked.origin == MODEL:
+            for _ in range(TRIES - 1):
+                again = self._pick(budget)
+                if again.origin == MODEL and self._allows(again):
+                    return again
+            note = f"none of the model's {TRIES} picks was feasible and chance chose"
+        own = np.random.default_rng(np.random.randint(2**31))
+        return Pick(self.space.sample(own), RANDOM, note)
+
+    def to_hpbandster(self, configuration: Configuration) -> dict[str, float]:
+        """A configuration in ConfigSpace's values. Raises SpaceError where it is not valid."""
+        x = self.space.encode(configuration)
+        D = len(self.space.continuous)
+        values = [*(float(u) for u in x[:D]), *(int(i) for i in x[D:])]
+        return dict(zip(self._names, values, strict=True))
+
+    def _from_hpbandster(self, config: Mapping[str, float]) -> Configuration:
+        return self.space.decode([config[name] for name in self._names])
+
+    def _pick(self, budget: float) -> Pick:
+        """One pick, feasible or not."""
+        self._fallbacks.messages.clear()
+        config, info = self.generator.get_config(budget)
+        note = "; ".join(self._fallbacks.messages)
+        origin = MODEL if info.get("model_based_pick") and not note else RANDOM
+        return Pick(self._from_hpbandster(config), origin, note)
+
+    def _allows(self, pick: Pick) -> bool:
+        return self.space.meets_constraints(pick.configuration)
+
+    def _is_feasible(self, vector: Sequence[float]) -> bool:
+        """Of a candidate, in the numbers that ConfigSpace has inside."""
+        import ConfigSpace
+
+        config = ConfigSpace.Configuration(self._configuration_space, vector=np.array(vector, dtype=float))
+        return self.space.meets_constraints(self._from_hpbandster(config))
+
+
+def _configuration_space(space: Space) -> Any:
+    import ConfigSpace
+
+    made = ConfigSpace.ConfigurationSpace()
+    for real in space.continuous:
+        made.add(ConfigSpace.UniformFloatHyperparameter(real.name, 0.0, 1.0))
+    for variable in space.discrete:
+        last = len(variable.vertices) - 1
+        if isinstance(variable, Integer | Ordinal):
+            made.add(ConfigSpace.UniformIntegerHyperparameter(variable.name, 0, last))
+        else:
+            made.add(ConfigSpace.CategoricalHyperparameter(variable.name, list(range(last + 1))))
+    return made
+
+
+class _FeasibleDensity:
+    """One of hpbandster's densities, with the number `outside` in its place where a candidate is infeasible."""
+
+    def __init__(self, model: Any, feasible: Callable[[Sequence[float]], bool], outside: float) -> None:
+        self.data, self.bw = model.data, model.bw
+        self._model, self._feasible, self._outside = model, feasible, outside
+
+    def pdf(self, vector: Sequence[float]) -> Any:
+        """The density at one candidate."""
+        return self._model.pdf(vector) if self._feasible(vector) else self._outside
+
+
+class _Fallbacks(logging.Handler):
+    """Hears hpbandster's only sign that its model failed and chance chose: a logged warning."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.messages: list[str] = []
+        self.logger = logging.Logger("fmnas.bohb")
+        self.logger.addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        message = record.getMessage()
+        if "random configuration" in message:
+            # The message may hold a traceback: its last line is the error.
+            lines = [line.strip() for line in message.splitlines() if not line.strip().startswith("Using random")]
+            self.messages.append(f"the model failed and chance chose: {[line for line in lines if line][-1][:200]}")
+
+
+@contextmanager
+def private_random_state(rng: np.random.Generator) -> Iterator[None]:
+    """hpbandster and scipy draw from numpy's global state: give them one of ours, and put the caller's back."""
+    callers = np.random.get_state()
+    np.random.seed(int(rng.integers(2**32)))
+    try:
+        yield
+    finally:
+        np.random.set_state(callers)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """hpbandster is unmaintained: it uses old spellings of ConfigSpace and statsmodels, which warn about them."""
+    with warnings.catch_warnings(), np.errstate(divide="ignore", invalid="ignore"):
+        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("ignore", FutureWarning)
+        yield

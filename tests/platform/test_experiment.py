@@ -1,0 +1,56 @@
+"""What an experiment is built of: the initial designs that the optimizers of a repeat share."""
+
+from typing import Any
+
+import pytest
+
+from fmnas.platform.config import check_config
+from fmnas.platform.experiment import Experiment, build_experiment
+from fmnas.platform.methods import METHODS
+from fmnas.trainers import authors_initial_design
+
+TAKERS = [name for name, method in METHODS.items() if method.takes_initial_design]
+
+
+def built(**changes: Any) -> Experiment:
+    data = {
+        "name": "t",
+        "problem": "func2c",
+        "optimizers": list(METHODS),
+        "repeats": 3,
+        "budget": {"evaluations": 15},
+        "fidelity": {"epochs": 1},
+    }
+    return build_experiment(check_config({**data, **changes}, "here"))
+
+
+@pytest.mark.parametrize(
+    ("problem", "name"), [("func2c",) * 2, ("func3c",) * 2, ("ackley5c",) * 2, ("fashion_mnist", "joint")]
+)
+@pytest.mark.parametrize("seed", [0, 7])
+def test_repeat_r_has_the_authors_points_of_seed_r(problem: str, name: str, seed: int) -> None:
+    for run in built(problem=problem, initial_design="authors", seed=seed).runs:
+        expected = authors_initial_design(name, run.repeat) if run.optimizer_name in TAKERS else []
+        assert list(run.optimizer.initial_design) == expected
+
+
+@pytest.mark.parametrize("design", ["authors", 10])
+def test_every_optimizer_that_takes_the_design_begins_with_it(design: int | str) -> None:
+    asked: dict[int, list[list[Any]]] = {}
+    for run in built(initial_design=design).runs:
+        trials = [run.optimizer.ask() for _ in range(10)]
+        if run.optimizer_name in TAKERS:
+            assert [trial and trial.origin for trial in trials] == ["initial"] * 10
+            asked.setdefault(run.repeat, []).append([trial and trial.configuration for trial in trials])
+    assert sorted(TAKERS) == ["bo-fm", "random", "regularized-evolution"]
+    for designs in asked.values():
+        assert len(designs) == 3
+        assert designs[0] == designs[1] == designs[2]
+    firsts = [designs[0] for designs in asked.values()]
+    assert firsts[0] != firsts[1] != firsts[2] != firsts[0]
+
+
+def test_random_designs_differ_by_the_seed() -> None:
+    first, second = (built(seed=seed).runs[0].optimizer.initial_design for seed in (0, 1))
+    assert len(first) == len(second) == 10
+    assert first != second
