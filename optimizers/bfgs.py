@@ -3,7 +3,7 @@
 Each of B problems keeps its own inverse Hessian and step length; those that have converged drop out of the batch. The
 direction is Newton's on the variables that are not held at a bound (BFGS, Nocedal & Wright, Eq. 6.17 and 6.20: with
 some tens of variables the dense matrix is a few operations, where limited memory would take hundreds); the step is
-projected onto the box and halved until it decreases enough (Armijo).
+projected onto the box and cut until it decreases enough (Armijo).
 
 | symbol | shape | meaning |
 |---|---|---|
@@ -23,7 +23,7 @@ Objective = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """(x [b, d], which [b]) -> (f [b], g [b, d]); `which` says which of the B problems the rows are. f may be inf."""
 
 ARMIJO = 1e-4
-HALVINGS = 20
+CUTS = 10
 
 
 @dataclass
@@ -79,6 +79,12 @@ def minimise(
         if len(state.which) == 0:
             break
         direction = _direction(state, box)
+        promising = -0.5 * (state.g * direction).sum(-1) > 0.1 * tolerance * state.f.abs().clamp(min=1.0)
+        if not promising.all():  # what the quadratic model gains by the whole step is not worth an evaluation
+            state.keep(promising)
+            direction = direction[promising]
+            if len(direction) == 0:
+                break
         x, f, g, moved = _line_search(objective, state, direction, box)
         gain = state.f - f
         _update(state, x - state.x, g - state.g)
@@ -122,20 +128,25 @@ def _unit(v: Tensor) -> Tensor:
 def _line_search(
     objective: Objective, state: _State, direction: Tensor, box: Box
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """(x, f, g, moved): the first of the steps 1, 1/2, 1/4, ... that decreases enough; the old point if none does."""
+    """(x, f, g, moved): the first step that decreases enough; the old point if none does.
+
+    A step too long is cut to where the parabola through the two values and the slope has its minimum, between a tenth
+    and a half of it.
+    """
     x, f, g = state.x.clone(), state.f.clone(), state.g.clone()
     moved = torch.zeros(len(f), dtype=torch.bool)
-    waiting = torch.arange(len(f))
-    step = 1.0
-    for _ in range(HALVINGS):
-        trial = box.clip(state.x[waiting] + step * direction[waiting])
+    waiting, step = torch.arange(len(f)), torch.ones_like(f)
+    for _ in range(CUTS):
+        trial = box.clip(state.x[waiting] + step[waiting, None] * direction[waiting])
         trial_f, trial_g = objective(trial, state.which[waiting])
         predicted = (state.g[waiting] * (trial - state.x[waiting])).sum(-1)
         good = torch.isfinite(trial_f) & (trial_f <= state.f[waiting] + ARMIJO * predicted) & (predicted < 0)
         rows = waiting[good]
         x[rows], f[rows], g[rows], moved[rows] = trial[good], trial_f[good], trial_g[good], True
+        excess = 2.0 * (trial_f - state.f[waiting] - predicted)
+        share = torch.where(torch.isfinite(excess), -predicted / excess.clamp(min=1e-300), 0.1).clamp(0.1, 0.5)
+        step[waiting] *= share
         waiting = waiting[~good]
         if len(waiting) == 0:
             break
-        step *= 0.5
     return x, f, g, moved

@@ -30,6 +30,10 @@ class Mode:
     fit: FitSettings = field(default_factory=FitSettings)
     search: SearchSettings = field(default_factory=SearchSettings)
     warps: tuple[str, ...] = ("soft", "plain")
+    turns: tuple[str, ...] = ("expect",)
+    worth: float = 1e-4
+    rate: float = 4.0
+    cap: float = 32.0
 
 
 MODES = {"default": Mode(), "paper": Mode(PAPER_FIT, PAPER_SEARCH, ("plain",))}
@@ -129,13 +133,54 @@ class BOFM(Optimizer):
         """The new configuration with the largest EI; None if the search found only ones tried before."""
         y = fitted.y
         acquisition = Acquisition(self.space, self._believing_pending(fitted, points), best=float(y.min()))
+        turn = self.mode.turns[self._asked % len(self.mode.turns)]
         known = self._known()
         incumbent = known[int(y.argmin())]
+        if turn == "refine":
+            local = Acquisition(self.space, acquisition.posterior, best=float(y.min()))
+            local._adjacency = []
+            D = len(self.space.continuous)
+            X = np.tile(incumbent, (300, 1)); X[:200, :D] = rng.random((200, D))
+            X[200:, :D] = (X[200:, :D] + rng.choice([0.1, 0.01, 0.001], size=(100, 1)) * rng.standard_normal((100, D))).clip(0, 1)
+            pts = Points.of(self.space, X)
+            top = local(pts).topk(6).indices
+            found, value = alternate(local, Points(pts.C[top], pts.V[top]), self.mode.search)
+            x = found.encoded(self.space)[0]
+            if value[0] > np.log(self.mode.worth) and np.abs(known - x).max(axis=1).min() > 1e-9:
+                return self.space.decode(x)
+        if turn == "cover":
+            D = len(self.space.continuous)
+            unseen = [np.setdiff1d(np.arange(len(v.vertices)), known[:, D + p]) if int(v.adjacency.sum()) == len(v.vertices) * (len(v.vertices) - 1) else [] for p, v in enumerate(self.space.discrete)]
+            if any(len(u) for u in unseen):
+                X = np.tile(incumbent, (300, 1))
+                X[:, :D] = (X[:, :D] + rng.choice([0.3, 0.1, 0.01], size=(300, 1)) * rng.standard_normal((300, D))).clip(0, 1)
+                for p, u in enumerate(unseen):
+                    if len(u):
+                        X[:, D + p] = rng.choice(u, size=300)
+                v = acquisition(Points.of(self.space, X))
+                return self.space.decode(X[int(v.argmax())])
+            turn = "doubt"
+        if turn == "doubt":
+            p = acquisition.posterior
+            import copy, dataclasses
+            p = copy.copy(p)
+            p.parameters = dataclasses.replace(p.parameters, s2=p.parameters.s2 * self._doubt(y) ** 2)
+            acquisition = Acquisition(self.space, p, best=float(y.min()))
         starts = start_points(self.space, acquisition, incumbent, self.mode.search, rng, known)
         found, _ = alternate(acquisition, starts, self.mode.search)
         candidates = np.concatenate([found.encoded(self.space), starts.encoded(self.space)])
         new = (x for x in candidates if np.abs(known - x).max(axis=1).min() > 1e-9)
         return next((self.space.decode(x) for x in new), None)
+
+    def _doubt(self, y):
+        best, k = np.inf, 0
+        for i, v in enumerate(y.tolist()):
+            if best - v > 1e-3 or i < len(self.initial_design):
+                k = 0
+            else:
+                k += 1
+            best = min(best, v)
+        return min(2.0 ** (k / self.mode.rate), self.mode.cap)
 
     def _believing_pending(self, fitted: Fit, points: Points) -> Posterior:
         """The posterior with every pending trial added at its predicted mean, under the fitted parameters."""

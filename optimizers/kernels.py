@@ -128,13 +128,28 @@ class GraphKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]  # gpytorch ha
 
 
 class ModulatedKernel(GraphKernel):
-    """Eq. 5: the distance modulates the frequencies. `alpha` [*batch, P], `beta`, `lengthscale` can be set."""
+    """Eq. 5: the distance modulates the frequencies. `alpha` [*batch, P], `beta`, `lengthscale` can be set.
+
+    additive: k = weights_0 prod_p k_p + sum_p weights_p k_p, with `weights` [*batch, 1 + P] positive and learned; each
+    term of the sum is Eq. 5 on one graph.
+    """
 
     alpha = _positive("alpha", "Modulation scale of each discrete variable [*batch, P].")
+    weights = _positive("weights", "Weights of the product and of each factor [*batch, 1 + P], with `additive`.")
 
-    def __init__(self, space: Space, *, normalised: bool = False, batch_shape: torch.Size | None = None) -> None:
+    def __init__(
+        self,
+        space: Space,
+        *,
+        normalised: bool = False,
+        additive: bool = False,
+        batch_shape: torch.Size | None = None,
+    ) -> None:
         super().__init__(space, normalised=normalised, batch_shape=batch_shape)
+        self.additive = additive and self.P > 0
         self._add_parameter("alpha", self.P)
+        if self.additive:
+            self._add_parameter("weights", 1 + self.P)
 
     @property
     def _share(self) -> float:
@@ -146,11 +161,14 @@ class ModulatedKernel(GraphKernel):
         d2 = self._squared_distance(x1, x2, diag)
         if self.P == 0:
             return self._spectrum_at(torch.zeros_like(d2), d2)
-        product = torch.ones_like(d2)
+        shape = (*self.batch_shape, *[1] * (1 if diag else 2))
+        product, total = torch.ones_like(d2), torch.zeros_like(d2)
         for p in range(self.P):
-            alpha = self.alpha[..., p].reshape(*self.batch_shape, *[1] * (1 if diag else 2))
-            product = product * self._graph_factor(p, x1, x2, alpha * d2 * self._share, diag)
-        return product
+            factor = self._graph_factor(p, x1, x2, self.alpha[..., p].reshape(shape) * d2 * self._share, diag)
+            product = product * factor
+            if self.additive:
+                total = total + self.weights[..., 1 + p].reshape(shape) * factor
+        return self.weights[..., 0].reshape(shape) * product + total if self.additive else product
 
     def _reference(self, p: int) -> Tensor:
         if not self.D:

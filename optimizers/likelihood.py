@@ -38,8 +38,9 @@ TOGETHER = 1 << 20  # entries of the matrices that are decomposed at once: more 
 class Prior:
     """Log-normal priors: (median, standard deviation of the logarithm) of each kind of parameter.
 
-    theta is in unit-cube lengths, alpha is for D P = 1 (it is divided by that, as its starts are). They are proper and
-    weak: they hold a parameter that the data say nothing about, and give way to some ten observations.
+    theta is in unit-cube lengths. alpha is for D P = 1, beta for P = 1: alpha is divided by D P, as its starts are, and
+    beta multiplied by P, so that two random points are as much alike in a large space as in a small one. They are
+    proper and weak: they hold a parameter that the data say nothing about, and give way to some ten observations.
     """
 
     theta: tuple[float, float] = (0.5, 1.0)
@@ -73,7 +74,8 @@ class Likelihood:
         """Mean and standard deviation of eta, each [D + 2P + 2]."""
         median, deviation = prior.alpha
         alpha = (median / (max(self.D, 1) * self.P), deviation)
-        rows = [prior.theta] * self.D + [alpha] * self.P + [prior.beta] * self.P + [prior.odds, prior.g]
+        beta = (prior.beta[0] * self.P, prior.beta[1])
+        rows = [prior.theta] * self.D + [alpha] * self.P + [beta] * self.P + [prior.odds, prior.g]
         medians, deviations = torch.tensor(rows, dtype=torch.float64).T
         return medians.log(), deviations
 
@@ -89,15 +91,18 @@ class Likelihood:
         lower, upper = torch.tensor(bounds, dtype=torch.float64).log().T
         return Box(lower, upper)
 
-    def starts(self, rng: np.random.Generator, count: int) -> Tensor:
+    def starts(self, rng: np.random.Generator, count: int, smooth: bool = False) -> Tensor:
         """Random starts [count, D + 2P + 2].
 
         theta ~ U(0.25, 2) in standardised units, beta ~ U(0, 2), g ~ exp U(-4, -2), w = 1/2, alpha ~ U(0, 2) / (D P):
         alpha d2 adds up over D dimensions and P factors, and from alphas of order 1 every start falls into white noise.
+        smooth: every second start has beta P times as large, for the same reason: P factors of 1/2 are nothing, too.
         """
         theta = UNIT_DEVIATION * rng.uniform(0.25, 2.0, (count, self.D))
         alpha = rng.uniform(0.0, 2.0, (count, self.P)) / (max(self.D, 1) * self.P)
         beta = rng.uniform(0.0, 2.0, (count, self.P))
+        if smooth:
+            beta[::2] *= self.P
         odds = np.ones((count, 1))
         g = np.exp(rng.uniform(-4.0, -2.0, (count, 1)))
         parts = [theta, alpha.clip(ALPHA[0]), beta.clip(BETA[0]), odds, g]

@@ -121,7 +121,12 @@ FAST_KERNELS: dict[str, FastKernel] = {
         FastKernel("proddif", _DIFFUSION, Product()),
         FastKernel("addlap", _LAPLACIAN, Sum()),
         FastKernel("adddif", _DIFFUSION, Sum()),
-        FastKernel("modlap+", _LAPLACIAN, Blended()),
-        FastKernel("moddif+", _DIFFUSION, Blended()),
     )
 }
+"""The paper's six."""
+
+BLENDED_KERNELS: dict[str, FastKernel] = {
+    "modlap": FastKernel("blended-modlap", _LAPLACIAN, Blended()),
+    "moddif": FastKernel("blended-moddif", _DIFFUSION, Blended()),
+}
+"""Of these kernels there is one with additive terms."""

@@ -41,11 +41,12 @@ class FitSettings:
     screening on a subset, one.
     patience: the finalists' iterations are at most `patience / n^2`, and between 3 and `iterations`.
     tolerance: they end when one gains less, in nats of all observations together. prior: None for maximum likelihood.
-    warm: whether the optimum of an earlier fit is one more start.
+    warm: whether the optimum of an earlier fit is one more start. smooth: whether every second start is smoother than the
+    paper's.
     """
 
-    starts: int = 6
-    screening: int = 15
+    starts: int = 4
+    screening: int = 12
     subset: int = 64
     finalists: int = 2
     iterations: int = 60
@@ -53,6 +54,7 @@ class FitSettings:
     tolerance: float = 1e-3
     prior: Prior | None = field(default_factory=Prior)
     warm: bool = True
+    smooth: bool = True
 
     def iterations_for(self, n: int) -> int:
         """Iterations of the finalists on n observations."""
@@ -69,6 +71,7 @@ PAPER_FIT = FitSettings(
     tolerance=1e-6,
     prior=None,
     warm=False,
+    smooth=False,
 )
 """Maximum likelihood, every start cold and to convergence on all observations, as in the paper."""
 
@@ -116,7 +119,7 @@ class Surrogate:
             others = torch.from_numpy(rng.permutation(len(rest))[: settings.subset - len(best)])
             chosen = torch.cat([best, rest[others]])
             likelihood = self.likelihood(Points(points.C[chosen], points.V[chosen]), likelihood.y[chosen])
-        starts = likelihood.starts(rng, settings.starts)
+        starts = likelihood.starts(rng, settings.starts, settings.smooth)
         screened, nll = minimise(likelihood, starts, likelihood.box(), iterations=settings.screening, tolerance=1e-4)
         # One per start that the subset could rank: the full data then choose among the best and the previous optimum.
         return screened[nll.argsort(stable=True)[: settings.finalists]]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fmnas.optimizers.likelihood import Likelihood
 from fmnas.optimizers.points import Points
 from fmnas.optimizers.posterior import Posterior
-from fmnas.optimizers.structures import FAST_KERNELS
+from fmnas.optimizers.structures import BLENDED_KERNELS, FAST_KERNELS
 from fmnas.search_spaces import Graph, Integer, Nominal, Ordinal, Real, Space
 from fmnas.search_spaces.variables import Variable
 
@@ -60,6 +60,9 @@ def spaces() -> st.SearchStrategy[Space]:
     return _space()
 
 
+KERNELS = {**FAST_KERNELS, **{kernel.name: kernel for kernel in BLENDED_KERNELS.values()}}
+
+
 @dataclass(frozen=True)
 class Problem:
     """A space with n observed points X and standardised values y, one random eta, and what the model makes of them."""
@@ -85,7 +88,7 @@ def _problem(space: Space, n: int, seed: int = 0, kernel: str = "modlap") -> Pro
     X = space.sample_encoded(rng, n)
     y = rng.standard_normal(n) + X.sum(axis=1)
     y = torch.from_numpy((y - y.mean()) / y.std(ddof=1))
-    likelihood = Likelihood(space, FAST_KERNELS[kernel], Points.of(space, X), y)
+    likelihood = Likelihood(space, KERNELS[kernel], Points.of(space, X), y)
     return Problem(space, kernel, X, y, likelihood, likelihood.box().clip(likelihood.starts(rng, 1)[0]))
 
 
@@ -124,7 +127,7 @@ def space(request: pytest.FixtureRequest) -> Space:
     return request.param
 
 
-@pytest.fixture(params=sorted(FAST_KERNELS))
+@pytest.fixture(params=sorted(KERNELS))
 def kernel(request: pytest.FixtureRequest) -> str:
     """Each of the six kernels."""
     return request.param

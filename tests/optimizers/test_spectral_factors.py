@@ -10,24 +10,26 @@ from hypothesis import strategies as st
 
 from fmnas.optimizers.factors import Eigenspaces, Factors
 from fmnas.optimizers.spectral import ModulatedDiffusion, ModulatedLaplacian
-from fmnas.optimizers.structures import FAST_KERNELS
+from fmnas.optimizers.structures import BLENDED_KERNELS, FAST_KERNELS
 from fmnas.search_spaces import Nominal, Ordinal, Real, Space
 from fmnas.search_spaces.graphs import laplacian
 
+KERNELS = {**FAST_KERNELS, **{kernel.name: kernel for kernel in BLENDED_KERNELS.values()}}
 SPECTRAL_FUNCTIONS = {"modlap": ModulatedLaplacian(), "moddif": ModulatedDiffusion()}
 
 
 def test_the_six_kernels_are_known_by_name() -> None:
     assert sorted(FAST_KERNELS) == ["adddif", "addlap", "moddif", "modlap", "proddif", "prodlap"]
+    assert all(FAST_KERNELS[name].spectral is kernel.spectral for name, kernel in BLENDED_KERNELS.items())
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_slopes_of_a_structure_are_its_derivatives(kernel: str, seed: int) -> None:
-    structure, rng = FAST_KERNELS[kernel].structure, np.random.default_rng(seed)
-    q, d2, w = (torch.from_numpy(rng.uniform(0.05, 0.95, 4)).requires_grad_() for _ in range(3))
-    r = structure.combine(q, d2, w)
-    expected = torch.autograd.grad(r.sum(), (q, d2, w), allow_unused=True)
-    for slope, by_autograd in zip(structure.slopes(q, d2, w), expected, strict=True):
+    structure, rng = KERNELS[kernel].structure, np.random.default_rng(seed)
+    q, s, d2, w = (torch.from_numpy(rng.uniform(0.05, 0.95, 4)).requires_grad_() for _ in range(4))
+    r = structure.combine(q, s, d2, w)
+    expected = torch.autograd.grad(r.sum(), (q, s, d2, w), allow_unused=True)
+    for slope, by_autograd in zip(structure.slopes(q, s, d2, w), expected, strict=True):
         right = torch.zeros(4) if by_autograd is None else by_autograd
         np.testing.assert_allclose(slope.detach().expand(4), right, rtol=1e-10, atol=1e-14)
 
@@ -95,18 +97,20 @@ def test_normaliser_is_the_mean_over_vertices(name: str, data: st.DataObject, sp
 def test_every_way_to_a_factor_gives_the_same(name: str, data: st.DataObject, spaces: Any, seed: int) -> None:
     space = data.draw(spaces.filter(lambda s: len(s.discrete) > 0))
     rng = np.random.default_rng(seed)
-    factors, n = Factors(space, SPECTRAL_FUNCTIONS[name]), 6
+    factors, n = Factors(space, SPECTRAL_FUNCTIONS[name], additive=True), 6
     v1, v2 = (torch.from_numpy(space.sample_encoded(rng, n)[:, len(space.continuous) :]).long() for _ in range(2))
     d2 = torch.from_numpy(rng.uniform(0, 4, (n, n)))
     alpha, beta = (torch.from_numpy(rng.uniform(0.1, 2, factors.P)) for _ in range(2))
     rows = factors.rows(v2)
     tables = factors.tables(rows, alpha, beta, d2)
     own = torch.stack([table[torch.arange(n), v1[:, p]] for p, table in enumerate(tables)])  # [P, n, n]
-    by_table = own.prod(0) / factors.normaliser(beta[None])[0].prod()
-    q = factors.graph_part(factors.against(rows, v1), alpha[None], beta[None], d2.reshape(1, -1))
-    np.testing.assert_allclose(q.reshape(n, n), by_table, rtol=1e-9, atol=1e-12)
+    N = factors.normaliser(beta[None])[0][0]  # [P]
+    by_table = own.prod(0) / N.prod(), (own / N[:, None, None]).mean(0)
+    found = factors.graph_part(factors.against(rows, v1), alpha[None], beta[None], d2.reshape(1, -1))
     pairwise = factors.graph_part(factors.pairs(v1, v2), alpha[None], beta[None], d2.diagonal()[None])
-    np.testing.assert_allclose(pairwise[0], by_table.diagonal(), rtol=1e-9, atol=1e-12)
+    for right, every, some in zip(by_table, found, pairwise, strict=True):
+        np.testing.assert_allclose(every.reshape(n, n), right, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(some[0], right.diagonal(), rtol=1e-9, atol=1e-12)
     at_home = factors.tables(factors.rows(v1), alpha, beta, torch.zeros(n, n).double())
     for p, table in enumerate(at_home):
         points = torch.arange(n)
@@ -117,15 +121,16 @@ def test_pairs_computed_in_parts_are_the_same(monkeypatch: pytest.MonkeyPatch) -
     """A cache of a few numbers and one of a megabyte: the same graph part, slopes and pulls."""
     space = Space([Nominal("a", [0, 1, 2]), Ordinal("b", [0, 1, 2, 3]), Real("x", 0.0, 1.0)])
     rng = np.random.default_rng(0)
-    factors, M = Factors(space, ModulatedLaplacian()), 700
+    factors, M = Factors(space, ModulatedLaplacian(), additive=True), 700
     v1, v2 = (torch.from_numpy(space.sample_encoded(rng, M)[:, 1:]).long() for _ in range(2))
     alpha, beta = (torch.from_numpy(rng.uniform(0.1, 2, (2, 2))) for _ in range(2))
-    d2, h = (torch.from_numpy(rng.uniform(0, 4, (2, M))) for _ in range(2))
+    d2, by_log_q, by_s = (torch.from_numpy(rng.uniform(0, 4, (2, M))) for _ in range(3))
     weights = factors.pairs(v1, v2)
 
     def everything() -> list[torch.Tensor]:
         arguments = (weights, alpha, beta, d2)
-        return [factors.graph_part(*arguments), *factors.graph_part_and_slope(*arguments), *factors.pull(*arguments, h)]
+        pulls = factors.pull(*arguments, by_log_q, by_s)
+        return [*factors.graph_part(*arguments), *factors.graph_part_and_slope(*arguments), *pulls]
 
     whole = everything()
     monkeypatch.setattr("fmnas.optimizers.factors.CACHE", 1)

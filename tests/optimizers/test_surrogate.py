@@ -16,24 +16,27 @@ from fmnas.optimizers.kernels import AddDif, AddLap, ModDif, ModLap, ProdDif, Pr
 from fmnas.optimizers.likelihood import Likelihood, Prior
 from fmnas.optimizers.points import Points
 from fmnas.optimizers.posterior import Posterior
-from fmnas.optimizers.structures import FAST_KERNELS
+from fmnas.optimizers.structures import BLENDED_KERNELS, FAST_KERNELS
 from fmnas.optimizers.surrogate import PAPER_FIT, Fit, FitError, FitSettings, Surrogate
 from fmnas.search_spaces import Space, joint_space
 from fmnas.search_spaces.graphs import spectrum
 
+KERNELS = {**FAST_KERNELS, **{kernel.name: kernel for kernel in BLENDED_KERNELS.values()}}
 GOLDEN = json.loads((Path(__file__).parent / "golden_fit.json").read_text())
 SLOW = {kernel.__name__.lower(): kernel for kernel in (ModLap, ModDif, ProdLap, ProdDif, AddLap, AddDif)}
 F = {"lap": lambda b: 1 / (1 + b), "dif": lambda b: np.exp(-b)}
-NAMES = st.sampled_from(sorted(SLOW))
+NAMES = st.sampled_from(sorted(KERNELS))
 
 
 def slow_correlation(problem: Any, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
-    """R between X and Z by the gpytorch kernel, its graph part divided by the mean of f over each graph's spectrum."""
-    space, name = problem.space, problem.kernel
+    """R between X and Z by the gpytorch kernel, each factor divided by the mean of f over its graph's spectrum."""
+    space, blended = problem.space, problem.kernel.startswith("blended")
+    name = problem.kernel.removeprefix("blended-")
     theta, alpha, beta, w, _ = problem.likelihood.split(problem.eta[None])
-    kernel = SLOW[name](space)
+    kernel = SLOW[name](space, additive=True) if blended else SLOW[name](space)
     spectra = [spectrum(variable.adjacency)[0] for variable in space.discrete]
-    scale = math.prod(F[name[-3:]](beta[0, p].item() * values).mean() for p, values in enumerate(spectra))
+    means = np.array([F[name[-3:]](beta[0, p].item() * values).mean() for p, values in enumerate(spectra)])
+    scale = means.prod()
     if space.continuous:
         kernel.lengthscale = theta
     if space.discrete:
@@ -43,11 +46,14 @@ def slow_correlation(problem: Any, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
     if name.startswith("add"):
         kernel.weights = torch.tensor([w.item(), (1 - w.item()) / scale])
         scale = 1.0
+    if blended and space.discrete:
+        kernel.weights = torch.tensor([(1 - w.item()) / scale, *(w.item() / (means * len(means)))])
+        scale = 1.0
     return kernel.forward(torch.from_numpy(X), torch.from_numpy(Z)).detach().numpy() / scale
 
 
 def fit(problem: Any, settings: FitSettings, seed: int) -> Fit:
-    surrogate = Surrogate(problem.space, FAST_KERNELS[problem.kernel], settings)
+    surrogate = Surrogate(problem.space, KERNELS[problem.kernel], settings)
     return surrogate.fit(problem.points, problem.y, np.random.default_rng(seed))
 
 
@@ -143,7 +149,7 @@ def test_posterior_is_the_textbooks(
     prior = np.diag(slow_correlation(problem, Z, Z))
     points = Points.of(problem.space, Z)
     mean, variance = posterior.predict(points.C, points.V)
-    np.testing.assert_allclose(posterior.prior(posterior.graph_prior(points.V)), prior, rtol=1e-8)
+    np.testing.assert_allclose(posterior.prior(points.V), prior, rtol=1e-8)
     np.testing.assert_allclose(posterior.correlation(points.C, posterior.against(points.V)), R, rtol=1e-7, atol=1e-10)
     np.testing.assert_allclose(mean, mu + R @ np.linalg.solve(A, y - mu), rtol=1e-6, atol=1e-7)
     expected = s2 * (prior - np.einsum("ij,ji->i", R, np.linalg.solve(A, R.T)))
@@ -223,7 +229,7 @@ def test_fit_of_every_start_to_convergence(make_problem: Any, space: Space) -> N
     problem = make_problem(space, 6)
     found = fit(problem, PAPER_FIT, seed=0)
     assert found.nll == pytest.approx(value_at(problem.likelihood, found.eta), rel=1e-9)  # no prior in it
-    surrogate = Surrogate(space, FAST_KERNELS[problem.kernel], PAPER_FIT)
+    surrogate = Surrogate(space, KERNELS[problem.kernel], PAPER_FIT)
     after_another = surrogate.fit(problem.points, problem.y, np.random.default_rng(0), found.eta)
     assert after_another.nll_of_finalists == found.nll_of_finalists  # every start is cold
     assert len(found.nll_of_finalists) == 10
@@ -255,10 +261,11 @@ def test_fit_without_a_finite_likelihood_is_an_error(make_problem: Any) -> None:
 def test_the_prior_adds_its_normal_density(make_problem: Any, space: Space, kernel: str) -> None:
     problem, prior = make_problem(space, 6, kernel=kernel), Prior()
     plain = problem.likelihood
-    bent = Likelihood(space, FAST_KERNELS[kernel], problem.points, problem.y, prior)
+    bent = Likelihood(space, KERNELS[kernel], problem.points, problem.y, prior)
     D, P = len(space.continuous), plain.P
-    rows = [prior.theta] * D + [(prior.alpha[0] / (max(D, 1) * P), prior.alpha[1])] * P + [prior.beta] * P
-    medians, deviations = np.array([*rows, prior.odds, prior.g]).T
+    alpha = (prior.alpha[0] / (max(D, 1) * P), prior.alpha[1])
+    beta = (prior.beta[0] * P, prior.beta[1])
+    medians, deviations = np.array([*[prior.theta] * D, *[alpha] * P, *[beta] * P, prior.odds, prior.g]).T
     expected = 0.5 * (((problem.eta.numpy() - np.log(medians)) / deviations) ** 2).sum() / 6
     assert value_at(bent, problem.eta) - value_at(plain, problem.eta) == pytest.approx(expected, rel=1e-9)
 
