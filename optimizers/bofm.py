@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
+from fmnas.optimizers.exploration import covering, doubt, doubted, stalled, unseen
 from fmnas.optimizers.optimizer import Optimizer, OptimizerError, Suggestion, random_design
 from fmnas.optimizers.points import Points
 from fmnas.optimizers.posterior import Posterior
 from fmnas.optimizers.search import PAPER_SEARCH, Acquisition, SearchSettings, alternate, start_points
-from fmnas.optimizers.structures import FAST_KERNELS
+from fmnas.optimizers.structures import BLENDED_KERNELS, FAST_KERNELS
 from fmnas.optimizers.surrogate import PAPER_FIT, Fit, FitError, FitSettings, Surrogate
 from fmnas.optimizers.warps import WARPS
 from fmnas.search_spaces import Configuration, Evaluation, Space, Trial
@@ -22,22 +23,24 @@ INITIAL_POINTS = 10
 
 @dataclass(frozen=True)
 class Mode:
-    """How a suggestion is made: how hard to fit and to search, and through which warps to see the objective.
+    """How a suggestion is made.
 
-    warps: names from WARPS, taken in turn, ask by ask.
+    fit, search: how hard. warp: through which of WARPS the model sees the objective.
+    blended: ModLap and ModDif have additive terms, too (structures.py).
+    explores: every second ask looks where the model does not (exploration.py); largest_doubt: the most by which it then
+    multiplies the model's standard deviations.
     """
 
     fit: FitSettings = field(default_factory=FitSettings)
     search: SearchSettings = field(default_factory=SearchSettings)
-    warps: tuple[str, ...] = ("soft", "plain")
-    turns: tuple[str, ...] = ("expect",)
-    worth: float = 1e-4
-    rate: float = 4.0
-    cap: float = 32.0
+    warp: str = "soft"
+    blended: bool = True
+    explores: bool = True
+    largest_doubt: float = 4.0
 
 
-MODES = {"default": Mode(), "paper": Mode(PAPER_FIT, PAPER_SEARCH, ("plain",))}
-"""paper: maximum likelihood from ten cold starts, 40 starts of the search, the objective as it is."""
+MODES = {"default": Mode(), "paper": Mode(PAPER_FIT, PAPER_SEARCH, "plain", blended=False, explores=False)}
+"""paper: maximum likelihood from ten cold starts, 40 starts of the search, the objective and the kernel as they are."""
 
 
 class BOFM(Optimizer):
@@ -49,7 +52,7 @@ class BOFM(Optimizer):
     mode: one of MODES, or a Mode of one's own.
 
     Pending trials enter the model with the value it predicts for them, so any number may be asked ahead and no two
-    asks give the same configuration. Each fit starts from where the last one of its warp ended, too; a trial's memo
+    asks give the same configuration. Each fit starts from where the last one ended, too; a trial's memo
     remembers that place, so that a replay goes on as if nothing had happened.
 
     Example:
@@ -77,18 +80,16 @@ class BOFM(Optimizer):
         super().__init__(space, seed=seed, epochs=epochs, initial_design=design)
         self.log_objective = log_objective
         self.mode = MODES[mode] if isinstance(mode, str) else mode
-        self.surrogate = Surrogate(space, FAST_KERNELS[kernel], self.mode.fit)
+        kernels = FAST_KERNELS | BLENDED_KERNELS if self.mode.blended else FAST_KERNELS
+        self.surrogate = Surrogate(space, kernels[kernel], self.mode.fit)
         self._codes: dict[int, np.ndarray] = {}  # trial -> its configuration, encoded
-        self._warm: dict[str, torch.Tensor] = {}  # warp -> eta where its last fit ended
+        self._warm: torch.Tensor | None = None  # eta where the last fit ended
 
     def restore(self, trial: Trial) -> None:
         """Note that this trial was asked before; its memo says where that fit ended."""
         super().restore(trial)
         if trial.memo:
-            self._warm[self._warp(trial.id)] = torch.tensor(trial.memo, dtype=torch.float64)
-
-    def _warp(self, trial: int) -> str:
-        return self.mode.warps[trial % len(self.mode.warps)]
+            self._warm = torch.tensor(trial.memo, dtype=torch.float64)
 
     def _suggest(self, rng: np.random.Generator) -> Suggestion:
         if len(self.history) < 2:
@@ -96,10 +97,9 @@ class BOFM(Optimizer):
         y = self._objectives()
         if np.ptp(y) < 1e-12:
             return Suggestion(self._fresh(rng), RANDOM, note="all results are equal: nothing to model")
-        warp = self._warp(self._asked)
         with _one_thread():
             try:
-                fitted, points = self._fit(WARPS[warp](y), warp, rng)
+                fitted, points = self._fit(WARPS[self.mode.warp](y), rng)
             except FitError as error:
                 return Suggestion(self._fresh(rng), RANDOM, note=f"fit failed: {error}")
             configuration = self._maximise(fitted, points, rng)
@@ -122,65 +122,35 @@ class BOFM(Optimizer):
         y = np.array([evaluation.objective for _, evaluation in self.history])
         return np.log(y) if self.log_objective else y
 
-    def _fit(self, y: np.ndarray, warp: str, rng: np.random.Generator) -> tuple[Fit, Points]:
+    def _fit(self, y: np.ndarray, rng: np.random.Generator) -> tuple[Fit, Points]:
         """The process fitted to the history with warped objectives y [n]."""
         points = Points.of(self.space, self._encoded([trial for trial, _ in self.history]))
-        fitted = self.surrogate.fit(points, torch.from_numpy(y), rng, self._warm.get(warp))
-        self._warm[warp] = fitted.eta
+        fitted = self.surrogate.fit(points, torch.from_numpy(y), rng, self._warm)
+        self._warm = fitted.eta
         return fitted, points
 
     def _maximise(self, fitted: Fit, points: Points, rng: np.random.Generator) -> Configuration | None:
         """The new configuration with the largest EI; None if the search found only ones tried before."""
         y = fitted.y
         acquisition = Acquisition(self.space, self._believing_pending(fitted, points), best=float(y.min()))
-        turn = self.mode.turns[self._asked % len(self.mode.turns)]
         known = self._known()
         incumbent = known[int(y.argmin())]
-        if turn == "refine":
-            local = Acquisition(self.space, acquisition.posterior, best=float(y.min()))
-            local._adjacency = []
-            D = len(self.space.continuous)
-            X = np.tile(incumbent, (300, 1)); X[:200, :D] = rng.random((200, D))
-            X[200:, :D] = (X[200:, :D] + rng.choice([0.1, 0.01, 0.001], size=(100, 1)) * rng.standard_normal((100, D))).clip(0, 1)
-            pts = Points.of(self.space, X)
-            top = local(pts).topk(6).indices
-            found, value = alternate(local, Points(pts.C[top], pts.V[top]), self.mode.search)
-            x = found.encoded(self.space)[0]
-            if value[0] > np.log(self.mode.worth) and np.abs(known - x).max(axis=1).min() > 1e-9:
-                return self.space.decode(x)
-        if turn == "cover":
-            D = len(self.space.continuous)
-            unseen = [np.setdiff1d(np.arange(len(v.vertices)), known[:, D + p]) if int(v.adjacency.sum()) == len(v.vertices) * (len(v.vertices) - 1) else [] for p, v in enumerate(self.space.discrete)]
-            if any(len(u) for u in unseen):
-                X = np.tile(incumbent, (300, 1))
-                X[:, :D] = (X[:, :D] + rng.choice([0.3, 0.1, 0.01], size=(300, 1)) * rng.standard_normal((300, D))).clip(0, 1)
-                for p, u in enumerate(unseen):
-                    if len(u):
-                        X[:, D + p] = rng.choice(u, size=300)
-                v = acquisition(Points.of(self.space, X))
-                return self.space.decode(X[int(v.argmax())])
-            turn = "doubt"
-        if turn == "doubt":
-            p = acquisition.posterior
-            import copy, dataclasses
-            p = copy.copy(p)
-            p.parameters = dataclasses.replace(p.parameters, s2=p.parameters.s2 * self._doubt(y) ** 2)
-            acquisition = Acquisition(self.space, p, best=float(y.min()))
+        if self._explores():
+            values = unseen(self.space, known)
+            if any(len(vertices) for vertices in values):
+                X = covering(self.space, incumbent, values, self.mode.search.random_points, rng)
+                if len(X):
+                    return self.space.decode(X[int(acquisition(Points.of(self.space, X)).argmax())])
+            factor = doubt(stalled(y.numpy(), len(self.initial_design)), self.mode.largest_doubt)
+            acquisition = Acquisition(self.space, doubted(acquisition.posterior, factor), best=float(y.min()))
         starts = start_points(self.space, acquisition, incumbent, self.mode.search, rng, known)
         found, _ = alternate(acquisition, starts, self.mode.search)
         candidates = np.concatenate([found.encoded(self.space), starts.encoded(self.space)])
         new = (x for x in candidates if np.abs(known - x).max(axis=1).min() > 1e-9)
         return next((self.space.decode(x) for x in new), None)
 
-    def _doubt(self, y):
-        best, k = np.inf, 0
-        for i, v in enumerate(y.tolist()):
-            if best - v > 1e-3 or i < len(self.initial_design):
-                k = 0
-            else:
-                k += 1
-            best = min(best, v)
-        return min(2.0 ** (k / self.mode.rate), self.mode.cap)
+    def _explores(self) -> bool:
+        return self.mode.explores and self._asked % 2 == 1
 
     def _believing_pending(self, fitted: Fit, points: Points) -> Posterior:
         """The posterior with every pending trial added at its predicted mean, under the fitted parameters."""

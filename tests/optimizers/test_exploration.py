@@ -1,0 +1,96 @@
+"""What every second ask does: cover what nothing tells of, and doubt a model that stalls."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fmnas.optimizers import BOFM
+from fmnas.optimizers.bofm import MODES
+from fmnas.optimizers.exploration import covering, doubt, doubted, stalled, unseen
+from fmnas.search_spaces import Integer, LinearConstraint, Nominal, Ordinal, Real, Space
+
+SPACE = Space([Nominal("a", list("pqrstuvw")), Integer("k", 0, 5), Nominal("b", [0, 1, 2]), Real("x", 0.0, 1.0)])
+
+
+@pytest.mark.parametrize(
+    ("y", "initial", "expected"),
+    [
+        ([3.0, 2.0, 1.0], 1, 0),  # the last one is progress
+        ([3.0, 1.0, 2.0, 1.5], 1, 2),
+        ([1.0, 3.0, 2.0, 4.0], 3, 1),  # of the three that never improved, two belong to the initial design
+        ([1.0, 2.0, 3.0], 3, 0),
+        ([1.0, 1.0 - 1e-6, 1.0 - 2e-6], 1, 2),  # too little to count
+        ([1.0], 0, 0),
+    ],
+)
+def test_a_stall_is_counted_from_the_last_progress(y: list[float], initial: int, expected: int) -> None:
+    assert stalled(np.array(y), initial) == expected
+
+
+@given(st.lists(st.floats(-5, 5), min_size=2, max_size=30), st.integers(0, 30))
+def test_progress_ends_a_stall_and_its_absence_lengthens_it(y: list[float], initial: int) -> None:
+    before = stalled(np.array(y), initial)
+    assert 0 <= before < len(y)
+    assert stalled(np.array([*y, min(y) - 1.0]), initial) == 0
+    if initial <= len(y):
+        assert stalled(np.array([*y, max(y)]), initial) == before + 1
+
+
+def test_doubt_doubles_every_four_results_and_has_an_end() -> None:
+    assert [doubt(stall, 4.0) for stall in (0, 4, 8, 12, 10_000)] == [1.0, 2.0, 4.0, 4.0, 4.0]
+
+
+def test_a_doubted_model_says_the_same_less_surely(make_problem: Any) -> None:
+    problem = make_problem(SPACE, 9)
+    points = problem.points
+    mean, variance = problem.posterior.predict(points.C + 0.01, points.V)
+    other = doubted(problem.posterior, 3.0)
+    same, larger = other.predict(points.C + 0.01, points.V)
+    np.testing.assert_allclose(same, mean)
+    np.testing.assert_allclose(larger, 9.0 * variance, rtol=1e-9)
+
+
+def test_unseen_are_the_values_of_nominal_variables_that_no_point_has() -> None:
+    space = Space([*SPACE.variables, Ordinal("o", [1, 2, 4])])
+    known = np.array([[0.5, 0, 0, 0, 1], [0.1, 3, 0, 2, 1], [0.2, 3, 1, 2, 2]])  # x, then a, k, b, o
+    found = [values.tolist() for values in unseen(space, known)]
+    assert found == [[1, 2, 4, 5, 6, 7], [], [1], []]
+
+
+def test_covering_points_have_unseen_values_near_the_incumbent() -> None:
+    rng = np.random.default_rng(0)
+    values = [np.array([1, 7]), np.array([], dtype=int), np.array([2])]
+    X = covering(SPACE, np.array([0.5, 0, 3, 0]), values, 200, rng)
+    assert len(X) == 200
+    assert set(X[:, 1]) == {1, 7}
+    assert set(X[:, 2]) == {3}
+    assert set(X[:, 3]) == {2}
+    assert (np.abs(X[:, 0] - 0.5) < 0.1).mean() > 0.5
+
+
+def test_covering_keeps_to_the_constraints() -> None:
+    space = Space([Nominal("a", [0, 1, 2, 3]), Real("x", 0.0, 1.0)], [LinearConstraint({"a": 1, "x": 1}, bound=2.5)])
+    X = covering(space, np.array([0.4, 0]), [np.array([1, 2, 3])], 300, np.random.default_rng(0))
+    assert set(X[:, 1]) == {1, 2}
+    assert space.feasible(X).all()
+
+
+def distinct_values(mode: Any, asks: int) -> int:
+    """How many of the values of `a` were asked; only its first one is any good, and the rest are alike."""
+    design = [{"a": "p", "k": k, "b": 0, "x": 0.1 * k} for k in range(4)]
+    opt = BOFM(SPACE, seed=0, initial_design=design, mode=mode)
+    for _ in range(asks):
+        trial = opt.ask()
+        assert trial is not None
+        c = trial.configuration
+        opt.tell(trial, (0.0 if c["a"] == "p" else 5.0) + 0.1 * abs(c["k"] - 2) + (c["x"] - 0.3) ** 2)  # type: ignore[operator]
+    return len({trial.configuration["a"] for trial, _ in opt.history})
+
+
+def test_every_value_of_a_nominal_variable_is_tried_once() -> None:
+    assert distinct_values(MODES["default"], 4 + 2 * 7) == 8
+    assert distinct_values(replace(MODES["default"], explores=False), 4 + 2 * 7) < 8
