@@ -3,6 +3,7 @@
 Needs numpy alone.
 """
 
+from fmnas.search_spaces.canonical import CanonicalCell, canonical_form
 from fmnas.search_spaces.cell import Cell, largest_cell
 from fmnas.search_spaces.errors import FmnasError, SpaceError
 from fmnas.search_spaces.joint import joint_space
@@ -12,6 +13,7 @@ from fmnas.search_spaces.space import Configuration, Space
 from fmnas.search_spaces.variables import Graph, Integer, Nominal, Ordinal, Real
 
 __all__ = [
+    "CanonicalCell",
     "Cell",
     "Configuration",
     "Evaluation",
@@ -25,6 +27,7 @@ __all__ = [
     "Space",
     "SpaceError",
     "Trial",
+    "canonical_form",
     "joint_space",
     "largest_cell",
 ]

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from fmnas.search_spaces import Cell, joint_space, largest_cell
 from fmnas.trainers import build_network, count_flops, flops_ratio
+from fmnas.trainers.flops import flops_of_form
 from fmnas.trainers.network import Network, operation
 
 CHAIN = ((-1, 0), (0, 1), (1, 2), (2, 3))
@@ -237,7 +238,7 @@ def test_weights_follow_the_generator_and_nothing_else() -> None:
 
 def test_counting_flops_changes_no_random_state_and_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     state = torch.get_rng_state()
-    count_flops.cache_clear()
+    flops_of_form.cache_clear()
     assert count_flops(largest_cell()) == 70_274_048
     assert torch.equal(state, torch.get_rng_state())
     assert capfd.readouterr() == ("", "")
