@@ -13,6 +13,9 @@ Both published protocols leave xgboost's seed at its default, 0, and so does thi
 All classes start alike (base_score 0.5), as in the versions of xgboost at the time; later ones start from the classes'
 shares, and with a small learning rate they never get away from there. Trees grow by histograms, as later versions have
 it: the papers' values need not be met to the last digit.
+
+On all of FashionMNIST, 50 rounds of depth 6 with learning rate 0.3, subsample 0.8, min_split_loss 0.01 and reg_lambda 1
+gave 0.1104 (xgboost 3.2), in five minutes on one core.
 """
 
 import time
