@@ -1,7 +1,8 @@
 """From a table of trials to curves, tables, figures and a page. Knows nothing of drivers, Ray or MLflow."""
 
-from fmnas.comparison.cell_drawing import cell_figure, has_cell
+from fmnas.comparison.cell_drawing import cell_figure
 from fmnas.comparison.curves import anytime_curves, incumbent_at, mean_curve
+from fmnas.comparison.duplicates import Duplicates, duplicates, has_cell
 from fmnas.comparison.errors import ReportError
 from fmnas.comparison.figures import anytime_figure
 from fmnas.comparison.files import save_figure
@@ -15,6 +16,7 @@ from fmnas.comparison.wording import caution, headline
 __all__ = [
     "FINAL_HEADER",
     "Budget",
+    "Duplicates",
     "ReportContext",
     "ReportError",
     "Summary",
@@ -22,6 +24,7 @@ __all__ = [
     "anytime_figure",
     "caution",
     "cell_figure",
+    "duplicates",
     "final_rows",
     "final_table",
     "has_cell",

@@ -4,11 +4,11 @@ The cell's nodes stand on one line, inputs left, outputs right, so that no edge 
 takes one input from above and one from below; what stands on the edge is the operation.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fmnas.search_spaces import Cell, Schedule
-from fmnas.search_spaces.cell import CELL_NAMES, STATES
+from fmnas.search_spaces.cell import STATES
 from fmnas.search_spaces.sgd import SGD_NAMES
 
 if TYPE_CHECKING:
@@ -22,11 +22,6 @@ INPUT, STATE, OUTPUT, DEAD = "#DCE9F5", "#0072B2", "#D55E00", "#BBBBBB"
 INK = "#333333"
 LOWEST_RATE, HIGHEST_RATE = 1e-5, 1e-1
 """What the schedule's variables can reach: the same axis in every drawing, so that two can be compared."""
-
-
-def has_cell(columns: Iterable[str]) -> bool:
-    """Whether the variables include those of the cell."""
-    return set(CELL_NAMES) <= set(columns)
 
 
 def cell_figure(configuration: Mapping[str, Any], title: str) -> "Figure":

@@ -7,11 +7,14 @@ it about. A trial that was lost with its worker, or cancelled, is not.
 import numpy as np
 import pandas as pd
 
-from fmnas.comparison.trials import CHARGED, STATUSES, Budget, variable_columns
+from fmnas.comparison.duplicates import duplicates, has_cell
+from fmnas.comparison.trials import CHARGED, STATUSES, Budget, configuration_of, variable_columns
+from fmnas.search_spaces.cell import CELL_NAMES
 from fmnas.search_spaces.records import MODEL, ORIGINS
 
 SHARES = tuple(f"share_{origin}" for origin in ORIGINS)
 MODEL_SHARE = f"share_{MODEL}"
+DUPLICATES = ("duplicates", "isomorphic_duplicates", "known_cells", "isomorphic_cells")
 LEDGER_COLUMNS = (
     "run",
     "optimizer",
@@ -25,7 +28,7 @@ LEDGER_COLUMNS = (
     "suggest_seconds",
     *SHARES,
     "diverged",
-    "duplicates",
+    *DUPLICATES,
     "notes",
 )
 
@@ -57,7 +60,9 @@ def ledger_table(trials: pd.DataFrame, budget: Budget) -> pd.DataFrame:
 
     evaluations: the epochs in full trainings' worth. full_evaluations: finished trials at full fidelity.
     share_*: share of the run's trials of each origin; they sum to 1.
-    duplicates: trials that repeat an earlier configuration of the run at the same epochs.
+    duplicates: charged trials that repeat an earlier configuration of the run at the same epochs.
+    isomorphic_duplicates: those that do so in another encoding of the cell.
+    known_cells, isomorphic_cells: the same of cells alone, whatever the other variables; 0 without a cell.
     notes: trials whose optimizer had something to say, e.g. that a model failed and chance chose.
     """
     ordered = trials.sort_values(["optimizer", "repeat", "run"], kind="stable")
@@ -81,6 +86,15 @@ def _run_row(run: pd.DataFrame, budget: Budget) -> dict[str, object]:
         "suggest_seconds": float(run["suggest_seconds"].sum()),
         **{f"share_{origin}": float((run["origin"] == origin).mean()) for origin in ORIGINS},
         "diverged": int(run["diverged"].sum()),
-        "duplicates": int(charged.duplicated(["epochs", *variable_columns(run)]).sum()),
+        **_duplicates(charged),
         "notes": int((run["note"] != "").sum()),
     }
+
+
+def _duplicates(charged: pd.DataFrame) -> dict[str, int]:
+    """The counts DUPLICATES of a run's charged trials."""
+    variables = variable_columns(charged)
+    given = [configuration_of(row, ["epochs", *variables]) for _, row in charged.iterrows()]
+    whole = duplicates(given)
+    cells = duplicates([{name: c[name] for name in ("epochs", *CELL_NAMES)} for c in given if has_cell(variables)])
+    return dict(zip(DUPLICATES, (whole.exact, whole.isomorphic, cells.exact, cells.isomorphic), strict=True))

@@ -15,6 +15,7 @@ LEDGER_HEADER = (
     "not finished",
     "diverged",
     "duplicates",
+    "known cells",
     "full trainings",
     "epochs",
     "training",
@@ -125,25 +126,38 @@ def _place(optimizer: str, row: Mapping[str, Any]) -> str:
 
 
 def _ledger_section(summary: Summary) -> str:
-    if not summary["ledger"]:
+    runs = summary["ledger"]
+    if not runs:
         return ""
-    rows = [
-        (
-            run["run"],
-            str(run["trials"]),
-            _counts({status.replace("_", " "): run[status] for status in _NOT_FINISHED}),
-            str(run["diverged"]),
-            str(run["duplicates"]),
-            str(run["full_evaluations"]),
-            str(run["epochs"]),
-            duration(run["train_seconds"]),
-            duration(run["suggest_seconds"]),
-            ", ".join(f"{o} {run[f'share_{o}']:.0%}" for o in ORIGINS if run[f"share_{o}"]),
-        )
-        for run in summary["ledger"]
-    ]
+    header: tuple[str, ...] = LEDGER_HEADER
+    rows = [_ledger_row(run) for run in runs]
     hint = "Failed and timed-out trials are charged for their epochs; lost and cancelled ones are not."
-    return f"<h2>What was spent</h2>\n{_table(LEDGER_HEADER, rows, 'wide')}\n<p class='hint'>{hint}</p>"
+    if any(run["duplicates"] for run in runs):
+        hint += " A duplicate repeats an earlier configuration of its run at the same epochs."
+    if any(run["known_cells"] + run["isomorphic_cells"] for run in runs):
+        hint += " A known cell was trained before at the same epochs, whatever its schedule;"
+        hint += " isomorphic is the same network in another encoding."
+    else:
+        known = header.index("known cells")
+        header, *rows = [(*row[:known], *row[known + 1 :]) for row in (header, *rows)]
+    return f"<h2>What was spent</h2>\n{_table(header, rows, 'wide')}\n<p class='hint'>{hint}</p>"
+
+
+def _ledger_row(run: Mapping[str, Any]) -> tuple[str, ...]:
+    """A row under LEDGER_HEADER."""
+    return (
+        run["run"],
+        str(run["trials"]),
+        _counts({status.replace("_", " "): run[status] for status in _NOT_FINISHED}),
+        str(run["diverged"]),
+        _counts({"exact": run["duplicates"], "isomorphic": run["isomorphic_duplicates"]}),
+        _counts({"exact": run["known_cells"], "isomorphic": run["isomorphic_cells"]}),
+        str(run["full_evaluations"]),
+        str(run["epochs"]),
+        duration(run["train_seconds"]),
+        duration(run["suggest_seconds"]),
+        ", ".join(f"{o} {run[f'share_{o}']:.0%}" for o in ORIGINS if run[f"share_{o}"]),
+    )
 
 
 def _incidents(summary: Summary) -> str:

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from fmnas.comparison.cell_drawing import cell_figure, has_cell
+from fmnas.comparison.cell_drawing import cell_figure
 from fmnas.comparison.curves import anytime_curves
+from fmnas.comparison.duplicates import has_cell
 from fmnas.comparison.figures import anytime_figure
 from fmnas.comparison.files import inline_svg, save_figure, write_aside
 from fmnas.comparison.ledger import ledger_table

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from fmnas.comparison.curves import standard_error
-from fmnas.comparison.ledger import MODEL_SHARE
+from fmnas.comparison.ledger import DUPLICATES, MODEL_SHARE
 from fmnas.comparison.trials import Budget
 
 FINAL_COLUMNS = (
@@ -20,6 +20,7 @@ FINAL_COLUMNS = (
     "epochs",
     "evaluations",
     "model_share",
+    *DUPLICATES,
     "common_epochs",
     "budget_epochs",
 )
@@ -43,6 +44,7 @@ def final_table(curves: pd.DataFrame, ledger: pd.DataFrame, budget: Budget) -> p
     best, best_error, best_run, best_trial: the lowest of the values, its validation error, where it was found.
     epochs, evaluations: spent by then, mean over repeats.
     model_share: share of all the optimizer's trials that a model suggested.
+    duplicates and the other DUPLICATES of `ledger_table`: of all the optimizer's runs together.
     common_epochs, budget_epochs: the same in every row: where the comparison is made, and where it is to be made.
     """
     at = common_epochs(ledger, budget)
@@ -59,6 +61,7 @@ def final_table(curves: pd.DataFrame, ledger: pd.DataFrame, budget: Budget) -> p
                 "epochs": epochs,
                 "evaluations": epochs / budget.epochs_per_evaluation,
                 "model_share": float(np.average(runs[MODEL_SHARE], weights=runs["trials"])),
+                **{name: int(runs[name].sum()) for name in DUPLICATES},
                 "common_epochs": at,
                 "budget_epochs": budget.epochs,
             }

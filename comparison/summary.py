@@ -78,7 +78,7 @@ def final_rows(summary: Summary) -> list[tuple[str, ...]]:
         (
             name,
             number(row["mean"]),
-            f"{row['standard_error']:#.2g}" if row["standard_error"] is not None else number(None),
+            number(row["standard_error"], digits=2),
             str(row["repeats"]),
             number(row["best"]),
             number(row["best_error"]),

@@ -41,9 +41,9 @@ def caution(table: pd.DataFrame) -> str:
     return partial + _power(len(repeats[0]), len(table))
 
 
-def number(value: float | None) -> str:
-    """An objective or an error, with four significant digits."""
-    return f"{value:#.4g}" if value is not None and isfinite(value) else MISSING
+def number(value: float | None, digits: int = 4) -> str:
+    """An objective or an error, with so many significant digits."""
+    return f"{value:#.{digits}g}".rstrip(".") if value is not None and isfinite(value) else MISSING
 
 
 def with_error(value: float, error: float) -> str:

@@ -153,9 +153,11 @@ def check_config(data: dict[str, Any], place: str) -> Config:
     except ValidationError as error:
         raise ConfigError(explain(place, [describe(e, Config) for e in error.errors()])) from None
     problems = _check_names(config) + _check_options(config) + _check_design(config) + _check_budget(config)
+    problems += _check_data(config)
     if problems:
         raise ConfigError(explain(place, problems))
-    return config
+    entry = PROBLEMS[ALIASES.get(config.problem, config.problem)]
+    return config.model_copy(update={"data": entry.complete(config.data)})
 
 
 def shipped_configs() -> dict[str, str]:
@@ -270,3 +272,15 @@ def _check_budget(config: Config) -> list[str]:
             "raise the one or lower the other"
         ]
     return []
+
+
+def _check_data(config: Config) -> list[str]:
+    entry = PROBLEMS.get(ALIASES.get(config.problem, config.problem))
+    if entry is None:
+        return []
+    taken = ", ".join(f"data.{key}" for key in entry.data or ()) or "none, its data are fixed"
+    return [
+        f"data.{key} = {getattr(config.data, key)!r}: {config.problem} does not take it (of data.* it takes {taken}); "
+        "leave it out"
+        for key in entry.refused(config.data)
+    ]

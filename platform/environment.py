@@ -19,6 +19,9 @@ PACKAGES = (
     "hpbandster",
     "ConfigSpace",
     "pandas",
+    "scikit-learn",
+    "xgboost",
+    "xgboost-cpu",
 )
 
 

@@ -24,12 +24,11 @@ from fmnas.platform.mlflow_settings import TrackingSettings, check_uri, without_
 from fmnas.platform.mlflow_store import MlflowStore
 from fmnas.platform.paths import RunDirectory, write_aside, write_json
 from fmnas.platform.pool import InProcessPool, Pool
-from fmnas.platform.problems import Hardware, ProblemSettings
+from fmnas.platform.problems import Data, Hardware, ProblemSettings
 from fmnas.platform.progress import LineProgress, LiveProgress, Progress
 from fmnas.platform.results import write_results
 from fmnas.platform.state import ExperimentState
 from fmnas.platform.tracking import BackgroundTracker, NoTracker, Tracker, TrackingReport
-from fmnas.trainers import Split
 
 FREE_TO_CHANGE = ("workers", "tracking", "data.root")
 """What a resume may change: it decides where and how fast trials run, not what comes out."""
@@ -61,16 +60,16 @@ def launch(config: Config, directory: RunDirectory, around: Surroundings) -> End
     directory.check_absent()
     experiment = build_experiment(config)
     _check_tracking(config)
-    split = experiment.problem.load()
-    with _open_pool(experiment, split, around) as pool:
+    data = experiment.problem.load()
+    with _open_pool(experiment, data, around) as pool:
         directory.create()
         identity = uuid.uuid4().hex
         write_aside(directory.config, config.to_yaml())
-        place = {"data": split.place} if split is not None else {}
+        place = {"data": data.place} if data is not None else {}
         write_json(directory.environment, {**describe_environment(), **place})
         with Journal(directory.journal) as journal:
-            data = config.model_dump(mode="json")
-            journal.append({"event": "experiment", "id": identity, "config": data, "at": around.clock.now()})
+            resolved = config.model_dump(mode="json")
+            journal.append({"event": "experiment", "id": identity, "config": resolved, "at": around.clock.now()})
             return _conduct(ExperimentState(experiment), directory, journal, pool, identity, around)
 
 
@@ -79,8 +78,8 @@ def resume(directory: RunDirectory, around: Surroundings) -> Ending:
     state, identity = restore(directory)
     config = state.experiment.config
     _check_tracking(config)
-    split = state.experiment.problem.load()
-    with _open_pool(state.experiment, split, around) as pool, Journal(directory.journal) as journal:
+    data = state.experiment.problem.load()
+    with _open_pool(state.experiment, data, around) as pool, Journal(directory.journal) as journal:
         return _conduct(state, directory, journal, pool, identity, around)
 
 
@@ -137,11 +136,11 @@ def _check_tracking(config: Config) -> None:
 
 
 @contextmanager
-def _open_pool(experiment: Experiment, split: Split | None, around: Surroundings) -> Iterator[Pool]:
+def _open_pool(experiment: Experiment, data: Data | None, around: Surroundings) -> Iterator[Pool]:
     """The pool that the configuration asks for; closed, and Ray left, whatever happens."""
     config = experiment.config
     if config.workers.kind == "in-process":
-        yield InProcessPool(experiment.problem.build(split, Hardware()))
+        yield InProcessPool(experiment.problem.build(data, Hardware()))
         return
     from fmnas.platform.ray_pool import RayPool
 
@@ -149,7 +148,7 @@ def _open_pool(experiment: Experiment, split: Split | None, around: Surroundings
     try:
         workers, wanted = config.workers, sum(run.concurrency for run in experiment.runs)
         size = pool_size(ray.cluster_resources(), workers.count, workers.cpus, workers.gpus, wanted)
-        pool = RayPool(ray, config.problem, ProblemSettings(config.data, config.seeds), split, workers, size)
+        pool = RayPool(ray, config.problem, ProblemSettings(config.data, config.seeds), data, workers, size)
         try:
             yield pool
         finally:

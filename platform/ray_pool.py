@@ -7,16 +7,15 @@ from typing import Any
 
 from fmnas.platform.config import WorkersConfig
 from fmnas.platform.pool import Event, Failed, Finished, Job, Lost, one_line
-from fmnas.platform.problems import Hardware, ProblemSettings, problem
+from fmnas.platform.problems import Data, Hardware, ProblemSettings, problem
 from fmnas.search_spaces import Evaluation, Trial
-from fmnas.trainers import Split
 
 
 class Worker:
     """What runs inside an actor: a trainer, built once from data that all workers of a node share."""
 
-    def __init__(self, problem_name: str, settings: ProblemSettings, split: Split | None, hardware: Hardware) -> None:
-        self._trainer = problem(problem_name, settings).build(split, hardware)
+    def __init__(self, problem_name: str, settings: ProblemSettings, data: Data | None, hardware: Hardware) -> None:
+        self._trainer = problem(problem_name, settings).build(data, hardware)
         self._host = f"{socket.gethostname()}:{os.getpid()}"
 
     def evaluate(self, trial: Trial) -> tuple[Evaluation, str]:
@@ -36,7 +35,7 @@ class RayPool:
         ray: Any,
         problem_name: str,
         settings: ProblemSettings,
-        split: Split | None,
+        data: Data | None,
         workers: WorkersConfig,
         size: int,
     ) -> None:
@@ -46,7 +45,7 @@ class RayPool:
             num_cpus=workers.cpus, num_gpus=workers.gpus, max_restarts=0, max_task_retries=0
         )
         # Only the data go through the object store; every actor of a node maps the same copy.
-        self._arguments = (problem_name, settings, ray.put(split) if split is not None else None, hardware)
+        self._arguments = (problem_name, settings, ray.put(data) if data is not None else None, hardware)
         self._idle: list[tuple[str, Any]] = [(f"worker-{i}", self._start()) for i in range(size)]
         self._busy: dict[Any, tuple[Job, str, Any]] = {}  # future -> (job, worker's name, actor)
         self._size = size

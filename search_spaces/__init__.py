@@ -3,6 +3,7 @@
 Needs numpy alone.
 """
 
+from fmnas.search_spaces.canonical import CanonicalCell, canonical_form
 from fmnas.search_spaces.cell import Cell, largest_cell
 from fmnas.search_spaces.constraints import LinearConstraint, QuadraticConstraint
 from fmnas.search_spaces.errors import FmnasError, SpaceError
@@ -13,6 +14,7 @@ from fmnas.search_spaces.space import Configuration, Space
 from fmnas.search_spaces.variables import Graph, Integer, Nominal, Ordinal, Real
 
 __all__ = [
+    "CanonicalCell",
     "Cell",
     "Configuration",
     "Evaluation",
@@ -28,6 +30,7 @@ __all__ = [
     "Space",
     "SpaceError",
     "Trial",
+    "canonical_form",
     "joint_space",
     "largest_cell",
 ]

@@ -1,8 +1,13 @@
 """What every test shares."""
 
 import os
+from collections.abc import Callable
 
+import networkx as nx
+import pytest
 from hypothesis import settings
+
+from fmnas.search_spaces import Cell
 
 # Machines that run tests are slow and shared: an example may take long without being wrong.
 settings.register_profile("fmnas", deadline=None, print_blob=True)
@@ -10,3 +15,33 @@ settings.load_profile("fmnas")
 
 # One trainer per core is faster than all of them on every core.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+def _network_graph(cell: Cell) -> nx.DiGraph:
+    graph = nx.DiGraph()
+
+    def add(node: str, kind: str, *sources: str) -> str:
+        graph.add_node(node, kind=kind)
+        graph.add_edges_from((source, node) for source in sources)
+        return node
+
+    a = b = add("stem", "stem")
+    for depth in range(3):
+        here = f"cells.{depth}"
+        values = {i - 1: add(f"{here}.inputs.{i}", f"{here} input", source) for i, source in enumerate((a, b))}
+        for state in cell.live_states():
+            wires = zip(("first", "second"), cell.operations[state - 1], cell.inputs[state - 1], strict=True)
+            parts = [add(f"{here}.states.{state}.{slot}", f"{here} {op}", values[i]) for slot, op, i in wires]
+            values[state] = add(f"{here}.states.{state}", f"{here} sum", *parts)
+        a, b = (add(f"{here}.outputs.{i}", f"{here} pool", values[s]) for i, s in enumerate((cell.output, 4)))
+    add("reduction", "reduction", a, b)
+    return graph
+
+
+@pytest.fixture(scope="session")
+def network_graph() -> Callable[[Cell], nx.DiGraph]:
+    """network_graph(cell): the computation graph of the whole network, written out.
+
+    A node per module, named as in the network, of a `kind` that two modules share when they could change places.
+    """
+    return _network_graph

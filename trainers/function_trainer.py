@@ -1,4 +1,4 @@
-"""The trainer of a problem that is a function: nothing is trained, an evaluation takes microseconds."""
+"""The trainer of a problem that is a plain function of the configuration: it has no epochs."""
 
 import math
 import time

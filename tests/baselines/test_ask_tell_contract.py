@@ -182,6 +182,7 @@ def test_trials_are_valid_and_numbered(name: str, method: Method, space: Space) 
         assert (trial.parent is not None) == (trial.origin in (MUTATION, PROMOTION))
 
 
+@pytest.mark.parametrize("name", list(METHODS))
 @pytest.mark.parametrize("space", CONSTRAINED.values(), ids=list(CONSTRAINED))
 @given(seed=st.integers(0, 2**20))
 @settings(max_examples=4)

@@ -106,4 +106,5 @@ def test_numbers():
     assert with_error(1234.5, 210.0) == "1234 ± 210"
     assert with_error(1.0, float("nan")) == "1.000"
     assert (number(None), number(float("nan")), number(0.0685)) == ("–", "–", "0.06850")
+    assert (number(12.3, digits=2), number(1234.4), number(100.0)) == ("12", "1234", "100.0")
     assert (duration(0.123), duration(300), duration(187_920)) == ("0.123 s", "5.0 min", "52.2 h")

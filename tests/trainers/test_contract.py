@@ -10,11 +10,24 @@ import pytest
 import torch
 
 from fmnas.search_spaces import Evaluation, Space, SpaceError, Trial
-from fmnas.trainers import SYNTHETIC_PROBLEMS, FunctionTrainer, ImageTrainer, Split, TrainerError
+from fmnas.trainers import (
+    SYNTHETIC_PROBLEMS,
+    XGB_DIGITS,
+    XGB_FASHION_MNIST,
+    BoostingTrainer,
+    FunctionTrainer,
+    ImageTrainer,
+    Split,
+    TrainerError,
+    diabetes_table,
+    digits_table,
+    nusvr_trainer,
+)
 from fmnas.trainers import TrainingSettings as Settings
 
-AnyTrainer = ImageTrainer | FunctionTrainer
-NAMES = ("images", *SYNTHETIC_PROBLEMS)
+AnyTrainer = ImageTrainer | FunctionTrainer | BoostingTrainer
+BOOSTING = {"boosting, last round": XGB_DIGITS, "boosting, best round": XGB_FASHION_MNIST}
+NAMES = ("images", "support vectors", *BOOSTING, *SYNTHETIC_PROBLEMS)
 
 
 @pytest.fixture(params=NAMES)
@@ -22,6 +35,11 @@ def make(request: pytest.FixtureRequest, noise_split: Split) -> Callable[[], Any
     """Makes a trainer of each kind, with a clock that stands still."""
     if request.param == "images":
         return lambda: ImageTrainer(noise_split, Settings(seeds=2, batch_size=12), clock=lambda: 0.0)
+    if request.param == "support vectors":
+        return lambda: nusvr_trainer(diabetes_table(), clock=lambda: 0.0)
+    if request.param in BOOSTING:
+        pytest.importorskip("xgboost", reason="xgboost is not installed: pip install xgboost-cpu")
+        return lambda: BoostingTrainer(BOOSTING[request.param], digits_table(), clock=lambda: 0.0)
     problem = SYNTHETIC_PROBLEMS[request.param]
     return lambda: FunctionTrainer(problem.space, problem.function, clock=lambda: 0.0)
 

@@ -10,9 +10,9 @@ from torch.nn import functional
 
 from fmnas.search_spaces import Cell, joint_space, largest_cell
 from fmnas.trainers import build_network, count_flops, flops_ratio
+from fmnas.trainers.flops import flops_of_form
 from fmnas.trainers.network import Network, operation
 
-CHAIN = ((-1, 0), (0, 1), (1, 2), (2, 3))
 # Cells, all parameters (dead states, too), FLOPs and live states, as computed with the authors' code.
 KNOWN = {
     "largest": (largest_cell(), 279_226, 70_274_048, (1, 2, 3, 4)),
@@ -121,23 +121,6 @@ def test_flops_are_the_authors(name: str) -> None:
     assert flops_ratio(cell) == flops / 70_274_048
 
 
-def test_no_cell_has_more_flops_than_the_largest() -> None:
-    """FLOPs are those of the frame plus those of the live operations, each at most a conv5x5's: so eight are most."""
-    pools = (("maxpool3x3", "identity"),) * 4
-    frame = count_flops(Cell(CHAIN, pools, 3))
-    cost = {
-        op: count_flops(Cell(CHAIN, ((op, "identity"), *pools[1:]), 3)) - frame
-        for pair in joint_space().variables[6:14]
-        for op in pair.vertices
-    }
-    assert len(cost) == 8
-    assert max(cost, key=lambda op: cost[op]) == "conv5x5"
-    for cell in random_cells(20, seed=3):
-        live = [op for state in cell.live_states() for op in cell.operations[state - 1]]
-        assert count_flops(cell) == frame + sum(cost[op] for op in live)
-    assert count_flops(largest_cell()) == frame + 8 * cost["conv5x5"]
-
-
 def apply_slowly(module: nn.Module, name: str, x: Tensor) -> Tensor:
     """An operation written out, with the module's weights; BatchNorm on the batch's own statistics."""
     if name == "identity":
@@ -237,7 +220,7 @@ def test_weights_follow_the_generator_and_nothing_else() -> None:
 
 def test_counting_flops_changes_no_random_state_and_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     state = torch.get_rng_state()
-    count_flops.cache_clear()
+    flops_of_form.cache_clear()
     assert count_flops(largest_cell()) == 70_274_048
     assert torch.equal(state, torch.get_rng_state())
     assert capfd.readouterr() == ("", "")

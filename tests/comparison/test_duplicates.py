@@ -1,0 +1,72 @@
+"""Duplicates of a list by hand, against a slow count, and in ledger, summary and page."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fmnas.comparison import Budget, Duplicates, ReportContext, duplicates, ledger_table, write_report
+from fmnas.search_spaces import Cell, SpaceError, canonical_form, joint_space
+
+BUDGET = Budget(evaluations=4, epochs_per_evaluation=25)
+CELL = {"op1": "conv1x1", "op2": "conv3x3", "op3": "conv5x5", "op4": "identity", "op5": "identity", "op6": "identity"}
+CELL |= {"op7": "sepconv3x3", "op8": "maxpool3x3", "in2": "-1,1", "in3": "-1,0", "in4": "0,1", "output": 2}
+DEAD = {**CELL, "op5": "conv3x3", "in3": "1,2"}
+MIRROR = {**CELL, "op1": "conv3x3", "op2": "conv1x1", "op3": "sepconv3x3", "op4": "maxpool3x3"}
+MIRROR |= {"op7": "conv5x5", "op8": "identity"}
+OTHER = {**CELL, "op1": "conv5x5"}
+
+
+def test_by_hand():
+    assert duplicates([]) == Duplicates(0, 0)
+    assert duplicates([CELL, DEAD, MIRROR, OTHER, DEAD, CELL]) == Duplicates(exact=2, isomorphic=2)
+    assert duplicates([{**CELL, "momentum": 0.9}, {**DEAD, "momentum": 0.8}]) == Duplicates(0, 0)
+    assert duplicates([{"x": 1.0}, {"x": 2.0}, {"x": 1.0}, {"x": 1.0}]) == Duplicates(2, 0)
+
+
+def test_what_is_no_cell_is_named():
+    with pytest.raises(SpaceError, match="output=7"):
+        duplicates([{**CELL, "output": 7}])
+
+
+@given(draws=st.lists(st.integers(0, 5), max_size=12))
+def test_a_list_against_a_count_of_pairs(draws):
+    space = joint_space()
+    fresh = [space.sample(np.random.default_rng(seed)) for seed in range(2)]
+    pool = [*fresh, *({**fresh[0], **cell} for cell in (CELL, DEAD, MIRROR, OTHER))]
+    given = [pool[i] for i in draws]
+    schedule = [tuple(c[name] for name in space.names[:6]) for c in given]
+    forms = [canonical_form(Cell.from_configuration(c)) for c in given]
+    exact = [any(given[i] == given[j] for j in range(i)) for i in range(len(given))]
+    alike = [
+        any(schedule[i] == schedule[j] and forms[i] == forms[j] for j in range(i)) and not exact[i]
+        for i in range(len(given))
+    ]
+    assert duplicates(given) == Duplicates(sum(exact), sum(alike))
+
+
+def test_in_ledger_summary_and_page(make_run, tmp_path):
+    """`x` stands for the schedule: it differs unless given."""
+    given = [CELL, {**DEAD, "x": 0.0}, {**CELL, "x": 0.0}, MIRROR, {**CELL, "epochs": 5}, {**OTHER, "status": "lost"}]
+    trials = make_run("re", 0, [{"objective": 1.0, **each} for each in given])
+    (run,) = ledger_table(trials, BUDGET).to_dict("records")
+    names = ("duplicates", "isomorphic_duplicates", "known_cells", "isomorphic_cells")
+    assert [run[name] for name in names] == [1, 1, 1, 2]
+    summary = write_report(trials, ReportContext("a", "joint", BUDGET, {}, ""), tmp_path)
+    assert [summary["optimizers"]["re"][name] for name in names] == [1, 1, 1, 2]
+    page = (tmp_path / "index.html").read_text()
+    for text in ("1 exact, 1 isomorphic", "1 exact, 2 isomorphic", "<th>known cells</th>", "another encoding"):
+        assert text in page
+
+
+def test_a_page_without_cells_does_not_speak_of_them(make_run, tmp_path):
+    write_report(make_run("re", 0, [1.0, 2.0]), ReportContext("a", "func2c", BUDGET, {}, ""), tmp_path)
+    page = (tmp_path / "index.html").read_text()
+    assert "known cells" not in page
+    assert "isomorphic" not in page
+    assert "<th>duplicates</th>" in page
+
+
+def test_runs_are_added_up_and_not_compared(make_table):
+    trials = make_table({("re", r): [{"objective": 1.0, "x": 0.5}] * 3 for r in (0, 1)})
+    assert list(ledger_table(trials, BUDGET)["duplicates"]) == [2, 2]

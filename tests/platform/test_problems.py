@@ -1,0 +1,154 @@
+"""The registry of problems: each evaluates a trial of its space; what a configuration may set of its data."""
+
+import json
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fmnas.comparison.trials import COLUMNS
+from fmnas.platform.cli import main
+from fmnas.platform.config import check_config
+from fmnas.platform.errors import ConfigError
+from fmnas.platform.problems import ALIASES, PROBLEMS, DataSettings, Hardware, Problem, ProblemSettings, problem
+from fmnas.search_spaces import Evaluation, Trial
+from fmnas.trainers import Source, TrainerError
+
+SMALL = {
+    "joint": DataSettings(name="digits", train=64, validation=64),
+    "xgb_fashion_mnist": DataSettings(train=100, validation=50),
+}
+
+
+def boston_file(folder: Path) -> Path:
+    """Noise with the shape and the target's statistics of the Boston table."""
+    values = np.random.default_rng(0).normal(size=(506, 14))
+    values[:, -1] = (values[:, -1] - values[:, -1].mean()) / values[:, -1].std() * 9.188012 + 22.532806
+    np.savetxt(folder / "boston.csv", values, delimiter=",")
+    return folder / "boston.csv"
+
+
+def noise_for_fashion_mnist(root: Path | None, cache: Path) -> Source:
+    """Noise in the place of FashionMNIST, 200 images and 100 test images."""
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (300, 28, 28), dtype=np.uint8)
+    labels = (np.arange(300) % 10).astype(np.uint8)
+    return Source("a test", Path("nowhere"), images[:200], labels[:200], images[200:], labels[200:])
+
+
+@pytest.fixture(params=PROBLEMS)
+def small(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Problem:
+    """Each problem of the registry, with as few data as it can do with."""
+    name = request.param
+    if name.startswith("xgb"):
+        pytest.importorskip("xgboost", reason="xgboost is not installed: pip install xgboost-cpu")
+    monkeypatch.setattr("fmnas.trainers.tables.find_fashion_mnist", noise_for_fashion_mnist)
+    data = DataSettings(root=str(boston_file(tmp_path))) if name == "svm_boston" else SMALL.get(name, DataSettings())
+    return problem(name, ProblemSettings(data, seeds=2))
+
+
+def test_every_problem_evaluates_a_trial_of_its_space(small: Problem) -> None:
+    data = small.load()
+    trainer = small.build(data, Hardware())
+    trial = Trial(0, small.space.sample(np.random.default_rng(0)), 2, "random", seed=3)
+    evaluation = trainer.evaluate(trial)
+    assert np.isfinite(evaluation.objective)
+    assert len(evaluation.errors) == small.seeds
+    assert evaluation.epochs == 2
+    assert Evaluation.from_dict(json.loads(json.dumps(evaluation.to_dict()))) == evaluation
+    assert (data is None) == (small.dataset == "")
+    assert data is None or data.place
+    assert small.epochs >= 1
+
+
+def test_every_name_in_the_list_is_a_problem(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "problems"]) == 0
+    names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert names == [*PROBLEMS, *ALIASES]
+    for name in names:
+        assert problem(name).name == ALIASES.get(name, name)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_no_variable_is_named_as_a_column_of_the_table_of_trials(name: str) -> None:
+    assert not {*problem(name).space.names} & {*COLUMNS, *(f"error_seed_{i}" for i in range(1, 9))}
+
+
+def config(problem_name: str, **data: object) -> dict[str, object]:
+    plain = {"name": "t", "optimizers": ["random"], "initial_design": 1, "seeds": 1}
+    return {**plain, "problem": problem_name, "budget": {"evaluations": 2}, "fidelity": {"epochs": 1}, "data": data}
+
+
+@pytest.mark.parametrize(
+    ("name", "train", "validation"),
+    [("joint", 30_000, 30_000), ("xgb_fashion_mnist", 49_000, 21_000), ("nusvr_diabetes", None, None)],
+)
+def test_sizes_that_are_not_set_are_the_problems(name: str, train: int | None, validation: int | None) -> None:
+    data = check_config(config(name), "here").data
+    assert (data.train, data.validation) == (train, validation)
+    if train is not None:
+        assert check_config(config(name, train=7), "here").data.train == 7
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value", "taken"),
+    [
+        ("nusvr_diabetes", "train", 100, "its data are fixed"),
+        ("xgb_digits", "root", "/data", "its data are fixed"),
+        ("svm_boston", "validation", 100, "takes data.root"),
+        ("xgb_fashion_mnist", "name", "digits", "takes data.root, data.train, data.validation"),
+        ("xgb_fashion_mnist", "batch_size", 8, "takes data.root, data.train, data.validation"),
+    ],
+)
+def test_what_a_problem_does_not_take_is_refused(name: str, key: str, value: object, taken: str) -> None:
+    with pytest.raises(ConfigError, match=f"data.{key} = {value!r}: {name} does not take it.*{taken}.*leave it out"):
+        check_config(config(name, **{key: value}), "here")
+
+
+def run(name: str, folder: Path, *overrides: str) -> int:
+    given = ("workers.kind=in-process", "tracking.enabled=false", "optimizers=[random]", f"problem={name}", *overrides)
+    return main(["run", "smoke", *(flag for o in given for flag in ("-o", o)), "--out", str(folder / "run")])
+
+
+def test_boston_is_asked_for_before_anything_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("FMNAS_BOSTON", raising=False)
+    assert run("svm_boston", tmp_path) == 2
+    message = capsys.readouterr().err
+    assert "FMNAS_BOSTON" in message
+    assert "Traceback" not in message
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("where", ["configuration", "environment"])
+def test_boston_runs_from_a_file(
+    where: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = boston_file(tmp_path)
+    monkeypatch.setenv("FMNAS_BOSTON", str(path) if where == "environment" else "/nowhere")
+    overrides = [] if where == "environment" else [f"data.root={path}"]
+    assert run("svm_boston", tmp_path, *overrides) == 0
+    assert json.loads((tmp_path / "run" / "environment.json").read_text())["data"] == str(path)
+
+
+@pytest.mark.parametrize("name", ["xgb_digits", "xgb_fashion_mnist"])
+def test_a_missing_package_is_named_before_anything_runs(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(module: str) -> object:
+        if module == "xgboost":
+            raise ImportError(module)
+        return import_module(module)
+
+    monkeypatch.setattr("fmnas.trainers.optional.import_module", missing)
+    assert run(name, tmp_path) == 2
+    message = capsys.readouterr().err
+    assert f"problem {name} needs xgboost-cpu" in message
+    assert "pip install xgboost-cpu" in message
+    assert not (tmp_path / "run").exists()
+    load: Callable[[], object] = problem(name).load
+    with pytest.raises(TrainerError):
+        load()

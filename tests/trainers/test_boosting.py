@@ -1,0 +1,149 @@
+"""Boosted trees: rounds as epochs, the objective against xgboost's own classifier. Most of it needs xgboost."""
+
+from dataclasses import replace
+from importlib import import_module
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+
+from fmnas.search_spaces import Evaluation, Integer, Nominal, Real, Trial
+from fmnas.trainers import (
+    XGB_DIGITS,
+    XGB_FASHION_MNIST,
+    BoostingTrainer,
+    TableSplit,
+    TrainerError,
+    digits_table,
+    optional,
+)
+
+needs_xgboost = pytest.mark.skipif(
+    find_spec("xgboost") is None, reason="xgboost is not installed: pip install xgboost-cpu"
+)
+BASE = {"booster": "gbtree", "grow_policy": "depthwise", "loss": "multi:softmax", "learning_rate": 0.3}
+BASE |= {"max_depth": 4, "min_split_loss": 0.01, "subsample": 0.5, "reg_lambda": 1.0}
+
+
+@pytest.fixture(scope="module")
+def few() -> TableSplit:
+    """300 + 200 digits."""
+    table = digits_table()
+    parts = (table.train_features[:300], table.train_labels[:300])
+    return TableSplit(*parts, table.validation_features[:200], table.validation_labels[:200], "digits", "a test")
+
+
+def trial(epochs: int, seed: int = 0, **values: object) -> Trial:
+    return Trial(0, {**BASE, **values}, epochs, "random", seed=seed)
+
+
+def evaluate(split: TableSplit, given: Trial, task: object = XGB_DIGITS, threads: int = 1) -> Evaluation:
+    return BoostingTrainer(task, split, threads, clock=lambda: 0.0).evaluate(given)
+
+
+def test_spaces() -> None:
+    fashion, digits = XGB_FASHION_MNIST.space, XGB_DIGITS.space
+    assert fashion.names[:5] == ("learning_rate", "min_split_loss", "subsample", "reg_lambda", "max_depth")
+    assert sorted(fashion.names) == sorted(digits.names) == sorted(BASE)
+    bounds = {v.name: (v.low, v.high, v.log) for v in fashion.continuous}
+    assert bounds["learning_rate"] == (1e-6, 1.0, True)
+    assert bounds["min_split_loss"] == (1e-4, 10.0, True)
+    assert bounds["subsample"] == (1e-3, 1.0, True)
+    assert bounds["reg_lambda"] == (0.0, 5.0, False)
+    assert [v.name for v in digits.continuous if v.log] == ["learning_rate"]
+    for space in (fashion, digits):
+        assert sorted(type(v).__name__ for v in space.variables) == ["Integer"] + ["Nominal"] * 3 + ["Real"] * 4
+        assert {type(v) for v in space.variables} == {Integer, Nominal, Real}
+    assert (XGB_FASHION_MNIST.rounds, XGB_DIGITS.rounds) == (50, 100)
+
+
+@needs_xgboost
+@pytest.mark.parametrize("values", [{}, {"booster": "dart"}, {"grow_policy": "lossguide", "loss": "multi:softprob"}])
+def test_the_error_is_that_of_xgboosts_classifier(few: TableSplit, values: dict[str, object]) -> None:
+    from xgboost import XGBClassifier
+
+    evaluation = evaluate(few, trial(6, **values))
+    theirs = {"objective" if name == "loss" else name: value for name, value in {**BASE, **values}.items()}
+    model = XGBClassifier(n_estimators=6, n_jobs=1, base_score=0.5, **theirs)
+    model.fit(few.train_features, few.train_labels)
+    error = np.mean(model.predict(few.validation_features) != few.validation_labels)
+    assert evaluation.objective == pytest.approx(error, abs=1e-9)
+    assert evaluation.errors == (evaluation.objective,)
+    assert 0 < evaluation.objective < 0.5
+
+
+@needs_xgboost
+def test_a_short_training_is_the_beginning_of_a_long_one(few: TableSplit) -> None:
+    long, short = (evaluate(few, trial(epochs)) for epochs in (12, 5))
+    assert len(long.curve) == long.epochs == 12
+    assert short.curve == long.curve[:5]
+    assert len(set(long.curve)) > 1
+
+
+@needs_xgboost
+def test_the_best_round_counts_or_the_last(few: TableSplit) -> None:
+    noisy = {"learning_rate": 1.0, "subsample": 0.05}
+    curve = evaluate(few, trial(20, **noisy)).curve
+    worse = next(epochs for epochs in range(2, 20) if curve[epochs - 1] > min(curve[:epochs]))
+    last, best = (evaluate(few, trial(worse, **noisy), task) for task in (XGB_DIGITS, XGB_FASHION_MNIST))
+    assert last.curve == best.curve
+    assert last.objective == last.curve[-1] == best.errors[0]
+    assert best.objective == min(best.curve) < last.objective
+
+
+@needs_xgboost
+def test_a_small_learning_rate_still_learns(few: TableSplit) -> None:
+    assert evaluate(few, trial(5, learning_rate=1e-5)).objective < 0.5
+
+
+@needs_xgboost
+def test_each_round_is_reported(few: TableSplit) -> None:
+    heard: list[tuple[int, int, float]] = []
+    evaluation = BoostingTrainer(XGB_DIGITS, few).evaluate(trial(3), lambda *what: heard.append(what))
+    assert heard == [(0, i, error) for i, error in enumerate(evaluation.curve, start=1)]
+
+
+@needs_xgboost
+def test_what_the_report_raises_reaches_the_caller(few: TableSplit) -> None:
+    def stop(seed: int, epoch: int, error: float) -> None:
+        if epoch == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        BoostingTrainer(XGB_DIGITS, few).evaluate(trial(50), stop)
+
+
+@needs_xgboost
+def test_the_seed_of_the_trial_changes_nothing(few: TableSplit) -> None:
+    assert evaluate(few, trial(4, seed=1)) == evaluate(few, trial(4, seed=2))
+
+
+@needs_xgboost
+@pytest.mark.parametrize("corner", range(2))
+def test_the_corners_of_the_space_give_an_error(few: TableSplit, corner: int) -> None:
+    ends = {v.name: (v.low, v.high)[corner] for v in XGB_DIGITS.space.variables if not isinstance(v, Nominal)}
+    evaluation = evaluate(few, trial(2, **ends))
+    assert 0 <= evaluation.objective <= 1
+
+
+@needs_xgboost
+def test_read_only_arrays_and_several_threads_will_do(few: TableSplit) -> None:
+    read_only = replace(few, train_features=few.train_features.copy())
+    read_only.train_features.flags.writeable = False
+    assert evaluate(read_only, trial(3), threads=2) == evaluate(few, trial(3), threads=2)
+
+
+def test_no_threads_are_refused(few: TableSplit) -> None:
+    with pytest.raises(TrainerError, match="threads = 0: it must be at least 1"):
+        BoostingTrainer(XGB_DIGITS, few, threads=0)
+
+
+def test_without_xgboost_it_says_how_to_get_it(few: TableSplit, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> object:
+        if name == "xgboost":
+            raise ImportError(name)
+        return import_module(name)
+
+    monkeypatch.setattr(optional, "import_module", missing)
+    with pytest.raises(TrainerError, match="needs xgboost-cpu, which is not installed: pip install xgboost-cpu"):
+        BoostingTrainer(XGB_DIGITS, few)

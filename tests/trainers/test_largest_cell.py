@@ -1,0 +1,127 @@
+"""No cell has more FLOPs than the chain of 5x5 convolutions: the denominator of `flops_ratio` is the maximum.
+
+1. FLOPs are a frame, the same for every cell, plus a price for each operation of each live state (checked against the
+   counter), and the price depends on the operation, the width and the resolution alone.
+2. At every width and resolution conv5x5 costs most, so replacing any operation by it never lowers the FLOPs.
+3. With conv5x5 everywhere, none of the 486 wirings, input pairs and outputs, exceeds the chain.
+"""
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.utils.flop_counter import FlopCounterMode
+
+from fmnas.search_spaces import Cell, joint_space, largest_cell
+from fmnas.search_spaces.cell import OPERATIONS, input_pairs
+from fmnas.trainers import count_flops, flops_ratio
+from fmnas.trainers.network import operation
+
+STAGES = ((8, 28), (16, 15), (32, 8))  # channels, height and width of the three cells
+WIRINGS = tuple(product(input_pairs(2), input_pairs(3), input_pairs(4), (1, 2, 3)))
+MOST = 70_274_048
+
+
+def price(name: str, channels: int, size: int) -> int:
+    """FLOPs of an operation on [1, channels, size, size]: two per multiply-add of its convolution, if it has one."""
+    if "conv" not in name:
+        return 0
+    groups = 4 if name.startswith("sepconv") else 1
+    return 2 * (channels * channels // groups) * int(name[-1]) ** 2 * size**2
+
+
+def prices(name: str) -> int:
+    """FLOPs of an operation in the three cells."""
+    return sum(price(name, *stage) for stage in STAGES)
+
+
+def frame() -> int:
+    """Stem, the 1x1 convolutions at the cells' inputs, the classifier."""
+    widths = (16, 8, 16, 32)
+    inputs = sum(2 * 2 * widths[i] * channels * size**2 for i, (channels, size) in enumerate(STAGES))
+    return 2 * 16 * 9 * 28**2 + inputs + 2 * 64 * 32 * 4**2 + 2 * 32 * 4**2 * 10
+
+
+def added_up(cell: Cell) -> int:
+    return frame() + sum(prices(op) for state in cell.live_states() for op in cell.operations[state - 1])
+
+
+def random_cell(seed: int) -> Cell:
+    return Cell.from_configuration(joint_space().sample(np.random.default_rng(seed)))
+
+
+def with_operation(cell: Cell, place: int, name: str) -> Cell:
+    """The cell with one of its eight operations, counted from 0, replaced."""
+    operations = [op for pair in cell.operations for op in pair]
+    operations[place] = name
+    return replace(cell, operations=tuple(zip(operations[::2], operations[1::2], strict=True)))
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_the_price_of_an_operation_is_what_the_counter_says(name: str, stage: tuple[int, int]) -> None:
+    channels, size = stage
+    with torch.device("meta"):
+        module, image = operation(name, channels).eval(), torch.empty(1, channels, size, size)
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        module(image)
+    assert price(name, channels, size) == counter.get_total_flops()
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_flops_are_the_frame_and_the_prices_of_live_operations(seed: int) -> None:
+    assert count_flops(random_cell(seed)) == added_up(random_cell(seed))
+
+
+def test_the_order_of_prices_is_the_same_at_every_width_and_resolution() -> None:
+    for a, b in product(OPERATIONS, repeat=2):
+        assert len({np.sign(price(a, *stage) - price(b, *stage)) for stage in STAGES}) == 1
+    for stage in STAGES:
+        others = [price(name, *stage) for name in OPERATIONS if name != "conv5x5"]
+        assert price("conv5x5", *stage) > max(others)
+
+
+@given(seed=st.integers(0, 2**32), place=st.integers(0, 7), names=st.tuples(*[st.sampled_from(OPERATIONS)] * 2))
+def test_a_heavier_operation_never_lowers_the_flops(seed: int, place: int, names: tuple[str, str]) -> None:
+    light, heavy = sorted(names, key=prices)
+    cell = random_cell(seed)
+    less, more = (added_up(with_operation(cell, place, name)) for name in (light, heavy))
+    live = place // 2 + 1 in cell.live_states()
+    assert more - less == (prices(heavy) - prices(light) if live else 0)
+    assert more >= less
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_counter_agrees_place_by_place(seed: int) -> None:
+    cell = random_cell(seed)
+    for place in range(8):
+        heavier = count_flops(with_operation(cell, place, "conv5x5"))
+        assert heavier >= count_flops(cell)
+        assert heavier == added_up(with_operation(cell, place, "conv5x5"))
+
+
+def test_no_wiring_of_the_heaviest_operation_exceeds_the_chain() -> None:
+    cells = [Cell(((-1, 0), *wiring[:3]), largest_cell().operations, wiring[3]) for wiring in WIRINGS]
+    assert len(set(cells)) == 486
+    assert max(added_up(cell) for cell in cells) == added_up(largest_cell()) == count_flops(largest_cell()) == MOST
+    for cell in cells:
+        assert (added_up(cell) == MOST) == (len(cell.live_states()) == 4)
+    for cell in cells[::40]:
+        assert added_up(cell) == count_flops(cell)
+
+
+@given(seed=st.integers(0, 2**32))
+def test_so_no_cell_exceeds_it(seed: int) -> None:
+    """A sample of what the three steps prove: a cell is at most its wiring with conv5x5, which is at most the chain."""
+    cell = random_cell(seed)
+    heaviest = replace(cell, operations=largest_cell().operations)
+    assert added_up(cell) <= added_up(heaviest) <= added_up(largest_cell()) == MOST
+
+
+def test_ratios_are_at_most_one() -> None:
+    assert flops_ratio(largest_cell()) == 1.0
+    assert 0 < flops_ratio(Cell(largest_cell().inputs, (("identity", "identity"),) * 4, 3)) == frame() / MOST

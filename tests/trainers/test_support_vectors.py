@@ -1,0 +1,84 @@
+"""The support vector regression: its splits, its objective against scikit-learn's own pipeline, its landmarks."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import root_mean_squared_error
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import NuSVR
+
+from fmnas.search_spaces import Configuration, Nominal, Real, Trial
+from fmnas.trainers import Table, diabetes_table, nusvr_space, nusvr_trainer
+from fmnas.trainers.support_vectors import split_rows
+
+TABLE = diabetes_table()
+LINEAR: Configuration = {
+    "kernel": "linear",
+    "gamma": "scale",
+    "shrinking": True,
+    "C": 10.0,
+    "tolerance": 1.0,
+    "nu": 0.5,
+}
+
+
+def objective(configuration: Configuration, table: Table = TABLE) -> float:
+    return nusvr_trainer(table).evaluate(Trial(0, configuration, 1, "random")).objective
+
+
+def test_the_space() -> None:
+    space = nusvr_space()
+    assert [type(v) for v in space.variables] == [Nominal] * 3 + [Real] * 3
+    assert [len(v.vertices) for v in space.discrete] == [4, 2, 2]
+    assert [(v.low, v.high, v.log) for v in space.continuous] == [(1e-4, 10, True), (1e-6, 1, True), (1e-6, 1, True)]
+
+
+@given(count=st.integers(2, 600), split=st.integers(0, 4))
+def test_a_split_is_a_partition_of_fixed_sizes(count: int, split: int) -> None:
+    train, test = split_rows(count, split)
+    assert len(train) == int(0.7 * count)
+    assert sorted([*train, *test]) == list(range(count))
+
+
+def test_splits_follow_the_published_seeds() -> None:
+    assert [len(part) for part in split_rows(506, 0)] == [354, 152]
+    for split, seed in enumerate((0, 1, 4, 9, 16)):
+        order = np.arange(442)
+        np.random.RandomState(seed).shuffle(order)
+        assert np.array_equal(np.concatenate(split_rows(442, split)), order)
+
+
+@given(seed=st.integers(0, 10**6))
+@settings(max_examples=10)
+def test_the_objective_is_that_of_scikit_learns_pipeline(seed: int) -> None:
+    configuration = nusvr_space().sample(np.random.default_rng(seed))
+    parameters = {"tol" if name == "tolerance" else name: value for name, value in configuration.items()}
+    errors = []
+    for split in range(5):
+        train, test = split_rows(442, split)
+        model = make_pipeline(StandardScaler(), NuSVR(**parameters)).fit(TABLE.features[train], TABLE.targets[train])
+        errors.append(root_mean_squared_error(TABLE.targets[test], model.predict(TABLE.features[test])))
+    assert objective(configuration) == pytest.approx(np.mean(errors), rel=1e-12)
+
+
+def test_landmarks() -> None:
+    assert objective(LINEAR) == pytest.approx(54.27, abs=0.02)
+    assert objective({**LINEAR, "kernel": "rbf"}) == pytest.approx(58.76, abs=0.02)
+
+
+def test_a_line_is_learnt() -> None:
+    """Targets that are linear in the features: the linear kernel finds them, the others do not."""
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(60, 3))
+    line = Table(features, features @ [1.0, -2.0, 0.5] + 3.0, "line", "a test")
+    exact = {**LINEAR, "tolerance": 1e-6}
+    assert objective(exact, line) < 1e-3 < objective({**exact, "kernel": "sigmoid"}, line)
+
+
+def test_nothing_is_drawn() -> None:
+    trials = [Trial(i, LINEAR, epochs, "random", seed=i) for i, epochs in enumerate((1, 3))]
+    one, other = (nusvr_trainer(TABLE).evaluate(trial) for trial in trials)
+    assert one.objective == other.objective
+    assert (other.epochs, other.errors, other.curve) == (3, (), ())

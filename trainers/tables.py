@@ -1,0 +1,135 @@
+"""Tables to learn from: rows of numbers with a target each; scikit-learn's small ones, and FashionMNIST as a table.
+
+Arrays may be read-only, shared by all workers of a machine.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmnas.trainers.data import permutation
+from fmnas.trainers.errors import DataError
+from fmnas.trainers.fashion_mnist import default_cache, find_fashion_mnist, root_from_environment
+from fmnas.trainers.optional import optional_module
+
+Numbers = NDArray[np.float64] | NDArray[np.uint8]
+
+TRAINING_SHARE = 0.7
+"""Of FashionMNIST's classes and of the digits, in the published protocols."""
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Features [n, d] and targets [n], finite float64, for a regression. Raises DataError if they are not.
+
+    name: of the data set. place: where it was found, for the record.
+    """
+
+    features: NDArray[np.float64]
+    targets: NDArray[np.float64]
+    name: str
+    place: str
+
+    def __post_init__(self) -> None:
+        for what, array, shape in (
+            ("features", self.features, (len(self.targets), self.features.shape[-1])),
+            ("targets", self.targets, (len(self.targets),)),
+        ):
+            if array.dtype != np.float64 or array.shape != shape or not array.size or not np.isfinite(array).all():
+                raise DataError(
+                    f"{self.name}: {what} {array.dtype} {array.shape}; they must be finite float64 {list(shape)}, "
+                    "with at least one row"
+                )
+
+
+@dataclass(frozen=True, eq=False)
+class TableSplit:
+    """Features [n, d] and labels [n] (0 to 9) to train and to validate on. Raises DataError if they are not.
+
+    name: of the data set. place: where it was found, for the record.
+    """
+
+    train_features: Numbers
+    train_labels: NDArray[np.uint8]
+    validation_features: Numbers
+    validation_labels: NDArray[np.uint8]
+    name: str
+    place: str
+
+    def __post_init__(self) -> None:
+        width = self.train_features.shape[-1]
+        for part in ("train", "validation"):
+            features, labels = getattr(self, f"{part}_features"), getattr(self, f"{part}_labels")
+            if features.shape != (len(labels), width) or labels.ndim != 1 or len(labels) == 0 or labels.max() > 9:
+                raise DataError(
+                    f"{self.name}, {part} part: features {features.shape}, labels {labels.shape} up to "
+                    f"{labels.max(initial=0)}; they must be [n, {width}] and [n] with n >= 1, labels from 0 to 9"
+                )
+
+
+def diabetes_table() -> Table:
+    """442 patients, 10 features, the progression of diabetes after a year (Efron et al., 2004).
+
+    Raises TrainerError without scikit-learn, which holds it.
+    """
+    features, targets = optional_module("sklearn.datasets", "the diabetes table").load_diabetes(return_X_y=True)
+    return Table(features, targets, "diabetes", "scikit-learn")
+
+
+def digits_table() -> TableSplit:
+    """scikit-learn's 1,797 handwritten digits as 64 grey levels: 1,257 to train and 540 to validate on, stratified.
+
+    The split is that of the published code (`train_test_split` with seed 0). Raises TrainerError without scikit-learn.
+    """
+    digits = optional_module("sklearn.datasets", "the digits table").load_digits()
+    split = optional_module("sklearn.model_selection", "the digits table").train_test_split
+    train, validation, train_labels, validation_labels = split(
+        digits.data, digits.target, train_size=TRAINING_SHARE, stratify=digits.target, random_state=0
+    )
+    labels = train_labels.astype(np.uint8), validation_labels.astype(np.uint8)
+    return TableSplit(train, labels[0], validation, labels[1], "digits", "scikit-learn")
+
+
+def fashion_mnist_table(
+    train: int = 49_000, validation: int = 21_000, root: Path | None = None, cache: Path | None = None
+) -> TableSplit:
+    """All 70,000 images of FashionMNIST as 784 grey levels: of each class the first 70 % train, the rest validate.
+
+    This is the protocol of the XGBFashionMNIST benchmark. It takes the test images in, after the training images.
+    train, validation: at most 49,000 and 21,000, at least 1 each; fewer are a fixed random part, with as many of each
+    class as of any other (or one less), in the same order. Smaller parts lie within larger ones.
+    root, cache: as for `fashion_mnist_split`. Raises DataError as it does.
+    """
+    source = find_fashion_mnist(root or root_from_environment(), cache or default_cache())
+    images = np.concatenate([source.train_images, source.test_images])
+    labels = np.concatenate([source.train_labels, source.test_labels])
+    first, last = (
+        _part(rows, labels, size, f"data.{name}")
+        for rows, size, name in zip(_per_class(labels), (train, validation), ("train", "validation"), strict=True)
+    )
+    features = images.reshape(len(images), -1)
+    place = f"{source.place}: {source.folder}"
+    return TableSplit(features[first], labels[first], features[last], labels[last], "fashion_mnist", place)
+
+
+def _per_class(labels: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The rows that train, the first 70 % of each class, and the rows that validate; both ascending."""
+    trains = np.zeros(len(labels), dtype=bool)
+    for label in np.unique(labels):
+        rows = np.flatnonzero(labels == label)
+        trains[rows[: int(TRAINING_SHARE * len(rows))]] = True
+    return np.flatnonzero(trains), np.flatnonzero(~trains)
+
+
+def _part(rows: NDArray[np.int64], labels: NDArray[np.uint8], size: int, key: str) -> NDArray[np.int64]:
+    """`size` of the rows: the first of a permutation, the classes taking turns."""
+    if not 1 <= size <= len(rows):
+        raise DataError(f"{key} = {size}: it must be from 1 to {len(rows)}, the images that there are for it")
+    shuffled = rows[permutation(len(rows))]
+    turns = np.empty(len(rows), dtype=np.int64)
+    for label in np.unique(labels[shuffled]):
+        mine = labels[shuffled] == label
+        turns[mine] = np.arange(mine.sum())
+    return np.sort(shuffled[np.argsort(turns, kind="stable")[:size]])
