@@ -332,9 +332,7 @@ def test_global_random_state_has_no_influence(method: Method, space: Space) -> N
 def everything() -> dict[str, list[dict[str, object]]]:
     """Trials of every method on every space, as plain data."""
     free = {(name, place): SPACES[place] for name in METHODS for place in SPACES}
-    constrained = {
-        (name, f"constrained {place}"): CONSTRAINED[place] for name in METHODS for place in CONSTRAINED
-    }
+    constrained = {(name, f"constrained {place}"): CONSTRAINED[place] for name in METHODS for place in CONSTRAINED}
     return {
         f"{name} {place}": [t.to_dict() for t in played(METHODS[name](space, 11), 6)]
         for (name, place), space in {**free, **constrained}.items()
