@@ -9,9 +9,9 @@ points), at the same fitted parameters.
 
 --data: a JSON file with X [n][18] (log learning rate, momentum, log weight decay, gamma, r1, r2, then 12 vertex
 indices), bounds [6][2] and y [n]; synthetic data otherwise.
---reference: a JSON file with results [{n, nll_per_point_float64, ei_float64, params}] of another implementation on these
-data: parameters in its authors' form (distances in standard deviations of the data, alpha / (D P), factors normalised).
-Then EI is searched at its parameters, too.
+--reference: a JSON file with results [{n, x, ei_float64, params}] of another implementation on these data, with
+parameters in its authors' form (distances in standard deviations of the data, alpha / (D P), factors normalised). Then
+EI is searched at its parameters, too.
 """
 
 import argparse
@@ -52,7 +52,7 @@ def best_ei(
 ) -> float:
     """The largest log EI that a search finds."""
     acquisition = Acquisition(space, posterior, best=float(y.min()))
-    starts = start_points(space, acquisition, X[int(y.argmin())], settings, np.random.default_rng(seed), X)
+    starts = start_points(acquisition, X[int(y.argmin())], settings, np.random.default_rng(seed), X)
     return float(alternate(acquisition, starts, settings)[1][0])
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from fmnas.optimizers.exploration import covering, doubt, doubted, stalled, unseen
+from fmnas.optimizers.exploration import Turn, covering, doubt, doubted, refined, stalled
 from fmnas.optimizers.optimizer import Optimizer, OptimizerError, Suggestion, random_design
 from fmnas.optimizers.points import Points
 from fmnas.optimizers.posterior import Posterior
-from fmnas.optimizers.search import PAPER_SEARCH, Acquisition, SearchSettings, alternate, start_points
+from fmnas.optimizers.search import PAPER_SEARCH, SAME, Acquisition, SearchSettings, alternate, start_points
 from fmnas.optimizers.structures import BLENDED_KERNELS, FAST_KERNELS
 from fmnas.optimizers.surrogate import PAPER_FIT, Fit, FitError, FitSettings, Surrogate
 from fmnas.optimizers.warps import WARPS
@@ -27,19 +27,19 @@ class Mode:
 
     fit, search: how hard. warp: through which of WARPS the model sees the objective.
     blended: ModLap and ModDif have additive terms, too (structures.py).
-    explores: every second ask looks where the model does not (exploration.py); largest_doubt: the most by which it then
-    multiplies the model's standard deviations.
+    turns: what the asks do, in turn (exploration.py); largest_doubt: the most by which exploring asks multiply the
+    model's standard deviations.
     """
 
     fit: FitSettings = field(default_factory=FitSettings)
     search: SearchSettings = field(default_factory=SearchSettings)
     warp: str = "soft"
     blended: bool = True
-    explores: bool = True
-    largest_doubt: float = 4.0
+    turns: tuple[Turn, ...] = ("expect", "explore", "refine", "explore")
+    largest_doubt: float = 8.0
 
 
-MODES = {"default": Mode(), "paper": Mode(PAPER_FIT, PAPER_SEARCH, "plain", blended=False, explores=False)}
+MODES = {"default": Mode(), "paper": Mode(PAPER_FIT, PAPER_SEARCH, "plain", blended=False, turns=("expect",))}
 """paper: maximum likelihood from ten cold starts, 40 starts of the search, the objective and the kernel as they are."""
 
 
@@ -134,23 +134,29 @@ class BOFM(Optimizer):
         y = fitted.y
         acquisition = Acquisition(self.space, self._believing_pending(fitted, points), best=float(y.min()))
         known = self._known()
-        incumbent = known[int(y.argmin())]
-        if self._explores():
-            values = unseen(self.space, known)
-            if any(len(vertices) for vertices in values):
-                X = covering(self.space, incumbent, values, self.mode.search.random_points, rng)
-                if len(X):
-                    return self.space.decode(X[int(acquisition(Points.of(self.space, X)).argmax())])
-            factor = doubt(stalled(y.numpy(), len(self.initial_design)), self.mode.largest_doubt)
-            acquisition = Acquisition(self.space, doubted(acquisition.posterior, factor), best=float(y.min()))
-        starts = start_points(self.space, acquisition, incumbent, self.mode.search, rng, known)
-        found, _ = alternate(acquisition, starts, self.mode.search)
-        candidates = np.concatenate([found.encoded(self.space), starts.encoded(self.space)])
-        new = (x for x in candidates if np.abs(known - x).max(axis=1).min() > 1e-9)
+        candidates = self._candidates(acquisition, y.numpy(), known, rng).encoded(self.space)
+        new = (x for x in candidates if np.abs(known - x).max(axis=1).min() > SAME)
         return next((self.space.decode(x) for x in new), None)
 
-    def _explores(self) -> bool:
-        return self.mode.explores and self._asked % 2 == 1
+    def _candidates(
+        self, acquisition: Acquisition, y: np.ndarray, known: np.ndarray, rng: np.random.Generator
+    ) -> Points:
+        """Configurations worth trying, the best first: by the turn of this ask (exploration.py)."""
+        search, incumbent = self.mode.search, known[int(y.argmin())]
+        turn = self.mode.turns[self._asked % len(self.mode.turns)]
+        if turn == "refine":
+            found = refined(acquisition, incumbent, known, search, rng)
+            if len(found):
+                return found
+        if turn == "explore":
+            found = covering(acquisition, incumbent, known, search, rng)
+            if len(found):
+                return found
+            factor = doubt(stalled(y, len(self.initial_design)), self.mode.largest_doubt)
+            acquisition = Acquisition(self.space, doubted(acquisition.posterior, factor), acquisition.best)
+        starts = start_points(acquisition, incumbent, search, rng, known)
+        found, _ = alternate(acquisition, starts, search)
+        return found.and_then(starts)
 
     def _believing_pending(self, fitted: Fit, points: Points) -> Posterior:
         """The posterior with every pending trial added at its predicted mean, under the fitted parameters."""
@@ -158,7 +164,7 @@ class BOFM(Optimizer):
             return fitted.posterior
         extra = Points.of(self.space, self._encoded(self.pending.values()))
         believed, _ = fitted.posterior.predict(extra.C, extra.V)
-        every = Points(torch.cat([points.C, extra.C]), torch.cat([points.V, extra.V]))
+        every = points.and_then(extra)
         return Posterior(self.surrogate.likelihood(every, torch.cat([fitted.y, believed])), every, fitted.eta)
 
     def _register(self, trial: Trial) -> None:
@@ -177,7 +183,7 @@ class BOFM(Optimizer):
         known = self._known()
         for _ in range(100):
             x = self.space.sample_encoded(rng, 1)[0]
-            if not len(known) or np.abs(known - x).max(axis=1).min() > 1e-9:
+            if not len(known) or np.abs(known - x).max(axis=1).min() > SAME:
                 break
         return self.space.decode(x)
 

@@ -22,8 +22,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fmnas.optimizers.factors import Factors
 from fmnas.optimizers.bfgs import Box
+from fmnas.optimizers.factors import Factors
 from fmnas.optimizers.points import Points
 from fmnas.optimizers.structures import FastKernel
 from fmnas.search_spaces import Space

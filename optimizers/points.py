@@ -29,5 +29,13 @@ class Points:
         vertices = self.V.numpy() if space.discrete else np.empty((len(self), 0))
         return np.concatenate([self.C.numpy(), vertices], axis=1)
 
+    def at(self, rows: Tensor) -> "Points":
+        """Some of the points, by number or by a mask."""
+        return Points(self.C[rows], self.V[rows])
+
+    def and_then(self, others: "Points") -> "Points":
+        """These points, followed by others."""
+        return Points(torch.cat([self.C, others.C]), torch.cat([self.V, others.V]))
+
     def __len__(self) -> int:
         return len(self.C)

@@ -23,6 +23,7 @@ from fmnas.optimizers.points import Points
 from fmnas.optimizers.posterior import Posterior
 from fmnas.search_spaces import Space
 
+SAME = 1e-9  # encoded points nearer than this in every column are one
 MEETING = 1e-3  # in unit-cube lengths: starts as near as this climb the same hill
 
 
@@ -51,10 +52,14 @@ PAPER_SEARCH = SearchSettings(random_points=100_000, spray_points=50, starts=40,
 
 
 class Acquisition:
-    """log EI of a posterior below `best`, on points, on all graph neighbours, and with its continuous gradient."""
+    """log EI of a posterior below `best`, on points, on all graph neighbours, and with its continuous gradient.
 
-    def __init__(self, space: Space, posterior: Posterior, best: float) -> None:
+    moves: whether vertices may change; without, no point has neighbours.
+    """
+
+    def __init__(self, space: Space, posterior: Posterior, best: float, moves: bool = True) -> None:
         self.space, self.posterior, self.best = space, posterior, best
+        self.moves = moves and bool(space.discrete)
         sizes = [len(variable.vertices) for variable in space.discrete]
         self._variable = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes, dtype=torch.int64))  # [K]
         self._vertex = torch.cat([torch.arange(size) for size in sizes]) if sizes else self._variable
@@ -74,7 +79,7 @@ class Acquisition:
     def best_neighbours(self, points: Points) -> tuple[Tensor, Tensor]:
         """(vertices [S, P] of each start's best feasible graph neighbour, its log EI [S]); -inf where there is none."""
         posterior, starts = self.posterior, torch.arange(len(points))
-        if not self._adjacency:
+        if not self.moves:
             return points.V, torch.full((len(points),), -torch.inf, dtype=torch.float64)
         d2 = posterior.squared_distance(points.C)
         tables = posterior.graph_tables(d2)  # P times [S, V_p, n]
@@ -125,7 +130,6 @@ def _products_of_others(own: Tensor) -> Tensor:
 
 
 def start_points(
-    space: Space,
     acquisition: Acquisition,
     incumbent: np.ndarray,
     settings: SearchSettings,
@@ -136,6 +140,7 @@ def start_points(
 
     They are distinct, and none is one of the known points [m, D + P] unless there is no other.
     """
+    space = acquisition.space
     sprayed = spray(space, incumbent, settings.spray_points, rng)
     sprayed = sprayed[space.feasible(sprayed)]
     X = np.concatenate([sprayed, space.sample_encoded(rng, settings.random_points)])
@@ -144,10 +149,10 @@ def start_points(
     spare = 0 if known is None else len(known)
     top = acquisition(points).topk(min(settings.starts + spare, len(X))).indices
     if known is not None and spare:
-        fresh = np.abs(X[top.numpy()][:, None] - known[None]).max(axis=2).min(axis=1) > 1e-9
+        fresh = np.abs(X[top.numpy()][:, None] - known[None]).max(axis=2).min(axis=1) > SAME
         top = top[torch.from_numpy(fresh)] if fresh.any() else top
     top = top[: settings.starts]
-    return Points(points.C[top], points.V[top])
+    return points.at(top)
 
 
 def spray(space: Space, incumbent: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
@@ -174,20 +179,20 @@ def alternate(acquisition: Acquisition, starts: Points, settings: SearchSettings
         before = value[active].clone()
         moved = _alternate_once(acquisition, C, V, value, active, settings.steps)
         active = active[moved | (value[active] > before + gain)]
-        active = active[_apart(Points(C[active], V[active]), value[active])]
+        active = active[_apart(Points(C, V).at(active), value[active])]
         if len(active) == 0 and gain > settings.last_gain:
             active, gain = value.argmax()[None], settings.last_gain
         elif len(active) == 0:
             break
     order = value.argsort(descending=True, stable=True)
-    return Points(C[order], V[order]), value[order]
+    return Points(C, V).at(order), value[order]
 
 
 def _alternate_once(
     acquisition: Acquisition, C: Tensor, V: Tensor, value: Tensor, active: Tensor, steps: int
 ) -> Tensor:
     """Move the active starts to their best neighbours, then along the gradient, in place; which changed vertices."""
-    vertices, neighbour_value = acquisition.best_neighbours(Points(C[active], V[active]))
+    vertices, neighbour_value = acquisition.best_neighbours(Points(C, V).at(active))
     moved = neighbour_value > value[active] + 1e-9
     V[active[moved]], value[active[moved]] = vertices[moved], neighbour_value[moved]
     if C.shape[1]:

@@ -9,7 +9,6 @@
 
 from typing import Protocol
 
-import torch
 from torch import Tensor
 
 

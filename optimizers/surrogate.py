@@ -41,8 +41,8 @@ class FitSettings:
     screening on a subset, one.
     patience: the finalists' iterations are at most `patience / n^2`, and between 3 and `iterations`.
     tolerance: they end when one gains less, in nats of all observations together. prior: None for maximum likelihood.
-    warm: whether the optimum of an earlier fit is one more start. smooth: whether every second start is smoother than the
-    paper's.
+    warm: whether the optimum of an earlier fit is one more start. smooth: whether every second start is smoother than
+    the paper's.
     """
 
     starts: int = 4

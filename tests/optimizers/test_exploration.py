@@ -5,14 +5,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fmnas.optimizers import BOFM
 from fmnas.optimizers.bofm import MODES
-from fmnas.optimizers.exploration import covering, doubt, doubted, stalled, unseen
+from fmnas.optimizers.exploration import covering, doubt, doubted, refined, stalled, unseen
+from fmnas.optimizers.likelihood import Likelihood
+from fmnas.optimizers.points import Points
+from fmnas.optimizers.posterior import Posterior
+from fmnas.optimizers.search import Acquisition, SearchSettings
+from fmnas.optimizers.structures import FAST_KERNELS as KERNELS
 from fmnas.search_spaces import Integer, LinearConstraint, Nominal, Ordinal, Real, Space
 
+SETTINGS = SearchSettings(random_points=200, spray_points=60, starts=6)
 SPACE = Space([Nominal("a", list("pqrstuvw")), Integer("k", 0, 5), Nominal("b", [0, 1, 2]), Real("x", 0.0, 1.0)])
 
 
@@ -61,22 +68,57 @@ def test_unseen_are_the_values_of_nominal_variables_that_no_point_has() -> None:
     assert found == [[1, 2, 4, 5, 6, 7], [], [1], []]
 
 
-def test_covering_points_have_unseen_values_near_the_incumbent() -> None:
-    rng = np.random.default_rng(0)
-    values = [np.array([1, 7]), np.array([], dtype=int), np.array([2])]
-    X = covering(SPACE, np.array([0.5, 0, 3, 0]), values, 200, rng)
-    assert len(X) == 200
+def acquisition_of(problem: Any) -> Acquisition:
+    return Acquisition(problem.space, problem.posterior, best=float(problem.y.min()))
+
+
+def test_covering_points_have_unseen_values_near_the_incumbent(make_problem: Any) -> None:
+    problem = make_problem(SPACE, 9)
+    known = np.array([[0.5, a, 3, b] for a in (0, 2, 3, 4, 5, 6) for b in (0, 1)])
+    acquisition = acquisition_of(problem)
+    points = covering(acquisition, known[0], known, SETTINGS, np.random.default_rng(0))
+    X = points.encoded(SPACE)
+    assert len(X) == SETTINGS.random_points
     assert set(X[:, 1]) == {1, 7}
     assert set(X[:, 2]) == {3}
     assert set(X[:, 3]) == {2}
     assert (np.abs(X[:, 0] - 0.5) < 0.1).mean() > 0.5
+    assert (acquisition(points).diff() <= 0).all()  # the best first
+    everything = np.array([[0.5, a, 3, a % 3] for a in range(8)])
+    assert len(covering(acquisition, known[0], everything, SETTINGS, np.random.default_rng(0))) == 0
 
 
-def test_covering_keeps_to_the_constraints() -> None:
+def test_covering_and_refining_keep_to_the_constraints(make_problem: Any) -> None:
     space = Space([Nominal("a", [0, 1, 2, 3]), Real("x", 0.0, 1.0)], [LinearConstraint({"a": 1, "x": 1}, bound=2.5)])
-    X = covering(space, np.array([0.4, 0]), [np.array([1, 2, 3])], 300, np.random.default_rng(0))
+    acquisition, known, rng = acquisition_of(make_problem(space, 6)), np.array([[0.4, 0]]), np.random.default_rng(0)
+    X = covering(acquisition, known[0], known, SETTINGS, rng).encoded(space)
     assert set(X[:, 1]) == {1, 2}
     assert space.feasible(X).all()
+    refining = refined(acquisition, np.array([0.4, 2]), known, SETTINGS, rng).encoded(space)
+    assert space.feasible(refining).all()
+    assert set(refining[:, 1]) <= {2}
+
+
+def test_refining_keeps_the_vertices_and_finds_the_best_continuous_part(make_problem: Any) -> None:
+    problem = make_problem(SPACE, 9)
+    acquisition, incumbent = acquisition_of(problem), problem.X[int(problem.y.argmin())]
+    found = refined(acquisition, incumbent, problem.X, SETTINGS, np.random.default_rng(0))
+    assert len(found) > 0
+    assert (found.V.numpy() == incumbent[1:]).all()
+    line = np.tile(incumbent, (2001, 1))
+    line[:, 0] = np.linspace(0, 1, 2001)
+    best = acquisition(Points.of(SPACE, line)).max().item()
+    assert acquisition(found)[0].item() >= best - 1e-4
+
+
+def test_what_promises_nothing_is_not_refined() -> None:
+    """A straight line, known to its end: nothing below it is to be expected."""
+    space = Space([Real("x", 0.0, 1.0)])
+    X = np.linspace(0.0, 1.0, 30)[:, None]
+    likelihood = Likelihood(space, KERNELS["modlap"], Points.of(space, X), torch.from_numpy(3.4 * (X[:, 0] - 0.5)))
+    eta = torch.tensor([3.0, 0.01, 1.0, 1.0, 1e-6], dtype=torch.float64).log()
+    acquisition = Acquisition(space, Posterior(likelihood, Points.of(space, X), eta), best=-1.7)
+    assert len(refined(acquisition, X[0], X, SETTINGS, np.random.default_rng(0))) == 0
 
 
 def distinct_values(mode: Any, asks: int) -> int:
@@ -93,4 +135,4 @@ def distinct_values(mode: Any, asks: int) -> int:
 
 def test_every_value_of_a_nominal_variable_is_tried_once() -> None:
     assert distinct_values(MODES["default"], 4 + 2 * 7) == 8
-    assert distinct_values(replace(MODES["default"], explores=False), 4 + 2 * 7) < 8
+    assert distinct_values(replace(MODES["default"], turns=("expect",)), 4 + 2 * 7) < 8
