@@ -37,6 +37,7 @@ class FitSettings:
 
     starts: random starts of every fit. screening: iterations that all of them get.
     subset: on more observations than this, screen on a subset of this size: the best quarter and others at random.
+    largest: on more than this, the parameters are fitted on such a subset; the process is given all observations.
     finalists: how many of the screened (the previous fit's optimum among them) go on, on all observations; after a
     screening on a subset, one.
     patience: the finalists' iterations are at most `patience / n^2`, and between 3 and `iterations`.
@@ -48,6 +49,7 @@ class FitSettings:
     starts: int = 4
     screening: int = 12
     subset: int = 64
+    largest: int = 400
     finalists: int = 2
     iterations: int = 60
     patience: float = 300_000.0
@@ -65,6 +67,7 @@ PAPER_FIT = FitSettings(
     starts=10,
     screening=0,
     subset=10**9,
+    largest=10**9,
     finalists=10,
     iterations=300,
     patience=1e18,
@@ -94,31 +97,38 @@ class Surrogate:
 
         Raises FitError when no start gives a positive definite matrix.
         """
-        settings, likelihood = self.settings, self.likelihood(points, y)
+        settings, every = self.settings, self.likelihood(points, y)
+        likelihood = every
+        if len(points) > settings.largest:
+            likelihood = self._on_subset(points, y, settings.largest, rng)
         box = likelihood.box()
-        starts = self._screened(likelihood, points, rng)
+        starts = self._screened(likelihood, points, y, rng)
         if warm is not None and settings.warm:
             starts = torch.cat([box.clip(warm)[None], starts])
         finalists = settings.finalists if len(points) <= settings.subset else 1
         if len(starts) > finalists:
             values, _ = likelihood(starts, torch.arange(len(starts)))
             starts = starts[values.argsort(stable=True)[:finalists]]
-        rounds = settings.iterations_for(len(points))
-        eta, nll = minimise(likelihood, starts, box, iterations=rounds, tolerance=settings.tolerance / len(points))
+        rounds = settings.iterations_for(likelihood.n)
+        eta, nll = minimise(likelihood, starts, box, iterations=rounds, tolerance=settings.tolerance / likelihood.n)
         best = int(nll.argmin())
         if not math.isfinite(float(nll[best])):
             raise FitError(f"no start gave a positive definite matrix for {len(points)} observations")
-        return Fit(Posterior(likelihood, points, eta[best]), eta[best], y, float(nll[best]), tuple(nll.tolist()))
+        return Fit(Posterior(every, points, eta[best]), eta[best], y, float(nll[best]), tuple(nll.tolist()))
 
-    def _screened(self, likelihood: Likelihood, points: Points, rng: np.random.Generator) -> Tensor:
+    def _on_subset(self, points: Points, y: Tensor, size: int, rng: np.random.Generator) -> Likelihood:
+        """The likelihood of some of the observations: the best quarter of `size`, and others at random."""
+        order = y.argsort(stable=True)
+        best, rest = order[: size // 4], order[size // 4 :]
+        others = torch.from_numpy(rng.permutation(len(rest))[: size - len(best)])
+        chosen = torch.cat([best, rest[others]])
+        return self.likelihood(points.at(chosen), y[chosen])
+
+    def _screened(self, likelihood: Likelihood, points: Points, y: Tensor, rng: np.random.Generator) -> Tensor:
         """Random starts [starts, d] after a few iterations, on a subset where there are many observations."""
         settings = self.settings
         if len(points) > settings.subset:
-            order = likelihood.y.argsort(stable=True)
-            best, rest = order[: settings.subset // 4], order[settings.subset // 4 :]
-            others = torch.from_numpy(rng.permutation(len(rest))[: settings.subset - len(best)])
-            chosen = torch.cat([best, rest[others]])
-            likelihood = self.likelihood(Points(points.C[chosen], points.V[chosen]), likelihood.y[chosen])
+            likelihood = self._on_subset(points, y, settings.subset, rng)
         starts = likelihood.starts(rng, settings.starts, settings.smooth)
         screened, nll = minimise(likelihood, starts, likelihood.box(), iterations=settings.screening, tolerance=1e-4)
         # One per start that the subset could rank: the full data then choose among the best and the previous optimum.
