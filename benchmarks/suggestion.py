@@ -3,7 +3,8 @@
     python benchmarks/suggestion.py [--quick] [--json FILE] [--data FILE]
 
 CPU-seconds on one thread, median of 5 asks; between two asks one result is told, as in a run. `first` is the ask after
-all results were told at once: nothing is warm. Fit and acquisition are parts of `ask`. Optuna is optional:
+all results were told at once: nothing is warm. Fit and acquisition are parts of `ask`. A second table is on spaces of
+more and more variables, half of them nominal with four values, half real. Optuna is optional:
 pip install 'fmnas[benchmarks]'.
 
 --data: a JSON file with X [n][18] (log learning rate, momentum, log weight decay, gamma, r1, r2, then 12 vertex
@@ -27,10 +28,11 @@ import numpy as np
 import torch
 
 from fmnas.optimizers import BOFM
-from fmnas.search_spaces import Configuration, Real, Space, joint_space
+from fmnas.search_spaces import Configuration, Nominal, Real, Space, joint_space
 
 SIZES = (20, 50, 100, 200, 500, 1000, 2000)
 ASKS = 5
+VARIABLES, OBSERVATIONS = (4, 8, 16, 32, 60), 100
 
 
 def dataset(space: Space, count: int, path: Path | None) -> tuple[list[Configuration], list[float]]:
@@ -113,31 +115,56 @@ def time_optuna(space: Space, configurations: Sequence[Configuration], ys: Seque
     return statistics.median(seconds)
 
 
+def measure(space: Space, n: int, path: Path | None, asks: int) -> dict[str, Any] | None:
+    """A row of a table; None where the file has too few observations."""
+    configurations, ys = dataset(space, n, path)
+    if len(ys) < n:
+        return None
+    row: dict[str, Any] = {"n": n, "variables": len(space), **time_bofm(space, configurations, ys, asks)}
+    row["megabytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    row["optuna"] = time_optuna(space, configurations, ys, asks)
+    return row
+
+
+def show(row: dict[str, Any]) -> None:
+    """Print a row."""
+    optuna = "-" if row["optuna"] is None else f"{row['optuna']:.3f}"
+    print(
+        f"{row['n']:>5} {row['variables']:>5} {row['first']:>8.3f} {row['ask']:>8.3f} {row['fit']:>8.3f} "
+        f"{row['acquisition']:>8.3f} {optuna:>8} {row['megabytes']:>5.0f} MB",
+        flush=True,
+    )
+
+
+def half_nominal(variables: int) -> Space:
+    """A space of that many variables, half of them nominal."""
+    half = variables // 2
+    nominal = [Nominal(f"v{k}", list("pqrs")) for k in range(half)]
+    return Space([*nominal, *(Real(f"x{k}", 0.0, 1.0) for k in range(variables - half))])
+
+
 def main() -> None:
-    """Measure and print a table."""
+    """Measure and print two tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="up to 200 observations, 3 asks")
+    parser.add_argument("--quick", action="store_true", help="up to 200 observations and 16 variables, 3 asks")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--data", type=Path)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    space, rows = joint_space(), []
-    print(f"{'n':>5} {'first':>8} {'ask':>8} {'fit':>8} {'acquis.':>8} {'Optuna':>8} {'memory':>8}")
+    asks, rows = (3 if arguments.quick else ASKS), []
+    head = f"{'first':>8} {'ask':>8} {'fit':>8} {'acquis.':>8} {'Optuna':>8} {'memory':>8}"
+    print(f"{'n':>5} {'vars':>5} {head}")
     for n in [size for size in SIZES if not arguments.quick or size <= 200]:
-        configurations, ys = dataset(space, n, arguments.data)
-        if len(ys) < n:
+        row = measure(joint_space(), n, arguments.data, asks)
+        if row is None:
             break
-        asks = 3 if arguments.quick else ASKS
-        row: dict[str, Any] = {"n": n, **time_bofm(space, configurations, ys, asks)}
-        row["megabytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        row["optuna"] = time_optuna(space, configurations, ys, asks)
         rows.append(row)
-        optuna = "-" if row["optuna"] is None else f"{row['optuna']:.3f}"
-        print(
-            f"{n:>5} {row['first']:>8.3f} {row['ask']:>8.3f} {row['fit']:>8.3f} {row['acquisition']:>8.3f} "
-            f"{optuna:>8} {row['megabytes']:>5.0f} MB",
-            flush=True,
-        )
+        show(row)
+    for variables in [] if arguments.data else [v for v in VARIABLES if not arguments.quick or v <= 16]:
+        row = measure(half_nominal(variables), OBSERVATIONS, None, asks)
+        assert row is not None
+        rows.append(row)
+        show(row)
     if arguments.json:
         arguments.json.write_text(json.dumps({"seconds": "CPU, one thread", "rows": rows}, indent=2))
 
