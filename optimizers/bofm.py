@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from fmnas.optimizers.exploration import RIPE, Turn, covering, doubt, doubted, refined, stalled
+from fmnas.optimizers.exploration import Turn, covering, doubt, doubted, refined, stalled
 from fmnas.optimizers.optimizer import Optimizer, OptimizerError, Suggestion, random_design
 from fmnas.optimizers.points import Points
 from fmnas.optimizers.posterior import Posterior
@@ -143,8 +143,8 @@ class BOFM(Optimizer):
     ) -> Points:
         """Configurations worth trying, the best first: by the turn of this ask (exploration.py)."""
         search, incumbent = self.mode.search, known[int(y.argmin())]
-        turn, stall = self.mode.turns[self._asked % len(self.mode.turns)], stalled(y, len(self.initial_design))
-        if turn == "refine" and stall >= RIPE:
+        turn = self.mode.turns[self._asked % len(self.mode.turns)]
+        if turn == "refine":
             found = refined(acquisition, incumbent, known, search, rng)
             if len(found):
                 return found
@@ -152,6 +152,7 @@ class BOFM(Optimizer):
             found = covering(acquisition, incumbent, known, search, rng)
             if len(found):
                 return found
+            stall = stalled(y, len(self.initial_design))
             unsure = doubted(acquisition.posterior, doubt(stall, self.mode.largest_doubt))
             acquisition = Acquisition(self.space, unsure, acquisition.best)
         starts = start_points(acquisition, incumbent, search, rng, known)

@@ -8,7 +8,7 @@ a small improvement that is sure is worth less to it than a large one that is no
 |---|---|
 | expect | maximises expected improvement |
 | explore | tries values of nominal variables that no trial had; then doubts the model, the more the longer it stalls |
-| refine | after a stall maximises it over the incumbent's continuous part, while that promises anything |
+| refine | maximises expected improvement over the incumbent's continuous part, while that promises anything |
 """
 
 import copy
@@ -29,7 +29,6 @@ Turn = Literal["expect", "explore", "refine"]
 
 PROGRESS = 1e-3  # of the standard deviation of what the model sees: an improvement by less is none
 PATIENCE = 4  # results without progress that double the doubt
-RIPE = 12  # results without progress after which an incumbent is refined: before, better ones are to be found elsewhere
 WORTH = 1e-4  # of the same standard deviation: refining that promises less waits
 FAR, NEAR = (0.3, 0.1, 0.01), (0.1, 0.01, 0.001)  # jitter around the incumbent, in unit-cube lengths
 
