@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from fmnas.optimizers.exploration import Turn, covering, doubt, doubted, refined, stalled
+from fmnas.optimizers.exploration import Turn, covering, doubt, doubted, refined, stalled, unlearned
 from fmnas.optimizers.optimizer import Optimizer, OptimizerError, Suggestion, random_design
 from fmnas.optimizers.points import Points
 from fmnas.optimizers.posterior import Posterior
@@ -35,7 +35,7 @@ class Mode:
     search: SearchSettings = field(default_factory=SearchSettings)
     warp: str = "soft"
     blended: bool = True
-    turns: tuple[Turn, ...] = ("expect", "explore", "refine", "explore")
+    turns: tuple[Turn, ...] = ("expect", "explore", "refine", "rethink")
     largest_doubt: float = 8.0
 
 
@@ -148,12 +148,13 @@ class BOFM(Optimizer):
             found = refined(acquisition, incumbent, known, search, rng)
             if len(found):
                 return found
-        if turn == "explore":
+        if turn in ("explore", "rethink"):
             found = covering(acquisition, incumbent, known, search, rng)
             if len(found):
                 return found
             stall = stalled(y, len(self.initial_design))
-            unsure = doubted(acquisition.posterior, doubt(stall, self.mode.largest_doubt))
+            posterior = unlearned(acquisition.posterior) if turn == "rethink" else acquisition.posterior
+            unsure = doubted(posterior, doubt(stall, self.mode.largest_doubt))
             acquisition = Acquisition(self.space, unsure, acquisition.best)
         starts = start_points(acquisition, incumbent, search, rng, known)
         found, _ = alternate(acquisition, starts, search)

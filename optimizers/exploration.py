@@ -8,6 +8,7 @@ a small improvement that is sure is worth less to it than a large one that is no
 |---|---|
 | expect | maximises expected improvement |
 | explore | tries values of nominal variables that no trial had; then doubts the model, the more the longer it stalls |
+| rethink | the same, but what the model learned of its parameters is doubted, too: they are back at the prior's medians |
 | refine | maximises expected improvement over the incumbent's continuous part, while that promises anything |
 """
 
@@ -25,7 +26,7 @@ from fmnas.optimizers.posterior import Posterior
 from fmnas.optimizers.search import SAME, Acquisition, SearchSettings, alternate
 from fmnas.search_spaces import Nominal, Space
 
-Turn = Literal["expect", "explore", "refine"]
+Turn = Literal["expect", "explore", "refine", "rethink"]
 
 PROGRESS = 1e-3  # of the standard deviation of what the model sees: an improvement by less is none
 PATIENCE = 4  # results without progress that double the doubt
@@ -51,6 +52,11 @@ def doubted(posterior: Posterior, factor: float) -> Posterior:
     other = copy.copy(posterior)
     other.parameters = replace(posterior.parameters, s2=posterior.parameters.s2 * factor**2)
     return other
+
+
+def unlearned(posterior: Posterior) -> Posterior:
+    """The process given the same observations with parameters that the data did not choose, their noise apart."""
+    return Posterior(posterior.likelihood, posterior.points, posterior.likelihood.unlearned(posterior.eta))
 
 
 def unseen(space: Space, known: NDArray[np.float64]) -> list[NDArray[np.int64]]:

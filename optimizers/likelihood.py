@@ -91,6 +91,13 @@ class Likelihood:
         lower, upper = torch.tensor(bounds, dtype=torch.float64).log().T
         return Box(lower, upper)
 
+    def unlearned(self, eta: Tensor) -> Tensor:
+        """eta [D + 2P + 2] with all but its noise at the prior's medians; eta itself without a prior."""
+        if self._prior is None:
+            return eta
+        typical = self.box().clip(self._prior[0])
+        return torch.cat([typical[:-1], eta[-1:]])
+
     def starts(self, rng: np.random.Generator, count: int, smooth: bool = False) -> Tensor:
         """Random starts [count, D + 2P + 2].
 

@@ -36,7 +36,7 @@ class Posterior:
     """The process with the parameters eta, given the observations of a likelihood at `points`."""
 
     def __init__(self, likelihood: Likelihood, points: Points, eta: Tensor) -> None:
-        self.likelihood, self.factors, self.points = likelihood, likelihood.factors, points
+        self.likelihood, self.factors, self.points, self.eta = likelihood, likelihood.factors, points, eta
         self.structure = likelihood.kernel.structure
         theta, alpha, beta, w, g = (part[0] for part in likelihood.split(eta[None]))
         self.parameters = Parameters(theta, alpha, beta, w, float(g), 0.0, 1.0)

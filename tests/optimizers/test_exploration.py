@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from fmnas.optimizers import BOFM
 from fmnas.optimizers.bofm import MODES
-from fmnas.optimizers.exploration import covering, doubt, doubted, refined, stalled, unseen
-from fmnas.optimizers.likelihood import Likelihood
+from fmnas.optimizers.exploration import covering, doubt, doubted, refined, stalled, unlearned, unseen
+from fmnas.optimizers.likelihood import Likelihood, Prior
 from fmnas.optimizers.points import Points
 from fmnas.optimizers.posterior import Posterior
 from fmnas.optimizers.search import Acquisition, SearchSettings
@@ -59,6 +59,18 @@ def test_a_doubted_model_says_the_same_less_surely(make_problem: Any) -> None:
     same, larger = other.predict(points.C + 0.01, points.V)
     np.testing.assert_allclose(same, mean)
     np.testing.assert_allclose(larger, 9.0 * variance, rtol=1e-9)
+
+
+def test_an_unlearned_model_has_the_priors_parameters_and_the_fitted_noise(make_problem: Any) -> None:
+    problem, prior = make_problem(SPACE, 9), Prior()
+    likelihood = Likelihood(SPACE, KERNELS["modlap"], problem.points, problem.y, prior)
+    fitted = Posterior(likelihood, problem.points, problem.eta)
+    parameters = unlearned(fitted).parameters
+    assert parameters.theta.tolist() == pytest.approx([prior.theta[0]])
+    assert parameters.beta.tolist() == pytest.approx([3 * prior.beta[0]] * 3)
+    assert parameters.g == pytest.approx(fitted.parameters.g)
+    without = Posterior(problem.likelihood, problem.points, problem.eta)
+    assert unlearned(without).parameters.theta.tolist() == without.parameters.theta.tolist()
 
 
 def test_unseen_are_the_values_of_nominal_variables_that_no_point_has() -> None:
