@@ -8,7 +8,7 @@ a small improvement that is sure is worth less to it than a large one that is no
 |---|---|
 | expect | maximises expected improvement |
 | explore | tries values of nominal variables that no trial had; then doubts the model, the more the longer it stalls |
-| rethink | the same, but what the model learned of its parameters is doubted, too: they are back at the prior's medians |
+| rethink | the same, and the parameters are doubted, too: they are back at the medians of the prior |
 | refine | maximises expected improvement over the incumbent's continuous part, while that promises anything |
 """
 
