@@ -20,6 +20,7 @@ from fmnas.platform.environment import describe_environment
 from fmnas.platform.errors import ExperimentFailed, RunDirectoryError
 from fmnas.platform.experiment import Experiment, build_experiment
 from fmnas.platform.journal import Journal, Record, read_journal
+from fmnas.platform.lock import locked
 from fmnas.platform.mlflow_settings import TrackingSettings, check_uri, without_password
 from fmnas.platform.mlflow_store import MlflowStore
 from fmnas.platform.paths import RunDirectory, write_aside, write_json
@@ -54,6 +55,10 @@ class Surroundings:
     stop: StopRequest
     clock: Clock = field(default_factory=Clock)
 
+    def say(self, text: str) -> None:
+        """A line for the person at the terminal."""
+        self.console.print(text, highlight=False, soft_wrap=True, markup=False)
+
 
 def launch(config: Config, directory: RunDirectory, around: Surroundings) -> Ending:
     """Run a new experiment. Raises FmnasError, with nothing written, when the input or the machine will not do."""
@@ -63,24 +68,28 @@ def launch(config: Config, directory: RunDirectory, around: Surroundings) -> End
     data = experiment.problem.load()
     with _open_pool(experiment, data, around) as pool:
         directory.create()
-        identity = uuid.uuid4().hex
-        write_aside(directory.config, config.to_yaml())
-        place = {"data": data.place} if data is not None else {}
-        write_json(directory.environment, {**describe_environment(), **place})
-        with Journal(directory.journal) as journal:
-            resolved = config.model_dump(mode="json")
-            journal.append({"event": "experiment", "id": identity, "config": resolved, "at": around.clock.now()})
-            return _conduct(ExperimentState(experiment), directory, journal, pool, identity, around)
+        with locked(directory.lock, around.say):
+            directory.check_absent()  # another may have begun here since
+            identity = uuid.uuid4().hex
+            write_aside(directory.config, config.to_yaml())
+            place = {"data": data.place} if data is not None else {}
+            write_json(directory.environment, {**describe_environment(), **place})
+            with Journal(directory.journal) as journal:
+                resolved = config.model_dump(mode="json")
+                journal.append({"event": "experiment", "id": identity, "config": resolved, "at": around.clock.now()})
+                return _conduct(ExperimentState(experiment), directory, journal, pool, identity, around)
 
 
 def resume(directory: RunDirectory, around: Surroundings) -> Ending:
     """Go on with an experiment from its journal. Raises FmnasError when it cannot or its configuration was changed."""
-    state, identity = restore(directory)
-    config = state.experiment.config
-    _check_tracking(config)
-    data = state.experiment.problem.load()
-    with _open_pool(state.experiment, data, around) as pool, Journal(directory.journal) as journal:
-        return _conduct(state, directory, journal, pool, identity, around)
+    directory.check_present()
+    with locked(directory.lock, around.say):
+        state, identity = restore(directory)
+        config = state.experiment.config
+        _check_tracking(config)
+        data = state.experiment.problem.load()
+        with _open_pool(state.experiment, data, around) as pool, Journal(directory.journal) as journal:
+            return _conduct(state, directory, journal, pool, identity, around)
 
 
 def restore(directory: RunDirectory) -> tuple[ExperimentState, str]:

@@ -27,6 +27,11 @@ class RunDirectory:
         return self.root / "journal.jsonl"
 
     @property
+    def lock(self) -> Path:
+        """There while a driver works in the directory."""
+        return self.root / "driver.lock"
+
+    @property
     def environment(self) -> Path:
         """Versions, commit, host, devices."""
         return self.root / "environment.json"
@@ -68,7 +73,7 @@ class RunDirectory:
             self.root.mkdir(parents=True, exist_ok=True)
             probe = self.root / ".writable"
             probe.touch()
-            probe.unlink()
+            probe.unlink(missing_ok=True)
         except OSError as error:
             raise RunDirectoryError(
                 f"run directory {self.root} cannot be written ({error.strerror}): give another with --out DIR"
@@ -81,8 +86,12 @@ class RunDirectory:
                 f"run directory {self.root} holds an experiment: go on with `fmnas resume {self.root}`, "
                 "or give another with --out DIR"
             )
-        if self.root.exists() and (not self.root.is_dir() or any(self.root.iterdir())):
+        if self.root.exists() and (not self.root.is_dir() or any(map(self._counts, self.root.iterdir()))):
             raise RunDirectoryError(f"{self.root} exists and is not empty: give another run directory with --out DIR")
+
+    def _counts(self, path: Path) -> bool:
+        """Whether a file shows that the folder is taken; whether its lock is, only the lock itself can tell."""
+        return path.name not in (".writable", self.lock.name) and not path.name.startswith(f".{self.lock.name}")
 
     def check_present(self) -> None:
         """Raise RunDirectoryError unless an experiment lies here."""
