@@ -7,7 +7,7 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -22,8 +22,8 @@ from fmnas.search_spaces import FmnasError
 
 if TYPE_CHECKING:
     from fmnas.comparison.summary import Summary
-    from fmnas.platform.driver import StopRequest
-    from fmnas.platform.launch import Ending
+    from fmnas.platform.launch import Ending, Surroundings
+    from fmnas.platform.stop import StopRequest
 
 DONE, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
 WIDE = 120  # columns; a narrower terminal sees fewer columns of the final table
@@ -87,22 +87,32 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(arguments: argparse.Namespace) -> int:
     from fmnas.platform.config import load_config
-    from fmnas.platform.launch import Surroundings, launch
+    from fmnas.platform.launch import launch
 
     config = load_config(arguments.config, arguments.overrides)
     directory = RunDirectory(arguments.out or Path("runs") / config.name)
-    console = _console()
-    with _signals() as stop:
-        return _tell(launch(config, directory, Surroundings(arguments.address, console, stop)), directory, console)
+    return _drive(lambda around: launch(config, directory, around), directory, arguments.address)
 
 
 def _resume(arguments: argparse.Namespace) -> int:
-    from fmnas.platform.launch import Surroundings, resume
+    from fmnas.platform.launch import resume
 
     directory = RunDirectory(arguments.directory)
+    return _drive(lambda around: resume(directory, around), directory, arguments.address)
+
+
+def _drive(start: "Callable[[Surroundings], Ending]", directory: RunDirectory, address: str | None) -> int:
+    """Run an experiment to its ending, and tell of it."""
+    from fmnas.platform.launch import Surroundings
+
     console = _console()
-    with _signals() as stop:
-        return _tell(resume(directory, Surroundings(arguments.address, console, stop)), directory, console)
+    try:
+        with _signals() as stop:
+            return _tell(start(Surroundings(address, console, stop)), directory, console)
+    except KeyboardInterrupt:
+        if directory.journal.exists():
+            _tell_resume(directory, console)
+        return INTERRUPTED
 
 
 def _report(arguments: argparse.Namespace) -> int:
@@ -164,13 +174,13 @@ def _doctor(arguments: argparse.Namespace) -> int:
 @contextmanager
 def _signals() -> "Iterator[StopRequest]":
     """Ctrl-C and SIGTERM ask the driver to stop; before it runs and after, the second of them ends the process."""
-    from fmnas.platform.driver import StopRequest
+    from fmnas.platform.stop import StopRequest
 
     stop = StopRequest()
 
     def handle(number: int, frame: object) -> None:
         stop.ask()
-        if stop.count > 2:
+        if stop.count > (2 if stop.heeded else 1):
             raise KeyboardInterrupt
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -201,11 +211,13 @@ def _tell(ending: "Ending", directory: RunDirectory, console: Console) -> int:
         console.print(f"resume with     {_called()} resume {directory.root}", soft_wrap=True, highlight=False)
         return FAILED
     if ending.status == "interrupted":
-        console.print(
-            f"interrupted; resume with     {_called()} resume {directory.root}", soft_wrap=True, highlight=False
-        )
+        _tell_resume(directory, console)
         return INTERRUPTED
     return DONE
+
+
+def _tell_resume(directory: RunDirectory, console: Console) -> None:
+    console.print(f"interrupted; resume with     {_called()} resume {directory.root}", soft_wrap=True, highlight=False)
 
 
 def _print_summary(summary: "Summary", console: Console) -> None:

@@ -15,7 +15,7 @@ from rich.console import Console
 from fmnas.comparison.summary import Summary
 from fmnas.platform.cluster import connect, pool_size
 from fmnas.platform.config import Config, check_config
-from fmnas.platform.driver import Clock, Driver, Stage, StopRequest
+from fmnas.platform.driver import Clock, Driver, Stage
 from fmnas.platform.environment import describe_environment
 from fmnas.platform.errors import ExperimentFailed, RunDirectoryError
 from fmnas.platform.experiment import Experiment, build_experiment
@@ -29,6 +29,7 @@ from fmnas.platform.problems import Data, Hardware, ProblemSettings
 from fmnas.platform.progress import LineProgress, LiveProgress, Progress
 from fmnas.platform.results import write_results
 from fmnas.platform.state import ExperimentState
+from fmnas.platform.stop import StopRequest
 from fmnas.platform.tracking import BackgroundTracker, NoTracker, Tracker, TrackingReport
 
 FREE_TO_CHANGE = ("workers", "tracking", "data.root")
@@ -113,7 +114,8 @@ def _unchanged_config(directory: RunDirectory, head: Record) -> Config:
     except (OSError, yaml.YAMLError) as error:
         raise RunDirectoryError(f"{directory.config} cannot be read: {' '.join(str(error).split())}") from None
     config = check_config(data if isinstance(data, dict) else {}, str(directory.config))
-    before, now = _flat(head["config"]), _flat(config.model_dump(mode="json"))
+    begun = check_config(head["config"], str(directory.journal))  # with the defaults of keys that came later
+    before, now = (_flat(each.model_dump(mode="json")) for each in (begun, config))
     changed = [
         key for key in {**before, **now} if before.get(key) != now.get(key) and not key.startswith(FREE_TO_CHANGE)
     ]
@@ -149,7 +151,8 @@ def _open_pool(experiment: Experiment, data: Data | None, around: Surroundings) 
     """The pool that the configuration asks for; closed, and Ray left, whatever happens."""
     config = experiment.config
     if config.workers.kind == "in-process":
-        yield InProcessPool(experiment.problem.build(data, Hardware()))
+        trainer, limit = experiment.problem.build(data, Hardware()), config.budget.trial_seconds
+        yield InProcessPool(trainer, limit, around.stop, config.workers.grace_seconds)
         return
     from fmnas.platform.ray_pool import RayPool
 
@@ -157,7 +160,8 @@ def _open_pool(experiment: Experiment, data: Data | None, around: Surroundings) 
     try:
         workers, wanted = config.workers, sum(run.concurrency for run in experiment.runs)
         size = pool_size(ray.cluster_resources(), workers.count, workers.cpus, workers.gpus, wanted)
-        pool = RayPool(ray, config.problem, ProblemSettings(config.data, config.seeds), data, workers, size)
+        settings = ProblemSettings(config.data, config.seeds)
+        pool = RayPool(ray, config.problem, settings, data, workers, size, config.budget.trial_seconds)
         try:
             yield pool
         finally:
@@ -209,6 +213,8 @@ def _conduct(
         status, reason = "failed", str(error)
     finally:
         progress.close()
+    for outcome, standing in state.cancelled():
+        tracker.trial(outcome, standing)
     summary = write_results(directory, state)
     pictures = sorted(directory.report.glob("*.png"))
     files = [directory.config, directory.environment, directory.trials, directory.page, *pictures]

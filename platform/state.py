@@ -10,7 +10,7 @@ from typing import Any
 
 from fmnas.platform.experiment import Experiment, Run
 from fmnas.platform.journal import Record
-from fmnas.platform.outcomes import FAILED, FINISHED, LOST, Outcome
+from fmnas.platform.outcomes import CANCELLED, FAILED, FINISHED, LOST, TIMED_OUT, Outcome
 from fmnas.platform.pool import Job
 from fmnas.platform.tracking import Standing
 from fmnas.search_spaces import Evaluation, Trial
@@ -18,13 +18,18 @@ from fmnas.search_spaces import Evaluation, Trial
 
 @dataclass
 class OpenTrial:
-    """A trial asked and not ended. attempt: how often it was started. losses: how often its worker was lost."""
+    """A trial asked and not ended.
+
+    attempt: how often it was started. losses: how often its worker was lost. cancelled: the record of a stop that left
+    it in the middle; None once it was started again.
+    """
 
     trial: Trial
     suggest_seconds: float
     attempt: int = 0
     losses: int = 0
     started_at: float = 0.0
+    cancelled: Record | None = None
 
 
 class ExperimentState:
@@ -51,10 +56,12 @@ class ExperimentState:
             self._asked(record, live)
         elif event == "started":
             opened = self.open[self._key(record)]
-            opened.attempt, opened.started_at = record["attempt"], record["at"]
+            opened.attempt, opened.started_at, opened.cancelled = record["attempt"], record["at"], None
+        elif event == CANCELLED:
+            self.open[self._key(record)].cancelled = record
         elif event == "lost" and not record["final"]:
             self.open[self._key(record)].losses += 1
-        elif event in (FINISHED, FAILED, LOST):
+        elif event in (FINISHED, FAILED, TIMED_OUT, LOST):
             return self._ended(record, event)
         return None
 
@@ -62,6 +69,13 @@ class ExperimentState:
         """Trials to start again after a resume, oldest first."""
         for (run, _), opened in self.open.items():
             yield Job(run, opened.trial, opened.attempt + 1)
+
+    def cancelled(self) -> Iterator[tuple[Outcome, Standing]]:
+        """Trials that a stop left in the middle, and where their runs stand: a resume starts them again."""
+        for (name, _), opened in self.open.items():
+            run, record = self.runs[name], opened.cancelled
+            if record is not None:
+                yield self._outcome(run, opened, CANCELLED, record), self._standing(run)
 
     def in_flight(self, run: Run) -> int:
         """How many of a run's trials are open."""
@@ -80,18 +94,28 @@ class ExperimentState:
 
     def _ended(self, record: Record, status: str) -> tuple[Outcome, Standing]:
         run, opened = self.runs[record["run"]], self.open.pop(self._key(record))
-        evaluation = Evaluation.from_dict(record["evaluation"]) if status == FINISHED else None
-        self._tell(run, opened.trial, status, evaluation)
+        outcome = self._outcome(run, opened, status, record)
+        self._tell(run, outcome)
         run.ended += 1
+        evaluation = outcome.evaluation
         if evaluation and opened.trial.epochs == self.experiment.epochs:
             best = run.incumbent
             run.incumbent = evaluation.objective if best is None else min(best, evaluation.objective)
-        outcome = Outcome(
+        standing = self._standing(run)
+        self.outcomes.append((outcome, standing))
+        return outcome, standing
+
+    def _standing(self, run: Run) -> Standing:
+        return Standing(run.budget.spent / self.experiment.epochs, run.budget.spent, run.incumbent)
+
+    @staticmethod
+    def _outcome(run: Run, opened: OpenTrial, status: str, record: Record) -> Outcome:
+        return Outcome(
             optimizer=run.optimizer_name,
             repeat=run.repeat,
             trial=opened.trial,
             status=status,
-            evaluation=evaluation,
+            evaluation=Evaluation.from_dict(record["evaluation"]) if status == FINISHED else None,
             suggest_seconds=opened.suggest_seconds,
             started_at=opened.started_at,
             finished_at=record["at"],
@@ -99,19 +123,22 @@ class ExperimentState:
             attempt=record["attempt"],
             reason=record.get("reason", ""),
         )
-        standing = Standing(run.budget.spent / self.experiment.epochs, run.budget.spent, run.incumbent)
-        self.outcomes.append((outcome, standing))
-        return outcome, standing
 
-    def _tell(self, run: Run, trial: Trial, status: str, evaluation: Evaluation | None) -> None:
-        """A result is told and charged; a failure is told as the problem's penalty and charged; a loss is neither."""
-        if status == LOST:
+    def _tell(self, run: Run, outcome: Outcome) -> None:
+        """A result is told and charged; a failure is charged, and told as the configuration says; a loss is neither."""
+        trial, evaluation = outcome.trial, outcome.evaluation
+        if outcome.status == LOST:
             run.optimizer.forget(trial)
             run.budget.release(trial.epochs)
-            return
-        told = evaluation or Evaluation(self.experiment.problem.penalty, epochs=trial.epochs)
-        run.optimizer.tell(trial, told)
-        run.budget.settle(trial.epochs, told.seconds)
+        elif evaluation:
+            run.optimizer.tell(trial, evaluation)
+            run.budget.settle(trial.epochs, evaluation.seconds)
+        else:
+            if self.experiment.config.on_failure == "skip":
+                run.optimizer.forget(trial)
+            else:
+                run.optimizer.tell(trial, Evaluation(self.experiment.problem.penalty, epochs=trial.epochs))
+            run.budget.settle(trial.epochs, max(0.0, outcome.finished_at - outcome.started_at))
 
 
 def asked_record(run: str, trial: Trial, suggest_seconds: float, at: float) -> dict[str, Any]:
@@ -132,6 +159,16 @@ def finished_record(job: Job, worker: str, evaluation: Evaluation, at: float) ->
 def failed_record(job: Job, worker: str, reason: str, at: float) -> dict[str, Any]:
     """The record of a trial that raised."""
     return {**_of_job(FAILED, job, worker, at), "reason": reason}
+
+
+def timed_out_record(job: Job, worker: str, reason: str, at: float) -> dict[str, Any]:
+    """The record of a trial that was killed at its deadline."""
+    return {**_of_job(TIMED_OUT, job, worker, at), "reason": reason}
+
+
+def cancelled_record(job: Job, worker: str, reason: str, at: float) -> dict[str, Any]:
+    """The record of a trial that a stop left in the middle; a resume starts it again."""
+    return {**_of_job(CANCELLED, job, worker, at), "reason": reason}
 
 
 def lost_record(job: Job, worker: str, reason: str, final: bool, at: float) -> dict[str, Any]:
