@@ -1,4 +1,4 @@
-"""The command line: fmnas run | resume | report | ui | list | doctor.
+"""The command line: fmnas run | resume | report | replay | sync | ui | list | doctor.
 
 Exit codes: 0 done, 1 the experiment failed, 2 the input was wrong, 130 interrupted (resumable).
 """
@@ -70,6 +70,10 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("directories", type=Path, metavar="DIR", nargs="+")
     report.set_defaults(command=_report)
 
+    replay = commands.add_parser("replay", help="ask every optimizer again, and say where its suggestions differ")
+    replay.add_argument("directory", type=Path, metavar="DIR")
+    replay.set_defaults(command=_replay)
+
     ui = commands.add_parser("ui", help="open MLflow's UI on the store of a run directory")
     ui.add_argument("directory", type=Path, metavar="DIR", nargs="?", help="default: the latest below runs/")
     ui.add_argument("--port", type=int, default=5000)
@@ -126,6 +130,24 @@ def _report(arguments: argparse.Namespace) -> int:
         _print_summary(write_results(directory, state), console)
         console.print(f"page            {directory.page}", soft_wrap=True, highlight=False)
     return DONE
+
+
+def _replay(arguments: argparse.Namespace) -> int:
+    from fmnas.platform.experiment import build_experiment
+    from fmnas.platform.launch import begun_config, experiment_records
+    from fmnas.platform.replay import in_words, replay
+
+    directory, console = RunDirectory(arguments.directory), _console()
+    records = experiment_records(directory)
+    config = begun_config(directory, records[0])
+    replayed = replay(lambda: build_experiment(config), records[1:])
+    for difference in replayed.differences:
+        console.print(in_words(difference), soft_wrap=True, highlight=False, markup=False)
+    for run, asks in replayed.asks.items():
+        differ = sum(difference.run == run for difference in replayed.differences)
+        told = f"{differ} differ" if differ else "all as recorded"
+        console.print(f"{run}: {asks} suggestions asked again, {told}", soft_wrap=True, highlight=False)
+    return FAILED if replayed.differences else DONE
 
 
 def _ui(arguments: argparse.Namespace) -> int:

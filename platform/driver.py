@@ -77,8 +77,7 @@ class Driver:
 
     def _drive(self) -> str:
         while True:
-            if not self._stage.stop.count:
-                self._fill()
+            self._fill()
             if not self._flying:
                 break
             event = self._stage.pool.next_event(POLL_SECONDS)
@@ -93,11 +92,11 @@ class Driver:
 
     def _fill(self) -> None:
         """Give every free worker a job: trials to repeat first, then the runs that have spent least."""
-        while len(self._flying) < self._stage.pool.capacity and not self._stage.stop.count:
+        while len(self._flying) < self._stage.pool.capacity and not self._stopping():
             job = self._waiting.popleft() if self._waiting else self._next_job()
             if job is None:
                 return
-            if self._stage.stop.count:  # it came while an optimizer thought
+            if self._stopping():  # it came while an optimizer thought
                 self._waiting.appendleft(job)
                 return
             worker = self._stage.pool.submit(job)
@@ -106,7 +105,7 @@ class Driver:
 
     def _next_job(self) -> Job | None:
         for run in sorted(self._state.runs.values(), key=lambda run: run.budget.spent + run.budget.committed):
-            if not self._stage.stop.count and not run.over and self._state.in_flight(run) < run.concurrency:
+            if not self._stopping() and not run.over and self._state.in_flight(run) < run.concurrency:
                 trial = self._ask(run)
                 if trial is not None:
                     return Job(run.name, trial)
@@ -136,6 +135,9 @@ class Driver:
         trial = replace(trial, seed=self._state.experiment.trial_seed(run.repeat, trial.id))
         self._record(asked_record(run.name, trial, seconds, self._stage.clock.now()))
         return trial
+
+    def _stopping(self) -> bool:
+        return self._stage.stop.count > 0
 
     def _check_stop(self) -> None:
         """A second stop request does not wait for an optimizer either."""

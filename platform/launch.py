@@ -28,7 +28,7 @@ from fmnas.platform.pool import InProcessPool, Pool
 from fmnas.platform.problems import Data, Hardware, ProblemSettings
 from fmnas.platform.progress import LineProgress, LiveProgress, Progress
 from fmnas.platform.results import write_results
-from fmnas.platform.state import ExperimentState
+from fmnas.platform.state import ExperimentState, ended_record
 from fmnas.platform.stop import StopRequest
 from fmnas.platform.tracking import BackgroundTracker, NoTracker, Tracker, TrackingReport
 
@@ -95,17 +95,31 @@ def resume(directory: RunDirectory, around: Surroundings) -> Ending:
 
 def restore(directory: RunDirectory) -> tuple[ExperimentState, str]:
     """The state that the journal proves, and the experiment's id."""
-    directory.check_present()
-    records = read_journal(directory.journal)
-    if not records or records[0]["event"] != "experiment":
-        raise RunDirectoryError(
-            f"{directory.journal} does not begin with an experiment: it was cut off before anything ran; "
-            f"remove {directory.root} and run the configuration again"
-        )
+    records = experiment_records(directory)
     config = _unchanged_config(directory, records[0])
     state = ExperimentState(build_experiment(config))
     state.replay(records[1:])
     return state, str(records[0]["id"])
+
+
+def experiment_records(directory: RunDirectory) -> list[Record]:
+    """The journal's records, the first of which is the experiment's.
+
+    Raises RunDirectoryError when there is no such journal, or it is damaged.
+    """
+    directory.check_present()
+    records = read_journal(directory.journal)
+    if not records or records[0]["event"] != "experiment" or not {"id", "config"} <= set(records[0]):
+        raise RunDirectoryError(
+            f"{directory.journal} does not begin with an experiment: it was cut off before anything ran; "
+            f"remove {directory.root} and run the configuration again"
+        )
+    return records
+
+
+def begun_config(directory: RunDirectory, head: Record) -> Config:
+    """What the experiment began with, by the first record of its journal; keys that came later have their defaults."""
+    return check_config(head["config"], str(directory.journal))
 
 
 def _unchanged_config(directory: RunDirectory, head: Record) -> Config:
@@ -114,8 +128,7 @@ def _unchanged_config(directory: RunDirectory, head: Record) -> Config:
     except (OSError, yaml.YAMLError) as error:
         raise RunDirectoryError(f"{directory.config} cannot be read: {' '.join(str(error).split())}") from None
     config = check_config(data if isinstance(data, dict) else {}, str(directory.config))
-    begun = check_config(head["config"], str(directory.journal))  # with the defaults of keys that came later
-    before, now = (_flat(each.model_dump(mode="json")) for each in (begun, config))
+    before, now = (_flat(each.model_dump(mode="json")) for each in (begun_config(directory, head), config))
     changed = [
         key for key in {**before, **now} if before.get(key) != now.get(key) and not key.startswith(FREE_TO_CHANGE)
     ]
@@ -170,6 +183,14 @@ def _open_pool(experiment: Experiment, data: Data | None, around: Surroundings) 
         ray.shutdown()
 
 
+def _leave(state: ExperimentState, journal: Journal, status: str, at: float) -> None:
+    """Say in the journal how the driver leaves, unless it said so before and did nothing since."""
+    if state.status != status:
+        record = ended_record(status, at)
+        journal.append(record)
+        state.apply(record)
+
+
 def _tracker(state: ExperimentState, directory: RunDirectory, identity: str) -> Tracker:
     config = state.experiment.config
     if not config.tracking.enabled:
@@ -213,6 +234,7 @@ def _conduct(
         status, reason = "failed", str(error)
     finally:
         progress.close()
+    _leave(state, journal, status, around.clock.now())
     for outcome, standing in state.cancelled():
         tracker.trial(outcome, standing)
     summary = write_results(directory, state)

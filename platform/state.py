@@ -8,12 +8,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from fmnas.platform.errors import RunDirectoryError
 from fmnas.platform.experiment import Experiment, Run
 from fmnas.platform.journal import Record
 from fmnas.platform.outcomes import CANCELLED, FAILED, FINISHED, LOST, TIMED_OUT, Outcome
-from fmnas.platform.pool import Job
+from fmnas.platform.pool import Job, one_line
 from fmnas.platform.tracking import Standing
 from fmnas.search_spaces import Evaluation, Trial
+
+ENDED = "ended"
+"""The event of a driver that leaves."""
 
 
 @dataclass
@@ -36,6 +40,7 @@ class ExperimentState:
     """Runs, open trials and outcomes.
 
     outcomes: every trial that ended with its run's standing after it, in the journal's order.
+    status: how the last driver left: "finished", "interrupted" or "failed"; empty if it did not say, or still works.
     """
 
     def __init__(self, experiment: Experiment) -> None:
@@ -43,15 +48,32 @@ class ExperimentState:
         self.runs: dict[str, Run] = {run.name: run for run in experiment.runs}
         self.open: dict[tuple[str, int], OpenTrial] = {}
         self.outcomes: list[tuple[Outcome, Standing]] = []
+        self.status = ""
 
     def replay(self, records: Iterable[Record]) -> None:
-        """Apply the records of a journal."""
-        for record in records:
+        """Apply the records of a journal that come after its first.
+
+        Raises RunDirectoryError, naming the line, where one does not follow from those before it.
+        """
+        for line, record in enumerate(records, start=2):
+            self.follow(line, record)
+
+    def follow(self, line: int, record: Record) -> None:
+        """Apply one record of a journal, its line counted from 1."""
+        try:
             self.apply(record, live=False)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            what = ", ".join(f"{key} {record[key]!r}" for key in ("event", "run", "attempt") if key in record)
+            raise RunDirectoryError(
+                f"line {line} of the journal ({what}) does not follow from the lines before it ({one_line(error)}): "
+                "a line is missing or was changed. Lines before it are whole: to go on from there, keep a copy and cut "
+                f"the file to its first {line - 1} lines"
+            ) from None
 
     def apply(self, record: Record, live: bool = True) -> tuple[Outcome, Standing] | None:
         """Take one record; the outcome and standing if a trial ended with it."""
         event = record["event"]
+        self.status = ""
         if event == "asked":
             self._asked(record, live)
         elif event == "started":
@@ -63,6 +85,10 @@ class ExperimentState:
             self.open[self._key(record)].losses += 1
         elif event in (FINISHED, FAILED, TIMED_OUT, LOST):
             return self._ended(record, event)
+        elif event == ENDED:
+            self.status = record["status"]
+        elif event != LOST:
+            raise ValueError(f"an event {event!r} is not known")
         return None
 
     def unfinished(self) -> Iterator[Job]:
@@ -88,9 +114,13 @@ class ExperimentState:
     def _asked(self, record: Record, live: bool) -> None:
         run, trial = self.runs[record["run"]], Trial.from_dict(record["trial"])
         if not live:
-            run.optimizer.restore(trial)
+            self._suggested(run, trial)
         run.budget.commit(trial.epochs, record["suggest_seconds"])
         self.open[run.name, trial.id] = OpenTrial(trial, record["suggest_seconds"])
+
+    def _suggested(self, run: Run, recorded: Trial) -> None:
+        """A journal says that the run's optimizer once suggested this."""
+        run.optimizer.restore(recorded)
 
     def _ended(self, record: Record, status: str) -> tuple[Outcome, Standing]:
         run, opened = self.runs[record["run"]], self.open.pop(self._key(record))
@@ -174,6 +204,11 @@ def cancelled_record(job: Job, worker: str, reason: str, at: float) -> dict[str,
 def lost_record(job: Job, worker: str, reason: str, final: bool, at: float) -> dict[str, Any]:
     """The record of a lost worker; `final` when its trial will not be tried again."""
     return {**_of_job(LOST, job, worker, at), "reason": reason, "final": final}
+
+
+def ended_record(status: str, at: float) -> dict[str, Any]:
+    """The record of a driver that leaves."""
+    return {"event": ENDED, "status": status, "at": at}
 
 
 def _of_job(event: str, job: Job, worker: str, at: float) -> dict[str, Any]:
