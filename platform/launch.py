@@ -36,6 +36,10 @@ FREE_TO_CHANGE = ("workers", "tracking", "data.root")
 """What a resume may change: it decides where and how fast trials run, not what comes out."""
 
 
+FLUSH_SECONDS, SYNC_SECONDS = 60.0, 24 * 3600.0
+"""How long a store that answers may take for what is left: at the end of an experiment, and of a sync."""
+
+
 @dataclass(frozen=True)
 class Ending:
     """How it went: "finished", "interrupted" or "failed" (and why), the summary, the tracking and its store."""
@@ -91,6 +95,31 @@ def resume(directory: RunDirectory, around: Surroundings) -> Ending:
         data = state.experiment.problem.load()
         with _open_pool(state.experiment, data, around) as pool, Journal(directory.journal) as journal:
             return _conduct(state, directory, journal, pool, identity, around)
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What became of an experiment's trials in MLflow, and in which store."""
+
+    tracking: TrackingReport
+    store: str
+
+
+def sync(directory: RunDirectory, around: Surroundings) -> Sent:
+    """Send to MLflow what it missed; what is there already stays as it is. Raises FmnasError while a driver works."""
+    directory.check_present()
+    with locked(directory.lock, around.say):
+        state, identity = restore(directory)
+        config = state.experiment.config
+        if not config.tracking.enabled:
+            raise RunDirectoryError(
+                f"{directory.config} says tracking.enabled = false: there is no store to send to; say true to have one"
+            )
+        _check_tracking(config)
+        tracker = _tracker(state, directory, identity, SYNC_SECONDS)
+        for outcome, standing in state.cancelled():
+            tracker.trial(outcome, standing)
+        return Sent(_finish(tracker, state, directory, state.status or "interrupted")[0], _store(config, directory))
 
 
 def restore(directory: RunDirectory) -> tuple[ExperimentState, str]:
@@ -191,7 +220,18 @@ def _leave(state: ExperimentState, journal: Journal, status: str, at: float) -> 
         state.apply(record)
 
 
-def _tracker(state: ExperimentState, directory: RunDirectory, identity: str) -> Tracker:
+def _tracker(
+    state: ExperimentState, directory: RunDirectory, identity: str, flush_seconds: float = FLUSH_SECONDS
+) -> Tracker:
+    """Started, and told of every trial that has ended."""
+    tracker = _new_tracker(state, directory, identity, flush_seconds)
+    tracker.start([(run.optimizer_name, run.repeat) for run in state.runs.values()])
+    for outcome, standing in state.outcomes:
+        tracker.trial(outcome, standing)
+    return tracker
+
+
+def _new_tracker(state: ExperimentState, directory: RunDirectory, identity: str, flush_seconds: float) -> Tracker:
     config = state.experiment.config
     if not config.tracking.enabled:
         return NoTracker()
@@ -208,7 +248,21 @@ def _tracker(state: ExperimentState, directory: RunDirectory, identity: str) -> 
         space=state.experiment.problem.space,
         artifacts=directory.artifacts,
     )
-    return BackgroundTracker(MlflowStore(settings))
+    return BackgroundTracker(MlflowStore(settings), flush_seconds)
+
+
+def _store(config: Config, directory: RunDirectory) -> str:
+    return without_password(config.tracking.uri or directory.store)
+
+
+def _finish(
+    tracker: Tracker, state: ExperimentState, directory: RunDirectory, status: str
+) -> tuple[TrackingReport, Summary]:
+    """Write the results, and give the tracker what is known at the end."""
+    summary = write_results(directory, state)
+    pictures = sorted(directory.report.glob("*.png"))
+    files = [directory.config, directory.environment, directory.trials, directory.page, *pictures]
+    return tracker.finish(status, files, summary), summary
 
 
 def _conduct(
@@ -221,9 +275,6 @@ def _conduct(
 ) -> Ending:
     """Drive to the end, then write results and close the tracking, however it ended."""
     tracker = _tracker(state, directory, identity)
-    tracker.start([(run.optimizer_name, run.repeat) for run in state.runs.values()])
-    for outcome, standing in state.outcomes:
-        tracker.trial(outcome, standing)
     live = around.console.is_terminal
     progress: Progress = LiveProgress(around.console, state) if live else LineProgress(around.console)
     reason = ""
@@ -237,8 +288,5 @@ def _conduct(
     _leave(state, journal, status, around.clock.now())
     for outcome, standing in state.cancelled():
         tracker.trial(outcome, standing)
-    summary = write_results(directory, state)
-    pictures = sorted(directory.report.glob("*.png"))
-    files = [directory.config, directory.environment, directory.trials, directory.page, *pictures]
-    store = without_password(state.experiment.config.tracking.uri or directory.store)
-    return Ending(status, reason, summary, tracker.finish(status, files, summary), store)
+    report, summary = _finish(tracker, state, directory, status)
+    return Ending(status, reason, summary, report, _store(state.experiment.config, directory))
