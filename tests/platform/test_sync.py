@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -20,8 +19,8 @@ import yaml
 
 from fmnas.platform.cli import main
 from fmnas.platform.mlflow_ui import ui_command, ui_environment
-
-FMNAS = [sys.executable, "-m", "fmnas.platform.cli"]
+from fmnas.search_spaces import Evaluation, Trial
+from fmnas.trainers.function_trainer import FunctionTrainer
 
 
 class Server:
@@ -90,48 +89,45 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     made.kill()
 
 
-def finished(out: Path) -> int:
-    journal = out / "journal.jsonl"
-    return journal.read_text().count('"event":"finished"') if journal.exists() else 0
-
-
 def table(out: Path) -> Counter[tuple[str, str]]:
     with (out / "trials.csv").open() as file:
         return Counter((row["run"], row["trial"]) for row in csv.DictReader(file))
 
 
-def test_a_server_that_comes_and_goes_is_sent_everything_once(server: Server, tmp_path: Path) -> None:
+def test_a_server_that_comes_and_goes_is_sent_everything_once(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Down when the experiment begins, up from its fifth trial on, killed at its fifteenth, up again for the sync."""
     out = tmp_path / "run"
-    overrides = ["data.name=digits", "data.train=200", "data.validation=64", "seeds=1", "fidelity.epochs=4"]
-    overrides += ["optimizers=[random]", "budget.evaluations=60", "workers.kind=in-process"]
+    evaluate = FunctionTrainer.evaluate
+
+    def evaluate_meanwhile(self: FunctionTrainer, trial: Trial) -> Evaluation:
+        if trial.id == 5:
+            server.start()
+        if trial.id == 10:
+            while not server.trials():
+                time.sleep(0.1)
+        if trial.id == 15:
+            server.kill()
+        return evaluate(self, trial)
+
+    monkeypatch.setattr(FunctionTrainer, "evaluate", evaluate_meanwhile)
+    monkeypatch.setattr("fmnas.platform.tracking.LONGEST_PAUSE", 0.5)
+    overrides = ["workers.kind=in-process", "optimizers=[random]", "budget.evaluations=20"]
     flags = [flag for override in (*overrides, f"tracking.uri={server.url}") for flag in ("-o", override)]
+    assert main(["run", "smoke", *flags, "--out", str(out)]) == 0
+    assert sorted(table(out).values()) == [1] * 20
+    assert f"fmnas sync {out}" in " ".join(capsys.readouterr().out.split())
+    assert main(["sync", str(out)]) == 1
+    assert "try again" in capsys.readouterr().err
     server.start()
-    command = [*FMNAS, "run", "quickstart", *flags, "--out", str(out)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as driver:
-
-        def wait_for(trials: int) -> None:
-            while finished(out) < trials and driver.poll() is None:
-                time.sleep(0.05)
-
-        wait_for(5)
-        server.kill()
-        wait_for(finished(out) + 5)
-        server.start()
-        wait_for(finished(out) + 5)
-        server.kill()
-        printed, _ = driver.communicate(timeout=120)
-    assert driver.returncode == 0, printed
-    assert len(table(out)) == 60
-    assert f"sync {out}" in printed
-    server.start()
-    for _ in range(2):
-        done = subprocess.run([*FMNAS, "sync", str(out)], capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert "0 missed" in done.stdout
+    before = sum(server.trials().values())
+    assert 0 < before <= 15
+    for sent in (20 - before, 0):
+        assert main(["sync", str(out)]) == 0
+        assert f"{sent} trial(s) sent, {20 - sent} were there already, 0 missed" in capsys.readouterr().out
         assert server.trials() == table(out)
-    assert "0 trial(s) sent, 60 were there already" in done.stdout
-    assert {run["is"] for run in server.runs()} == {"FINISHED"}
-    assert len(server.runs()) == 60 + 1 + 1
+    assert Counter(run["is"] for run in server.runs()) == {"FINISHED": 20 + 1 + 1}
 
 
 def test_what_a_killed_driver_could_not_send_is_sent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
