@@ -107,7 +107,7 @@ class Config(_Section):
     nothing (skip); it is charged either way.
     """
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
     problem: str
     optimizers: list[OptimizerConfig] = Field(min_length=1)
     repeats: int = Field(default=1, ge=1)
