@@ -31,7 +31,8 @@ from fmnas.search_spaces import Trial
 
 DONE, INTERRUPTED = "finished", "interrupted"
 POLL_SECONDS = 0.25
-CANCELLATION = "it was stopped before it had finished; a resume repeats it"
+STOPPED = "it was stopped before it had finished; a resume repeats it"
+ABANDONED = "the experiment failed before it had finished; a resume repeats it"
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,9 @@ class Driver:
         self._stage.stop.heeded = True
         try:
             return self._drive()
+        except ExperimentFailed:
+            self._cancel(ABANDONED)
+            raise
         finally:
             self._stage.stop.heeded = False
 
@@ -85,7 +89,7 @@ class Driver:
                 self._handle(event)
             self._stage.progress.refresh(self._state)
             if self._out_of_patience():
-                self._cancel()
+                self._cancel(STOPPED)
                 return INTERRUPTED
         over = not self._waiting and all(run.over or run.budget.exhausted for run in self._state.runs.values())
         return DONE if over else INTERRUPTED
@@ -166,11 +170,11 @@ class Driver:
             else:
                 self._waiting.append(replace(job, attempt=job.attempt + 1))
 
-    def _cancel(self) -> None:
+    def _cancel(self, reason: str) -> None:
         """What still runs is left, on record."""
         now = self._stage.clock.now()
         for job, worker in self._flying.values():
-            self._record(cancelled_record(job, worker, CANCELLATION, now))
+            self._record(cancelled_record(job, worker, reason, now))
 
     def _record(self, record: Record) -> None:
         """Journal first, then tell (the state does), then track."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fmnas.platform.errors import RunDirectoryError
+from fmnas.platform.errors import ExperimentFailed, RunDirectoryError
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,11 @@ class RunDirectory:
                 f"run directory {self.root} holds an experiment: go on with `fmnas resume {self.root}`, "
                 "or give another with --out DIR"
             )
+        if self.config.is_file() and self.environment.is_file():
+            raise RunDirectoryError(
+                f"run directory {self.root} was cut off before anything ran: remove it and run the configuration "
+                "again, or give another with --out DIR"
+            )
         if self.root.exists() and (not self.root.is_dir() or any(map(self._counts, self.root.iterdir()))):
             raise RunDirectoryError(f"{self.root} exists and is not empty: give another run directory with --out DIR")
 
@@ -103,11 +108,17 @@ class RunDirectory:
 
 
 def write_aside(path: Path, text: str) -> None:
-    """Write a file so that a reader sees the old or the new one, never half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write a file so that a reader sees the old or the new one, never half of it.
+
+    Raises ExperimentFailed when the disk will not take it; the journal has it all.
+    """
     aside = path.with_name(f".{path.name}.part")
-    aside.write_text(text)
-    os.replace(aside, path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside.write_text(text)
+        os.replace(aside, path)
+    except OSError as error:
+        raise ExperimentFailed(f"{path} cannot be written ({error.strerror}): mend that and resume") from error
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:

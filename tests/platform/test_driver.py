@@ -193,6 +193,19 @@ def test_too_many_failures_in_a_row_end_the_experiment(tmp_path: Path) -> None:
         drive(configured(workers={"failures": 2}), tmp_path / "j", fate=lambda job: "fail")
 
 
+def test_what_runs_when_the_experiment_fails_is_on_record_and_repeated_by_the_resume(tmp_path: Path) -> None:
+    config = configured(optimizers=[{"name": "random", "concurrency": 3}], workers={"failures": 1})
+    with pytest.raises(ExperimentFailed):
+        drive(config, tmp_path / "j", capacity=3, fate=lambda job: "fail")
+    state = ExperimentState(build_experiment(config))
+    state.replay(read_journal(tmp_path / "j"))
+    assert [outcome.status for outcome, _ in state.cancelled()] == [CANCELLED] * 2
+    assert all("experiment failed" in outcome.reason for outcome, _ in state.cancelled())
+    status, _, _ = drive(config, tmp_path / "j", capacity=3)
+    assert status == DONE
+    assert len(results(tmp_path / "j")) == 4
+
+
 def test_an_optimizer_that_raises_ends_the_experiment_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(self: object, rng: object) -> None:
         raise ZeroDivisionError("inside")

@@ -1,7 +1,9 @@
 """How trials end badly, and a journal too: each kind is told apart, and told of, in every place that people read."""
 
 import csv
+import errno
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -79,7 +81,7 @@ def damaged(whole: Path, tmp_path: Path, journal: bytes) -> Path:
 
 
 @pytest.mark.parametrize("lines", [1, 9, 20])
-@pytest.mark.parametrize("end", [b"", b'{"n":', b"\x00" * 50])
+@pytest.mark.parametrize("end", [b"", b'{"n":', b"\x00" * 50], ids=["nothing", "half", "zeros"])
 def test_a_journal_with_a_torn_end_is_resumed(whole: Path, tmp_path: Path, lines: int, end: bytes) -> None:
     kept = (whole / "journal.jsonl").read_bytes().splitlines(keepends=True)[:lines]
     out = damaged(whole, tmp_path, b"".join(kept) + end)
@@ -113,3 +115,33 @@ def test_a_journal_that_begins_with_something_else_is_named(
     out = damaged(whole, tmp_path, (json.dumps(first) + "\n").encode())
     assert main(["resume", str(out)]) == 2
     assert "does not begin with an experiment" in capsys.readouterr().err
+
+
+def test_a_directory_cut_off_before_its_journal_is_named(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = damaged(whole, tmp_path, b"")
+    (out / "journal.jsonl").unlink()
+    (out / "environment.json").write_text("{}")
+    assert main(["run", "smoke", *CALM, "--out", str(out)]) == 2
+    assert "cut off before anything ran: remove it" in capsys.readouterr().err
+
+
+def test_a_disk_that_is_full_at_the_end_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, replace = tmp_path / "run", os.replace
+
+    def full(source: Path, target: Path) -> None:
+        if target.name == "trials.csv":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        replace(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", full)
+        assert main(["run", "smoke", *CALM, "--out", str(out)]) == 1
+    message = capsys.readouterr().err
+    assert "trials.csv cannot be written (No space left on device)" in message
+    assert "Traceback" not in message
+    assert main(["resume", str(out)]) == 0
+    assert len(rows(out)) == 16
