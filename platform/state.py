@@ -81,13 +81,13 @@ class ExperimentState:
             opened.attempt, opened.started_at, opened.cancelled = record["attempt"], record["at"], None
         elif event == CANCELLED:
             self.open[self._key(record)].cancelled = record
-        elif event == "lost" and not record["final"]:
+        elif event == LOST and not record["final"]:
             self.open[self._key(record)].losses += 1
         elif event in (FINISHED, FAILED, TIMED_OUT, LOST):
             return self._ended(record, event)
         elif event == ENDED:
             self.status = record["status"]
-        elif event != LOST:
+        else:
             raise ValueError(f"an event {event!r} is not known")
         return None
 
