@@ -1,4 +1,4 @@
-"""The command line: fmnas run | resume | report | ui | list | doctor.
+"""The command line: fmnas run | resume | report | replay | sync | ui | list | doctor.
 
 Exit codes: 0 done, 1 the experiment failed, 2 the input was wrong, 130 interrupted (resumable).
 """
@@ -7,26 +7,24 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.table import Table
 
 from fmnas.platform.errors import ExperimentFailed, RunDirectoryError
 from fmnas.platform.paths import RunDirectory
+from fmnas.platform.terminal import print_summary, terminal
 from fmnas.search_spaces import FmnasError
 
 if TYPE_CHECKING:
-    from fmnas.comparison.summary import Summary
-    from fmnas.platform.driver import StopRequest
-    from fmnas.platform.launch import Ending
+    from fmnas.platform.launch import Ending, Surroundings
+    from fmnas.platform.stop import StopRequest
 
 DONE, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
-WIDE = 120  # columns; a narrower terminal sees fewer columns of the final table
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -70,6 +68,14 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("directories", type=Path, metavar="DIR", nargs="+")
     report.set_defaults(command=_report)
 
+    replay = commands.add_parser("replay", help="ask every optimizer again, and say where its suggestions differ")
+    replay.add_argument("directory", type=Path, metavar="DIR")
+    replay.set_defaults(command=_replay)
+
+    sync = commands.add_parser("sync", help="send to MLflow what it missed")
+    sync.add_argument("directory", type=Path, metavar="DIR")
+    sync.set_defaults(command=_sync)
+
     ui = commands.add_parser("ui", help="open MLflow's UI on the store of a run directory")
     ui.add_argument("directory", type=Path, metavar="DIR", nargs="?", help="default: the latest below runs/")
     ui.add_argument("--port", type=int, default=5000)
@@ -87,34 +93,77 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(arguments: argparse.Namespace) -> int:
     from fmnas.platform.config import load_config
-    from fmnas.platform.launch import Surroundings, launch
+    from fmnas.platform.launch import launch
 
     config = load_config(arguments.config, arguments.overrides)
     directory = RunDirectory(arguments.out or Path("runs") / config.name)
-    console = _console()
-    with _signals() as stop:
-        return _tell(launch(config, directory, Surroundings(arguments.address, console, stop)), directory, console)
+    return _drive(lambda around: launch(config, directory, around), directory, arguments.address)
 
 
 def _resume(arguments: argparse.Namespace) -> int:
-    from fmnas.platform.launch import Surroundings, resume
+    from fmnas.platform.launch import resume
 
     directory = RunDirectory(arguments.directory)
-    console = _console()
-    with _signals() as stop:
-        return _tell(resume(directory, Surroundings(arguments.address, console, stop)), directory, console)
+    return _drive(lambda around: resume(directory, around), directory, arguments.address)
+
+
+def _drive(start: "Callable[[Surroundings], Ending]", directory: RunDirectory, address: str | None) -> int:
+    """Run an experiment to its ending, and tell of it."""
+    from fmnas.platform.launch import Surroundings
+
+    console = terminal()
+    try:
+        with _signals() as stop:
+            return _tell(start(Surroundings(address, console, stop)), directory, console)
+    except KeyboardInterrupt:
+        if directory.journal.exists():
+            _tell_resume(directory, console)
+        return INTERRUPTED
 
 
 def _report(arguments: argparse.Namespace) -> int:
     from fmnas.platform.launch import restore
     from fmnas.platform.results import write_results
 
-    console = _console()
+    console = terminal()
     for root in arguments.directories:
         directory = RunDirectory(root)
         state, _ = restore(directory)
-        _print_summary(write_results(directory, state), console)
+        print_summary(write_results(directory, state), console)
         console.print(f"page            {directory.page}", soft_wrap=True, highlight=False)
+    return DONE
+
+
+def _replay(arguments: argparse.Namespace) -> int:
+    from fmnas.platform.experiment import build_experiment
+    from fmnas.platform.launch import begun_config, experiment_records
+    from fmnas.platform.replay import in_words, replay
+
+    directory, console = RunDirectory(arguments.directory), terminal()
+    records = experiment_records(directory)
+    config = begun_config(directory, records[0])
+    replayed = replay(lambda: build_experiment(config), records[1:])
+    for difference in replayed.differences:
+        console.print(in_words(difference), soft_wrap=True, highlight=False, markup=False)
+    for run, asks in replayed.asks.items():
+        differ = sum(difference.run == run for difference in replayed.differences)
+        told = f"{differ} differ" if differ else "all as recorded"
+        console.print(f"{run}: {asks} suggestions asked again, {told}", soft_wrap=True, highlight=False)
+    return FAILED if replayed.differences else DONE
+
+
+def _sync(arguments: argparse.Namespace) -> int:
+    from fmnas.platform.launch import Surroundings, sync
+    from fmnas.platform.stop import StopRequest
+
+    directory, console = RunDirectory(arguments.directory), terminal()
+    sent = sync(directory, Surroundings(None, console, StopRequest()))
+    tracking = sent.tracking
+    counts = f"{tracking.written} trial(s) sent, {tracking.present} were there already, {tracking.missed} missed"
+    console.print(f"{sent.store}: {counts}", soft_wrap=True, highlight=False)
+    if tracking.missed or tracking.reason:
+        print(f"fmnas: not all could be sent: {tracking.reason}; try again", file=sys.stderr)  # noqa: T201
+        return FAILED
     return DONE
 
 
@@ -153,7 +202,7 @@ def _list(arguments: argparse.Namespace) -> int:
 def _doctor(arguments: argparse.Namespace) -> int:
     from fmnas.platform.doctor import examine
 
-    console = _console()
+    console = terminal()
     findings = examine(arguments.address)
     for finding in findings:
         mark = "[green]ok[/]     " if finding.good else "[red]missing[/]"
@@ -164,13 +213,13 @@ def _doctor(arguments: argparse.Namespace) -> int:
 @contextmanager
 def _signals() -> "Iterator[StopRequest]":
     """Ctrl-C and SIGTERM ask the driver to stop; before it runs and after, the second of them ends the process."""
-    from fmnas.platform.driver import StopRequest
+    from fmnas.platform.stop import StopRequest
 
     stop = StopRequest()
 
     def handle(number: int, frame: object) -> None:
         stop.ask()
-        if stop.count > 2:
+        if stop.count > (2 if stop.heeded else 1):
             raise KeyboardInterrupt
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -183,7 +232,7 @@ def _signals() -> "Iterator[StopRequest]":
 
 def _tell(ending: "Ending", directory: RunDirectory, console: Console) -> int:
     """Print the table and where everything is; the exit code of an ending."""
-    _print_summary(ending.summary, console)
+    print_summary(ending.summary, console)
     tracking = ending.tracking
     places = {"run directory": str(directory.root), "page": str(directory.page)}
     if tracking.store_experiment or tracking.missed:
@@ -193,7 +242,7 @@ def _tell(ending: "Ending", directory: RunDirectory, console: Console) -> int:
     if tracking.missed:
         console.print(
             f"MLflow missed {tracking.missed} trial(s) ({tracking.reason}); the journal has them: "
-            f"`{_called()} resume {directory.root}` sends them",
+            f"`{_called()} sync {directory.root}` sends them",
             soft_wrap=True,
         )
     if ending.status == "failed":
@@ -201,43 +250,13 @@ def _tell(ending: "Ending", directory: RunDirectory, console: Console) -> int:
         console.print(f"resume with     {_called()} resume {directory.root}", soft_wrap=True, highlight=False)
         return FAILED
     if ending.status == "interrupted":
-        console.print(
-            f"interrupted; resume with     {_called()} resume {directory.root}", soft_wrap=True, highlight=False
-        )
+        _tell_resume(directory, console)
         return INTERRUPTED
     return DONE
 
 
-def _print_summary(summary: "Summary", console: Console) -> None:
-    from fmnas.comparison.summary import FINAL_HEADER, final_rows
-
-    dropped = {"repeats", "epochs"} if console.width < WIDE else set()
-    rows = final_rows(summary)
-    shown = [i for i, header in enumerate(FINAL_HEADER) if header not in dropped]
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for i in shown:
-        table.add_column(FINAL_HEADER[i], justify="left" if i == 0 else "right", min_width=_least_width(rows, i))
-    for row in rows:
-        table.add_row(*(row[i] for i in shown))
-    console.print()
-    console.print(table)
-    console.print()
-    console.print(summary["headline"], highlight=False)
-    console.print(summary["caution"], highlight=False, style="dim")
-    console.print()
-
-
-def _least_width(rows: "list[tuple[str, ...]]", column: int) -> int:
-    """So that a header breaks between its words, and a value nowhere."""
-    from fmnas.comparison.summary import FINAL_HEADER
-
-    return max(len(text) for text in (*FINAL_HEADER[column].split(), *(row[column] for row in rows)))
-
-
-def _console() -> Console:
-    """The terminal; a file or pipe has no width of its own and gets a wide one."""
-    console = Console()
-    return console if console.is_terminal else Console(width=max(WIDE, console.width))
+def _tell_resume(directory: RunDirectory, console: Console) -> None:
+    console.print(f"interrupted; resume with     {_called()} resume {directory.root}", soft_wrap=True, highlight=False)
 
 
 def _called() -> str:

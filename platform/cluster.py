@@ -2,6 +2,10 @@
 
 import logging
 import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from fmnas.platform.errors import ClusterError
@@ -26,6 +30,11 @@ def connect(address: str | None) -> Any:
         os.environ.setdefault(name, value)
     import ray
 
+    with _own_signals():
+        return _initialised(ray, address)
+
+
+def _initialised(ray: Any, address: str | None) -> Any:
     common: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "namespace": "fmnas"}
     if address is None:
         ray.init(include_dashboard=False, object_store_memory=OBJECT_STORE_BYTES, **common)
@@ -39,6 +48,18 @@ def connect(address: str | None) -> Any:
             "for a token, set RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH"
         ) from None
     return ray
+
+
+@contextmanager
+def _own_signals() -> Iterator[None]:
+    """Ray takes SIGTERM for itself and ends the process at it; ours waits for what runs."""
+    main = threading.current_thread() is threading.main_thread()
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if main and before is not None:
+            signal.signal(signal.SIGTERM, before)
 
 
 def pool_size(resources: dict[str, float], count: int | str, cpus: float, gpus: float, wanted: int) -> int:

@@ -25,10 +25,12 @@ class BudgetConfig(_Section):
 
     evaluations: full trainings, paid by the epoch (evaluations x fidelity.epochs).
     seconds: training plus suggestion; no trial starts once they are spent. None: no limit.
+    trial_seconds: what one trial may take; one that takes longer is killed and has timed out. None: no limit.
     """
 
     evaluations: int = Field(ge=1)
     seconds: float | None = Field(default=None, gt=0)
+    trial_seconds: float | None = Field(default=None, gt=0)
 
 
 class FidelityConfig(_Section):
@@ -44,7 +46,7 @@ class WorkersConfig(_Section):
     count: how many; "auto" takes what the cluster holds and the runs can use.
     cpus, gpus: what one worker takes; fractions let several share a device. With gpus 0 it trains on CPUs.
     attempts: how often a trial is tried when workers are lost. failures: how many failed trials in a row end the
-    experiment. grace_seconds: how long Ctrl-C waits for running trials.
+    experiment. grace_seconds: how long Ctrl-C and SIGTERM wait for running trials.
     """
 
     kind: Literal["ray", "in-process"] = "ray"
@@ -101,9 +103,11 @@ class Config(_Section):
 
     initial_design: number of random points that the optimizers of a repeat share, or "authors": repeat r, from 0, has
     the points that the BO-FM paper's run with seed r began with.
+    on_failure: what an optimizer hears of a trial that failed or timed out: the problem's penalty as its objective, or
+    nothing (skip); it is charged either way.
     """
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
     problem: str
     optimizers: list[OptimizerConfig] = Field(min_length=1)
     repeats: int = Field(default=1, ge=1)
@@ -112,6 +116,7 @@ class Config(_Section):
     seeds: int = Field(default=4, ge=1)
     budget: BudgetConfig
     fidelity: FidelityConfig
+    on_failure: Literal["penalty", "skip"] = "penalty"
     data: DataSettings = DataSettings()
     workers: WorkersConfig = WorkersConfig()
     tracking: TrackingConfig = TrackingConfig()

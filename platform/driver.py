@@ -13,21 +13,26 @@ from fmnas.platform.config import WorkersConfig
 from fmnas.platform.errors import ExperimentFailed
 from fmnas.platform.experiment import Run
 from fmnas.platform.journal import Journal, Record
-from fmnas.platform.pool import Event, Failed, Finished, Job, Pool, one_line
+from fmnas.platform.pool import Event, Failed, Finished, Job, Pool, TimedOut, one_line
 from fmnas.platform.progress import Progress
 from fmnas.platform.state import (
     ExperimentState,
     asked_record,
+    cancelled_record,
     failed_record,
     finished_record,
     lost_record,
     started_record,
+    timed_out_record,
 )
+from fmnas.platform.stop import Stopped, StopRequest, watched
 from fmnas.platform.tracking import Tracker
 from fmnas.search_spaces import Trial
 
 DONE, INTERRUPTED = "finished", "interrupted"
 POLL_SECONDS = 0.25
+STOPPED = "it was stopped before it had finished; a resume repeats it"
+ABANDONED = "the experiment failed before it had finished; a resume repeats it"
 
 
 @dataclass(frozen=True)
@@ -36,17 +41,6 @@ class Clock:
 
     now: Callable[[], float] = time.time
     elapsed: Callable[[], float] = time.perf_counter
-
-
-@dataclass
-class StopRequest:
-    """What signals ask of the driver: 1, start nothing new; 2 or more, stop at once."""
-
-    count: int = 0
-
-    def ask(self) -> None:
-        """One more request."""
-        self.count += 1
 
 
 @dataclass(frozen=True)
@@ -67,18 +61,27 @@ class Driver:
     def __init__(self, state: ExperimentState, workers: WorkersConfig, stage: Stage) -> None:
         self._state, self._workers, self._stage = state, workers, stage
         self._waiting: deque[Job] = deque(state.unfinished())
-        self._flying = 0
+        self._flying: dict[tuple[str, int], tuple[Job, str]] = {}  # (run, trial) -> what, and where
         self._failures = 0
-        self._stop_by: float | None = None
+        self._announced = False
 
     def run(self) -> str:
         """Go on until every budget is spent or a stop is asked for: DONE or INTERRUPTED.
 
         Raises ExperimentFailed when too many trials in a row failed or were lost for good, or an optimizer raised.
         """
+        self._stage.stop.heeded = True
+        try:
+            return self._drive()
+        except ExperimentFailed:
+            self._cancel(ABANDONED)
+            raise
+        finally:
+            self._stage.stop.heeded = False
+
+    def _drive(self) -> str:
         while True:
-            if not self._stage.stop.count:
-                self._fill()
+            self._fill()
             if not self._flying:
                 break
             event = self._stage.pool.next_event(POLL_SECONDS)
@@ -86,23 +89,27 @@ class Driver:
                 self._handle(event)
             self._stage.progress.refresh(self._state)
             if self._out_of_patience():
+                self._cancel(STOPPED)
                 return INTERRUPTED
         over = not self._waiting and all(run.over or run.budget.exhausted for run in self._state.runs.values())
         return DONE if over else INTERRUPTED
 
     def _fill(self) -> None:
         """Give every free worker a job: trials to repeat first, then the runs that have spent least."""
-        while self._flying < self._stage.pool.capacity and not self._stage.stop.count:
+        while len(self._flying) < self._stage.pool.capacity and not self._stopping():
             job = self._waiting.popleft() if self._waiting else self._next_job()
             if job is None:
                 return
+            if self._stopping():  # it came while an optimizer thought
+                self._waiting.appendleft(job)
+                return
             worker = self._stage.pool.submit(job)
-            self._flying += 1
+            self._flying[job.run, job.trial.id] = job, worker
             self._record(started_record(job, worker, self._stage.clock.now()))
 
     def _next_job(self) -> Job | None:
         for run in sorted(self._state.runs.values(), key=lambda run: run.budget.spent + run.budget.committed):
-            if not run.over and self._state.in_flight(run) < run.concurrency:
+            if not self._stopping() and not run.over and self._state.in_flight(run) < run.concurrency:
                 trial = self._ask(run)
                 if trial is not None:
                     return Job(run.name, trial)
@@ -116,7 +123,10 @@ class Driver:
         self._stage.progress.suggesting(run.name)
         start = self._stage.clock.elapsed()
         try:
-            trial = run.optimizer.ask()
+            with watched(self._check_stop):
+                trial = run.optimizer.ask()
+        except Stopped:
+            return None
         except Exception as error:
             raise ExperimentFailed(f"{run.name}: the optimizer failed: {one_line(error)}") from error
         seconds = self._stage.clock.elapsed() - start
@@ -130,14 +140,25 @@ class Driver:
         self._record(asked_record(run.name, trial, seconds, self._stage.clock.now()))
         return trial
 
+    def _stopping(self) -> bool:
+        return self._stage.stop.count > 0
+
+    def _check_stop(self) -> None:
+        """A second stop request does not wait for an optimizer either."""
+        if self._stage.stop.count > 1:
+            raise Stopped
+
     def _handle(self, event: Event) -> None:
-        self._flying -= 1
         job, now = event.job, self._stage.clock.now()
+        del self._flying[job.run, job.trial.id]
         if isinstance(event, Finished):
             self._failures = 0
             self._record(finished_record(job, event.worker, event.evaluation, now))
         elif isinstance(event, Failed):
             self._record(failed_record(job, event.worker, event.reason, now))
+            self._count_failure(f"{job.run}, trial {job.trial.id}: {event.reason}")
+        elif isinstance(event, TimedOut):
+            self._record(timed_out_record(job, event.worker, event.reason, now))
             self._count_failure(f"{job.run}, trial {job.trial.id}: {event.reason}")
         else:
             losses = self._state.open[job.run, job.trial.id].losses + 1
@@ -148,6 +169,12 @@ class Driver:
                 self._count_failure(f"{job.run}, trial {job.trial.id}: its worker was lost {losses} times")
             else:
                 self._waiting.append(replace(job, attempt=job.attempt + 1))
+
+    def _cancel(self, reason: str) -> None:
+        """What still runs is left, on record."""
+        now = self._stage.clock.now()
+        for job, worker in self._flying.values():
+            self._record(cancelled_record(job, worker, reason, now))
 
     def _record(self, record: Record) -> None:
         """Journal first, then tell (the state does), then track."""
@@ -167,13 +194,11 @@ class Driver:
 
     def _out_of_patience(self) -> bool:
         """After a stop request: whether a second came, or the grace time for running trials is over."""
-        if not self._stage.stop.count:
-            return False
-        now = self._stage.clock.elapsed()
-        if self._stop_by is None:
-            self._stop_by = now + self._workers.grace_seconds
+        stop, grace = self._stage.stop, self._workers.grace_seconds
+        if stop.count and not self._announced:
+            self._announced = True
             self._stage.progress.say(
-                f"stopping: waiting up to {self._workers.grace_seconds:.0f} s for {self._flying} running trial(s); "
+                f"stopping: waiting up to {grace:.0f} s for {len(self._flying)} running trial(s); "
                 "Ctrl-C again stops at once"
             )
-        return self._stage.stop.count > 1 or now >= self._stop_by
+        return stop.over(grace)

@@ -5,38 +5,62 @@
     {"event": "started",  "run": ..., "trial": 3, "attempt": 1, "worker": ..., "at": ...}
     {"event": "finished", "run": ..., "trial": 3, "attempt": 1, "worker": ..., "evaluation": {...}, "at": ...}
     {"event": "failed",   "run": ..., "trial": 3, "attempt": 1, "worker": ..., "reason": ..., "at": ...}
+    {"event": "timed_out", "run": ..., "trial": 3, "attempt": 1, "worker": ..., "reason": ..., "at": ...}
+    {"event": "cancelled", "run": ..., "trial": 3, "attempt": 1, "worker": ..., "reason": ..., "at": ...}
     {"event": "lost",     "run": ..., "trial": 3, "attempt": 1, "worker": ..., "reason": ..., "final": false, "at": ...}
+    {"event": "ended",    "status": ..., "at": ...}
 
 Contract: a record is on disk before anyone acts on it; one writer; the order of lines is the order of asks and tells;
-`at` is seconds since the epoch. A last line that was cut off is dropped, on reading and before appending.
+`at` is seconds since the epoch. In the file each record also has its number `n`, from 1, so that a missing one shows.
+A last line that was cut off is dropped, on reading and before appending.
 """
 
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from fmnas.platform.errors import RunDirectoryError
+from fmnas.platform.errors import ExperimentFailed, RunDirectoryError
 
 Record = dict[str, Any]
 
 
 class Journal:
-    """The writer. Opening it cuts off a torn last line."""
+    """The writer. Opening it cuts off a torn last line.
+
+    Raises RunDirectoryError where a line before the last is damaged.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        whole = _whole_bytes(path) if path.exists() else 0
-        self._file = path.open("ab")
-        self._file.truncate(whole)
+        records, self._whole = _parse(path) if path.exists() else ([], 0)
+        self._count = len(records)
+        self._trouble = ""
+        self._file = path.open("ab", buffering=0)
+        self._file.truncate(self._whole)
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Write one record and wait until it is on disk."""
-        line = json.dumps(record, allow_nan=False, separators=(",", ":")) + "\n"
-        self._file.write(line.encode())
-        self._file.flush()
+        """Write one record and wait until it is on disk. Raises ExperimentFailed when the disk will not take it."""
+        line = json.dumps({"n": self._count + 1, **record}, allow_nan=False, separators=(",", ":")) + "\n"
+        try:
+            if not self._trouble:
+                self._write(line.encode())
+        except OSError as error:
+            self._trouble = f"{self.path} cannot be written ({error.strerror}): mend that and resume"
+            with suppress(OSError):  # then it is the next driver that cuts off what is torn
+                self._file.truncate(self._whole)
+        if self._trouble:  # once a record is missing, none may follow
+            raise ExperimentFailed(self._trouble)
+        self._count += 1
+        self._whole += len(line.encode())
+
+    def _write(self, line: bytes) -> None:
+        rest = memoryview(line)
+        while rest:
+            rest = rest[self._file.write(rest) :]
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
@@ -53,38 +77,45 @@ class Journal:
 
 
 def read_journal(path: Path) -> list[Record]:
-    """Every whole record. Raises RunDirectoryError where a line before the last is damaged."""
-    records = []
-    lines = path.read_bytes().split(b"\n")
+    """Every whole record, without its number.
+
+    Raises RunDirectoryError where a line before the last is damaged, or a number shows that a line is missing.
+    """
+    return _parse(path)[0]
+
+
+def _parse(path: Path) -> tuple[list[Record], int]:
+    """The whole records, and how many bytes of the file they are."""
+    records: list[Record] = []
+    whole = 0
+    with path.open("rb") as file:
+        lines = list(file)
     for number, line in enumerate(lines, start=1):
-        last = number >= len(lines) - 1
-        if not line:
-            continue
-        try:
-            record = json.loads(line)
-            if not isinstance(record, dict) or "event" not in record:
-                raise ValueError("not a record")
-        except ValueError:
-            if last:
+        if line.strip():
+            record = _record(line)
+            if record is None and number == len(lines):
                 break
-            raise RunDirectoryError(
-                f"{path}, line {number} is damaged: {line[:60]!r}. Lines before it are whole: to go on from there, "
-                f"keep a copy and cut the file to its first {number - 1} lines"
-            ) from None
-        if number == len(lines):  # no newline after it: the write was cut off
-            break
-        records.append(record)
-    return records
+            if record is None:
+                raise _damage(path, number, line, "is damaged")
+            due = len(records) + 1
+            if record.pop("n", due) != due:
+                raise _damage(path, number, line, f"is not record {due}: a line is missing before it or was moved")
+            records.append(record)
+        whole += len(line)
+    return records, whole
 
 
-def _whole_bytes(path: Path) -> int:
-    """Bytes up to and including the last line that ends with a newline and parses."""
-    data = path.read_bytes()
-    end = data.rfind(b"\n") + 1
-    start = data.rfind(b"\n", 0, max(end - 1, 0)) + 1
+def _record(line: bytes) -> Record | None:
+    """What a line says; None if it is not a whole record."""
     try:
-        if end:
-            json.loads(data[start:end])
+        record = json.loads(line)
     except ValueError:
-        return start
-    return end
+        return None
+    return record if isinstance(record, dict) and "event" in record and line.endswith(b"\n") else None
+
+
+def _damage(path: Path, number: int, line: bytes, what: str) -> RunDirectoryError:
+    return RunDirectoryError(
+        f"{path}, line {number} {what}: {line[:60]!r}. Lines before it are whole: to go on from there, keep a copy and "
+        f"cut the file to its first {number - 1} lines"
+    )

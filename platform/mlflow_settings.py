@@ -1,6 +1,7 @@
 """Which MLflow store an experiment goes to, and under which labels; and the one place that imports mlflow."""
 
 import importlib.util
+import logging
 import os
 import re
 from collections.abc import Mapping
@@ -88,7 +89,8 @@ def sqlite_path(uri: str) -> Path | None:
 def load_mlflow() -> ModuleType:
     """mlflow, imported on first use (it takes seconds) with telemetry off, quiet, and with short waits.
 
-    Retries are ours (fmnas.platform.tracking), with growing pauses: MLflow's own would hold the thread for minutes.
+    Retries are ours (fmnas.platform.tracking), with growing pauses: MLflow's own would hold the thread for minutes, and
+    would create a run twice whose first creation was not answered.
     """
     os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
     os.environ["DO_NOT_TRACK"] = "true"  # MLflow takes the word true and not 1
@@ -96,11 +98,13 @@ def load_mlflow() -> ModuleType:
         "MLFLOW_LOGGING_LEVEL": "ERROR",
         "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
         "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
-        "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+        "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
         "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
         "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
     }.items():
         os.environ.setdefault(name, value)
+    # A server that is down is no news to a person at every attempt; what was missed is said at the end.
+    logging.getLogger("urllib3").setLevel(logging.ERROR)
     import mlflow
 
     return mlflow

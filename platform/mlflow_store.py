@@ -22,7 +22,7 @@ from fmnas.platform import mlflow_records as records
 from fmnas.platform.mlflow_experiment import MlflowExperiment
 from fmnas.platform.mlflow_records import COLOR, KIND, PARENT, RUN, TRIAL, Point
 from fmnas.platform.mlflow_settings import TrackingSettings
-from fmnas.platform.outcomes import FINISHED, Outcome, run_name
+from fmnas.platform.outcomes import CANCELLED, LOST, Outcome, run_name
 from fmnas.platform.tracking import Standing
 
 _STATUS = {"finished": "FINISHED", "interrupted": "KILLED"}
@@ -147,8 +147,8 @@ class MlflowStore:
     def _write_trial(self, outcome: Outcome, standing: Standing, parent: str) -> bool:
         key = (outcome.run, outcome.trial.id)
         run_id, status = self._written.get(key, (self._begun.get(key, ""), ""))
-        # A trial that was lost or cancelled may have been tried again after a resume.
-        if status and (status == outcome.status or outcome.status != FINISHED):
+        # A trial that was lost or cancelled may be tried again after a resume.
+        if status == outcome.status or status not in ("", LOST, CANCELLED):
             return False
         record = records.trial_record(outcome, standing, self._settings.space)
         if run_id:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fmnas.platform.errors import RunDirectoryError
+from fmnas.platform.errors import ExperimentFailed, RunDirectoryError
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,11 @@ class RunDirectory:
     def journal(self) -> Path:
         """The append-only log."""
         return self.root / "journal.jsonl"
+
+    @property
+    def lock(self) -> Path:
+        """There while a driver works in the directory."""
+        return self.root / "driver.lock"
 
     @property
     def environment(self) -> Path:
@@ -68,7 +73,7 @@ class RunDirectory:
             self.root.mkdir(parents=True, exist_ok=True)
             probe = self.root / ".writable"
             probe.touch()
-            probe.unlink()
+            probe.unlink(missing_ok=True)
         except OSError as error:
             raise RunDirectoryError(
                 f"run directory {self.root} cannot be written ({error.strerror}): give another with --out DIR"
@@ -81,8 +86,17 @@ class RunDirectory:
                 f"run directory {self.root} holds an experiment: go on with `fmnas resume {self.root}`, "
                 "or give another with --out DIR"
             )
-        if self.root.exists() and (not self.root.is_dir() or any(self.root.iterdir())):
+        if self.config.is_file() and self.environment.is_file():
+            raise RunDirectoryError(
+                f"run directory {self.root} was cut off before anything ran: remove it and run the configuration "
+                "again, or give another with --out DIR"
+            )
+        if self.root.exists() and (not self.root.is_dir() or any(map(self._counts, self.root.iterdir()))):
             raise RunDirectoryError(f"{self.root} exists and is not empty: give another run directory with --out DIR")
+
+    def _counts(self, path: Path) -> bool:
+        """Whether a file shows that the folder is taken; whether its lock is, only the lock itself can tell."""
+        return path.name not in (".writable", self.lock.name) and not path.name.startswith(f".{self.lock.name}")
 
     def check_present(self) -> None:
         """Raise RunDirectoryError unless an experiment lies here."""
@@ -94,11 +108,17 @@ class RunDirectory:
 
 
 def write_aside(path: Path, text: str) -> None:
-    """Write a file so that a reader sees the old or the new one, never half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write a file so that a reader sees the old or the new one, never half of it.
+
+    Raises ExperimentFailed when the disk will not take it; the journal has it all.
+    """
     aside = path.with_name(f".{path.name}.part")
-    aside.write_text(text)
-    os.replace(aside, path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside.write_text(text)
+        os.replace(aside, path)
+    except OSError as error:
+        raise ExperimentFailed(f"{path} cannot be written ({error.strerror}): mend that and resume") from error
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:

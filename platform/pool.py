@@ -1,14 +1,17 @@
 """Pools of workers: where trials are evaluated. The contract, its events, and the pool in this process.
 
 Contract: a pool takes at most `capacity` jobs at a time and answers each with exactly one event. A failed job is the
-trial's own fault (its exception); a lost one is the worker's, which is replaced. Nothing is retried by the pool.
+trial's own fault (its exception, or more memory than there is), and so is one that was killed at its deadline; a lost
+one is the worker's, which is replaced. Nothing is retried by the pool.
 """
 
 import socket
+import time
 import traceback
 from dataclasses import dataclass
 from typing import Protocol
 
+from fmnas.platform.stop import PastDeadline, Stopped, StopRequest, watched
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers import Trainer
 
@@ -49,7 +52,16 @@ class Lost:
     reason: str
 
 
-Event = Finished | Failed | Lost
+@dataclass(frozen=True)
+class TimedOut:
+    """The job ran past its deadline and was killed."""
+
+    job: Job
+    worker: str
+    reason: str
+
+
+Event = Finished | Failed | Lost | TimedOut
 
 
 class Pool(Protocol):
@@ -79,11 +91,27 @@ def one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}"[:500] if text else type(error).__name__
 
 
-class InProcessPool:
-    """One job at a time in this process, for a debugger: an exception's stack is printed as it is."""
+def past_deadline(seconds: float) -> str:
+    """Why a job was killed."""
+    return f"it ran past budget.trial_seconds = {seconds:g} and was killed"
 
-    def __init__(self, trainer: Trainer) -> None:
+
+class InProcessPool:
+    """One job at a time in this process, for a debugger: an exception's stack is printed as it is.
+
+    trial_seconds: how long a job may take; None: for ever. stop, grace_seconds: when a job is left unanswered.
+    """
+
+    def __init__(
+        self,
+        trainer: Trainer,
+        trial_seconds: float | None = None,
+        stop: StopRequest | None = None,
+        grace_seconds: float = 0.0,
+    ) -> None:
         self._trainer = trainer
+        self._seconds = trial_seconds
+        self._stop, self._grace = stop or StopRequest(), grace_seconds
         self._job: Job | None = None
         self._worker = f"in-process@{socket.gethostname()}"
 
@@ -100,12 +128,30 @@ class InProcessPool:
         return self._worker
 
     def next_event(self, timeout: float) -> Event | None:
-        """Evaluate the job, however long it takes."""
-        job, self._job = self._job, None
-        if job is None:
+        """Evaluate the job, until its deadline or a stop; after a stop it stays in flight."""
+        if self._job is None:
             return None
         try:
-            return Finished(job, self._worker, self._trainer.evaluate(job.trial))
+            event = self._evaluate(self._job)
+        except Stopped:
+            return None
+        self._job = None
+        return event
+
+    def _evaluate(self, job: Job) -> Event:
+        began = time.monotonic()
+
+        def check() -> None:
+            if self._stop.over(self._grace):
+                raise Stopped
+            if self._seconds is not None and time.monotonic() > began + self._seconds:
+                raise PastDeadline
+
+        try:
+            with watched(check):
+                return Finished(job, self._worker, self._trainer.evaluate(job.trial))
+        except PastDeadline:
+            return TimedOut(job, self._worker, past_deadline(self._seconds or 0.0))
         except Exception as error:
             traceback.print_exc()
             return Failed(job, self._worker, one_line(error))

@@ -13,7 +13,8 @@ from fmnas.platform.state import ExperimentState
 
 def write_results(directory: RunDirectory, state: ExperimentState) -> Summary:
     """Write them all from the state; returns the summary."""
-    table = trials_table((outcome for outcome, _ in state.outcomes), state.experiment.problem.seeds)
+    ended = (outcome for outcome, _ in (*state.outcomes, *state.cancelled()))
+    table = trials_table(ended, state.experiment.problem.seeds)
     write_aside(directory.trials, table.to_csv(index=False))
     config = state.experiment.config
     context = ReportContext(

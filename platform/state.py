@@ -8,29 +8,39 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from fmnas.platform.errors import RunDirectoryError
 from fmnas.platform.experiment import Experiment, Run
 from fmnas.platform.journal import Record
-from fmnas.platform.outcomes import FAILED, FINISHED, LOST, Outcome
-from fmnas.platform.pool import Job
+from fmnas.platform.outcomes import CANCELLED, FAILED, FINISHED, LOST, TIMED_OUT, Outcome
+from fmnas.platform.pool import Job, one_line
 from fmnas.platform.tracking import Standing
 from fmnas.search_spaces import Evaluation, Trial
+
+ENDED = "ended"
+"""The event of a driver that leaves."""
 
 
 @dataclass
 class OpenTrial:
-    """A trial asked and not ended. attempt: how often it was started. losses: how often its worker was lost."""
+    """A trial asked and not ended.
+
+    attempt: how often it was started. losses: how often its worker was lost. cancelled: the record of a stop that left
+    it in the middle; None once it was started again.
+    """
 
     trial: Trial
     suggest_seconds: float
     attempt: int = 0
     losses: int = 0
     started_at: float = 0.0
+    cancelled: Record | None = None
 
 
 class ExperimentState:
     """Runs, open trials and outcomes.
 
     outcomes: every trial that ended with its run's standing after it, in the journal's order.
+    status: how the last driver left: "finished", "interrupted" or "failed"; empty if it did not say, or still works.
     """
 
     def __init__(self, experiment: Experiment) -> None:
@@ -38,30 +48,60 @@ class ExperimentState:
         self.runs: dict[str, Run] = {run.name: run for run in experiment.runs}
         self.open: dict[tuple[str, int], OpenTrial] = {}
         self.outcomes: list[tuple[Outcome, Standing]] = []
+        self.status = ""
 
     def replay(self, records: Iterable[Record]) -> None:
-        """Apply the records of a journal."""
-        for record in records:
+        """Apply the records of a journal that come after its first.
+
+        Raises RunDirectoryError, naming the line, where one does not follow from those before it.
+        """
+        for line, record in enumerate(records, start=2):
+            self.follow(line, record)
+
+    def follow(self, line: int, record: Record) -> None:
+        """Apply one record of a journal, its line counted from 1."""
+        try:
             self.apply(record, live=False)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            what = ", ".join(f"{key} {record[key]!r}" for key in ("event", "run", "attempt") if key in record)
+            raise RunDirectoryError(
+                f"line {line} of the journal ({what}) does not follow from the lines before it ({one_line(error)}): "
+                "a line is missing or was changed. Lines before it are whole: to go on from there, keep a copy and cut "
+                f"the file to its first {line - 1} lines"
+            ) from None
 
     def apply(self, record: Record, live: bool = True) -> tuple[Outcome, Standing] | None:
         """Take one record; the outcome and standing if a trial ended with it."""
         event = record["event"]
+        self.status = ""
         if event == "asked":
             self._asked(record, live)
         elif event == "started":
             opened = self.open[self._key(record)]
-            opened.attempt, opened.started_at = record["attempt"], record["at"]
-        elif event == "lost" and not record["final"]:
+            opened.attempt, opened.started_at, opened.cancelled = record["attempt"], record["at"], None
+        elif event == CANCELLED:
+            self.open[self._key(record)].cancelled = record
+        elif event == LOST and not record["final"]:
             self.open[self._key(record)].losses += 1
-        elif event in (FINISHED, FAILED, LOST):
+        elif event in (FINISHED, FAILED, TIMED_OUT, LOST):
             return self._ended(record, event)
+        elif event == ENDED:
+            self.status = record["status"]
+        else:
+            raise ValueError(f"an event {event!r} is not known")
         return None
 
     def unfinished(self) -> Iterator[Job]:
         """Trials to start again after a resume, oldest first."""
         for (run, _), opened in self.open.items():
             yield Job(run, opened.trial, opened.attempt + 1)
+
+    def cancelled(self) -> Iterator[tuple[Outcome, Standing]]:
+        """Trials that a stop left in the middle, and where their runs stand: a resume starts them again."""
+        for (name, _), opened in self.open.items():
+            run, record = self.runs[name], opened.cancelled
+            if record is not None:
+                yield self._outcome(run, opened, CANCELLED, record), self._standing(run)
 
     def in_flight(self, run: Run) -> int:
         """How many of a run's trials are open."""
@@ -74,24 +114,38 @@ class ExperimentState:
     def _asked(self, record: Record, live: bool) -> None:
         run, trial = self.runs[record["run"]], Trial.from_dict(record["trial"])
         if not live:
-            run.optimizer.restore(trial)
+            self._suggested(run, trial)
         run.budget.commit(trial.epochs, record["suggest_seconds"])
         self.open[run.name, trial.id] = OpenTrial(trial, record["suggest_seconds"])
 
+    def _suggested(self, run: Run, recorded: Trial) -> None:
+        """A journal says that the run's optimizer once suggested this."""
+        run.optimizer.restore(recorded)
+
     def _ended(self, record: Record, status: str) -> tuple[Outcome, Standing]:
         run, opened = self.runs[record["run"]], self.open.pop(self._key(record))
-        evaluation = Evaluation.from_dict(record["evaluation"]) if status == FINISHED else None
-        self._tell(run, opened.trial, status, evaluation)
+        outcome = self._outcome(run, opened, status, record)
+        self._tell(run, outcome)
         run.ended += 1
+        evaluation = outcome.evaluation
         if evaluation and opened.trial.epochs == self.experiment.epochs:
             best = run.incumbent
             run.incumbent = evaluation.objective if best is None else min(best, evaluation.objective)
-        outcome = Outcome(
+        standing = self._standing(run)
+        self.outcomes.append((outcome, standing))
+        return outcome, standing
+
+    def _standing(self, run: Run) -> Standing:
+        return Standing(run.budget.spent / self.experiment.epochs, run.budget.spent, run.incumbent)
+
+    @staticmethod
+    def _outcome(run: Run, opened: OpenTrial, status: str, record: Record) -> Outcome:
+        return Outcome(
             optimizer=run.optimizer_name,
             repeat=run.repeat,
             trial=opened.trial,
             status=status,
-            evaluation=evaluation,
+            evaluation=Evaluation.from_dict(record["evaluation"]) if status == FINISHED else None,
             suggest_seconds=opened.suggest_seconds,
             started_at=opened.started_at,
             finished_at=record["at"],
@@ -99,19 +153,22 @@ class ExperimentState:
             attempt=record["attempt"],
             reason=record.get("reason", ""),
         )
-        standing = Standing(run.budget.spent / self.experiment.epochs, run.budget.spent, run.incumbent)
-        self.outcomes.append((outcome, standing))
-        return outcome, standing
 
-    def _tell(self, run: Run, trial: Trial, status: str, evaluation: Evaluation | None) -> None:
-        """A result is told and charged; a failure is told as the problem's penalty and charged; a loss is neither."""
-        if status == LOST:
+    def _tell(self, run: Run, outcome: Outcome) -> None:
+        """A result is told and charged; a failure is charged, and told as the configuration says; a loss is neither."""
+        trial, evaluation = outcome.trial, outcome.evaluation
+        if outcome.status == LOST:
             run.optimizer.forget(trial)
             run.budget.release(trial.epochs)
-            return
-        told = evaluation or Evaluation(self.experiment.problem.penalty, epochs=trial.epochs)
-        run.optimizer.tell(trial, told)
-        run.budget.settle(trial.epochs, told.seconds)
+        elif evaluation:
+            run.optimizer.tell(trial, evaluation)
+            run.budget.settle(trial.epochs, evaluation.seconds)
+        else:
+            if self.experiment.config.on_failure == "skip":
+                run.optimizer.forget(trial)
+            else:
+                run.optimizer.tell(trial, Evaluation(self.experiment.problem.penalty, epochs=trial.epochs))
+            run.budget.settle(trial.epochs, max(0.0, outcome.finished_at - outcome.started_at))
 
 
 def asked_record(run: str, trial: Trial, suggest_seconds: float, at: float) -> dict[str, Any]:
@@ -134,9 +191,24 @@ def failed_record(job: Job, worker: str, reason: str, at: float) -> dict[str, An
     return {**_of_job(FAILED, job, worker, at), "reason": reason}
 
 
+def timed_out_record(job: Job, worker: str, reason: str, at: float) -> dict[str, Any]:
+    """The record of a trial that was killed at its deadline."""
+    return {**_of_job(TIMED_OUT, job, worker, at), "reason": reason}
+
+
+def cancelled_record(job: Job, worker: str, reason: str, at: float) -> dict[str, Any]:
+    """The record of a trial that a stop left in the middle; a resume starts it again."""
+    return {**_of_job(CANCELLED, job, worker, at), "reason": reason}
+
+
 def lost_record(job: Job, worker: str, reason: str, final: bool, at: float) -> dict[str, Any]:
     """The record of a lost worker; `final` when its trial will not be tried again."""
     return {**_of_job(LOST, job, worker, at), "reason": reason, "final": final}
+
+
+def ended_record(status: str, at: float) -> dict[str, Any]:
+    """The record of a driver that leaves."""
+    return {"event": ENDED, "status": status, "at": at}
 
 
 def _of_job(event: str, job: Job, worker: str, at: float) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The driver against a scripted pool: order, budgets, losses, failures, stops, and resuming after any event."""
 
 import json
+import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -13,14 +14,15 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from fmnas.platform.config import Config, check_config
-from fmnas.platform.driver import DONE, INTERRUPTED, Clock, Driver, Stage, StopRequest
-from fmnas.platform.errors import ExperimentFailed
+from fmnas.platform.driver import DONE, INTERRUPTED, Clock, Driver, Stage
+from fmnas.platform.errors import ExperimentFailed, RunDirectoryError
 from fmnas.platform.experiment import build_experiment
 from fmnas.platform.journal import Journal, read_journal
-from fmnas.platform.outcomes import FAILED, FINISHED, LOST
-from fmnas.platform.pool import Event, Failed, Finished, Job, Lost
+from fmnas.platform.outcomes import CANCELLED, FAILED, FINISHED, LOST, TIMED_OUT
+from fmnas.platform.pool import Event, Failed, Finished, Job, Lost, TimedOut
 from fmnas.platform.progress import LineProgress
 from fmnas.platform.state import ExperimentState
+from fmnas.platform.stop import StopRequest
 from fmnas.platform.tracking import NoTracker
 
 Fate = Callable[[Job], str]
@@ -71,6 +73,8 @@ class ScriptedPool:
             return Lost(job, "w", "killed")
         if fate == "fail":
             return Failed(job, "w", "ValueError: no")
+        if fate == "time out":
+            return TimedOut(job, "w", "too slow")
         return Finished(job, "w", self._trainer.evaluate(job.trial))
 
     def close(self) -> None:
@@ -189,6 +193,19 @@ def test_too_many_failures_in_a_row_end_the_experiment(tmp_path: Path) -> None:
         drive(configured(workers={"failures": 2}), tmp_path / "j", fate=lambda job: "fail")
 
 
+def test_what_runs_when_the_experiment_fails_is_on_record_and_repeated_by_the_resume(tmp_path: Path) -> None:
+    config = configured(optimizers=[{"name": "random", "concurrency": 3}], workers={"failures": 1})
+    with pytest.raises(ExperimentFailed):
+        drive(config, tmp_path / "j", capacity=3, fate=lambda job: "fail")
+    state = ExperimentState(build_experiment(config))
+    state.replay(read_journal(tmp_path / "j"))
+    assert [outcome.status for outcome, _ in state.cancelled()] == [CANCELLED] * 2
+    assert all("experiment failed" in outcome.reason for outcome, _ in state.cancelled())
+    status, _, _ = drive(config, tmp_path / "j", capacity=3)
+    assert status == DONE
+    assert len(results(tmp_path / "j")) == 4
+
+
 def test_an_optimizer_that_raises_ends_the_experiment_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(self: object, rng: object) -> None:
         raise ZeroDivisionError("inside")
@@ -223,10 +240,73 @@ def test_two_stops_leave_what_runs_for_the_resume(tmp_path: Path) -> None:
     status, state, _ = drive(config, tmp_path / "j", capacity=3, fate=stop_twice, stop=stop)
     assert status == INTERRUPTED
     assert len(state.open) == 2
+    assert [o.status for o, _ in state.cancelled()] == [CANCELLED] * 2
     status, state, _ = drive(config, tmp_path / "j", capacity=3)
     assert status == DONE
     assert sorted(key[1] for key in results(tmp_path / "j")) == [0, 1, 2, 3, 4]
     assert sorted(o.attempt for o, _ in state.outcomes) == [1, 1, 1, 2, 2]
+    assert not list(state.cancelled())
+
+
+def test_a_second_stop_does_not_wait_for_an_optimizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stop = StopRequest()
+
+    def think(self: object, rng: object) -> None:
+        stop.count = 2
+        while True:
+            time.sleep(0.01)
+
+    monkeypatch.setattr("fmnas.baselines.random_search.RandomSearch._suggest", think)
+    status, state, _ = drive(configured(optimizers=["random"]), tmp_path / "j", stop=stop)
+    assert status == INTERRUPTED
+    assert len(state.outcomes) == 3  # the initial design
+
+
+def test_a_trial_asked_while_a_stop_comes_is_left_for_the_resume(tmp_path: Path) -> None:
+    stop = StopRequest()
+    config = configured(optimizers=["random"])
+    state = ExperimentState(build_experiment(config))
+    (run,) = state.runs.values()
+    ask = run.optimizer.ask
+
+    def ask_while_stopped() -> Any:
+        stop.ask()
+        return ask()
+
+    run.optimizer.ask = ask_while_stopped  # type: ignore[method-assign]
+    with Journal(tmp_path / "j") as log:
+        stage = Stage(ScriptedPool(state), log, NoTracker(), LineProgress(Console(quiet=True)), stop)
+        assert Driver(state, config.workers, stage).run() == INTERRUPTED
+    assert [record["event"] for record in read_journal(tmp_path / "j")] == ["asked"]
+    status, _, _ = drive(config, tmp_path / "j")
+    assert status == DONE
+    assert len(results(tmp_path / "j")) == 5
+
+
+@pytest.mark.parametrize("policy", ["penalty", "skip"])
+@pytest.mark.parametrize("fate", ["fail", "time out"])
+def test_a_failure_and_a_timeout_are_charged_and_told_as_the_configuration_says(
+    tmp_path: Path, policy: str, fate: str
+) -> None:
+    config = configured(on_failure=policy)
+    status, state, _ = drive(config, tmp_path / "j", fate=lambda job: fate if job.trial.id == 1 else "finish")
+    assert status == DONE
+    bad = [o for o, _ in state.outcomes if o.status != FINISHED]
+    assert [(o.trial.id, o.status, bool(o.reason)) for o in bad] == [
+        (1, {"fail": FAILED, "time out": TIMED_OUT}[fate], True)
+    ] * len(state.runs)
+    for run in state.runs.values():
+        told = {trial.id: evaluation.objective for trial, evaluation in run.optimizer.history}
+        assert told.get(1) == (state.experiment.problem.penalty if policy == "penalty" else None)
+        assert run.budget.spent == sum(o.trial.epochs for o, _ in state.outcomes if o.run == run.name)
+    again = ExperimentState(build_experiment(config))
+    again.replay(read_journal(tmp_path / "j"))
+    assert again.outcomes == state.outcomes
+
+
+def test_too_many_timeouts_in_a_row_end_the_experiment(tmp_path: Path) -> None:
+    with pytest.raises(ExperimentFailed, match=r"2 trials in a row failed, .*too slow"):
+        drive(configured(workers={"failures": 2}), tmp_path / "j", fate=lambda job: "time out")
 
 
 @pytest.fixture(scope="module")
@@ -251,3 +331,33 @@ def test_a_run_cut_anywhere_and_resumed_asks_what_it_would_have_asked(
     drive(configured(), journal)
     assert results(journal) == results(uninterrupted)
     assert sorted(asks(journal)) == sorted(asks(uninterrupted))
+
+
+def test_a_missing_suggestion_is_named_even_without_numbers(uninterrupted: Path) -> None:
+    records = read_journal(uninterrupted)
+    place = next(i for i, record in enumerate(records) if record["event"] == "asked" and i > 4)
+    damaged = records[:place] + records[place + 1 :]
+    with pytest.raises(RunDirectoryError, match=r"line \d+ of the journal .* does not follow") as caught:
+        ExperimentState(build_experiment(configured())).replay(damaged)
+    line = int(str(caught.value).split()[1])
+    assert line > place
+    ExperimentState(build_experiment(configured())).replay(damaged[: line - 2])  # what it says is whole, is
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"event": "asked"},
+        {"event": "asked", "run": "nobody", "trial": {}},
+        {"event": "finished", "run": "random/repeat-0", "trial": 99},
+        {"event": "finished", "run": "random/repeat-0", "trial": [1]},
+        {"event": "started", "run": 5, "trial": None},
+        {"event": "lost"},
+        {"event": "invented"},
+        {"event": None},
+    ],
+)
+def test_a_record_of_nonsense_is_named(uninterrupted: Path, record: dict[str, Any]) -> None:
+    state = ExperimentState(build_experiment(configured()))
+    with pytest.raises(RunDirectoryError, match="line 6 of the journal"):
+        state.replay([*read_journal(uninterrupted)[:4], record])

@@ -14,7 +14,7 @@ import pytest
 from fmnas.platform.mlflow_experiment import MlflowExperiment
 from fmnas.platform.mlflow_settings import TrackingError, TrackingSettings, check_uri
 from fmnas.platform.mlflow_store import MlflowStore
-from fmnas.platform.outcomes import FAILED, FINISHED, LOST, Outcome
+from fmnas.platform.outcomes import CANCELLED, FAILED, FINISHED, LOST, Outcome
 from fmnas.platform.tracking import BackgroundTracker, Standing
 from fmnas.search_spaces import Evaluation, Nominal, Real, Space, Trial
 
@@ -227,11 +227,12 @@ def test_a_trial_cut_off_in_the_middle_is_completed_in_place(config: TrackingSet
     assert reader.runs["0 bo-fm/0"].data.metrics["objective"] == 0.4
 
 
-def test_a_lost_trial_that_is_tried_again_ends_finished(config: TrackingSettings) -> None:
+@pytest.mark.parametrize(("status", "shown"), [(LOST, "FAILED"), (CANCELLED, "KILLED")])
+def test_a_lost_trial_that_is_tried_again_ends_finished(config: TrackingSettings, status: str, shown: str) -> None:
     again = finished("bo-fm", 0, FULL, 0.4)
-    lost = replace(again, status=LOST, evaluation=None, reason="the worker died")
+    lost = replace(again, status=status, evaluation=None, reason="the worker died")
     track(config, [(lost, Standing(0.0, 0, None))], status="interrupted")
-    assert Reader(config).runs["0 bo-fm/0"].info.status == "FAILED"
+    assert Reader(config).runs["0 bo-fm/0"].info.status == shown
     track(config, [(again, Standing(1.0, 10, 0.4))])
     run = Reader(config).runs["0 bo-fm/0"]
     assert (run.info.status, run.data.tags["status"]) == ("FINISHED", "finished")

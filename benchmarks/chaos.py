@@ -1,0 +1,275 @@
+"""Drivers and workers killed at random moments: what is lost, what is there twice, what is asked differently.
+
+    python benchmarks/chaos.py [--kills N] [--seed N] [--quick] [--json FILE]
+
+Drivers: small synthetic experiments with every optimizer, each run once undisturbed, and once more with `kill -9` at
+random moments and a resume after each, until it is done. Workers: a small training on a Ray cluster of this machine,
+of whose busy workers one is killed again and again.
+
+Counted against the undisturbed run of the same seed: finished trials that are no longer there, or with another value;
+trials there twice; and suggestions that are not the same (all runs have one trial in flight). For workers also the
+seconds from the kill to the moment when the trial is given to a worker again.
+"""
+
+import argparse
+import contextlib
+import importlib
+import json
+import os
+import random
+import signal
+import statistics
+import tempfile
+import threading
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from rich.console import Console
+
+from fmnas.platform.cli import main as fmnas
+from fmnas.platform.cluster import connect
+from fmnas.platform.config import Config, check_config
+from fmnas.platform.driver import Driver, Stage
+from fmnas.platform.experiment import build_experiment
+from fmnas.platform.journal import Journal, Record, read_journal
+from fmnas.platform.outcomes import FINISHED
+from fmnas.platform.pool import Event, Finished, InProcessPool, Job, Lost, Pool
+from fmnas.platform.problems import Hardware, ProblemSettings
+from fmnas.platform.progress import LineProgress
+from fmnas.platform.ray_pool import RayPool
+from fmnas.platform.state import ExperimentState
+from fmnas.platform.stop import StopRequest
+from fmnas.platform.tracking import NoTracker
+
+SYNTHETIC = ["workers.kind=in-process", "tracking.enabled=false", "budget.evaluations=12"]
+TRAINING = {
+    "name": "chaos",
+    "problem": "joint",
+    "optimizers": ["random", "regularized-evolution", "bohb"],
+    "initial_design": 3,
+    "seeds": 1,
+    "fidelity": {"epochs": 3},
+    "data": {"name": "digits", "train": 200, "validation": 64},
+    "workers": {"attempts": 10**6},
+}
+
+
+LOADED = (
+    "fmnas.optimizers.bofm",
+    "fmnas.baselines.bohb",
+    "fmnas.comparison.report",
+    "hpbandster.optimizers.iterations",
+    "hpbandster.optimizers.config_generators.bohb",
+)
+"""What a driver loads when it needs it: before the first is forked, so that it is killed at work and not loading."""
+
+
+@dataclass
+class Damage:
+    """What was found. seconds: from each kill of a worker to the next dispatch of its trial."""
+
+    kills: int = 0
+    finished: int = 0
+    lost: int = 0
+    duplicates: int = 0
+    divergent: int = 0
+    seconds: list[float] = field(default_factory=list)
+
+    def compare(self, whole: list[Record], records: list[Record], seen: set[tuple[str, int, float]]) -> None:
+        """Add what an experiment shows. seen: the results that were on record at some kill."""
+        results, expected = _results(records), set(_results(whole))
+        self.finished += len(expected)
+        self.lost += len((seen | expected) - set(results))
+        self.duplicates += sum(count - 1 for count in Counter((run, trial) for run, trial, _ in results).values())
+        self.divergent += len(_asks(whole) ^ _asks(records))
+
+
+def _results(records: list[Record]) -> list[tuple[str, int, float]]:
+    """(run, trial, objective) of every finished trial."""
+    return [(r["run"], r["trial"], r["evaluation"]["objective"]) for r in records if r["event"] == FINISHED]
+
+
+def _asks(records: list[Record]) -> set[tuple[str, str]]:
+    return {(r["run"], json.dumps(r["trial"])) for r in records if r["event"] == "asked"}
+
+
+def command(*arguments: str) -> int:
+    """`fmnas` in a process of its own, begun from this one so that nothing has to be imported again: its pid."""
+    pid = os.fork()
+    if pid:
+        return pid
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+        code = fmnas(list(arguments))
+    os._exit(code)
+
+
+def wait(pid: int) -> int:
+    """Its exit code; negative: the signal that ended it."""
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+@dataclass(frozen=True)
+class Moments:
+    """When a driver is killed: any number of seconds after its start up to `longest`."""
+
+    rng: random.Random
+    longest: float
+
+
+def kill_drivers(kills: int, rng: random.Random, folder: Path) -> Damage:
+    """As many kills of drivers."""
+    damage = Damage()
+    while damage.kills < kills:
+        seed = rng.randrange(10**6)
+        flags = [flag for each in (*SYNTHETIC, f"seed={seed}") for flag in ("-o", each)]
+        whole, broken = folder / f"{seed}-whole", folder / f"{seed}-broken"
+        began = time.monotonic()
+        if wait(command("run", "smoke", *flags, "--out", str(whole))):
+            raise SystemExit(f"{whole}: the undisturbed run did not end well")
+        moments = Moments(rng, (time.monotonic() - began) / 2)
+        seen = kill_until_done(damage, kills, broken, flags, moments)
+        damage.compare(read_journal(whole / "journal.jsonl"), read_journal(broken / "journal.jsonl"), seen)
+        if wait(command("replay", str(broken))):
+            damage.divergent += 1
+    return damage
+
+
+def kill_until_done(
+    damage: Damage, kills: int, out: Path, flags: list[str], moments: Moments
+) -> set[tuple[str, int, float]]:
+    """One experiment to its end; every result that was on record when its driver was killed."""
+    seen: set[tuple[str, int, float]] = set()
+    while True:
+        begun = (out / "journal.jsonl").exists() and bool(read_journal(out / "journal.jsonl"))
+        if not begun and out.exists():  # killed before the first record: there is nothing to resume
+            for path in sorted(out.rglob("*"), reverse=True):
+                path.unlink()
+            out.rmdir()
+        pid = command("resume", str(out)) if begun else command("run", "smoke", *flags, "--out", str(out))
+        if damage.kills < kills:
+            time.sleep(moments.rng.uniform(0, moments.longest))
+            os.kill(pid, signal.SIGKILL)
+        code = wait(pid)
+        if code == 0:
+            return seen
+        if code != -signal.SIGKILL:
+            raise SystemExit(f"{out}: the driver ended with code {code}")
+        damage.kills += 1
+        if (out / "journal.jsonl").exists():
+            seen |= set(_results(read_journal(out / "journal.jsonl")))
+
+
+class Killing:
+    """A pool on Ray whose busy workers are killed at random moments, one at a time."""
+
+    def __init__(self, pool: Pool, damage: Damage, kills: int, rng: random.Random) -> None:
+        self._pool, self._damage, self._kills, self._rng = pool, damage, kills, rng
+        self._pids: dict[str, int] = {}  # worker -> its process, once it has answered
+        self._killed: dict[tuple[str, int], float] = {}  # (run, trial) -> when, in monotonic seconds
+        self._flying: dict[tuple[str, int], str] = {}
+
+    @property
+    def capacity(self) -> int:
+        """The pool's."""
+        return self._pool.capacity
+
+    def submit(self, job: Job) -> str:
+        """Give it to the pool; perhaps kill the worker that gets it, a moment later."""
+        key = job.run, job.trial.id
+        if key in self._killed:
+            self._damage.seconds.append(time.monotonic() - self._killed.pop(key))
+        worker = self._pool.submit(job)
+        self._flying[key] = worker
+        if self._damage.kills < self._kills and worker in self._pids:
+            threading.Timer(self._rng.uniform(0, 0.2), self._kill, [key, worker, self._pids[worker]]).start()
+        return worker
+
+    def next_event(self, timeout: float) -> Event | None:
+        """The pool's."""
+        event = self._pool.next_event(timeout)
+        if event is not None:
+            worker = self._flying.pop((event.job.run, event.job.trial.id))
+            if isinstance(event, Finished):
+                self._killed.pop((event.job.run, event.job.trial.id), None)
+                self._pids[worker] = int(event.worker.rpartition(":")[2])
+            elif isinstance(event, Lost):
+                self._pids.pop(worker, None)
+        return event
+
+    def close(self) -> None:
+        """The pool's."""
+        self._pool.close()
+
+    def _kill(self, key: tuple[str, int], worker: str, pid: int) -> None:
+        if self._flying.get(key) == worker and self._damage.kills < self._kills:
+            self._killed[key] = time.monotonic()
+            self._damage.kills += 1
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def drive(config: Config, pool: Pool, journal: Path) -> list[Record]:
+    """The records of an experiment on a pool."""
+    with Journal(journal) as log:
+        stage = Stage(pool, log, NoTracker(), LineProgress(Console(quiet=True)), StopRequest())
+        Driver(ExperimentState(build_experiment(config)), config.workers, stage).run()
+    return read_journal(journal)
+
+
+def kill_workers(kills: int, rng: random.Random, folder: Path) -> Damage:
+    """As many kills of workers."""
+    damage = Damage()
+    ray = connect(None)
+    while damage.kills < kills:
+        seed = rng.randrange(10**6)
+        config = check_config({**TRAINING, "seed": seed, "budget": {"evaluations": 8}}, "chaos")
+        task = build_experiment(config).problem
+        data = task.load()
+        whole = drive(config, InProcessPool(task.build(data, Hardware())), folder / f"{seed}-calm")
+        pool = RayPool(ray, config.problem, ProblemSettings(config.data, config.seeds), data, config.workers, 2)
+        killing = Killing(pool, damage, kills, rng)
+        try:
+            damage.compare(whole, drive(config, killing, folder / f"{seed}-killed"), set())
+        finally:
+            pool.close()
+    ray.shutdown()
+    return damage
+
+
+def main() -> None:
+    """Kill, count and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--kills", type=int, default=100, help="of drivers, and of workers")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--quick", action="store_true", help="5 kills of each")
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    kills = 5 if arguments.quick else arguments.kills
+    for module in LOADED:
+        importlib.import_module(module)
+    with tempfile.TemporaryDirectory() as folder:
+        # Drivers first: they are forked, and Ray's threads would not come along.
+        damage = {
+            "drivers": kill_drivers(kills, random.Random(arguments.seed), Path(folder)),
+            "workers": kill_workers(kills, random.Random(arguments.seed), Path(folder)),
+        }
+    print(f"{'':>8} {'kills':>6} {'finished':>9} {'lost':>5} {'twice':>6} {'divergent asks':>15}")
+    for who, found in damage.items():
+        print(
+            f"{who:>8} {found.kills:>6} {found.finished:>9} {found.lost:>5} {found.duplicates:>6} {found.divergent:>15}"
+        )
+    seconds = damage["workers"].seconds
+    print(
+        f"from a worker's death to the next dispatch of its trial: median {statistics.median(seconds):.3f} s, "
+        f"worst {max(seconds):.3f} s, of {len(seconds)}"
+    )
+    if arguments.json:
+        arguments.json.write_text(json.dumps({who: asdict(found) for who, found in damage.items()}, indent=2))
+
+
+if __name__ == "__main__":
+    main()

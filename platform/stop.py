@@ -1,0 +1,76 @@
+"""Stopping on request: who asked, how long what runs may take, and how work in this process is broken off."""
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+LOOK_SECONDS = 0.2
+"""How often work in this process is looked after."""
+
+
+@dataclass
+class StopRequest:
+    """What signals ask of the driver: 1, start nothing new; 2 or more, stop at once.
+
+    heeded: whether someone looks at it. elapsed: monotonic seconds. since: when the first came.
+    """
+
+    count: int = 0
+    heeded: bool = False
+    elapsed: Callable[[], float] = time.monotonic
+    since: float | None = field(default=None, init=False)
+
+    def ask(self) -> None:
+        """One more request."""
+        self.count += 1
+        if self.since is None:
+            self.since = self.elapsed()
+
+    def over(self, grace_seconds: float) -> bool:
+        """Whether what still runs must be left: a second request came, or the grace time has passed."""
+        if self.since is None or self.count > 1:
+            return self.count > 1
+        return self.elapsed() >= self.since + grace_seconds
+
+
+class BreakOff(BaseException):
+    """Raised inside work that must end now; not an Exception, so that the work does not mistake it for its own."""
+
+
+class Stopped(BreakOff):
+    """Because of a stop request."""
+
+
+class PastDeadline(BreakOff):
+    """Because it took too long."""
+
+
+@contextmanager
+def watched(check: Callable[[], None]) -> Iterator[None]:
+    """While in the block, `check` runs every LOOK_SECONDS and may end the block by raising a BreakOff.
+
+    Python runs it between two of its own instructions, so one long call into C ends first. Only the main thread can be
+    watched; in any other the block runs to its end.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    inside = True
+
+    def look(number: int, frame: object) -> None:
+        if inside:
+            check()
+
+    before = signal.signal(signal.SIGALRM, look)
+    signal.setitimer(signal.ITIMER_REAL, LOOK_SECONDS, LOOK_SECONDS)
+    try:
+        try:
+            yield
+        finally:
+            inside = False
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,44 @@
+"""What the command line prints on: a terminal, or a file; and the final table as it looks there."""
+
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from fmnas.comparison.summary import Summary
+
+WIDE = 120  # columns; a narrower terminal sees fewer columns of the final table
+
+
+def print_summary(summary: "Summary", console: Console) -> None:
+    """The final table, what it shows, and what it does not."""
+    from fmnas.comparison.summary import FINAL_HEADER, final_rows
+
+    dropped = {"repeats", "epochs"} if console.width < WIDE else set()
+    rows = final_rows(summary)
+    shown = [i for i, header in enumerate(FINAL_HEADER) if header not in dropped]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for i in shown:
+        table.add_column(FINAL_HEADER[i], justify="left" if i == 0 else "right", min_width=_least_width(rows, i))
+    for row in rows:
+        table.add_row(*(row[i] for i in shown))
+    console.print()
+    console.print(table)
+    console.print()
+    console.print(summary["headline"], highlight=False)
+    console.print(summary["caution"], highlight=False, style="dim")
+    console.print()
+
+
+def _least_width(rows: "list[tuple[str, ...]]", column: int) -> int:
+    """So that a header breaks between its words, and a value nowhere."""
+    from fmnas.comparison.summary import FINAL_HEADER
+
+    return max(len(text) for text in (*FINAL_HEADER[column].split(), *(row[column] for row in rows)))
+
+
+def terminal() -> Console:
+    """The terminal; a file or pipe has no width of its own and gets a wide one."""
+    console = Console()
+    return console if console.is_terminal else Console(width=max(WIDE, console.width))

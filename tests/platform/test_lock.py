@@ -1,0 +1,184 @@
+"""One driver at a time: who is refused, who takes over, and that a lock never outlives its process for long."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from fmnas.platform.errors import RunDirectoryError
+from fmnas.platform.lock import Holder, locked
+
+FMNAS = [sys.executable, "-m", "fmnas.platform.cli"]
+LONG = ["-o", "workers.kind=in-process", "-o", "tracking.enabled=false", "-o", "optimizers=[random]"]
+LONG += ["-o", "budget.evaluations=100000"]
+
+HOLD = """
+import sys
+from pathlib import Path
+from fmnas.platform.errors import RunDirectoryError
+from fmnas.platform.lock import locked
+print("ready", flush=True)
+sys.stdin.readline()
+try:
+    with locked(Path(sys.argv[1]), print):
+        print("held", flush=True)
+        sys.stdin.readline()
+except RunDirectoryError:
+    print("refused", flush=True)
+"""
+
+
+def hold(path: Path) -> "subprocess.Popen[str]":
+    """A process that takes the lock at the first line from us, and keeps it until the second."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def go_on(process: "subprocess.Popen[str]") -> None:
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+def answer(process: "subprocess.Popen[str]") -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def leave(path: Path, **changes: object) -> Holder:
+    """A lock file of another process."""
+    holder = replace(Holder.this(), **changes)  # type: ignore[arg-type]
+    path.write_text(json.dumps(asdict(holder)))
+    return holder
+
+
+def test_it_is_there_inside_and_gone_outside(tmp_path: Path) -> None:
+    path, said = tmp_path / "lock", list[str]()
+    with locked(path, said.append):
+        assert json.loads(path.read_text())["pid"] == os.getpid()
+    with pytest.raises(ZeroDivisionError), locked(path, said.append):
+        raise ZeroDivisionError
+    assert list(tmp_path.iterdir()) == []
+    assert not said
+
+
+def test_a_second_is_refused_and_touches_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with locked(path, print):
+        before = path.read_bytes()
+        with pytest.raises(RunDirectoryError, match=f"process {os.getpid()} on"), locked(path, print):
+            pass
+        assert path.read_bytes() == before
+
+
+def gone() -> int:
+    """The pid of a process that is no more."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+@pytest.mark.parametrize("changes", [{"pid": None}, {"began": 1}, {"boot": "before", "pid": 1}])
+def test_the_lock_of_a_dead_process_is_taken_over_and_said(tmp_path: Path, changes: dict[str, object]) -> None:
+    path, said = tmp_path / "lock", list[str]()
+    dead = leave(path, **{name: gone() if value is None else value for name, value in changes.items()})
+    with locked(path, said.append):
+        assert Holder.from_dict(json.loads(path.read_text())) == Holder.this()
+    assert len(said) == 1
+    assert f"process {dead.pid}" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"host": "elsewhere", "pid": None}, ["on elsewhere", "stop it there", "remove", "lock"]),
+        ({"namespace": "pid:[1]", "pid": None}, ["another container", "remove"]),
+    ],
+)
+def test_of_what_cannot_be_seen_one_is_told_what_to_do(
+    tmp_path: Path, changes: dict[str, object], words: list[str]
+) -> None:
+    path = tmp_path / "lock"
+    leave(path, **{name: gone() if value is None else value for name, value in changes.items()})
+    before = path.read_bytes()
+    with pytest.raises(RunDirectoryError) as caught, locked(path, print):
+        pass
+    for word in words:
+        assert word in str(caught.value)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", "[]", "{}", '{"host": "a", "pid": "x"}'])
+def test_another_file_of_that_name_is_not_taken(tmp_path: Path, text: str) -> None:
+    (tmp_path / "lock").write_text(text)
+    with pytest.raises(RunDirectoryError, match="no lock of fmnas"), locked(tmp_path / "lock", print):
+        pass
+    assert (tmp_path / "lock").read_text() == text
+
+
+def test_of_many_at_a_stale_lock_one_gets_it(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    leave(path, pid=gone())
+    processes = [hold(path) for _ in range(4)]
+    for process in processes:
+        go_on(process)
+    last = [[word for word in (answer(process), answer(process)) if word][-1] for process in processes]
+    for process in processes:
+        process.kill()
+        process.communicate()
+    assert sorted(last) == ["held", "refused", "refused", "refused"]
+
+
+@contextmanager
+def driver(out: Path) -> "Iterator[subprocess.Popen[str]]":
+    """A long experiment that has begun."""
+    process = subprocess.Popen([*FMNAS, "run", "smoke", *LONG, "--out", str(out)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "trial 3" in line:
+            break
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("command", ["resume", "run"])
+def test_a_second_driver_is_refused_while_the_first_goes_on(tmp_path: Path, command: str) -> None:
+    out = tmp_path / "run"
+    with driver(out) as first:
+        arguments = ["resume", str(out)] if command == "resume" else ["run", "smoke", *LONG, "--out", str(out)]
+        second = subprocess.run([*FMNAS, *arguments], capture_output=True, text=True)
+        assert first.poll() is None
+    assert second.returncode == 2
+    assert "Traceback" not in second.stderr
+    if command == "resume":
+        assert f"process {first.pid} on" in second.stderr
+        assert f"kill {first.pid}" in second.stderr
+
+
+def test_after_a_killed_driver_the_next_takes_over(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    with driver(out) as first:
+        pass
+    assert (out / "driver.lock").exists()
+    second = subprocess.Popen([*FMNAS, "resume", str(out)], stdout=subprocess.PIPE, text=True)
+    assert second.stdout is not None
+    line = second.stdout.readline()
+    second.terminate()
+    rest, _ = second.communicate(timeout=60)
+    assert f"process {first.pid} on" in line
+    assert "taking over" in line
+    assert second.returncode == 130, rest
+    assert not (out / "driver.lock").exists()

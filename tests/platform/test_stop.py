@@ -1,0 +1,186 @@
+"""Clean stops: what runs is finished or left for the resume, and the command to resume is printed."""
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fmnas.platform.pool import Failed, Finished, InProcessPool, Job, TimedOut
+from fmnas.platform.stop import LOOK_SECONDS, Stopped, StopRequest, watched
+from fmnas.search_spaces import Evaluation, Trial
+from fmnas.trainers.trainer import Report, ignore
+
+FMNAS = [sys.executable, "-m", "fmnas.platform.cli"]
+DIGITS = ["data.name=digits", "data.train=200", "data.validation=64", "seeds=1", "tracking.enabled=false"]
+DIGITS += ["budget.evaluations=12", "workers.count=1"]
+ENDLESS = 1_000_000
+"""Epochs of a trial that no test waits for."""
+
+
+def test_the_first_request_gives_time_and_the_second_none() -> None:
+    now = 100.0
+    stop = StopRequest(elapsed=lambda: now)
+    assert not stop.over(5.0)
+    stop.ask()
+    assert not stop.over(5.0)
+    now = 104.9
+    assert not stop.over(5.0)
+    now = 105.0
+    assert stop.over(5.0)
+    assert not stop.over(6.0)
+    stop.ask()
+    assert stop.over(6.0)
+
+
+def test_what_is_watched_ends_when_the_check_says_so_and_only_then() -> None:
+    def stop() -> None:
+        raise Stopped
+
+    with watched(lambda: None):
+        time.sleep(2 * LOOK_SECONDS)
+    with pytest.raises(Stopped), watched(stop):
+        time.sleep(60)
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    time.sleep(2 * LOOK_SECONDS)  # nothing looks any more
+
+
+class Sleeper:
+    """Takes as many seconds as the trial has epochs, and does not let its exceptions out."""
+
+    def evaluate(self, trial: Trial, report: Report = ignore) -> Evaluation:
+        for _ in range(trial.epochs):
+            try:
+                time.sleep(1)
+            except Exception as error:
+                raise AssertionError from error
+        return Evaluation(0.5)
+
+
+def job(epochs: int) -> Job:
+    return Job("random/repeat-0", Trial(0, {}, epochs, "random"))
+
+
+def test_in_process_a_job_past_its_deadline_is_ended() -> None:
+    pool = InProcessPool(Sleeper(), trial_seconds=0.3)
+    pool.submit(job(60))
+    event = pool.next_event(0.0)
+    assert isinstance(event, TimedOut)
+    assert "budget.trial_seconds = 0.3" in event.reason
+    pool.submit(job(0))
+    assert isinstance(pool.next_event(0.0), Finished)
+
+
+def test_in_process_a_job_is_left_after_the_grace_time_and_stays_in_flight() -> None:
+    stop = StopRequest()
+    pool = InProcessPool(Sleeper(), stop=stop, grace_seconds=0.3)
+    pool.submit(job(60))
+    stop.ask()
+    assert pool.next_event(0.0) is None
+    with pytest.raises(RuntimeError, match="in flight"):
+        pool.submit(job(0))
+
+
+def test_in_process_a_job_that_raises_has_failed(capsys: pytest.CaptureFixture[str]) -> None:
+    class Broken(Sleeper):
+        def evaluate(self, trial: Trial, report: Report = ignore) -> Evaluation:
+            raise MemoryError
+
+    pool = InProcessPool(Broken(), trial_seconds=60)
+    pool.submit(job(1))
+    event = pool.next_event(0.0)
+    assert isinstance(event, Failed)
+    assert event.reason == "MemoryError"
+
+
+class Driver:
+    """`fmnas run` of small trainings in a process of its own."""
+
+    def __init__(self, out: Path, *overrides: str) -> None:
+        flags = [flag for override in (*DIGITS, *overrides) for flag in ("-o", override)]
+        self.process = subprocess.Popen(
+            [*FMNAS, "run", "quickstart", *flags, "--out", str(out)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self._journal = out / "journal.jsonl"
+
+    def wait_for(self, event: str, count: int = 1) -> None:
+        """Until the journal holds that many of such events."""
+        while not self._journal.exists() or self._journal.read_text().count(f'"event":"{event}"') < count:
+            assert self.process.poll() is None, self.process.communicate()
+            time.sleep(0.1)
+
+    def end(self) -> str:
+        """Everything it printed."""
+        try:
+            printed, _ = self.process.communicate(timeout=120)
+        finally:
+            self.process.kill()
+        return printed
+
+
+def records(out: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (out / "journal.jsonl").read_text().splitlines()]
+
+
+def check_interrupted(driver: Driver, out: Path) -> list[dict[str, str]]:
+    """Its ending was clean; the rows of its table."""
+    printed = driver.end()
+    assert driver.process.returncode == 130, printed
+    assert f"fmnas resume {out}" in printed
+    assert "Traceback" not in printed
+    assert not (out / "driver.lock").exists()
+    with (out / "trials.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_one_sigterm_lets_the_workers_finish(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    driver = Driver(out, "optimizers=[random]", "workers.kind=ray", "fidelity.epochs=8")
+    driver.wait_for("started", 3)
+    driver.process.send_signal(signal.SIGTERM)
+    rows = check_interrupted(driver, out)
+    events = [record["event"] for record in records(out)]
+    assert {row["status"] for row in rows} == {"finished"}
+    assert events.count("finished") == events.count("started") == len(rows) < 12
+    assert not {"lost", "cancelled", "failed"} & set(events)
+
+
+@pytest.mark.parametrize(
+    ("kind", "grace", "signals"),
+    [
+        ("in-process", "0.5", [signal.SIGINT]),
+        ("in-process", "100000", [signal.SIGTERM, signal.SIGINT]),
+        ("ray", "100000", [signal.SIGINT, signal.SIGTERM]),
+    ],
+)
+def test_what_has_no_time_left_is_on_record_and_left_for_the_resume(
+    tmp_path: Path, kind: str, grace: str, signals: list[signal.Signals]
+) -> None:
+    out = tmp_path / "run"
+    endless = [f"fidelity.epochs={ENDLESS}", f"workers.kind={kind}", f"workers.grace_seconds={grace}"]
+    driver = Driver(out, "optimizers=[random]", *endless)
+    driver.wait_for("started")
+    for number in signals:
+        driver.process.send_signal(number)
+        time.sleep(0.5)  # two signals at once may come as one
+    (row,) = check_interrupted(driver, out)
+    assert (row["status"], row["trial"], row["attempt"]) == ("cancelled", "0", "1")
+    assert "a resume repeats it" in row["reason"]
+    again = subprocess.Popen([*FMNAS, "resume", str(out)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    driver.process = again
+    driver.wait_for("started", 2)
+    again.kill()
+    again.wait()
+    asked, first, cancelled, ended, second = records(out)[1:]
+    assert (asked["event"], cancelled["event"]) == ("asked", "cancelled")
+    assert (ended["event"], ended["status"]) == ("ended", "interrupted")
+    assert (first["trial"], first["attempt"]) == (0, 1)
+    assert (second["trial"], second["attempt"]) == (0, 2)

@@ -1,0 +1,180 @@
+"""A tracking server that goes down and comes back: the experiment does not notice, and nothing is missing or twice."""
+
+import csv
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+from urllib.request import Request, urlopen
+
+import pytest
+import yaml
+from mlflow.exceptions import MlflowException
+
+from fmnas.platform.cli import main
+from fmnas.platform.mlflow_settings import load_mlflow
+from fmnas.platform.mlflow_ui import ui_command, ui_environment
+from fmnas.search_spaces import Evaluation, Trial
+from fmnas.trainers.function_trainer import FunctionTrainer
+
+
+class Server:
+    """MLflow's own server on a SQLite file; it can be killed and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._store, self._folder = f"sqlite:///{folder / 'server.db'}", folder
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Until it answers."""
+        self._process = subprocess.Popen(
+            ui_command(self._store, "127.0.0.1", self.port),
+            env=ui_environment(self._store),
+            cwd=self._folder,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        while True:
+            assert self._process.poll() is None
+            try:
+                with urlopen(f"{self.url}/health", timeout=2):
+                    return
+            except (URLError, OSError):
+                time.sleep(0.1)
+
+    def kill(self) -> None:
+        """At once, and whatever it was doing."""
+        if self._process is not None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+    def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        request = Request(
+            f"{self.url}/api/2.0/mlflow/{path}", json.dumps(body).encode(), {"Content-Type": "application/json"}
+        )
+        with urlopen(request, timeout=30) as answer:
+            return dict(json.load(answer))
+
+    def runs(self) -> list[dict[str, Any]]:
+        """Every run of every experiment: its tags, and its status."""
+        experiments = self._post("experiments/search", {"max_results": 100}).get("experiments", [])
+        ids = [experiment["experiment_id"] for experiment in experiments]
+        found = self._post("runs/search", {"experiment_ids": ids, "max_results": 1000}).get("runs", [])
+        return [
+            {**{tag["key"]: tag["value"] for tag in run["data"].get("tags", [])}, "is": run["info"]["status"]}
+            for run in found
+        ]
+
+    def trials(self) -> Counter[tuple[str, str]]:
+        """(run, trial) -> how often it is there."""
+        return Counter((run["fmnas.run"], run["fmnas.trial"]) for run in self.runs() if "fmnas.trial" in run)
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    made = Server(tmp_path)
+    yield made
+    made.kill()
+
+
+def table(out: Path) -> Counter[tuple[str, str]]:
+    with (out / "trials.csv").open() as file:
+        return Counter((row["run"], row["trial"]) for row in csv.DictReader(file))
+
+
+def test_a_server_that_comes_and_goes_is_sent_everything_once(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Down when the experiment begins, up from its fifth trial on, killed at its fifteenth, up again for the sync."""
+    out = tmp_path / "run"
+    evaluate = FunctionTrainer.evaluate
+
+    def evaluate_meanwhile(self: FunctionTrainer, trial: Trial) -> Evaluation:
+        if trial.id == 5:
+            server.start()
+        if trial.id == 10:
+            while not server.trials():
+                time.sleep(0.1)
+        if trial.id == 15:
+            server.kill()
+        return evaluate(self, trial)
+
+    monkeypatch.setattr(FunctionTrainer, "evaluate", evaluate_meanwhile)
+    monkeypatch.setattr("fmnas.platform.tracking.LONGEST_PAUSE", 0.5)
+    overrides = ["workers.kind=in-process", "optimizers=[random]", "budget.evaluations=20"]
+    flags = [flag for override in (*overrides, f"tracking.uri={server.url}") for flag in ("-o", override)]
+    assert main(["run", "smoke", *flags, "--out", str(out)]) == 0
+    assert sorted(table(out).values()) == [1] * 20
+    assert f"fmnas sync {out}" in " ".join(capsys.readouterr().out.split())
+    assert main(["sync", str(out)]) == 1
+    assert "try again" in capsys.readouterr().err
+    server.start()
+    before = server.trials()
+    assert 0 < len(before) <= 15
+    assert set(before.values()) == {1}
+    for again in (False, True):
+        assert main(["sync", str(out)]) == 0
+        printed = capsys.readouterr().out
+        assert "0 missed" in printed
+        assert ("0 trial(s) sent, 20 were there already" in printed) == again
+        assert server.trials() == table(out)
+    assert Counter(run["is"] for run in server.runs()) == {"FINISHED": 20 + 1 + 1}
+
+
+def test_a_creation_that_was_not_answered_is_not_sent_again_behind_our_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that takes what is sent and hangs up: whether it created the run, only a look at it can tell."""
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    taken: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def take() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                with connection:
+                    taken.append(connection.recv(100_000))
+
+        thread = threading.Thread(target=take, daemon=True)
+        thread.start()
+        client = load_mlflow().MlflowClient(tracking_uri=f"http://127.0.0.1:{listener.getsockname()[1]}")
+        with pytest.raises(MlflowException):
+            client.create_run("1")
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+    assert len([request for request in taken if b"runs/create" in request]) == 1
+
+
+def test_what_a_killed_driver_could_not_send_is_sent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "run"
+    arguments = ["run", "smoke", "-o", "workers.kind=in-process", "-o", "optimizers=[random]", "--out", str(out)]
+    assert main([*arguments, "-o", "tracking.enabled=false"]) == 0
+    for name in ("trials.csv", "summary.json"):
+        (out / name).unlink()
+    capsys.readouterr()
+    assert main(["sync", str(out)]) == 2
+    assert "tracking.enabled = false" in capsys.readouterr().err
+    config = yaml.safe_load((out / "config.yaml").read_text())
+    config["tracking"]["enabled"] = True
+    (out / "config.yaml").write_text(yaml.safe_dump(config))
+    assert main(["sync", str(out)]) == 0
+    assert "8 trial(s) sent, 0 were there already, 0 missed" in capsys.readouterr().out
+    assert main(["sync", str(out)]) == 0
+    assert "0 trial(s) sent, 8 were there already, 0 missed" in capsys.readouterr().out
+    assert len(table(out)) == 8
