@@ -140,7 +140,7 @@ def _open_pool(experiment: Experiment, data: Data | None, around: Surroundings) 
     """The pool that the configuration asks for; closed, and Ray left, whatever happens."""
     config = experiment.config
     if config.workers.kind == "in-process":
-        yield InProcessPool(experiment.problem.build(data, Hardware()))
+        yield InProcessPool(experiment.problem.build(data, Hardware(arrangement=config.workers.arrangement)))
         return
     from fmnas.platform.ray_pool import RayPool
 
