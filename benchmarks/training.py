@@ -2,11 +2,11 @@
 
     python benchmarks/training.py [--quick] [--json FILE] [--threads K]
 
-Five cells: the largest, and four random ones (`joint_space`, generator 0). Three loops, four seeds each:
+Five cells: the largest, and four random ones (`joint_space`, generator 0). Three loops for four seeds:
 
 - ordinary: the same network in torch's own arrangement, a DataLoader with 2 workers, torchvision's RandomCrop and flip
   on PIL images, torch.optim.SGD, one seed after another, torch's own number of threads.
-- plain: the trainer's reference, one seed after another. fast: what the trainer chooses on CPUs.
+- plain: the trainer's reference, one seed after another (one is timed). fast: what the trainer chooses on CPUs.
 
 Steps and validation are timed for each loop in turn, several rounds, medians. The seconds of a full evaluation (30,000
 + 30,000 images, batch 32, 25 epochs, 4 seeds) are EXTRAPOLATED: 4 x 25 x (938 steps + 30,000 validation images).
@@ -127,21 +127,21 @@ def time_ordinary(cell: Cell, split: Split, threads: int) -> tuple[float, float]
     return seconds[0], seconds[1] / 250
 
 
-def time_learners(make: Make, cell: Cell, split: Split, threads: int, side_by_side: bool) -> tuple[float, float]:
-    """Seconds per step and per validation image, of one seed: those of all seeds over their number."""
+def time_learners(make: Make, cell: Cell, split: Split, threads: int, seeds: int) -> tuple[float, float]:
+    """Seconds per step and per validation image, of one seed: those of all seeds, side by side, over their number."""
     around = Surroundings(to_device(split, torch.device("cpu")), BATCH, TrainingSettings().evaluation_batch_size)
     learners = []
-    for number in range(SEEDS):
+    for number in range(seeds):
         draws = streams(0, number)
         learners.append(make(build_network(cell, draws.initialisation), SCHEDULE, draws, around))
-    workers = min(threads, SEEDS) if side_by_side else 1
+    workers = min(threads, seeds)
     seconds = []
     with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(threads // workers,)) as pool:
         list(pool.map(lambda learner: learner.validation_error(), learners))  # first use is slower
         for work in (lambda learner: learner.train_epoch(0.01), lambda learner: learner.validation_error()):
             start = time.perf_counter()
             list(pool.map(work, learners))
-            seconds.append((time.perf_counter() - start) / SEEDS)
+            seconds.append((time.perf_counter() - start) / seeds)
     return seconds[0] * BATCH / len(split.train_images), seconds[1] / len(split.validation_images)
 
 
@@ -154,8 +154,8 @@ def measure(cell: Cell, split: Split, threads: int, rounds: int) -> dict[str, di
     """Medians over the rounds, for each loop: seconds per step, per validation image, and of a full evaluation."""
     loops: dict[str, Callable[[], tuple[float, float]]] = {
         "ordinary": lambda: time_ordinary(cell, split, threads),
-        "plain": lambda: time_learners(plain_learner, cell, split, threads, False),
-        "fast": lambda: time_learners(fast_learner, cell, split, threads, True),
+        "plain": lambda: time_learners(plain_learner, cell, split, threads, 1),
+        "fast": lambda: time_learners(fast_learner, cell, split, threads, SEEDS),
     }
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in loops}
     for _ in range(rounds):
@@ -181,7 +181,7 @@ split = Split(*[np.ones((30000, 28, 28), np.uint8), np.ones(30000, np.uint8)] * 
 filled = time.perf_counter()
 trainer = ImageTrainer(split, TrainingSettings())
 built = time.perf_counter()
-draws, around = streams(0, 0), Surroundings(to_device(split, torch.device("cpu")), 32, 125)
+draws, around = streams(0, 0), Surroundings(to_device(split, torch.device("cpu")), 32, 250)
 network, schedule = build_network(largest_cell(), draws.initialisation), Schedule(.01, .9, 0, .5, .5, .5)
 learner = fast_learner(network, schedule, draws, around)
 images, labels = next(iter(learner._batches(around.data, draws, 32)))
@@ -203,7 +203,7 @@ def gpu_step(cell: Cell, split: Split) -> float:
     """Seconds per step of one seed on the GPU, in the arrangement that the trainer takes there."""
     draws, device = streams(0, 0), torch.device("cuda")
     learner = plain_learner(
-        build_network(cell, draws.initialisation), SCHEDULE, draws, Surroundings(to_device(split, device), BATCH, 500)
+        build_network(cell, draws.initialisation), SCHEDULE, draws, Surroundings(to_device(split, device), BATCH, 250)
     )
     learner.train_epoch(0.01)
     torch.cuda.synchronize()

@@ -47,7 +47,7 @@ class TrainingSettings:
 
     seeds: int = 4
     batch_size: int = 32
-    evaluation_batch_size: int = 125
+    evaluation_batch_size: int = 250
     device: str = "cpu"
     threads: int | None = 1
     arrangement: Arrangement = "auto"
