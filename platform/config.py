@@ -12,6 +12,7 @@ from fmnas.platform.config_errors import describe, explain, unknown
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.methods import METHODS
 from fmnas.platform.problems import ALIASES, PROBLEMS, DataSettings
+from fmnas.trainers.arrangement import Arrangement
 from fmnas.trainers.initial_design import KNOWN as WITH_AUTHORS_POINTS
 from fmnas.trainers.initial_design import SIZE as AUTHORS_POINTS
 
@@ -45,6 +46,7 @@ class WorkersConfig(_Section):
     kind: "ray", or "in-process" for a debugger (one trial at a time in this process).
     count: how many; "auto" takes what the cluster holds and the runs can use.
     cpus, gpus: what one worker takes; fractions let several share a device. With gpus 0 it trains on CPUs.
+    arrangement: how it arranges the trainings of one evaluation: auto takes what is fastest, plain is the reference.
     attempts: how often a trial is tried when workers are lost. failures: how many failed trials in a row end the
     experiment. grace_seconds: how long Ctrl-C and SIGTERM wait for running trials.
     """
@@ -53,6 +55,7 @@ class WorkersConfig(_Section):
     count: int | Literal["auto"] = "auto"
     cpus: float = Field(default=1, gt=0)
     gpus: float = Field(default=0, ge=0)
+    arrangement: Arrangement = "auto"
     attempts: int = Field(default=3, ge=1)
     failures: int = Field(default=5, ge=1)
     grace_seconds: float = Field(default=30, ge=0)
@@ -61,6 +64,8 @@ class WorkersConfig(_Section):
     def _whole_gpus(self) -> "WorkersConfig":
         if self.gpus > 1 and self.gpus != int(self.gpus):
             raise ValueError("gpus above 1 must be a whole number: a worker shares one device or owns several")
+        if self.arrangement == "fast" and self.gpus > 0:
+            raise ValueError("arrangement fast is for CPUs, so gpus must be 0; auto suits both")
         if isinstance(self.count, int) and self.count < 1:
             raise ValueError("count must be at least 1, or auto")
         return self

@@ -192,7 +192,8 @@ def _open_pool(experiment: Experiment, data: Data | None, around: Surroundings) 
     """The pool that the configuration asks for; closed, and Ray left, whatever happens."""
     config = experiment.config
     if config.workers.kind == "in-process":
-        trainer, limit = experiment.problem.build(data, Hardware()), config.budget.trial_seconds
+        hardware = Hardware(arrangement=config.workers.arrangement)
+        trainer, limit = experiment.problem.build(data, hardware), config.budget.trial_seconds
         yield InProcessPool(trainer, limit, around.stop, config.workers.grace_seconds)
         return
     from fmnas.platform.ray_pool import RayPool

@@ -27,6 +27,7 @@ from fmnas.trainers import (
     Trainer,
     nusvr_space,
 )
+from fmnas.trainers.arrangement import Arrangement
 from fmnas.trainers.image_trainer import FLOPS_WEIGHT, GUESSING_ERROR
 
 Data = Split | Table | TableSplit
@@ -60,10 +61,11 @@ class ProblemSettings:
 
 @dataclass(frozen=True)
 class Hardware:
-    """Where a trainer runs: a torch device and the number of CPU threads."""
+    """Where a trainer runs: a torch device, the number of CPU threads, and how trainings are arranged on them."""
 
     device: str = "cpu"
     threads: int = 1
+    arrangement: Arrangement = "auto"
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,14 @@ def _joint(settings: ProblemSettings) -> Problem:
 
         assert isinstance(split, Split)
         return ImageTrainer(
-            split, TrainingSettings(settings.seeds, batch_size, device=hardware.device, threads=hardware.threads)
+            split,
+            TrainingSettings(
+                settings.seeds,
+                batch_size,
+                device=hardware.device,
+                threads=hardware.threads,
+                arrangement=hardware.arrangement,
+            ),
         )
 
     return Problem(

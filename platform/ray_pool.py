@@ -71,7 +71,8 @@ class RayPool:
         trial_seconds: float | None = None,
     ) -> None:
         self._ray = ray
-        hardware = Hardware("cuda" if workers.gpus > 0 else "cpu", max(1, math.floor(workers.cpus)))
+        device, threads = "cuda" if workers.gpus > 0 else "cpu", max(1, math.floor(workers.cpus))
+        hardware = Hardware(device, threads, workers.arrangement)
         self._actor_class = ray.remote(Worker).options(
             num_cpus=workers.cpus, num_gpus=workers.gpus, max_restarts=0, max_task_retries=0
         )

@@ -4,10 +4,12 @@ Needs torch and numpy alone; torchvision only where it downloads data, scikit-le
 support vectors, xgboost only for boosting.
 """
 
+from fmnas.trainers.arrangement import ARRANGEMENTS, Arrangement
 from fmnas.trainers.boosting import XGB_DIGITS, XGB_FASHION_MNIST, BoostingTask, BoostingTrainer
 from fmnas.trainers.boston import boston_from_environment, boston_table
+from fmnas.trainers.checkpoints import Checkpoints
 from fmnas.trainers.data import Split, digits_split, fashion_mnist_split
-from fmnas.trainers.errors import DataError, TrainerError
+from fmnas.trainers.errors import DataError, EvaluationStoppedError, TrainerError, TrainingFailedError
 from fmnas.trainers.fashion_mnist import Source, default_cache, find_fashion_mnist, root_from_environment
 from fmnas.trainers.flops import count_flops, flops_ratio
 from fmnas.trainers.function_trainer import FunctionTrainer
@@ -18,26 +20,32 @@ from fmnas.trainers.optional import optional_module
 from fmnas.trainers.support_vectors import nusvr_space, nusvr_trainer
 from fmnas.trainers.synthetic import SYNTHETIC_PROBLEMS, SyntheticProblem
 from fmnas.trainers.tables import Table, TableSplit, diabetes_table, digits_table, fashion_mnist_table
-from fmnas.trainers.trainer import Report, Trainer, check_trial, ignore
+from fmnas.trainers.trainer import Report, Stop, Trainer, check_trial, ignore, never
 
 __all__ = [
+    "ARRANGEMENTS",
     "SYNTHETIC_PROBLEMS",
     "XGB_DIGITS",
     "XGB_FASHION_MNIST",
+    "Arrangement",
     "BoostingTask",
     "BoostingTrainer",
+    "Checkpoints",
     "DataError",
+    "EvaluationStoppedError",
     "FunctionTrainer",
     "ImageTrainer",
     "Network",
     "Report",
     "Source",
     "Split",
+    "Stop",
     "SyntheticProblem",
     "Table",
     "TableSplit",
     "Trainer",
     "TrainerError",
+    "TrainingFailedError",
     "TrainingSettings",
     "authors_initial_design",
     "boston_from_environment",
@@ -54,6 +62,7 @@ __all__ = [
     "find_fashion_mnist",
     "flops_ratio",
     "ignore",
+    "never",
     "nusvr_space",
     "nusvr_trainer",
     "optional_module",

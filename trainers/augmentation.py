@@ -46,12 +46,9 @@ def draw_crops(count: int, generator: torch.Generator) -> Crops:
 def crop(images: Tensor, crops: Crops) -> Tensor:
     """Images [B, 28, 28] uint8, padded, cropped and mirrored as drawn: [B, 28, 28] uint8."""
     padded = functional.pad(images, (PADDING,) * 4)
-    steps = torch.arange(IMAGE_SIZE, device=images.device)
-    rows = crops.top[:, None] + steps  # [B, 28]
-    across = torch.where(crops.mirrored[:, None], IMAGE_SIZE - 1 - steps, steps)
-    columns = crops.left[:, None] + across  # [B, 28]
-    batch = torch.arange(len(images), device=images.device)
-    return padded[batch[:, None, None], rows[:, :, None], columns[:, None, :]]
+    windows = padded.unfold(1, IMAGE_SIZE, 1).unfold(2, IMAGE_SIZE, 1)  # [B, 9, 9, 28, 28], a view
+    cropped = windows[torch.arange(len(images), device=images.device), crops.top, crops.left]
+    return torch.where(crops.mirrored[:, None, None], cropped.flip(-1), cropped)
 
 
 def normalise(images: Tensor) -> Tensor:

@@ -1,8 +1,10 @@
 """What can be wrong with data or with a trainer's input.
 
 FmnasError
-├── DataError       data that are missing, cut off, altered, or too few for what is asked
-└── TrainerError    a setting, a trial or a problem name that a trainer cannot work with
+├── DataError                data that are missing, cut off, altered, or too few for what is asked
+├── TrainerError             a setting, a trial or a problem name that a trainer cannot work with
+├── TrainingFailedError      a training that broke down: memory ran out, a device failed
+└── EvaluationStoppedError   an evaluation that was told to stop
 """
 
 from fmnas.search_spaces import FmnasError
@@ -14,3 +16,11 @@ class DataError(FmnasError):
 
 class TrainerError(FmnasError, ValueError):
     """A setting or a trial that a trainer cannot work with."""
+
+
+class TrainingFailedError(FmnasError, RuntimeError):
+    """A training that broke down, with the cell that it trained. The trainer can go on with another trial."""
+
+
+class EvaluationStoppedError(FmnasError):
+    """The end of an evaluation that was told to stop; it has no result."""

@@ -2,25 +2,32 @@
 
     objective = validation error, averaged over the trainings + 0.02 x FLOPs / FLOPs of the largest cell
 
-This is the plain trainer: float32, one training after another, one step after another. Faster ones must equal it.
+How the trainings are arranged on the machine is a setting (`arrangement`): results agree up to float rounding.
 
 Same trial, same data, same settings: the same evaluation (its seconds apart), in any order and any process, on the same
-kind of device with the same number of threads.
+kind of device with the same number of threads. The fast arrangement gives the same numbers for 1 thread up to one per
+seed.
 """
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from hashlib import sha256
 
 import torch
 
 from fmnas.search_spaces import Cell, Evaluation, Schedule, Trial, joint_space
+from fmnas.trainers.arrangement import Arrangement, arrange
+from fmnas.trainers.checkpoints import Checkpoints, Progress, fingerprint_of
 from fmnas.trainers.data import Split
-from fmnas.trainers.errors import TrainerError
+from fmnas.trainers.errors import TrainerError, TrainingFailedError
+from fmnas.trainers.fast_training import fast_learner
 from fmnas.trainers.flops import count_flops, flops_ratio
 from fmnas.trainers.network import CLASSES, build_network
-from fmnas.trainers.trainer import Report, check_trial, ignore
-from fmnas.trainers.training import build_optimizer, streams, to_device, train_epoch, validation_error
+from fmnas.trainers.side_by_side import train_in_turn, train_side_by_side
+from fmnas.trainers.trainer import Report, Stop, check_trial, ignore, never
+from fmnas.trainers.training import Learner, Surroundings, plain_learner, streams, to_device
 
 FLOPS_WEIGHT = 0.02
 GUESSING_ERROR = 1.0 - 1.0 / CLASSES
@@ -35,13 +42,15 @@ class TrainingSettings:
     batch_size, evaluation_batch_size: images per step and per validation batch (a matter of speed).
     device: a torch device, such as "cpu" or "cuda:0".
     threads: what the trainer sets torch's threads to, for the whole process; None leaves them alone.
+    arrangement: see `arrangement.py`.
     """
 
     seeds: int = 4
     batch_size: int = 32
-    evaluation_batch_size: int = 500
+    evaluation_batch_size: int = 250
     device: str = "cpu"
     threads: int | None = 1
+    arrangement: Arrangement = "auto"
 
     def __post_init__(self) -> None:
         for name in ("seeds", "batch_size", "evaluation_batch_size", "threads"):
@@ -69,32 +78,47 @@ class ImageTrainer:
     """
 
     def __init__(
-        self, split: Split, settings: TrainingSettings | None = None, clock: Callable[[], float] = time.perf_counter
+        self,
+        split: Split,
+        settings: TrainingSettings | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+        checkpoints: Checkpoints | None = None,
     ) -> None:
         """split: the data, moved to the device once. clock: tells the seconds, for `Evaluation.seconds`.
 
-        Raises TrainerError when the device cannot be used. Sets torch's threads unless the settings say None.
+        checkpoints: where unfinished trainings are kept, to go on from; none if None.
+        Raises TrainerError when the device cannot be used, or not with the arrangement. Sets torch's threads unless
+        the settings say None.
         """
         self.settings = settings or TrainingSettings()
         self.space = joint_space()
         self._clock = clock
-        self._device = _usable_device(self.settings.device)
-        self._data = to_device(split, self._device)
+        device = _usable_device(self.settings.device)
+        self._arranged = arrange(self.settings.arrangement, device, self.settings.threads, self.settings.seeds)
+        data = to_device(split, device)
+        self._around = Surroundings(data, self.settings.batch_size, self.settings.evaluation_batch_size)
+        self._checkpoints = checkpoints
+        self._data_fingerprint = _data_fingerprint(split) if checkpoints else ""
         if self.settings.threads is not None:
             torch.set_num_threads(self.settings.threads)
 
-    def evaluate(self, trial: Trial, report: Report = ignore) -> Evaluation:
+    def evaluate(self, trial: Trial, report: Report = ignore, stop: Stop = never) -> Evaluation:
         """Train the trial's cell with its schedule, once per seed.
 
         A training whose loss or validation logits stop being finite ends there: its error, from that epoch to the last,
         is that of guessing, and it is reported so; the other trainings go on.
-        What `report` raises ends the evaluation and reaches the caller.
-        Raises SpaceError for a configuration outside the joint space, TrainerError for epochs or a seed that cannot be.
+        report: called in this thread; each training's epochs come in their order, those of trainings side by side mix.
+        A training that goes on from a checkpoint reports the epochs before it, too. What `report` raises ends the
+        evaluation and reaches the caller. stop: asked before each step, in several threads.
+        Raises SpaceError for a configuration outside the joint space, TrainerError for epochs or a seed that cannot be,
+        EvaluationStoppedError once `stop` says yes, TrainingFailedError when a training breaks down.
         """
         start = self._clock()
         check_trial(trial, self.space)
         cell = Cell.from_configuration(trial.configuration)
-        trainings = [self._train(trial, cell, number, report) for number in range(self.settings.seeds)]
+        trainings = self._trainings(trial, cell, report, stop)
+        if self._checkpoints:
+            self._checkpoints.discard(self._fingerprint(trial), self.settings.seeds)
         errors = tuple(training.errors[-1] for training in trainings)
         ratio = flops_ratio(cell)
         return Evaluation(
@@ -108,24 +132,69 @@ class ImageTrainer:
             diverged=any(training.diverged for training in trainings),
         )
 
-    def _train(self, trial: Trial, cell: Cell, number: int, report: Report) -> Training:
+    def _trainings(self, trial: Trial, cell: Cell, report: Report, stop: Stop) -> list[Training]:
+        """All trainings of the trial, arranged."""
+
+        def train(number: int, report: Report, stop: Stop) -> Training:
+            return self._train(trial, cell, number, report, stop)
+
+        how, seeds = self._arranged, self.settings.seeds
+        if how.side_by_side == 1:
+            return train_in_turn(train, seeds, report, stop)
+        return train_side_by_side(train, seeds, how.side_by_side, how.threads, report, stop)
+
+    def _train(self, trial: Trial, cell: Cell, number: int, report: Report, stop: Stop) -> Training:
         """Training `number` of the trial; reports after each epoch."""
         schedule = Schedule.from_configuration(trial.configuration)
-        draws = streams(trial.seed, number)
-        network = build_network(cell, draws.initialisation).to(self._device)
-        network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # up to twice as fast
-        optimizer = build_optimizer(network, schedule)
-        errors: list[float] = []
+        with _named_failure(number, cell):
+            learner = self._learner(cell, schedule, trial.seed, number, stop)
+            errors = self._resume(trial, number, learner)
+        for epoch, known in enumerate(errors):
+            report(number, epoch + 1, known)
         diverged = False
-        for epoch in range(trial.epochs):
-            if not diverged:
-                rate = schedule.learning_rate_at(epoch, trial.epochs)
-                finite = train_epoch(network, optimizer, self._data, draws, self.settings.batch_size, rate)
-                error = validation_error(network, self._data, self.settings.evaluation_batch_size) if finite else None
+        for epoch in range(len(errors), trial.epochs):
+            with _named_failure(number, cell):
+                finite = not diverged and learner.train_epoch(schedule.learning_rate_at(epoch, trial.epochs))
+                error = learner.validation_error() if finite else None
                 diverged = error is None
-            errors.append(GUESSING_ERROR if error is None else error)
+                errors.append(GUESSING_ERROR if error is None else error)
+                self._keep(trial, number, errors, learner, diverged)
             report(number, epoch + 1, errors[-1])
         return Training(tuple(errors), diverged)
+
+    def _learner(self, cell: Cell, schedule: Schedule, seed: int, number: int, stop: Stop) -> Learner:
+        draws = streams(seed, number)
+        network = build_network(cell, draws.initialisation)
+        make = fast_learner if self._arranged.fast else plain_learner
+        return make(network, schedule, draws, replace(self._around, stop=stop))
+
+    def _resume(self, trial: Trial, number: int, learner: Learner) -> list[float]:
+        """The errors of the epochs that a checkpoint spares; the learner then goes on after them."""
+        progress = self._checkpoints.load(self._fingerprint(trial), number) if self._checkpoints else None
+        if progress is None:
+            return []
+        learner.load_state_dict(progress.learner)
+        return list(progress.errors)
+
+    def _keep(self, trial: Trial, number: int, errors: list[float], learner: Learner, diverged: bool) -> None:
+        """A checkpoint, if one is due; not of what is over anyway."""
+        if self._checkpoints and self._checkpoints.due(len(errors)) and len(errors) < trial.epochs and not diverged:
+            progress = Progress(tuple(errors), learner.state_dict())
+            self._checkpoints.save(self._fingerprint(trial), number, progress)
+
+    def _fingerprint(self, trial: Trial) -> str:
+        """Of all that decides the numbers of the trial's trainings."""
+        facts = {
+            "configuration": trial.configuration,
+            "epochs": trial.epochs,
+            "seed": trial.seed,
+            "batch_size": self.settings.batch_size,
+            "device": torch.device(self.settings.device).type,
+            "fast": self._arranged.fast,
+            "threads": self._arranged.threads,
+            "data": self._data_fingerprint,
+        }
+        return fingerprint_of(facts)
 
 
 def _usable_device(name: str) -> torch.device:
@@ -136,6 +205,21 @@ def _usable_device(name: str) -> torch.device:
         reason = str(error).splitlines()[0]
         raise TrainerError(f'device = {name!r} cannot be used here: {reason}. "cpu" always can') from None
     return device
+
+
+@contextmanager
+def _named_failure(number: int, cell: Cell) -> Iterator[None]:
+    """Memory that runs out, a device that fails: TrainingFailedError, which names the training and its cell."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        reason = " ".join(str(error).split()) or "no reason given"
+        raise TrainingFailedError(f"training {number} of {cell} failed: {type(error).__name__}: {reason}") from error
+
+
+def _data_fingerprint(split: Split) -> str:
+    parts = (split.train_images, split.train_labels, split.validation_images, split.validation_labels)
+    return sha256(b"".join(sha256(part.tobytes()).digest() for part in parts)).hexdigest()
 
 
 def _mean(values: tuple[float, ...]) -> float:

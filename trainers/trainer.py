@@ -10,6 +10,15 @@ Report = Callable[[int, int, float], None]
 """Called after each epoch with (seed number from 0, epochs done, validation error)."""
 
 
+Stop = Callable[[], bool]
+"""Asked now and then while a trial is evaluated: whether to end at once. It must be quick."""
+
+
+def never() -> bool:
+    """The stop of an evaluation that runs to its end."""
+    return False
+
+
 def ignore(seed: int, epoch: int, error: float) -> None:
     """The report of someone who does not listen."""
 

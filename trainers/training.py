@@ -1,4 +1,4 @@
-"""One training of one network: the plain way, a step at a time.
+"""One training of one network: the plain way, a step at a time. Faster ways are compared with it.
 
 Every random number comes from three streams that are a pure function of the trial's seed and the number of the training
 among the trial's: initialisation, order of the data, augmentation. Draws are made on the CPU, for every device.
@@ -6,8 +6,9 @@ among the trial's: initialisation, order of the data, augmentation. Draws are ma
 
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +18,10 @@ from torch.nn import functional
 from fmnas.search_spaces import Schedule
 from fmnas.trainers.augmentation import Crops, crop, draw_crops, normalise
 from fmnas.trainers.data import Split
+from fmnas.trainers.errors import EvaluationStoppedError
 from fmnas.trainers.idx import Bytes
+from fmnas.trainers.network import Network
+from fmnas.trainers.trainer import Stop, never
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,10 @@ class Streams:
     initialisation: torch.Generator
     order: torch.Generator
     augmentation: torch.Generator
+
+
+Batches = Callable[["DeviceData", Streams, int], Iterator[tuple[Tensor, Tensor]]]
+"""Makes the batches of one epoch from data, streams and batch size: images [B, 1, 28, 28] float32, labels [B]."""
 
 
 def streams(trial_seed: int, number: int) -> Streams:
@@ -56,32 +64,104 @@ def to_device(split: Split, device: torch.device) -> DeviceData:
     )
 
 
-def build_optimizer(network: nn.Module, schedule: Schedule) -> torch.optim.SGD:
-    """SGD with the schedule's momentum and weight decay; `train_epoch` sets the learning rate."""
+@dataclass(frozen=True)
+class Surroundings:
+    """What a training is given beside network and schedule.
+
+    batch_size, evaluation_batch_size: images per step and per validation batch.
+    stop: asked before each step; EvaluationStoppedError is raised once it says yes.
+    """
+
+    data: DeviceData
+    batch_size: int
+    evaluation_batch_size: int
+    stop: Stop = never
+
+
+class Learner:
+    """One training, an epoch at a time: a network, its optimizer and its streams."""
+
+    def __init__(
+        self,
+        network: nn.Module,
+        optimizer: torch.optim.SGD,
+        draws: Streams,
+        around: Surroundings,
+        batches: Batches | None = None,
+    ) -> None:
+        """batches: how an epoch's batches are made; `training_batches` if None."""
+        self._network = network
+        self._optimizer = optimizer
+        self._draws = draws
+        self._around = around
+        self._batches = batches or training_batches
+
+    def train_epoch(self, learning_rate: float) -> bool:
+        """One pass over the training images. False as soon as a loss is not finite; the rest is then left out."""
+        batches = self._batches(self._around.data, self._draws, self._around.batch_size)
+        return train_epoch(self._network, self._optimizer, stoppable(batches, self._around.stop), learning_rate)
+
+    def validation_error(self) -> float | None:
+        """The share of validation images that the network gets wrong; None if any of its logits is not finite."""
+        around = self._around
+        return validation_error(self._network, around.data, around.evaluation_batch_size, around.stop)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Weights, statistics, momentum and streams: all that the next epochs depend on. Tensors and plain values."""
+        return {
+            "network": self._network.state_dict(),
+            "optimizer": self._optimizer.state_dict(),
+            "order": self._draws.order.get_state(),
+            "augmentation": self._draws.augmentation.get_state(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there. The state is that of a learner of the same kind for the same cell."""
+        self._network.load_state_dict(state["network"])
+        self._optimizer.load_state_dict(state["optimizer"])
+        self._draws.order.set_state(state["order"])
+        self._draws.augmentation.set_state(state["augmentation"])
+
+
+def plain_learner(network: Network, schedule: Schedule, draws: Streams, around: Surroundings) -> Learner:
+    """The reference: float32, images [B, C, H, W], the layers as they are written down."""
+    network.to(around.data.train_images.device)
+    return Learner(network, build_optimizer(network, schedule), draws, around)
+
+
+def stoppable(batches: Iterable[tuple[Tensor, Tensor]], stop: Stop) -> Iterator[tuple[Tensor, Tensor]]:
+    """The batches, until `stop` says yes: then EvaluationStoppedError."""
+    for batch in batches:
+        if stop():
+            raise EvaluationStoppedError("the evaluation was stopped; what it had measured so far is no result")
+        yield batch
+
+
+def build_optimizer(network: nn.Module, schedule: Schedule, fused: bool = False) -> torch.optim.SGD:
+    """SGD with the schedule's momentum and weight decay; `train_epoch` sets the learning rate.
+
+    fused: whether one kernel updates all parameters; the result is the same up to rounding.
+    """
     return torch.optim.SGD(
         network.parameters(),
         lr=schedule.learning_rate,
         momentum=schedule.momentum,
         weight_decay=schedule.weight_decay,
+        fused=fused,
     )
 
 
 def train_epoch(
     network: nn.Module,
     optimizer: torch.optim.SGD,
-    data: DeviceData,
-    draws: Streams,
-    batch_size: int,
+    batches: Iterable[tuple[Tensor, Tensor]],
     learning_rate: float,
 ) -> bool:
-    """One pass over the training images. False as soon as a loss is not finite; the rest is then left out."""
+    """A step on each of the batches. False as soon as a loss is not finite; the rest is then left out."""
     network.train()
     for group in optimizer.param_groups:
         group["lr"] = learning_rate
-    return all(
-        math.isfinite(train_step(network, optimizer, images, labels))
-        for images, labels in training_batches(data, draws, batch_size)
-    )
+    return all(math.isfinite(train_step(network, optimizer, images, labels)) for images, labels in batches)
 
 
 def train_step(network: nn.Module, optimizer: torch.optim.SGD, images: Tensor, labels: Tensor) -> float:
@@ -105,14 +185,13 @@ def training_batches(data: DeviceData, draws: Streams, batch_size: int) -> Itera
 
 
 @torch.inference_mode()
-def validation_error(network: nn.Module, data: DeviceData, batch_size: int) -> float | None:
+def validation_error(network: nn.Module, data: DeviceData, batch_size: int, stop: Stop = never) -> float | None:
     """The share of validation images that the network gets wrong; None if any of its logits is not finite."""
     network.eval()
     wrong = torch.zeros((), dtype=torch.int64, device=data.validation_labels.device)
     finite = torch.ones((), dtype=torch.bool, device=wrong.device)
-    for images, labels in zip(
-        data.validation_images.split(batch_size), data.validation_labels.split(batch_size), strict=True
-    ):
+    images_of, labels_of = data.validation_images.split(batch_size), data.validation_labels.split(batch_size)
+    for images, labels in stoppable(zip(images_of, labels_of, strict=True), stop):
         logits = network(normalise(images))
         wrong += (logits.argmax(dim=1) != labels).sum()
         finite &= logits.isfinite().all()

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,16 +20,18 @@ from fmnas.trainers import (
     build_network,
     count_flops,
     digits_split,
+    fast_training,
     image_trainer,
+    training,
 )
 
 MakeTrial = Callable[..., Trial]
 SETTINGS = TrainingSettings(seeds=3, batch_size=8)
 
 
-@pytest.fixture
-def trainer(noise_split: Split) -> ImageTrainer:
-    return ImageTrainer(noise_split, SETTINGS, clock=lambda: 0.0)
+@pytest.fixture(params=["plain", "fast"])
+def trainer(request: pytest.FixtureRequest, noise_split: Split) -> ImageTrainer:
+    return ImageTrainer(noise_split, replace(SETTINGS, arrangement=request.param), clock=lambda: 0.0)
 
 
 def test_the_parts_of_an_evaluation(trainer: ImageTrainer, make_trial: MakeTrial) -> None:
@@ -65,13 +68,13 @@ def test_the_schedule_is_applied_epoch_by_epoch(
     trainer: ImageTrainer, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rates: list[float] = []
-    real = image_trainer.train_epoch
+    real = training.train_epoch
 
     def spy(*arguments: object) -> bool:
         rates.append(arguments[-1])
         return real(*arguments)
 
-    monkeypatch.setattr(image_trainer, "train_epoch", spy)
+    monkeypatch.setattr(training, "train_epoch", spy)
     trial = make_trial(epochs=4, learning_rate=0.08, lr_reduction=0.25, reduction_point_1=0.25, reduction_point_2=0.5)
     trainer.evaluate(trial)  # reduced after epoch 4 x 0.25 = 1 and int(4 x 0.625) = 2
     assert rates == pytest.approx([0.08, 0.02, 0.005, 0.005] * 3)
@@ -81,14 +84,15 @@ def test_momentum_and_weight_decay_reach_the_optimizer(
     trainer: ImageTrainer, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     groups = []
-    real = image_trainer.build_optimizer
+    real = training.build_optimizer
 
-    def spy(*arguments: object) -> torch.optim.SGD:
-        optimizer = real(*arguments)
+    def spy(*arguments: object, **named: object) -> torch.optim.SGD:
+        optimizer = real(*arguments, **named)
         groups.extend(optimizer.param_groups)
         return optimizer
 
-    monkeypatch.setattr(image_trainer, "build_optimizer", spy)
+    for module in (training, fast_training):
+        monkeypatch.setattr(module, "build_optimizer", spy)
     trainer.evaluate(make_trial(epochs=1, momentum=0.83, weight_decay=3e-3))
     assert [(g["momentum"], g["weight_decay"], g["nesterov"], g["dampening"]) for g in groups] == [
         (0.83, 3e-3, False, 0)
@@ -128,10 +132,10 @@ def test_the_curve_of_a_late_divergence(
     noise_split: Split, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     """It keeps the epochs before, and trains no more after."""
-    real = getattr(image_trainer, where)
+    real = getattr(training, where)
     calls = iter(range(100))
     bad = {"train_epoch": False, "validation_error": None}[where]
-    monkeypatch.setattr(image_trainer, where, lambda *a: bad if next(calls) == 1 else real(*a))
+    monkeypatch.setattr(training, where, lambda *a: bad if next(calls) == 1 else real(*a))
     evaluation = ImageTrainer(noise_split, TrainingSettings(seeds=1)).evaluate(make_trial(epochs=4))
     assert evaluation.curve[1:] == (0.9, 0.9, 0.9)
     assert evaluation.curve[0] * 17 == pytest.approx(round(evaluation.curve[0] * 17))
@@ -166,16 +170,15 @@ rng = np.random.default_rng(0)
 arrays = []
 for count in (23, 17):
     arrays += [rng.integers(0, 256, (count, 28, 28), dtype=np.uint8), rng.integers(0, 10, count, dtype=np.uint8)]
-trainer = ImageTrainer(Split(*arrays, name="noise", place="x"), TrainingSettings(seeds=3, batch_size=8))
+trainer = ImageTrainer(Split(*arrays, name="noise", place="x"), TrainingSettings(3, 8, arrangement=sys.argv[2]))
 print(json.dumps(trainer.evaluate(Trial.from_dict(json.loads(sys.argv[1]))).to_dict()))
 """
 
 
 def test_another_process_gives_the_same_evaluation(trainer: ImageTrainer, make_trial: MakeTrial) -> None:
     trial = make_trial()
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, json.dumps(trial.to_dict())], capture_output=True, text=True, check=True
-    )
+    arguments = [json.dumps(trial.to_dict()), trainer.settings.arrangement]
+    done = subprocess.run([sys.executable, "-c", PROGRAM, *arguments], capture_output=True, text=True, check=True)
     there = json.loads(done.stdout)
     here = json.loads(json.dumps(trainer.evaluate(trial).to_dict()))
     assert {**there, "seconds": 0.0} == here

@@ -43,6 +43,11 @@ class Linear(nn.Module):
         return self.layer(images.flatten(1))
 
 
+def one_epoch(network: nn.Module, held: DeviceData, batch_size: int, rate: float) -> bool:
+    batches = training_batches(held, streams(0, 0), batch_size)
+    return train_epoch(network, build_optimizer(network, SCHEDULE), batches, rate)
+
+
 def first_numbers(draws: Streams) -> tuple[int, ...]:
     return tuple(
         int(torch.randint(2**40, (1,), generator=g)) for g in (draws.initialisation, draws.order, draws.augmentation)
@@ -109,7 +114,7 @@ def test_an_epoch_uses_the_learning_rate_it_is_given(held: DeviceData) -> None:
     moved = []
     for rate in (0.0, 0.01, 0.02):
         network = Linear()
-        assert train_epoch(network, build_optimizer(network, SCHEDULE), held, streams(0, 0), 32, rate)
+        assert one_epoch(network, held, 32, rate)
         moved.append(network.layer.weight.abs().sum().item())
     assert moved[0] == 0 < moved[1], "23 images: one step"
     assert moved[2] == pytest.approx(2 * moved[1], rel=1e-4)
@@ -120,7 +125,7 @@ def test_training_stops_at_the_first_loss_that_is_not_finite(held: DeviceData, m
         losses = iter([1.0, bad, 1.0, 1.0])
         monkeypatch.setattr(training, "train_step", lambda *_, losses=losses: next(losses))
         network = Linear()
-        assert not train_epoch(network, build_optimizer(network, SCHEDULE), held, streams(0, 0), 4, 0.1)
+        assert not one_epoch(network, held, 4, 0.1)
         assert list(losses) == [1.0, 1.0], "two steps were taken, no more"
 
 
@@ -144,7 +149,7 @@ def test_validation_logits_that_are_not_finite_are_no_error_rate(held: DeviceDat
 def test_an_epoch_after_a_validation_trains_again(held: DeviceData, make_trial: Callable[..., Trial]) -> None:
     network = build_network(Cell.from_configuration(make_trial().configuration), torch.Generator().manual_seed(0))
     for batches in (3, 6):  # BatchNorm counts the batches it has learned from
-        assert train_epoch(network, build_optimizer(network, SCHEDULE), held, streams(0, 0), 8, 0.01)
+        assert one_epoch(network, held, 8, 0.01)
         validation_error(network, held, 10)
         assert network.norm.num_batches_tracked == batches
 

@@ -1,0 +1,253 @@
+"""How long an evaluation of the joint problem takes, beside a training loop as people write it.
+
+    python benchmarks/training.py [--quick] [--json FILE] [--threads K]
+
+Five cells: the largest, and four random ones (`joint_space`, generator 0). Three loops for four seeds:
+
+- ordinary: the same network in torch's own arrangement, a DataLoader with 2 workers, torchvision's RandomCrop and flip
+  on PIL images, torch.optim.SGD, one seed after another, torch's own number of threads.
+- plain: the trainer's reference, one seed after another (one is timed). fast: what the trainer chooses on CPUs.
+
+Steps and validation are timed for each loop in turn, several rounds, medians. The seconds of a full evaluation (30,000
++ 30,000 images, batch 32, 25 epochs, 4 seeds) are EXTRAPOLATED: 4 x 25 x (938 steps + 30,000 validation images).
+Data are noise of FashionMNIST's size per image: the time does not depend on what they show.
+
+On a machine with a GPU, seconds per step of the trainer's arrangement there are measured, too.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fmnas.search_spaces import Cell, Schedule, joint_space, largest_cell
+from fmnas.trainers import Network, Split, TrainingSettings, build_network, flops_ratio
+from fmnas.trainers.augmentation import MEAN, STANDARD_DEVIATION
+from fmnas.trainers.fashion_mnist_download import import_torchvision
+from fmnas.trainers.fast_training import fast_learner
+from fmnas.trainers.training import Learner, Streams, Surroundings, build_optimizer, plain_learner, streams, to_device
+
+IMAGES, EPOCHS, SEEDS, BATCH = 30_000, 25, 4, 32
+STEPS = -(-IMAGES // BATCH)
+SCHEDULE = Schedule(0.01, 0.9, 1e-4, 0.5, 0.5, 0.5)
+
+
+Make = Callable[[Network, Schedule, Streams, Surroundings], Learner]
+
+
+def noise(train: int, validation: int) -> Split:
+    """Images of noise."""
+    rng = np.random.default_rng(0)
+    parts: list[Any] = []
+    for count in (train, validation):
+        parts += [rng.integers(0, 256, (count, 28, 28), dtype=np.uint8), rng.integers(0, 10, count, dtype=np.uint8)]
+    return Split(*parts, name="noise", place="memory")
+
+
+def cells() -> dict[str, Cell]:
+    """The five cells."""
+    rng, space = np.random.default_rng(0), joint_space()
+    return {"largest": largest_cell()} | {
+        f"random {i}": Cell.from_configuration(space.sample(rng)) for i in range(1, 5)
+    }
+
+
+class PilImages(torch.utils.data.Dataset[tuple[Tensor, int]]):
+    """Images as torchvision's data sets give them: PIL, then transforms."""
+
+    def __init__(self, images: Any, labels: Any, augment: bool) -> None:
+        transforms = import_torchvision().transforms
+        steps = [transforms.RandomCrop(28, padding=4), transforms.RandomHorizontalFlip()] if augment else []
+        steps += [transforms.ToTensor(), transforms.Normalize((MEAN,), (STANDARD_DEVIATION,))]
+        self.images, self.labels, self.transform = images, labels, transforms.Compose(steps)
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        from PIL import Image
+
+        return self.transform(Image.fromarray(self.images[index])), int(self.labels[index])
+
+
+class Ordinary:
+    """The loop as people write it, for one seed."""
+
+    def __init__(self, cell: Cell, split: Split, seed: int) -> None:
+        self.network: nn.Module = build_network(cell, torch.Generator().manual_seed(seed))
+        self.optimizer = build_optimizer(self.network, SCHEDULE)
+        train = PilImages(split.train_images, split.train_labels, True)
+        validation = PilImages(split.validation_images, split.validation_labels, False)
+        self.train_loader = torch.utils.data.DataLoader(train, BATCH, shuffle=True, num_workers=2)
+        self.validation_loader = torch.utils.data.DataLoader(validation, 250, num_workers=2)
+
+    def train(self) -> Iterator[None]:
+        """An epoch, a step at a time."""
+        self.network.train()
+        for images, labels in self.train_loader:
+            self.optimizer.zero_grad()
+            loss = functional.cross_entropy(self.network(images), labels)
+            loss.backward()
+            self.optimizer.step()
+            if not np.isfinite(loss.item()):
+                raise SystemExit("the ordinary loop diverged")
+            yield
+
+    def validate(self) -> Iterator[None]:
+        """The validation error, a batch at a time."""
+        self.network.eval()
+        wrong = 0
+        for images, labels in self.validation_loader:
+            with torch.no_grad():
+                wrong += int((self.network(images).argmax(1) != labels).sum())
+            yield
+
+
+def time_ordinary(cell: Cell, split: Split, threads: int) -> tuple[float, float]:
+    """Seconds per step and per validation image of one seed, once the loader's processes are at work."""
+    torch.set_num_threads(threads)
+    loop, seconds = Ordinary(cell, split, 0), []
+    for pieces in (loop.train(), loop.validate()):
+        next(pieces)
+        start = time.perf_counter()
+        count = sum(1 for _ in pieces)
+        seconds.append((time.perf_counter() - start) / count)
+    return seconds[0], seconds[1] / 250
+
+
+def time_learners(make: Make, cell: Cell, split: Split, threads: int, seeds: int) -> tuple[float, float]:
+    """Seconds per step and per validation image, of one seed: those of all seeds, side by side, over their number."""
+    around = Surroundings(to_device(split, torch.device("cpu")), BATCH, TrainingSettings().evaluation_batch_size)
+    learners = []
+    for number in range(seeds):
+        draws = streams(0, number)
+        learners.append(make(build_network(cell, draws.initialisation), SCHEDULE, draws, around))
+    workers = min(threads, seeds)
+    seconds = []
+    with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(threads // workers,)) as pool:
+        list(pool.map(lambda learner: learner.validation_error(), learners))  # first use is slower
+        for work in (lambda learner: learner.train_epoch(0.01), lambda learner: learner.validation_error()):
+            start = time.perf_counter()
+            list(pool.map(work, learners))
+            seconds.append((time.perf_counter() - start) / seeds)
+    return seconds[0] * BATCH / len(split.train_images), seconds[1] / len(split.validation_images)
+
+
+def full_evaluation(step: float, validation_image: float) -> float:
+    """Seconds of a full evaluation, extrapolated."""
+    return SEEDS * EPOCHS * (STEPS * step + IMAGES * validation_image)
+
+
+def measure(cell: Cell, split: Split, threads: int, rounds: int) -> dict[str, dict[str, float]]:
+    """Medians over the rounds, for each loop: seconds per step, per validation image, and of a full evaluation."""
+    loops: dict[str, Callable[[], tuple[float, float]]] = {
+        "ordinary": lambda: time_ordinary(cell, split, threads),
+        "plain": lambda: time_learners(plain_learner, cell, split, threads, 1),
+        "fast": lambda: time_learners(fast_learner, cell, split, threads, SEEDS),
+    }
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in loops}
+    for _ in range(rounds):
+        for name, loop in loops.items():
+            found[name].append(loop())
+    medians = {name: [statistics.median(column) for column in zip(*rows, strict=True)] for name, rows in found.items()}
+    return {
+        name: {"step": step, "validation_image": image, "evaluation": full_evaluation(step, image)}
+        for name, (step, image) in medians.items()
+    }
+
+
+FIRST_STEP = """
+import json, resource, time
+start = time.perf_counter()
+import numpy as np, torch
+from fmnas.search_spaces import largest_cell, Schedule
+from fmnas.trainers import ImageTrainer, Split, TrainingSettings, build_network
+from fmnas.trainers.fast_training import fast_learner
+from fmnas.trainers.training import Surroundings, streams, to_device, train_step
+imported = time.perf_counter()
+split = Split(*[np.ones((30000, 28, 28), np.uint8), np.ones(30000, np.uint8)] * 2, name="ones", place="memory")
+filled = time.perf_counter()
+trainer = ImageTrainer(split, TrainingSettings())
+built = time.perf_counter()
+draws, around = streams(0, 0), Surroundings(to_device(split, torch.device("cpu")), 32, 250)
+network, schedule = build_network(largest_cell(), draws.initialisation), Schedule(.01, .9, 0, .5, .5, .5)
+learner = fast_learner(network, schedule, draws, around)
+images, labels = next(iter(learner._batches(around.data, draws, 32)))
+train_step(learner._network.train(), learner._optimizer, images, labels)
+stepped = time.perf_counter()
+print(json.dumps({"import": imported - start, "trainer": built - filled, "first_step": stepped - built,
+                  "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
+"""
+
+
+def worker() -> dict[str, float]:
+    """A fresh process: seconds to import, to make the trainer, to the end of the first step; and its peak memory."""
+    done = subprocess.run([sys.executable, "-c", FIRST_STEP], capture_output=True, text=True, check=True)
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+def gpu_step(cell: Cell, split: Split) -> float:
+    """Seconds per step of one seed on the GPU, in the arrangement that the trainer takes there."""
+    draws, device = streams(0, 0), torch.device("cuda")
+    learner = plain_learner(
+        build_network(cell, draws.initialisation), SCHEDULE, draws, Surroundings(to_device(split, device), BATCH, 250)
+    )
+    learner.train_epoch(0.01)
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    learner.train_epoch(0.01)
+    torch.cuda.synchronize()
+    return (time.perf_counter() - start) * BATCH / len(split.train_images)
+
+
+def main() -> None:
+    """Measure and print a table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="one round of few steps")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    arguments = parser.parse_args()
+    steps, validation, rounds = (8, 1000, 1) if arguments.quick else (40, 2000, 3)
+    split, table, threads = noise(steps * BATCH, validation), {}, arguments.threads
+    print(f"{threads} threads, torch {torch.__version__}; load of the machine before: {os.getloadavg()[0]:.1f}")
+    print("ms per step and seed, ms per validation image and seed; evaluations per hour are extrapolated from them")
+    print(f"{'cell':<9} {'FLOPs':>6} | {'ordinary':>15} {'plain':>15} {'fast':>15} | {'eval./h':>7} {'speedup':>7}")
+    for name, cell in cells().items():
+        row = measure(cell, split, threads, rounds)
+        speedup = row["ordinary"]["evaluation"] / row["fast"]["evaluation"]
+        table[name] = {**row, "speedup": speedup, "flops_ratio": flops_ratio(cell)}
+        times = " ".join(f"{1e3 * part['step']:>9.2f} {1e3 * part['validation_image']:>5.2f}" for part in row.values())
+        rate = 3600 / row["fast"]["evaluation"]
+        print(f"{name:<9} {flops_ratio(cell):>6.3f} | {times} | {rate:>7.3f} {speedup:>7.2f}", flush=True)
+    mean = statistics.geometric_mean(row["speedup"] for row in table.values())
+    print(f"speedup of fast over ordinary, full evaluation, geometric mean: {mean:.2f}")
+    start = worker()
+    print(
+        f"a worker: import {start['import']:.1f} s, trainer {start['trainer']:.2f} s, first step "
+        f"{start['first_step']:.2f} s, at most {start['megabytes']:.0f} MB with the data of 47 MB"
+    )
+    gpu = {name: gpu_step(cell, split) for name, cell in cells().items()} if torch.cuda.is_available() else None
+    if gpu is None:
+        print("no GPU here: nothing was measured on one")
+    else:
+        print("GPU, ms per step and seed: " + ", ".join(f"{name} {1e3 * step:.2f}" for name, step in gpu.items()))
+    if arguments.json:
+        found = {"threads": threads, "cells": table, "geometric_mean": mean, "worker": start, "gpu_step": gpu}
+        arguments.json.write_text(json.dumps(found, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,180 @@
+"""The fast arrangement's network equals the plain one: operation by operation, and over the steps of a training."""
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn import functional
+
+from fmnas.search_spaces import Cell, Schedule, joint_space, largest_cell
+from fmnas.search_spaces.cell import OPERATIONS
+from fmnas.trainers import Split, build_network, digits_split
+from fmnas.trainers.fast_network import FastNetwork, PairedConvolution, SeparateMaxPool, paired_weight
+from fmnas.trainers.fast_training import batches_in_bulk, fast_learner
+from fmnas.trainers.training import (
+    DeviceData,
+    Learner,
+    Surroundings,
+    plain_learner,
+    streams,
+    to_device,
+    train_step,
+    training_batches,
+)
+
+SCHEDULE = Schedule(0.02, 0.9, 1e-3, 0.5, 0.5, 0.5)
+RNG, SPACE = np.random.default_rng(3), joint_space()
+RANDOM = {f"random{i}": Cell.from_configuration(SPACE.sample(RNG)) for i in range(4)}
+CHAINS = {name: replace(largest_cell(), operations=((name, name),) * 4) for name in OPERATIONS}
+MIXED = {"sepconv5x5+maxpool3x3": replace(largest_cell(), operations=(("sepconv5x5", "maxpool3x3"),) * 4)}
+CELLS = {**CHAINS, **MIXED, **RANDOM}
+
+
+@pytest.fixture(scope="module")
+def digits() -> DeviceData:
+    return to_device(digits_split(200, 150), torch.device("cpu"))
+
+
+def numbers(seed: int, *shape: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def gradients(result: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
+    return torch.autograd.grad(result, inputs, numbers(9, *result.shape))
+
+
+@given(
+    seed=st.integers(0, 99),
+    batch=st.integers(1, 3),
+    height=st.integers(1, 6),
+    half=st.integers(1, 4),
+    size=st.sampled_from([3, 5]),
+    groups=st.sampled_from([1, 2, 4]),
+)
+@settings(max_examples=30, deadline=None)
+def test_a_convolution_on_pairs_is_the_one_on_pixels(
+    seed: int, batch: int, height: int, half: int, size: int, groups: int
+) -> None:
+    conv = torch.nn.Conv2d(8, 8, size, padding=size // 2, groups=groups)
+    images = numbers(seed, batch, 8, height, 2 * half).to(memory_format=torch.channels_last).requires_grad_()
+    expected, found = conv(images), PairedConvolution(conv)(images)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    inputs = (images, conv.weight, conv.bias)
+    for a, b in zip(gradients(found, *inputs), gradients(expected, *inputs), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+
+
+def test_a_weight_on_pairs_by_hand() -> None:
+    """One channel, 1, 2, 3 in the middle row. The even pixel: -, 1 | 2, 3 | -, -; the odd one: -, - | 1, 2 | 3, -."""
+    weight = torch.tensor([[0.0, 0, 0], [1, 2, 3], [0, 0, 0]]).view(1, 1, 3, 3)
+    paired = paired_weight(weight, 1)  # [to, from, row, pair]
+    assert paired.shape == (2, 2, 3, 3)
+    assert paired[:, :, 1].tolist() == [[[0, 2, 0], [1, 3, 0]], [[0, 1, 3], [0, 2, 0]]]
+    assert not paired[:, :, (0, 2)].any()
+
+
+def test_images_of_an_odd_width_are_convolved_as_usual() -> None:
+    conv = torch.nn.Conv2d(8, 8, 5, padding=2)
+    images = numbers(0, 2, 8, 7, 7)
+    assert torch.equal(PairedConvolution(conv)(images), conv(images))
+
+
+@pytest.mark.parametrize(("channels", "side"), [(8, 28), (16, 15), (32, 8)])
+@pytest.mark.parametrize("ties", [False, True])
+def test_a_separate_max_pool_is_a_max_pool(channels: int, side: int, ties: bool) -> None:
+    """Also where numbers are equal: their derivative goes to the same pixel."""
+    images = numbers(1, 3, channels, side, side).to(memory_format=torch.channels_last)
+    images = (images.round() if ties else images).requires_grad_()
+    expected, found = functional.max_pool2d(images, 5, 1, 2), SeparateMaxPool(5)(images)
+    assert torch.equal(found, expected)
+    torch.testing.assert_close(gradients(found, images)[0], gradients(expected, images)[0], rtol=1e-5, atol=1e-5)
+
+
+def test_bulk_batches_are_the_batches(noise_split: Split) -> None:
+    held = to_device(noise_split, torch.device("cpu"))
+    draws = streams(0, 0), streams(0, 0)
+    for _ in range(2):  # 23 images: with batches of 1, two bulks
+        for size in (1, 5, 23):
+            pairs = zip(training_batches(held, draws[0], size), batches_in_bulk(held, draws[1], size), strict=True)
+            for (images, labels), (bulk_images, bulk_labels) in pairs:
+                assert torch.equal(images, bulk_images)
+                assert torch.equal(labels, bulk_labels)
+
+
+def learners(name: str, digits: DeviceData) -> tuple[Learner, Learner]:
+    """A plain and a fast one, with the same weights."""
+    plain, fast = (
+        make(build_network(CELLS[name], torch.Generator().manual_seed(1)), SCHEDULE, streams(1, 0), around)
+        for make, around in ((plain_learner, Surroundings(digits, 8, 50)), (fast_learner, Surroundings(digits, 8, 50)))
+    )
+    for learner in (plain, fast):
+        learner._network.train()
+    return plain, fast
+
+
+def flat(learner: Learner) -> Tensor:
+    return torch.cat([parameter.detach().flatten() for parameter in learner._network.parameters()])
+
+
+def follow(fast: Learner, plain: Learner) -> None:
+    """Put the fast learner in the plain one's state."""
+    state = plain.state_dict()
+    weights = {f"network.{key}": value for key, value in state["network"].items()}
+    settings = fast.state_dict()["optimizer"]["param_groups"]
+    optimizer = {"state": state["optimizer"]["state"], "param_groups": settings}
+    fast.load_state_dict(copy.deepcopy({**state, "network": weights, "optimizer": optimizer}))
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_each_of_twenty_steps_is_the_plain_one(digits: DeviceData, name: str) -> None:
+    """Each from the plain learner's state: rounding, which trainings at such rates amplify, is not what is tested."""
+    plain, fast = learners(name, digits)
+    for images, labels in list(training_batches(digits, streams(2, 0), 8))[:20]:
+        follow(fast, plain)
+        before = flat(plain)
+        losses = [train_step(learner._network, learner._optimizer, images, labels) for learner in (plain, fast)]
+        assert losses[1] == pytest.approx(losses[0], rel=1e-4, abs=1e-4)
+        # A number that rounding moves across a kink (ReLU, maximum) changes derivatives: not to every digit the same.
+        assert (flat(fast) - flat(plain)).norm() < 0.1 * (flat(plain) - before).norm()
+        statistics = (learner._network.state_dict() for learner in (plain, fast))
+        for a, b in zip(*(state.values() for state in statistics), strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_twenty_steps_end_where_the_plain_ones_do(digits: DeviceData, name: str) -> None:
+    """On their own, in double precision: in single precision, two ways to write the plain network differ as much."""
+    found = []
+    for learner in learners(name, digits):
+        learner._network.double()
+        learner._optimizer.param_groups[0]["lr"] = 1e-3
+        batches = list(training_batches(digits, streams(2, 0), 8))[:20]
+        steps = [train_step(learner._network, learner._optimizer, x[:3].double(), y[:3]) for x, y in batches]
+        found.append(steps)
+    assert found[0][0] != found[0][-1]
+    assert found[1] == pytest.approx(found[0], rel=1e-4, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_validation_sees_the_same_logits(digits: DeviceData, name: str) -> None:
+    """With weights and statistics of neither the beginning nor chance: those after two batches."""
+    network = build_network(CELLS[name], torch.Generator().manual_seed(0)).train()
+    images = numbers(5, 6, 1, 28, 28)
+    with torch.no_grad():
+        for _ in range(2):
+            network(images)
+        expected = network.eval()(images)
+        torch.testing.assert_close(FastNetwork(network).eval()(images), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_the_parameters_are_the_networks_own() -> None:
+    network = build_network(largest_cell(), torch.Generator().manual_seed(0))
+    own = {id(parameter) for parameter in network.parameters()}
+    assert {id(parameter) for parameter in FastNetwork(network).parameters()} == own
+    paired = [module for module in network.modules() if isinstance(module, PairedConvolution)]
+    assert len(paired) == 8, "those of the first cell, of 8 channels"

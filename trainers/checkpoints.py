@@ -1,0 +1,96 @@
+"""Checkpoints of trainings: a retried trial goes on where it was cut off, and ends with the same numbers.
+
+A checkpoint holds what the next epochs depend on: weights, BatchNorm statistics, momentum, the streams' states, and the
+errors so far. It belongs to one training: its fingerprint is made of all that decides the training's numbers. One file
+per training, written in full or not at all, read without running code from it, removed when the evaluation is done.
+"""
+
+import hashlib
+import json
+import logging
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fmnas.trainers.errors import TrainerError
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A training cut off: its validation errors so far, one per epoch, and the state of its learner."""
+
+    errors: tuple[float, ...]
+    learner: dict[str, Any]
+
+
+class Checkpoints:
+    """Checkpoints in a folder, which is made when the first is written.
+
+    Raises TrainerError for an `every` below 1.
+    """
+
+    def __init__(self, folder: Path, every: int = 5) -> None:
+        """every: how many epochs between two checkpoints of a training."""
+        if every < 1:
+            raise TrainerError(f"checkpoints every {every} epochs: it must be at least 1")
+        self.folder = folder
+        self.every = every
+
+    def due(self, epochs: int) -> bool:
+        """Whether a checkpoint is written after so many epochs."""
+        return epochs % self.every == 0
+
+    def save(self, fingerprint: str, number: int, progress: Progress) -> None:
+        """Keep the progress of training `number`, in the place of what was kept before. Raises OSError."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self._path(fingerprint, number)
+        partial = path.with_suffix(f".{os.getpid()}.partial")
+        content = {"fingerprint": fingerprint, "number": number, "errors": list(progress.errors)}
+        try:
+            with partial.open("wb") as file:
+                torch.save({**content, "learner": progress.learner}, file)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+
+    def load(self, fingerprint: str, number: int) -> Progress | None:
+        """The progress of training `number`; None if none was kept.
+
+        A file that cannot be read, or that is another training's, is worth a warning and no more: the training then
+        starts anew, which costs time and changes no number.
+        """
+        path = self._path(fingerprint, number)
+        if not path.exists():
+            return None
+        try:
+            content = torch.load(path, map_location="cpu", weights_only=True)
+            owner = (content["fingerprint"], content["number"])
+            progress = Progress(tuple(content["errors"]), content["learner"])
+        except Exception as error:  # what a damaged file raises depends on where it is damaged
+            reason = f"it cannot be read ({type(error).__name__})"
+        else:
+            if owner == (fingerprint, number):
+                return progress
+            reason = "it is another training's"
+        logger.warning("checkpoint %s is not used, %s: the training starts anew", path, reason)
+        return None
+
+    def discard(self, fingerprint: str, count: int) -> None:
+        """Remove the checkpoints of trainings 0 to count - 1."""
+        for number in range(count):
+            self._path(fingerprint, number).unlink(missing_ok=True)
+
+    def _path(self, fingerprint: str, number: int) -> Path:
+        return self.folder / f"{fingerprint[:32]}-{number}.pt"
+
+
+def fingerprint_of(facts: dict[str, Any]) -> str:
+    """A number made of plain JSON facts, as text: other facts, another number."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
