@@ -220,7 +220,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     arguments = parser.parse_args()
-    steps, validation, rounds = (8, 1000, 1) if arguments.quick else (40, 2000, 3)
+    steps, validation, rounds = (12, 1000, 1) if arguments.quick else (40, 2000, 3)
     split, table, threads = noise(steps * BATCH, validation), {}, arguments.threads
     print(f"{threads} threads, torch {torch.__version__}; load of the machine before: {os.getloadavg()[0]:.1f}")
     print("ms per step and seed, ms per validation image and seed; evaluations per hour are extrapolated from them")

@@ -29,7 +29,7 @@ from fmnas.trainers.training import (
 
 SCHEDULE = Schedule(0.02, 0.9, 1e-3, 0.5, 0.5, 0.5)
 RNG, SPACE = np.random.default_rng(3), joint_space()
-RANDOM = {f"random{i}": Cell.from_configuration(SPACE.sample(RNG)) for i in range(4)}
+RANDOM = {f"random{i}": Cell.from_configuration(SPACE.sample(RNG)) for i in range(2)}
 CHAINS = {name: replace(largest_cell(), operations=((name, name),) * 4) for name in OPERATIONS}
 MIXED = {"sepconv5x5+maxpool3x3": replace(largest_cell(), operations=(("sepconv5x5", "maxpool3x3"),) * 4)}
 CELLS = {**CHAINS, **MIXED, **RANDOM}
