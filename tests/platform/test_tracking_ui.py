@@ -67,7 +67,9 @@ def test_a_server_shows_the_links_and_ends_with_us(tmp_path: Path) -> None:
     tracker = BackgroundTracker(MlflowStore(TrackingSettings(uri, "an experiment", "abc")))
     tracker.start([("random", 0)])
     assert tracker.finish("finished", [], {}).reason == ""
-    script = f"from fmnas.platform.mlflow_ui import open_ui; open_ui({uri!r}, {port})"
+    # A suite started in the background ignores Ctrl-C, and so would what it starts.
+    heed = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    script = f"{heed}; from fmnas.platform.mlflow_ui import open_ui; open_ui({uri!r}, {port})"
     with subprocess.Popen([sys.executable, "-uc", script], stdout=subprocess.PIPE, text=True) as ui:
         assert ui.stdout is not None
         said = []
