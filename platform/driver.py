@@ -13,17 +13,16 @@ from fmnas.platform.config import WorkersConfig
 from fmnas.platform.errors import ExperimentFailed
 from fmnas.platform.experiment import Run
 from fmnas.platform.journal import Journal, Record
+from fmnas.platform.outcomes import CANCELLED, FAILED, TIMED_OUT
 from fmnas.platform.pool import Event, Failed, Finished, Job, Pool, TimedOut, one_line
 from fmnas.platform.progress import Progress
 from fmnas.platform.state import (
     ExperimentState,
     asked_record,
-    cancelled_record,
-    failed_record,
     finished_record,
     lost_record,
     started_record,
-    timed_out_record,
+    unfinished_record,
 )
 from fmnas.platform.stop import Stopped, StopRequest, watched
 from fmnas.platform.tracking import Tracker
@@ -154,11 +153,9 @@ class Driver:
         if isinstance(event, Finished):
             self._failures = 0
             self._record(finished_record(job, event.worker, event.evaluation, now))
-        elif isinstance(event, Failed):
-            self._record(failed_record(job, event.worker, event.reason, now))
-            self._count_failure(f"{job.run}, trial {job.trial.id}: {event.reason}")
-        elif isinstance(event, TimedOut):
-            self._record(timed_out_record(job, event.worker, event.reason, now))
+        elif isinstance(event, Failed | TimedOut):
+            status = FAILED if isinstance(event, Failed) else TIMED_OUT
+            self._record(unfinished_record(status, job, event.worker, event.reason, now))
             self._count_failure(f"{job.run}, trial {job.trial.id}: {event.reason}")
         else:
             losses = self._state.open[job.run, job.trial.id].losses + 1
@@ -174,7 +171,7 @@ class Driver:
         """What still runs is left, on record."""
         now = self._stage.clock.now()
         for job, worker in self._flying.values():
-            self._record(cancelled_record(job, worker, reason, now))
+            self._record(unfinished_record(CANCELLED, job, worker, reason, now))
 
     def _record(self, record: Record) -> None:
         """Journal first, then tell (the state does), then track."""

@@ -33,7 +33,7 @@ from fmnas.platform.stop import StopRequest
 from fmnas.platform.tracking import BackgroundTracker, NoTracker, Tracker, TrackingReport
 
 FREE_TO_CHANGE = ("workers", "tracking", "data.root")
-"""What a resume may change: it decides where and how fast trials run, not what comes out."""
+"""What a resume may change: it decides where and how fast trials run. What comes out changes by rounding at most."""
 
 FLUSH_SECONDS, SYNC_SECONDS = 60.0, 24 * 3600.0
 """How long a store that answers may take for what is left: at the end of an experiment, and of a sync."""

@@ -186,19 +186,9 @@ def finished_record(job: Job, worker: str, evaluation: Evaluation, at: float) ->
     return {**_of_job(FINISHED, job, worker, at), "evaluation": evaluation.to_dict()}
 
 
-def failed_record(job: Job, worker: str, reason: str, at: float) -> dict[str, Any]:
-    """The record of a trial that raised."""
-    return {**_of_job(FAILED, job, worker, at), "reason": reason}
-
-
-def timed_out_record(job: Job, worker: str, reason: str, at: float) -> dict[str, Any]:
-    """The record of a trial that was killed at its deadline."""
-    return {**_of_job(TIMED_OUT, job, worker, at), "reason": reason}
-
-
-def cancelled_record(job: Job, worker: str, reason: str, at: float) -> dict[str, Any]:
-    """The record of a trial that a stop left in the middle; a resume starts it again."""
-    return {**_of_job(CANCELLED, job, worker, at), "reason": reason}
+def unfinished_record(status: str, job: Job, worker: str, reason: str, at: float) -> dict[str, Any]:
+    """The record of a trial without a result: FAILED, TIMED_OUT, or CANCELLED, which a resume starts again."""
+    return {**_of_job(status, job, worker, at), "reason": reason}
 
 
 def lost_record(job: Job, worker: str, reason: str, final: bool, at: float) -> dict[str, Any]:

@@ -1,0 +1,286 @@
+"""The feasible region of a space: against plain sums and counts in closed form."""
+
+import itertools
+import json
+import math
+import pickle
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from fmnas.search_spaces import (
+    Configuration,
+    Graph,
+    Integer,
+    LinearConstraint,
+    Nominal,
+    Ordinal,
+    QuadraticConstraint,
+    Real,
+    Space,
+    SpaceError,
+)
+from fmnas.search_spaces.constraints import Constraint
+
+BITS = [Integer(f"b{i}", 0, 1) for i in range(8)]
+AT_MOST_TWO = LinearConstraint({bit.name: 1 for bit in BITS}, bound=2)
+CARDINALITY = Space(BITS, [AT_MOST_TWO])
+RECTANGLES = Space(
+    [Integer("width", 1, 6), Integer("height", 1, 6)], [QuadraticConstraint({}, {("width", "height"): 1}, bound=6)]
+)
+
+WEIGHTS = st.floats(1e-3, 10) | st.floats(-10, -1e-3)
+
+
+def left_side(constraint: Constraint, configuration: Configuration) -> float:
+    """The definition, term by term."""
+    terms = [a * float(configuration[name]) for name, a in constraint.coefficients.items()]
+    if isinstance(constraint, QuadraticConstraint):
+        terms += [q * float(configuration[i]) * float(configuration[j]) for (i, j), q in constraint.pairs.items()]
+    return math.fsum(terms)
+
+
+def clearance(space: Space, configuration: Configuration) -> float:
+    """How far inside the region (above 0) or outside it (below 0) a configuration is, relative to the terms' bounds."""
+    largest = {
+        v.name: max(abs(float(x)) for x in ((v.low, v.high) if isinstance(v, Real) else v.vertices))
+        for v in numeric(space)
+    }
+    found = []
+    for constraint in space.constraints:
+        size = abs(constraint.bound) + sum(abs(a) * largest[name] for name, a in constraint.coefficients.items())
+        if isinstance(constraint, QuadraticConstraint):
+            size += sum(abs(q) * largest[i] * largest[j] for (i, j), q in constraint.pairs.items())
+        found.append((constraint.bound - left_side(constraint, configuration)) / (size or 1.0))
+    return min(found)
+
+
+def numeric(space: Space) -> list[Any]:
+    """The variables that a constraint may name, but for those with values so small that products of them underflow."""
+
+    def fits(value: Any) -> bool:
+        return not isinstance(value, str) and (value == 0 or abs(value) > 1e-100)
+
+    return [v for v in space.variables if isinstance(v, Real) or all(map(fits, v.vertices))]
+
+
+def constrained(data: st.DataObject, space: Space) -> Space:
+    """The space with one or two constraints, each of which about half of it meets."""
+    names = [v.name for v in numeric(space)]
+    assume(names)
+    constraints: list[Constraint] = []
+    X = space.sample_encoded(np.random.default_rng(data.draw(st.integers(0, 99))), 41)
+    for _ in range(data.draw(st.integers(1, 2))):
+        linear = data.draw(st.dictionaries(st.sampled_from(names), WEIGHTS, min_size=1, max_size=3))
+        made: Constraint = LinearConstraint(linear, 0.0)
+        if data.draw(st.booleans()):
+            pair = st.tuples(st.sampled_from(names), st.sampled_from(names))
+            made = QuadraticConstraint(linear, data.draw(st.dictionaries(pair, WEIGHTS, min_size=1, max_size=3)), 0.0)
+        bound = float(np.median([left_side(made, space.decode(x)) for x in X]))
+        constraints.append(
+            QuadraticConstraint(made.coefficients, made.pairs, bound)
+            if isinstance(made, QuadraticConstraint)
+            else LinearConstraint(made.coefficients, bound)
+        )
+    made_space = Space(space.variables, constraints)
+    fresh = space.sample_encoded(np.random.default_rng(7), 200)
+    assume(made_space.feasible(fresh).mean() > 0.05)  # two halves may not meet
+    return made_space
+
+
+@given(data=st.data(), seed=st.integers(0, 2**32))
+@settings(max_examples=50)
+def test_every_sample_is_feasible(data: st.DataObject, spaces: Any, seed: int) -> None:
+    space = constrained(data, data.draw(spaces))
+    X = space.sample_encoded(np.random.default_rng(seed), 20)
+    assert X.shape == (20, len(space))
+    assert space.feasible(X).all()
+    for x in X:
+        configuration = space.decode(x)
+        space.validate(configuration)
+        assert clearance(space, configuration) > -1.1e-9
+    np.testing.assert_array_equal(X, space.sample_encoded(np.random.default_rng(seed), 20))
+    space.validate(space.sample(np.random.default_rng(seed)))
+
+
+@given(data=st.data(), seed=st.integers(0, 2**32))
+@settings(max_examples=50)
+def test_feasible_is_the_definition(data: st.DataObject, spaces: Any, seed: int) -> None:
+    space = constrained(data, data.draw(spaces))
+    X = Space(space.variables).sample_encoded(np.random.default_rng(seed), 30)
+    for x, feasible in zip(X, space.feasible(X), strict=True):
+        configuration = space.decode(x)
+        room = clearance(space, configuration)
+        if abs(room) > 1.1e-9:
+            assert feasible == (room > 0)
+        assert space.meets_constraints(configuration) == feasible
+        if not feasible:
+            with pytest.raises(SpaceError, match="infeasible"):
+                space.encode(configuration)
+
+
+@given(data=st.data(), seed=st.integers(0, 2**32))
+@settings(max_examples=50)
+def test_neighbours_are_the_feasible_ones(data: st.DataObject, spaces: Any, seed: int) -> None:
+    space = constrained(data, data.draw(spaces))
+    configuration = space.sample(np.random.default_rng(seed))
+    every = Space(space.variables).neighbours(configuration)
+    assert space.neighbours(configuration) == [n for n in every if space.meets_constraints(n)]
+
+
+@given(data=st.data())
+@settings(max_examples=50)
+def test_a_point_on_the_boundary_is_feasible(data: st.DataObject, configured_spaces: Any) -> None:
+    space, configuration = data.draw(configured_spaces)
+    names = [v.name for v in numeric(space)]
+    assume(names)
+    linear = data.draw(st.dictionaries(st.sampled_from(names), WEIGHTS, min_size=1))
+    pairs = data.draw(st.dictionaries(st.tuples(st.sampled_from(names), st.sampled_from(names)), WEIGHTS, min_size=1))
+    made = [LinearConstraint(linear, 0.0), QuadraticConstraint(linear, pairs, 0.0)]
+    bounds = [left_side(constraint, configuration) for constraint in made]
+    tight = Space(space.variables, [LinearConstraint(linear, bounds[0]), QuadraticConstraint(linear, pairs, bounds[1])])
+    tight.validate(configuration)
+    assert tight.feasible(tight.encode_all([configuration])).tolist() == [True]
+
+
+@given(data=st.data())
+@settings(max_examples=50)
+def test_a_constrained_space_survives_json_and_pickle(data: st.DataObject, spaces: Any) -> None:
+    space = constrained(data, data.draw(spaces))
+    plain = json.loads(json.dumps(space.to_dict()))
+    for back in (Space.from_dict(plain), pickle.loads(pickle.dumps(space))):
+        assert back == space
+        assert hash(back) == hash(space)
+        assert repr(back) == repr(space)
+        assert [hash(c) for c in back.constraints] == [hash(c) for c in space.constraints]
+        assert back.to_dict() == space.to_dict()
+    assert plain[: len(space)] == json.loads(json.dumps(Space(space.variables).to_dict()))
+    assert Space(space.variables) != space
+
+
+def every_bit_string() -> list[Configuration]:
+    return [dict(zip(CARDINALITY.names, bits, strict=True)) for bits in itertools.product((0, 1), repeat=8)]
+
+
+def test_at_most_two_of_eight_bits() -> None:
+    """1 + 8 + 28 = 37 of 256 strings."""
+    X = Space(BITS).encode_all(every_bit_string())
+    assert CARDINALITY.feasible(X).sum() == 37
+    assert sum(CARDINALITY.meets_constraints(c) for c in every_bit_string()) == 37
+
+
+def test_the_feasible_strings_are_drawn_evenly() -> None:
+    X = CARDINALITY.sample_encoded(np.random.default_rng(0), 37_000)
+    counts = Counter(map(bytes, X.astype(np.uint8)))
+    assert len(counts) == 37
+    assert min(counts.values()) > 1000 - 5 * 32  # 32: the standard deviation of each count
+    assert max(counts.values()) < 1000 + 5 * 32
+
+
+@pytest.mark.parametrize(("ones", "count"), [(0, 8), (1, 8), (2, 2)])
+def test_neighbours_of_a_string(ones: int, count: int) -> None:
+    configuration = {bit.name: int(i < ones) for i, bit in enumerate(BITS)}
+    assert len(CARDINALITY.neighbours(configuration)) == count
+    assert len(Space(BITS).neighbours(configuration)) == 8
+
+
+def test_neighbours_of_an_infeasible_string_are_refused() -> None:
+    with pytest.raises(SpaceError, match="its left side is 3"):
+        CARDINALITY.neighbours({bit.name: int(i < 3) for i, bit in enumerate(BITS)})
+
+
+def test_rectangles_of_area_six() -> None:
+    """6 + 3 + 2 + 1 + 1 + 1 pairs of sides."""
+    pairs = [{"width": w, "height": h} for w, h in itertools.product(range(1, 7), repeat=2)]
+    assert sum(RECTANGLES.meets_constraints(pair) for pair in pairs) == 14
+
+
+def test_a_quarter_of_the_disc() -> None:
+    disc = QuadraticConstraint({}, {("x", "x"): 1, ("y", "y"): 1}, bound=1)
+    space = Space([Real("x", 0, 1), Real("y", 0, 1)], [disc])
+    X = np.random.default_rng(0).random((40_000, 2))
+    np.testing.assert_array_equal(space.feasible(X), (X**2).sum(1) <= 1)
+    assert space.feasible(X).mean() == pytest.approx(math.pi / 4, abs=0.01)
+
+
+def test_a_pair_and_its_mirror_both_count() -> None:
+    space = Space([Real("x", 0, 9), Real("y", 0, 9)], [QuadraticConstraint({}, {("x", "y"): 1, ("y", "x"): 1}, 12)])
+    assert space.meets_constraints({"x": 2.0, "y": 3.0})
+    assert not space.meets_constraints({"x": 2.0, "y": 3.001})
+
+
+def test_values_are_in_the_users_units() -> None:
+    """Half of a log scale from 1e-4 to 1 lies below 0.01; booleans count as 0 and 1; categories by their numbers."""
+    space = Space(
+        [Real("rate", 1e-4, 1.0, log=True), Nominal("nesterov", [False, True]), Ordinal("width", [64, 16])],
+        [LinearConstraint({"rate": 1}, 0.01), LinearConstraint({"nesterov": 1, "width": 1}, 64)],
+    )
+    X = space.sample_encoded(np.random.default_rng(0), 600)
+    assert X[:, 0].max() <= 0.5 + 1e-6
+    assert X[:, 0].max() > 0.48
+    assert {(n, w) for n, w in X[:, 1:].astype(int).tolist()} == {(0, 0), (0, 1), (1, 1)}
+
+
+def test_a_graph_with_numbers_can_be_constrained() -> None:
+    space = Space([Graph("g", (1, 2, 3), ((1, 2), (2, 3)))], [LinearConstraint({"g": -1}, -2)])
+    assert [space.meets_constraints({"g": g}) for g in (1, 2, 3)] == [False, True, True]
+
+
+def test_an_equation_is_two_inequalities() -> None:
+    ones = {bit.name: 1.0 for bit in BITS}
+    space = Space(BITS, [LinearConstraint(ones, 2), LinearConstraint(dict.fromkeys(ones, -1.0), -2)])
+    assert {sum(map(float, space.sample(np.random.default_rng(s)).values())) for s in range(20)} == {2.0}
+
+
+@pytest.mark.parametrize(
+    ("variables", "constraint", "inside", "outside"),
+    [
+        ([Real("x", 0, 1), Real("y", 0, 1)], LinearConstraint({"x": 1, "y": 1}, 0.3), [0.1, 0.2], [0.1, 0.2 + 1e-7]),
+        ([Real("x", -0.7, 1.3)], LinearConstraint({"x": 1}, 0), [0.0], [1e-7]),
+        ([Real("x", 1e-9, 1e3, log=True)], LinearConstraint({"x": 1}, 1e-6), [1e-6], [1.001e-6]),
+        ([Integer("n", 1, 99_999)], QuadraticConstraint({}, {("n", "n"): 1}, 4), [2], [3]),
+    ],
+    ids=["0.1 + 0.2", "zero inside a range", "small on a log scale", "small square of a large variable"],
+)
+def test_boundaries(variables: list[Any], constraint: Constraint, inside: list[float], outside: list[float]) -> None:
+    space, free = Space(variables, [constraint]), Space(variables)
+    for values, feasible in ((inside, True), (outside, False)):
+        configuration = dict(zip(space.names, values, strict=True))
+        assert space.meets_constraints(configuration) == feasible
+        assert space.feasible(free.encode_all([configuration])).tolist() == [feasible]
+        assert space.meets_constraints(free.decode(free.encode(configuration))) == feasible
+
+
+@given(data=st.data(), seed=st.integers(0, 2**32), count=st.integers(0, 9))
+def test_without_constraints_draws_are_plain(data: st.DataObject, spaces: Any, seed: int, count: int) -> None:
+    """One call for the reals, one for each discrete variable: recorded experiments depend on it."""
+    space = data.draw(spaces)
+    ours, plain = np.random.default_rng(seed), np.random.default_rng(seed)
+    X = space.sample_encoded(ours, count)
+    D = len(space.continuous)
+    np.testing.assert_array_equal(X[:, :D], plain.random((count, D)))
+    for p, variable in enumerate(space.discrete):
+        np.testing.assert_array_equal(X[:, D + p], plain.integers(len(variable.vertices), size=count))
+    assert ours.bit_generator.state == plain.bit_generator.state
+    assert space.feasible(X).tolist() == [True] * count
+
+
+def test_rare_configurations_are_found() -> None:
+    """One of a hundred thousand."""
+    space = Space([Integer(f"n{i}", 0, 9) for i in range(5)], [LinearConstraint({f"n{i}": 1 for i in range(5)}, 0)])
+    assert space.sample(np.random.default_rng(0)) == {f"n{i}": 0 for i in range(5)}
+
+
+def test_what_cannot_be_met_is_given_up() -> None:
+    space = Space([Real("x", 0, 1)], [LinearConstraint({"x": -1}, -2)])
+    with pytest.raises(SpaceError, match=r"0 of 10\d{5} uniform samples met the 1 constraint.*narrow the variables"):
+        space.sample(np.random.default_rng(0))
+
+
+def test_a_violation_is_named_with_its_value() -> None:
+    with pytest.raises(SpaceError, match=r"infeasible: width\*height <= 6 is violated, its left side is 8"):
+        RECTANGLES.validate({"width": 4, "height": 2})
