@@ -51,10 +51,14 @@ class Network(nn.Module):
             if depth > 0:
                 a, b = (functional.max_pool2d(x, 2, stride=2, padding=1) for x in (a, b))
             a, b = cell(a, b)
-        x = torch.cat([functional.max_pool2d(a, 2), functional.max_pool2d(b, 2)], dim=1)
+        x = self.join(functional.max_pool2d(a, 2), functional.max_pool2d(b, 2))
         x = self.norm(functional.relu(self.reduction(x)))
         logits: Tensor = self.classifier(x.flatten(1))
         return logits
+
+    def join(self, a: Tensor, b: Tensor) -> Tensor:
+        """The two outputs of the last cell, channel after channel."""
+        return torch.cat([a, b], dim=1)
 
 
 class CellModule(nn.Module):

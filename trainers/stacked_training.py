@@ -1,0 +1,164 @@
+"""All trainings of an evaluation in one program: each step is one of every network, and nothing waits for the host.
+
+The draws are those of the plain way, training by training: the same order, crops and flips. What differs is where they
+are used: an epoch's images are cropped at its beginning, and whether losses are finite is kept on the device, to be
+read once an epoch. A training that has diverged must not disturb the others: its weights are put to zero, and stay so.
+
+On a GPU the step is captured once as a CUDA graph and replayed, see `captured.py`.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from fmnas.search_spaces import Schedule
+from fmnas.trainers.augmentation import crop, draw_crops, normalise
+from fmnas.trainers.captured import Pace, captured
+from fmnas.trainers.errors import EvaluationStoppedError
+from fmnas.trainers.network import IMAGE_SIZE
+from fmnas.trainers.stacked_network import Stack
+from fmnas.trainers.training import Streams, Surroundings, stoppable
+
+IMAGES_AT_ONCE = 4096
+"""Images that are cropped in one go: a bound on memory."""
+
+
+class StackedLearner:
+    """The trainings of a stack of networks, an epoch at a time, with one schedule.
+
+    Shapes: S trainings, N weights of all of them together, n training images.
+    """
+
+    def __init__(self, stack: Stack, schedule: Schedule, draws: Sequence[Streams], around: Surroundings) -> None:
+        """draws: one for each network. The data of `around` are on the stack's device."""
+        self._stack, self._schedule, self._draws, self._around = stack, schedule, draws, around
+        device, count = stack.weights.device, len(around.data.train_images)
+        self._velocity = torch.zeros_like(stack.weights, requires_grad=False)
+        self._alive = torch.ones(stack.seeds, dtype=torch.bool, device=device)
+        self._rate = torch.zeros((), dtype=stack.weights.dtype, device=device)
+        self._position = torch.zeros((), dtype=torch.int64, device=device)  # the first image of the next step
+        self._rows = torch.arange(around.batch_size, device=device)
+        size = (count, stack.seeds, IMAGE_SIZE, IMAGE_SIZE)
+        self._images = torch.zeros(size, dtype=torch.uint8, device=device)  # of this epoch, in its order
+        self._labels = torch.zeros((count, stack.seeds), dtype=torch.int64, device=device)
+        self._full_step: Callable[[], object] = lambda: self.step(around.batch_size)
+        self._pace = Pace(device)
+
+    def capture(self) -> None:
+        """Make a CUDA graph of the step of full batches. Raises CaptureError, and then the learner is of no more use.
+
+        Nothing is trained by it.
+        """
+        state = [self._stack.weights, self._velocity, self._alive, self._position, *self._stack.statistics.values()]
+
+        def first_step() -> None:
+            self._position.zero_()
+            self.step(self._around.batch_size)
+
+        if len(self._images) >= self._around.batch_size:
+            self._stack.train()
+            self._full_step = captured(lambda: self.step(self._around.batch_size), first_step, state)
+
+    def train_epoch(self, learning_rate: float) -> None:
+        """One pass of every training over the training images. Trainings whose loss is not finite end there."""
+        self._stack.train()
+        self._draw_epoch()
+        self._rate.fill_(learning_rate)
+        self._position.zero_()
+        full, rest = divmod(len(self._images), self._around.batch_size)
+        for _ in range(full):
+            self._check_stop()
+            self._full_step()
+            self._pace.step()
+        if rest:
+            self._check_stop()
+            self.step(rest)
+
+    def step(self, count: int) -> Tensor:
+        """A step on the next `count` images of each training; the losses [S] before it."""
+        rows = self._rows[:count] + self._position
+        images = normalise(self._images.index_select(0, rows).flatten(0, 1)).view(count, -1, IMAGE_SIZE, IMAGE_SIZE)
+        losses = self._losses(images.to(self._rate.dtype), self._labels.index_select(0, rows))
+        (gradient,) = torch.autograd.grad(losses.sum(), self._stack.weights)
+        with torch.no_grad():
+            self._update(gradient, losses)
+            self._position += count
+        return losses.detach()
+
+    @torch.no_grad()
+    def validation_errors(self) -> list[float | None]:
+        """The share of validation images that each network gets wrong.
+
+        None for a training that has ended, now or before: its loss or one of these logits was not finite.
+        """
+        self._stack.train(False)
+        data, size, seeds = self._around.data, self._around.evaluation_batch_size, self._stack.seeds
+        wrong = torch.zeros(seeds, dtype=torch.int64, device=self._alive.device)
+        batches = zip(data.validation_images.split(size), data.validation_labels.split(size), strict=True)
+        for images, labels in stoppable(batches, self._around.stop):
+            same = normalise(images).to(self._rate.dtype).expand(-1, seeds, -1, -1)
+            logits = self._stack(same)  # [S, B, 10]
+            wrong += (logits.argmax(dim=2) != labels).sum(1)
+            self._alive &= logits.isfinite().flatten(1).all(1)
+            self._pace.step()
+        found = torch.stack([wrong, self._alive.to(wrong.dtype)]).tolist()  # here, once an epoch, the host waits
+        return [count / len(data.validation_labels) if alive else None for count, alive in zip(*found, strict=True)]
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that the next epochs depend on. Tensors and plain values."""
+        return {
+            "weights": self._stack.weights.detach(),
+            "velocity": self._velocity,
+            "statistics": self._stack.statistics,
+            "alive": self._alive,
+            "order": [draws.order.get_state() for draws in self._draws],
+            "augmentation": [draws.augmentation.get_state() for draws in self._draws],
+        }
+
+    @torch.no_grad()
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there. The state is that of a learner of as many trainings of the same cell."""
+        self._stack.weights.copy_(state["weights"])
+        self._velocity.copy_(state["velocity"])
+        self._alive.copy_(state["alive"])
+        for name, values in self._stack.statistics.items():
+            values.copy_(state["statistics"][name])
+        for draws, order, augmentation in zip(self._draws, state["order"], state["augmentation"], strict=True):
+            draws.order.set_state(order)
+            draws.augmentation.set_state(augmentation)
+
+    def _losses(self, images: Tensor, labels: Tensor) -> Tensor:
+        """The mean loss of each network [S] on images [B, S, 28, 28] and labels [B, S]."""
+        logits = self._stack(images)
+        each = functional.cross_entropy(logits.flatten(0, 1), labels.t().flatten(), reduction="none")
+        return each.view(self._stack.seeds, -1).mean(1)
+
+    def _update(self, gradient: Tensor, losses: Tensor) -> None:
+        """SGD as torch's, for the trainings whose losses are finite; the others end: their weights become zero."""
+        weights, velocity = self._stack.weights, self._velocity
+        self._alive &= losses.isfinite()
+        gradient.add_(weights, alpha=self._schedule.weight_decay)
+        velocity.mul_(self._schedule.momentum).add_(gradient)
+        weights.addcmul_(velocity, self._rate, value=-1.0)
+        ended = self._alive.logical_not().index_select(0, self._stack.owner)
+        weights.masked_fill_(ended, 0.0)
+        velocity.masked_fill_(ended, 0.0)
+
+    def _draw_epoch(self) -> None:
+        """Every image once for each training, in random order, cropped."""
+        data, count = self._around.data, len(self._images)
+        device = self._images.device
+        for number, draws in enumerate(self._draws):
+            order = torch.randperm(count, generator=draws.order).to(device)
+            crops = draw_crops(count, draws.augmentation).to(device)
+            self._labels[:, number] = data.train_labels[order]
+            for start in range(0, count, IMAGES_AT_ONCE):
+                part = slice(start, start + IMAGES_AT_ONCE)
+                self._images[part, number] = crop(data.train_images[order[part]], crops[part])
+
+    def _check_stop(self) -> None:
+        if self._around.stop():
+            raise EvaluationStoppedError("the evaluation was stopped; what it had measured so far is no result")
