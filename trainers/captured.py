@@ -22,7 +22,9 @@ class CaptureError(TrainerError):
     """A step could not be recorded."""
 
 
-def captured(step: Callable[[], object], first_step: Callable[[], object], state: Sequence[Tensor]) -> Callable[[], None]:
+def captured(
+    step: Callable[[], object], first_step: Callable[[], object], state: Sequence[Tensor]
+) -> Callable[[], None]:
     """The step as a CUDA graph. It must work on the same tensors each time and never ask a device for a number.
 
     first_step: the same, from a beginning of its own, to warm up.

@@ -2,10 +2,12 @@
 
 A checkpoint holds what the next epochs depend on: weights, BatchNorm statistics, momentum, the streams' states, and the
 errors so far. It belongs to one training: its fingerprint is made of all that decides the training's numbers. One file
-per training, written in full or not at all, read without running code from it, removed when the evaluation is done.
+per training, written in full or not at all, with a checksum, read without running code from it, removed when the
+evaluation is done.
 """
 
 import hashlib
+import io
 import json
 import logging
 import os
@@ -22,7 +24,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Progress:
-    """A training cut off: its validation errors so far, one per epoch, and the state of its learner."""
+    """A training cut off: its validation errors so far, one per epoch, and the state of its learner.
+
+    Trainings in one program are cut off together: the errors of an epoch follow each other, those of the first first.
+    """
 
     errors: tuple[float, ...]
     learner: dict[str, Any]
@@ -51,9 +56,10 @@ class Checkpoints:
         path = self._path(fingerprint, number)
         partial = path.with_suffix(f".{os.getpid()}.partial")
         content = {"fingerprint": fingerprint, "number": number, "errors": list(progress.errors)}
+        packed = pack({**content, "learner": progress.learner})
         try:
             with partial.open("wb") as file:
-                torch.save({**content, "learner": progress.learner}, file)
+                file.write(packed)
                 file.flush()
                 os.fsync(file.fileno())
             partial.replace(path)
@@ -70,7 +76,7 @@ class Checkpoints:
         if not path.exists():
             return None
         try:
-            content = torch.load(path, map_location="cpu", weights_only=True)
+            content = unpack(path.read_bytes())
             owner = (content["fingerprint"], content["number"])
             progress = Progress(tuple(content["errors"]), content["learner"])
         except Exception as error:  # what a damaged file raises depends on where it is damaged
@@ -79,8 +85,13 @@ class Checkpoints:
             if owner == (fingerprint, number):
                 return progress
             reason = "it is another training's"
-        logger.warning("checkpoint %s is not used, %s: the training starts anew", path, reason)
+        self.refuse(fingerprint, number, reason)
         return None
+
+    def refuse(self, fingerprint: str, number: int, reason: str) -> None:
+        """Say in the log why a checkpoint is not used."""
+        path = self._path(fingerprint, number)
+        logger.warning("checkpoint %s is not used, %s: the training starts anew", path, reason)
 
     def discard(self, fingerprint: str, count: int) -> None:
         """Remove the checkpoints of trainings 0 to count - 1."""
@@ -89,6 +100,22 @@ class Checkpoints:
 
     def _path(self, fingerprint: str, number: int) -> Path:
         return self.folder / f"{fingerprint[:32]}-{number}.pt"
+
+
+def pack(content: dict[str, Any]) -> bytes:
+    """Tensors and plain values as bytes that begin with their checksum: torch itself does not see a changed number."""
+    file = io.BytesIO()
+    torch.save(content, file)
+    return hashlib.sha256(file.getbuffer()).digest() + file.getvalue()
+
+
+def unpack(packed: bytes) -> dict[str, Any]:
+    """The inverse of `pack`, on the CPU; raises an exception of some kind for anything else."""
+    checksum, content = packed[: hashlib.sha256().digest_size], packed[hashlib.sha256().digest_size :]
+    if hashlib.sha256(content).digest() != checksum:
+        raise TrainerError("its checksum is another one")
+    loaded: dict[str, Any] = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    return loaded
 
 
 def fingerprint_of(facts: dict[str, Any]) -> str:

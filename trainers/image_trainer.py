@@ -9,25 +9,32 @@ kind of device with the same number of threads. The fast arrangement gives the s
 seed.
 """
 
+import logging
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
 import torch
 
 from fmnas.search_spaces import Cell, Evaluation, Schedule, Trial, joint_space
-from fmnas.trainers.arrangement import Arrangement, arrange
+from fmnas.trainers.arrangement import PLAIN, Arranged, Arrangement, arrange
+from fmnas.trainers.captured import CaptureError
 from fmnas.trainers.checkpoints import Checkpoints, Progress, fingerprint_of
 from fmnas.trainers.data import Split
+from fmnas.trainers.devices import exactly, usable_device
 from fmnas.trainers.errors import TrainerError, TrainingFailedError
 from fmnas.trainers.fast_training import fast_learner
 from fmnas.trainers.flops import count_flops, flops_ratio
 from fmnas.trainers.network import CLASSES, build_network
 from fmnas.trainers.side_by_side import train_in_turn, train_side_by_side
+from fmnas.trainers.stacked_network import Stack
+from fmnas.trainers.stacked_training import StackedLearner
+from fmnas.trainers.tasks import Task, Training, named_failure
 from fmnas.trainers.trainer import Report, Stop, check_trial, ignore, never
 from fmnas.trainers.training import Learner, Surroundings, plain_learner, streams, to_device
+
+logger = logging.getLogger(__name__)
 
 FLOPS_WEIGHT = 0.02
 GUESSING_ERROR = 1.0 - 1.0 / CLASSES
@@ -39,7 +46,7 @@ class TrainingSettings:
     """What is the same for every trial. Raises TrainerError for a value that cannot be.
 
     seeds: independent trainings per evaluation.
-    batch_size, evaluation_batch_size: images per step and per validation batch (a matter of speed).
+    batch_size: images per step. evaluation_batch_size: per validation batch, a matter of speed; None suits the device.
     device: a torch device, such as "cpu" or "cuda:0".
     threads: what the trainer sets torch's threads to, for the whole process; None leaves them alone.
     arrangement: see `arrangement.py`.
@@ -47,7 +54,7 @@ class TrainingSettings:
 
     seeds: int = 4
     batch_size: int = 32
-    evaluation_batch_size: int = 250
+    evaluation_batch_size: int | None = None
     device: str = "cpu"
     threads: int | None = 1
     arrangement: Arrangement = "auto"
@@ -55,18 +62,10 @@ class TrainingSettings:
     def __post_init__(self) -> None:
         for name in ("seeds", "batch_size", "evaluation_batch_size", "threads"):
             value = getattr(self, name)
-            if name == "threads" and value is None:
+            if name in ("threads", "evaluation_batch_size") and value is None:
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise TrainerError(f"{name} = {value}: it must be an integer of at least 1")
-
-
-@dataclass(frozen=True)
-class Training:
-    """How one training went: the validation error after each epoch, and whether it diverged."""
-
-    errors: tuple[float, ...]
-    diverged: bool
 
 
 class ImageTrainer:
@@ -93,10 +92,10 @@ class ImageTrainer:
         self.settings = settings or TrainingSettings()
         self.space = joint_space()
         self._clock = clock
-        device = _usable_device(self.settings.device)
+        self._device = device = usable_device(self.settings.device)
         self._arranged = arrange(self.settings.arrangement, device, self.settings.threads, self.settings.seeds)
-        data = to_device(split, device)
-        self._around = Surroundings(data, self.settings.batch_size, self.settings.evaluation_batch_size)
+        at_once = self.settings.evaluation_batch_size or (250 if device.type == "cpu" else 1000)
+        self._around = Surroundings(to_device(split, device), self.settings.batch_size, at_once)
         self._checkpoints = checkpoints
         self._data_fingerprint = _data_fingerprint(split) if checkpoints else ""
         if self.settings.threads is not None:
@@ -116,9 +115,13 @@ class ImageTrainer:
         start = self._clock()
         check_trial(trial, self.space)
         cell = Cell.from_configuration(trial.configuration)
-        trainings = self._trainings(trial, cell, report, stop)
-        if self._checkpoints:
-            self._checkpoints.discard(self._fingerprint(trial), self.settings.seeds)
+        try:
+            with exactly(self._device):
+                trainings = self._trainings(Task(trial, cell, range(self.settings.seeds), self._arranged, report, stop))
+        except TrainingFailedError:
+            self._discard(trial)  # it is not tried again
+            raise
+        self._discard(trial)
         errors = tuple(training.errors[-1] for training in trainings)
         ratio = flops_ratio(cell)
         return Evaluation(
@@ -132,89 +135,98 @@ class ImageTrainer:
             diverged=any(training.diverged for training in trainings),
         )
 
-    def _trainings(self, trial: Trial, cell: Cell, report: Report, stop: Stop) -> list[Training]:
+    def _trainings(self, task: Task) -> list[Training]:
         """All trainings of the trial, arranged."""
+        if task.how.way == "stacked":
+            try:
+                return self._train(task)
+            except CaptureError as error:
+                logger.warning("trial %d is trained the plain way: %s", task.trial.id, error)
+                task = replace(task, how=replace(task.how, way="plain"))
 
         def train(number: int, report: Report, stop: Stop) -> Training:
-            return self._train(trial, cell, number, report, stop)
+            return self._train(replace(task, numbers=(number,), report=report, stop=stop))[0]
 
-        how, seeds = self._arranged, self.settings.seeds
+        how, seeds = task.how, self.settings.seeds
         if how.side_by_side == 1:
-            return train_in_turn(train, seeds, report, stop)
-        return train_side_by_side(train, seeds, how.side_by_side, how.threads, report, stop)
+            return train_in_turn(train, seeds, task.report, task.stop)
+        return train_side_by_side(train, seeds, how.side_by_side, how.threads, task.report, task.stop)
 
-    def _train(self, trial: Trial, cell: Cell, number: int, report: Report, stop: Stop) -> Training:
-        """Training `number` of the trial; reports after each epoch."""
-        schedule = Schedule.from_configuration(trial.configuration)
-        with _named_failure(number, cell):
-            learner = self._learner(cell, schedule, trial.seed, number, stop)
-            errors = self._resume(trial, number, learner)
-        for epoch, known in enumerate(errors):
-            report(number, epoch + 1, known)
-        diverged = False
-        for epoch in range(len(errors), trial.epochs):
-            with _named_failure(number, cell):
-                finite = not diverged and learner.train_epoch(schedule.learning_rate_at(epoch, trial.epochs))
-                error = learner.validation_error() if finite else None
-                diverged = error is None
-                errors.append(GUESSING_ERROR if error is None else error)
-                self._keep(trial, number, errors, learner, diverged)
-            report(number, epoch + 1, errors[-1])
-        return Training(tuple(errors), diverged)
+    def _train(self, task: Task) -> list[Training]:
+        """The trainings of a task; reports after each epoch."""
+        schedule, epochs = Schedule.from_configuration(task.trial.configuration), task.trial.epochs
+        with named_failure(task):
+            learner, rows = self._begun(task, schedule)  # rows: the errors of each epoch
+        for epoch, known in enumerate(rows):
+            task.tell(epoch, known)
+        diverged = [False] * len(task.numbers)
+        for epoch in range(len(rows), epochs):
+            with named_failure(task):
+                found = learner.epoch(schedule.learning_rate_at(epoch, epochs))
+                diverged = [error is None for error in found]
+                rows.append([GUESSING_ERROR if error is None else error for error in found])
+                if not all(diverged):
+                    self._keep(task, rows, learner)
+            task.tell(epoch, rows[-1])
+        columns = zip(*rows, strict=True)
+        return [Training(column, over) for column, over in zip(columns, diverged, strict=True)]
 
-    def _learner(self, cell: Cell, schedule: Schedule, seed: int, number: int, stop: Stop) -> Learner:
-        draws = streams(seed, number)
-        network = build_network(cell, draws.initialisation)
-        make = fast_learner if self._arranged.fast else plain_learner
-        return make(network, schedule, draws, replace(self._around, stop=stop))
+    def _learner(self, task: Task, schedule: Schedule) -> Learner | StackedLearner:
+        draws = [streams(task.trial.seed, number) for number in task.numbers]
+        networks = [build_network(task.cell, each.initialisation) for each in draws]
+        around = replace(self._around, stop=task.stop)
+        if task.how.way == "stacked":
+            stacked = StackedLearner(Stack(networks, task.cell, self._device), schedule, draws, around)
+            if task.how.captured:
+                stacked.capture()
+            return stacked
+        make = fast_learner if task.how.way == "fast" else plain_learner
+        return make(networks[0], schedule, draws[0], around)
 
-    def _resume(self, trial: Trial, number: int, learner: Learner) -> list[float]:
-        """The errors of the epochs that a checkpoint spares; the learner then goes on after them."""
-        progress = self._checkpoints.load(self._fingerprint(trial), number) if self._checkpoints else None
+    def _begun(self, task: Task, schedule: Schedule) -> tuple[Learner | StackedLearner, list[list[float]]]:
+        """A learner, and the errors of the epochs that a checkpoint spares: it goes on after them."""
+        learner = self._learner(task, schedule)
+        if self._checkpoints is None:
+            return learner, []
+        fingerprint, width = self._fingerprint(task.trial, task.how), len(task.numbers)
+        progress = self._checkpoints.load(fingerprint, task.numbers[0])
         if progress is None:
-            return []
-        learner.load_state_dict(progress.learner)
-        return list(progress.errors)
+            return learner, []
+        try:
+            learner.load_state_dict(progress.learner)
+        except Exception as error:  # the state is of another version of this program: anything may be missing in it
+            self._checkpoints.refuse(fingerprint, task.numbers[0], f"it does not fit ({type(error).__name__})")
+            return self._learner(task, schedule), []
+        return learner, [list(progress.errors[i : i + width]) for i in range(0, len(progress.errors), width)]
 
-    def _keep(self, trial: Trial, number: int, errors: list[float], learner: Learner, diverged: bool) -> None:
-        """A checkpoint, if one is due; not of what is over anyway."""
-        if self._checkpoints and self._checkpoints.due(len(errors)) and len(errors) < trial.epochs and not diverged:
-            progress = Progress(tuple(errors), learner.state_dict())
-            self._checkpoints.save(self._fingerprint(trial), number, progress)
+    def _keep(self, task: Task, rows: list[list[float]], learner: Learner | StackedLearner) -> None:
+        """A checkpoint, if one is due and epochs are left."""
+        if self._checkpoints and self._checkpoints.due(len(rows)) and len(rows) < task.trial.epochs:
+            progress = Progress(tuple(error for row in rows for error in row), learner.state_dict())
+            self._checkpoints.save(self._fingerprint(task.trial, task.how), task.numbers[0], progress)
 
-    def _fingerprint(self, trial: Trial) -> str:
+    def _discard(self, trial: Trial) -> None:
+        """Remove the trial's checkpoints."""
+        if self._checkpoints is None:
+            return
+        for way in {self._arranged.way, PLAIN}:
+            fingerprint = self._fingerprint(trial, replace(self._arranged, way=way))
+            self._checkpoints.discard(fingerprint, self.settings.seeds)
+
+    def _fingerprint(self, trial: Trial, how: Arranged) -> str:
         """Of all that decides the numbers of the trial's trainings."""
         facts = {
             "configuration": trial.configuration,
             "epochs": trial.epochs,
             "seed": trial.seed,
+            "seeds": self.settings.seeds if how.way == "stacked" else 1,  # in one program
             "batch_size": self.settings.batch_size,
-            "device": torch.device(self.settings.device).type,
-            "fast": self._arranged.fast,
-            "threads": self._arranged.threads,
+            "device": self._device.type,
+            "way": how.way,
+            "threads": how.threads,
             "data": self._data_fingerprint,
         }
         return fingerprint_of(facts)
-
-
-def _usable_device(name: str) -> torch.device:
-    try:
-        device = torch.device(name)
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts
-        reason = str(error).splitlines()[0]
-        raise TrainerError(f'device = {name!r} cannot be used here: {reason}. "cpu" always can') from None
-    return device
-
-
-@contextmanager
-def _named_failure(number: int, cell: Cell) -> Iterator[None]:
-    """Memory that runs out, a device that fails: TrainingFailedError, which names the training and its cell."""
-    try:
-        yield
-    except (RuntimeError, MemoryError) as error:
-        reason = " ".join(str(error).split()) or "no reason given"
-        raise TrainingFailedError(f"training {number} of {cell} failed: {type(error).__name__}: {reason}") from error
 
 
 def _data_fingerprint(split: Split) -> str:

@@ -39,9 +39,7 @@ class Stack:
         numbers = torch.arange(self.seeds, dtype=torch.int32, device=device)
         counts = [shape.numel() for shape in self._parts.values()]
         self.owner = torch.cat([numbers.repeat_interleave(count // self.seeds) for count in counts])
-        self.statistics = {
-            name: _side_by_side(networks, name).to(device) for name, _ in self._network.named_buffers()
-        }
+        self.statistics = {name: _side_by_side(networks, name).to(device) for name, _ in self._network.named_buffers()}
 
     def __call__(self, images: Tensor) -> Tensor:
         """Images [B, S, 28, 28], one of each network, to logits [S, B, 10]."""

@@ -46,6 +46,7 @@ class StackedLearner:
         self._labels = torch.zeros((count, stack.seeds), dtype=torch.int64, device=device)
         self._full_step: Callable[[], object] = lambda: self.step(around.batch_size)
         self._pace = Pace(device)
+        self._over = False
 
     def capture(self) -> None:
         """Make a CUDA graph of the step of full batches. Raises CaptureError, and then the learner is of no more use.
@@ -61,6 +62,15 @@ class StackedLearner:
         if len(self._images) >= self._around.batch_size:
             self._stack.train()
             self._full_step = captured(lambda: self.step(self._around.batch_size), first_step, state)
+
+    def epoch(self, learning_rate: float) -> list[float | None]:
+        """An epoch of every training, then the validation errors; None from the epoch on in which one diverged."""
+        if self._over:
+            return [None] * self._stack.seeds
+        self.train_epoch(learning_rate)
+        errors = self.validation_errors()
+        self._over = all(error is None for error in errors)
+        return errors
 
     def train_epoch(self, learning_rate: float) -> None:
         """One pass of every training over the training images. Trainings whose loss is not finite end there."""

@@ -95,6 +95,14 @@ class Learner:
         self._draws = draws
         self._around = around
         self._batches = batches or training_batches
+        self._over = False
+
+    def epoch(self, learning_rate: float) -> list[float | None]:
+        """An epoch of training, then the validation error; None from the epoch on in which the training diverged."""
+        finite = not self._over and self.train_epoch(learning_rate)
+        error = self.validation_error() if finite else None
+        self._over = error is None
+        return [error]
 
     def train_epoch(self, learning_rate: float) -> bool:
         """One pass over the training images. False as soon as a loss is not finite; the rest is then left out."""
