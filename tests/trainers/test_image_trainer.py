@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,12 +25,13 @@ from fmnas.trainers import (
     image_trainer,
     training,
 )
+from fmnas.trainers.stacked_training import StackedLearner
 
 MakeTrial = Callable[..., Trial]
 SETTINGS = TrainingSettings(seeds=3, batch_size=8)
 
 
-@pytest.fixture(params=["plain", "fast"])
+@pytest.fixture(params=["plain", "fast", "stacked"])
 def trainer(request: pytest.FixtureRequest, noise_split: Split) -> ImageTrainer:
     return ImageTrainer(noise_split, replace(SETTINGS, arrangement=request.param), clock=lambda: 0.0)
 
@@ -39,6 +41,7 @@ def test_the_parts_of_an_evaluation(trainer: ImageTrainer, make_trial: MakeTrial
     reports: list[tuple[int, int, float]] = []
     evaluation = trainer.evaluate(trial, lambda *report: reports.append(report))
 
+    reports.sort(key=lambda report: report[0])  # and so the epochs of each training must have come in their order
     assert [(seed, epoch) for seed, epoch, _ in reports] == [(s, e) for s in range(3) for e in (1, 2, 3)]
     errors = np.array([error for *_, error in reports]).reshape(3, 3)  # [seeds, epochs]
     assert evaluation.errors == tuple(errors[:, -1])
@@ -68,21 +71,26 @@ def test_the_schedule_is_applied_epoch_by_epoch(
     trainer: ImageTrainer, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rates: list[float] = []
-    real = training.train_epoch
+    stacked = trainer.settings.arrangement == "stacked"
+    place: Any = StackedLearner if stacked else training
+    real = place.train_epoch
 
     def spy(*arguments: object) -> bool:
         rates.append(arguments[-1])
         return real(*arguments)
 
-    monkeypatch.setattr(training, "train_epoch", spy)
+    monkeypatch.setattr(place, "train_epoch", spy)
     trial = make_trial(epochs=4, learning_rate=0.08, lr_reduction=0.25, reduction_point_1=0.25, reduction_point_2=0.5)
     trainer.evaluate(trial)  # reduced after epoch 4 x 0.25 = 1 and int(4 x 0.625) = 2
-    assert rates == pytest.approx([0.08, 0.02, 0.005, 0.005] * 3)
+    assert rates == pytest.approx([0.08, 0.02, 0.005, 0.005] * (1 if stacked else 3))
 
 
+@pytest.mark.parametrize("arrangement", ["plain", "fast"])
 def test_momentum_and_weight_decay_reach_the_optimizer(
-    trainer: ImageTrainer, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
+    noise_split: Split, arrangement: str, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A stack has no such optimizer: its steps are compared with one's that has (test_stacked_training.py)."""
+    trainer = ImageTrainer(noise_split, replace(SETTINGS, arrangement=arrangement))
     groups = []
     real = training.build_optimizer
 

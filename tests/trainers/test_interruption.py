@@ -1,12 +1,13 @@
 """Evaluations that are stopped, and trainings that go on from a checkpoint."""
 
+import hashlib
+import os
 import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers import (
@@ -18,9 +19,11 @@ from fmnas.trainers import (
     TrainingSettings,
     training,
 )
+from fmnas.trainers.checkpoints import pack, unpack
+from fmnas.trainers.stacked_training import StackedLearner
 
 MakeTrial = Callable[..., Trial]
-arrangements = pytest.mark.parametrize("settings", [("plain", 1), ("fast", 1), ("fast", 2)], ids=str)
+arrangements = pytest.mark.parametrize("settings", [("plain", 1), ("fast", 1), ("fast", 2), ("stacked", 1)], ids=str)
 
 
 def settings_of(arrangement: str, threads: int) -> TrainingSettings:
@@ -38,6 +41,13 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return real(*arguments)
 
     monkeypatch.setattr(training, "train_step", step)
+    real_stacked = StackedLearner.step
+
+    def stacked_step(learner: StackedLearner, count: int) -> object:
+        taken.append(1)
+        return real_stacked(learner, count)
+
+    monkeypatch.setattr(StackedLearner, "step", stacked_step)
     return taken
 
 
@@ -77,11 +87,13 @@ def test_a_retried_trial_ends_as_if_nothing_had_happened(
     with pytest.raises(Cut):
         ImageTrainer(noise_split, chosen, checkpoints=checkpoints).evaluate(trial, cut_after(5, 0))
     assert list(checkpoints.folder.glob("*-0.pt"))
+    taken = len(steps)
     steps.clear()
     reports: list[tuple[int, int, float]] = []
     again = ImageTrainer(noise_split, chosen, clock=lambda: 0.0, checkpoints=checkpoints)
     assert again.evaluate(trial, lambda *report: reports.append(report)) == uninterrupted
-    assert len(steps) <= 3 * (1 + 5 + 5), "the first seed has one epoch left of 3 steps"
+    assert len(steps) <= {"stacked": 3}.get(settings[0], 3 * (1 + 5 + 5)), "the first has one epoch left of 3 steps"
+    assert taken >= 3 * 5
     assert sorted(report[:2] for report in reports) == [(seed, epoch) for seed in range(3) for epoch in range(1, 6)]
     assert not list(checkpoints.folder.iterdir()), "nothing is left of a finished evaluation"
 
@@ -109,7 +121,9 @@ class Bomb:
         return exec, ("raise SystemExit('code from a file was run')",)
 
 
-@pytest.mark.parametrize("damage", ["empty", "cut", "no checkpoint", "code", "another"])
+@pytest.mark.parametrize(
+    "damage", ["empty", "cut", "a flipped bit", "no checkpoint", "code", "another", "a state that lacks something"]
+)
 def test_a_checkpoint_that_cannot_be_trusted_costs_time_only(
     noise_split: Split,
     make_trial: MakeTrial,
@@ -120,12 +134,21 @@ def test_a_checkpoint_that_cannot_be_trusted_costs_time_only(
 ) -> None:
     checkpoints, expected = kept
     (path,) = checkpoints.folder.iterdir()
-    content = torch.load(path, weights_only=True)
-    if damage == "another":
-        torch.save({**content, "fingerprint": "of another cell"}, path)
-    else:
-        bad = {"empty": b"", "cut": path.read_bytes()[:2000], "no checkpoint": b"text", "code": pickle.dumps(Bomb())}
-        path.write_bytes(bad[damage])
+    whole = path.read_bytes()
+    content = unpack(whole)
+    bomb = pickle.dumps(Bomb())
+    flipped = bytearray(whole)
+    flipped[len(whole) // 2] ^= 64
+    bad = {
+        "empty": b"",
+        "cut": whole[:2000],
+        "a flipped bit": bytes(flipped),
+        "no checkpoint": b"text",
+        "code": hashlib.sha256(bomb).digest() + bomb,
+        "another": pack({**content, "fingerprint": "of another cell"}),
+        "a state that lacks something": pack({**content, "learner": {"network": content["learner"]["network"]}}),
+    }
+    path.write_bytes(bad[damage])
     assert evaluate(noise_split, make_trial(), checkpoints) == expected
     assert len(steps) == 6, "both epochs"
     assert str(path) in caplog.text
@@ -176,11 +199,10 @@ def test_a_write_that_fails_leaves_the_checkpoint_before(
     (path,) = checkpoints.folder.iterdir()
     before = path.read_bytes()
 
-    def fail(content: object, file: object) -> None:
-        file.write(b"half of it")
+    def fail(number: int) -> None:
         raise OSError("the disk is full")
 
-    monkeypatch.setattr(torch, "save", fail)
+    monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OSError, match="the disk is full"):
         evaluate(noise_split, make_trial(), checkpoints, seeds=2)
     assert path.read_bytes() == before

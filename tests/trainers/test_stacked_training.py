@@ -1,6 +1,10 @@
 """Trainings in one program equal the plain ones: operation by operation, step by step, and when one diverges."""
 
+import copy
+from collections.abc import Callable
 from dataclasses import replace
+from itertools import islice
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,8 +13,10 @@ from torch import Tensor
 
 from fmnas.search_spaces import Cell, Schedule, joint_space, largest_cell
 from fmnas.search_spaces.cell import OPERATIONS
-from fmnas.trainers import Split, build_network, digits_split
+from fmnas.trainers import Split, build_network, captured, digits_split
+from fmnas.trainers.augmentation import normalise
 from fmnas.trainers.captured import CaptureError
+from fmnas.trainers.devices import exactly
 from fmnas.trainers.network import Network
 from fmnas.trainers.stacked_network import Stack
 from fmnas.trainers.stacked_training import StackedLearner
@@ -28,15 +34,16 @@ from fmnas.trainers.training import (
 CPU, SEEDS = torch.device("cpu"), 3
 SCHEDULE = Schedule(0.02, 0.9, 1e-3, 0.5, 0.5, 0.5)
 RNG, SPACE = np.random.default_rng(5), joint_space()
-RANDOM = {f"random{i}": Cell.from_configuration(SPACE.sample(RNG)) for i in range(6)}
+RANDOM = {f"random{i}": Cell.from_configuration(SPACE.sample(RNG)) for i in range(4)}
 CHAINS = {name: replace(largest_cell(), operations=((name, name),) * 4) for name in OPERATIONS}
-DEAD = {"dead states": replace(largest_cell(), inputs=((-1, 0), (0, 1), (1, 2), (0, 1)), output=1)}
-CELLS = {**CHAINS, **DEAD, **RANDOM}
+DEAD = {"dead states": replace(CHAINS["sepconv3x3"], inputs=((-1, 0), (0, 1), (1, 2), (0, 1)), output=1)}
+ALL = {"all operations": replace(largest_cell(), operations=tuple(zip(OPERATIONS[::2], OPERATIONS[1::2], strict=True)))}
+CELLS = {**CHAINS, **DEAD, **ALL, **RANDOM}
 
 
 @pytest.fixture(scope="module")
 def digits() -> DeviceData:
-    return to_device(digits_split(200, 150), CPU)
+    return to_device(digits_split(40, 30), CPU)
 
 
 def networks_of(cell: Cell, dtype: torch.dtype = torch.float32) -> list[Network]:
@@ -50,7 +57,7 @@ def stacked(networks: list[Network], cell: Cell, around: Surroundings) -> Stacke
 
 def both(name: str, data: DeviceData, batch: int, dtype: torch.dtype) -> tuple[StackedLearner, list[Learner]]:
     """A stack of networks, and as many plain learners with the same weights and draws."""
-    cell, around = CELLS[name], Surroundings(data, batch, 40)
+    cell, around = CELLS[name], Surroundings(data, batch, 12)
     plain = [plain_learner(n, SCHEDULE, streams(1, i), around) for i, n in enumerate(networks_of(cell, dtype))]
     return stacked(networks_of(cell, dtype), cell, around), plain
 
@@ -70,15 +77,15 @@ def begin(learner: StackedLearner, rate: float) -> None:
 
 @pytest.mark.parametrize("name", CELLS)
 def test_a_step_is_the_plain_one(digits: DeviceData, name: str) -> None:
-    learner, plain = both(name, digits, 8, torch.float32)
+    learner, plain = both(name, digits, 4, torch.float32)
     begin(learner, SCHEDULE.learning_rate)
     before = learner._stack.weights.detach().clone()
     assert torch.equal(before, weights_of(plain, learner))
-    losses = learner.step(8)
+    losses = learner.step(4)
     expected = []
     for number, one in enumerate(plain):
         one._network.train()
-        images, labels = next(training_batches(digits, streams(1, number), 8))
+        images, labels = next(training_batches(digits, streams(1, number), 4))
         expected.append(train_step(one._network, one._optimizer, images, labels))
     assert losses.tolist() == pytest.approx(expected, rel=1e-5, abs=1e-5)
     moved, should = learner._stack.weights.detach() - before, weights_of(plain, learner) - before
@@ -88,16 +95,191 @@ def test_a_step_is_the_plain_one(digits: DeviceData, name: str) -> None:
         torch.testing.assert_close(values, theirs, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", CELLS)
+@pytest.mark.parametrize("name", [*ALL, *DEAD])
 def test_twenty_steps_in_double_precision(digits: DeviceData, name: str) -> None:
-    learner, plain = both(name, digits, 3, torch.float64)
+    learner, plain = both(name, digits, 2, torch.float64)
     begin(learner, 1e-3)
-    losses = torch.stack([learner.step(3) for _ in range(20)], dim=1)
+    losses = torch.stack([learner.step(2) for _ in range(20)], dim=1)
     for number, one in enumerate(plain):
         one._network.train()
         one._optimizer.param_groups[0]["lr"] = 1e-3
-        batches = training_batches(digits, streams(1, number), 3)
-        steps = [train_step(one._network, one._optimizer, x.double(), y) for (x, y), _ in zip(batches, range(20))]  # noqa: B905
+        batches = islice(training_batches(digits, streams(1, number), 2), 20)
+        steps = [train_step(one._network, one._optimizer, images.double(), labels) for images, labels in batches]
         assert steps[0] != steps[-1]
         assert losses[number].tolist() == pytest.approx(steps, rel=1e-6, abs=1e-6)
     torch.testing.assert_close(learner._stack.weights.detach(), weights_of(plain, learner), rtol=1e-6, atol=1e-7)
+
+
+def test_epochs_have_the_plain_order_crops_and_flips_down_to_the_last_smaller_batch(
+    noise_split: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """23 images in batches of 5, twice."""
+    held = to_device(noise_split, CPU)
+    cell, around = CELLS["identity"], Surroundings(held, 5, 10)
+    learner = stacked(networks_of(cell), cell, around)
+    draws = [streams(1, number) for number in range(SEEDS)]
+    seen: list[tuple[Tensor, Tensor]] = []
+
+    def losses(images: Tensor, labels: Tensor) -> Tensor:
+        seen.append((images, labels))
+        return learner._stack.weights.square().sum() * torch.ones(SEEDS)
+
+    monkeypatch.setattr(learner, "_losses", losses)
+    for _ in range(2):
+        seen.clear()
+        learner.train_epoch(0.0)
+        assert [len(images) for images, _ in seen] == [5, 5, 5, 5, 3]
+        for number in range(SEEDS):
+            for (images, labels), (own, its) in zip(training_batches(held, draws[number], 5), seen, strict=True):
+                assert torch.equal(own[:, number], images[:, 0])
+                assert torch.equal(its[:, number], labels)
+
+
+def test_an_epoch_and_its_validation(digits: DeviceData) -> None:
+    """In double precision, 40 images in batches of 16, 30 to validate on in batches of 12."""
+    learner, plain = both("random0", digits, 16, torch.float64)
+    expected = []
+    for one in plain:
+        one._network.train()
+        one._optimizer.param_groups[0]["lr"] = 1e-3
+        for images, labels in training_batches(digits, one._draws, 16):
+            train_step(one._network, one._optimizer, images.double(), labels)
+        logits = one._network.eval()(normalise(digits.validation_images).double())
+        expected.append((logits.argmax(1) != digits.validation_labels).sum().item() / 30)
+    assert learner.epoch(1e-3) == expected
+    torch.testing.assert_close(learner._stack.weights.detach(), weights_of(plain, learner), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1e38])
+@pytest.mark.parametrize("name", ALL)
+def test_one_that_diverges_leaves_the_others_alone(noise_split: Split, name: str, bad: float) -> None:
+    """Also where it begins: its numbers that are not finite never meet theirs."""
+    cell, around = CELLS[name], Surroundings(to_device(noise_split, CPU), 8, 10)
+    healthy = stacked(networks_of(cell), cell, around)
+    networks = networks_of(cell)
+    with torch.no_grad():
+        networks[1].stem.weight.fill_(bad)
+    ill = stacked(networks, cell, around)
+    errors = [(healthy.epoch(0.01), ill.epoch(0.01)) for _ in range(2)]
+    for good, bad_one in errors:
+        assert bad_one == [good[0], None, good[2]]
+    own = ill._stack.owner == 1
+    assert torch.equal(ill._stack.weights[~own], healthy._stack.weights[~own])
+    assert not ill._stack.weights[own].any()
+    assert not ill._velocity[own].any()
+
+
+def test_one_that_diverges_in_the_middle_stops_with_that_step(
+    digits: DeviceData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell, around = CELLS["random1"], Surroundings(digits, 10, 12)
+    healthy, ill = (stacked(networks_of(cell), cell, around) for _ in range(2))
+    real, steps = ill._losses, []
+
+    def losses(images: Tensor, labels: Tensor) -> Tensor:
+        steps.append(1)
+        return real(images, labels) * torch.tensor([1.0, float("inf") if len(steps) == 6 else 1.0, 1.0])
+
+    monkeypatch.setattr(ill, "_losses", losses)
+    found = [(healthy.epoch(0.01), ill.epoch(0.01)) for _ in range(3)]
+    assert found[0][0] == found[0][1], "it has four steps in an epoch"
+    for good, bad in found[1:]:
+        assert bad == [good[0], None, good[2]]
+
+
+def test_nothing_is_trained_once_all_have_diverged(digits: DeviceData, monkeypatch: pytest.MonkeyPatch) -> None:
+    cell = CELLS["identity"]
+    networks = networks_of(cell)
+    for network in networks:
+        network.classifier.bias.data.fill_(float("nan"))
+    learner = stacked(networks, cell, Surroundings(digits, 10, 12))
+    assert learner.epoch(0.01) == [None] * SEEDS
+    monkeypatch.setattr(learner, "train_epoch", None)
+    assert learner.epoch(0.01) == [None] * SEEDS
+
+
+def test_validation_logits_that_are_not_finite_end_a_training(digits: DeviceData) -> None:
+    cell = CELLS["identity"]
+    learner = stacked(networks_of(cell), cell, Surroundings(digits, 10, 12))
+    learner._stack.statistics["norm.running_mean"][32:64] = float("inf")
+    errors = learner.validation_errors()
+    assert [error is None for error in errors] == [False, True, False]
+    assert learner.epoch(0.01)[1] is None
+
+
+def test_a_state_is_gone_on_from(digits: DeviceData) -> None:
+    cell, around = CELLS["random2"], Surroundings(digits, 16, 12)
+    learner, later = (stacked(networks_of(cell), cell, around) for _ in range(2))
+    learner.epoch(0.02)
+    later.load_state_dict(copy.deepcopy(learner.state_dict()))
+    assert learner.epoch(0.01) == later.epoch(0.01)
+    assert torch.equal(learner._stack.weights, later._stack.weights)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU can capture")
+def test_without_a_gpu_nothing_can_be_captured_and_the_reason_is_told(digits: DeviceData) -> None:
+    cell = CELLS["identity"]
+    learner = stacked(networks_of(cell), cell, Surroundings(digits, 10, 12))
+    with pytest.raises(CaptureError, match=r"could not be captured as a CUDA graph: .*CUDA"):
+        learner.capture()
+
+
+def test_capturing_trains_nothing(digits: DeviceData, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a graph that is no graph: the steps before the recording leave no trace."""
+
+    def recorded(step: Callable[[], object], first_step: Callable[[], object]) -> object:
+        for _ in range(3):
+            first_step()
+        return SimpleNamespace(replay=step)
+
+    monkeypatch.setattr(captured, "_recorded", recorded)
+    cell, around = CELLS["random3"], Surroundings(digits, 16, 12)
+    learner, with_graph = (stacked(networks_of(cell), cell, around) for _ in range(2))
+    with_graph.capture()
+    for rate in (0.02, 0.01):
+        assert with_graph.epoch(rate) == learner.epoch(rate)
+    assert torch.equal(learner._stack.weights, with_graph._stack.weights)
+
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+
+
+@needs_gpu
+@pytest.mark.parametrize("name", CELLS)
+def test_replayed_steps_are_the_steps(name: str) -> None:
+    """On a GPU: the graph, the same operations one by one, and the plain loop on the CPU."""
+    gpu, split = torch.device("cuda"), digits_split(200, 150)
+    cell = CELLS[name]
+    learners = []
+    with exactly(gpu):
+        for capture in (False, True):
+            around = Surroundings(to_device(split, gpu), 48, 50)
+            draws = [streams(1, number) for number in range(SEEDS)]
+            learners.append(StackedLearner(Stack(networks_of(cell), cell, gpu), SCHEDULE, draws, around))
+            if capture:
+                learners[-1].capture()
+            learners[-1].train_epoch(1e-4)
+    learner, plain = both(name, to_device(split, CPU), 48, torch.float32)
+    for one in plain:
+        assert one.train_epoch(1e-4)
+    torch.testing.assert_close(learners[0]._stack.weights, learners[1]._stack.weights, rtol=1e-5, atol=1e-6)
+    found, expected = learners[1]._stack.weights.detach().cpu(), weights_of(plain, learner)
+    torch.testing.assert_close(found, expected, rtol=1e-2, atol=1e-4)
+
+
+@needs_gpu
+def test_one_that_diverges_leaves_the_others_alone_on_a_gpu() -> None:
+    gpu, split, cell = torch.device("cuda"), digits_split(200, 150), CELLS["all operations"]
+    found = []
+    with exactly(gpu):
+        for bad in (False, True):
+            networks = networks_of(cell)
+            if bad:
+                networks[1].stem.weight.data.fill_(float("nan"))
+            draws = [streams(1, number) for number in range(SEEDS)]
+            stack = Stack(networks, cell, gpu)
+            learner = StackedLearner(stack, SCHEDULE, draws, Surroundings(to_device(split, gpu), 48, 50))
+            learner.capture()
+            found.append((learner.epoch(0.01), stack.weights[stack.owner != 1]))
+    assert found[1][0] == [found[0][0][0], None, found[0][0][2]]
+    assert torch.equal(found[0][1], found[1][1])
