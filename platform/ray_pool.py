@@ -11,12 +11,14 @@ from fmnas.platform.config import WorkersConfig
 from fmnas.platform.pool import Event, Failed, Finished, Job, Lost, TimedOut, one_line, past_deadline
 from fmnas.platform.problems import Data, Hardware, ProblemSettings, problem
 from fmnas.search_spaces import Evaluation, Trial
+from fmnas.trainers.memory import keep_freed_memory
 
 
 class Worker:
     """What runs inside an actor: a trainer, built once from data that all workers of a node share."""
 
     def __init__(self, problem_name: str, settings: ProblemSettings, data: Data | None, hardware: Hardware) -> None:
+        keep_freed_memory()
         self._trainer = problem(problem_name, settings).build(data, hardware)
         self._host = f"{socket.gethostname()}:{os.getpid()}"
 

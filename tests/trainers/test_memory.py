@@ -1,0 +1,62 @@
+"""The allocator's settings: where they are made, and that they change no number."""
+
+import json
+import logging
+import os
+import subprocess
+import sys
+
+import pytest
+
+from fmnas.trainers import memory
+from fmnas.trainers.memory import keep_freed_memory
+
+PROGRAM = """
+import json, sys
+import numpy as np
+from fmnas.search_spaces import Trial, joint_space
+from fmnas.trainers import ImageTrainer, Split, TrainingSettings
+from fmnas.trainers.memory import keep_freed_memory
+kept = keep_freed_memory() if sys.argv[1] == "keep" else None
+rng, arrays = np.random.default_rng(0), []
+for count in (200, 50):
+    arrays += [rng.integers(0, 256, (count, 28, 28), dtype=np.uint8), rng.integers(0, 10, count, dtype=np.uint8)]
+trainer = ImageTrainer(Split(*arrays, name="noise", place="x"), TrainingSettings(seeds=2), clock=lambda: 0.0)
+configuration = {**joint_space().sample(rng), "momentum": 0.9}
+print(json.dumps([kept, trainer.evaluate(Trial(0, configuration, 1, "random")).to_dict()]))
+"""
+CLEAN = {key: value for key, value in os.environ.items() if key not in memory.VARIABLES}
+
+
+def run(*arguments: str, **environment: str) -> list[object]:
+    command = [sys.executable, "-c", PROGRAM, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env={**CLEAN, **environment})
+    return json.loads(done.stdout)
+
+
+@pytest.mark.skipif(not memory._on_glibc(), reason="not glibc")
+def test_no_number_changes() -> None:
+    (kept, evaluation), (_, usual) = run("keep"), run("leave")
+    assert kept is True
+    assert evaluation == usual
+
+
+@pytest.mark.parametrize("name", memory.VARIABLES)
+def test_what_the_environment_says_goes(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    monkeypatch.setattr(memory.ctypes, "CDLL", None)
+    monkeypatch.setenv(name, "131072")
+    with caplog.at_level(logging.INFO, "fmnas"):
+        assert not keep_freed_memory()
+    assert f"left as {name} says" in caplog.text
+
+
+def test_another_allocator_is_left_alone(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    for name in memory.VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(memory.ctypes, "CDLL", None)
+    monkeypatch.setattr(memory, "_on_glibc", lambda: False)
+    with caplog.at_level(logging.INFO, "fmnas"):
+        assert not keep_freed_memory()
+    assert "not glibc's" in caplog.text
