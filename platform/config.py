@@ -71,6 +71,16 @@ class WorkersConfig(_Section):
         return self
 
 
+class CheckpointsConfig(_Section):
+    """every: epochs between two checkpoints of a training, in the run directory; None: none.
+
+    A trial that is repeated, because its worker was lost or the experiment interrupted, goes on from its last ones and
+    ends with the same numbers. On a cluster that takes a run directory that all nodes share.
+    """
+
+    every: int | None = Field(default=None, ge=1)
+
+
 class TrackingConfig(_Section):
     """MLflow. uri None: SQLite in the run directory. experiment None: the experiment's name."""
 
@@ -124,6 +134,7 @@ class Config(_Section):
     on_failure: Literal["penalty", "skip"] = "penalty"
     data: DataSettings = DataSettings()
     workers: WorkersConfig = WorkersConfig()
+    checkpoints: CheckpointsConfig = CheckpointsConfig()
     tracking: TrackingConfig = TrackingConfig()
 
     @field_validator("initial_design", mode="before")
@@ -289,8 +300,15 @@ def _check_data(config: Config) -> list[str]:
     if entry is None:
         return []
     taken = ", ".join(f"data.{key}" for key in entry.data or ()) or "none, its data are fixed"
-    return [
+    found = [
         f"data.{key} = {getattr(config.data, key)!r}: {config.problem} does not take it (of data.* it takes {taken}); "
         "leave it out"
         for key in entry.refused(config.data)
     ]
+    if config.checkpoints.every is not None and not entry.checkpoints:
+        able = ", ".join(name for name, other in PROBLEMS.items() if other.checkpoints)
+        found.append(
+            f"checkpoints.every = {config.checkpoints.every}: {config.problem} keeps no checkpoints ({able} does); "
+            "leave it out"
+        )
+    return found

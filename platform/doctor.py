@@ -31,6 +31,8 @@ def _packages() -> Iterator[Finding]:
     for name in REQUIRED:
         found = package_version(name)
         yield Finding(name, found is not None, found or f"not installed: pip install {name}")
+    found = package_version("xgboost") or package_version("xgboost-cpu")
+    yield Finding("xgboost", True, found or "not installed, and only xgb_* problems need it: pip install xgboost-cpu")
     try:
         importlib.import_module("hpbandster.core.dispatcher")
     except ImportError as error:

@@ -3,6 +3,7 @@
 Everything that can be wrong with the input is checked before the run directory is touched.
 """
 
+import shutil
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from rich.console import Console
 from fmnas.comparison.summary import Summary
 from fmnas.platform.cluster import connect, pool_size
 from fmnas.platform.config import Config, check_config
-from fmnas.platform.driver import Clock, Driver, Stage
+from fmnas.platform.driver import DONE, Clock, Driver, Stage
 from fmnas.platform.environment import describe_environment
 from fmnas.platform.errors import ExperimentFailed, RunDirectoryError
 from fmnas.platform.experiment import Experiment, build_experiment
@@ -25,14 +26,15 @@ from fmnas.platform.mlflow_settings import TrackingSettings, check_uri, without_
 from fmnas.platform.mlflow_store import MlflowStore
 from fmnas.platform.paths import RunDirectory, write_aside, write_json
 from fmnas.platform.pool import InProcessPool, Pool
-from fmnas.platform.problems import Data, Hardware, ProblemSettings
+from fmnas.platform.problems import Data, Hardware, ProblemSettings, problem
 from fmnas.platform.progress import LineProgress, LiveProgress, Progress
 from fmnas.platform.results import write_results
 from fmnas.platform.state import ExperimentState, ended_record
 from fmnas.platform.stop import StopRequest
 from fmnas.platform.tracking import BackgroundTracker, NoTracker, Tracker, TrackingReport
+from fmnas.trainers import Checkpoints
 
-FREE_TO_CHANGE = ("workers", "tracking", "data.root")
+FREE_TO_CHANGE = ("workers", "tracking", "data.root", "checkpoints")
 """What a resume may change: it decides where and how fast trials run. What comes out changes by rounding at most."""
 
 FLUSH_SECONDS, SYNC_SECONDS = 60.0, 24 * 3600.0
@@ -70,7 +72,7 @@ def launch(config: Config, directory: RunDirectory, around: Surroundings) -> End
     experiment = build_experiment(config)
     _check_tracking(config)
     data = experiment.problem.load()
-    with _open_pool(experiment, data, around) as pool:
+    with _open_pool(experiment, data, directory, around) as pool:
         directory.create()
         with locked(directory.lock, around.say):
             directory.check_absent()  # another may have begun here since
@@ -92,7 +94,7 @@ def resume(directory: RunDirectory, around: Surroundings) -> Ending:
         config = state.experiment.config
         _check_tracking(config)
         data = state.experiment.problem.load()
-        with _open_pool(state.experiment, data, around) as pool, Journal(directory.journal) as journal:
+        with _open_pool(state.experiment, data, directory, around) as pool, Journal(directory.journal) as journal:
             return _conduct(state, directory, journal, pool, identity, around)
 
 
@@ -188,12 +190,17 @@ def _check_tracking(config: Config) -> None:
 
 
 @contextmanager
-def _open_pool(experiment: Experiment, data: Data | None, around: Surroundings) -> Iterator[Pool]:
+def _open_pool(
+    experiment: Experiment, data: Data | None, directory: RunDirectory, around: Surroundings
+) -> Iterator[Pool]:
     """The pool that the configuration asks for; closed, and Ray left, whatever happens."""
     config = experiment.config
+    every = config.checkpoints.every
+    checkpoints = Checkpoints(directory.checkpoints.resolve(), every) if every else None
+    settings = ProblemSettings(config.data, config.seeds, checkpoints)
     if config.workers.kind == "in-process":
         hardware = Hardware(arrangement=config.workers.arrangement)
-        trainer, limit = experiment.problem.build(data, hardware), config.budget.trial_seconds
+        trainer, limit = problem(config.problem, settings).build(data, hardware), config.budget.trial_seconds
         yield InProcessPool(trainer, limit, around.stop, config.workers.grace_seconds)
         return
     from fmnas.platform.ray_pool import RayPool
@@ -202,7 +209,6 @@ def _open_pool(experiment: Experiment, data: Data | None, around: Surroundings) 
     try:
         workers, wanted = config.workers, sum(run.concurrency for run in experiment.runs)
         size = pool_size(ray.cluster_resources(), workers.count, workers.cpus, workers.gpus, wanted)
-        settings = ProblemSettings(config.data, config.seeds)
         pool = RayPool(ray, config.problem, settings, data, workers, size, config.budget.trial_seconds)
         try:
             yield pool
@@ -286,6 +292,8 @@ def _conduct(
     finally:
         progress.close()
     _leave(state, journal, status, around.clock.now())
+    if status == DONE:  # what is left is of trials that were killed
+        shutil.rmtree(directory.checkpoints, ignore_errors=True)
     for outcome, standing in state.cancelled():
         tracker.trial(outcome, standing)
     report, summary = _finish(tracker, state, directory, status)

@@ -37,6 +37,11 @@ class RunDirectory:
         return self.root / "environment.json"
 
     @property
+    def checkpoints(self) -> Path:
+        """Folder of unfinished trainings, while there are any."""
+        return self.root / "checkpoints"
+
+    @property
     def trials(self) -> Path:
         """A row per trial."""
         return self.root / "trials.csv"

@@ -20,6 +20,7 @@ from fmnas.trainers import (
     XGB_DIGITS,
     XGB_FASHION_MNIST,
     BoostingTask,
+    Checkpoints,
     FunctionTrainer,
     Split,
     Table,
@@ -53,10 +54,11 @@ class DataSettings(BaseModel):
 
 @dataclass(frozen=True)
 class ProblemSettings:
-    """What a configuration may set of a problem: its data, and the number of seeds averaged."""
+    """What a configuration may set of a problem: its data, the number of seeds averaged, where checkpoints are kept."""
 
     data: DataSettings = field(default_factory=DataSettings)
     seeds: int = 4
+    checkpoints: Checkpoints | None = None
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,7 @@ def _joint(settings: ProblemSettings) -> Problem:
                 threads=hardware.threads,
                 arrangement=hardware.arrangement,
             ),
+            checkpoints=settings.checkpoints,
         )
 
     return Problem(
@@ -206,12 +209,13 @@ class Entry:
     """A line of the registry.
 
     data: the keys of DataSettings that the problem takes, with the values that they have unless set. None: there are no
-    data, and what is set for them is not looked at.
+    data, and what is set for them is not looked at. checkpoints: whether its trainings can go on from one.
     """
 
     summary: str
     make: Callable[[ProblemSettings], Problem]
     data: Mapping[str, object] | None = None
+    checkpoints: bool = False
 
     def complete(self, data: DataSettings) -> DataSettings:
         """The settings with this problem's values where they are None."""
@@ -229,6 +233,7 @@ PROBLEMS: dict[str, Entry] = {
         "NASNet cell and SGD schedule on FashionMNIST: 12 discrete and 6 continuous variables",
         _joint,
         {"name": "fashion_mnist", "root": None, "train": 30_000, "validation": 30_000, "batch_size": 32},
+        checkpoints=True,
     ),
     "func2c": Entry("two of Rosenbrock, camel, beale added: 2 discrete, 2 continuous", _synthetic("func2c", 100.0)),
     "func3c": Entry("three of them added: 3 discrete, 2 continuous", _synthetic("func3c", 100.0)),

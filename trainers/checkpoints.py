@@ -34,8 +34,9 @@ class Progress:
 
 
 class Checkpoints:
-    """Checkpoints in a folder, which is made when the first is written.
+    """Checkpoints in a folder, which is made when the first is written; the folder that it lies in must exist.
 
+    Several processes may use it, each for trainings of its own or for the same.
     Raises TrainerError for an `every` below 1.
     """
 
@@ -52,7 +53,7 @@ class Checkpoints:
 
     def save(self, fingerprint: str, number: int, progress: Progress) -> None:
         """Keep the progress of training `number`, in the place of what was kept before. Raises OSError."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(exist_ok=True)
         path = self._path(fingerprint, number)
         partial = path.with_suffix(f".{os.getpid()}.partial")
         content = {"fingerprint": fingerprint, "number": number, "errors": list(progress.errors)}

@@ -162,7 +162,7 @@ class ImageTrainer:
         diverged = [False] * len(task.numbers)
         for epoch in range(len(rows), epochs):
             with named_failure(task):
-                found = learner.epoch(schedule.learning_rate_at(epoch, epochs))
+                found = learner.train([schedule.learning_rate_at(epoch, epochs)])
                 diverged = [error is None for error in found]
                 rows.append([GUESSING_ERROR if error is None else error for error in found])
                 if not all(diverged):
@@ -200,10 +200,19 @@ class ImageTrainer:
         return learner, [list(progress.errors[i : i + width]) for i in range(0, len(progress.errors), width)]
 
     def _keep(self, task: Task, rows: list[list[float]], learner: Learner | StackedLearner) -> None:
-        """A checkpoint, if one is due and epochs are left."""
+        """A checkpoint, if one is due and epochs are left. That it cannot be written is worth a warning and no more."""
         if self._checkpoints and self._checkpoints.due(len(rows)) and len(rows) < task.trial.epochs:
             progress = Progress(tuple(error for row in rows for error in row), learner.state_dict())
-            self._checkpoints.save(self._fingerprint(task.trial, task.how), task.numbers[0], progress)
+            try:
+                self._checkpoints.save(self._fingerprint(task.trial, task.how), task.numbers[0], progress)
+            except OSError as error:
+                logger.warning(
+                    "no checkpoint of trial %d in %s (%s): the training goes on without. Does this machine have the "
+                    "run directory, and is there space?",
+                    task.trial.id,
+                    self._checkpoints.folder,
+                    error.strerror or error,
+                )
 
     def _discard(self, trial: Trial) -> None:
         """Remove the trial's checkpoints."""

@@ -7,7 +7,7 @@ read once an epoch. A training that has diverged must not disturb the others: it
 On a GPU the step is captured once as a CUDA graph and replayed, see `captured.py`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -63,11 +63,12 @@ class StackedLearner:
             self._stack.train()
             self._full_step = captured(lambda: self.step(self._around.batch_size), first_step, state)
 
-    def epoch(self, learning_rate: float) -> list[float | None]:
-        """An epoch of every training, then the validation errors; None from the epoch on in which one diverged."""
+    def train(self, learning_rates: Iterable[float]) -> list[float | None]:
+        """Epochs of every training with these learning rates, then the validation errors; None of what has diverged."""
         if self._over:
             return [None] * self._stack.seeds
-        self.train_epoch(learning_rate)
+        for learning_rate in learning_rates:
+            self.train_epoch(learning_rate)
         errors = self.validation_errors()
         self._over = all(error is None for error in errors)
         return errors

@@ -97,9 +97,9 @@ class Learner:
         self._batches = batches or training_batches
         self._over = False
 
-    def epoch(self, learning_rate: float) -> list[float | None]:
-        """An epoch of training, then the validation error; None from the epoch on in which the training diverged."""
-        finite = not self._over and self.train_epoch(learning_rate)
+    def train(self, learning_rates: Iterable[float]) -> list[float | None]:
+        """Epochs with these learning rates, then the validation error; None once the training has diverged."""
+        finite = not self._over and all(map(self.train_epoch, learning_rates))
         error = self.validation_error() if finite else None
         self._over = error is None
         return [error]

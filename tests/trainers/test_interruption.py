@@ -16,10 +16,11 @@ from fmnas.trainers import (
     ImageTrainer,
     Split,
     TrainerError,
+    TrainingFailedError,
     TrainingSettings,
     training,
 )
-from fmnas.trainers.checkpoints import pack, unpack
+from fmnas.trainers.checkpoints import Progress, pack, unpack
 from fmnas.trainers.stacked_training import StackedLearner
 
 MakeTrial = Callable[..., Trial]
@@ -193,9 +194,13 @@ def test_other_data_are_another_training(
 
 
 def test_a_write_that_fails_leaves_the_checkpoint_before(
-    noise_split: Split, make_trial: MakeTrial, kept: tuple[Checkpoints, Evaluation], monkeypatch: pytest.MonkeyPatch
+    noise_split: Split,
+    make_trial: MakeTrial,
+    kept: tuple[Checkpoints, Evaluation],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    checkpoints = kept[0]
+    checkpoints, expected = kept
     (path,) = checkpoints.folder.iterdir()
     before = path.read_bytes()
 
@@ -204,9 +209,38 @@ def test_a_write_that_fails_leaves_the_checkpoint_before(
 
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OSError, match="the disk is full"):
-        evaluate(noise_split, make_trial(), checkpoints, seeds=2)
+        checkpoints.save(unpack(before)["fingerprint"], 0, Progress((0.1,), {}))
     assert path.read_bytes() == before
     assert list(checkpoints.folder.iterdir()) == [path]
+    path.unlink()
+    assert evaluate(noise_split, make_trial(), checkpoints) == expected
+    assert "no checkpoint of trial 0" in caplog.text
+    assert "(the disk is full)" in caplog.text
+
+
+def test_a_machine_without_the_run_directory_trains_without_checkpoints(
+    noise_split: Split, make_trial: MakeTrial, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    nowhere = tmp_path / "not mounted here" / "checkpoints"
+    evaluation = evaluate(noise_split, make_trial(), Checkpoints(nowhere, every=1))
+    assert evaluation == evaluate(noise_split, make_trial(), Checkpoints(tmp_path / "here", every=1))
+    assert not nowhere.parent.exists(), "no run directory is made up"
+    assert "Does this machine have the run directory" in caplog.text
+
+
+@pytest.mark.parametrize("settings", [("plain", 1), ("fast", 2), ("stacked", 1)], ids=str)
+def test_a_trial_that_breaks_down_leaves_no_checkpoint(
+    noise_split: Split, make_trial: MakeTrial, tmp_path: Path, steps: list[int], settings: tuple[str, int]
+) -> None:
+    checkpoints = Checkpoints(tmp_path / "kept", every=1)
+
+    def break_down(number: int, epochs: int, error: float) -> None:
+        assert list(checkpoints.folder.iterdir())
+        raise TrainingFailedError("no memory")
+
+    with pytest.raises(TrainingFailedError):
+        ImageTrainer(noise_split, settings_of(*settings), checkpoints=checkpoints).evaluate(make_trial(), break_down)
+    assert not list(checkpoints.folder.iterdir())
 
 
 def test_a_rhythm_that_cannot_be(tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ def test_an_epoch_and_its_validation(digits: DeviceData) -> None:
             train_step(one._network, one._optimizer, images.double(), labels)
         logits = one._network.eval()(normalise(digits.validation_images).double())
         expected.append((logits.argmax(1) != digits.validation_labels).sum().item() / 30)
-    assert learner.epoch(1e-3) == expected
+    assert learner.train([1e-3]) == expected
     torch.testing.assert_close(learner._stack.weights.detach(), weights_of(plain, learner), rtol=1e-6, atol=1e-7)
 
 
@@ -160,7 +160,7 @@ def test_one_that_diverges_leaves_the_others_alone(noise_split: Split, name: str
     with torch.no_grad():
         networks[1].stem.weight.fill_(bad)
     ill = stacked(networks, cell, around)
-    errors = [(healthy.epoch(0.01), ill.epoch(0.01)) for _ in range(2)]
+    errors = [(healthy.train([0.01]), ill.train([0.01])) for _ in range(2)]
     for good, bad_one in errors:
         assert bad_one == [good[0], None, good[2]]
     own = ill._stack.owner == 1
@@ -181,7 +181,7 @@ def test_one_that_diverges_in_the_middle_stops_with_that_step(
         return real(images, labels) * torch.tensor([1.0, float("inf") if len(steps) == 6 else 1.0, 1.0])
 
     monkeypatch.setattr(ill, "_losses", losses)
-    found = [(healthy.epoch(0.01), ill.epoch(0.01)) for _ in range(3)]
+    found = [(healthy.train([0.01]), ill.train([0.01])) for _ in range(3)]
     assert found[0][0] == found[0][1], "it has four steps in an epoch"
     for good, bad in found[1:]:
         assert bad == [good[0], None, good[2]]
@@ -193,9 +193,9 @@ def test_nothing_is_trained_once_all_have_diverged(digits: DeviceData, monkeypat
     for network in networks:
         network.classifier.bias.data.fill_(float("nan"))
     learner = stacked(networks, cell, Surroundings(digits, 10, 12))
-    assert learner.epoch(0.01) == [None] * SEEDS
+    assert learner.train([0.01]) == [None] * SEEDS
     monkeypatch.setattr(learner, "train_epoch", None)
-    assert learner.epoch(0.01) == [None] * SEEDS
+    assert learner.train([0.01]) == [None] * SEEDS
 
 
 def test_validation_logits_that_are_not_finite_end_a_training(digits: DeviceData) -> None:
@@ -204,15 +204,15 @@ def test_validation_logits_that_are_not_finite_end_a_training(digits: DeviceData
     learner._stack.statistics["norm.running_mean"][32:64] = float("inf")
     errors = learner.validation_errors()
     assert [error is None for error in errors] == [False, True, False]
-    assert learner.epoch(0.01)[1] is None
+    assert learner.train([0.01])[1] is None
 
 
 def test_a_state_is_gone_on_from(digits: DeviceData) -> None:
     cell, around = CELLS["random2"], Surroundings(digits, 16, 12)
     learner, later = (stacked(networks_of(cell), cell, around) for _ in range(2))
-    learner.epoch(0.02)
+    learner.train([0.02])
     later.load_state_dict(copy.deepcopy(learner.state_dict()))
-    assert learner.epoch(0.01) == later.epoch(0.01)
+    assert learner.train([0.01]) == later.train([0.01])
     assert torch.equal(learner._stack.weights, later._stack.weights)
 
 
@@ -237,7 +237,7 @@ def test_capturing_trains_nothing(digits: DeviceData, monkeypatch: pytest.Monkey
     learner, with_graph = (stacked(networks_of(cell), cell, around) for _ in range(2))
     with_graph.capture()
     for rate in (0.02, 0.01):
-        assert with_graph.epoch(rate) == learner.epoch(rate)
+        assert with_graph.train([rate]) == learner.train([rate])
     assert torch.equal(learner._stack.weights, with_graph._stack.weights)
 
 
@@ -280,6 +280,6 @@ def test_one_that_diverges_leaves_the_others_alone_on_a_gpu() -> None:
             stack = Stack(networks, cell, gpu)
             learner = StackedLearner(stack, SCHEDULE, draws, Surroundings(to_device(split, gpu), 48, 50))
             learner.capture()
-            found.append((learner.epoch(0.01), stack.weights[stack.owner != 1]))
+            found.append((learner.train([0.01]), stack.weights[stack.owner != 1]))
     assert found[1][0] == [found[0][0][0], None, found[0][0][2]]
     assert torch.equal(found[0][1], found[1][1])
