@@ -1,29 +1,36 @@
 """How long an evaluation of the joint problem takes, beside a training loop as people write it.
 
-    python benchmarks/training.py [--quick] [--json FILE] [--threads K]
+    python benchmarks/training.py [--quick] [--json FILE] [--threads K] [--part cpu|gpu|all] [--real]
 
 Five cells: the largest, and four random ones (`joint_space`, generator 0). Three loops for four seeds:
 
 - ordinary: the same network in torch's own arrangement, a DataLoader with 2 workers, torchvision's RandomCrop and flip
   on PIL images, torch.optim.SGD, one seed after another, torch's own number of threads.
+  Without torchvision it is left out, and with it the speedup.
 - plain: the trainer's reference, one seed after another (one is timed). fast: what the trainer chooses on CPUs.
+
+The trainer's loops run as in a worker process, whose allocator keeps freed memory; the ordinary one has a process of
+its own, with the allocator as it is.
 
 Steps and validation are timed for each loop in turn, several rounds, medians. The seconds of a full evaluation (30,000
 + 30,000 images, batch 32, 25 epochs, 4 seeds) are EXTRAPOLATED: 4 x 25 x (938 steps + 30,000 validation images).
 Data are noise of FashionMNIST's size per image: the time does not depend on what they show.
 
-On a machine with a GPU, seconds per step of the trainer's arrangement there are measured, too.
+On a machine with a GPU, see `training_gpu.py` for what is measured there. torch and numpy suffice.
 """
 
 import argparse
 import json
+import logging
+import multiprocessing
 import os
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +38,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from training_gpu import Plan, measure_gpu
 
 from fmnas.search_spaces import Cell, Schedule, joint_space, largest_cell
-from fmnas.trainers import Network, Split, TrainingSettings, build_network, flops_ratio
+from fmnas.trainers import Network, Split, build_network, flops_ratio
 from fmnas.trainers.augmentation import MEAN, STANDARD_DEVIATION
 from fmnas.trainers.fashion_mnist_download import import_torchvision
 from fmnas.trainers.fast_training import fast_learner
+from fmnas.trainers.memory import keep_freed_memory
 from fmnas.trainers.training import Learner, Streams, Surroundings, build_optimizer, plain_learner, streams, to_device
 
 IMAGES, EPOCHS, SEEDS, BATCH = 30_000, 25, 4, 32
@@ -129,7 +138,7 @@ def time_ordinary(cell: Cell, split: Split, threads: int) -> tuple[float, float]
 
 def time_learners(make: Make, cell: Cell, split: Split, threads: int, seeds: int) -> tuple[float, float]:
     """Seconds per step and per validation image, of one seed: those of all seeds, side by side, over their number."""
-    around = Surroundings(to_device(split, torch.device("cpu")), BATCH, TrainingSettings().evaluation_batch_size)
+    around = Surroundings(to_device(split, torch.device("cpu")), BATCH, 250)
     learners = []
     for number in range(seeds):
         draws = streams(0, number)
@@ -150,10 +159,24 @@ def full_evaluation(step: float, validation_image: float) -> float:
     return SEEDS * EPOCHS * (STEPS * step + IMAGES * validation_image)
 
 
-def measure(cell: Cell, split: Split, threads: int, rounds: int) -> dict[str, dict[str, float]]:
-    """Medians over the rounds, for each loop: seconds per step, per validation image, and of a full evaluation."""
-    loops: dict[str, Callable[[], tuple[float, float]]] = {
-        "ordinary": lambda: time_ordinary(cell, split, threads),
+def has_torchvision() -> bool:
+    """Whether the ordinary loop can run."""
+    try:
+        import_torchvision()
+    except ImportError:
+        return False
+    return True
+
+
+def measure(cell: Cell, split: Split, threads: int, rounds: int, aside: Executor | None) -> dict[str, dict[str, float]]:
+    """Medians over the rounds, for each loop: seconds per step, per validation image, and of a full evaluation.
+
+    aside: the process of the ordinary loop; without one it is left out.
+    """
+    loops: dict[str, Callable[[], tuple[float, float]]] = {}
+    if aside:
+        loops["ordinary"] = lambda: aside.submit(time_ordinary, cell, split, threads).result()
+    loops |= {
         "plain": lambda: time_learners(plain_learner, cell, split, threads, 1),
         "fast": lambda: time_learners(fast_learner, cell, split, threads, SEEDS),
     }
@@ -175,8 +198,10 @@ import numpy as np, torch
 from fmnas.search_spaces import largest_cell, Schedule
 from fmnas.trainers import ImageTrainer, Split, TrainingSettings, build_network
 from fmnas.trainers.fast_training import fast_learner
+from fmnas.trainers.memory import keep_freed_memory
 from fmnas.trainers.training import Surroundings, streams, to_device, train_step
 imported = time.perf_counter()
+keep_freed_memory()
 split = Split(*[np.ones((30000, 28, 28), np.uint8), np.ones(30000, np.uint8)] * 2, name="ones", place="memory")
 filled = time.perf_counter()
 trainer = ImageTrainer(split, TrainingSettings())
@@ -199,53 +224,60 @@ def worker() -> dict[str, float]:
     return found
 
 
-def gpu_step(cell: Cell, split: Split) -> float:
-    """Seconds per step of one seed on the GPU, in the arrangement that the trainer takes there."""
-    draws, device = streams(0, 0), torch.device("cuda")
-    learner = plain_learner(
-        build_network(cell, draws.initialisation), SCHEDULE, draws, Surroundings(to_device(split, device), BATCH, 250)
-    )
-    learner.train_epoch(0.01)
-    torch.cuda.synchronize()
-    start = time.perf_counter()
-    learner.train_epoch(0.01)
-    torch.cuda.synchronize()
-    return (time.perf_counter() - start) * BATCH / len(split.train_images)
-
-
-def main() -> None:
-    """Measure and print a table."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="one round of few steps")
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    arguments = parser.parse_args()
+def cpu_table(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Measure the five cells on CPUs and print their table; all numbers."""
     steps, validation, rounds = (12, 1000, 1) if arguments.quick else (40, 2000, 3)
     split, table, threads = noise(steps * BATCH, validation), {}, arguments.threads
+    beside = has_torchvision()
+    if not beside:
+        print("torchvision is not installed: the ordinary loop is left out, and with it the speedup")
     print(f"{threads} threads, torch {torch.__version__}; load of the machine before: {os.getloadavg()[0]:.1f}")
     print("ms per step and seed, ms per validation image and seed; evaluations per hour are extrapolated from them")
-    print(f"{'cell':<9} {'FLOPs':>6} | {'ordinary':>15} {'plain':>15} {'fast':>15} | {'eval./h':>7} {'speedup':>7}")
-    for name, cell in cells().items():
-        row = measure(cell, split, threads, rounds)
-        speedup = row["ordinary"]["evaluation"] / row["fast"]["evaluation"]
-        table[name] = {**row, "speedup": speedup, "flops_ratio": flops_ratio(cell)}
-        times = " ".join(f"{1e3 * part['step']:>9.2f} {1e3 * part['validation_image']:>5.2f}" for part in row.values())
-        rate = 3600 / row["fast"]["evaluation"]
-        print(f"{name:<9} {flops_ratio(cell):>6.3f} | {times} | {rate:>7.3f} {speedup:>7.2f}", flush=True)
-    mean = statistics.geometric_mean(row["speedup"] for row in table.values())
-    print(f"speedup of fast over ordinary, full evaluation, geometric mean: {mean:.2f}")
-    start = worker()
+    titles = (["ordinary"] if beside else []) + ["plain", "fast"]
+    print(f"{'cell':<9} {'FLOPs':>6} | {' '.join(f'{title:>15}' for title in titles)} | {'eval./h':>7} {'speedup':>7}")
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as aside:
+        for name, cell in cells().items():
+            row = measure(cell, split, threads, rounds, aside if beside else None)
+            speedup = row["ordinary"]["evaluation"] / row["fast"]["evaluation"] if beside else None
+            table[name] = {**row, "speedup": speedup, "flops_ratio": flops_ratio(cell)}
+            times = " ".join(f"{1e3 * one['step']:>9.2f} {1e3 * one['validation_image']:>5.2f}" for one in row.values())
+            rate, shown = 3600 / row["fast"]["evaluation"], "-" if speedup is None else f"{speedup:.2f}"
+            print(f"{name:<9} {flops_ratio(cell):>6.3f} | {times} | {rate:>7.3f} {shown:>7}", flush=True)
+    found: dict[str, Any] = {"threads": threads, "cells": table}
+    speedups = [row["speedup"] for row in table.values() if row["speedup"] is not None]
+    if speedups:
+        mean, least = statistics.geometric_mean(speedups), min(speedups)
+        print(f"speedup of fast over ordinary, full evaluation: geometric mean {mean:.2f}, least {least:.2f}")
+        found |= {"speedup_geometric_mean": mean, "speedup_least": least}
+    found["worker"] = start = worker()
     print(
         f"a worker: import {start['import']:.1f} s, trainer {start['trainer']:.2f} s, first step "
         f"{start['first_step']:.2f} s, at most {start['megabytes']:.0f} MB with the data of 47 MB"
     )
-    gpu = {name: gpu_step(cell, split) for name, cell in cells().items()} if torch.cuda.is_available() else None
-    if gpu is None:
+    return found
+
+
+def main() -> None:
+    """Measure and print."""
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")  # a graph that fails says so
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="one round of few steps")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--part", choices=("cpu", "gpu", "all"), default="all")
+    parser.add_argument(
+        "--real", action="store_true", help="on a GPU, one evaluation of the largest cell in full length"
+    )
+    arguments = parser.parse_args()
+    keep_freed_memory()
+    found: dict[str, Any] = cpu_table(arguments) if arguments.part != "gpu" else {}
+    found["gpu"] = None
+    if arguments.part != "cpu" and not torch.cuda.is_available():
         print("no GPU here: nothing was measured on one")
-    else:
-        print("GPU, ms per step and seed: " + ", ".join(f"{name} {1e3 * step:.2f}" for name, step in gpu.items()))
+    elif arguments.part != "cpu":
+        quick = Plan(images=3_200, epochs=3, processes=(1, 2)) if arguments.quick else Plan()
+        found["gpu"] = measure_gpu(cells(), replace(quick, real=arguments.real))
     if arguments.json:
-        found = {"threads": threads, "cells": table, "geometric_mean": mean, "worker": start, "gpu_step": gpu}
         arguments.json.write_text(json.dumps(found, indent=2))
 
 
