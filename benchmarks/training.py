@@ -265,9 +265,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--part", choices=("cpu", "gpu", "all"), default="all")
-    parser.add_argument(
-        "--real", action="store_true", help="on a GPU, one evaluation of the largest cell in full length"
-    )
+    parser.add_argument("--real", action="store_true", help="on a GPU: the largest cell in full length, too")
     arguments = parser.parse_args()
     keep_freed_memory()
     found: dict[str, Any] = cpu_table(arguments) if arguments.part != "gpu" else {}

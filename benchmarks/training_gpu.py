@@ -15,6 +15,7 @@ import multiprocessing
 import statistics
 import time
 from dataclasses import dataclass
+from itertools import pairwise
 from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Barrier
 from typing import Any
@@ -82,7 +83,7 @@ def epoch_seconds(chosen: ImageTrainer, cell: Cell, epochs: int) -> list[float]:
 
     if chosen.evaluate(trial(cell, epochs), report).diverged:
         print("  note: a training diverged and ended early, so the time is too short")
-    return [b - a for a, b in zip(ends, ends[1:], strict=False)]
+    return [b - a for a, b in pairwise(ends)]
 
 
 def whole(seconds: list[float], images: int) -> float:

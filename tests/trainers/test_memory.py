@@ -19,7 +19,7 @@ from fmnas.trainers import ImageTrainer, Split, TrainingSettings
 from fmnas.trainers.memory import keep_freed_memory
 kept = keep_freed_memory() if sys.argv[1] == "keep" else None
 rng, arrays = np.random.default_rng(0), []
-for count in (200, 50):
+for count in (64, 20):
     arrays += [rng.integers(0, 256, (count, 28, 28), dtype=np.uint8), rng.integers(0, 10, count, dtype=np.uint8)]
 trainer = ImageTrainer(Split(*arrays, name="noise", place="x"), TrainingSettings(seeds=2), clock=lambda: 0.0)
 configuration = {**joint_space().sample(rng), "momentum": 0.9}
