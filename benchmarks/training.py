@@ -31,6 +31,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -99,8 +100,10 @@ class Ordinary:
         self.optimizer = build_optimizer(self.network, SCHEDULE)
         train = PilImages(split.train_images, split.train_labels, True)
         validation = PilImages(split.validation_images, split.validation_labels, False)
-        self.train_loader = torch.utils.data.DataLoader(train, BATCH, shuffle=True, num_workers=2)
-        self.validation_loader = torch.utils.data.DataLoader(validation, 250, num_workers=2)
+        # A process that was spawned would spawn in its turn; on Linux, loaders fork by default.
+        load = partial(torch.utils.data.DataLoader, num_workers=2, multiprocessing_context="fork")
+        self.train_loader = load(train, BATCH, shuffle=True)
+        self.validation_loader = load(validation, 250)
 
     def train(self) -> Iterator[None]:
         """An epoch, a step at a time."""

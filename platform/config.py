@@ -46,7 +46,8 @@ class WorkersConfig(_Section):
     kind: "ray", or "in-process" for a debugger (one trial at a time in this process).
     count: how many; "auto" takes what the cluster holds and the runs can use.
     cpus, gpus: what one worker takes; fractions let several share a device. With gpus 0 it trains on CPUs.
-    arrangement: how it arranges the trainings of one evaluation: auto takes what is fastest, plain is the reference.
+    arrangement: how it arranges the trainings of one evaluation: auto takes what is fastest (fast on CPUs, stacked on
+    GPUs), plain is the reference.
     attempts: how often a trial is tried when workers are lost. failures: how many failed trials in a row end the
     experiment. grace_seconds: how long Ctrl-C and SIGTERM wait for running trials.
     """
