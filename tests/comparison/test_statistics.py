@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 from scipy.stats import sem, wilcoxon
 
-from fmnas.comparison import Budget, anytime_curves, caution, final_table, headline, ledger_table
-from fmnas.comparison.statistics import common_epochs, smallest_p
+from fmnas.comparison import Budget, anytime_curves, final_table, ledger_table, wording
+from fmnas.comparison.paired_tests import compare, smallest_p
+from fmnas.comparison.statistics import common_epochs
 from fmnas.comparison.wording import duration, number, with_error
 
 BUDGET = Budget(evaluations=3, epochs_per_evaluation=25)
@@ -11,6 +12,18 @@ BUDGET = Budget(evaluations=3, epochs_per_evaluation=25)
 
 def table_of(trials, budget=BUDGET):
     return final_table(anytime_curves(trials, budget), ledger_table(trials, budget), budget)
+
+
+def paired(table):
+    return compare({row["optimizer"]: row["values"] for row in table.to_dict("records")})
+
+
+def caution(table):
+    return wording.caution(table, paired(table))
+
+
+def headline(table):
+    return wording.headline(table, paired(table))
 
 
 def test_by_hand_at_equal_epochs(make_table):
@@ -94,7 +107,9 @@ def test_headline(make_table):
     one = table_of(make_table({("b", 0): [1.0] * 3, ("a", 0): [2.0] * 3}))
     assert headline(one) == "b has the lowest objective: 1.000, after 75 epochs in one repeat."
     two = table_of(make_table({("b", 0): [1.0] * 3, ("b", 1): [1.1] * 3, ("a", 0): [2.0] * 3, ("a", 1): [2.0] * 3}))
-    assert headline(two) == "b has the lowest mean objective: 1.050 ± 0.050, after 75 epochs in each repeat."
+    assert headline(two) == "b has the lowest mean objective: 1.050 ± 0.050, after 75 epochs in each repeat. " + (
+        "Too few repeats to tell whether it is better than a."
+    )
     tie = table_of(make_table({("b", 0): [1.0] * 3, ("a", 0): [1.0] * 3}))
     assert headline(tie) == "a and b share the lowest objective: 1.000, after 75 epochs in one repeat."
     alone = table_of(make_table({("b", 0): [-0.2063] * 3}))
