@@ -75,7 +75,13 @@ def standings(values: Values) -> list[Standing]:
         (low, high), error = mean_interval(given), standard_error(given)
         rows.append(
             Standing(
-                optimizer, float(given.mean()), float(error), float(low), float(high), ranks.get(optimizer, np.nan), mine
+                optimizer,
+                float(given.mean()),
+                float(error),
+                float(low),
+                float(high),
+                ranks.get(optimizer, np.nan),
+                mine,
             )
         )
     return sorted(rows, key=lambda row: (np.isnan(row.mean), row.mean, row.optimizer))

@@ -22,7 +22,7 @@ from fmnas.comparison.resampling import mean_interval
 from fmnas.comparison.trials import Budget
 
 AXES = ("evaluations", "epochs", "seconds", "train_seconds", "wall_seconds")
-"""Epochs, and those in full trainings' worth; training + suggestion, training alone, the clock since the first start."""
+"""Epochs, and those in full trainings' worth; training + suggestion, training alone, the clock since the start."""
 CURVE_COLUMNS = (
     "run",
     "optimizer",

@@ -3,7 +3,7 @@
 All of it is on the axis of evaluations, up to the evaluations at which all are compared, and on step curves.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -71,7 +71,7 @@ def areas(curves: pd.DataFrame, end: float) -> list[Area]:
     heights: dict[str, dict[int, float]] = {}
     for path in paths.values():
         heights.setdefault(path.optimizer, {})[path.repeat] = path.height(begin, end)
-    rows = [Area(name, *_mean_and_error(values), values) for name, values in heights.items()]
+    rows = [_area(name, values) for name, values in heights.items()]
     return sorted(rows, key=lambda row: (np.isnan(row.mean), row.mean, row.optimizer))
 
 
@@ -158,7 +158,6 @@ def _reached(optimizer: str, target: float, paths: list[_Path]) -> Reached:
     return Reached(optimizer, len(in_time), len(values), mean, values)
 
 
-def _mean_and_error(values: Mapping[int, float]) -> Iterator[float]:
+def _area(optimizer: str, values: Mapping[int, float]) -> Area:
     given = np.array(list(values.values()))
-    yield float(given.mean())
-    yield float(standard_error(given))
+    return Area(optimizer, float(given.mean()), float(standard_error(given)), values)

@@ -1,7 +1,7 @@
 """Paired tests between optimizers, and what so many repeats can show at all.
 
-The optimizers of a repeat start from the same initial design, so their results are compared repeat by repeat: Wilcoxon's
-signed-rank test on the differences, two-sided, corrected over all pairs of optimizers by Holm's method.
+The optimizers of a repeat start from the same initial design, so their results are compared repeat by repeat: by
+Wilcoxon's signed-rank test on the differences, two-sided, corrected over all pairs of optimizers by Holm's method.
 
 - Repeats with no difference say nothing of its sign; they are left out (Wilcoxon's own way).
 - The p-value is exact. Where differences are tied in size their ranks are shared, and with up to 13 of them every
@@ -84,13 +84,12 @@ def signed_rank_p(differences: Floats) -> float:
     given = differences[differences != 0]
     if len(given) < 2:
         return 1.0
-    if len(np.unique(np.abs(given))) == len(given):
-        method = "exact" if len(given) <= _EXACT else "asymptotic"
-    elif len(given) <= _ENUMERATED:
-        method = PermutationMethod(n_resamples=2**_ENUMERATED)
+    tied = len(np.unique(np.abs(given))) < len(given)
+    if tied and len(given) <= _ENUMERATED:
+        p = wilcoxon(given, method=PermutationMethod(n_resamples=2**_ENUMERATED)).pvalue
     else:
-        method = "asymptotic"
-    return float(min(1.0, wilcoxon(given, method=method).pvalue))
+        p = wilcoxon(given, method="exact" if not tied and len(given) <= _EXACT else "approx").pvalue
+    return float(min(1.0, p))
 
 
 def rank_biserial(differences: Floats) -> float:

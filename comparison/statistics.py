@@ -42,9 +42,7 @@ def common_epochs(ledger: pd.DataFrame, budget: Budget, finished: bool = False) 
     return budget.epochs if through.all() else int(ledger["epochs"][~through].min())
 
 
-def final_table(
-    curves: pd.DataFrame, ledger: pd.DataFrame, budget: Budget, finished: bool = False
-) -> pd.DataFrame:
+def final_table(curves: pd.DataFrame, ledger: pd.DataFrame, budget: Budget, finished: bool = False) -> pd.DataFrame:
     """One row per optimizer at equal epochs (`common_epochs`), the lowest mean first; columns FINAL_COLUMNS.
 
     values: repeat -> objective of its incumbent; NaN for a repeat without a full-fidelity result.

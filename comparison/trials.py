@@ -20,6 +20,7 @@
 
 import re
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -86,7 +87,7 @@ def read_trials(path: Path) -> pd.DataFrame:
     """
     try:
         # Everything arrives as text: pandas' guesses would turn an operation called "None" into a missing value.
-        raw = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8")
+        raw = pd.read_csv(path, dtype=object, keep_default_na=False, encoding="utf-8")
     except pd.errors.EmptyDataError:
         return typed_trials(pd.DataFrame(), str(path))
     except (OSError, UnicodeDecodeError, pd.errors.ParserError) as error:
@@ -114,7 +115,7 @@ def typed_trials(table: pd.DataFrame, source: str) -> pd.DataFrame:
     if SOURCE not in typed:
         typed[SOURCE] = ""
     floats = (*FLOATS, LOST_SECONDS, *filter(_SEED_ERROR.fullmatch, map(str, typed.columns)))
-    conversions: list[tuple[tuple[str, ...], Callable[[Any], Any], str]] = [
+    conversions: list[tuple[tuple[str, ...], Callable[[Any], Any], Any]] = [
         ((*TEXTS, SOURCE), str, "object"),
         (INTEGERS, int, "Int64"),
         (floats, float, "float64"),
@@ -175,6 +176,9 @@ def _check_values(table: pd.DataFrame, source: str) -> None:
 
 def _typed(column: "pd.Series[Any]", convert: Callable[[Any], Any], source: str) -> "pd.Series[Any]":
     """A fixed column converted; each distinct value is converted once, which for most columns is soon done."""
+    if convert is float:
+        with suppress(ValueError, TypeError):  # in one go; what is not a number is named below
+            return column.astype(object).where(column != "", None).astype("float64")
     codes, distinct = pd.factorize(column.astype(object))
     missing = {str: "", _boolean: False}.get(convert)
     values = [_converted(value, convert, str(column.name), source) for value in distinct]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from fmnas.comparison.paired_tests import FIRST, LEVEL, NONE, SECOND, TOO_FEW, Comparisons, PairedTest, smallest_p
+from fmnas.comparison.paired_tests import FIRST, LEVEL, NONE, SECOND, TOO_FEW, Comparisons, smallest_p
 
 MISSING = "–"
 

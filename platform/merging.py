@@ -124,7 +124,7 @@ def _numbered(table: pd.DataFrame, source: Source, numbers: dict[Repeat, int]) -
 def _labelled(table: pd.DataFrame, source: Source) -> pd.DataFrame:
     """With a column that says where a trial is from."""
     if not table.empty:
-        table.insert(table.columns.get_loc(LAST_COLUMN), SOURCE, str(source.directory.root))
+        table.insert(list(table.columns).index(LAST_COLUMN), SOURCE, str(source.directory.root))
     return table
 
 
