@@ -35,7 +35,7 @@ COLUMNS = (
     "test_images",
     "train_seconds",
 )
-_TEXTS = ("run", "optimizer", "started_at", "finished_at", "worker")
+_TEXTS = ("run", "optimizer")
 _WHOLE = ("repeat", "trial", "epochs", "images", "test_images")
 _SEED = re.compile(r"test_error_seed_\d+")
 
@@ -43,7 +43,7 @@ _SEED = re.compile(r"test_error_seed_\d+")
 def read_retrained(path: Path) -> pd.DataFrame:
     """The table of a retrained.csv. Raises ReportError, naming file and column, where it does not parse."""
     try:
-        table = pd.read_csv(path, dtype=dict.fromkeys(_TEXTS, str), float_precision="round_trip")
+        table = pd.read_csv(path, dtype=object, keep_default_na=False, encoding="utf-8")
     except (OSError, UnicodeDecodeError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise ReportError(f"cannot read {path}: {reason}; retrain again, or remove it for a report without") from error
@@ -51,13 +51,19 @@ def read_retrained(path: Path) -> pd.DataFrame:
     if missing:
         raise ReportError(f"{path}: column {missing[0]!r} is missing; it has {', '.join(COLUMNS)}")
     for name in (*COLUMNS, *seed_columns(table)):
-        if name in _TEXTS:
-            continue
         try:
-            table[name] = pd.to_numeric(table[name]).astype("int64" if name in _WHOLE else "float64")
+            table[name] = _typed(table[name], name)
         except (ValueError, TypeError) as error:
             raise ReportError(f"{path}: column {name!r} does not parse: {error}; retrain again") from error
     return table
+
+
+def _typed(column: "pd.Series[Any]", name: str) -> "pd.Series[Any]":
+    if name in _TEXTS:
+        return column
+    if name in _WHOLE:
+        return pd.Series([int(value) for value in column], index=column.index, dtype="int64")
+    return column.where(column != "", None).astype("float64")
 
 
 def seed_columns(table: pd.DataFrame) -> list[str]:
