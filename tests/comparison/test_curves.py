@@ -135,7 +135,7 @@ def test_the_interval_of_a_mean_curve(make_table):
     mean = mean_curve(curves, "evaluations", [0, 1, 2])
     assert mean[["low", "high"]].iloc[0].isna().all()
     for row, values in ((1, np.arange(5.0, 11)), (2, np.arange(1.0, 7))):
-        assert tuple(mean[["low", "high"]].iloc[row]) == pytest.approx(tuple(mean_interval(values)))
+        assert list(mean[["low", "high"]].iloc[row]) == pytest.approx([float(end) for end in mean_interval(values)])
 
 
 def test_no_trials(make_run):
