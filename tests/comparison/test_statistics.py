@@ -64,6 +64,18 @@ def test_a_run_that_cannot_pay_another_full_training_is_through(make_table):
     assert common_epochs(ledger, BUDGET) == 50
 
 
+def test_a_run_whose_seconds_are_spent_is_through(make_table):
+    timed = Budget(evaluations=3, epochs_per_evaluation=25, seconds=22.0)
+    slow, fast = [5.0, {"objective": 4.0, "suggest_seconds": 9.0}], [6.0, 3.0, 2.0]
+    ledger = ledger_table(make_table({("a", 0): slow, ("b", 0): fast}), timed)
+    assert common_epochs(ledger, timed) == 75
+    assert common_epochs(ledger, BUDGET) == 50
+    # While b is on its way, a's seconds do not hold it back.
+    ledger = ledger_table(make_table({("a", 0): [{"suggest_seconds": 20.0}], ("b", 0): [6.0]}), timed)
+    assert common_epochs(ledger, timed) == 25
+    assert common_epochs(ledger, timed, finished=True) == 75
+
+
 def test_no_mean_over_the_quick_repeats_alone(make_table):
     bohb = {("bohb", 0): [3.0, 2.0, 1.0], ("bohb", 1): [{"epochs": 15, "objective": 0.0}] * 5}
     final = table_of(make_table({**bohb, ("re", 0): [7.0] * 3, ("re", 1): [8.0] * 3}))
