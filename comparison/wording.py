@@ -149,6 +149,8 @@ def _standing(leader: str, tests: Comparisons) -> str:
 def _found(tests: Comparisons) -> str:
     """What the tests of all pairs found."""
     better = [(test, test.verdict == FIRST) for test in tests.pairs if test.verdict in (FIRST, SECOND)]
+    if all(test.verdict == TOO_FEW for test in tests.pairs):
+        return "The order of the means alone is not evidence."
     if not better:
         return "No test shows a difference: the order of the means alone is not evidence."
     found = [

@@ -87,7 +87,7 @@ def test_too_few():
     assert first.endswith("Too few repeats to tell whether it is better than q and r.")
     assert "0.125" in second
     assert "7 repeats can show one, corrected for 3 comparisons" in second
-    assert power(tests) in second
+    assert second == f"{power(tests)} The order of the means alone is not evidence."
     _, one, _ = words(numbered([1.0], [2.0]))
     assert one == "1 repeat: no standard error, no test; the order is an anecdote."
 
