@@ -7,6 +7,7 @@ import pandas as pd
 from fmnas.comparison.cell_drawing import cell_figure
 from fmnas.comparison.curves import anytime_curves
 from fmnas.comparison.duplicates import has_cell
+from fmnas.comparison.exports import write_tables
 from fmnas.comparison.figures import anytime_figure
 from fmnas.comparison.files import inline_svg, save_figure, write_aside
 from fmnas.comparison.ledger import ledger_table
@@ -16,14 +17,19 @@ from fmnas.comparison.trials import typed_trials
 
 
 def write_report(trials: pd.DataFrame, context: ReportContext, folder: Path) -> Summary:
-    """Write index.html, anytime.png and .svg and, for a space with a cell, best_cell.png and .svg; returns the summary.
+    """Write index.html, its figures, and the numbers behind them as CSV files; returns the summary.
+
+    The figures are anytime.png and .svg and, for a space with a cell, best_cell.png and .svg; the tables are those of
+    `write_tables`.
 
     trials: as `read_trials` or the platform's `trials_table` gives them; it may be empty, or hold no full result.
     Raises ReportError for a table that cannot be compared or a folder that cannot be written.
     """
     trials = typed_trials(trials, f"the trials of {context.name}")
-    curves, ledger = anytime_curves(trials, context.budget), ledger_table(trials, context.budget)
+    curves = anytime_curves(trials, context.budget)
+    ledger = ledger_table(trials, context.budget, context.pending)
     summary = summarise(trials, curves, ledger, context)
+    write_tables(summary, curves, folder)
     figures = {"anytime": anytime_figure(curves, context.budget, f"{context.name}: {context.problem}")}
     best = best_of(summary)
     if best and has_cell(best[1]["best_configuration"]):

@@ -64,8 +64,9 @@ def _parser() -> argparse.ArgumentParser:
     resume.add_argument("--address", help="of a Ray cluster, or auto")
     resume.set_defaults(command=_resume)
 
-    report = commands.add_parser("report", help="table, figures and page of run directories")
+    report = commands.add_parser("report", help="table, figures and page of a run directory, or of several together")
     report.add_argument("directories", type=Path, metavar="DIR", nargs="+")
+    report.add_argument("--out", type=Path, metavar="DIR", help="default: in DIR; of several: runs/report-NAMES")
     report.set_defaults(command=_report)
 
     replay = commands.add_parser("replay", help="ask every optimizer again, and say where its suggestions differ")
@@ -122,15 +123,12 @@ def _drive(start: "Callable[[Surroundings], Ending]", directory: RunDirectory, a
 
 
 def _report(arguments: argparse.Namespace) -> int:
-    from fmnas.platform.launch import restore
-    from fmnas.platform.results import write_results
+    from fmnas.platform.merging import report
 
     console = terminal()
-    for root in arguments.directories:
-        directory = RunDirectory(root)
-        state, _ = restore(directory)
-        print_summary(write_results(directory, state), console)
-        console.print(f"page            {directory.page}", soft_wrap=True, highlight=False)
+    summary, directory = report(arguments.directories, arguments.out)
+    print_summary(summary, console)
+    console.print(f"page            {directory.page}", soft_wrap=True, highlight=False)
     return DONE
 
 

@@ -132,7 +132,7 @@ class Driver:
         self._stage.progress.suggesting("")
         if trial is None:
             return None
-        if not run.budget.affords(trial.epochs):
+        if not run.budget.affords(trial.epochs, seconds):
             run.over = True
             return None
         trial = replace(trial, seed=self._state.experiment.trial_seed(run.repeat, trial.id))

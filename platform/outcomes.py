@@ -29,6 +29,7 @@ class Outcome:
     started_at, finished_at: seconds since the epoch, of the last attempt.
     worker: which worker ran it.
     attempt: 1 for the first; more when workers were lost.
+    lost_seconds: what the attempts before it took of workers; nobody is charged for it.
     """
 
     optimizer: str
@@ -42,6 +43,7 @@ class Outcome:
     worker: str
     attempt: int = 1
     reason: str = ""
+    lost_seconds: float = 0.0
 
     @property
     def run(self) -> str:
@@ -75,6 +77,7 @@ class Outcome:
             "worker": self.worker,
             "attempt": self.attempt,
             "reason": self.reason,
+            "lost_seconds": round(self.lost_seconds, 6),
             "note": self.trial.note,
             **self.trial.configuration,
         }

@@ -8,6 +8,7 @@ from fmnas.comparison import FINAL_HEADER, Budget, ReportContext, final_rows, wr
 from fmnas.search_spaces import joint_space
 
 BUDGET = Budget(evaluations=3, epochs_per_evaluation=25)
+TABLES = ("curves", "mean_curves", "checkpoints", "tests", "targets", "ledger", "honesty")
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 
 
@@ -72,7 +73,8 @@ def test_a_comparison(make_table, tmp_path):
     for part in (summary["headline"], summary["caution"], "versions.torch", "2.9", "seeds: 4 # <b>&", "oom"):
         assert part in text
     assert final_rows(summary)[0] == ("bo-fm", "1.000", "–", "1", "1.000", "–", "3.0", "75", "33%")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["anytime.png", "anytime.svg", "index.html"]
+    tables = {f"{name}.csv" for name in TABLES}
+    assert {path.name for path in tmp_path.iterdir()} == {"anytime.png", "anytime.svg", "index.html", *tables}
 
 
 @pytest.mark.parametrize(

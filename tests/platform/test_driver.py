@@ -82,7 +82,12 @@ class ScriptedPool:
 
 
 def drive(
-    config: Config, journal: Path, capacity: int = 1, fate: Fate = lambda job: "finish", stop: StopRequest | None = None
+    config: Config,
+    journal: Path,
+    capacity: int = 1,
+    fate: Fate = lambda job: "finish",
+    stop: StopRequest | None = None,
+    elapsed: Callable[[], float] = lambda: 0.0,
 ) -> tuple[str, ExperimentState, ScriptedPool]:
     """Run to the end from whatever the journal holds."""
     state = ExperimentState(build_experiment(config))
@@ -90,7 +95,7 @@ def drive(
         state.replay(read_journal(journal))
     pool = ScriptedPool(state, capacity, fate)
     ticks = iter(range(10**9))
-    clock = Clock(now=lambda: float(next(ticks)), elapsed=lambda: 0.0)
+    clock = Clock(now=lambda: float(next(ticks)), elapsed=elapsed)
     with Journal(journal) as log:
         progress = LineProgress(Console(quiet=True))
         stage = Stage(pool, log, NoTracker(), progress, stop or StopRequest(), clock)
@@ -121,6 +126,16 @@ def test_every_optimizer_spends_the_same_and_no_more(tmp_path: Path) -> None:
         assert run.budget.committed == 0
         assert 15 - 3 < run.budget.spent <= 15
         assert run.optimizer_name == "bohb" or run.budget.spent == 15
+
+
+def test_no_optimizer_starts_a_trial_once_its_seconds_are_spent(tmp_path: Path) -> None:
+    """Every suggestion takes a second, a training next to nothing: the fifth comes too late."""
+    ticks = iter(range(10**9))
+    config = configured(budget={"evaluations": 5, "seconds": 4.5})
+    status, state, _ = drive(config, tmp_path / "j", elapsed=lambda: float(next(ticks)))
+    assert status == DONE
+    assert {run.name: run.ended for run in state.runs.values()} == {f"{o.name}/repeat-0": 4 for o in config.optimizers}
+    assert {len([a for a in asks(tmp_path / "j") if a[0] == run]) for run in state.runs} == {4}
 
 
 def test_the_runs_of_a_repeat_begin_with_the_same_results(tmp_path: Path) -> None:
