@@ -1,22 +1,22 @@
 """From a table of trials to a report on disk."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
 
-from fmnas.comparison.cell_drawing import cell_figure
 from fmnas.comparison.curves import anytime_curves
-from fmnas.comparison.duplicates import has_cell
-from fmnas.comparison.figures import anytime_figure
+from fmnas.comparison.figures import Drawing, drawings
 from fmnas.comparison.files import inline_svg, save_figure, write_aside
+from fmnas.comparison.html_parts import Picture
 from fmnas.comparison.ledger import ledger_table
 from fmnas.comparison.page import page
-from fmnas.comparison.summary import ReportContext, Summary, best_of, summarise
+from fmnas.comparison.summary import ReportContext, Summary, summarise
 from fmnas.comparison.trials import typed_trials
 
 
 def write_report(trials: pd.DataFrame, context: ReportContext, folder: Path) -> Summary:
-    """Write index.html, anytime.png and .svg and, for a space with a cell, best_cell.png and .svg; returns the summary.
+    """Write index.html, and every figure as PNG, SVG and PDF (`figures.drawings` says which); returns the summary.
 
     trials: as `read_trials` or the platform's `trials_table` gives them; it may be empty, or hold no full result.
     Raises ReportError for a table that cannot be compared or a folder that cannot be written.
@@ -24,14 +24,18 @@ def write_report(trials: pd.DataFrame, context: ReportContext, folder: Path) -> 
     trials = typed_trials(trials, f"the trials of {context.name}")
     curves, ledger = anytime_curves(trials, context.budget), ledger_table(trials, context.budget)
     summary = summarise(trials, curves, ledger, context)
-    figures = {"anytime": anytime_figure(curves, context.budget, f"{context.name}: {context.problem}")}
-    best = best_of(summary)
-    if best and has_cell(best[1]["best_configuration"]):
-        row = best[1]
-        title = f"{row['best_run']}, trial {row['best_trial']}: objective {row['best']:#.4g}"
-        figures["best_cell"] = cell_figure(row["best_configuration"], title)
-    for name, figure in figures.items():
-        save_figure(figure, folder, name)
-    inline = {name: inline_svg(figure, name, name.replace("_", " ")) for name, figure in figures.items()}
-    write_aside(folder / "index.html", page(summary, context, inline).encode())
+    write_pages(drawings(trials, curves, summary, context), summary, context, folder)
     return summary
+
+
+def write_pages(drawn: Sequence[Drawing], summary: Summary, context: ReportContext, folder: Path) -> None:
+    """The files of the figures, and the page that shows them."""
+    pictures: dict[str, list[Picture]] = {}
+    for each in drawn:
+        if each.section:
+            words = each.name.replace("_", " ")
+            svg = inline_svg(each.figure, each.name, words, least=1.0 if each.wide else 0.0)
+            pictures.setdefault(each.section, []).append(Picture(svg, each.caption, each.wide))
+        if each.filed:
+            save_figure(each.figure, folder, each.name)
+    write_aside(folder / "index.html", page(summary, context, pictures).encode())

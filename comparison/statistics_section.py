@@ -1,0 +1,145 @@
+"""What the repeats can and cannot tell: differences of pairs, how soon who got where, errors of fresh trainings."""
+
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+
+from fmnas.comparison.html_parts import Pictures, Section, count, figures, filled, hint, joined, seconds, subtitle
+from fmnas.comparison.result_section import interval
+from fmnas.comparison.summary import Summary
+from fmnas.comparison.wording import MISSING, number, with_error
+
+
+def pairs_section(summary: Summary, pictures: Pictures) -> Section | None:
+    """A row per pair of optimizers, with the verdict in words; and what so many repeats can show at all."""
+    tests = summary.get("tests")
+    if not tests or not tests["pairs"]:
+        return None
+    header = ("pair", "verdict", "difference", "95% interval", "p", "p corrected", "effect", "repeats")
+    told = (
+        f"Two-sided paired Wilcoxon tests over repeats; p corrected by {tests['correction'].capitalize()} for all "
+        f"pairs, held against {tests['level']:.0%}. Difference: mean of first − second; below 0 the first is lower. "
+        "Effect: matched-pairs rank-biserial correlation, −1 where the first is lower in every repeat, 1 where it "
+        "never is."
+    )
+    rows = [_pair_row(pair) for pair in tests["pairs"]]
+    power = f"<p class='caution'>{escape(tests['power'])}</p>" if tests.get("power") else ""
+    body = joined(power, filled(header, rows), hint(told), figures(pictures.get("statistics", ())))
+    return Section("statistics", "Differences", body)
+
+
+def _pair_row(pair: Mapping[str, Any]) -> tuple[str, ...]:
+    return (
+        f"{pair['first']} − {pair['second']}",
+        _verdict(pair),
+        number(pair["difference"], digits=3),
+        interval(pair["low"], pair["high"]),
+        number(pair["p"], digits=2),
+        number(pair["p_corrected"], digits=2),
+        MISSING if pair["effect"] is None else f"{pair['effect']:+.2f}",
+        str(pair["repeats"]),
+    )
+
+
+def _verdict(pair: Mapping[str, Any]) -> str:
+    names = {"first better": f"{pair['first']} is better", "second better": f"{pair['second']} is better"}
+    return names.get(pair["verdict"], str(pair["verdict"]))
+
+
+def speed_section(summary: Summary, _: Pictures) -> Section | None:
+    """Area under the curve, evaluations to reach a target, and who is where another one was."""
+    body = joined(_area(summary), _targets(summary), _equivalents(summary))
+    return Section("speed", "How soon", body) if body else None
+
+
+def _area(summary: Summary) -> str:
+    if not summary.get("area"):
+        return ""
+    rows = [
+        (row["optimizer"], _mean(row), "  ".join(number(value) for value in row["values"].values()))
+        for row in sorted(summary["area"], key=lambda row: (row["mean"] is None, row["mean"]))
+    ]
+    told = (
+        "Mean height of the best-so-far curve over evaluations, from where every run has a result to where all are "
+        "compared. Low: good soon, and good at the end; the two cannot be told apart by it."
+    )
+    return joined(
+        subtitle("Area under the curve"), filled(("optimizer", "mean height", "each repeat"), rows, "wide"), hint(told)
+    )
+
+
+def _targets(summary: Summary) -> str:
+    parts = []
+    for target in summary.get("targets") or ():
+        rows = [
+            (
+                row["optimizer"],
+                f"{row['reached']} of {row['repeats']}",
+                count(row["evaluations"]),
+                "  ".join(count(value) for value in row["values"].values()),
+            )
+            for row in target["rows"]
+        ]
+        parts.append(subtitle(f"Evaluations to reach {number(target['target'])}: {target['from']}"))
+        parts.append(filled(("optimizer", "repeats that did", "their mean", "each repeat"), rows, "wide"))
+    if parts:
+        told = "The mean is over the repeats that reached it: where not all did, it flatters; look at both columns."
+        parts.append(hint(told))
+    return joined(*parts)
+
+
+def _equivalents(summary: Summary) -> str:
+    if not summary.get("equivalents"):
+        return ""
+    rows = [
+        (
+            f"{row['optimizer']} at {count(row['at'])}",
+            number(row["value"]),
+            row["other"],
+            "never within the budget" if row["evaluations"] is None else count(row["evaluations"]),
+        )
+        for row in summary["equivalents"]
+    ]
+    header = ("after so many evaluations", "mean objective", "the mean of", "is as low at evaluation")
+    told = "Of mean curves: a single repeat may differ widely."
+    return joined(subtitle("Who is where another one was"), filled(header, rows), hint(told))
+
+
+def retrained_section(summary: Summary, pictures: Pictures) -> Section | None:
+    """The winner's curse: errors for which configurations were selected, beside those of fresh trainings."""
+    retrained = summary.get("retrained")
+    if not retrained or not retrained["rows"]:
+        return None
+    told = (
+        f"Trained afresh with {retrained['seeds']} seeds, {retrained['images']} images and {retrained['epochs']} "
+        f"epochs; test error on {retrained['test_images']} images that no optimizer has seen."
+    )
+    means = [(row["optimizer"], number(row["selected_error"]), _mean(row, "error")) for row in retrained["means"]]
+    header = ("run", "trial", "selected objective", "selected error", "test error", "training")
+    rows = [
+        (
+            row["run"],
+            str(row["trial"]),
+            number(row["selected_objective"]),
+            number(row["selected_error"]),
+            _mean(row, "error"),
+            seconds(row["seconds"]),
+        )
+        for row in retrained["rows"]
+    ]
+    body = joined(
+        hint(told),
+        figures(pictures.get("retrained", ())),
+        subtitle("Mean over repeats"),
+        filled(("optimizer", "selected error", "test error"), means),
+        subtitle("Each configuration"),
+        filled(header, rows),
+    )
+    return Section("retrained", "Selected and retrained", body)
+
+
+def _mean(row: Mapping[str, Any], name: str = "mean") -> str:
+    """A mean with its standard error, as a summary's row holds them."""
+    if row[name] is None:
+        return MISSING
+    return with_error(row[name], float("nan") if row["standard_error"] is None else row["standard_error"])
