@@ -4,13 +4,14 @@ A curve is drawn from its steps alone, so that a run of ten thousand trials weig
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from fmnas.comparison.canvas import PANEL, SMALL, label, legend, logarithmic, plain, sheet, time_unit
+from fmnas.comparison.canvas import PANEL, SMALL, TEXT, label, legend, logarithmic, plain, sheet, time_unit
 from fmnas.comparison.curves import AXES, mean_curve
 from fmnas.comparison.palette import SOFT, Style, styles
 from fmnas.comparison.trials import Budget
@@ -21,13 +22,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TITLES = {
-    "evaluations": "Evaluations",
-    "epochs": "Epochs",
+    "evaluations": "Evaluations and epochs",
     "train_seconds": "Training time",
     "seconds": "Training + suggestion time",
     "wall_seconds": "Wall-clock time",
 }
-"""The currencies, in the order of the panels; one that the curves do not have is left out."""
+"""The currencies, a panel each, those that the curves have; evaluations are epochs in another unit."""
 WIDE = 5.0
 """The ratio of the axis' ends from which on it is logarithmic."""
 MANY_DOTS = 400
@@ -81,8 +81,8 @@ def _draw_panel(axes: "Axes", curves: pd.DataFrame, axis: str, budget: Budget) -
     in_unit = curves.assign(**{axis: curves[axis] / per_unit})
     look = styles(curves["optimizer"])
     if axis == "evaluations":
-        unit = f"worth of epochs, 1 = {budget.epochs_per_evaluation}"
         _draw_results(axes, in_unit, look)
+        _draw_epochs(axes, budget)
     for name, style in look.items():
         mine = in_unit[in_unit["optimizer"] == name]
         if len(look) <= FEW:
@@ -95,6 +95,16 @@ def _draw_panel(axes: "Axes", curves: pd.DataFrame, axis: str, budget: Budget) -
         _draw_budget(axes, curves, budget)
     if curves["objective"].isna().all():
         axes.text(0.5, 0.5, "no full-fidelity result yet", transform=axes.transAxes, ha="center", color=SOFT)
+
+
+def _draw_epochs(axes: "Axes", budget: Budget) -> None:
+    """A second scale below, in epochs: an evaluation is worth so many by definition, so the curves are the same."""
+    worth = budget.epochs_per_evaluation
+    if worth > 1:
+        below = axes.secondary_xaxis(-0.24, functions=(partial(np.multiply, worth), partial(np.multiply, 1 / worth)))
+        below.tick_params(labelsize=SMALL, color=SOFT, labelcolor=SOFT)
+        below.spines["bottom"].set_color(SOFT)
+        below.set_xlabel("epochs", fontsize=TEXT, color=SOFT)
 
 
 def _draw_results(axes: "Axes", curves: pd.DataFrame, look: Mapping[str, Style]) -> None:

@@ -47,7 +47,7 @@ def label(axes: "Axes", x: str = "", y: str = "", title: str = "") -> None:
     axes.set_xlabel(x, fontsize=TEXT, color=SOFT, parse_math=False)
     axes.set_ylabel(y, fontsize=TEXT, color=SOFT, parse_math=False)
     if title:
-        axes.set_title(title, fontsize=TEXT, color=INK, loc="left", fontweight="bold", parse_math=False)
+        axes.set_title(title, fontsize=TEXT + 1, color=INK, loc="left", parse_math=False)
 
 
 def logarithmic(axes: "Axes", bottom: float, top: float) -> None:
@@ -65,6 +65,22 @@ def logarithmic(axes: "Axes", bottom: float, top: float) -> None:
 def time_unit(longest: float) -> tuple[float, str]:
     """What to divide seconds by where the longest time is so many seconds, and the name of the unit."""
     return next((per, name) for least, per, name in TIME_UNITS if longest >= least)
+
+
+def names_above(axes: "Axes", names: Sequence[str]) -> None:
+    """Names over the rows of a figure, the first at the top: however long, they take no width from the data."""
+    axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
+    axes.set_ylim(len(names) - 0.55, -0.75)
+    for row, name in enumerate(names):
+        where = axes.get_yaxis_transform()
+        text = axes.text(0.0, row - 0.4, name, transform=where, fontsize=SMALL, color=INK, va="center")
+        text.set_parse_math(False)
+
+
+def few_ticks(axes: "Axes") -> None:
+    """As many ticks on the x axis as long numbers leave room for."""
+    axes.locator_params(axis="x", nbins=5)
 
 
 def names_down(axes: "Axes", names: Sequence[str]) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from fmnas.comparison.canvas import PANEL, label, names_down, plain, sheet
+from fmnas.comparison.canvas import PANEL, few_ticks, label, names_above, plain, sheet
 from fmnas.comparison.palette import BLUE, GROUND, INK, SOFT
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ def differences_figure(summary: Mapping[str, Any]) -> "Figure | None":
     pairs = [pair for pair in (summary.get("tests") or {}).get("pairs", ()) if pair["difference"] is not None]
     if not pairs:
         return None
-    figure = sheet(PANEL[0] + 0.8, 1.0 + 0.3 * len(pairs))
+    figure = sheet(PANEL[0], 1.0 + 0.46 * len(pairs))
     axes = figure.subplots()
     plain(axes, grid="x")
     axes.axvline(0.0, color=INK, linewidth=1.0)
@@ -28,6 +28,7 @@ def differences_figure(summary: Mapping[str, Any]) -> "Figure | None":
             axes.plot([pair["low"], pair["high"]], [place] * 2, color=colour, linewidth=2.0)
         face = colour if pair["verdict"] in CERTAIN else GROUND
         axes.plot([pair["difference"]], [place], marker="o", markersize=6, color=colour, markerfacecolor=face)
-    names_down(axes, [f"{pair['first']} − {pair['second']}" for pair in pairs])
-    label(axes, x="difference of objectives; left of 0: the first is lower", title="Differences within a repeat")
+    names_above(axes, [f"{pair['first']} − {pair['second']}" for pair in pairs])
+    few_ticks(axes)
+    label(axes, x="objective, first − second", title="Differences within a repeat")
     return figure

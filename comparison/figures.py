@@ -62,7 +62,8 @@ FINAL = (
     "repeats are paired."
 )
 DIFFERENCES = (
-    "Mean difference of each pair over repeats that share seeds and initial design, with its 95% bootstrap interval. "
+    "Left of 0 the first is lower. Mean difference of each pair over repeats that share seeds and initial design, with "
+    "its 95% bootstrap interval. "
     "Filled: significant after correction. With few repeats such an interval is too short: it alone proves nothing."
 )
 RETRAINED = (
@@ -99,9 +100,8 @@ def _curves(curves: pd.DataFrame, context: ReportContext) -> Iterator[Drawing]:
 _AXES = dict.fromkeys(TITLES, "") | {
     "evaluations": "Dotted: the budget. Short trainings cost their epochs and are never the best so far. "
     "Top right: how many results lie above what is shown.",
-    "epochs": "The currency of the budget: every optimizer may spend the same.",
-    "train_seconds": "Worker time of all trainings of a run added up; cheap configurations get further.",
-    "seconds": "The same, and the optimizer's own thinking added.",
+    "train_seconds": "Trainings alone, added up: with cheap configurations an optimizer gets further.",
+    "seconds": "Trainings and suggestions of a run added up, however many workers shared it.",
     "wall_seconds": "Since the run's first start: depends on how many workers it had, and on its neighbours.",
 }
 

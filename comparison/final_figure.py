@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from fmnas.comparison.canvas import PANEL, label, names_down, plain, sheet
+from fmnas.comparison.canvas import PANEL, few_ticks, label, names_above, plain, sheet
 from fmnas.comparison.palette import INK, styles
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ def final_figure(summary: Mapping[str, Any]) -> "Figure | None":
     rows = summary["optimizers"]
     if max((row["repeats"] for row in rows.values()), default=0) < 2:
         return None
-    figure = sheet(PANEL[0], 1.0 + 0.36 * len(rows))
+    figure = sheet(PANEL[0], 1.0 + 0.46 * len(rows))
     axes = figure.subplots()
     plain(axes, grid="x")
     bars = intervals(summary)
@@ -31,9 +31,10 @@ def final_figure(summary: Mapping[str, Any]) -> "Figure | None":
             continue
         low, high = bars.get(name, (None, None))
         if low is not None and high is not None:
-            axes.plot([low, high], [place + 0.26] * 2, color=style.colour, linewidth=3.0, solid_capstyle="butt")
-        axes.plot([rows[name]["mean"]], [place + 0.26], marker="|", markersize=10, color=INK, linestyle="")
-    names_down(axes, list(rows))
+            axes.plot([low, high], [place + 0.24] * 2, color=style.colour, linewidth=3.0, solid_capstyle="butt")
+        axes.plot([rows[name]["mean"]], [place + 0.24], marker="|", markersize=10, color=INK, linestyle="")
+    names_above(axes, list(rows))
+    few_ticks(axes)
     label(axes, x="objective, lower is better", title="Where each repeat ended")
     return figure
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import chi2, rankdata
+from scipy.special import chdtri
 
 from fmnas.comparison.ledger import is_full_result
 from fmnas.comparison.trials import Budget, variable_columns
@@ -40,12 +40,12 @@ def importances(trials: pd.DataFrame, budget: Budget) -> list[Importance]:
     full = thinned(trials[is_full_result(trials, budget)], MOST)
     if len(full) < 2 * PER_GROUP or full["objective"].nunique() < 2:
         return []
-    ranks = rankdata(full["objective"].to_numpy(dtype=float))
+    ranks = full["objective"].rank().to_numpy(dtype=np.float64)
     found = []
     for name in variable_columns(full):
         groups = _groups(full[name])
         if groups.max() > 0:
-            chance = float(chi2.ppf(LEVEL, groups.max())) / (len(full) - 1)
+            chance = float(chdtri(groups.max(), 1.0 - LEVEL)) / (len(full) - 1)
             found.append(Importance(name, _eta_squared(ranks, groups), min(1.0, chance)))
     return sorted(found, key=lambda each: (-each.share, each.variable))
 
@@ -64,7 +64,7 @@ def _groups(values: "pd.Series[Any]") -> NDArray[np.intp]:
     """The group of each trial, 0, 1, ..: its value, or the quantile of a number with many values."""
     codes, distinct = pd.factorize(values)
     if is_numeric(values) and len(distinct) > GROUPS:
-        ranks = rankdata(values.to_numpy(dtype=float), method="average")
+        ranks = values.astype(float).rank().to_numpy(dtype=float)
         wanted = max(1, min(GROUPS, len(values) // PER_GROUP))
         codes, _ = pd.factorize(np.minimum(wanted - 1, (wanted * (ranks - 0.5) / len(values)).astype(int)))
     return np.asarray(codes, dtype=np.intp)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fmnas.comparison.canvas import SMALL, sheet
 from fmnas.comparison.importance import is_numeric, thinned
 from fmnas.comparison.ledger import is_full_result
-from fmnas.comparison.palette import INK, LINE, SOFT, VERMILION
+from fmnas.comparison.palette import GROUND, INK, LINE, SOFT, VERMILION
 from fmnas.comparison.trials import Budget, variable_columns
 
 if TYPE_CHECKING:
@@ -52,7 +52,9 @@ def parallel_figure(trials: pd.DataFrame, budget: Budget) -> "Figure | None":
     for row, each in enumerate(coordinates):
         axes.axhline(row, color=LINE, linewidth=0.8, zorder=0)
         for place, text in each.ticks:
-            axes.text(place, row + 0.12, text, fontsize=SMALL - 2, color=SOFT, ha="center", va="top", parse_math=False)
+            drawn = axes.text(place, row + 0.14, text, fontsize=SMALL - 1, color=SOFT, ha="center", va="top")
+            drawn.set_parse_math(False)
+            drawn.set_bbox({"facecolor": GROUND, "edgecolor": "none", "pad": 0.6, "alpha": 0.75})
     axes.set_yticks(range(len(coordinates)), [each.name for each in coordinates], fontsize=SMALL, color=INK)
     axes.set_ylim(len(coordinates) - 0.4, -0.3)
     axes.set_xlim(-0.04, 1.04)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from fmnas.comparison.html_parts import Pictures, Section, count, figures, filled, hint, joined, subtitle, table
+from fmnas.comparison.html_parts import Pictures, Section, count, figures, filled, hint, joined, table
 from fmnas.comparison.legend import legend
 from fmnas.comparison.summary import FINAL_HEADER, Summary, final_rows
 from fmnas.comparison.wording import MISSING, number, with_error
@@ -40,29 +40,28 @@ def checkpoints_section(summary: Summary, _: Pictures) -> Section | None:
     """The same at a quarter, a half and all of the budget, with ranks."""
     if not summary.get("checkpoints"):
         return None
-    header = ("optimizer", "mean objective", "95% interval", "mean rank", "each repeat")
-    parts = []
-    for checkpoint in summary["checkpoints"]:
-        rows = sorted(checkpoint["rows"], key=lambda row: (row["rank"] is None, row["rank"] or 0, row["optimizer"]))
-        parts.append(subtitle(f"{checkpoint['share']:.0%}: {count(checkpoint['evaluations'])} evaluations"))
-        parts.append(filled(header, [_checkpoint_row(row) for row in rows], "wide"))
+    steps = summary["checkpoints"]
+    header, rows = ["optimizer"], {row["optimizer"]: [row["optimizer"]] for row in steps[-1]["rows"]}
+    for step in steps:
+        header += [f"at {step['share']:.0%}", "95% interval", "rank"]
+        for row in step["rows"]:
+            rows[row["optimizer"]] += [mean_of(row), interval(row["low"], row["high"]), count(row["rank"])]
+    spent = ", ".join(f"{step['share']:.0%} are {count(step['evaluations'])} evaluations" for step in steps)
     told = (
-        "Mean rank: the place of the optimizer within each repeat, 1 the lowest objective, averaged over repeats; ties "
-        "share their places. Intervals: bootstrap over repeats; with few repeats they are too short."
+        f"Of the budget at which all are compared, {spent}. Means with standard errors. Rank: the place within each repeat, 1 the lowest "
+        "objective, averaged over repeats; ties share their places. Intervals: bootstrap over repeats; with few "
+        "repeats they are too short."
     )
-    return Section("checkpoints", "On the way", joined(*parts, hint(told)))
+    places = {row["optimizer"]: row["rank"] for row in steps[-1]["rows"]}
+    ordered = sorted(rows, key=lambda name: (places[name] is None, places[name] or 0.0, name))
+    return Section("checkpoints", "On the way", joined(filled(header, [rows[name] for name in ordered]), hint(told)))
 
 
-def _checkpoint_row(row: Mapping[str, Any]) -> tuple[str, ...]:
-    known = row["mean"] is not None
-    error = float("nan") if row["standard_error"] is None else row["standard_error"]
-    return (
-        row["optimizer"],
-        with_error(row["mean"], error) if known else MISSING,
-        interval(row["low"], row["high"]),
-        count(row["rank"]),
-        _each_repeat(row["values"]),
-    )
+def mean_of(row: Mapping[str, Any], name: str = "mean") -> str:
+    """A mean with its standard error, as a summary's row holds them."""
+    if row[name] is None:
+        return MISSING
+    return with_error(row[name], float("nan") if row["standard_error"] is None else row["standard_error"])
 
 
 def interval(low: float | None, high: float | None) -> str:

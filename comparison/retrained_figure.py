@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from fmnas.comparison.canvas import PANEL, SMALL, label, names_down, plain, sheet
-from fmnas.comparison.palette import GROUND, SOFT, styles
+from fmnas.comparison.canvas import PANEL, few_ticks, label, names_above, plain, sheet
+from fmnas.comparison.palette import GROUND, styles
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,7 +26,7 @@ def retrained_figure(summary: Mapping[str, Any]) -> "Figure | None":
     if not rows:
         return None
     look = styles(row["optimizer"] for row in rows)
-    figure = sheet(PANEL[0] + 0.6, 1.2 + 0.28 * len(rows))
+    figure = sheet(PANEL[0], 0.9 + 0.46 * len(rows))
     axes = figure.subplots()
     plain(axes, grid="x")
     for place, row in enumerate(rows):
@@ -40,8 +40,7 @@ def retrained_figure(summary: Mapping[str, Any]) -> "Figure | None":
                 [after], [place], xerr=[row["standard_error"]], color=style.colour, linewidth=1.0, capsize=2.5
             )
         axes.plot([after], [place], **dot)
-    names_down(axes, [row["run"] for row in rows])
-    label(axes, x="share of images classified wrongly", title="Selected and retrained")
-    note = "hollow: validation error when selected · filled: test error of fresh trainings"
-    figure.supxlabel(note, fontsize=SMALL - 1, color=SOFT)
+    names_above(axes, [row["run"] for row in rows])
+    few_ticks(axes)
+    label(axes, x="error; hollow: selected, filled: retrained")
     return figure

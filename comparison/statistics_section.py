@@ -5,9 +5,9 @@ from html import escape
 from typing import Any
 
 from fmnas.comparison.html_parts import Pictures, Section, count, figures, filled, hint, joined, seconds, subtitle
-from fmnas.comparison.result_section import interval
+from fmnas.comparison.result_section import interval, mean_of
 from fmnas.comparison.summary import Summary
-from fmnas.comparison.wording import MISSING, number, with_error
+from fmnas.comparison.wording import MISSING, number
 
 
 def pairs_section(summary: Summary, pictures: Pictures) -> Section | None:
@@ -56,7 +56,7 @@ def _area(summary: Summary) -> str:
     if not summary.get("area"):
         return ""
     rows = [
-        (row["optimizer"], _mean(row), "  ".join(number(value) for value in row["values"].values()))
+        (row["optimizer"], mean_of(row), "  ".join(number(value) for value in row["values"].values()))
         for row in sorted(summary["area"], key=lambda row: (row["mean"] is None, row["mean"]))
     ]
     told = (
@@ -114,7 +114,7 @@ def retrained_section(summary: Summary, pictures: Pictures) -> Section | None:
         f"Trained afresh with {retrained['seeds']} seeds, {retrained['images']} images and {retrained['epochs']} "
         f"epochs; test error on {retrained['test_images']} images that no optimizer has seen."
     )
-    means = [(row["optimizer"], number(row["selected_error"]), _mean(row, "error")) for row in retrained["means"]]
+    means = [(row["optimizer"], number(row["selected_error"]), mean_of(row, "error")) for row in retrained["means"]]
     header = ("run", "trial", "selected objective", "selected error", "test error", "training")
     rows = [
         (
@@ -122,7 +122,7 @@ def retrained_section(summary: Summary, pictures: Pictures) -> Section | None:
             str(row["trial"]),
             number(row["selected_objective"]),
             number(row["selected_error"]),
-            _mean(row, "error"),
+            mean_of(row, "error"),
             seconds(row["seconds"]),
         )
         for row in retrained["rows"]
@@ -136,10 +136,3 @@ def retrained_section(summary: Summary, pictures: Pictures) -> Section | None:
         filled(header, rows),
     )
     return Section("retrained", "Selected and retrained", body)
-
-
-def _mean(row: Mapping[str, Any], name: str = "mean") -> str:
-    """A mean with its standard error, as a summary's row holds them."""
-    if row[name] is None:
-        return MISSING
-    return with_error(row[name], float("nan") if row["standard_error"] is None else row["standard_error"])

@@ -31,7 +31,7 @@ th, td { padding: .35rem 1rem .35rem 0; text-align: right; white-space: nowrap; 
   border-bottom: 1px solid var(--line); }
 th { color: var(--soft); font-weight: 600; vertical-align: bottom; white-space: normal; overflow-wrap: normal; }
 th:first-child, td:first-child, .text th, .text td { text-align: left; }
-.text td:last-child, .wide td:last-child { white-space: normal; min-width: 10rem; text-align: left; }
+.text td:last-child, .wide td:last-child { white-space: normal; min-width: 13rem; text-align: left; }
 .wide th:last-child { text-align: left; }
 @media (max-width: 40rem) { th:first-child, td:first-child { position: sticky; left: 0; background: var(--ground);
   min-width: 6.5rem; max-width: 9rem; white-space: normal; overflow-wrap: anywhere; }
@@ -40,7 +40,7 @@ figure { margin: .6rem 0 0; min-width: 0; }
 figure svg { display: block; width: 100%; height: auto; }
 figure svg * { stroke-linejoin: round; stroke-linecap: butt; }
 figcaption { color: var(--soft); font-size: .875rem; margin-top: .3rem; max-width: 48rem; }
-div.grid { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(19rem, 100%), 1fr)); gap: .6rem 1.2rem;
+div.grid { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(24rem, 100%), 1fr)); gap: .6rem 1.2rem;
   align-items: start; }
 div.cells figure + figure { max-width: 24rem; }
 div.cells { display: grid; grid-template-columns: minmax(0, 2fr) minmax(0, 1fr); gap: 0 1rem; align-items: center; }
