@@ -3,7 +3,7 @@
 import os
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from html import escape
 from io import BytesIO
@@ -83,12 +83,25 @@ def _opening(width: float, height: float, description: str, least: float) -> str
 
 
 def _bytes(figure: "Figure", name: str, kind: str, letters: bool = False) -> bytes:
+    """The figure in one of FORMATS. letters: in an SVG, text stays text; else its outlines are drawn."""
     import matplotlib as mpl
 
     content = BytesIO()
+    figure.dpi = DPI
     with _drawing(name), mpl.rc_context({"svg.fonttype": "none" if letters else "path", "pdf.fonttype": 42}):
-        figure.savefig(content, format=kind, dpi=DPI, metadata=_NO_METADATA[kind])
+        _printer(figure, kind)(content, metadata=_NO_METADATA[kind])
     return content.getvalue()
+
+
+def _printer(figure: "Figure", kind: str) -> Callable[..., None]:
+    """What writes the figure in a format. `savefig` would draw it once more to find a layout, which is settled."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.backends.backend_pdf import FigureCanvasPdf
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    if kind == "png":
+        return FigureCanvasAgg(figure).print_png
+    return FigureCanvasSVG(figure).print_svg if kind == "svg" else FigureCanvasPdf(figure).print_pdf
 
 
 @contextmanager

@@ -40,7 +40,7 @@ def importances(trials: pd.DataFrame, budget: Budget) -> list[Importance]:
     full = thinned(trials[is_full_result(trials, budget)], MOST)
     if len(full) < 2 * PER_GROUP or full["objective"].nunique() < 2:
         return []
-    ranks = full["objective"].rank().to_numpy(dtype=np.float64)
+    ranks = np.asarray(full["objective"].rank(), dtype=np.float64)
     found = []
     for name in variable_columns(full):
         groups = _groups(full[name])

@@ -48,9 +48,9 @@ def checkpoints_section(summary: Summary, _: Pictures) -> Section | None:
             rows[row["optimizer"]] += [mean_of(row), interval(row["low"], row["high"]), count(row["rank"])]
     spent = ", ".join(f"{step['share']:.0%} are {count(step['evaluations'])} evaluations" for step in steps)
     told = (
-        f"Of the budget at which all are compared, {spent}. Means with standard errors. Rank: the place within each repeat, 1 the lowest "
-        "objective, averaged over repeats; ties share their places. Intervals: bootstrap over repeats; with few "
-        "repeats they are too short."
+        f"Of the budget at which all are compared, {spent}. Means with standard errors. Rank: the place within each "
+        "repeat, 1 the lowest objective, averaged over repeats; ties share their places. Intervals: bootstrap over "
+        "repeats; with few of them they are too short."
     )
     places = {row["optimizer"]: row["rank"] for row in steps[-1]["rows"]}
     ordered = sorted(rows, key=lambda name: (places[name] is None, places[name] or 0.0, name))
