@@ -25,11 +25,11 @@ TIME_UNITS = ((2 * 3600.0, 3600.0, "hours"), (2 * 60.0, 60.0, "minutes"), (0.0, 
 """(from so many seconds on, seconds per unit, its name)"""
 
 
-def sheet(width: float, height: float) -> "Figure":
-    """An empty figure, so many inches wide and high, that makes room for what stands at its edges."""
+def sheet(width: float, height: float, laid_out: bool = True) -> "Figure":
+    """An empty figure, so many inches wide and high, that makes room for what stands at its edges if `laid_out`."""
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(width, height), layout="constrained")
+    return Figure(figsize=(width, height), layout="constrained" if laid_out else None)
 
 
 def plain(axes: "Axes", grid: str = "both") -> None:

@@ -45,8 +45,8 @@ def cells_figure(configurations: Mapping[str, Mapping[str, Any]]) -> "Figure":
 
 def cell_panel(configuration: Mapping[str, Any]) -> "Figure":
     """The cell alone, for a page."""
-    figure = sheet(6.6, 3.1)
-    _draw_cell(figure.subplots(), Cell.from_configuration(configuration))
+    figure = sheet(6.6, 3.1, laid_out=False)
+    _draw_cell(figure.add_axes((0.0, 0.0, 1.0, 1.0)), Cell.from_configuration(configuration))
     return figure
 
 
@@ -54,8 +54,8 @@ def schedule_panel(configuration: Mapping[str, Any], colour: str) -> "Figure | N
     """The learning rate alone, for a page; None for a configuration without a schedule."""
     if not has_schedule(configuration):
         return None
-    figure = sheet(PANEL[0] - 0.8, PANEL[1] - 0.5)
-    draw_schedule(figure.subplots(), Schedule.from_configuration(configuration), colour)
+    figure = sheet(PANEL[0] - 0.8, PANEL[1] - 0.5, laid_out=False)
+    draw_schedule(figure.add_axes((0.23, 0.2, 0.74, 0.76)), Schedule.from_configuration(configuration), colour)
     return figure
 
 

@@ -53,9 +53,10 @@ def inline_svg(figure: "Figure", name: str, description: str, least: float = 0.0
 
 def settle(figure: "Figure") -> None:
     """Find the places of all parts once; drawing the figure again then takes half the time and moves nothing."""
-    with _drawing(""):
-        figure.draw_without_rendering()
-    figure.set_layout_engine("none")
+    if figure.get_layout_engine() is not None:
+        with _drawing(""):
+            figure.draw_without_rendering()
+        figure.set_layout_engine(None)
 
 
 def write_aside(path: Path, content: bytes) -> Path:

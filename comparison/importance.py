@@ -3,7 +3,8 @@
 The trials are grouped by the value of one variable (a numeric one: by quantiles of equal size), and the share of the
 variance of the objective's ranks that lies between the groups is eta squared: 0 none, 1 all of it. Times (n - 1) it is
 the statistic H of Kruskal and Wallis (1952), which under pure chance follows chi squared with (groups - 1) degrees of
-freedom, about; its 95% point is what a variable without any influence stays below in 19 of 20 cases.
+freedom, about; its 95% point is what a variable without any influence stays below in 19 of 20 cases, where trials are
+independent of one another.
 """
 
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ PER_GROUP = 5
 """At least so many trials in each, on average; with fewer than two groups of that size there is nothing to tell."""
 LEVEL = 0.95
 MOST = 5000
-"""Of more trials than that, every k-th is taken: the shares hardly change, and the page is written in time."""
+"""Of more configurations than that, every k-th is taken: the shares hardly change, and the page is written in time."""
 
 
 @dataclass(frozen=True)
@@ -36,13 +37,17 @@ class Importance:
 
 
 def importances(trials: pd.DataFrame, budget: Budget) -> list[Importance]:
-    """One per variable that took more than one value, the largest share first; empty with too few full results."""
-    full = thinned(trials[is_full_result(trials, budget)], MOST)
+    """One per variable that took more than one value, the largest share first; empty with too few full results.
+
+    A configuration that was tried again, by the same optimizer or another, counts once.
+    """
+    names = variable_columns(trials)
+    full = thinned(trials[is_full_result(trials, budget)].drop_duplicates(names), MOST) if names else trials.iloc[:0]
     if len(full) < 2 * PER_GROUP or full["objective"].nunique() < 2:
         return []
     ranks = np.asarray(full["objective"].rank(), dtype=np.float64)
     found = []
-    for name in variable_columns(full):
+    for name in names:
         groups = _groups(full[name])
         if groups.max() > 0:
             chance = float(chdtri(groups.max(), 1.0 - LEVEL)) / (len(full) - 1)

@@ -26,7 +26,7 @@ nav a { display: inline-block; padding: .25rem 0; }
 .legend svg { width: 2.6rem; height: .9rem; flex: none; }
 .scroll { overflow-x: auto; max-width: 100%; }
 .scroll:focus-visible { outline: 2px solid var(--link); outline-offset: 2px; }
-table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
+table { border-collapse: separate; border-spacing: 0; font-size: .9rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .35rem 1rem .35rem 0; text-align: right; white-space: nowrap; vertical-align: top;
   border-bottom: 1px solid var(--line); }
 th { color: var(--soft); font-weight: 600; vertical-align: bottom; white-space: normal; overflow-wrap: normal; }
@@ -34,7 +34,7 @@ th:first-child, td:first-child, .text th, .text td { text-align: left; }
 .text td:last-child, .wide td:last-child { white-space: normal; min-width: 13rem; text-align: left; }
 .wide th:last-child { text-align: left; }
 @media (max-width: 40rem) { th:first-child, td:first-child { position: sticky; left: 0; background: var(--ground);
-  min-width: 6.5rem; max-width: 9rem; white-space: normal; overflow-wrap: anywhere; }
+  max-width: 9.5rem; white-space: normal; overflow-wrap: break-word; }
   .text th:first-child, .text td:first-child { position: static; } }
 figure { margin: .6rem 0 0; min-width: 0; }
 figure svg { display: block; width: 100%; height: auto; }
