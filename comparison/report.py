@@ -8,7 +8,7 @@ import pandas as pd
 from fmnas.comparison.curves import anytime_curves
 from fmnas.comparison.figures import Drawing, drawings
 from fmnas.comparison.files import inline_svg, save_figure, write_aside
-from fmnas.comparison.html_parts import Picture
+from fmnas.comparison.html_parts import Picture, Pictures
 from fmnas.comparison.ledger import ledger_table
 from fmnas.comparison.page import page
 from fmnas.comparison.summary import ReportContext, Summary, summarise
@@ -24,18 +24,19 @@ def write_report(trials: pd.DataFrame, context: ReportContext, folder: Path) -> 
     trials = typed_trials(trials, f"the trials of {context.name}")
     curves, ledger = anytime_curves(trials, context.budget), ledger_table(trials, context.budget)
     summary = summarise(trials, curves, ledger, context)
-    write_pages(drawings(trials, curves, summary, context), summary, context, folder)
+    drawn = drawings(trials, curves, summary, context)
+    for each in drawn:
+        if each.filed:
+            save_figure(each.figure, folder, each.name)
+    write_aside(folder / "index.html", page(summary, context, inlined(drawn)).encode())
     return summary
 
 
-def write_pages(drawn: Sequence[Drawing], summary: Summary, context: ReportContext, folder: Path) -> None:
-    """The files of the figures, and the page that shows them."""
+def inlined(drawn: Sequence[Drawing]) -> Pictures:
+    """The figures as the page holds them, by section."""
     pictures: dict[str, list[Picture]] = {}
     for each in drawn:
         if each.section:
-            words = each.name.replace("_", " ")
-            svg = inline_svg(each.figure, each.name, words, least=1.0 if each.wide else 0.0)
+            svg = inline_svg(each.figure, each.name, each.name.replace("_", " "), least=1.0 if each.wide else 0.0)
             pictures.setdefault(each.section, []).append(Picture(svg, each.caption, each.wide))
-        if each.filed:
-            save_figure(each.figure, folder, each.name)
-    write_aside(folder / "index.html", page(summary, context, pictures).encode())
+    return pictures

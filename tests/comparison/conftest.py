@@ -86,7 +86,15 @@ def fill_in(summary: dict[str, Any]) -> dict[str, Any]:
     first, second, *_ = names = list(summary["optimizers"])
     values = {"0": 0.07, "1": 0.08, "2": None}
     row = {"mean": 0.075, "standard_error": 0.005, "low": 0.07, "high": 0.08, "rank": 1.5, "values": values}
-    pair = {"repeats": 3, "difference": -0.01, "low": -0.02, "high": 0.004, "p": 0.25, "p_corrected": 0.75, "effect": -1}
+    pair = {
+        "repeats": 3,
+        "difference": -0.01,
+        "low": -0.02,
+        "high": 0.004,
+        "p": 0.25,
+        "p_corrected": 0.75,
+        "effect": -1,
+    }
     nothing = {"difference": None, "low": None, "high": None, "p": None, "p_corrected": None, "effect": None}
     honest = {"trials": 75, "shares": {"initial": 0.4, "model": 0.6}, "model_share": 0.6, "fallbacks": 3}
     honest |= {"failed_fits": 1, "duplicates": 2, "isomorphic_duplicates": 0, "suggest_seconds": 1.5}
