@@ -180,7 +180,7 @@ def _draw_budget(axes: "Axes", curves: pd.DataFrame, budget: Budget) -> None:
         axes.set_xlim(right=1.04 * max(budget.evaluations, spent))
         return
     words = f"budget {budget.evaluations} →"
-    axes.text(0.99, 0.02, words, transform=axes.transAxes, fontsize=SMALL - 1, color=SOFT, ha="right", va="bottom")
+    axes.text(0.99, 0.02, words, transform=axes.transAxes, fontsize=SMALL, color=SOFT, ha="right", va="bottom")
 
 
 def _limit_objective(axes: "Axes", curves: pd.DataFrame, told: bool) -> None:
@@ -203,7 +203,7 @@ def _limit_objective(axes: "Axes", curves: pd.DataFrame, told: bool) -> None:
     above = int((results > top).sum())
     if above and told:
         note = f"↑ {above} of {len(results)} results"
-        axes.set_title(note, fontsize=SMALL - 1, color=SOFT, loc="right")
+        axes.set_title(note, fontsize=SMALL, color=SOFT, loc="right")
 
 
 def _worst_incumbent(curves: pd.DataFrame) -> float:

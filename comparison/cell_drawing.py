@@ -120,7 +120,9 @@ def _draw_edge(axes: "Axes", ends: tuple[int, int], side: int, operation: str, c
         FancyArrowPatch(path=path, arrowstyle="-|>", mutation_scale=11, color=colour, fill=False, linewidth=1.2)
     )
     box = {"boxstyle": "round,pad=0.2", "facecolor": GROUND, "edgecolor": colour, "linewidth": 0.6}
-    axes.text((source + target) / 2, height, operation, ha="center", va="center", fontsize=8, color=colour, bbox=box)
+    axes.text(
+        (source + target) / 2, height, operation, ha="center", va="center", fontsize=SMALL, color=colour, bbox=box
+    )
 
 
 def _draw_node(axes: "Axes", node: int, colour: str) -> None:

@@ -46,13 +46,13 @@ def parallel_figure(trials: pd.DataFrame, budget: Budget) -> "Figure | None":
     coordinates = [coordinate(full[name]) for name in variable_columns(full) if full[name].nunique() > 1][:VARIABLES]
     if len(full) < LEAST or len(coordinates) < 2:
         return None
-    figure = sheet(7.4, 0.9 + 0.46 * len(coordinates))
+    figure = sheet(8.8, 0.9 + 0.46 * len(coordinates))
     axes = figure.subplots()
     _draw_lines(axes, np.stack([each.places for each in coordinates], axis=1), len(full))
     for row, each in enumerate(coordinates):
         axes.axhline(row, color=LINE, linewidth=0.8, zorder=0)
         for place, text in each.ticks:
-            drawn = axes.text(place, row + 0.14, text, fontsize=SMALL - 1, color=SOFT, ha="center", va="top")
+            drawn = axes.text(place, row + 0.14, text, fontsize=SMALL, color=SOFT, ha="center", va="top")
             drawn.set_parse_math(False)
             drawn.set_bbox({"facecolor": GROUND, "edgecolor": "none", "pad": 0.6, "alpha": 0.75})
     axes.set_yticks(range(len(coordinates)), [each.name for each in coordinates], fontsize=SMALL, color=INK)

@@ -33,8 +33,8 @@ parent.postMessage({
   figures: figures.length,
   undrawn: figures.filter(f => box(f).width < 200 || box(f).height < 60 || !f.querySelector("text")).length,
   broken: [...document.querySelectorAll("a[href^='#']")].filter(a => !document.querySelector(a.hash)).length,
-  small: Math.min(...figures.map(f => parseFloat(style(f.querySelector("text")).fontSize) * box(f).width
-    / f.viewBox.baseVal.width)),
+  small: Math.min(...figures.flatMap(f => [...f.querySelectorAll("text")].map(
+    t => parseFloat(style(t).fontSize) * box(f).width / f.viewBox.baseVal.width))),
   ground: style(document.body).backgroundColor,
   ink: style(document.body).color,
   inks: [...new Set([...document.querySelectorAll("figure svg text")].map(t => style(t).fill))],
