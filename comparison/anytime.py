@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from fmnas.comparison.canvas import PANEL, SMALL, TEXT, label, legend, logarithmic, plain, sheet, time_unit
+from fmnas.comparison.canvas import PANEL, SMALL, TEXT, few_ticks, label, legend, logarithmic, plain, sheet, time_unit
 from fmnas.comparison.curves import AXES, mean_curve
 from fmnas.comparison.palette import SOFT, Style, styles
 from fmnas.comparison.trials import Budget
@@ -89,6 +89,7 @@ def _draw_panel(axes: "Axes", curves: pd.DataFrame, axis: str, budget: Budget) -
             _draw_repeats(axes, mine, axis, style)
         _draw_mean(axes, mine, axis, style)
     axes.set_xlim(left=0)
+    few_ticks(axes)
     label(axes, x=f"{TITLES[axis].lower()} ({unit})" if unit else axis, y="objective", title=TITLES[axis])
     _limit_objective(axes, curves, told=axis == "evaluations")
     if axis == "evaluations":

@@ -21,7 +21,12 @@ TEXT, SMALL = 10, 9
 """Font sizes in points."""
 _LABELS = {1.2: (1.0, 1.5, 2.0, 3.0, 5.0, 7.0), 2.2: (1.0, 2.0, 5.0)}
 """Which multiples of the powers of ten are labelled on an axis of up to so many decades; the powers alone beyond."""
-TIME_UNITS = ((2 * 3600.0, 3600.0, "hours"), (2 * 60.0, 60.0, "minutes"), (0.0, 1.0, "seconds"))
+TIME_UNITS = (
+    (2 * 3600.0, 3600.0, "hours"),
+    (2 * 60.0, 60.0, "minutes"),
+    (0.2, 1.0, "seconds"),
+    (0.0, 1e-3, "milliseconds"),
+)
 """(from so many seconds on, seconds per unit, its name)"""
 
 
@@ -80,7 +85,7 @@ def names_above(axes: "Axes", names: Sequence[str]) -> None:
 
 def few_ticks(axes: "Axes") -> None:
     """As many ticks on the x axis as long numbers leave room for."""
-    axes.locator_params(axis="x", nbins=5)
+    axes.locator_params(axis="x", nbins=6)
 
 
 def names_down(axes: "Axes", names: Sequence[str]) -> None:

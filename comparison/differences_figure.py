@@ -14,8 +14,8 @@ CERTAIN = ("first better", "second better")
 
 
 def differences_figure(summary: Mapping[str, Any]) -> "Figure | None":
-    """A row per pair of summary["tests"]: mean of first - second over repeats. None where no pair has a difference."""
-    pairs = [pair for pair in (summary.get("tests") or {}).get("pairs", ()) if pair["difference"] is not None]
+    """A row per pair of summary["tests"]: mean of first - second over repeats. None where no pair has an interval."""
+    pairs = [pair for pair in (summary.get("tests") or {}).get("pairs", ()) if pair["low"] is not None]
     if not pairs:
         return None
     figure = sheet(PANEL[0], 1.0 + 0.46 * len(pairs))
@@ -24,8 +24,7 @@ def differences_figure(summary: Mapping[str, Any]) -> "Figure | None":
     axes.axvline(0.0, color=INK, linewidth=1.0)
     for place, pair in enumerate(pairs):
         colour = BLUE if pair["verdict"] in CERTAIN else SOFT
-        if pair["low"] is not None:
-            axes.plot([pair["low"], pair["high"]], [place] * 2, color=colour, linewidth=2.0)
+        axes.plot([pair["low"], pair["high"]], [place] * 2, color=colour, linewidth=2.0)
         face = colour if pair["verdict"] in CERTAIN else GROUND
         axes.plot([pair["difference"]], [place], marker="o", markersize=6, color=colour, markerfacecolor=face)
     names_above(axes, [f"{pair['first']} − {pair['second']}" for pair in pairs])

@@ -131,7 +131,7 @@ def _honesty_row(row: Mapping[str, Any]) -> tuple[str, ...]:
         count(row["fallbacks"]),
         count(row["failed_fits"]),
         count(row["duplicates"]),
-        count(row["isomorphic_duplicates"]),
+        count(row["isomorphic_duplicates"] or None),
         seconds(row["suggest_seconds"]),
         share(row["suggest_share"]),
         seconds(row["idle_seconds"]),

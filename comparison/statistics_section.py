@@ -69,40 +69,48 @@ def _area(summary: Summary) -> str:
 
 
 def _targets(summary: Summary) -> str:
-    parts = []
-    for target in summary.get("targets") or ():
-        rows = [
-            (
-                row["optimizer"],
-                f"{row['reached']} of {row['repeats']}",
-                count(row["evaluations"]),
-                "  ".join(count(value) for value in row["values"].values()),
-            )
-            for row in target["rows"]
-        ]
-        parts.append(subtitle(f"Evaluations to reach {number(target['target'])}: {target['from']}"))
-        parts.append(filled(("optimizer", "repeats that did", "their mean", "each repeat"), rows, "wide"))
-    if parts:
-        told = "The mean is over the repeats that reached it: where not all did, it flatters; look at both columns."
-        parts.append(hint(told))
-    return joined(*parts)
+    """A row per target, a column per optimizer."""
+    targets = summary.get("targets") or ()
+    if not targets:
+        return ""
+    names = [row["optimizer"] for row in targets[0]["rows"]]
+    rows = []
+    for target in targets:
+        reached = {row["optimizer"]: row for row in target["rows"]}
+        cells = [_reached(reached[name]) for name in names]
+        rows.append((number(target["target"]), *cells, target["from"]))
+    told = (
+        "Mean over the repeats that reached the target, and how many did: where not all did, the mean flatters. Each "
+        "repeat's number is in summary.json."
+    )
+    shown = filled(("target", *names, "which is"), rows, "wide")
+    return joined(subtitle("Evaluations to reach a target"), shown, hint(told))
+
+
+def _reached(row: Mapping[str, Any]) -> str:
+    return f"{count(row['evaluations'])} ({row['reached']} of {row['repeats']})" if row["reached"] else "never"
 
 
 def _equivalents(summary: Summary) -> str:
-    if not summary.get("equivalents"):
+    """A row per optimizer and checkpoint, a column per other optimizer."""
+    given = summary.get("equivalents") or ()
+    if not given:
         return ""
-    rows = [
-        (
-            f"{row['optimizer']} at {count(row['at'])}",
-            number(row["value"]),
-            row["other"],
-            "never within the budget" if row["evaluations"] is None else count(row["evaluations"]),
-        )
-        for row in summary["equivalents"]
+    names = [name for name in summary["optimizers"] if any(row["other"] == name for row in given)]
+    rows: dict[tuple[str, float], dict[str, str]] = {}
+    for row in given:
+        cells = rows.setdefault((row["optimizer"], row["at"]), {"value": number(row["value"])})
+        cells[row["other"]] = "never" if row["evaluations"] is None else count(row["evaluations"])
+    shown = [
+        (f"{name} at {count(at)}", cells["value"], *(cells.get(other, MISSING) for other in names))
+        for (name, at), cells in rows.items()
     ]
-    header = ("after so many evaluations", "mean objective", "the mean of", "is as low at evaluation")
-    told = "Of mean curves: a single repeat may differ widely."
-    return joined(subtitle("Who is where another one was"), filled(header, rows), hint(told))
+    told = (
+        "The evaluations after which the mean curve of the optimizer above is as low as that of the one on the left; "
+        "never: not within the budget. Of mean curves: a single repeat may differ widely."
+    )
+    header = ("evaluations", "mean objective", *names)
+    return joined(subtitle("Who is where another one was"), filled(header, shown), hint(told))
 
 
 def retrained_section(summary: Summary, pictures: Pictures) -> Section | None:

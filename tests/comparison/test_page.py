@@ -19,7 +19,7 @@ FURTHER = {
     "checkpoints": "On the way",
     "tests": "Differences",
     "area": "Area under the curve",
-    "targets": "Evaluations to reach",
+    "targets": "Evaluations to reach a target",
     "equivalents": "Who is where another one was",
     "honesty": "Was it what its name says?",
     "retrained": "Selected and retrained",
@@ -74,8 +74,9 @@ def test_the_sections_in_words(summary):
         "-1.00",
         "0.0750 ± 0.0050",
         "0.07000 to 0.08000",
-        "2 of 3",
-        "never within the budget",
+        "12.5 (2 of 3)",
+        "<td>never</td>",
+        "bo-fm at 12",
         "random: mostly random search in disguise &lt;3&gt;",
         "0.08090 ± 0.00070",
         "< 1%".replace("<", "&lt;"),
@@ -85,7 +86,10 @@ def test_the_sections_in_words(summary):
 
 
 def test_the_ledger_shows_what_there_is(plain_summary):
-    rows = [{**run, "wall_seconds": 300.0, "lost_seconds": 0.0, "pending": 0} for run in plain_summary["ledger"]]
+    rows = [
+        {**run, "wall_seconds": 300.0, "idle_seconds": None, "lost_seconds": 0.0, "pending": 0}
+        for run in plain_summary["ledger"]
+    ]
     html = page({**plain_summary, "ledger": rows}, CONTEXT, {})
     assert "<th>wall-clock</th>" in html
     assert "5.0 min" in html
