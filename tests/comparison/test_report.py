@@ -73,8 +73,9 @@ def test_a_comparison(make_table, tmp_path):
     for part in (summary["headline"], summary["caution"], "versions.torch", "2.9", "seeds: 4 # <b>&", "oom"):
         assert part in text
     assert final_rows(summary)[0] == ("bo-fm", "1.000", "–", "1", "1.000", "–", "3.0", "75", "33%")
+    figures = {f"{name}.{kind}" for name in ("anytime", "timeline") for kind in ("png", "svg", "pdf")}
     tables = {f"{name}.csv" for name in TABLES}
-    assert {path.name for path in tmp_path.iterdir()} == {"anytime.png", "anytime.svg", "index.html", *tables}
+    assert {path.name for path in tmp_path.iterdir()} == {"index.html", *figures, *tables}
 
 
 @pytest.mark.parametrize(
@@ -112,8 +113,11 @@ def test_the_best_cell_is_drawn(make_run, tmp_path):
     summary, text = report(trials.drop(columns="x"), tmp_path)
     best = summary["optimizers"]["bo-fm"]["best_configuration"]
     assert space.validate(best) is None
-    assert (tmp_path / "best_cell.png").exists()
+    for name in ("anytime", "best_cell", "timeline"):
+        for kind in ("png", "svg", "pdf"):
+            assert (tmp_path / f"{name}.{kind}").exists()
     assert "Best cell" in text
+    assert "bo-fm/repeat-0, trial 0: objective 0.07000, validation error 0.06000" in text
 
 
 def test_a_second_report_replaces_the_first(make_table, tmp_path):
