@@ -37,7 +37,8 @@ def connect(address: str | None) -> Any:
 def _initialised(ray: Any, address: str | None) -> Any:
     common: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "namespace": "fmnas"}
     if address is None:
-        ray.init(include_dashboard=False, object_store_memory=OBJECT_STORE_BYTES, **common)
+        # "local", or Ray would take any cluster that happens to stand on this machine.
+        ray.init(address="local", include_dashboard=False, object_store_memory=OBJECT_STORE_BYTES, **common)
         return ray
     try:
         ray.init(address=address, **common)
