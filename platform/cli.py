@@ -91,6 +91,11 @@ def _add_drives(commands: Commands) -> None:
 
 def _add_looks(commands: Commands) -> None:
     """The commands that do not."""
+    status = commands.add_parser("status", help="how an experiment stands, also while a driver works")
+    status.add_argument("directory", type=Path, metavar="DIR")
+    status.add_argument("--json", action="store_true", help="one JSON object")
+    status.set_defaults(command=commands_look.status)
+
     report = commands.add_parser("report", help="table, figures and page of run directories")
     report.add_argument("directories", type=Path, metavar="DIR", nargs="+")
     report.set_defaults(command=_report)

@@ -1,6 +1,7 @@
 """fmnas status | replay | sync | ui | list | doctor: the commands that look, and train nothing."""
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
@@ -11,10 +12,23 @@ from fmnas.platform.screen import LineScreen
 from fmnas.platform.terminal import terminal
 
 
+def status(arguments: argparse.Namespace) -> int:
+    """How an experiment stands; nothing is written, and no driver disturbed."""
+    from fmnas.platform.status import print_status, status_of
+
+    facts = status_of(RunDirectory(arguments.directory))
+    if arguments.json:
+        print(json.dumps(facts, indent=2))  # noqa: T201
+    else:
+        print_status(facts, terminal())
+    return DONE
+
+
 def replay(arguments: argparse.Namespace) -> int:
     """Every optimizer is asked again."""
     from fmnas.platform.experiment import build_experiment
-    from fmnas.platform.launch import begun_config, experiment_records
+    from fmnas.platform.journal import experiment_records
+    from fmnas.platform.launch import begun_config
     from fmnas.platform.replay import in_words
     from fmnas.platform.replay import replay as ask_again
 

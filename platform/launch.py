@@ -16,7 +16,7 @@ from fmnas.platform.driver import Clock, Driver, Stage
 from fmnas.platform.environment import describe_environment
 from fmnas.platform.errors import ExperimentFailed, RunDirectoryError
 from fmnas.platform.experiment import Experiment, build_experiment
-from fmnas.platform.journal import Journal, Record, read_journal
+from fmnas.platform.journal import Journal, Record, experiment_records
 from fmnas.platform.lock import locked
 from fmnas.platform.opening import Work, open_pool
 from fmnas.platform.paths import RunDirectory, write_aside, write_json
@@ -62,8 +62,9 @@ def launch(config: Config, directory: RunDirectory, around: Surroundings) -> End
     data = experiment.problem.load()
     with open_pool(_work(experiment, data), around.address, around.stop) as pool:
         directory.create()
-        with locked(directory.lock, around.screen.say):
+        with locked(directory.lock, around.screen.say) as note:
             directory.check_absent()  # another may have begun here since
+            note(work="experiment", workers=pool.capacity, since=around.clock.now())
             identity = uuid.uuid4().hex
             write_aside(directory.config, config.to_yaml())
             place = {"data": data.place} if data is not None else {}
@@ -77,13 +78,14 @@ def launch(config: Config, directory: RunDirectory, around: Surroundings) -> End
 def resume(directory: RunDirectory, around: Surroundings) -> Ending:
     """Go on with an experiment from its journal. Raises FmnasError when it cannot or its configuration was changed."""
     directory.check_present()
-    with locked(directory.lock, around.screen.say):
+    with locked(directory.lock, around.screen.say) as note:
         state, identity = restore(directory)
         config = state.experiment.config
         check_tracking(config)
         data = state.experiment.problem.load()
         pool_of_it = open_pool(_work(state.experiment, data), around.address, around.stop)
         with pool_of_it as pool, Journal(directory.journal) as journal:
+            note(work="experiment", workers=pool.capacity, since=around.clock.now())
             return _conduct(state, directory, journal, pool, identity, around)
 
 
@@ -98,7 +100,8 @@ class Sent:
 def sync(directory: RunDirectory, around: Surroundings) -> Sent:
     """Send to MLflow what it missed; what is there already stays as it is. Raises FmnasError while a driver works."""
     directory.check_present()
-    with locked(directory.lock, around.screen.say):
+    with locked(directory.lock, around.screen.say) as note:
+        note(work="sync", since=around.clock.now())
         state, identity = restore(directory)
         config = state.experiment.config
         if not config.tracking.enabled:
@@ -118,21 +121,6 @@ def restore(directory: RunDirectory) -> tuple[ExperimentState, str]:
     state = ExperimentState(build_experiment(config))
     state.replay(records[1:])
     return state, str(records[0]["id"])
-
-
-def experiment_records(directory: RunDirectory) -> list[Record]:
-    """The journal's records, the first of which is the experiment's.
-
-    Raises RunDirectoryError when there is no such journal, or it is damaged.
-    """
-    directory.check_present()
-    records = read_journal(directory.journal)
-    if not records or records[0]["event"] != "experiment" or not {"id", "config"} <= set(records[0]):
-        raise RunDirectoryError(
-            f"{directory.journal} does not begin with an experiment: it was cut off before anything ran; "
-            f"remove {directory.root} and run the configuration again"
-        )
-    return records
 
 
 def begun_config(directory: RunDirectory, head: Record) -> Config:

@@ -35,7 +35,7 @@ def retrain(directory: RunDirectory, wishes: Wishes, around: Surroundings) -> En
     Raises FmnasError, with nothing written, when there is nothing to retrain or the input or the machine will not do.
     """
     directory.check_present()
-    with locked(directory.lock, around.screen.say):
+    with locked(directory.lock, around.screen.say) as note:
         state, identity = restore(directory)
         config = state.experiment.config
         scale, chosen = _scale(state.experiment, wishes), _chosen(state, directory, around)
@@ -47,6 +47,7 @@ def retrain(directory: RunDirectory, wishes: Wishes, around: Surroundings) -> En
             split = _load(state.experiment, scale.images)
             work = Work(config, split, scale.seeds, len(left))
             with open_pool(work, around.address, around.stop) as pool:
+                note(work="retraining", workers=pool.capacity, since=around.clock.now())
                 status, reason = _train(_Task(config, scale, chosen, there, split), directory, pool, around)
         tracker = begin_tracking(state, directory, identity)
         report, summary = finish_tracking(tracker, state, directory, state.status or "interrupted")

@@ -14,7 +14,7 @@ Contract: the file is whole at any moment, and what is in it is on disk before t
 import csv
 import io
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,8 +94,12 @@ def read_retrained(path: Path) -> dict[str, Retrained]:
         return {}
     try:
         with path.open(newline="") as file:
-            return {row.run: row for row in map(_row, csv.DictReader(file))}
-    except (OSError, UnicodeDecodeError, KeyError, TypeError, ValueError, csv.Error) as error:
+            reader = csv.DictReader(file)
+            missing = {*_KINDS, f"{_SEED}1"} - {*(reader.fieldnames or ())}
+            if missing:
+                raise ValueError(f"column {min(missing)!r} is missing")
+            return {row.run: row for row in map(_row, reader)}
+    except (OSError, TypeError, ValueError, csv.Error) as error:
         raise RunDirectoryError(
             f"{path} is damaged ({type(error).__name__}: {error}): move it away and retrain again"
         ) from None
@@ -128,8 +132,6 @@ def _cells(row: Retrained) -> dict[str, object]:
     return {**{name: getattr(row, name) for name in _KINDS}, "test_error": row.error, **errors}
 
 
-def _row(cells: dict[str, str]) -> Retrained:
-    errors = [float(cells[name]) for name in cells if name.startswith(_SEED)]
-    if not errors:
-        raise ValueError(f"there is no column {_SEED}1")
+def _row(cells: Mapping[str | None, Any]) -> Retrained:
+    errors = [float(cells[name]) for name in cells if name is not None and name.startswith(_SEED)]
     return Retrained(errors=tuple(errors), **{name: kind(cells[name]) for name, kind in _KINDS.items()})
