@@ -38,9 +38,11 @@ def finish_tracking(
     for outcome, standing in state.cancelled():
         tracker.trial(outcome, standing)
     summary = write_results(directory, state)
-    pictures = sorted(directory.report.glob("*.png"))
-    files = [directory.config, directory.environment, directory.trials, directory.page, *pictures]
-    return tracker.finish(status, files, summary), summary
+    drawn = sorted(path for path in directory.report.iterdir() if path.suffix in (".png", ".csv"))
+    tables = [directory.trials, directory.summary, directory.retrained]
+    return tracker.finish(
+        status, [directory.config, directory.environment, *tables, directory.page, *drawn], summary
+    ), summary
 
 
 def shown_store(config: Config, directory: RunDirectory) -> str:
