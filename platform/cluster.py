@@ -53,11 +53,16 @@ def _initialised(ray: Any, address: str | None) -> Any:
 
 @contextmanager
 def _own_signals() -> Iterator[None]:
-    """Ray takes SIGTERM for itself and ends the process at it; ours waits for what runs."""
+    """Ray takes SIGTERM for itself, and already while it starts ends the process at it; ours waits for what runs.
+
+    Raises KeyboardInterrupt where Ray would end the process: nothing runs yet that could be waited for.
+    """
     main = threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGTERM)
     try:
         yield
+    except SystemExit:
+        raise KeyboardInterrupt from None
     finally:
         if main and before is not None:
             signal.signal(signal.SIGTERM, before)
