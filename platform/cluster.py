@@ -3,7 +3,6 @@
 import logging
 import os
 import signal
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -53,19 +52,21 @@ def _initialised(ray: Any, address: str | None) -> Any:
 
 @contextmanager
 def _own_signals() -> Iterator[None]:
-    """Ray takes SIGTERM for itself, and already while it starts ends the process at it; ours waits for what runs.
+    """Ray takes SIGTERM for itself, and ends the process at it, already while it starts; ours waits for what runs.
 
-    Raises KeyboardInterrupt where Ray would end the process: nothing runs yet that could be waited for.
+    So while it starts, it sets no handler of SIGTERM. Breaking Ray off there would have it abort the process.
     """
-    main = threading.current_thread() is threading.main_thread()
-    before = signal.getsignal(signal.SIGTERM)
+    set_handler = signal.signal
+
+    def keep_ours(number: int, handler: Any) -> Any:
+        return signal.getsignal(number) if number == signal.SIGTERM else set_handler(number, handler)
+
+    # Only the main thread may set handlers, and it starts Ray now.
+    signal.signal = keep_ours  # type: ignore[assignment]
     try:
         yield
-    except SystemExit:
-        raise KeyboardInterrupt from None
     finally:
-        if main and before is not None:
-            signal.signal(signal.SIGTERM, before)
+        signal.signal = set_handler
 
 
 def pool_size(resources: dict[str, float], count: int | str, cpus: float, gpus: float, wanted: int) -> int:

@@ -62,10 +62,11 @@ class Teller:
 
     def interrupted(self) -> int:
         """It was broken off before it could write its results; returns the exit code."""
-        begun = self.directory.journal.exists()
+        if not self.directory.journal.exists():
+            return tell_interrupted(self.mode)
         if self.mode == JSON:
-            tell_ending("interrupted", "", INTERRUPTED, self._where("interrupted") if begun else {"again": None})
-        elif begun:
+            tell_ending("interrupted", "", INTERRUPTED, self._where("interrupted"))
+        else:
             self._print_interrupted()
         return INTERRUPTED
 
@@ -93,6 +94,13 @@ class Teller:
 
     def _print(self, text: str) -> None:
         self.console.print(text, soft_wrap=True, highlight=False, markup=False)
+
+
+def tell_interrupted(mode: str) -> int:
+    """It was broken off before anything began; returns the exit code."""
+    if mode == JSON:
+        tell_ending("interrupted", "", INTERRUPTED, {"again": None})
+    return INTERRUPTED
 
 
 def tell_ending(status: str, reason: str, code: int, facts: dict[str, Any]) -> None:

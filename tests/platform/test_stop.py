@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from fmnas.platform.cli import main
 from fmnas.platform.cluster import connect
 from fmnas.platform.pool import Failed, Finished, InProcessPool, Job, TimedOut
-from fmnas.platform.stop import LOOK_SECONDS, Stopped, StopRequest, watched
+from fmnas.platform.stop import LOOK_SECONDS, Stopped, StopRequest, stopped_by_signals, watched
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers.trainer import Report, ignore
 
@@ -187,7 +188,7 @@ def test_what_has_no_time_left_is_on_record_and_left_for_the_resume(
     assert (second["trial"], second["attempt"]) == (0, 2)
 
 
-def test_a_sigterm_that_ray_takes_while_it_starts_is_an_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sigterm_while_ray_starts_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     import ray
 
     def start(**_: object) -> None:
@@ -195,10 +196,13 @@ def test_a_sigterm_that_ray_takes_while_it_starts_is_an_interruption(monkeypatch
         signal.raise_signal(signal.SIGTERM)
 
     monkeypatch.setattr(ray, "init", start)
-    before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(KeyboardInterrupt):
+    with stopped_by_signals() as stop:
+        ours = signal.getsignal(signal.SIGTERM)
         connect(None)
-    assert signal.getsignal(signal.SIGTERM) is before
+        assert stop.count == 1
+        assert signal.getsignal(signal.SIGTERM) is ours
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN, "handlers can be set again"
 
 
 def test_a_sigterm_while_ray_starts_leaves_the_directory_to_be_resumed(tmp_path: Path) -> None:
@@ -221,3 +225,18 @@ def test_a_sigterm_while_ray_starts_leaves_the_directory_to_be_resumed(tmp_path:
     assert f"fmnas resume {out}" in printed
     assert "Traceback" not in printed
     assert not (out / "driver.lock").exists()
+
+
+def test_a_sigterm_while_the_configuration_is_read_ends_with_130_and_nothing_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def read(*_: object) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)  # the second does not wait
+
+    monkeypatch.setattr("fmnas.platform.config.load_config", read)
+    before = signal.getsignal(signal.SIGTERM)
+    assert main(["run", "smoke", "--progress", "json", "--out", str(tmp_path / "run")]) == 130
+    assert json.loads(capsys.readouterr().out)["status"] == "interrupted"
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert not (tmp_path / "run").exists()
