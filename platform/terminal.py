@@ -37,7 +37,7 @@ def _print_retrained(retrained: "dict[str, Any]", console: Console) -> None:
     """The test errors of the best configurations, trained again."""
     from fmnas.comparison.wording import number
 
-    scale = f"{retrained['epochs']} epochs on {retrained['images']} images, {retrained['seeds']} fresh seeds"
+    scale = f"epochs = {retrained['epochs']}, images = {retrained['images']}, fresh seeds = {retrained['seeds']}"
     table = Table(box=None, pad_edge=False, header_style="bold")
     for i, header in enumerate(("optimizer", "validation error", "test error", "standard error")):
         table.add_column(header, justify="left" if i == 0 else "right")

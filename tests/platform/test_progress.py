@@ -291,6 +291,6 @@ def test_the_final_table_tells_of_test_errors_where_there_are_any() -> None:
     with_it, without = console(False), console(False)
     print_summary({**plain, "retrained": retrained}, with_it)
     print_summary(plain, without)
-    assert "6 epochs on 4000 images, 4 fresh seeds" in written(with_it)
+    assert "epochs = 6, images = 4000, fresh seeds = 4" in written(with_it)
     assert "0.1250" in written(with_it)
     assert "test error" not in written(without)
