@@ -1,6 +1,7 @@
 """How what happens reaches someone: a live table, a line each, JSON for programs, or nothing until the end."""
 
 import json
+import os
 import sys
 import time
 from collections import deque
@@ -104,10 +105,14 @@ class LiveScreen(LineScreen):
 
 
 class JsonScreen:
-    """A JSON object per line: `event`, `at` (seconds since the epoch) and its facts."""
+    """A JSON object per line: `event`, `at` (seconds since the epoch) and its facts.
+
+    Whoever reads may go away: what is told then is lost, and the experiment goes on.
+    """
 
     def __init__(self, file: TextIO | None = None, now: Callable[[], float] = time.time) -> None:
-        self._file, self._now = file, now
+        """file: standard output if None."""
+        self._file, self._now = file or sys.stdout, now
 
     def show(self, table: Callable[[], RenderableType]) -> None:
         """Nothing."""
@@ -115,7 +120,10 @@ class JsonScreen:
     def tell(self, happening: Happening) -> None:
         """One line, at once."""
         record = {"event": happening.event, "at": round(self._now(), 3), **happening.facts}
-        print(json.dumps(record, default=str), file=self._file or sys.stdout, flush=True)
+        try:
+            print(json.dumps(record, default=str), file=self._file, flush=True)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._file.fileno())
 
     def say(self, text: str) -> None:
         """An event of its own: said."""

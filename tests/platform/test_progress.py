@@ -3,6 +3,7 @@
 import io
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,15 @@ def test_json_is_an_object_per_line() -> None:
         {"event": "ended", "at": 12.346, "run": "a", "objective": None},
         {"event": "said", "at": 12.346, "text": "two\nlines"},
     ]
+
+
+def test_a_reader_that_goes_away_does_not_end_the_experiment() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as file:
+        screen = JsonScreen(file)
+        for _ in range(2):
+            screen.say("to nobody")
 
 
 class Scene:
