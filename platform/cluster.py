@@ -3,6 +3,7 @@
 import logging
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -54,19 +55,27 @@ def _initialised(ray: Any, address: str | None) -> Any:
 def _own_signals() -> Iterator[None]:
     """Ray takes SIGTERM for itself, and ends the process at it, already while it starts; ours waits for what runs.
 
-    So while it starts, it sets no handler of SIGTERM. Breaking Ray off there would have it abort the process.
+    Its Python part would do so at once: it sets no handler meanwhile. Its C++ part also calls the handler that was
+    there, but sets an alarm that aborts the process 3 seconds later: handlers and alarm are put back once Ray stands.
     """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may set handlers, Ray's too
+        return
     set_handler = signal.signal
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGALRM)}
 
     def keep_ours(number: int, handler: Any) -> Any:
         return signal.getsignal(number) if number == signal.SIGTERM else set_handler(number, handler)
 
-    # Only the main thread may set handlers, and it starts Ray now.
     signal.signal = keep_ours  # type: ignore[assignment]
     try:
         yield
     finally:
         signal.signal = set_handler
+        signal.alarm(0)
+        for number, handler in before.items():
+            if handler is not None:  # None is one that was not set from Python
+                signal.signal(number, handler)
 
 
 def pool_size(resources: dict[str, float], count: int | str, cpus: float, gpus: float, wanted: int) -> int:
