@@ -194,6 +194,7 @@ def test_a_sigterm_while_ray_starts_is_ours(monkeypatch: pytest.MonkeyPatch) -> 
     def start(**_: object) -> None:
         signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(number))  # as Ray does
         signal.raise_signal(signal.SIGTERM)
+        signal.alarm(1000)
 
     monkeypatch.setattr(ray, "init", start)
     with stopped_by_signals() as stop:
@@ -201,6 +202,7 @@ def test_a_sigterm_while_ray_starts_is_ours(monkeypatch: pytest.MonkeyPatch) -> 
         connect(None)
         assert stop.count == 1
         assert signal.getsignal(signal.SIGTERM) is ours
+        assert signal.alarm(0) == 0, "Ray's alarm is off"
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN, "handlers can be set again"
 
