@@ -28,8 +28,6 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from rich.console import Console
-
 from fmnas.platform.cli import main as fmnas
 from fmnas.platform.cluster import connect
 from fmnas.platform.config import Config, check_config
@@ -39,8 +37,9 @@ from fmnas.platform.journal import Journal, Record, read_journal
 from fmnas.platform.outcomes import FINISHED
 from fmnas.platform.pool import Event, Finished, InProcessPool, Job, Lost, Pool
 from fmnas.platform.problems import Hardware, ProblemSettings
-from fmnas.platform.progress import LineProgress
+from fmnas.platform.progress import ExperimentProgress
 from fmnas.platform.ray_pool import RayPool
+from fmnas.platform.screen import QuietScreen
 from fmnas.platform.state import ExperimentState
 from fmnas.platform.stop import StopRequest
 from fmnas.platform.tracking import NoTracker
@@ -215,8 +214,9 @@ class Killing:
 def drive(config: Config, pool: Pool, journal: Path) -> list[Record]:
     """The records of an experiment on a pool."""
     with Journal(journal) as log:
-        stage = Stage(pool, log, NoTracker(), LineProgress(Console(quiet=True)), StopRequest())
-        Driver(ExperimentState(build_experiment(config)), config.workers, stage).run()
+        state = ExperimentState(build_experiment(config))
+        stage = Stage(pool, log, NoTracker(), ExperimentProgress(QuietScreen(), state), StopRequest())
+        Driver(state, config.workers, stage).run()
     return read_journal(journal)
 
 

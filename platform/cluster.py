@@ -37,7 +37,8 @@ def connect(address: str | None) -> Any:
 def _initialised(ray: Any, address: str | None) -> Any:
     common: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "namespace": "fmnas"}
     if address is None:
-        ray.init(include_dashboard=False, object_store_memory=OBJECT_STORE_BYTES, **common)
+        # "local", or Ray would take any cluster that happens to stand on this machine.
+        ray.init(address="local", include_dashboard=False, object_store_memory=OBJECT_STORE_BYTES, **common)
         return ray
     try:
         ray.init(address=address, **common)
@@ -52,14 +53,29 @@ def _initialised(ray: Any, address: str | None) -> Any:
 
 @contextmanager
 def _own_signals() -> Iterator[None]:
-    """Ray takes SIGTERM for itself and ends the process at it; ours waits for what runs."""
-    main = threading.current_thread() is threading.main_thread()
-    before = signal.getsignal(signal.SIGTERM)
+    """Ray takes SIGTERM for itself, and ends the process at it, already while it starts; ours waits for what runs.
+
+    Its Python part would do so at once: it sets no handler meanwhile. Its C++ part also calls the handler that was
+    there, but sets an alarm that aborts the process 3 seconds later: handlers and alarm are put back once Ray stands.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may set handlers, Ray's too
+        return
+    set_handler = signal.signal
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGALRM)}
+
+    def keep_ours(number: int, handler: Any) -> Any:
+        return signal.getsignal(number) if number == signal.SIGTERM else set_handler(number, handler)
+
+    signal.signal = keep_ours  # type: ignore[assignment]
     try:
         yield
     finally:
-        if main and before is not None:
-            signal.signal(signal.SIGTERM, before)
+        signal.signal = set_handler
+        signal.alarm(0)
+        for number, handler in before.items():
+            if handler is not None:  # None is one that was not set from Python
+                signal.signal(number, handler)
 
 
 def pool_size(resources: dict[str, float], count: int | str, cpus: float, gpus: float, wanted: int) -> int:

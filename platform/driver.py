@@ -86,7 +86,6 @@ class Driver:
             event = self._stage.pool.next_event(POLL_SECONDS)
             if event is not None:
                 self._handle(event)
-            self._stage.progress.refresh(self._state)
             if self._out_of_patience():
                 self._cancel(STOPPED)
                 return INTERRUPTED
@@ -105,6 +104,7 @@ class Driver:
             worker = self._stage.pool.submit(job)
             self._flying[job.run, job.trial.id] = job, worker
             self._record(started_record(job, worker, self._stage.clock.now()))
+            self._stage.progress.started(job, worker)
 
     def _next_job(self) -> Job | None:
         for run in sorted(self._state.runs.values(), key=lambda run: run.budget.spent + run.budget.committed):
@@ -161,7 +161,7 @@ class Driver:
             losses = self._state.open[job.run, job.trial.id].losses + 1
             final = losses >= self._workers.attempts
             self._record(lost_record(job, event.worker, event.reason, final, now))
-            self._stage.progress.say(f"{event.worker} was lost with trial {job.trial.id} of {job.run}: {event.reason}")
+            self._stage.progress.lost(job, event.worker, event.reason)
             if final:
                 self._count_failure(f"{job.run}, trial {job.trial.id}: its worker was lost {losses} times")
             else:
@@ -179,7 +179,7 @@ class Driver:
         ended = self._state.apply(record)
         if ended is not None:
             self._stage.tracker.trial(*ended)
-            self._stage.progress.ended(self._state, ended[0])
+            self._stage.progress.ended(ended[0])
 
     def _count_failure(self, what: str) -> None:
         self._failures += 1

@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import Any
 
 from fmnas.platform.errors import ExperimentFailed, RunDirectoryError
+from fmnas.platform.paths import RunDirectory
 
 Record = dict[str, Any]
 
@@ -82,6 +83,21 @@ def read_journal(path: Path) -> list[Record]:
     Raises RunDirectoryError where a line before the last is damaged, or a number shows that a line is missing.
     """
     return _parse(path)[0]
+
+
+def experiment_records(directory: RunDirectory) -> list[Record]:
+    """The journal's records, the first of which is the experiment's.
+
+    Raises RunDirectoryError when there is no such journal, or it is damaged.
+    """
+    directory.check_present()
+    records = read_journal(directory.journal)
+    if not records or records[0]["event"] != "experiment" or not {"id", "config"} <= set(records[0]):
+        raise RunDirectoryError(
+            f"{directory.journal} does not begin with an experiment: it was cut off before anything ran; "
+            f"remove {directory.root} and run the configuration again"
+        )
+    return records
 
 
 def _parse(path: Path) -> tuple[list[Record], int]:

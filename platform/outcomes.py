@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from fmnas.search_spaces import Evaluation, Trial
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FINISHED, FAILED, LOST, TIMED_OUT, CANCELLED = "finished", "failed", "lost", "timed_out", "cancelled"
 STATUSES = (FINISHED, FAILED, LOST, TIMED_OUT, CANCELLED)
@@ -83,8 +84,10 @@ class Outcome:
         }
 
 
-def trials_table(outcomes: Iterable[Outcome], seeds: int) -> pd.DataFrame:
+def trials_table(outcomes: Iterable[Outcome], seeds: int) -> "pd.DataFrame":
     """The table of trials: a row per outcome, in the order given."""
+    import pandas as pd
+
     table = pd.DataFrame([outcome.to_row(seeds) for outcome in outcomes])
     for column in ("trial", "parent", "epochs", "flops", "attempt", "repeat"):
         if column in table:

@@ -146,14 +146,14 @@ class ImageTrainer:
     def _train(self, trial: Trial, cell: Cell, number: int, report: Report, stop: Stop) -> Training:
         """Training `number` of the trial; reports after each epoch."""
         schedule = Schedule.from_configuration(trial.configuration)
-        with _named_failure(number, cell):
+        with named_failure(number, cell):
             learner = self._learner(cell, schedule, trial.seed, number, stop)
             errors = self._resume(trial, number, learner)
         for epoch, known in enumerate(errors):
             report(number, epoch + 1, known)
         diverged = False
         for epoch in range(len(errors), trial.epochs):
-            with _named_failure(number, cell):
+            with named_failure(number, cell):
                 finite = not diverged and learner.train_epoch(schedule.learning_rate_at(epoch, trial.epochs))
                 error = learner.validation_error() if finite else None
                 diverged = error is None
@@ -208,7 +208,7 @@ def _usable_device(name: str) -> torch.device:
 
 
 @contextmanager
-def _named_failure(number: int, cell: Cell) -> Iterator[None]:
+def named_failure(number: int, cell: Cell) -> Iterator[None]:
     """Memory that runs out, a device that fails: TrainingFailedError, which names the training and its cell."""
     try:
         yield

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rich.console import Console
 
 from fmnas.platform.config import Config, check_config
 from fmnas.platform.driver import DONE, INTERRUPTED, Clock, Driver, Stage
@@ -20,7 +19,8 @@ from fmnas.platform.experiment import build_experiment
 from fmnas.platform.journal import Journal, read_journal
 from fmnas.platform.outcomes import CANCELLED, FAILED, FINISHED, LOST, TIMED_OUT
 from fmnas.platform.pool import Event, Failed, Finished, Job, Lost, TimedOut
-from fmnas.platform.progress import LineProgress
+from fmnas.platform.progress import ExperimentProgress
+from fmnas.platform.screen import QuietScreen
 from fmnas.platform.state import ExperimentState
 from fmnas.platform.stop import StopRequest
 from fmnas.platform.tracking import NoTracker
@@ -97,7 +97,7 @@ def drive(
     ticks = iter(range(10**9))
     clock = Clock(now=lambda: float(next(ticks)), elapsed=elapsed)
     with Journal(journal) as log:
-        progress = LineProgress(Console(quiet=True))
+        progress = ExperimentProgress(QuietScreen(), state)
         stage = Stage(pool, log, NoTracker(), progress, stop or StopRequest(), clock)
         status = Driver(state, config.workers, stage).run()
     return status, state, pool
@@ -290,7 +290,7 @@ def test_a_trial_asked_while_a_stop_comes_is_left_for_the_resume(tmp_path: Path)
 
     run.optimizer.ask = ask_while_stopped  # type: ignore[method-assign]
     with Journal(tmp_path / "j") as log:
-        stage = Stage(ScriptedPool(state), log, NoTracker(), LineProgress(Console(quiet=True)), stop)
+        stage = Stage(ScriptedPool(state), log, NoTracker(), ExperimentProgress(QuietScreen(), state), stop)
         assert Driver(state, config.workers, stage).run() == INTERRUPTED
     assert [record["event"] for record in read_journal(tmp_path / "j")] == ["asked"]
     status, _, _ = drive(config, tmp_path / "j")
