@@ -24,6 +24,7 @@ import threading
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -41,6 +42,7 @@ from fmnas.platform.pool import Event, Finished, InProcessPool, Job, Lost, Pool
 from fmnas.platform.problems import Hardware, ProblemSettings
 from fmnas.platform.progress import LineProgress
 from fmnas.platform.ray_pool import RayPool
+from fmnas.platform.ray_worker import build_trainer
 from fmnas.platform.state import ExperimentState
 from fmnas.platform.stop import StopRequest
 from fmnas.platform.tracking import NoTracker
@@ -230,7 +232,8 @@ def kill_workers(kills: int, rng: random.Random, folder: Path) -> Damage:
         task = build_experiment(config).problem
         data = task.load()
         whole = drive(config, InProcessPool(task.build(data, Hardware())), folder / f"{seed}-calm")
-        pool = RayPool(ray, config.problem, ProblemSettings(config.data, config.seeds), data, config.workers, 2)
+        build = partial(build_trainer, config.problem, ProblemSettings(config.data, config.seeds), Hardware())
+        pool = RayPool(ray, build, data, config.workers, 2)
         killing = Killing(pool, damage, kills, rng)
         try:
             damage.compare(whole, drive(config, killing, folder / f"{seed}-killed"), set())

@@ -4,7 +4,7 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -62,27 +62,54 @@ def _own_signals() -> Iterator[None]:
             signal.signal(signal.SIGTERM, before)
 
 
-def pool_size(resources: dict[str, float], count: int | str, cpus: float, gpus: float, wanted: int) -> int:
-    """How many workers fit; "auto" takes as many as fit and the runs can use at once (`wanted`).
+def live_nodes(ray: Any) -> dict[str, dict[str, float]]:
+    """Id -> resources of every node that the cluster believes to be alive."""
+    return {node["NodeID"]: node["Resources"] for node in ray.nodes() if node["Alive"]}
+
+
+def fitting(nodes: Iterable[Mapping[str, float]], cpus: float, gpus: float) -> int:
+    """How many workers fit on nodes with these resources. None lies on two nodes, nor partly on each of two devices."""
+    return sum(min(_times(node.get("CPU", 0.0), cpus), _on_devices(node.get("GPU", 0.0), gpus)) for node in nodes)
+
+
+def _on_devices(have: float, gpus: float) -> int:
+    if gpus <= 0:
+        return 10**9
+    return int(have) * _times(1.0, gpus) if gpus < 1 else _times(have, gpus)
+
+
+def _times(have: float, each: float) -> int:
+    return int(have / each + 1e-9)
+
+
+def most_workers(nodes: Iterable[Mapping[str, float]], count: int | str, cpus: float, gpus: float, wanted: int) -> int:
+    """How many workers there may be; "auto": as many as the runs can use at once (`wanted`), when they fit.
 
     Raises ClusterError when not even one fits, or fewer than asked for.
     """
-    have_cpus, have_gpus = resources.get("CPU", 0.0), resources.get("GPU", 0.0)
-    if gpus > have_gpus:
-        raise ClusterError(
-            f"workers.gpus = {gpus:g}: the cluster has {have_gpus:g} GPUs; lower it (0 trains on CPUs), "
-            "or give a cluster with GPUs by --address"
-        )
-    if cpus > have_cpus:
-        raise ClusterError(f"workers.cpus = {cpus:g}: the cluster has {have_cpus:g} CPUs; lower it")
-    fit = int(have_cpus / cpus + 1e-9)
-    if gpus > 0:
-        fit = min(fit, int(have_gpus / gpus + 1e-9))
+    nodes = list(nodes)
+    fit = fitting(nodes, cpus, gpus)
+    if fit == 0:
+        raise ClusterError(_nothing_fits(nodes, cpus, gpus))
     if count == "auto":
-        return max(1, min(fit, wanted))
+        return wanted
     if int(count) > fit:
+        have_cpus, have_gpus = (sum(node.get(kind, 0.0) for node in nodes) for kind in ("CPU", "GPU"))
         raise ClusterError(
             f"workers.count = {count}: with workers.cpus = {cpus:g} and workers.gpus = {gpus:g} each, {fit} fit into "
-            f"the cluster's {have_cpus:g} CPUs and {have_gpus:g} GPUs; lower one of them, or say auto"
+            f"the cluster's {have_cpus:g} CPUs and {have_gpus:g} GPUs on {len(nodes)} node(s); lower one of them, or "
+            "say auto"
         )
     return int(count)
+
+
+def _nothing_fits(nodes: list[Mapping[str, float]], cpus: float, gpus: float) -> str:
+    most_cpus, most_gpus = (max((node.get(kind, 0.0) for node in nodes), default=0.0) for kind in ("CPU", "GPU"))
+    if gpus > most_gpus:
+        return (
+            f"workers.gpus = {gpus:g}: no node of the cluster has more than {most_gpus:g} GPUs; lower it (0 trains on "
+            "CPUs), or give a cluster with GPUs by --address"
+        )
+    if cpus > most_cpus:
+        return f"workers.cpus = {cpus:g}: no node of the cluster has more than {most_cpus:g} CPUs; lower it"
+    return f"workers.cpus = {cpus:g} and workers.gpus = {gpus:g}: no node of the cluster has both; lower one of them"

@@ -81,7 +81,7 @@ class Driver:
     def _drive(self) -> str:
         while True:
             self._fill()
-            if not self._flying:
+            if not self._flying and not self._waits_for_workers():
                 break
             event = self._stage.pool.next_event(POLL_SECONDS)
             if event is not None:
@@ -90,8 +90,16 @@ class Driver:
             if self._out_of_patience():
                 self._cancel(STOPPED)
                 return INTERRUPTED
-        over = not self._waiting and all(run.over or run.budget.exhausted for run in self._state.runs.values())
-        return DONE if over else INTERRUPTED
+        return DONE if not self._waiting and self._all_spent() else INTERRUPTED
+
+    def _waits_for_workers(self) -> bool:
+        """Whether there is work, and no worker is ready: they are being built, or their nodes are gone."""
+        return (
+            self._stage.pool.capacity == 0 and not self._stopping() and (bool(self._waiting) or not self._all_spent())
+        )
+
+    def _all_spent(self) -> bool:
+        return all(run.over or run.budget.exhausted for run in self._state.runs.values())
 
     def _fill(self) -> None:
         """Give every free worker a job: trials to repeat first, then the runs that have spent least."""

@@ -3,18 +3,20 @@
 Everything that can be wrong with the input is checked before the run directory is touched.
 """
 
+import math
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import yaml
 from rich.console import Console
 
 from fmnas.comparison.summary import Summary
-from fmnas.platform.cluster import connect, pool_size
-from fmnas.platform.config import Config, check_config
+from fmnas.platform.cluster import connect, live_nodes, most_workers
+from fmnas.platform.config import Config, WorkersConfig, check_config
 from fmnas.platform.driver import Clock, Driver, Stage
 from fmnas.platform.environment import describe_environment
 from fmnas.platform.errors import ExperimentFailed, RunDirectoryError
@@ -197,19 +199,25 @@ def _open_pool(experiment: Experiment, data: Data | None, around: Surroundings) 
         yield InProcessPool(trainer, limit, around.stop, config.workers.grace_seconds)
         return
     from fmnas.platform.ray_pool import RayPool
+    from fmnas.platform.ray_worker import build_trainer
 
     ray = connect(around.address)
     try:
         workers, wanted = config.workers, sum(run.concurrency for run in experiment.runs)
-        size = pool_size(ray.cluster_resources(), workers.count, workers.cpus, workers.gpus, wanted)
-        settings = ProblemSettings(config.data, config.seeds)
-        pool = RayPool(ray, config.problem, settings, data, workers, size, config.budget.trial_seconds)
+        nodes = live_nodes(ray).values()
+        most = most_workers(nodes, workers.count, workers.cpus, workers.gpus, wanted)
+        build = partial(build_trainer, config.problem, ProblemSettings(config.data, config.seeds), _hardware(workers))
+        pool = RayPool(ray, build, data, workers, most, config.budget.trial_seconds, around.say)
         try:
             yield pool
         finally:
             pool.close()
     finally:
         ray.shutdown()
+
+
+def _hardware(workers: WorkersConfig) -> Hardware:
+    return Hardware("cuda" if workers.gpus > 0 else "cpu", max(1, math.floor(workers.cpus)), workers.arrangement)
 
 
 def _leave(state: ExperimentState, journal: Journal, status: str, at: float) -> None:
