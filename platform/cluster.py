@@ -3,6 +3,7 @@
 import logging
 import os
 import signal
+import socket
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,6 +12,9 @@ from typing import Any
 from fmnas.platform.errors import ClusterError
 
 OBJECT_STORE_BYTES = 512 * 1024**2  # the data of every problem fit; Ray's default takes 30% of the memory
+
+CONNECT_SECONDS = 10.0
+"""How long the head of a standing cluster may take to accept a connection."""
 
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 _LOCAL = {
@@ -39,15 +43,37 @@ def _initialised(ray: Any, address: str | None) -> Any:
     if address is None:
         ray.init(include_dashboard=False, object_store_memory=OBJECT_STORE_BYTES, **common)
         return ray
+    _check_listens(address)
     try:
         ray.init(address=address, **common)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        raise ClusterError(
-            f"--address {address}: no Ray cluster answers ({' '.join(str(error).split())[:200]}). Start one with "
-            "`ray start --head`, leave --address out for a cluster on this machine alone, or, where the cluster asks "
-            "for a token, set RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH"
-        ) from None
+    except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        raise _no_cluster(address, " ".join(str(error).split())) from None
     return ray
+
+
+def _check_listens(address: str) -> None:
+    """Raise ClusterError when nothing listens at host:port. Ray itself would try for minutes."""
+    place = os.environ.get("RAY_ADDRESS", "") if address == "auto" else address
+    host, _, port = place.rpartition(":")
+    if not host or not port.isdigit() or "://" in place:
+        return  # auto looks for a cluster that runs here; anything else is Ray's to judge
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise _no_cluster(address, f"nothing listens at {place}: {error}") from None
+
+
+def _no_cluster(address: str, reason: str) -> ClusterError:
+    if "ersion mismatch" in reason:
+        return ClusterError(
+            f"--address {address}: {reason[:300]}. Ray and Python must be the same on every node and here: install the "
+            "cluster's versions, or start it again with these"
+        )
+    return ClusterError(
+        f"--address {address}: no Ray cluster answers ({reason[:200]}). Start one with `ray start --head`, leave "
+        "--address out for a cluster on this machine alone, or, where the cluster asks for a token, set RAY_AUTH_TOKEN "
+        "or RAY_AUTH_TOKEN_PATH"
+    )
 
 
 @contextmanager
