@@ -214,31 +214,3 @@ def test_an_address_where_nothing_listens_is_refused_at_once(address: str) -> No
 def test_an_address_that_is_none_is_refused() -> None:
     with pytest.raises(ClusterError, match="--address nonsense: no Ray cluster answers"):
         connect("nonsense")
-
-
-def test_a_token_that_is_missing_is_named(tmp_path: Path) -> None:
-    """Against a head that asks for one, from a process that has none."""
-    home = {"HOME": str(tmp_path), "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0123456789abcdef" * 4}
-    code = (
-        "from ray.cluster_utils import Cluster\n"
-        "head = Cluster(True, head_node_args=dict(num_cpus=0, include_dashboard=False, object_store_memory=80 << 20))\n"
-        "print(head.address, flush=True)\n"
-        "input()\n"
-        "head.shutdown()\n"
-    )
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen([sys.executable, "-c", code], env={**os.environ, **home}, **pipes) as head:
-        assert head.stdout is not None
-        assert head.stdin is not None
-        address = next(line for line in head.stdout if ":" in line).strip()
-        command = [sys.executable, "-m", "fmnas.platform.cli", "run", "smoke", "--address", address]
-        without = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
-        out = ["--out", str(tmp_path / "run")]
-        done = subprocess.run(
-            [*command, *out], env=without | {"HOME": str(tmp_path / "other")}, capture_output=True, text=True
-        )
-        head.stdin.write("\n")
-    assert done.returncode == 2, done.stderr
-    assert "set RAY_AUTH_TOKEN" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not (tmp_path / "run").exists()
