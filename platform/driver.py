@@ -112,7 +112,7 @@ class Driver:
                 return
             worker = self._stage.pool.submit(job)
             self._flying[job.run, job.trial.id] = job, worker
-            self._record(started_record(job, worker, self._stage.clock.now()))
+            self._record(started_record(job, worker, self._stage.clock.now()), wait=False)
 
     def _next_job(self) -> Job | None:
         for run in sorted(self._state.runs.values(), key=lambda run: run.budget.spent + run.budget.committed):
@@ -144,7 +144,7 @@ class Driver:
             run.over = True
             return None
         trial = replace(trial, seed=self._state.experiment.trial_seed(run.repeat, trial.id))
-        self._record(asked_record(run.name, trial, seconds, self._stage.clock.now()))
+        self._record(asked_record(run.name, trial, seconds, self._stage.clock.now()), wait=False)
         return trial
 
     def _stopping(self) -> bool:
@@ -181,9 +181,9 @@ class Driver:
         for job, worker in self._flying.values():
             self._record(unfinished_record(CANCELLED, job, worker, reason, now))
 
-    def _record(self, record: Record) -> None:
+    def _record(self, record: Record, wait: bool = True) -> None:
         """Journal first, then tell (the state does), then track."""
-        self._stage.journal.append(record)
+        self._stage.journal.append(record, wait)
         ended = self._state.apply(record)
         if ended is not None:
             self._stage.tracker.trial(*ended)

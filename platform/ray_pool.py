@@ -92,7 +92,7 @@ class RayPool:
         if now >= self._looked_at + LOOK_SECONDS:
             self._look()
         if self._idle and not self._busy:
-            return None
+            timeout = 0.0  # no event will come
         futures = [*self._busy, *self._starting]
         if not futures:
             time.sleep(timeout)

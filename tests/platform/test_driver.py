@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from fmnas.optimizers import Optimizer
 from fmnas.platform.config import Config, check_config
 from fmnas.platform.driver import DONE, INTERRUPTED, Clock, Driver, Stage
 from fmnas.platform.errors import ExperimentFailed, RunDirectoryError
@@ -24,6 +25,7 @@ from fmnas.platform.progress import LineProgress
 from fmnas.platform.state import ExperimentState
 from fmnas.platform.stop import StopRequest
 from fmnas.platform.tracking import NoTracker
+from fmnas.search_spaces import Evaluation, Trial
 
 Fate = Callable[[Job], str]
 
@@ -121,6 +123,21 @@ def test_every_optimizer_spends_the_same_and_no_more(tmp_path: Path) -> None:
         assert run.budget.committed == 0
         assert 15 - 3 < run.budget.spent <= 15
         assert run.optimizer_name == "bohb" or run.budget.spent == 15
+
+
+def test_no_result_is_told_before_it_is_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr("os.fsync", lambda descriptor: synced.append(len(results(tmp_path / "j"))))
+    told: list[int] = []
+    tell = Optimizer.tell
+
+    def note(self: Optimizer, trial: Trial, evaluation: Evaluation | float) -> None:
+        told.append(synced[-1])
+        tell(self, trial, evaluation)
+
+    monkeypatch.setattr(Optimizer, "tell", note)
+    drive(configured(optimizers=["random"]), tmp_path / "j")
+    assert told == [1, 2, 3, 4, 5]
 
 
 def test_the_runs_of_a_repeat_begin_with_the_same_results(tmp_path: Path) -> None:
