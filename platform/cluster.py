@@ -41,7 +41,8 @@ def connect(address: str | None) -> Any:
 def _initialised(ray: Any, address: str | None) -> Any:
     common: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "namespace": "fmnas"}
     if address is None:
-        ray.init(include_dashboard=False, object_store_memory=OBJECT_STORE_BYTES, **common)
+        # Without an address Ray would join one that `ray start` began here, or the one in RAY_ADDRESS.
+        ray.init(address="local", include_dashboard=False, object_store_memory=OBJECT_STORE_BYTES, **common)
         return ray
     _check_listens(address)
     try:

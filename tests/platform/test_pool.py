@@ -30,7 +30,9 @@ BUILD = partial(build_trainer, "joint", SETTINGS, Hardware())
 
 @pytest.fixture(scope="module")
 def ray() -> Iterator[Any]:
-    connected = connect(None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_ADDRESS", "127.0.0.1:9")  # who gives no --address gets a cluster of his own whatever there is
+        connected = connect(None)
     yield connected
     connected.shutdown()
 
