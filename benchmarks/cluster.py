@@ -15,6 +15,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -30,7 +31,7 @@ os.environ["RAY_AUTH_MODE"] = "disabled"  # the bridge leads nowhere else
 
 from rich.console import Console
 
-from fmnas.platform.cluster import connect
+from fmnas.platform.cluster import connect, live_nodes
 from fmnas.platform.config import WorkersConfig, check_config
 from fmnas.platform.driver import Driver, Stage
 from fmnas.platform.experiment import build_experiment
@@ -208,7 +209,11 @@ class Acts(LineProgress):
 def experiment(trials: int, folder: Path) -> Story:
     """Run it while hosts are cut off, started and killed."""
     story, (first, second) = Story(), HOSTS
-    started = [start_host(folder, host) for host in HOSTS]
+    ray = connect(f"{HEAD}:{PORT}")
+    started = []
+    for number, host in enumerate(HOSTS, start=2):  # one after the other: they share a folder for their sockets
+        started.append(start_host(folder, host))
+        wait_for(lambda number=number: len(live_nodes(ray)) == number, f"a node on {host}")
 
     def again() -> None:
         ip(f"link set {first} up")
@@ -223,7 +228,6 @@ def experiment(trials: int, folder: Path) -> Story:
     data = {"name": "hosts", "problem": "func2c", "optimizers": [{"name": "random", "concurrency": 4}]}
     config = check_config({**data, "budget": {"evaluations": trials}, "fidelity": {"epochs": 1}}, "hosts")
     state = ExperimentState(build_experiment(config))
-    ray = connect(f"{HEAD}:{PORT}")
     pool = RayPool(ray, Sleeper, None, WorkersConfig(), 4)
     try:
         with Journal(folder / "journal.jsonl") as journal:
@@ -240,17 +244,21 @@ def experiment(trials: int, folder: Path) -> Story:
     return story
 
 
-def wait_for_head(seconds: float) -> None:
-    """Until something listens there."""
-    import socket
+def listens() -> bool:
+    """Whether the head does."""
+    with contextlib.suppress(OSError):
+        socket.create_connection((HEAD, PORT), 1.0).close()
+        return True
+    return False
 
-    ends = time.monotonic() + seconds
-    while time.monotonic() < ends:
-        with contextlib.suppress(OSError):
-            socket.create_connection((HEAD, PORT), 1.0).close()
-            return
+
+def wait_for(true: Callable[[], bool], what: str) -> None:
+    """Until it is, for at most a minute and a half."""
+    ends = time.monotonic() + 90.0
+    while not true():
+        if time.monotonic() > ends:
+            raise SystemExit(f"{what} did not start")
         time.sleep(0.2)
-    raise SystemExit("the head did not start")
 
 
 def main() -> None:
@@ -260,8 +268,9 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     trials = 120 if arguments.quick else 400
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the network is removed then, too
     with tempfile.TemporaryDirectory(prefix="fmn") as folder, network(), head(Path(folder)):
-        wait_for_head(60.0)
+        wait_for(listens, "the head")
         story = experiment(trials, Path(folder))
     print(f"{'':<58} {'workers':>8} {'found after':>12} {'requeued':>9}")
     for name in story.at:
