@@ -17,7 +17,7 @@ from rich.console import Console
 
 from fmnas.platform.cluster import connect
 from fmnas.platform.config import WorkersConfig, check_config
-from fmnas.platform.driver import DONE, Driver, Stage
+from fmnas.platform.driver import INTERRUPTED, Driver, Stage
 from fmnas.platform.errors import ClusterError, ExperimentFailed
 from fmnas.platform.experiment import build_experiment
 from fmnas.platform.journal import Journal, Record, read_journal
@@ -85,15 +85,19 @@ def send(pids: list[int], number: signal.Signals) -> None:
 
 
 class Scripted(LineProgress):
-    """Does something when so many trials have ended."""
+    """Acts one after the other, each as soon as a trial ends and its condition holds."""
 
-    def __init__(self, acts: dict[int, Callable[[], None]]) -> None:
+    def __init__(self, journal: Path, acts: list[tuple[Callable[[int], bool], Callable[[], None]]]) -> None:
         super().__init__(Console(quiet=True))
-        self._acts, self._ended = acts, 0
+        self._journal, self._acts, self._ended = journal, acts, 0
+        self.places: list[int] = []  # how many records there were at each act
 
     def ended(self, *_: Any) -> None:
         self._ended += 1
-        self._acts.get(self._ended, lambda: None)()
+        if self._acts and self._acts[0][0](self._ended):
+            self.places.append(len(read_journal(self._journal)))
+            self._acts.pop(0)[1]()
+            self._ended = 0
 
 
 def in_flight(records: list[Record]) -> list[int]:
@@ -105,52 +109,50 @@ def in_flight(records: list[Record]) -> list[int]:
     return counts
 
 
-def place(records: list[Record], event: str, number: int) -> int:
-    """Where the number-th such event stands, counted from 1."""
-    return [i for i, record in enumerate(records) if record["event"] == event][number - 1]
-
-
 def test_nodes_come_die_and_freeze(cluster: Any, ray: Any, tmp_path: Path) -> None:
     """Two nodes at first, of a CPU each; a third with two CPUs comes; one is killed; the third freezes, and thaws."""
     first, second = (cluster.add_node(**NODE, num_cpus=1) for _ in range(2))
     later: list[Any] = []
     frozen: list[int] = []
+    stop = StopRequest()
 
     def freeze() -> None:
         frozen.extend(tree(raylet(later[0])))
         send(frozen, signal.SIGSTOP)
 
-    acts = {
-        4: lambda: later.append(cluster.add_node(**NODE, num_cpus=2)),
-        30: lambda: os.kill(raylet(second), signal.SIGKILL),
-        40: freeze,
-        60: lambda: send(frozen, signal.SIGCONT),
-    }
     data = {"name": "t", "problem": "func2c", "optimizers": [{"name": "random", "concurrency": 4}]}
-    config = check_config({**data, "budget": {"evaluations": 70}, "fidelity": {"epochs": 1}}, "here")
+    config = check_config({**data, "budget": {"evaluations": 10**6}, "fidelity": {"epochs": 1}}, "here")
     state = ExperimentState(build_experiment(config))
     pool = RayPool(ray, Sleeper, None, WorkersConfig(), 4)
+    # The number is of trials that have ended since the act before.
+    acts: list[tuple[Callable[[int], bool], Callable[[], None]]] = [
+        (lambda ended: pool.capacity == 2, lambda: later.append(cluster.add_node(**NODE, num_cpus=2))),
+        (lambda ended: pool.capacity == 4, lambda: os.kill(raylet(second), signal.SIGKILL)),
+        (lambda ended: pool.capacity == 3, freeze),
+        (lambda ended: pool.capacity == 1, lambda: send(frozen, signal.SIGCONT)),
+        (lambda ended: ended == 8, stop.ask),
+    ]
+    script = Scripted(tmp_path / "j", acts)
     with Journal(tmp_path / "j") as journal:
-        stage = Stage(pool, journal, NoTracker(), Scripted(acts), StopRequest())
-        assert Driver(state, config.workers, stage).run() == DONE
+        assert Driver(state, config.workers, Stage(pool, journal, NoTracker(), script, stop)).run() == INTERRUPTED
     pool.close()
     for node in (first, *later):
         cluster.remove_node(node)
     records = read_journal(tmp_path / "j")
-    counts = in_flight(records)
-    grown, killed, stopped = (place(records, FINISHED, number) for number in (4, 30, 40))
+    counts, (grown, killed, stopped, thawed, _) = in_flight(records), script.places
     assert max(counts[:grown]) == 2
     assert max(counts[grown:killed]) == 4
     losses = [(i, record) for i, record in enumerate(records) if record["event"] == LOST]
     assert len(losses) == 3, "one of the node that was killed, two of the one that froze"
-    assert killed < losses[0][0] < losses[1][0]
-    assert stopped < losses[1][0] < losses[2][0]
-    assert max(counts[losses[2][0] :]) == 1, "what thawed is not trusted again"
-    assert Counter(r["trial"] for r in records if r["event"] == FINISHED) == Counter(range(70))
-    assert all(r["evaluation"]["objective"] == r["trial"] for r in records if r["event"] == FINISHED)
-    assert {o.trial.id for o, _ in state.outcomes if o.attempt == 2} == {record["trial"] for _, record in losses}
+    assert killed <= losses[0][0] < stopped <= losses[1][0] < losses[2][0] < thawed
+    assert max(counts[thawed:]) == 1, "what thawed is not trusted again"
+    finished = [record for record in records if record["event"] == FINISHED]
+    assert Counter(record["trial"] for record in finished) == Counter(range(len(finished)))
+    assert all(record["evaluation"]["objective"] == record["trial"] for record in finished)
+    repeats = {o.trial.id: o.attempt - 1 for o, _ in state.outcomes if o.attempt > 1}
+    assert repeats == Counter(record["trial"] for _, record in losses)
     (run,) = state.runs.values()
-    assert sorted(trial.id for trial, _ in run.optimizer.history) == list(range(70))
+    assert sorted(trial.id for trial, _ in run.optimizer.history) == list(range(len(finished)))
 
 
 def test_nothing_is_left_on_the_cluster_when_a_driver_is_killed_and_the_resume_goes_on(
