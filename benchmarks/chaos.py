@@ -24,6 +24,7 @@ import threading
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -39,6 +40,7 @@ from fmnas.platform.pool import Event, Finished, InProcessPool, Job, Lost, Pool
 from fmnas.platform.problems import Hardware, ProblemSettings
 from fmnas.platform.progress import ExperimentProgress
 from fmnas.platform.ray_pool import RayPool
+from fmnas.platform.ray_worker import build_trainer
 from fmnas.platform.screen import QuietScreen
 from fmnas.platform.state import ExperimentState
 from fmnas.platform.stop import StopRequest
@@ -176,6 +178,11 @@ class Killing:
         """The pool's."""
         return self._pool.capacity
 
+    @property
+    def size(self) -> int:
+        """The pool's."""
+        return self._pool.size
+
     def submit(self, job: Job) -> str:
         """Give it to the pool; perhaps kill the worker that gets it, a moment later."""
         key = job.run, job.trial.id
@@ -230,7 +237,8 @@ def kill_workers(kills: int, rng: random.Random, folder: Path) -> Damage:
         task = build_experiment(config).problem
         data = task.load()
         whole = drive(config, InProcessPool(task.build(data, Hardware())), folder / f"{seed}-calm")
-        pool = RayPool(ray, config.problem, ProblemSettings(config.data, config.seeds), data, config.workers, 2)
+        build = partial(build_trainer, config.problem, ProblemSettings(config.data, config.seeds), Hardware())
+        pool = RayPool(ray, build, data, config.workers, 2)
         killing = Killing(pool, damage, kills, rng)
         try:
             damage.compare(whole, drive(config, killing, folder / f"{seed}-killed"), set())

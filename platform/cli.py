@@ -15,7 +15,6 @@ from fmnas.platform import commands_drive, commands_look
 from fmnas.platform.endings import tell_ending
 from fmnas.platform.errors import ExperimentFailed
 from fmnas.platform.exit_codes import DONE, FAILED, INTERRUPTED, WRONG_INPUT
-from fmnas.platform.paths import RunDirectory
 from fmnas.platform.screen import JSON, MODES
 from fmnas.platform.terminal import print_summary, terminal
 from fmnas.search_spaces import FmnasError

@@ -81,7 +81,7 @@ class Driver:
     def _drive(self) -> str:
         while True:
             self._fill()
-            if not self._flying:
+            if not self._flying and not self._waits_for_workers():
                 break
             event = self._stage.pool.next_event(POLL_SECONDS)
             if event is not None:
@@ -89,8 +89,16 @@ class Driver:
             if self._out_of_patience():
                 self._cancel(STOPPED)
                 return INTERRUPTED
-        over = not self._waiting and all(run.over or run.budget.exhausted for run in self._state.runs.values())
-        return DONE if over else INTERRUPTED
+        return DONE if not self._waiting and self._all_spent() else INTERRUPTED
+
+    def _waits_for_workers(self) -> bool:
+        """Whether there is work, and no worker is ready: they are being built, or their nodes are gone."""
+        return (
+            self._stage.pool.capacity == 0 and not self._stopping() and (bool(self._waiting) or not self._all_spent())
+        )
+
+    def _all_spent(self) -> bool:
+        return all(run.over or run.budget.exhausted for run in self._state.runs.values())
 
     def _fill(self) -> None:
         """Give every free worker a job: trials to repeat first, then the runs that have spent least."""
@@ -103,7 +111,7 @@ class Driver:
                 return
             worker = self._stage.pool.submit(job)
             self._flying[job.run, job.trial.id] = job, worker
-            self._record(started_record(job, worker, self._stage.clock.now()))
+            self._record(started_record(job, worker, self._stage.clock.now()), wait=False)
             self._stage.progress.started(job, worker)
 
     def _next_job(self) -> Job | None:
@@ -136,7 +144,7 @@ class Driver:
             run.over = True
             return None
         trial = replace(trial, seed=self._state.experiment.trial_seed(run.repeat, trial.id))
-        self._record(asked_record(run.name, trial, seconds, self._stage.clock.now()))
+        self._record(asked_record(run.name, trial, seconds, self._stage.clock.now()), wait=False)
         return trial
 
     def _stopping(self) -> bool:
@@ -173,9 +181,9 @@ class Driver:
         for job, worker in self._flying.values():
             self._record(unfinished_record(CANCELLED, job, worker, reason, now))
 
-    def _record(self, record: Record) -> None:
+    def _record(self, record: Record, wait: bool = True) -> None:
         """Journal first, then tell (the state does), then track."""
-        self._stage.journal.append(record)
+        self._stage.journal.append(record, wait)
         ended = self._state.apply(record)
         if ended is not None:
             self._stage.tracker.trial(*ended)

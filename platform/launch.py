@@ -60,11 +60,11 @@ def launch(config: Config, directory: RunDirectory, around: Surroundings) -> End
     experiment = build_experiment(config)
     check_tracking(config)
     data = experiment.problem.load()
-    with open_pool(_work(experiment, data), around.address, around.stop) as pool:
+    with open_pool(_work(experiment, data), around.address, around.stop, around.screen.say) as pool:
         directory.create()
         with locked(directory.lock, around.screen.say) as note:
             directory.check_absent()  # another may have begun here since
-            note(work="experiment", workers=pool.capacity, since=around.clock.now())
+            note(work="experiment", workers=pool.size, since=around.clock.now())
             identity = uuid.uuid4().hex
             write_aside(directory.config, config.to_yaml())
             place = {"data": data.place} if data is not None else {}
@@ -83,9 +83,9 @@ def resume(directory: RunDirectory, around: Surroundings) -> Ending:
         config = state.experiment.config
         check_tracking(config)
         data = state.experiment.problem.load()
-        pool_of_it = open_pool(_work(state.experiment, data), around.address, around.stop)
+        pool_of_it = open_pool(_work(state.experiment, data), around.address, around.stop, around.screen.say)
         with pool_of_it as pool, Journal(directory.journal) as journal:
-            note(work="experiment", workers=pool.capacity, since=around.clock.now())
+            note(work="experiment", workers=pool.size, since=around.clock.now())
             return _conduct(state, directory, journal, pool, identity, around)
 
 
@@ -183,7 +183,7 @@ def _conduct(
 ) -> Ending:
     """Drive to the end, then write results and close the tracking, however it ended."""
     tracker = begin_tracking(state, directory, identity)
-    progress = ExperimentProgress(around.screen, state, pool.capacity)
+    progress = ExperimentProgress(around.screen, state, lambda: pool.size)
     reason = ""
     try:
         stage = Stage(pool, journal, tracker, progress, around.stop, around.clock)

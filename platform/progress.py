@@ -49,10 +49,14 @@ class Progress(Protocol):
 
 
 class ExperimentProgress:
-    """Tells a screen. workers: how many there are. elapsed: monotonic seconds."""
+    """Tells a screen. workers: tells how many there are. elapsed: monotonic seconds."""
 
     def __init__(
-        self, screen: Screen, state: ExperimentState, workers: int = 1, elapsed: Callable[[], float] = time.monotonic
+        self,
+        screen: Screen,
+        state: ExperimentState,
+        workers: Callable[[], int] = lambda: 1,
+        elapsed: Callable[[], float] = time.monotonic,
     ) -> None:
         self._screen, self._state, self._workers, self._elapsed = screen, state, workers, elapsed
         self._suggesting = ""
@@ -113,7 +117,7 @@ class ExperimentProgress:
             "spent_share": round(spent / whole, 6),
             "seconds_left": None if left is None else round(left, 1),
             "workers_busy": len(self._flying),
-            "workers": self._workers,
+            "workers": self._workers(),
         }
 
     def _left(self, *runs: Run) -> float | None:

@@ -16,9 +16,6 @@ from fmnas.platform.outcomes import trials_table
 from fmnas.platform.paths import RunDirectory, write_aside, write_json
 from fmnas.platform.state import ExperimentState
 
-RETRAINED = "retrained.csv"
-"""The best configurations trained anew, if somebody had that done."""
-
 
 def write_results(directory: RunDirectory, state: ExperimentState) -> Summary:
     """Write them all from the state; returns the summary."""
@@ -50,7 +47,7 @@ def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext
         config_text=directory.config.read_text(),
         pending=[Pending(run.name, opened.suggest_seconds) for run, opened in state.pending()],
         finished=state.status == DONE,
-        retrained=_retrained(directory.root / RETRAINED),
+        retrained=_retrained(directory.retrained),
     )
 
 

@@ -46,8 +46,8 @@ def retrain(directory: RunDirectory, wishes: Wishes, around: Surroundings) -> En
         if left:
             split = _load(state.experiment, scale.images)
             work = Work(config, split, scale.seeds, len(left))
-            with open_pool(work, around.address, around.stop) as pool:
-                note(work="retraining", workers=pool.capacity, since=around.clock.now())
+            with open_pool(work, around.address, around.stop, around.screen.say) as pool:
+                note(work="retraining", workers=pool.size, since=around.clock.now())
                 status, reason = _train(_Task(config, scale, chosen, there, split), directory, pool, around)
         tracker = begin_tracking(state, directory, identity)
         report, summary = finish_tracking(tracker, state, directory, state.status or "interrupted")
@@ -74,7 +74,7 @@ def _train(task: _Task, directory: RunDirectory, pool: Pool, around: Surrounding
         write_retrained(directory.retrained, sorted(rows.values(), key=lambda each: order.index(each.run)))
 
     facts = (task.config.name, task.scale)
-    progress = RetrainingProgress(around.screen, task.chosen, task.there, facts, pool.capacity)
+    progress = RetrainingProgress(around.screen, task.chosen, task.there, facts, lambda: pool.size)
     place = Place(pool, progress, around.stop, keep, around.clock)
     left = [outcome for outcome in task.chosen if outcome.run not in task.there]
     tests = len(task.split.test_images)

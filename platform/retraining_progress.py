@@ -28,7 +28,10 @@ from fmnas.platform.screen import Happening, Screen
 
 
 class RetrainingProgress:
-    """Tells a screen. chosen: all incumbents. there: rows that an earlier call left. workers: how many there are."""
+    """Tells a screen.
+
+    chosen: all incumbents. there: rows that an earlier call left. workers: tells how many there are.
+    """
 
     def __init__(
         self,
@@ -36,7 +39,7 @@ class RetrainingProgress:
         chosen: Sequence[Outcome],
         there: Mapping[str, Retrained],
         facts: tuple[str, Scale],
-        workers: int,
+        workers: Callable[[], int],
         elapsed: Callable[[], float] = time.monotonic,
     ) -> None:
         """facts: the experiment's name, and how its best are trained."""
@@ -89,7 +92,7 @@ class RetrainingProgress:
             "of": of,
             "seconds_left": None if left is None else round(left, 1),
             "workers_busy": len(self._flying),
-            "workers": self._workers,
+            "workers": self._workers(),
         }
 
     def _table(self) -> RenderableType:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fmnas.optimizers import Optimizer
 from fmnas.platform.config import Config, check_config
 from fmnas.platform.driver import DONE, INTERRUPTED, Clock, Driver, Stage
 from fmnas.platform.errors import ExperimentFailed, RunDirectoryError
@@ -24,6 +25,7 @@ from fmnas.platform.screen import QuietScreen
 from fmnas.platform.state import ExperimentState
 from fmnas.platform.stop import StopRequest
 from fmnas.platform.tracking import NoTracker
+from fmnas.search_spaces import Evaluation, Trial
 
 Fate = Callable[[Job], str]
 
@@ -136,6 +138,21 @@ def test_no_optimizer_starts_a_trial_once_its_seconds_are_spent(tmp_path: Path) 
     assert status == DONE
     assert {run.name: run.ended for run in state.runs.values()} == {f"{o.name}/repeat-0": 4 for o in config.optimizers}
     assert {len([a for a in asks(tmp_path / "j") if a[0] == run]) for run in state.runs} == {4}
+
+
+def test_no_result_is_told_before_it_is_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr("os.fsync", lambda descriptor: synced.append(len(results(tmp_path / "j"))))
+    told: list[int] = []
+    tell = Optimizer.tell
+
+    def note(self: Optimizer, trial: Trial, evaluation: Evaluation | float) -> None:
+        told.append(synced[-1])
+        tell(self, trial, evaluation)
+
+    monkeypatch.setattr(Optimizer, "tell", note)
+    drive(configured(optimizers=["random"]), tmp_path / "j")
+    assert told == [1, 2, 3, 4, 5]
 
 
 def test_the_runs_of_a_repeat_begin_with_the_same_results(tmp_path: Path) -> None:

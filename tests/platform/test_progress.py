@@ -132,7 +132,7 @@ class Scene:
         self.told: list[Happening] = []
         self.table: Any = None
         self.now = 100.0
-        self.progress = ExperimentProgress(self, self.state, workers=2, elapsed=lambda: self.now)
+        self.progress = ExperimentProgress(self, self.state, workers=lambda: 2, elapsed=lambda: self.now)
         self.run = self.state.runs["random/repeat-0"]
 
     def show(self, table: Any) -> None:

@@ -83,7 +83,7 @@ class Scene:
     def __init__(self, fate: Callable[[Job], str] = lambda job: "finish", capacity: int = 2, **workers: Any) -> None:
         self.pool, self.screen, self.stop = ScriptedPool(fate, capacity), Watching(), StopRequest()
         self.kept: list[Retrained] = []
-        progress = RetrainingProgress(self.screen, CHOSEN, {}, ("t", SCALE), capacity, elapsed=lambda: 0.0)
+        progress = RetrainingProgress(self.screen, CHOSEN, {}, ("t", SCALE), lambda: capacity, elapsed=lambda: 0.0)
         place = Place(self.pool, progress, self.stop, self.kept.append, Clock(now=lambda: 60.0))
         self.retraining = Retraining(CHOSEN, 0, SCALE, 15, WorkersConfig(**workers), place)
 
