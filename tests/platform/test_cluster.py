@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from fmnas.platform import ray_pool
 from fmnas.platform.cluster import connect
 from fmnas.platform.config import WorkersConfig, check_config
 from fmnas.platform.driver import INTERRUPTED, Driver, Stage
@@ -23,6 +25,7 @@ from fmnas.platform.journal import Journal, Record, read_journal
 from fmnas.platform.outcomes import FINISHED, LOST
 from fmnas.platform.progress import ExperimentProgress
 from fmnas.platform.ray_pool import RayPool
+from fmnas.platform.ray_worker import FMNAS, versions
 from fmnas.platform.screen import QuietScreen
 from fmnas.platform.state import ExperimentState
 from fmnas.platform.stop import StopRequest
@@ -188,21 +191,21 @@ def test_nothing_is_left_on_the_cluster_when_a_driver_is_killed_and_the_resume_g
 
 
 def test_a_node_with_another_version_is_refused_by_name(
-    cluster: Any, ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Any, ray: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = tmp_path / "fmnas-0.0.9.dist-info"
-    other.mkdir()
-    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: fmnas\nVersion: 0.0.9\n")
-    with monkeypatch.context() as patch:  # what comes first on the node's path is what is installed there
-        patch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
-        node = cluster.add_node(**NODE, num_cpus=1)
+    """The node has what is installed here; the driver says that it is of another version."""
+    installed = versions()[FMNAS]
+    monkeypatch.setattr(ray_pool, "versions", lambda: {**versions(), FMNAS: "0.0.9"})
+    node = cluster.add_node(**NODE, num_cpus=1)
     pool = RayPool(ray, Sleeper, None, WorkersConfig(), 1)
 
     def wait() -> None:
-        while True:
+        ends = time.monotonic() + 60.0
+        while time.monotonic() < ends and not pool.capacity:
             pool.next_event(0.5)
 
-    with pytest.raises(ExperimentFailed, match=r"fmnas 0\.0\.9 is installed on .*Install fmnas"):
+    message = rf"fmnas {re.escape(installed)} is installed on .*0\.0\.9.*Install fmnas"
+    with pytest.raises(ExperimentFailed, match=message):
         wait()
     pool.close()
     cluster.remove_node(node)
