@@ -24,11 +24,10 @@ import threading
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-
-from rich.console import Console
 
 from fmnas.platform.cli import main as fmnas
 from fmnas.platform.cluster import connect
@@ -39,8 +38,10 @@ from fmnas.platform.journal import Journal, Record, read_journal
 from fmnas.platform.outcomes import FINISHED
 from fmnas.platform.pool import Event, Finished, InProcessPool, Job, Lost, Pool
 from fmnas.platform.problems import Hardware, ProblemSettings
-from fmnas.platform.progress import LineProgress
+from fmnas.platform.progress import ExperimentProgress
 from fmnas.platform.ray_pool import RayPool
+from fmnas.platform.ray_worker import build_trainer
+from fmnas.platform.screen import QuietScreen
 from fmnas.platform.state import ExperimentState
 from fmnas.platform.stop import StopRequest
 from fmnas.platform.tracking import NoTracker
@@ -177,6 +178,11 @@ class Killing:
         """The pool's."""
         return self._pool.capacity
 
+    @property
+    def size(self) -> int:
+        """The pool's."""
+        return self._pool.size
+
     def submit(self, job: Job) -> str:
         """Give it to the pool; perhaps kill the worker that gets it, a moment later."""
         key = job.run, job.trial.id
@@ -215,8 +221,9 @@ class Killing:
 def drive(config: Config, pool: Pool, journal: Path) -> list[Record]:
     """The records of an experiment on a pool."""
     with Journal(journal) as log:
-        stage = Stage(pool, log, NoTracker(), LineProgress(Console(quiet=True)), StopRequest())
-        Driver(ExperimentState(build_experiment(config)), config.workers, stage).run()
+        state = ExperimentState(build_experiment(config))
+        stage = Stage(pool, log, NoTracker(), ExperimentProgress(QuietScreen(), state), StopRequest())
+        Driver(state, config.workers, stage).run()
     return read_journal(journal)
 
 
@@ -230,7 +237,8 @@ def kill_workers(kills: int, rng: random.Random, folder: Path) -> Damage:
         task = build_experiment(config).problem
         data = task.load()
         whole = drive(config, InProcessPool(task.build(data, Hardware())), folder / f"{seed}-calm")
-        pool = RayPool(ray, config.problem, ProblemSettings(config.data, config.seeds), data, config.workers, 2)
+        build = partial(build_trainer, config.problem, ProblemSettings(config.data, config.seeds), Hardware())
+        pool = RayPool(ray, build, data, config.workers, 2)
         killing = Killing(pool, damage, kills, rng)
         try:
             damage.compare(whole, drive(config, killing, folder / f"{seed}-killed"), set())

@@ -1,10 +1,10 @@
 """From a table of trials to curves, tables, figures and a page. Knows nothing of drivers, Ray or MLflow."""
 
+from fmnas.comparison.anytime import anytime_figure
 from fmnas.comparison.cell_drawing import cell_figure
 from fmnas.comparison.curves import anytime_curves, incumbent_at, mean_curve
 from fmnas.comparison.duplicates import Duplicates, duplicates, has_cell
 from fmnas.comparison.errors import ReportError
-from fmnas.comparison.figures import anytime_figure
 from fmnas.comparison.files import save_figure
 from fmnas.comparison.ledger import ledger_table
 from fmnas.comparison.report import write_report

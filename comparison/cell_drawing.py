@@ -7,21 +7,21 @@ takes one input from above and one from below; what stands on the edge is the op
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from fmnas.comparison.canvas import PANEL, SMALL, sheet
+from fmnas.comparison.palette import BLUE, CARD, GROUND, INK, VERMILION
+from fmnas.comparison.schedule_drawing import draw_schedule, write_values
 from fmnas.search_spaces import Cell, Schedule
 from fmnas.search_spaces.cell import STATES
 from fmnas.search_spaces.sgd import SGD_NAMES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure, SubFigure
 
 STEP = 1.9
 """Distance between neighbouring nodes; a node has radius RADIUS."""
 RADIUS = 0.36
-INPUT, STATE, OUTPUT, DEAD = "#DCE9F5", "#0072B2", "#D55E00", "#BBBBBB"
-INK = "#333333"
-LOWEST_RATE, HIGHEST_RATE = 1e-5, 1e-1
-"""What the schedule's variables can reach: the same axis in every drawing, so that two can be compared."""
+INPUT, STATE, OUTPUT, DEAD = CARD, BLUE, VERMILION, "#9aa3ab"
 
 
 def cell_figure(configuration: Mapping[str, Any], title: str) -> "Figure":
@@ -29,23 +29,51 @@ def cell_figure(configuration: Mapping[str, Any], title: str) -> "Figure":
 
     Raises SpaceError where the configuration's values describe no cell.
     """
-    from matplotlib.figure import Figure
+    return cells_figure({title: configuration})
 
-    cell = Cell.from_configuration(configuration)
-    if not set(SGD_NAMES) <= set(configuration):
-        figure = Figure(figsize=(7.6, 3.4), layout="constrained")
-        _draw_cell(figure.subplots(), cell)
-    else:
-        figure = Figure(figsize=(11.0, 3.9), layout="constrained")
-        panels = figure.subplot_mosaic(
-            [["cell", "rate"], ["cell", "values"]], width_ratios=(3, 1), height_ratios=(3, 2)
-        )
-        schedule = Schedule.from_configuration(configuration)
-        _draw_cell(panels["cell"], cell)
-        _draw_schedule(panels["rate"], schedule)
-        _write_values(panels["values"], schedule)
-    figure.suptitle(title, fontsize=13, parse_math=False)
+
+def cells_figure(configurations: Mapping[str, Mapping[str, Any]]) -> "Figure":
+    """The same for several, one below the other: title -> configuration."""
+    schedules = any(has_schedule(each) for each in configurations.values())
+    figure = sheet(11.0 if schedules else 7.6, 3.7 * len(configurations))
+    rows = figure.subfigures(len(configurations), 1, squeeze=False)[:, 0]
+    for row, (title, configuration) in zip(rows, configurations.items(), strict=True):
+        row.suptitle(title, fontsize=12, color=INK, parse_math=False)
+        _draw_row(row, configuration)
     return figure
+
+
+def cell_panel(configuration: Mapping[str, Any]) -> "Figure":
+    """The cell alone, for a page."""
+    figure = sheet(6.6, 3.1, laid_out=False)
+    _draw_cell(figure.add_axes((0.0, 0.0, 1.0, 1.0)), Cell.from_configuration(configuration))
+    return figure
+
+
+def schedule_panel(configuration: Mapping[str, Any], colour: str) -> "Figure | None":
+    """The learning rate alone, for a page; None for a configuration without a schedule."""
+    if not has_schedule(configuration):
+        return None
+    figure = sheet(PANEL[0] - 0.8, PANEL[1] - 0.5, laid_out=False)
+    draw_schedule(figure.add_axes((0.23, 0.2, 0.74, 0.76)), Schedule.from_configuration(configuration), colour)
+    return figure
+
+
+def has_schedule(configuration: Mapping[str, Any]) -> bool:
+    """Whether the configuration has the variables of the SGD schedule."""
+    return set(SGD_NAMES) <= set(configuration)
+
+
+def _draw_row(row: "SubFigure", configuration: Mapping[str, Any]) -> None:
+    cell = Cell.from_configuration(configuration)
+    if not has_schedule(configuration):
+        _draw_cell(row.subplots(), cell)
+        return
+    panels = row.subplot_mosaic([["cell", "rate"], ["cell", "values"]], width_ratios=(3, 1), height_ratios=(3, 2))
+    schedule = Schedule.from_configuration(configuration)
+    _draw_cell(panels["cell"], cell)
+    draw_schedule(panels["rate"], schedule)
+    write_values(panels["values"], schedule)
 
 
 def _draw_cell(axes: "Axes", cell: Cell) -> None:
@@ -68,7 +96,7 @@ def _draw_cell(axes: "Axes", cell: Cell) -> None:
 def _draw_output(axes: "Axes", state: int, label: str, bottom: float) -> None:
     arrow = {"arrowstyle": "<|-", "color": OUTPUT, "linestyle": ":", "linewidth": 1.4}
     axes.annotate("", xy=(_x(state), -RADIUS), xytext=(_x(state), bottom), arrowprops=arrow, zorder=1)
-    axes.text(_x(state), bottom, label, ha="center", va="top", fontsize=9, color=OUTPUT)
+    axes.text(_x(state), bottom, label, ha="center", va="top", fontsize=SMALL, color=OUTPUT)
 
 
 def _height(span: int) -> float:
@@ -91,17 +119,19 @@ def _draw_edge(axes: "Axes", ends: tuple[int, int], side: int, operation: str, c
     axes.add_patch(
         FancyArrowPatch(path=path, arrowstyle="-|>", mutation_scale=11, color=colour, fill=False, linewidth=1.2)
     )
-    box = {"boxstyle": "round,pad=0.2", "facecolor": "white", "edgecolor": colour, "linewidth": 0.6}
-    axes.text((source + target) / 2, height, operation, ha="center", va="center", fontsize=8, color=colour, bbox=box)
+    box = {"boxstyle": "round,pad=0.2", "facecolor": GROUND, "edgecolor": colour, "linewidth": 0.6}
+    axes.text(
+        (source + target) / 2, height, operation, ha="center", va="center", fontsize=SMALL, color=colour, bbox=box
+    )
 
 
 def _draw_node(axes: "Axes", node: int, colour: str) -> None:
     from matplotlib.patches import Circle
 
     axes.add_patch(Circle((_x(node), 0.0), RADIUS, facecolor=colour, edgecolor=INK, linewidth=0.8, zorder=4))
-    ink = INK if node < 1 else "white"
+    ink = INK if node < 1 else GROUND
     axes.text(
-        _x(node), 0.0, f"S{node}" if node >= 0 else "S−1", ha="center", va="center", fontsize=9, color=ink, zorder=5
+        _x(node), 0.0, f"S{node}" if node >= 0 else "S−1", ha="center", va="center", fontsize=SMALL, color=ink, zorder=5
     )
 
 
@@ -115,25 +145,3 @@ def _node_colour(node: int, live: tuple[int, ...], output: int) -> str:
 
 def _x(node: int) -> float:
     return STEP * node
-
-
-def _draw_schedule(axes: "Axes", schedule: Schedule) -> None:
-    first = schedule.reduction_point_1
-    second = first + (1 - first) * schedule.reduction_point_2
-    rates = [schedule.learning_rate * schedule.lr_reduction**reductions for reductions in (0, 1, 2)]
-    axes.step([0.0, first, second, 1.0], [*rates, rates[-1]], where="post", color=STATE, linewidth=2.0)
-    axes.set_yscale("log")
-    axes.set_xlim(0, 1)
-    axes.set_ylim(0.7 * LOWEST_RATE, 1.5 * HIGHEST_RATE)
-    axes.set_xlabel("share of the training", fontsize=9)
-    axes.set_ylabel("learning rate", fontsize=9)
-    axes.tick_params(labelsize=8)
-    axes.spines[["top", "right"]].set_visible(False)
-
-
-def _write_values(axes: "Axes", schedule: Schedule) -> None:
-    axes.axis("off")
-    for i, name in enumerate(SGD_NAMES):
-        y = 0.92 - 0.18 * i
-        axes.text(0.62, y, name.replace("_", " "), ha="right", va="center", fontsize=9, color="#666666")
-        axes.text(0.68, y, f"{getattr(schedule, name):.3g}", ha="left", va="center", fontsize=9, color=INK)

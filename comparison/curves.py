@@ -3,7 +3,7 @@
 | symbol | meaning |
 |---|---|
 | incumbent | the best objective among the finished full-fidelity trials so far; the first of equals stays |
-| axis | the currency: epochs, evaluations (epochs / epochs of a full training) or seconds (training + suggestion) |
+| axis | the currency: one of AXES |
 | grid | [G] ascending amounts of that currency |
 
 A short training costs its epochs and is never an incumbent. Between two results nothing is known to be better, so a
@@ -17,10 +17,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fmnas.comparison.errors import ReportError
-from fmnas.comparison.ledger import charged_epochs, is_full_result, worker_seconds
+from fmnas.comparison.ledger import charged_epochs, is_full_result, is_result, wall_seconds, worker_seconds
+from fmnas.comparison.resampling import mean_interval
 from fmnas.comparison.trials import Budget
 
-AXES = ("evaluations", "epochs", "seconds")
+AXES = ("evaluations", "epochs", "seconds", "train_seconds", "wall_seconds")
+"""Epochs, and those in full trainings' worth; training + suggestion, training alone, the clock since the start."""
 CURVE_COLUMNS = (
     "run",
     "optimizer",
@@ -32,20 +34,22 @@ CURVE_COLUMNS = (
     "incumbent_trial",
     "incumbent_error",
 )
-MEAN_COLUMNS = ("optimizer", "mean", "standard_error", "minimum", "maximum", "repeats")
+MEAN_COLUMNS = ("optimizer", "mean", "standard_error", "low", "high", "minimum", "maximum", "repeats")
 
 Floats = NDArray[np.float64]
 
 
-def anytime_curves(trials: pd.DataFrame, budget: Budget) -> pd.DataFrame:
+def anytime_curves(trials: pd.DataFrame, budget: Budget, partial: bool = False) -> pd.DataFrame:
     """One row per trial in the order in which its run got to know them; columns CURVE_COLUMNS.
 
     trials: as `read_trials` gives them. Within a run they are ordered by finish time, then by number.
     objective: the trial's result if it is a full-fidelity one, else NaN.
     incumbent, incumbent_trial, incumbent_error: after this trial; NaN before the first full-fidelity result.
+    partial: count short trainings as results, too. Such a curve shows what a multi-fidelity method saw; beside the
+        others it flatters, for an objective at few epochs is another one.
     """
     ordered = trials.sort_values(["optimizer", "repeat", "run", "finished_at", "trial", "attempt"])
-    curves = [_run_curve(run, budget) for _, run in ordered.groupby("run", sort=False)]
+    curves = [_run_curve(run, budget, partial) for _, run in ordered.groupby("run", sort=False)]
     return pd.concat(curves, ignore_index=True) if curves else _empty(CURVE_COLUMNS)
 
 
@@ -63,7 +67,8 @@ def incumbent_at(curve: pd.DataFrame, axis: str, grid: Sequence[float] | Floats)
 def mean_curve(curves: pd.DataFrame, axis: str, grid: Sequence[float] | Floats) -> pd.DataFrame:
     """The mean over repeats of each optimizer's curve on a common grid; columns optimizer, `axis`, mean, ...
 
-    standard_error: ddof = 1; NaN with one repeat. repeats: how many the optimizer has.
+    standard_error: ddof = 1; NaN with one repeat. low, high: the 95% bootstrap interval of `mean_interval`.
+    repeats: how many the optimizer has.
     All statistics are NaN until every repeat has an incumbent: a mean over the quick ones would be biased.
     A run that ended keeps its last incumbent.
     """
@@ -84,9 +89,10 @@ def standard_error(values: Floats) -> Floats:
     return np.asarray(values.std(axis=0, ddof=1) / np.sqrt(repeats))
 
 
-def _run_curve(run: pd.DataFrame, budget: Budget) -> pd.DataFrame:
-    epochs = charged_epochs(run).cumsum()
-    objective = run["objective"].where(is_full_result(run, budget)).astype("float64")
+def _run_curve(run: pd.DataFrame, budget: Budget, partial: bool) -> pd.DataFrame:
+    epochs, seconds = charged_epochs(run).cumsum(), worker_seconds(run)
+    counts = is_result(run) if partial else is_full_result(run, budget)
+    objective = run["objective"].where(counts).astype("float64")
     so_far = np.fmin.accumulate(objective.to_numpy())  # fmin passes over NaN
     improved = objective.lt(pd.Series(so_far, index=run.index).shift().fillna(np.inf))
     return pd.DataFrame(
@@ -97,7 +103,9 @@ def _run_curve(run: pd.DataFrame, budget: Budget) -> pd.DataFrame:
             "trial": run["trial"].astype("int64"),
             "evaluations": epochs / budget.epochs_per_evaluation,
             "epochs": epochs,
-            "seconds": (worker_seconds(run) + run["suggest_seconds"].fillna(0.0)).cumsum(),
+            "seconds": (seconds + run["suggest_seconds"].fillna(0.0)).cumsum(),
+            "train_seconds": seconds.cumsum(),
+            "wall_seconds": wall_seconds(run),
             "objective": objective,
             "incumbent": so_far,
             "incumbent_trial": run["trial"].astype("float64").where(improved).ffill(),
@@ -114,9 +122,12 @@ def _held(values: "pd.Series[float]", improved: "pd.Series[bool]") -> Floats:
 
 def _over_repeats(values: Floats) -> dict[str, Floats | int]:
     complete = ~np.isnan(values).any(axis=0)
+    low, high = mean_interval(values)
     statistics = {
         "mean": values.mean(axis=0),
         "standard_error": standard_error(values),
+        "low": low,
+        "high": high,
         "minimum": values.min(axis=0),
         "maximum": values.max(axis=0),
     }

@@ -1,217 +1,155 @@
-"""The anytime figure: the incumbent of each optimizer against what was spent, in evaluations' worth and in time.
+"""All figures of a report, in the order of the page: what is drawn, where it stands, what its caption says."""
 
-Drawn with the object interface of matplotlib alone: no global state, no display.
-"""
-
-from collections.abc import Iterable
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
 
-from fmnas.comparison.curves import mean_curve
+from fmnas.comparison.anytime import TITLES, anytime_figure, anytime_panel, currencies
+from fmnas.comparison.cell_drawing import cell_panel, cells_figure, schedule_panel
+from fmnas.comparison.differences_figure import differences_figure
+from fmnas.comparison.duplicates import has_cell
+from fmnas.comparison.final_figure import final_figure
+from fmnas.comparison.importance import importances
+from fmnas.comparison.importance_figure import importance_figure
+from fmnas.comparison.ledger import is_full_result
+from fmnas.comparison.palette import styles
+from fmnas.comparison.parallel_figure import parallel_figure, shown_trials
+from fmnas.comparison.retrained_figure import retrained_figure
+from fmnas.comparison.summary import ReportContext, Summary
+from fmnas.comparison.timeline import timeline
+from fmnas.comparison.timeline_figure import timeline_figure
 from fmnas.comparison.trials import Budget
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-FIRST = "bo-fm"
-# Okabe and Ito's palette, told apart with every kind of colour blindness; its yellow is too faint on white.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-LINES = (
-    (0.0, ()),
-    (0.0, (4.0, 1.5)),
-    (0.0, (6.0, 1.5, 1.2, 1.5)),
-    (0.0, (1.2, 1.2)),
-    (0.0, (6.0, 1.2, 1.2, 1.2, 1.2, 1.2)),
-)
-"""Solid, then dashes: (offset, (on, off, ...)) in line widths."""
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-TIME_UNITS = ((2 * 3600.0, 3600.0, "hours"), (2 * 60.0, 60.0, "minutes"), (0.0, 1.0, "seconds"))
-"""(from so many seconds on, seconds per unit, its name)"""
-WIDE = 5.0
-"""The ratio of the axis' ends from which on it is logarithmic."""
-MANY_DOTS = 1500
-"""From so many dots on they are embedded as an image, or the page would weigh megabytes."""
-
-
-FEW = 4
-"""Up to so many optimizers, their single repeats are drawn too."""
 
 
 @dataclass(frozen=True)
-class Style:
-    """How one optimizer is drawn, everywhere."""
+class Drawing:
+    """A figure and its place.
 
-    colour: str
-    line: tuple[float, tuple[float, ...]]
-    marker: str
-
-
-def styles(optimizers: Iterable[str]) -> dict[str, Style]:
-    """A style per optimizer, in the order of the legend: bo-fm first, then by name."""
-    names = sorted(set(optimizers), key=lambda name: (name != FIRST, name))
-    return {
-        name: Style(COLOURS[i % len(COLOURS)], LINES[i % len(LINES)], MARKERS[i % len(MARKERS)])
-        for i, name in enumerate(names)
-    }
-
-
-def anytime_figure(curves: pd.DataFrame, budget: Budget, title: str) -> "Figure":
-    """Two panels: against evaluations' worth of epochs, and against seconds of training and suggestion.
-
-    curves: as `anytime_curves` gives them.
-    Thick lines: mean over repeats, with a band of one standard error, from where every repeat has an incumbent to where
-    the first of them ends. Thin lines: single repeats. Dots: full-fidelity results.
+    name: of its files, and of its ids on the page. section: the id of the page's section that shows it; "" for none.
+    filed: whether it is also written as PNG, SVG and PDF. wide: on a narrow screen it scrolls and does not shrink.
     """
-    from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10.0, 4.3), layout="constrained")
-    left, right = figure.subplots(1, 2, sharey=True)
-    figure.suptitle(title, fontsize=13, parse_math=False)
-    look = styles(curves["optimizer"])
-    per_unit, unit = _time_unit(curves)
-    in_unit = curves.assign(seconds=curves["seconds"] / per_unit)
-    for axes, axis in ((left, "evaluations"), (right, "seconds")):
-        _draw_panel(axes, in_unit, axis, look)
-    _draw_budget(left, curves, budget)
-    left.set_xlabel(f"evaluations' worth of epochs (1 = {budget.epochs_per_evaluation} epochs)", fontsize=10)
-    right.set_xlabel(f"training + suggestion ({unit})", fontsize=10)
-    left.set_ylabel("objective (lower is better)", fontsize=10)
-    _limit_objective(left, curves)
-    if look:
-        _draw_legend(figure, look, repeats=int(curves.groupby("optimizer")["run"].nunique().max()))
-    return figure
+    name: str
+    figure: "Figure"
+    section: str = ""
+    caption: str = ""
+    filed: bool = True
+    wide: bool = False
 
 
-def _draw_panel(axes: "Axes", curves: pd.DataFrame, axis: str, look: dict[str, Style]) -> None:
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(alpha=0.25, linewidth=0.6)
-    axes.tick_params(labelsize=9)
-    many = curves["objective"].notna().sum() > MANY_DOTS
-    for name, style in look.items():
-        mine = curves[curves["optimizer"] == name]
-        x, y = mine[axis], mine["objective"]
-        axes.scatter(x, y, s=9, color=style.colour, alpha=0.12 if many else 0.3, linewidths=0, rasterized=many)
-        if len(look) <= FEW:
-            _draw_repeats(axes, mine, axis, style)
-        _draw_mean(axes, mine, axis, style)
-    axes.set_xlim(left=0)
-    if curves["objective"].isna().all():
-        axes.text(0.5, 0.5, "no full-fidelity result yet", transform=axes.transAxes, ha="center", color="#777777")
-
-
-def _draw_repeats(axes: "Axes", mine: pd.DataFrame, axis: str, style: Style) -> None:
-    for _, run in mine.groupby("run", sort=False):
-        axes.plot(run[axis], run["incumbent"], color=style.colour, linewidth=0.7, alpha=0.45, drawstyle="steps-post")
-
-
-def _draw_mean(axes: "Axes", mine: pd.DataFrame, axis: str, style: Style) -> None:
-    mean = mean_curve(mine, axis, _changes(mine, axis)).dropna(subset="mean")
-    x, y = mean[axis].to_numpy(dtype=float), mean["mean"].to_numpy(dtype=float)
-    axes.plot(
-        x,
-        y,
-        color=style.colour,
-        linestyle=style.line,
-        linewidth=2.0,
-        marker=style.marker,
-        markersize=5.5,
-        markevery=[len(x) - 1] if len(x) else None,
-        drawstyle="steps-post",
-        zorder=3,
-    )
-    error = mean["standard_error"].to_numpy(dtype=float)
-    if len(x) and not np.isnan(error).any():
-        axes.fill_between(x, y - error, y + error, step="post", color=style.colour, alpha=0.16, linewidth=0)
-
-
-def _changes(mine: pd.DataFrame, axis: str) -> list[float]:
-    """Where an optimizer's mean curve changes, up to where the first of its runs ends."""
-    before = mine.groupby("run")["incumbent"].shift()
-    changed = mine["incumbent"].notna() & (mine["incumbent"] != before)
-    end = float(mine.groupby("run")[axis].max().min())
-    return sorted({end, *(float(x) for x in mine.loc[changed, axis] if x < end)})
-
-
-def _draw_budget(axes: "Axes", curves: pd.DataFrame, budget: Budget) -> None:
-    """The budget as a dotted line, unless the runs are so far from it that it would squeeze them into a corner."""
-    spent = float(curves["evaluations"].max()) if len(curves) else 0.0
-    label = f"budget {budget.evaluations}"
-    if spent > budget.evaluations / 3:
-        axes.axvline(budget.evaluations, color="#555555", linestyle=":", linewidth=1.2)
-        axes.set_xlim(right=1.04 * max(budget.evaluations, spent))
-        right = budget.evaluations / axes.get_xlim()[1]
-    else:
-        label, right = f"{label} →", 1.0
-    axes.text(right, 1.01, label, transform=axes.transAxes, fontsize=8, color="#555555", ha="right", va="bottom")
-
-
-def _limit_objective(axes: "Axes", curves: pd.DataFrame) -> None:
-    """Limits that let differences be seen: from the best result to the worst incumbent after the first steps.
-
-    Early and diverged results above that are left out, and the figure says how many.
-    """
-    results = curves["objective"].dropna()
-    if results.empty:
-        return
-    bottom, top = float(results.min()), _worst_incumbent(curves)
-    logarithmic = bottom > 0 and top / bottom >= WIDE
-    if logarithmic:
-        axes.set_yscale("log")
-        pad = (top / bottom) ** 0.06
-        bottom, top = bottom / pad, top * pad
-    else:
-        pad = 0.06 * (top - bottom) or 0.05 * abs(top) or 1.0
-        bottom, top = bottom - pad, top + pad
-    axes.set_ylim(bottom, top)
-    above = int((results > top).sum())
-    if above:
-        note = f"↑ {above} of {len(results)} results lie above"
-        axes.text(0.0, 1.01, note, transform=axes.transAxes, fontsize=8, color="#555555", va="bottom")
-
-
-def _worst_incumbent(curves: pd.DataFrame) -> float:
-    """The highest incumbent worth showing.
-
-    That of any run an eighth of the way through its results, but not above three quarters of all results (a run may
-    start with a diverged training), and never below the final incumbent of any run.
-    """
-    results = curves[curves["objective"].notna()]
-    incumbents = [run["incumbent"].to_numpy(dtype=float) for _, run in results.groupby("run")]
-    early = max(run[len(run) // 8] for run in incumbents)
-    final = max(run[-1] for run in incumbents)
-    return float(max(final, min(early, results["objective"].quantile(0.75))))
-
-
-def _time_unit(curves: pd.DataFrame) -> tuple[float, str]:
-    longest = float(curves["seconds"].max()) if len(curves) else 0.0
-    return next((per, name) for least, per, name in TIME_UNITS if longest >= least)
-
-
-def _draw_legend(figure: "Figure", look: dict[str, Style], repeats: int) -> None:
-    from matplotlib.lines import Line2D
-
-    handles: list[Line2D] = [
-        Line2D([], [], color=s.colour, linestyle=s.line, marker=s.marker, linewidth=2.0, markersize=5.5)
-        for s in look.values()
+def drawings(trials: pd.DataFrame, curves: pd.DataFrame, summary: Summary, context: ReportContext) -> list[Drawing]:
+    """Every figure that the data allow, in the order of the page. A figure without data is left out."""
+    return [
+        *_curves(curves, context),
+        *_given("final", "result", final_figure(summary), FINAL),
+        *_given("differences", "statistics", differences_figure(summary), DIFFERENCES),
+        *_given("retrained", "retrained", retrained_figure(summary), RETRAINED),
+        *_cells(summary),
+        *_variables(trials, context.budget),
+        *_timeline(trials),
     ]
-    names = list(look)
-    if repeats > 1 and len(look) <= FEW:
-        handles.append(Line2D([], [], color="#888888", linewidth=0.7))
-        names.append("one repeat")
-    legend = figure.legend(
-        handles,
-        ["-"] * len(names),
-        loc="outside lower center",
-        ncols=min(len(names), 5),
-        frameon=False,
-        handlelength=3.0,
-    )
-    for text, name in zip(legend.get_texts(), names, strict=True):
-        # Set afterwards: a label that starts with "_" would be dropped, and one with "$" read as a formula.
-        text.set_parse_math(False)
-        text.set_text(name)
-        text.set_fontsize(10)
+
+
+FINAL = (
+    "Points: the final best objective of each repeat. Bar below: 95% bootstrap interval of the mean, or one standard "
+    "error where there is no interval; tick: the mean. Overlapping bars do not prove that there is no difference: the "
+    "repeats are paired."
+)
+DIFFERENCES = (
+    "Left of 0 the first is lower. Mean difference of each pair over repeats that share seeds and initial design, with "
+    "its 95% bootstrap interval. "
+    "Filled: significant after correction. With few repeats such an interval is too short: it alone proves nothing."
+)
+RETRAINED = (
+    "What was chosen as the lowest of many noisy values is lower than its true value: hollow, the validation error for "
+    "which a configuration was selected; filled, the mean test error of fresh trainings, with one standard error. The "
+    "two differ in images and length of training, too, so the whole gap is not luck alone."
+)
+CELL = (
+    "Every state adds its two inputs, each through the operation on its edge; grey reaches no output. One good cell "
+    "does not show that its operations are good: its schedule and luck took part."
+)
+SCHEDULE = "The learning rate is reduced twice; the axis is the same for all."
+IMPORTANCE = (
+    "Share of the variance of the objective's ranks that lies between groups of one variable's values (eta squared, "
+    "Kruskal and Wallis); numbers are cut into up to five groups of equal size. Blue, right of the tick: more than 19 "
+    "of 20 variables without influence would reach, were the trials independent. They are not: optimizers try more "
+    "where it was good, so chance reaches further than the tick, and this describes the experiment, not the problem. "
+    "It sees each variable alone, no interactions. A configuration tried twice counts once."
+)
+
+
+def _given(name: str, section: str, figure: "Figure | None", caption: str) -> Iterator[Drawing]:
+    if figure is not None:
+        yield Drawing(name, figure, section, caption)
+
+
+def _curves(curves: pd.DataFrame, context: ReportContext) -> Iterator[Drawing]:
+    """One file with all panels; on the page each panel by itself."""
+    yield Drawing("anytime", anytime_figure(curves, context.budget, f"{context.name}: {context.problem}"))
+    for axis in currencies(curves):
+        panel = anytime_panel(curves, context.budget, axis)
+        yield Drawing(f"anytime_{axis}", panel, "curves", _AXES[axis], filed=False)
+
+
+_AXES = dict.fromkeys(TITLES, "") | {
+    "evaluations": "Dotted: the budget. Short trainings cost their epochs and are never the best so far. "
+    "Top right: how many results lie above what is shown.",
+    "train_seconds": "Trainings alone, added up: with cheap configurations an optimizer gets further.",
+    "seconds": "Trainings and suggestions of a run added up, however many workers shared it.",
+    "wall_seconds": "Since the run's first start: depends on how many workers it had, and on its neighbours.",
+}
+
+
+def _cells(summary: Summary) -> Iterator[Drawing]:
+    """The best cell of each optimizer, with its schedule; one file with all of them."""
+    rows = summary["optimizers"]
+    best = {
+        name: row for name, row in rows.items() if row["best_configuration"] and has_cell(row["best_configuration"])
+    }
+    if not best:
+        return
+    look = styles(rows)
+    titles = {name: f"{name}: {_found(row)}" for name, row in best.items()}
+    yield Drawing("best_cell", cells_figure({titles[name]: row["best_configuration"] for name, row in best.items()}))
+    for place, (name, row) in enumerate(best.items()):
+        configuration, id_ = row["best_configuration"], f"cell_{place}_{re.sub('[^a-z0-9]+', '-', name.lower())}"
+        yield Drawing(id_, cell_panel(configuration), f"cell:{name}", CELL if place == 0 else "", False, True)
+        schedule = schedule_panel(configuration, look[name].colour)
+        if schedule is not None:
+            yield Drawing(f"{id_}_rate", schedule, f"cell:{name}", SCHEDULE if place == 0 else "", filed=False)
+
+
+def _found(row: dict[str, Any]) -> str:
+    return f"{row['best_run']}, trial {row['best_trial']}, objective {row['best']:#.4g}"
+
+
+def _variables(trials: pd.DataFrame, budget: Budget) -> Iterator[Drawing]:
+    figure, drawn = parallel_figure(trials, budget), len(shown_trials(trials, budget))
+    yield from _given("importance", "variables", importance_figure(importances(trials, budget)), IMPORTANCE)
+    if figure is not None:
+        full = int(is_full_result(trials, budget).sum())
+        some = f"{drawn} of {full} full evaluations: the best, and every so many-th of the rest" if drawn < full else ""
+        caption = (
+            f"{some or f'All {full} full evaluations'}, each a line through its values; the better its rank, the "
+            "redder and thicker. Where red lines bundle, good configurations agree; that optimizers search there more "
+            "often bundles lines, too. Categories are spread a little so that lines do not hide one another."
+        )
+        yield Drawing("parallel", figure, "variables_lines", caption, wide=True)
+
+
+def _timeline(trials: pd.DataFrame) -> Iterator[Drawing]:
+    times = timeline(trials)
+    if times is not None:
+        caption = (
+            f"Workers were busy {times.busy_share:.0%} of the time between the first start and the last finish. Gaps: "
+            "a worker waited for a suggestion, for others at the end, or the experiment was interrupted. Last attempts "
+            "only: the time of attempts that were repeated is a gap, too. Trials closer than a hair are one bar."
+        )
+        yield Drawing("timeline", timeline_figure(times), "timeline", caption, wide=True)

@@ -1,15 +1,27 @@
 """What each run spent, and on what: trials, epochs, seconds, and how honest its optimizer was.
 
 The unit of cost is the epoch. A trial that failed or timed out is charged for all its epochs: its configuration brought
-it about. A trial that was lost with its worker, or cancelled, is not.
+it about. A trial that was lost with its worker, or cancelled, is not: what workers spent on it is the platform's.
+
+| currency | what counts |
+|---|---|
+| full evaluations | results at full fidelity |
+| epochs | of charged trials; evaluations are the same in full trainings' worth |
+| training seconds | of charged trials, on their workers |
+| wall-clock | from the run's first start to its last finish, other runs' work and interruptions included |
+| optimizer seconds | of every suggestion, whatever became of it; of pending trials, too |
+| idle seconds | of workers, while the optimizer thought (see `idle_seconds`) |
 """
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from fmnas.comparison.duplicates import duplicates, has_cell
-from fmnas.comparison.trials import CHARGED, STATUSES, Budget, configuration_of, variable_columns
-from fmnas.search_spaces.cell import CELL_NAMES
+from fmnas.comparison.duplicates import count_duplicates
+from fmnas.comparison.idle import idle_seconds
+from fmnas.comparison.trials import CHARGED, LOST_SECONDS, STATUSES, Budget, variable_columns
 from fmnas.search_spaces.records import MODEL, ORIGINS
 
 SHARES = tuple(f"share_{origin}" for origin in ORIGINS)
@@ -21,16 +33,28 @@ LEDGER_COLUMNS = (
     "repeat",
     "trials",
     *STATUSES,
+    "pending",
     "full_evaluations",
     "epochs",
     "evaluations",
     "train_seconds",
     "suggest_seconds",
+    "wall_seconds",
+    "idle_seconds",
+    "lost_seconds",
     *SHARES,
     "diverged",
     *DUPLICATES,
     "notes",
 )
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A trial asked and not ended: its run, and how long its optimizer took to suggest it."""
+
+    run: str
+    suggest_seconds: float
 
 
 def charged_epochs(trials: pd.DataFrame) -> "pd.Series[int]":
@@ -44,30 +68,71 @@ def worker_seconds(trials: pd.DataFrame) -> "pd.Series[float]":
 
     A trial that failed measured nothing: for it, the time from start to finish.
     """
-    elapsed = (trials["finished_at"] - trials["started_at"]).dt.total_seconds().clip(lower=0)
-    seconds = trials["train_seconds"].fillna(elapsed).fillna(0.0)
+    seconds = trials["train_seconds"].fillna(_elapsed(trials)).fillna(0.0)
     return seconds.where(trials["status"].isin(CHARGED), 0.0).astype("float64")
+
+
+def lost_seconds(trials: pd.DataFrame) -> "pd.Series[float]":
+    """The worker's seconds of each trial that came to nothing and are charged to nobody.
+
+    Those of the attempts before its last, and of the last if that was lost or cancelled. NaN where a file does not say.
+    """
+    last = _elapsed(trials).fillna(0.0).where(~trials["status"].isin(CHARGED), 0.0)
+    return trials[LOST_SECONDS].astype("float64") + last
+
+
+def wall_seconds(trials: pd.DataFrame) -> "pd.Series[float]":
+    """When each trial of one run finished: seconds since the run's first start.
+
+    A trial that was repeated started, at the latest, its lost seconds before its last attempt did.
+    """
+    starts = trials["started_at"] - pd.to_timedelta(trials[LOST_SECONDS].fillna(0.0), unit="s")
+    return (trials["finished_at"] - starts.min()).dt.total_seconds().clip(lower=0.0)
+
+
+def is_result(trials: pd.DataFrame) -> "pd.Series[bool]":
+    """Which trials finished with a finite objective, at whatever fidelity."""
+    return (trials["status"] == "finished") & np.isfinite(trials["objective"])
 
 
 def is_full_result(trials: pd.DataFrame, budget: Budget) -> "pd.Series[bool]":
     """Which trials may be an incumbent: finished, at full fidelity, with a finite objective."""
-    full = trials["epochs"].astype("int64") >= budget.epochs_per_evaluation
-    return (trials["status"] == "finished") & full & np.isfinite(trials["objective"])
+    return is_result(trials) & (trials["epochs"].astype("int64") >= budget.epochs_per_evaluation)
 
 
-def ledger_table(trials: pd.DataFrame, budget: Budget) -> pd.DataFrame:
-    """One row per run, columns LEDGER_COLUMNS, by optimizer and repeat.
+def ledger_table(trials: pd.DataFrame, budget: Budget, pending: Sequence[Pending] = ()) -> pd.DataFrame:
+    """One row per run, columns LEDGER_COLUMNS, by optimizer and repeat. A run without any trial has no row.
 
+    pending: trials that are not in the table because they have not ended.
     evaluations: the epochs in full trainings' worth. full_evaluations: finished trials at full fidelity.
     share_*: share of the run's trials of each origin; they sum to 1.
     duplicates: charged trials that repeat an earlier configuration of the run at the same epochs.
     isomorphic_duplicates: those that do so in another encoding of the cell.
     known_cells, isomorphic_cells: the same of cells alone, whatever the other variables; 0 without a cell.
+    suggest_seconds, idle_seconds: with those of pending trials. lost_seconds: NaN where a file does not say.
     notes: trials whose optimizer had something to say, e.g. that a model failed and chance chose.
     """
     ordered = trials.sort_values(["optimizer", "repeat", "run"], kind="stable")
-    rows = [_run_row(run, budget) for _, run in ordered.groupby("run", sort=False)]
+    idle = idle_seconds(ordered)
+    rows = []
+    for name, run in ordered.groupby("run", sort=False):
+        thought = [each.suggest_seconds for each in pending if each.run == name]
+        rows.append(_run_row(run, budget) | _thought(run, idle[str(name)], thought))
     return pd.DataFrame(rows, columns=list(LEDGER_COLUMNS))
+
+
+def _thought(run: pd.DataFrame, idle: float, pending: Sequence[float]) -> dict[str, object]:
+    """What a run's optimizer's thinking took, in its own seconds and in those of workers."""
+    return {
+        "pending": len(pending),
+        "suggest_seconds": float(run["suggest_seconds"].sum()) + sum(pending),
+        "idle_seconds": idle + sum(pending),
+    }
+
+
+def _elapsed(trials: pd.DataFrame) -> "pd.Series[float]":
+    """The seconds of each trial's last attempt, from start to finish."""
+    return (trials["finished_at"] - trials["started_at"]).dt.total_seconds().clip(lower=0)
 
 
 def _run_row(run: pd.DataFrame, budget: Budget) -> dict[str, object]:
@@ -83,7 +148,8 @@ def _run_row(run: pd.DataFrame, budget: Budget) -> dict[str, object]:
         "epochs": epochs,
         "evaluations": epochs / budget.epochs_per_evaluation,
         "train_seconds": float(worker_seconds(run).sum()),
-        "suggest_seconds": float(run["suggest_seconds"].sum()),
+        "wall_seconds": float(wall_seconds(run).max()),
+        "lost_seconds": float(lost_seconds(run).sum(skipna=False)),
         **{f"share_{origin}": float((run["origin"] == origin).mean()) for origin in ORIGINS},
         "diverged": int(run["diverged"].sum()),
         **_duplicates(charged),
@@ -93,8 +159,6 @@ def _run_row(run: pd.DataFrame, budget: Budget) -> dict[str, object]:
 
 def _duplicates(charged: pd.DataFrame) -> dict[str, int]:
     """The counts DUPLICATES of a run's charged trials."""
-    variables = variable_columns(charged)
-    given = [configuration_of(row, ["epochs", *variables]) for _, row in charged.iterrows()]
-    whole = duplicates(given)
-    cells = duplicates([{name: c[name] for name in ("epochs", *CELL_NAMES)} for c in given if has_cell(variables)])
+    table = charged[["epochs", *variable_columns(charged)]]
+    whole, cells = count_duplicates(table, beside_cell=("epochs",))
     return dict(zip(DUPLICATES, (whole.exact, whole.isomorphic, cells.exact, cells.isomorphic), strict=True))

@@ -26,17 +26,23 @@ FINAL_COLUMNS = (
 )
 
 
-def common_epochs(ledger: pd.DataFrame, budget: Budget) -> int:
+def common_epochs(ledger: pd.DataFrame, budget: Budget, finished: bool = False) -> int:
     """The epochs at which all runs can be compared: the budget, or less while a run is still on its way.
 
-    A run is through when it cannot pay another full training. While one is not, all are compared at what the run that
-    spent least has spent.
+    A run is through when it cannot pay another full training, or its seconds are spent; all are when the experiment is
+    finished. While one is not, all are compared at what that which spent least of these has spent.
     """
-    least = int(ledger["epochs"].min()) if len(ledger) else 0
-    return budget.epochs if least > budget.epochs - budget.epochs_per_evaluation else least
+    if finished:
+        return budget.epochs
+    if ledger.empty:
+        return 0
+    through = ledger["epochs"] > budget.epochs - budget.epochs_per_evaluation
+    if budget.seconds is not None:
+        through |= ledger["train_seconds"] + ledger["suggest_seconds"] >= budget.seconds
+    return budget.epochs if through.all() else int(ledger["epochs"][~through].min())
 
 
-def final_table(curves: pd.DataFrame, ledger: pd.DataFrame, budget: Budget) -> pd.DataFrame:
+def final_table(curves: pd.DataFrame, ledger: pd.DataFrame, budget: Budget, finished: bool = False) -> pd.DataFrame:
     """One row per optimizer at equal epochs (`common_epochs`), the lowest mean first; columns FINAL_COLUMNS.
 
     values: repeat -> objective of its incumbent; NaN for a repeat without a full-fidelity result.
@@ -47,7 +53,7 @@ def final_table(curves: pd.DataFrame, ledger: pd.DataFrame, budget: Budget) -> p
     duplicates and the other DUPLICATES of `ledger_table`: of all the optimizer's runs together.
     common_epochs, budget_epochs: the same in every row: where the comparison is made, and where it is to be made.
     """
-    at = common_epochs(ledger, budget)
+    at = common_epochs(ledger, budget, finished)
     rows = []
     for optimizer, runs in ledger.groupby("optimizer", sort=True):
         mine = curves[curves["optimizer"] == optimizer]
@@ -68,14 +74,6 @@ def final_table(curves: pd.DataFrame, ledger: pd.DataFrame, budget: Budget) -> p
         )
     table = pd.DataFrame(rows, columns=list(FINAL_COLUMNS))
     return table.sort_values(["mean", "best", "optimizer"], ignore_index=True)
-
-
-def smallest_p(repeats: int) -> float:
-    """The smallest p that a two-sided paired Wilcoxon signed-rank test over so many repeats can give: 2 / 2^repeats.
-
-    It is reached when one optimizer wins every repeat (exact distribution, no ties). 1 for one repeat.
-    """
-    return 2.0 / 2**repeats
 
 
 def _objectives(curves: pd.DataFrame, at: int) -> dict[str, object]:

@@ -1,14 +1,20 @@
 """The summary of an experiment as plain data: what summary.json holds, and what page and command line print."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pandas as pd
 
+from fmnas.comparison.checkpoints import checkpoints
+from fmnas.comparison.efficiency import areas, equivalents, targets
+from fmnas.comparison.honesty import honesty
+from fmnas.comparison.ledger import Pending
+from fmnas.comparison.paired_tests import LEVEL, Comparisons, compare
+from fmnas.comparison.retrained import retrained_summary
 from fmnas.comparison.statistics import final_table
 from fmnas.comparison.trials import Budget, configuration_of, variable_columns
-from fmnas.comparison.wording import caution, headline, number
+from fmnas.comparison.wording import caution, headline, number, power
 
 Summary = dict[str, Any]
 """Plain JSON data; missing values are None. The keys are those of `summarise`."""
@@ -34,6 +40,8 @@ class ReportContext:
     budget: what every optimizer may spend per repeat.
     environment: versions, commit, host, devices; may be nested.
     config_text: the configuration as resolved, as YAML.
+    pending: trials asked and not ended. finished: whether every run has spent its budget.
+    retrained: the table of `read_retrained`, if there is one.
     """
 
     name: str
@@ -41,16 +49,22 @@ class ReportContext:
     budget: Budget
     environment: Mapping[str, Any]
     config_text: str
+    pending: Sequence[Pending] = ()
+    finished: bool = False
+    retrained: pd.DataFrame | None = None
 
 
 def summarise(trials: pd.DataFrame, curves: pd.DataFrame, ledger: pd.DataFrame, context: ReportContext) -> Summary:
-    """The summary: name, problem, budget, compared_at, headline, caution, optimizers, ledger, incidents.
+    """The summary: what was compared, at what cost, with what result, and what that result can support.
 
-    optimizers: name -> a row of the final table and best_configuration; the lowest mean first.
-    ledger: a row per run. incidents: what went wrong or was noted, how often, by optimizer.
+    headline, caution: the result in words. optimizers: name -> a row of the final table and best_configuration; the
+    lowest mean first. ledger: a row per run. incidents: what went wrong or was noted, how often, by optimizer.
+    checkpoints, tests, area, targets, equivalents, honesty, retrained: as `Checkpoint`, `Comparisons`, `Area`,
+    `Target`, `Equivalent`, `Honesty` and `retrained_summary` describe them.
     """
-    budget, final = context.budget, final_table(curves, ledger, context.budget)
+    budget, final = context.budget, final_table(curves, ledger, context.budget, context.finished)
     at = int(final["common_epochs"].iloc[0]) if len(final) else 0
+    tests = compare({str(row["optimizer"]): row["values"] for _, row in final.iterrows()})
     shown = [name for name in final.columns if name not in ("optimizer", "common_epochs", "budget_epochs")]
     return {
         "name": context.name,
@@ -59,16 +73,38 @@ def summarise(trials: pd.DataFrame, curves: pd.DataFrame, ledger: pd.DataFrame, 
             "evaluations": budget.evaluations,
             "epochs_per_evaluation": budget.epochs_per_evaluation,
             "epochs": budget.epochs,
+            "seconds": budget.seconds,
         },
         "compared_at": {"epochs": at, "evaluations": at / budget.epochs_per_evaluation},
-        "headline": headline(final),
-        "caution": caution(final),
+        "headline": headline(final, tests, budget.seconds),
+        "caution": caution(final, tests),
         "optimizers": {
             str(row["optimizer"]): {**_plain(row[shown].to_dict()), "best_configuration": _best(trials, row)}
             for _, row in final.iterrows()
         },
-        "ledger": [_plain(row.to_dict()) for _, row in ledger.iterrows()],
+        "tests": _tests(tests),
+        **_progress(curves, at, budget),
+        "ledger": _plain(ledger.to_dict("records")),
+        "honesty": _plain([asdict(each) for each in honesty(trials, ledger)]),
+        "retrained": _plain(retrained_summary(context.retrained)),
         "incidents": _incidents(trials),
+    }
+
+
+def _tests(tests: Comparisons) -> dict[str, Any]:
+    plain = {"level": LEVEL, "correction": "holm", "power": power(tests)}
+    return plain | _plain(asdict(tests))
+
+
+def _progress(curves: pd.DataFrame, at: int, budget: Budget) -> dict[str, Any]:
+    """How the optimizers stood on the way to the epochs at which they are compared."""
+    points = checkpoints(curves, at, budget) if len(curves) else []
+    reached = [asdict(target) for target in targets(curves, points[-1])] if points else []
+    return {
+        "checkpoints": _plain([asdict(point) for point in points]),
+        "area": _plain([asdict(area) for area in areas(curves, at / budget.epochs_per_evaluation)]),
+        "targets": _plain([{"target": t["target"], "from": t["source"], "rows": t["rows"]} for t in reached]),
+        "equivalents": _plain([asdict(each) for each in equivalents(curves, points)]),
     }
 
 
@@ -107,13 +143,15 @@ def _incidents(trials: pd.DataFrame) -> list[dict[str, Any]]:
     kinds = [trials[trials["status"] != "finished"].assign(what=lambda t: t["status"], text=lambda t: t["reason"])]
     kinds.append(trials[trials["note"] != ""].assign(what="note", text=lambda t: t["note"]))
     counted = pd.concat(kinds).groupby(["optimizer", "what", "text"], sort=True).size()
-    return [_plain(row.to_dict()) for _, row in counted.reset_index(name="trials").iterrows()]
+    return [dict(_plain(row)) for row in counted.reset_index(name="trials").to_dict("records")]
 
 
 def _plain(value: Any) -> Any:
     """The value as JSON data: numpy scalars as Python's, missing ones as None, keys as text."""
     if isinstance(value, Mapping):
         return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
     if hasattr(value, "item"):
         value = value.item()
     if value is pd.NA or (isinstance(value, float) and value != value):

@@ -13,18 +13,22 @@
 | suggest_seconds, train_seconds | float | the optimizer's time to ask, the worker's time to evaluate |
 | started_at, finished_at | UTC time | of the last attempt |
 | worker | str | who ran it |
+| lost_seconds | float | worker time of earlier attempts, which came to nothing; it may be absent, in older files |
 | note | str | what its optimizer wants known, e.g. that a model failed and chance chose |
 | any other | as inferred | the variables of the space |
 """
 
 import re
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from fmnas.comparison.errors import ReportError
 from fmnas.search_spaces.records import ORIGINS
@@ -38,6 +42,9 @@ INTEGERS = ("repeat", "trial", "parent", "epochs", "attempt")
 FLOATS = ("objective", "error", "flops", "flops_ratio", "suggest_seconds", "train_seconds")
 TIMES = ("started_at", "finished_at")
 COLUMNS = (*TEXTS, *INTEGERS, *FLOATS, "diverged", *TIMES)
+LOST_SECONDS = "lost_seconds"
+SOURCE = "run_directory"
+"""The run directory of a trial, where several were put together: its clock and its workers are those of no other."""
 NEVER_EMPTY = ("run", "optimizer", "origin", "status", "repeat", "trial", "epochs", "attempt", "finished_at")
 LAST_COLUMN = "note"
 """In a file, everything after this column is a variable."""
@@ -53,15 +60,19 @@ class Budget:
 
     evaluations: full trainings.
     epochs_per_evaluation: the epochs of a full training: the full fidelity.
+    seconds: limit on training plus suggestion, or None; whichever ends first ends a run.
     """
 
     evaluations: int
     epochs_per_evaluation: int
+    seconds: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("evaluations", "epochs_per_evaluation"):
             if getattr(self, name) < 1:
                 raise ReportError(f"budget: {name} = {getattr(self, name)}; give an integer of at least 1")
+        if self.seconds is not None and not self.seconds > 0:
+            raise ReportError(f"budget: seconds = {self.seconds}; give a number above 0, or None for no limit")
 
     @property
     def epochs(self) -> int:
@@ -76,7 +87,7 @@ def read_trials(path: Path) -> pd.DataFrame:
     """
     try:
         # Everything arrives as text: pandas' guesses would turn an operation called "None" into a missing value.
-        raw = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8")
+        raw = pd.read_csv(path, dtype=object, keep_default_na=False, encoding="utf-8")
     except pd.errors.EmptyDataError:
         return typed_trials(pd.DataFrame(), str(path))
     except (OSError, UnicodeDecodeError, pd.errors.ParserError) as error:
@@ -98,9 +109,14 @@ def typed_trials(table: pd.DataFrame, source: str) -> pd.DataFrame:
     if missing:
         raise ReportError(f"{source}: column {missing[0]!r} is missing; a table of trials has {', '.join(COLUMNS)}")
     typed = table.reset_index(drop=True)
-    floats = (*FLOATS, *filter(_SEED_ERROR.fullmatch, map(str, typed.columns)))
-    conversions: list[tuple[tuple[str, ...], Callable[[Any], Any], str]] = [
-        (TEXTS, str, "object"),
+    if LOST_SECONDS not in typed:
+        # A first attempt had none before it; what a later one's cost is not known.
+        typed[LOST_SECONDS] = [0.0 if str(attempt) == "1" else None for attempt in typed["attempt"]]
+    if SOURCE not in typed:
+        typed[SOURCE] = ""
+    floats = (*FLOATS, LOST_SECONDS, *filter(_SEED_ERROR.fullmatch, map(str, typed.columns)))
+    conversions: list[tuple[tuple[str, ...], Callable[[Any], Any], Any]] = [
+        ((*TEXTS, SOURCE), str, "object"),
         (INTEGERS, int, "Int64"),
         (floats, float, "float64"),
         (("diverged",), _boolean, "bool"),
@@ -108,15 +124,14 @@ def typed_trials(table: pd.DataFrame, source: str) -> pd.DataFrame:
     ]
     for names, convert, dtype in conversions:
         for name in names:
-            values = [_converted(value, convert, name, source) for value in typed[name]]
-            typed[name] = pd.Series(values, index=typed.index, dtype=dtype)
+            typed[name] = _typed(typed[name], convert, source).astype(dtype)
     _check_values(typed, source)
     return typed
 
 
 def variable_columns(table: pd.DataFrame) -> list[str]:
     """The columns that are variables of the space: all but the fixed ones and the errors per seed."""
-    return [str(name) for name in table.columns if name not in COLUMNS and not _SEED_ERROR.fullmatch(str(name))]
+    return [str(name) for name in table.columns if not _is_fixed(str(name))]
 
 
 def configuration_of(row: "pd.Series[Any]", variables: list[str]) -> dict[str, Any]:
@@ -125,9 +140,13 @@ def configuration_of(row: "pd.Series[Any]", variables: list[str]) -> dict[str, A
     return {name: value.item() if hasattr(value, "item") else value for name, value in values.items()}
 
 
+def _is_fixed(name: str) -> bool:
+    return name in (*COLUMNS, LOST_SECONDS, SOURCE) or _SEED_ERROR.fullmatch(name) is not None
+
+
 def _check_file_columns(columns: list[str], path: Path) -> None:
     known = columns.index(LAST_COLUMN) if LAST_COLUMN in columns else 0
-    unknown = [name for name in columns[:known] if name not in COLUMNS and not _SEED_ERROR.fullmatch(name)]
+    unknown = [name for name in columns[:known] if not _is_fixed(name)]
     if unknown:
         raise ReportError(
             f"{path}: column {unknown[0]!r} is unknown; before {LAST_COLUMN!r} there may be {', '.join(COLUMNS)} "
@@ -155,6 +174,24 @@ def _check_values(table: pd.DataFrame, source: str) -> None:
         )
 
 
+def _typed(column: "pd.Series[Any]", convert: Callable[[Any], Any], source: str) -> "pd.Series[Any]":
+    """A fixed column converted; each distinct value is converted once, which for most columns is soon done."""
+    if convert is float:
+        with suppress(ValueError, TypeError):  # in one go; what is not a number is named below
+            return column.astype(object).where(column != "", None).astype("float64")
+    codes, distinct = pd.factorize(column.astype(object))
+    missing = {str: "", _boolean: False}.get(convert)
+    values = [_converted(value, convert, str(column.name), source) for value in distinct]
+    return pd.Series(_taken([*values, missing], codes), index=column.index, dtype="object")
+
+
+def _taken(values: list[Any], codes: NDArray[np.intp]) -> NDArray[np.object_]:
+    """values[codes]; code -1 takes the last."""
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array[codes]
+
+
 def _converted(value: Hashable, convert: Callable[[Any], Any], column: str, source: str) -> Any:
     """One value of a fixed column; missing values become None ("" in a text, False in a flag)."""
     if value is pd.NA or value in (None, "") or value != value:
@@ -178,7 +215,8 @@ def _boolean(value: object) -> bool:
 
 def _inferred(column: "pd.Series[str]") -> "pd.Series[Any]":
     """A variable's column of text as integers, floats, booleans or text, whichever all its values are."""
-    given = [value for value in column if value != ""]
+    codes, distinct = pd.factorize(column.astype(object))
+    given = [value for value in distinct if value != ""]
     convert: Callable[[str], Any] = str
     if all(_INTEGER.fullmatch(value) for value in given):
         convert = int
@@ -186,4 +224,5 @@ def _inferred(column: "pd.Series[str]") -> "pd.Series[Any]":
         convert = float  # Python's parser is exact; pandas' fast one is off by an ulp now and then
     elif all(value in ("True", "False") for value in given):
         convert = _boolean
-    return pd.Series([convert(value) if value != "" else None for value in column], index=column.index, dtype="object")
+    values = [convert(value) if value != "" else None for value in distinct]
+    return pd.Series(_taken([*values, None], codes), index=column.index, dtype="object")

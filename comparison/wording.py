@@ -1,34 +1,40 @@
-"""The final table in words: who leads, and what the data can and cannot support. And how numbers are written."""
+"""The final table in words: who leads, and what the data can and cannot support. And how numbers are written.
 
+Nothing is called better but by a test that says so.
+"""
+
+from collections.abc import Sequence
 from math import floor, isfinite, log10
+from typing import Any
 
 import pandas as pd
 
-from fmnas.comparison.statistics import smallest_p
+from fmnas.comparison.paired_tests import FIRST, LEVEL, NONE, SECOND, TOO_FEW, Comparisons, smallest_p
 
-LEVEL = 0.05
-"""The usual level of significance."""
 MISSING = "–"
 
 
-def headline(table: pd.DataFrame) -> str:
-    """One sentence on a `final_table`: who has the lowest mean objective, at what cost."""
+def headline(table: pd.DataFrame, tests: Comparisons, seconds: float | None = None) -> str:
+    """A `final_table` in a sentence or two: who has the lowest mean objective at what cost, and whether it is better.
+
+    seconds: the budget's, if it has any.
+    """
     ranked = table[table["mean"].notna()]
     if ranked.empty:
         return "No comparison yet: no optimizer has a full-fidelity result in every repeat."
     first = ranked.iloc[0]
     leaders = list(ranked["optimizer"][ranked["mean"] == first["mean"]])
-    value = f"{with_error(first['mean'], first['standard_error'])}, after {first['common_epochs']} epochs in "
-    value += "each repeat" if first["repeats"] > 1 else "one repeat"
+    value = f"{with_error(first['mean'], first['standard_error'])}, {_cost(first, seconds)}"
     mean = "mean objective" if first["repeats"] > 1 else "objective"
     if len(table) == 1:
         return f"{leaders[0]} reached this {mean}: {value}."
     if len(leaders) > 1:
-        return f"{', '.join(leaders[:-1])} and {leaders[-1]} share the lowest {mean}: {value}."
-    return f"{leaders[0]} has the lowest {mean}: {value}."
+        return f"{listed(leaders)} share the lowest {mean}: {value}."
+    found = f"{leaders[0]} has the lowest {mean}: {value}."
+    return found if first["repeats"] == 1 else f"{found} {_standing(leaders[0], tests)}"
 
 
-def caution(table: pd.DataFrame) -> str:
+def caution(table: pd.DataFrame, tests: Comparisons) -> str:
     """What the data of a `final_table` can support, in plain words."""
     partial = _partial(table)
     if table.empty or table["best"].isna().all():
@@ -37,8 +43,34 @@ def caution(table: pd.DataFrame) -> str:
         return partial + "There is one optimizer: nothing to compare it with."
     repeats = [{repeat for repeat, value in values.items() if isfinite(value)} for values in table["values"]]
     if any(other != repeats[0] for other in repeats):
-        return partial + _uneven(list(table["optimizer"]), repeats)
-    return partial + _power(len(repeats[0]), len(table))
+        partial += _uneven(list(table["optimizer"]), repeats) + " "
+    if tests.repeats < 2:
+        return partial + power(tests)
+    return f"{partial}{power(tests)} {_found(tests)}"
+
+
+def power(tests: Comparisons) -> str:
+    """What so many repeats can show at all, whatever the results."""
+    if not tests.pairs:
+        return "There is one optimizer: nothing to compare it with."
+    repeats, pairs, needed = tests.repeats, len(tests.pairs), tests.repeats_needed
+    if repeats == 0:
+        return f"Not all optimizers share a repeat: no test; {needed} paired repeats can show a difference."
+    if repeats == 1:
+        return "1 repeat: no standard error, no test; the order is an anecdote."
+    least = smallest_p(repeats)
+    start = f"{repeats} paired repeats: the smallest p that a two-sided paired Wilcoxon test can give is {least:.3g}"
+    if least > LEVEL:
+        can = f"so no difference between two optimizers can be significant at {LEVEL:.0%} by it"
+        return f"{start}, {can}; {needed} repeats can show one{_corrected(pairs)}."
+    if least * pairs >= LEVEL:
+        return f"{start}, which is above {LEVEL:.0%} once corrected for {pairs} comparisons; {needed} repeats suffice."
+    return f"{start}{f', {least * pairs:.3g} corrected for {pairs} comparisons' if pairs > 1 else ''}."
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names as in a sentence: "a, b and c"."""
+    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names)
 
 
 def number(value: float | None, digits: int = 4) -> str:
@@ -79,13 +111,54 @@ def _uneven(optimizers: list[str], repeats: list[set[int]]) -> str:
     )
 
 
-def _power(repeats: int, optimizers: int) -> str:
-    if repeats == 1:
-        return "1 repeat: no standard error, no test; the order is an anecdote."
-    least, pairs = smallest_p(repeats), optimizers * (optimizers - 1) // 2
-    start = f"{repeats} paired repeats: the smallest p that a two-sided paired Wilcoxon test can give is {least:.3g}"
-    if least > LEVEL:
-        return f"{start}, so no difference between two optimizers can be significant at {LEVEL:.0%} by it."
-    if least * pairs > LEVEL:
-        return f"{start}, which is above {LEVEL:.0%} once corrected for {pairs} comparisons. No test was made here."
-    return f"{start}. No test was made here: the order of the means alone is not evidence."
+def _corrected(pairs: int) -> str:
+    return f", corrected for {pairs} comparisons" if pairs > 1 else ""
+
+
+def _cost(row: "pd.Series[Any]", seconds: float | None) -> str:
+    """What was paid for a result."""
+    repeat = "each repeat" if row["repeats"] > 1 else "one repeat"
+    if seconds is None:
+        return f"after {row['common_epochs']} epochs in {repeat}"
+    within = f"{duration(seconds)} of training and suggestion"
+    return f"within {within} and {row['common_epochs']} epochs in {repeat}"
+
+
+def _standing(leader: str, tests: Comparisons) -> str:
+    """What the tests say of the optimizer with the lowest mean."""
+    verdicts: dict[str, list[str]] = {}
+    ps = [0.0]
+    for test in tests.pairs:
+        if leader in (test.first, test.second):
+            led = test.first == leader
+            verdict = {FIRST: SECOND, SECOND: FIRST}.get(test.verdict, test.verdict) if not led else test.verdict
+            verdicts.setdefault(verdict, []).append(test.second if led else test.first)
+            ps += [test.p_corrected] if verdict == FIRST else []
+    at_most = "≤" if len(verdicts.get(FIRST, ())) > 1 else "="
+    sentences = {
+        FIRST: f"it is better than {{}} (corrected p {at_most} {max(ps):.2g})",
+        SECOND: "yet on the repeats that both have, {} is better",
+        NONE: "no difference to {} is shown",
+        TOO_FEW: "too few repeats to tell whether it is better than {}",
+    }
+    parts = [text.format(listed(verdicts[verdict])) for verdict, text in sentences.items() if verdict in verdicts]
+    text = "; ".join(parts)
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _found(tests: Comparisons) -> str:
+    """What the tests of all pairs found."""
+    better = [(test, test.verdict == FIRST) for test in tests.pairs if test.verdict in (FIRST, SECOND)]
+    if all(test.verdict == TOO_FEW for test in tests.pairs):
+        return "The order of the means alone is not evidence."
+    if not better:
+        return "No test shows a difference: the order of the means alone is not evidence."
+    found = [
+        f"{test.first if first else test.second} is better than {test.second if first else test.first} "
+        f"(p = {test.p_corrected:.2g})"
+        for test, first in better
+    ]
+    others = len(tests.pairs) - len(better)
+    rest = f" The other {'pair is' if others == 1 else f'{others} pairs are'} not told apart." if others else ""
+    holm = ", after Holm's correction" if len(tests.pairs) > 1 else ""
+    return f"By the tests{holm}: {'; '.join(found)}.{rest}"

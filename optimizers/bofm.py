@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
+from fmnas.optimizers.bend import bent, likeliest_bend
+from fmnas.optimizers.close_up import NOISELESS, closer
 from fmnas.optimizers.exploration import Turn, covering, doubt, doubted, refined, stalled, unlearned
 from fmnas.optimizers.optimizer import Optimizer, OptimizerError, Suggestion, random_design
 from fmnas.optimizers.points import Points
@@ -19,13 +21,15 @@ from fmnas.search_spaces import Configuration, Evaluation, Space, Trial
 from fmnas.search_spaces.records import MODEL, RANDOM
 
 INITIAL_POINTS = 10
+REFITS = 2  # at most, when another bend turns out to be likelier
 
 
 @dataclass(frozen=True)
 class Mode:
     """How a suggestion is made.
 
-    fit, search: how hard. warp: through which of WARPS the model sees the objective.
+    fit, search: how hard. warp: through which of WARPS the model sees the objective. bends: whether it is then bent
+    by as much as makes it likeliest (bend.py).
     blended: ModLap and ModDif have additive terms, too (structures.py).
     turns: what the asks do, in turn (exploration.py); largest_doubt: the most by which exploring asks multiply the
     model's standard deviations.
@@ -34,12 +38,16 @@ class Mode:
     fit: FitSettings = field(default_factory=FitSettings)
     search: SearchSettings = field(default_factory=SearchSettings)
     warp: str = "soft"
+    bends: bool = True
     blended: bool = True
     turns: tuple[Turn, ...] = ("expect", "explore", "refine", "rethink")
     largest_doubt: float = 8.0
 
 
-MODES = {"default": Mode(), "paper": Mode(PAPER_FIT, PAPER_SEARCH, "plain", blended=False, turns=("expect",))}
+MODES = {
+    "default": Mode(),
+    "paper": Mode(PAPER_FIT, PAPER_SEARCH, warp="plain", bends=False, blended=False, turns=("expect",)),
+}
 """paper: maximum likelihood from ten cold starts, 40 starts of the search, the objective and the kernel as they are."""
 
 
@@ -84,12 +92,14 @@ class BOFM(Optimizer):
         self.surrogate = Surrogate(space, kernels[kernel], self.mode.fit)
         self._codes: dict[int, np.ndarray] = {}  # trial -> its configuration, encoded
         self._warm: torch.Tensor | None = None  # eta where the last fit ended
+        self._bend = 0.0  # and its bend
 
     def restore(self, trial: Trial) -> None:
         """Note that this trial was asked before; its memo says where that fit ended."""
         super().restore(trial)
         if trial.memo:
-            self._warm = torch.tensor(trial.memo, dtype=torch.float64)
+            *eta, self._bend = trial.memo
+            self._warm = torch.tensor(eta, dtype=torch.float64)
 
     def _suggest(self, rng: np.random.Generator) -> Suggestion:
         if len(self.history) < 2:
@@ -103,7 +113,7 @@ class BOFM(Optimizer):
             except FitError as error:
                 return Suggestion(self._fresh(rng), RANDOM, note=f"fit failed: {error}")
             configuration = self._maximise(fitted, points, rng)
-        memo = tuple(fitted.eta.tolist())
+        memo = (*fitted.eta.tolist(), self._bend)
         if configuration is None:
             return Suggestion(self._fresh(rng), RANDOM, note="every candidate was tried before", memo=memo)
         return Suggestion(configuration, MODEL, memo=memo)
@@ -123,11 +133,21 @@ class BOFM(Optimizer):
         return np.log(y) if self.log_objective else y
 
     def _fit(self, y: np.ndarray, rng: np.random.Generator) -> tuple[Fit, Points]:
-        """The process fitted to the history with warped objectives y [n]."""
+        """The process fitted to the history with warped objectives y [n], bent as is likeliest."""
         points = Points.of(self.space, self._encoded([trial for trial, _ in self.history]))
-        fitted = self.surrogate.fit(points, torch.from_numpy(y), rng, self._warm)
-        self._warm = fitted.eta
+        fitted = self._fit_bent(points, y, rng)
+        for _ in range(REFITS if self.mode.bends else 0):
+            bend = likeliest_bend(fitted.posterior, y)
+            if bend == self._bend:
+                break
+            self._bend = bend
+            fitted = self._fit_bent(points, y, rng)
         return fitted, points
+
+    def _fit_bent(self, points: Points, y: np.ndarray, rng: np.random.Generator) -> Fit:
+        fitted = self.surrogate.fit(points, torch.from_numpy(bent(y, self._bend)), rng, self._warm)
+        self._warm = fitted.eta
+        return fitted
 
     def _maximise(self, fitted: Fit, points: Points, rng: np.random.Generator) -> Configuration | None:
         """The new configuration with the largest EI; None if the search found only ones tried before."""
@@ -144,6 +164,10 @@ class BOFM(Optimizer):
         """Configurations worth trying, the best first: by the turn of this ask (exploration.py)."""
         search, incumbent = self.mode.search, known[int(y.argmin())]
         turn = self.mode.turns[self._asked % len(self.mode.turns)]
+        if turn == "refine" and acquisition.posterior.parameters.g < NOISELESS:
+            found = closer(self.space, known, self._objectives(), self.mode.fit, search, rng)
+            if len(found):
+                return found
         if turn == "refine":
             found = refined(acquisition, incumbent, known, search, rng)
             if len(found):

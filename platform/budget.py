@@ -18,9 +18,9 @@ class RunBudget:
     committed: int = 0
     seconds_spent: float = 0.0
 
-    def affords(self, epochs: int) -> bool:
-        """Whether a trial of that many epochs may start."""
-        in_time = self.seconds is None or self.seconds_spent < self.seconds
+    def affords(self, epochs: int, suggest_seconds: float = 0.0) -> bool:
+        """Whether a trial of that many epochs may start whose suggestion took so long and is not yet on the account."""
+        in_time = self.seconds is None or self.seconds_spent + suggest_seconds < self.seconds
         return in_time and self.spent + self.committed + epochs <= self.epochs
 
     @property

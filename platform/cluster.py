@@ -3,14 +3,18 @@
 import logging
 import os
 import signal
+import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from fmnas.platform.errors import ClusterError
 
 OBJECT_STORE_BYTES = 512 * 1024**2  # the data of every problem fit; Ray's default takes 30% of the memory
+
+CONNECT_SECONDS = 10.0
+"""How long the head of a standing cluster may take to accept a connection."""
 
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 _LOCAL = {
@@ -37,52 +41,117 @@ def connect(address: str | None) -> Any:
 def _initialised(ray: Any, address: str | None) -> Any:
     common: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "namespace": "fmnas"}
     if address is None:
-        ray.init(include_dashboard=False, object_store_memory=OBJECT_STORE_BYTES, **common)
+        # Without an address Ray would join one that `ray start` began here, or the one in RAY_ADDRESS.
+        ray.init(address="local", include_dashboard=False, object_store_memory=OBJECT_STORE_BYTES, **common)
         return ray
+    _check_listens(address)
     try:
         ray.init(address=address, **common)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        raise ClusterError(
-            f"--address {address}: no Ray cluster answers ({' '.join(str(error).split())[:200]}). Start one with "
-            "`ray start --head`, leave --address out for a cluster on this machine alone, or, where the cluster asks "
-            "for a token, set RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH"
-        ) from None
+    except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        raise _no_cluster(address, " ".join(str(error).split())) from None
     return ray
+
+
+def _check_listens(address: str) -> None:
+    """Raise ClusterError when nothing listens at host:port. Ray itself would try for minutes."""
+    place = os.environ.get("RAY_ADDRESS", "") if address == "auto" else address
+    host, _, port = place.rpartition(":")
+    if not host or not port.isdigit() or "://" in place:
+        return  # auto looks for a cluster that runs here; anything else is Ray's to judge
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise _no_cluster(address, f"nothing listens at {place}: {error}") from None
+
+
+def _no_cluster(address: str, reason: str) -> ClusterError:
+    if "ersion mismatch" in reason:
+        return ClusterError(
+            f"--address {address}: {reason[:300]}. Ray and Python must be the same on every node and here: install the "
+            "cluster's versions, or start it again with these"
+        )
+    return ClusterError(
+        f"--address {address}: no Ray cluster answers ({reason[:200]}). Start one with `ray start --head`, leave "
+        "--address out for a cluster on this machine alone, or, where the cluster asks for a token, set RAY_AUTH_TOKEN "
+        "or RAY_AUTH_TOKEN_PATH"
+    )
 
 
 @contextmanager
 def _own_signals() -> Iterator[None]:
-    """Ray takes SIGTERM for itself and ends the process at it; ours waits for what runs."""
-    main = threading.current_thread() is threading.main_thread()
-    before = signal.getsignal(signal.SIGTERM)
+    """Ray takes SIGTERM for itself, and ends the process at it, already while it starts; ours waits for what runs.
+
+    Its Python part would do so at once: it sets no handler meanwhile. Its C++ part also calls the handler that was
+    there, but sets an alarm that aborts the process 3 seconds later: handlers and alarm are put back once Ray stands.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may set handlers, Ray's too
+        return
+    set_handler = signal.signal
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGALRM)}
+
+    def keep_ours(number: int, handler: Any) -> Any:
+        return signal.getsignal(number) if number == signal.SIGTERM else set_handler(number, handler)
+
+    signal.signal = keep_ours  # type: ignore[assignment]
     try:
         yield
     finally:
-        if main and before is not None:
-            signal.signal(signal.SIGTERM, before)
+        signal.signal = set_handler
+        signal.alarm(0)
+        for number, handler in before.items():
+            if handler is not None:  # None is one that was not set from Python
+                signal.signal(number, handler)
 
 
-def pool_size(resources: dict[str, float], count: int | str, cpus: float, gpus: float, wanted: int) -> int:
-    """How many workers fit; "auto" takes as many as fit and the runs can use at once (`wanted`).
+def live_nodes(ray: Any) -> dict[str, dict[str, float]]:
+    """Id -> resources of every node that the cluster believes to be alive."""
+    return {node["NodeID"]: node["Resources"] for node in ray.nodes() if node["Alive"]}
+
+
+def fitting(nodes: Iterable[Mapping[str, float]], cpus: float, gpus: float) -> int:
+    """How many workers fit on nodes with these resources. None lies on two nodes, nor partly on each of two devices."""
+    return sum(min(_times(node.get("CPU", 0.0), cpus), _on_devices(node.get("GPU", 0.0), gpus)) for node in nodes)
+
+
+def _on_devices(have: float, gpus: float) -> int:
+    if gpus <= 0:
+        return 10**9
+    return int(have) * _times(1.0, gpus) if gpus < 1 else _times(have, gpus)
+
+
+def _times(have: float, each: float) -> int:
+    return int(have / each + 1e-9)
+
+
+def most_workers(nodes: Iterable[Mapping[str, float]], count: int | str, cpus: float, gpus: float, wanted: int) -> int:
+    """How many workers there may be; "auto": as many as the runs can use at once (`wanted`), when they fit.
 
     Raises ClusterError when not even one fits, or fewer than asked for.
     """
-    have_cpus, have_gpus = resources.get("CPU", 0.0), resources.get("GPU", 0.0)
-    if gpus > have_gpus:
-        raise ClusterError(
-            f"workers.gpus = {gpus:g}: the cluster has {have_gpus:g} GPUs; lower it (0 trains on CPUs), "
-            "or give a cluster with GPUs by --address"
-        )
-    if cpus > have_cpus:
-        raise ClusterError(f"workers.cpus = {cpus:g}: the cluster has {have_cpus:g} CPUs; lower it")
-    fit = int(have_cpus / cpus + 1e-9)
-    if gpus > 0:
-        fit = min(fit, int(have_gpus / gpus + 1e-9))
+    nodes = list(nodes)
+    fit = fitting(nodes, cpus, gpus)
+    if fit == 0:
+        raise ClusterError(_nothing_fits(nodes, cpus, gpus))
     if count == "auto":
-        return max(1, min(fit, wanted))
+        return wanted
     if int(count) > fit:
+        have_cpus, have_gpus = (sum(node.get(kind, 0.0) for node in nodes) for kind in ("CPU", "GPU"))
         raise ClusterError(
             f"workers.count = {count}: with workers.cpus = {cpus:g} and workers.gpus = {gpus:g} each, {fit} fit into "
-            f"the cluster's {have_cpus:g} CPUs and {have_gpus:g} GPUs; lower one of them, or say auto"
+            f"the cluster's {have_cpus:g} CPUs and {have_gpus:g} GPUs on {len(nodes)} node(s); lower one of them, or "
+            "say auto"
         )
     return int(count)
+
+
+def _nothing_fits(nodes: list[Mapping[str, float]], cpus: float, gpus: float) -> str:
+    most_cpus, most_gpus = (max((node.get(kind, 0.0) for node in nodes), default=0.0) for kind in ("CPU", "GPU"))
+    if gpus > most_gpus:
+        return (
+            f"workers.gpus = {gpus:g}: no node of the cluster has more than {most_gpus:g} GPUs; lower it (0 trains on "
+            "CPUs), or give a cluster with GPUs by --address"
+        )
+    if cpus > most_cpus:
+        return f"workers.cpus = {cpus:g}: no node of the cluster has more than {most_cpus:g} CPUs; lower it"
+    return f"workers.cpus = {cpus:g} and workers.gpus = {gpus:g}: no node of the cluster has both; lower one of them"

@@ -105,8 +105,10 @@ class OptimizerConfig(_Section):
             return {"name": given}
         if isinstance(given, dict):
             own = {k: v for k, v in given.items() if k in cls.model_fields}
-            options = {**given.get("options", {}), **{k: v for k, v in given.items() if k not in cls.model_fields}}
-            return {**own, "options": options}
+            options = given.get("options", {})
+            if isinstance(options, dict):  # else it is refused as it stands
+                own["options"] = {**options, **{k: v for k, v in given.items() if k not in cls.model_fields}}
+            return own
         return given
 
 

@@ -81,17 +81,24 @@ class Driver:
     def _drive(self) -> str:
         while True:
             self._fill()
-            if not self._flying:
+            if not self._flying and not self._waits_for_workers():
                 break
             event = self._stage.pool.next_event(POLL_SECONDS)
             if event is not None:
                 self._handle(event)
-            self._stage.progress.refresh(self._state)
             if self._out_of_patience():
                 self._cancel(STOPPED)
                 return INTERRUPTED
-        over = not self._waiting and all(run.over or run.budget.exhausted for run in self._state.runs.values())
-        return DONE if over else INTERRUPTED
+        return DONE if not self._waiting and self._all_spent() else INTERRUPTED
+
+    def _waits_for_workers(self) -> bool:
+        """Whether there is work, and no worker is ready: they are being built, or their nodes are gone."""
+        return (
+            self._stage.pool.capacity == 0 and not self._stopping() and (bool(self._waiting) or not self._all_spent())
+        )
+
+    def _all_spent(self) -> bool:
+        return all(run.over or run.budget.exhausted for run in self._state.runs.values())
 
     def _fill(self) -> None:
         """Give every free worker a job: trials to repeat first, then the runs that have spent least."""
@@ -104,7 +111,8 @@ class Driver:
                 return
             worker = self._stage.pool.submit(job)
             self._flying[job.run, job.trial.id] = job, worker
-            self._record(started_record(job, worker, self._stage.clock.now()))
+            self._record(started_record(job, worker, self._stage.clock.now()), wait=False)
+            self._stage.progress.started(job, worker)
 
     def _next_job(self) -> Job | None:
         for run in sorted(self._state.runs.values(), key=lambda run: run.budget.spent + run.budget.committed):
@@ -132,11 +140,11 @@ class Driver:
         self._stage.progress.suggesting("")
         if trial is None:
             return None
-        if not run.budget.affords(trial.epochs):
+        if not run.budget.affords(trial.epochs, seconds):
             run.over = True
             return None
         trial = replace(trial, seed=self._state.experiment.trial_seed(run.repeat, trial.id))
-        self._record(asked_record(run.name, trial, seconds, self._stage.clock.now()))
+        self._record(asked_record(run.name, trial, seconds, self._stage.clock.now()), wait=False)
         return trial
 
     def _stopping(self) -> bool:
@@ -161,7 +169,7 @@ class Driver:
             losses = self._state.open[job.run, job.trial.id].losses + 1
             final = losses >= self._workers.attempts
             self._record(lost_record(job, event.worker, event.reason, final, now))
-            self._stage.progress.say(f"{event.worker} was lost with trial {job.trial.id} of {job.run}: {event.reason}")
+            self._stage.progress.lost(job, event.worker, event.reason)
             if final:
                 self._count_failure(f"{job.run}, trial {job.trial.id}: its worker was lost {losses} times")
             else:
@@ -173,13 +181,13 @@ class Driver:
         for job, worker in self._flying.values():
             self._record(unfinished_record(CANCELLED, job, worker, reason, now))
 
-    def _record(self, record: Record) -> None:
+    def _record(self, record: Record, wait: bool = True) -> None:
         """Journal first, then tell (the state does), then track."""
-        self._stage.journal.append(record)
+        self._stage.journal.append(record, wait)
         ended = self._state.apply(record)
         if ended is not None:
             self._stage.tracker.trial(*ended)
-            self._stage.progress.ended(self._state, ended[0])
+            self._stage.progress.ended(ended[0])
 
     def _count_failure(self, what: str) -> None:
         self._failures += 1

@@ -10,8 +10,11 @@
     {"event": "lost",     "run": ..., "trial": 3, "attempt": 1, "worker": ..., "reason": ..., "final": false, "at": ...}
     {"event": "ended",    "status": ..., "at": ...}
 
-Contract: a record is on disk before anyone acts on it; one writer; the order of lines is the order of asks and tells;
-`at` is seconds since the epoch. In the file each record also has its number `n`, from 1, so that a missing one shows.
+Contract: a result, and every other end of a trial, is on disk before anyone hears of it. A suggestion or a start is in
+the file at once, and on disk with the next result at the latest: after a power failure the file ends at some record,
+and what came later is asked again, the same, and trained again. One writer; the order of lines is the order of asks and
+tells; `at` is seconds since the epoch. In the file each record also has its number `n`, from 1, so that a missing one
+shows.
 A last line that was cut off is dropped, on reading and before appending.
 """
 
@@ -24,6 +27,7 @@ from types import TracebackType
 from typing import Any
 
 from fmnas.platform.errors import ExperimentFailed, RunDirectoryError
+from fmnas.platform.paths import RunDirectory
 
 Record = dict[str, Any]
 
@@ -42,12 +46,15 @@ class Journal:
         self._file = path.open("ab", buffering=0)
         self._file.truncate(self._whole)
 
-    def append(self, record: Mapping[str, Any]) -> None:
-        """Write one record and wait until it is on disk. Raises ExperimentFailed when the disk will not take it."""
+    def append(self, record: Mapping[str, Any], wait: bool = True) -> None:
+        """Write one record and, with all before it, wait until it is on disk; if not `wait`, that may come later.
+
+        Raises ExperimentFailed when the disk will not take it.
+        """
         line = json.dumps({"n": self._count + 1, **record}, allow_nan=False, separators=(",", ":")) + "\n"
         try:
             if not self._trouble:
-                self._write(line.encode())
+                self._write(line.encode(), wait)
         except OSError as error:
             self._trouble = f"{self.path} cannot be written ({error.strerror}): mend that and resume"
             with suppress(OSError):  # then it is the next driver that cuts off what is torn
@@ -57,11 +64,12 @@ class Journal:
         self._count += 1
         self._whole += len(line.encode())
 
-    def _write(self, line: bytes) -> None:
+    def _write(self, line: bytes, wait: bool) -> None:
         rest = memoryview(line)
         while rest:
             rest = rest[self._file.write(rest) :]
-        os.fsync(self._file.fileno())
+        if wait:
+            os.fsync(self._file.fileno())
 
     def close(self) -> None:
         """No more records."""
@@ -82,6 +90,21 @@ def read_journal(path: Path) -> list[Record]:
     Raises RunDirectoryError where a line before the last is damaged, or a number shows that a line is missing.
     """
     return _parse(path)[0]
+
+
+def experiment_records(directory: RunDirectory) -> list[Record]:
+    """The journal's records, the first of which is the experiment's.
+
+    Raises RunDirectoryError when there is no such journal, or it is damaged.
+    """
+    directory.check_present()
+    records = read_journal(directory.journal)
+    if not records or records[0]["event"] != "experiment" or not {"id", "config"} <= set(records[0]):
+        raise RunDirectoryError(
+            f"{directory.journal} does not begin with an experiment: it was cut off before anything ran; "
+            f"remove {directory.root} and run the configuration again"
+        )
+    return records
 
 
 def _parse(path: Path) -> tuple[list[Record], int]:

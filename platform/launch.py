@@ -5,40 +5,34 @@ Everything that can be wrong with the input is checked before the run directory 
 
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
-from rich.console import Console
 
 from fmnas.comparison.summary import Summary
-from fmnas.platform.cluster import connect, pool_size
 from fmnas.platform.config import Config, check_config
 from fmnas.platform.driver import DONE, Clock, Driver, Stage
 from fmnas.platform.environment import describe_environment
 from fmnas.platform.errors import ExperimentFailed, RunDirectoryError
 from fmnas.platform.experiment import Experiment, build_experiment
-from fmnas.platform.journal import Journal, Record, read_journal
+from fmnas.platform.journal import Journal, Record, experiment_records
 from fmnas.platform.lock import locked
-from fmnas.platform.mlflow_settings import TrackingSettings, check_uri, without_password
-from fmnas.platform.mlflow_store import MlflowStore
+from fmnas.platform.opening import Work, open_pool
 from fmnas.platform.paths import RunDirectory, write_aside, write_json
-from fmnas.platform.pool import InProcessPool, Pool
-from fmnas.platform.problems import Data, Hardware, ProblemSettings, problem
-from fmnas.platform.progress import LineProgress, LiveProgress, Progress
-from fmnas.platform.results import write_results
+from fmnas.platform.pool import Pool
+from fmnas.platform.problems import Data
+from fmnas.platform.progress import ExperimentProgress
+from fmnas.platform.screen import Screen
+from fmnas.platform.sending import SYNC_SECONDS, begin_tracking, check_tracking, finish_tracking, shown_store
 from fmnas.platform.state import ExperimentState, ended_record
 from fmnas.platform.stop import StopRequest
-from fmnas.platform.tracking import BackgroundTracker, NoTracker, Tracker, TrackingReport
+from fmnas.platform.tracking import TrackingReport
 from fmnas.trainers import Checkpoints
 
 FREE_TO_CHANGE = ("workers", "tracking", "data.root", "checkpoints")
 """What a resume may change: it decides where and how fast trials run. What comes out changes by rounding at most."""
-
-FLUSH_SECONDS, SYNC_SECONDS = 60.0, 24 * 3600.0
-"""How long a store that answers may take for what is left: at the end of an experiment, and of a sync."""
 
 
 @dataclass(frozen=True)
@@ -54,28 +48,25 @@ class Ending:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a launch is given from outside: the cluster's address, the terminal, the stop request, the clock."""
+    """What a launch is given from outside: the cluster's address, the screen, the stop request, the clock."""
 
     address: str | None
-    console: Console
+    screen: Screen
     stop: StopRequest
     clock: Clock = field(default_factory=Clock)
-
-    def say(self, text: str) -> None:
-        """A line for the person at the terminal."""
-        self.console.print(text, highlight=False, soft_wrap=True, markup=False)
 
 
 def launch(config: Config, directory: RunDirectory, around: Surroundings) -> Ending:
     """Run a new experiment. Raises FmnasError, with nothing written, when the input or the machine will not do."""
     directory.check_absent()
     experiment = build_experiment(config)
-    _check_tracking(config)
+    check_tracking(config)
     data = experiment.problem.load()
-    with _open_pool(experiment, data, directory, around) as pool:
+    with open_pool(_work(experiment, data, directory), around.address, around.stop, around.screen.say) as pool:
         directory.create()
-        with locked(directory.lock, around.say):
+        with locked(directory.lock, around.screen.say) as note:
             directory.check_absent()  # another may have begun here since
+            note(work="experiment", workers=pool.size, since=around.clock.now())
             identity = uuid.uuid4().hex
             write_aside(directory.config, config.to_yaml())
             place = {"data": data.place} if data is not None else {}
@@ -89,12 +80,14 @@ def launch(config: Config, directory: RunDirectory, around: Surroundings) -> End
 def resume(directory: RunDirectory, around: Surroundings) -> Ending:
     """Go on with an experiment from its journal. Raises FmnasError when it cannot or its configuration was changed."""
     directory.check_present()
-    with locked(directory.lock, around.say):
+    with locked(directory.lock, around.screen.say) as note:
         state, identity = restore(directory)
         config = state.experiment.config
-        _check_tracking(config)
+        check_tracking(config)
         data = state.experiment.problem.load()
-        with _open_pool(state.experiment, data, directory, around) as pool, Journal(directory.journal) as journal:
+        pool_of_it = open_pool(_work(state.experiment, data, directory), around.address, around.stop, around.screen.say)
+        with pool_of_it as pool, Journal(directory.journal) as journal:
+            note(work="experiment", workers=pool.size, since=around.clock.now())
             return _conduct(state, directory, journal, pool, identity, around)
 
 
@@ -109,18 +102,18 @@ class Sent:
 def sync(directory: RunDirectory, around: Surroundings) -> Sent:
     """Send to MLflow what it missed; what is there already stays as it is. Raises FmnasError while a driver works."""
     directory.check_present()
-    with locked(directory.lock, around.say):
+    with locked(directory.lock, around.screen.say) as note:
+        note(work="sync", since=around.clock.now())
         state, identity = restore(directory)
         config = state.experiment.config
         if not config.tracking.enabled:
             raise RunDirectoryError(
                 f"{directory.config} says tracking.enabled = false: there is no store to send to; say true to have one"
             )
-        _check_tracking(config)
-        tracker = _tracker(state, directory, identity, SYNC_SECONDS)
-        for outcome, standing in state.cancelled():
-            tracker.trial(outcome, standing)
-        return Sent(_finish(tracker, state, directory, state.status or "interrupted")[0], _store(config, directory))
+        check_tracking(config)
+        tracker = begin_tracking(state, directory, identity, SYNC_SECONDS)
+        report, _ = finish_tracking(tracker, state, directory, state.status or "interrupted")
+        return Sent(report, shown_store(config, directory))
 
 
 def restore(directory: RunDirectory) -> tuple[ExperimentState, str]:
@@ -130,21 +123,6 @@ def restore(directory: RunDirectory) -> tuple[ExperimentState, str]:
     state = ExperimentState(build_experiment(config))
     state.replay(records[1:])
     return state, str(records[0]["id"])
-
-
-def experiment_records(directory: RunDirectory) -> list[Record]:
-    """The journal's records, the first of which is the experiment's.
-
-    Raises RunDirectoryError when there is no such journal, or it is damaged.
-    """
-    directory.check_present()
-    records = read_journal(directory.journal)
-    if not records or records[0]["event"] != "experiment" or not {"id", "config"} <= set(records[0]):
-        raise RunDirectoryError(
-            f"{directory.journal} does not begin with an experiment: it was cut off before anything ran; "
-            f"remove {directory.root} and run the configuration again"
-        )
-    return records
 
 
 def begun_config(directory: RunDirectory, head: Record) -> Config:
@@ -184,38 +162,11 @@ def _flat(data: Any, prefix: str = "") -> dict[str, Any]:
     return {key: value for name, part in items for key, value in _flat(part, f"{prefix}.{name}".lstrip(".")).items()}
 
 
-def _check_tracking(config: Config) -> None:
-    if config.tracking.enabled and config.tracking.uri is not None:
-        check_uri(config.tracking.uri)
-
-
-@contextmanager
-def _open_pool(
-    experiment: Experiment, data: Data | None, directory: RunDirectory, around: Surroundings
-) -> Iterator[Pool]:
-    """The pool that the configuration asks for; closed, and Ray left, whatever happens."""
-    config = experiment.config
+def _work(experiment: Experiment, data: Data | None, directory: RunDirectory) -> Work:
+    config, wanted = experiment.config, sum(run.concurrency for run in experiment.runs)
     every = config.checkpoints.every
     checkpoints = Checkpoints(directory.checkpoints.resolve(), every) if every else None
-    settings = ProblemSettings(config.data, config.seeds, checkpoints)
-    if config.workers.kind == "in-process":
-        hardware = Hardware(arrangement=config.workers.arrangement)
-        trainer, limit = problem(config.problem, settings).build(data, hardware), config.budget.trial_seconds
-        yield InProcessPool(trainer, limit, around.stop, config.workers.grace_seconds)
-        return
-    from fmnas.platform.ray_pool import RayPool
-
-    ray = connect(around.address)
-    try:
-        workers, wanted = config.workers, sum(run.concurrency for run in experiment.runs)
-        size = pool_size(ray.cluster_resources(), workers.count, workers.cpus, workers.gpus, wanted)
-        pool = RayPool(ray, config.problem, settings, data, workers, size, config.budget.trial_seconds)
-        try:
-            yield pool
-        finally:
-            pool.close()
-    finally:
-        ray.shutdown()
+    return Work(config, data, config.seeds, wanted, config.budget.trial_seconds, checkpoints)
 
 
 def _leave(state: ExperimentState, journal: Journal, status: str, at: float) -> None:
@@ -224,51 +175,6 @@ def _leave(state: ExperimentState, journal: Journal, status: str, at: float) -> 
         record = ended_record(status, at)
         journal.append(record)
         state.apply(record)
-
-
-def _tracker(
-    state: ExperimentState, directory: RunDirectory, identity: str, flush_seconds: float = FLUSH_SECONDS
-) -> Tracker:
-    """Started, and told of every trial that has ended."""
-    tracker = _new_tracker(state, directory, identity, flush_seconds)
-    tracker.start([(run.optimizer_name, run.repeat) for run in state.runs.values()])
-    for outcome, standing in state.outcomes:
-        tracker.trial(outcome, standing)
-    return tracker
-
-
-def _new_tracker(state: ExperimentState, directory: RunDirectory, identity: str, flush_seconds: float) -> Tracker:
-    config = state.experiment.config
-    if not config.tracking.enabled:
-        return NoTracker()
-    environment = describe_environment()
-    settings = TrackingSettings(
-        uri=config.tracking.uri or directory.store,
-        experiment=config.tracking.experiment or config.name,
-        experiment_id=identity,
-        tags={
-            "problem": config.problem,
-            "dataset": state.experiment.problem.dataset,
-            "commit": environment["commit"] or f"fmnas {environment['packages']['fmnas']}",
-        },
-        space=state.experiment.problem.space,
-        artifacts=directory.artifacts,
-    )
-    return BackgroundTracker(MlflowStore(settings), flush_seconds)
-
-
-def _store(config: Config, directory: RunDirectory) -> str:
-    return without_password(config.tracking.uri or directory.store)
-
-
-def _finish(
-    tracker: Tracker, state: ExperimentState, directory: RunDirectory, status: str
-) -> tuple[TrackingReport, Summary]:
-    """Write the results, and give the tracker what is known at the end."""
-    summary = write_results(directory, state)
-    pictures = sorted(directory.report.glob("*.png"))
-    files = [directory.config, directory.environment, directory.trials, directory.page, *pictures]
-    return tracker.finish(status, files, summary), summary
 
 
 def _conduct(
@@ -280,9 +186,8 @@ def _conduct(
     around: Surroundings,
 ) -> Ending:
     """Drive to the end, then write results and close the tracking, however it ended."""
-    tracker = _tracker(state, directory, identity)
-    live = around.console.is_terminal
-    progress: Progress = LiveProgress(around.console, state) if live else LineProgress(around.console)
+    tracker = begin_tracking(state, directory, identity)
+    progress = ExperimentProgress(around.screen, state, lambda: pool.size)
     reason = ""
     try:
         stage = Stage(pool, journal, tracker, progress, around.stop, around.clock)
@@ -290,11 +195,9 @@ def _conduct(
     except ExperimentFailed as error:
         status, reason = "failed", str(error)
     finally:
-        progress.close()
+        around.screen.close()
     _leave(state, journal, status, around.clock.now())
     if status == DONE:  # what is left is of trials that were killed
         shutil.rmtree(directory.checkpoints, ignore_errors=True)
-    for outcome, standing in state.cancelled():
-        tracker.trial(outcome, standing)
-    report, summary = _finish(tracker, state, directory, status)
-    return Ending(status, reason, summary, report, _store(state.experiment.config, directory))
+    report, summary = finish_tracking(tracker, state, directory, status)
+    return Ending(status, reason, summary, report, shown_store(state.experiment.config, directory))

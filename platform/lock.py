@@ -9,10 +9,10 @@ import json
 import os
 import socket
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from fmnas.platform.errors import RunDirectoryError
 
@@ -53,8 +53,42 @@ class Holder:
         return self.namespace == here.namespace and _began(self.pid) != self.began
 
 
+@dataclass(frozen=True)
+class AtWork:
+    """What a lock file tells someone who only looks.
+
+    alive: False if its process surely is gone. visible: whether its process could be seen from here. facts: what it
+    noted.
+    """
+
+    holder: Holder
+    alive: bool
+    visible: bool
+    facts: Mapping[str, Any]
+
+
+def look(path: Path) -> AtWork | None:
+    """Who holds the lock; None if nobody does. Nothing is written or waited for.
+
+    Raises RunDirectoryError for a file that is no lock.
+    """
+    held, here = _read(path), Holder.this()
+    if held is None:
+        return None
+    holder, facts = held
+    visible = (holder.host, holder.namespace) == (here.host, here.namespace)
+    return AtWork(holder, not holder.is_dead(here), visible, facts)
+
+
+class Note(Protocol):
+    """Writes into the held lock what its holder does, as plain JSON data, for those who look."""
+
+    def __call__(self, **facts: Any) -> None:
+        """In the place of what was noted before."""
+
+
 @contextmanager
-def locked(path: Path, say: Callable[[str], None]) -> Iterator[None]:
+def locked(path: Path, say: Callable[[str], None]) -> Iterator[Note]:
     """Hold the lock file while in the block; removed however the block is left.
 
     say: told when the lock of a dead process is taken over. Raises RunDirectoryError while another holds it.
@@ -63,17 +97,34 @@ def locked(path: Path, say: Callable[[str], None]) -> Iterator[None]:
     with _alone(path.parent):
         held = _read(path)
         if held is not None:
-            if not held.is_dead(here):
-                raise RunDirectoryError(_refusal(path, held, here))
-            say(f"{path}: its driver (process {held.pid} on {held.host}) is dead; taking over")
-        aside = path.with_name(f".{path.name}.{here.pid}")
-        aside.write_text(json.dumps(asdict(here)))
-        os.replace(aside, path)
+            holder, _ = held
+            if not holder.is_dead(here):
+                raise RunDirectoryError(_refusal(path, holder, here))
+            say(f"{path}: its driver (process {holder.pid} on {holder.host}) is dead; taking over")
+        _write(path, here, {})
+
+    def note(**facts: Any) -> None:
+        if _is_held(path, here):
+            with suppress(OSError):  # a full disk; it is only for those who look
+                _write(path, here, facts)
+
     try:
-        yield
+        yield note
     finally:
-        if _read(path) == here:  # else someone was told to remove it and did
+        if _is_held(path, here):
             path.unlink()
+
+
+def _is_held(path: Path, here: Holder) -> bool:
+    """Whether the lock is ours; not if someone was told to remove it and did."""
+    held = _read(path)
+    return held is not None and held[0] == here
+
+
+def _write(path: Path, here: Holder, facts: Mapping[str, Any]) -> None:
+    aside = path.with_name(f".{path.name}.{here.pid}")
+    aside.write_text(json.dumps({**asdict(here), "facts": facts}))
+    os.replace(aside, path)
 
 
 @contextmanager
@@ -93,9 +144,12 @@ def _alone(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _read(path: Path) -> Holder | None:
+def _read(path: Path) -> tuple[Holder, Mapping[str, Any]] | None:
+    """Who holds it, and what it noted."""
     try:
-        return Holder.from_dict(json.loads(path.read_text()))
+        data = json.loads(path.read_text())
+        facts = data.get("facts", {}) if isinstance(data, dict) else {}
+        return Holder.from_dict(data), facts if isinstance(facts, dict) else {}
     except FileNotFoundError:
         return None
     except (OSError, KeyError, TypeError, ValueError):

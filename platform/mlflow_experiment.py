@@ -33,10 +33,10 @@ class MlflowExperiment:
         self._client: Any = mlflow.MlflowClient(tracking_uri=settings.uri)
         self.id = self._find_or_create()
 
-    def publish_pages(self, now: int) -> None:
+    def publish_pages(self, optimizers: Sequence[str], now: int) -> None:
         """Store our pages, and the links to them as the experiment's description unless someone wrote their own."""
         campaign = self._settings.experiment_id
-        tags = view_tags(campaign, self._settings.space, now)
+        tags = view_tags(campaign, self._settings.space, optimizers, now)
         note = page_note(self.id, campaign, self._client.get_experiment(self.id).tags.get(_NOTE, ""))
         for key, value in {**tags, **({_NOTE: note} if note else {})}.items():
             self._client.set_experiment_tag(self.id, key, value)
@@ -90,6 +90,11 @@ class MlflowExperiment:
     def steps(self, run_id: str, metric: str) -> list[int]:
         """The steps at which a run has the metric."""
         return [point.step for point in self._client.get_metric_history(run_id, metric)]
+
+    def values(self, run_id: str, metric: str) -> dict[int, float]:
+        """Step -> the latest value that a run's metric has there."""
+        history = sorted(self._client.get_metric_history(run_id, metric), key=lambda point: point.timestamp)
+        return {point.step: point.value for point in history}
 
     def upload(self, run_id: str, path: Path) -> None:
         """Keep a copy of a file with a run."""

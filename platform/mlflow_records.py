@@ -10,10 +10,12 @@ so k gets the incumbent as it stood then. Thus every optimizer and every repeat 
 and MLflow's charts can overlay and average them. `incumbent_by_epochs` is the same line with step = epochs.
 """
 
+import csv
 import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from fmnas.platform.outcomes import CANCELLED, FINISHED, Outcome
@@ -27,6 +29,9 @@ COLOR, PARENT = "mlflow.runColor", "mlflow.parentRunId"
 """Tags that MLflow's UI understands."""
 
 CAMPAIGN_KIND, RUN_KIND, TRIAL_KIND = "campaign", "run", "trial"
+
+MEAN_LINES = ("mean", "low", "high")
+"""The lines that a report's mean curves give each optimizer: the mean over repeats, and its interval."""
 
 INCUMBENT_LINES = INCUMBENT, INCUMBENT_BY_EPOCHS = "incumbent", "incumbent_by_epochs"
 
@@ -94,6 +99,28 @@ def last_points(now: Standing, timestamp: int) -> list[Point]:
     """What ends the lines of a run that stopped between two whole evaluations."""
     step = math.ceil(now.evaluations - _ROUNDING)
     return _line(step, now.incumbent, now, timestamp) if step > now.evaluations else []
+
+
+def mean_points(path: Path, timestamp: int) -> list[Point]:
+    """The mean curves of a report, from its mean_curves.csv: `mean/bo-fm`, and its interval `low/bo-fm`, `high/bo-fm`.
+
+    The step is the number of evaluations; between two whole ones the curve is rounded up to the next, of which the last
+    counts. Missing values have no point. Raises KeyError or ValueError for another table.
+    """
+    found: dict[tuple[str, int], float] = {}
+    with path.open(newline="") as file:
+        for row in csv.DictReader(file):
+            if row["axis"] == "evaluations":
+                step = math.ceil(float(row["at"]) - _ROUNDING)
+                values = {f"{name}/{row['optimizer']}": row[name] for name in MEAN_LINES}
+                found |= {(valid_name(key), step): float(text) for key, text in values.items() if text}
+    return [Point(key, value, timestamp, step) for (key, step), value in found.items()]
+
+
+def retrained_errors(summary: Mapping[str, Any]) -> dict[str, float]:
+    """Of the retrained best, as metrics: `test_error/bo-fm` is the mean over its repeats; nothing without any."""
+    rows = (summary.get("retrained") or {}).get("means", ())
+    return {valid_name(f"test_error/{row['optimizer']}"): float(row["error"]) for row in rows}
 
 
 def results(outcome: Outcome | None) -> dict[str, float]:

@@ -1,7 +1,7 @@
 """The tree of runs in MLflow: one per optimizer x repeat, a nested one per trial, and one for the files.
 
     experiment            all run directories of one name
-    |- campaign           of one run directory: config, report, drawings, final table
+    |- campaign           of one run directory: config, report, drawings, tables, mean curves
     |- bo-fm/repeat-0     incumbent over evaluations and over epochs
     |  |- 0 bo-fm/0       a trial
     |  `- 1 bo-fm/0
@@ -26,6 +26,9 @@ from fmnas.platform.outcomes import CANCELLED, LOST, Outcome, run_name
 from fmnas.platform.tracking import Standing
 
 _STATUS = {"finished": "FINISHED", "interrupted": "KILLED"}
+
+MEAN_CURVES = "mean_curves.csv"
+"""The report's file of mean curves."""
 
 _Key = tuple[str, int]
 """A trial: (run, id)."""
@@ -73,11 +76,11 @@ class MlflowStore:
     def open(self, runs: Sequence[tuple[str, int]]) -> None:
         """Connect; find or create the experiment, its pages, and the runs of every optimizer."""
         self._mlflow = MlflowExperiment(self._settings)
-        self._mlflow.publish_pages(self._now())
+        optimizers = list(dict.fromkeys(optimizer for optimizer, _ in runs))
+        self._mlflow.publish_pages(optimizers, self._now())
         known = self._known_runs()
         kind = records.CAMPAIGN_KIND
         self._campaign = self._open_run(known.get(kind), kind, {KIND: kind})
-        optimizers = list(dict.fromkeys(optimizer for optimizer, _ in runs))
         self._colors = {name: records.COLORS[place % len(records.COLORS)] for place, name in enumerate(optimizers)}
         for optimizer, repeat in runs:
             self._runs[run_name(optimizer, repeat)] = self._open_progress(optimizer, repeat, known)
@@ -99,10 +102,13 @@ class MlflowStore:
         for progress in self._runs.values():
             self._write_end(progress, status)
             self._mlflow.terminate(progress.run_id, ending)
-        numbers = [Point(key, value, self._now(), 0) for key, value in records.numbers(summary)]
-        self._mlflow.log(self._campaign, numbers)
+        values = {**dict(records.numbers(summary)), **records.retrained_errors(summary)}
+        self._mlflow.log(self._campaign, [Point(key, value, self._now(), 0) for key, value in values.items()])
+        files = list(filter(Path.is_file, artifacts))
+        if status == "finished":  # until then the curves change, and MLflow forgets no point
+            self._write_means([path for path in files if path.name == MEAN_CURVES])
         self._mlflow.terminate(self._campaign, ending)
-        for path in filter(Path.is_file, artifacts):
+        for path in files:
             self._mlflow.upload(self._campaign, path)
 
     def is_refusal(self, error: Exception) -> bool:
@@ -183,6 +189,12 @@ class MlflowStore:
         points += [Point(key, float(value), now, step) for key, value in values.items()]
         tags = {"best_trial": str(best.trial.id), "mlflow.note.content": records.best_note(best)} if best else {}
         self._mlflow.log(progress.run_id, points, tags=tags)
+
+    def _write_means(self, files: Iterable[Path]) -> None:
+        """The report's mean curves; what is there already is not written again."""
+        points = [point for path in files for point in records.mean_points(path, self._now())]
+        there = {key: self._mlflow.values(self._campaign, key) for key in dict.fromkeys(point.key for point in points)}
+        self._mlflow.log(self._campaign, [p for p in points if there[p.key].get(p.step) != p.value])
 
     def _now(self) -> int:
         return records.milliseconds(self._clock())

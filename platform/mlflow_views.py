@@ -7,22 +7,33 @@ table or as charts is not part of the state but of the address.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from fmnas.platform.mlflow_records import CAMPAIGN_ID, KIND, RUN_KIND, TRIAL_KIND
+from fmnas.platform.mlflow_records import (
+    CAMPAIGN_ID,
+    CAMPAIGN_KIND,
+    KIND,
+    MEAN_LINES,
+    RUN_KIND,
+    TRIAL_KIND,
+    valid_name,
+)
 from fmnas.search_spaces import Space
 
 _TAG = "mlflow.sharedViewState."
 _AXES = 8
 """Variables in the parallel coordinates: more cannot be read."""
 
+_CURVES = 6
+"""Optimizers in one chart: more cannot be told apart, and a tag has no room for them."""
+
 _NOTE, _NOTED = "fmnas", 8
 """How a description of ours begins, and how many run directories it lists."""
 
-_VIEWS = {"compare": "CHART", "runs": "TABLE", "trials": "TABLE", "search": "CHART"}
+_VIEWS = {"compare": "CHART", "means": "CHART", "runs": "TABLE", "trials": "TABLE", "search": "CHART"}
 """View -> how its page opens."""
 
 _State = dict[str, Any]
@@ -41,10 +52,11 @@ class _Section:
         return {**head, "columns": self.columns, "cardHeight": 460}
 
 
-def view_tags(campaign: str, space: Space | None, now: int) -> dict[str, str]:
+def view_tags(campaign: str, space: Space | None, optimizers: Sequence[str], now: int) -> dict[str, str]:
     """The experiment tags that hold the pages of one run directory; `now` in milliseconds since the epoch."""
     states = {
         "compare": _compare(campaign),
+        "means": _means(campaign, optimizers),
         "runs": _runs(campaign),
         "trials": _trials(campaign),
         "search": _search(campaign, space),
@@ -130,6 +142,18 @@ def _compare(campaign: str) -> _State:
     }
 
 
+def _means(campaign: str, optimizers: Sequence[str]) -> _State:
+    """What the report says at the end: every optimizer's mean curve, and again with its intervals."""
+    means = [valid_name(f"{MEAN_LINES[0]}/{name}") for name in optimizers[:_CURVES]]
+    bands = [valid_name(f"{line}/{name}") for name in optimizers[:_CURVES] for line in MEAN_LINES]
+    section = _Section("Mean over repeats", (_line(*means), _line(*bands)) if means else ())
+    folded = (_Section(line) for line in MEAN_LINES)
+    return {
+        **_page(campaign, CAMPAIGN_KIND, [], order="attributes.start_time"),
+        **_charts(section, *folded, _Section("Model metrics")),
+    }
+
+
 def _runs(campaign: str) -> _State:
     """A row per optimizer and repeat, best first."""
     columns = ["incumbent", "objective", "error", "flops_ratio", "trials", "epochs"]
@@ -197,11 +221,11 @@ def _charts(*sections: _Section) -> _State:
     }
 
 
-def _line(metric: str) -> _State:
+def _line(*metrics: str) -> _State:
     return {
         "type": "LINE",
-        "metricKey": metric,
-        "selectedMetricKeys": [metric],
+        "metricKey": metrics[0],
+        "selectedMetricKeys": list(metrics),
         "xAxisKey": "step",
         "scaleType": "linear",
         "lineSmoothness": 0,

@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from fmnas.search_spaces import Evaluation, Trial
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FINISHED, FAILED, LOST, TIMED_OUT, CANCELLED = "finished", "failed", "lost", "timed_out", "cancelled"
 STATUSES = (FINISHED, FAILED, LOST, TIMED_OUT, CANCELLED)
@@ -29,6 +30,7 @@ class Outcome:
     started_at, finished_at: seconds since the epoch, of the last attempt.
     worker: which worker ran it.
     attempt: 1 for the first; more when workers were lost.
+    lost_seconds: what the attempts before it took of workers; nobody is charged for it.
     """
 
     optimizer: str
@@ -42,6 +44,7 @@ class Outcome:
     worker: str
     attempt: int = 1
     reason: str = ""
+    lost_seconds: float = 0.0
 
     @property
     def run(self) -> str:
@@ -75,13 +78,16 @@ class Outcome:
             "worker": self.worker,
             "attempt": self.attempt,
             "reason": self.reason,
+            "lost_seconds": round(self.lost_seconds, 6),
             "note": self.trial.note,
             **self.trial.configuration,
         }
 
 
-def trials_table(outcomes: Iterable[Outcome], seeds: int) -> pd.DataFrame:
+def trials_table(outcomes: Iterable[Outcome], seeds: int) -> "pd.DataFrame":
     """The table of trials: a row per outcome, in the order given."""
+    import pandas as pd
+
     table = pd.DataFrame([outcome.to_row(seeds) for outcome in outcomes])
     for column in ("trial", "parent", "epochs", "flops", "attempt", "repeat"):
         if column in table:

@@ -12,7 +12,7 @@ from fmnas.platform.errors import ExperimentFailed, RunDirectoryError
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """runs/<name>: the journal is the truth; everything else can be rebuilt from it."""
+    """runs/<name>: the journal is the truth; all but retrained.csv can be rebuilt from it."""
 
     root: Path
 
@@ -45,6 +45,11 @@ class RunDirectory:
     def trials(self) -> Path:
         """A row per trial."""
         return self.root / "trials.csv"
+
+    @property
+    def retrained(self) -> Path:
+        """A row per best configuration that was trained again; with the journal, what cannot be rebuilt."""
+        return self.root / "retrained.csv"
 
     @property
     def summary(self) -> Path:

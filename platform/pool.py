@@ -69,7 +69,12 @@ class Pool(Protocol):
 
     @property
     def capacity(self) -> int:
-        """How many jobs may be in flight."""
+        """How many jobs may be in flight: the workers that are ready."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """How many workers there are, ready or starting."""
         ...
 
     def submit(self, job: Job) -> str:
@@ -117,6 +122,11 @@ class InProcessPool:
 
     @property
     def capacity(self) -> int:
+        """One."""
+        return 1
+
+    @property
+    def size(self) -> int:
         """One."""
         return 1
 

@@ -21,6 +21,7 @@ from fmnas.trainers import (
     XGB_FASHION_MNIST,
     BoostingTask,
     Checkpoints,
+    FinalSplit,
     FunctionTrainer,
     Split,
     Table,
@@ -31,7 +32,7 @@ from fmnas.trainers import (
 from fmnas.trainers.arrangement import Arrangement
 from fmnas.trainers.image_trainer import FLOPS_WEIGHT, GUESSING_ERROR
 
-Data = Split | Table | TableSplit
+Data = Split | FinalSplit | Table | TableSplit
 """What a problem's trainings see. It has a `place`: where it was found."""
 
 
@@ -81,6 +82,8 @@ class Problem:
     dataset: what its trainings see; empty for a synthetic problem.
     load: reads the data (None without any); raises DataError, or TrainerError where a package is missing.
     build: makes the trainer from them.
+    load_final: reads what the best configurations are retrained and tested on, for a number of images to train on;
+    `build` makes the trainer from it, too. None for a problem without test images that its search leaves alone.
     """
 
     name: str
@@ -92,6 +95,7 @@ class Problem:
     dataset: str
     load: Callable[[], Data | None]
     build: Callable[[Data | None, Hardware], Trainer]
+    load_final: Callable[[int], FinalSplit] | None = None
 
     @cached_property
     def trainer(self) -> Trainer:
@@ -110,21 +114,27 @@ def _joint(settings: ProblemSettings) -> Problem:
             return digits_split(train, validation)
         return fashion_mnist_split(train, validation, _path(data))
 
-    def build(split: Data | None, hardware: Hardware) -> Trainer:
-        from fmnas.trainers import ImageTrainer, TrainingSettings
+    def load_final(images: int) -> FinalSplit:
+        from fmnas.trainers import final_digits, final_fashion_mnist
 
-        assert isinstance(split, Split)
-        return ImageTrainer(
-            split,
-            TrainingSettings(
-                settings.seeds,
-                batch_size,
-                device=hardware.device,
-                threads=hardware.threads,
-                arrangement=hardware.arrangement,
-            ),
-            checkpoints=settings.checkpoints,
+        if data.name == "digits":
+            return final_digits(train, validation, images)
+        return final_fashion_mnist(train, validation, images, _path(data))
+
+    def build(split: Data | None, hardware: Hardware) -> Trainer:
+        from fmnas.trainers import FinalTrainer, ImageTrainer, TrainingSettings
+
+        how = TrainingSettings(
+            settings.seeds,
+            batch_size,
+            device=hardware.device,
+            threads=hardware.threads,
+            arrangement=hardware.arrangement,
         )
+        if isinstance(split, FinalSplit):
+            return FinalTrainer(split, how)
+        assert isinstance(split, Split)
+        return ImageTrainer(split, how, checkpoints=settings.checkpoints)
 
     return Problem(
         name="joint",
@@ -136,6 +146,7 @@ def _joint(settings: ProblemSettings) -> Problem:
         dataset=data.name or "",
         load=load,
         build=build,
+        load_final=load_final,
     )
 
 

@@ -1,15 +1,31 @@
-"""What a person sees while an experiment runs: a live table on a terminal, one line per trial elsewhere."""
+"""What is told while an experiment runs, in words and in facts.
+
+| event | its facts beside `event` and `at`, as `--progress json` gives them |
+|---|---|
+| begun | name, problem, runs, workers, and the budget's |
+| started | run, trial, attempt, origin, epochs, worker, and the budget's |
+| ended | run, trial, status, objective, error, diverged, reason, incumbent, run_epochs, and the budget's |
+| lost | run, trial, attempt, worker, reason, and the budget's: a worker is gone, its trial may be repeated |
+| said | text |
+
+The budget's: spent_epochs, budget_epochs, spent_share, seconds_left (None while unknown), workers_busy, workers.
+Objectives, errors and incumbents are None where there are none.
+"""
 
 import time
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
-from rich.console import Console, RenderableType
-from rich.live import Live
+from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.table import Table
+from rich.text import Text
 
 from fmnas.platform.experiment import Run
 from fmnas.platform.outcomes import FINISHED, Outcome
+from fmnas.platform.pace import as_time, seconds_left
+from fmnas.platform.pool import Job
+from fmnas.platform.screen import Happening, Screen
 from fmnas.platform.state import ExperimentState
 
 
@@ -19,82 +35,96 @@ class Progress(Protocol):
     def suggesting(self, run: str) -> None:
         """An optimizer is thinking about its next trial; "" when it is done."""
 
-    def ended(self, state: ExperimentState, outcome: Outcome) -> None:
+    def started(self, job: Job, worker: str) -> None:
+        """A worker has begun a trial."""
+
+    def ended(self, outcome: Outcome) -> None:
         """A trial ended."""
 
-    def refresh(self, state: ExperimentState) -> None:
-        """Some time went by."""
+    def lost(self, job: Job, worker: str, reason: str) -> None:
+        """A worker is gone with its trial."""
 
     def say(self, text: str) -> None:
         """Something a person should know."""
 
-    def close(self) -> None:
-        """The experiment is over."""
 
+class ExperimentProgress:
+    """Tells a screen. workers: tells how many there are. elapsed: monotonic seconds."""
 
-class LineProgress:
-    """A line per trial that ended: for logs and pipes."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-
-    def suggesting(self, run: str) -> None:
-        """Nothing."""
-
-    def ended(self, state: ExperimentState, outcome: Outcome) -> None:
-        """Run, trial, objective, incumbent, budget."""
-        run = state.runs[outcome.run]
-        value = f"{outcome.evaluation.objective:.5f}" if outcome.evaluation else f"{outcome.status}: {outcome.reason}"
-        flag = " diverged" if outcome.evaluation and outcome.evaluation.diverged else ""
-        self._console.print(
-            f"{run.name}  trial {outcome.trial.id} ({outcome.trial.origin}, {outcome.trial.epochs} ep)  "
-            f"{value}{flag}  best {_number(run.incumbent)}  epochs {run.budget.spent}/{run.budget.epochs}",
-            highlight=False,
-            soft_wrap=True,
-        )
-
-    def refresh(self, state: ExperimentState) -> None:
-        """Nothing."""
-
-    def say(self, text: str) -> None:
-        """A line of its own."""
-        self._console.print(text, highlight=False, soft_wrap=True)
-
-    def close(self) -> None:
-        """Nothing."""
-
-
-class LiveProgress:
-    """A table with a row per run, redrawn in place."""
-
-    def __init__(self, console: Console, state: ExperimentState) -> None:
-        self._state = state
+    def __init__(
+        self,
+        screen: Screen,
+        state: ExperimentState,
+        workers: Callable[[], int] = lambda: 1,
+        elapsed: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._screen, self._state, self._workers, self._elapsed = screen, state, workers, elapsed
         self._suggesting = ""
-        self._begun = time.monotonic()
-        self._spent_before = {run.name: run.budget.spent for run in state.runs.values()}
-        self._live = Live(get_renderable=self._table, console=console, refresh_per_second=4, transient=True)
-        self._console = console
-        self._live.start()
+        self._flying: dict[tuple[str, int], float] = {}  # (run, trial) -> since when
+        self._begun = elapsed()
+        self._before = {run.name: run.budget.spent for run in state.runs.values()}
+        config = state.experiment.config
+        facts = {"name": config.name, "problem": config.problem, "runs": list(state.runs)}
+        screen.tell(Happening("begun", {**facts, **self._budget()}))
+        screen.show(self._table)
 
     def suggesting(self, run: str) -> None:
         """Shown beside the run."""
         self._suggesting = run
 
-    def ended(self, state: ExperimentState, outcome: Outcome) -> None:
-        """Failures stay visible above the table."""
-        if outcome.status != FINISHED:
-            self.say(f"{outcome.run}, trial {outcome.trial.id} {outcome.status}: {outcome.reason}")
+    def started(self, job: Job, worker: str) -> None:
+        """For programs alone; a live table shows it anyway."""
+        self._flying[job.run, job.trial.id] = self._elapsed()
+        facts = {**_job(job), "origin": job.trial.origin, "epochs": job.trial.epochs, "worker": worker}
+        self._screen.tell(Happening("started", {**facts, **self._budget()}))
 
-    def refresh(self, state: ExperimentState) -> None:
-        """The table redraws itself."""
+    def ended(self, outcome: Outcome) -> None:
+        """Run, trial, objective, incumbent, budget."""
+        self._flying.pop((outcome.run, outcome.trial.id), None)
+        run, evaluation = self._state.runs[outcome.run], outcome.evaluation
+        facts = {
+            "run": outcome.run,
+            "trial": outcome.trial.id,
+            "status": outcome.status,
+            "objective": evaluation.objective if evaluation else None,
+            "error": evaluation.error if evaluation else None,
+            "diverged": bool(evaluation and evaluation.diverged),
+            "reason": outcome.reason,
+            "incumbent": run.incumbent,
+            "run_epochs": run.budget.spent,
+        }
+        bad = outcome.status != FINISHED
+        self._screen.tell(Happening("ended", {**facts, **self._budget()}, _ended_line(run, outcome), bad))
+
+    def lost(self, job: Job, worker: str, reason: str) -> None:
+        """Who, what, why."""
+        self._flying.pop((job.run, job.trial.id), None)
+        line = f"{worker} was lost with trial {job.trial.id} of {job.run}: {reason}"
+        facts = {**_job(job), "worker": worker, "reason": reason, **self._budget()}
+        self._screen.tell(Happening("lost", facts, line, bad=True))
 
     def say(self, text: str) -> None:
-        """Printed above the table."""
-        self._console.print(text, highlight=False)
+        """As it is."""
+        self._screen.say(text)
 
-    def close(self) -> None:
-        """Take the table away."""
-        self._live.stop()
+    def _budget(self) -> dict[str, Any]:
+        runs = self._state.runs.values()
+        spent, whole = sum(run.budget.spent for run in runs), sum(run.budget.epochs for run in runs)
+        left = self._left(*runs)
+        return {
+            "spent_epochs": spent,
+            "budget_epochs": whole,
+            "spent_share": round(spent / whole, 6),
+            "seconds_left": None if left is None else round(left, 1),
+            "workers_busy": len(self._flying),
+            "workers": self._workers(),
+        }
+
+    def _left(self, *runs: Run) -> float | None:
+        """Seconds until these runs have spent their budgets, at the pace of this session."""
+        done = sum(run.budget.spent - self._before[run.name] for run in runs)
+        ahead = sum(0 if _is_over(run) else run.budget.epochs - run.budget.spent for run in runs)
+        return seconds_left(done, ahead, self._elapsed() - self._begun)
 
     def _table(self) -> RenderableType:
         table = Table(box=None, pad_edge=False)
@@ -109,30 +139,45 @@ class LiveProgress:
                 f"{budget.spent / budget.epochs:.0%}",
                 f"{budget.spent / full:.1f}/{budget.epochs / full:.0f}",
                 f"{budget.spent}/{budget.epochs}",
-                _number(run.incumbent),
+                as_number(run.incumbent),
                 self._doing(run),
-                self._left(run),
+                as_time(self._left(run)),
             )
-        return table
+        return Group(table, Text(self._foot()))
+
+    def _foot(self) -> str:
+        told = self._budget()
+        busy = f"{told['workers_busy']} of {told['workers']} workers busy"
+        return f"{busy}, {told['spent_share']:.0%} of all budgets spent, {as_time(told['seconds_left'])} left"
 
     def _doing(self, run: Run) -> str:
         if run.name == self._suggesting:
             return "suggesting"
-        flying = [opened.trial for (name, _), opened in list(self._state.open.items()) if name == run.name]
-        if flying:
-            return "training " + ", ".join(str(trial.id) for trial in flying[:4])
-        return "done" if run.over or run.budget.exhausted else "waiting"
-
-    def _left(self, run: Run) -> str:
-        """Time left at the pace so far in this session."""
-        spent = run.budget.spent - self._spent_before[run.name]
-        if not spent:
-            return "-"
-        seconds = (time.monotonic() - self._begun) / spent * (run.budget.epochs - run.budget.spent)
-        minutes, rest = divmod(round(seconds), 60)
-        hours, minutes = divmod(minutes, 60)
-        return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+        now, flying = self._elapsed(), list(self._flying.items())
+        trials = [f"{trial} ({now - since:.0f} s)" for (name, trial), since in flying if name == run.name]
+        if trials:
+            return "training " + ", ".join(trials[:4])
+        return "done" if _is_over(run) else "waiting"
 
 
-def _number(value: float | None) -> str:
+def as_number(value: float | None) -> str:
+    """An objective or error for a table; a dash if there is none."""
     return "-" if value is None else f"{value:.5f}"
+
+
+def _is_over(run: Run) -> bool:
+    return run.over or run.budget.exhausted
+
+
+def _job(job: Job) -> dict[str, Any]:
+    return {"run": job.run, "trial": job.trial.id, "attempt": job.attempt}
+
+
+def _ended_line(run: Run, outcome: Outcome) -> str:
+    evaluation, trial = outcome.evaluation, outcome.trial
+    value = f"{evaluation.objective:.5f}" if evaluation else f"{outcome.status}: {outcome.reason}"
+    flag = " diverged" if evaluation and evaluation.diverged else ""
+    return (
+        f"{run.name}  trial {trial.id} ({trial.origin}, {trial.epochs} ep)  "
+        f"{value}{flag}  best {as_number(run.incumbent)}  epochs {run.budget.spent}/{run.budget.epochs}"
+    )

@@ -1,140 +1,196 @@
-"""The pool on Ray: long-lived actors, one trial at a time in each."""
+"""The pool on Ray: long-lived actors, one trial at a time in each, as many as the live nodes hold."""
 
 import math
-import os
-import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from fmnas.platform.cluster import fitting, live_nodes
 from fmnas.platform.config import WorkersConfig
+from fmnas.platform.errors import ExperimentFailed
 from fmnas.platform.pool import Event, Failed, Finished, Job, Lost, TimedOut, one_line, past_deadline
-from fmnas.platform.problems import Data, Hardware, ProblemSettings, problem
-from fmnas.search_spaces import Evaluation, Trial
-from fmnas.trainers.memory import keep_freed_memory
+from fmnas.platform.problems import Data
+from fmnas.platform.ray_worker import NODE, Build, Worker, refusal, remark, versions
 
+LOOK_SECONDS = 1.0
+"""How often the pool looks which nodes there are."""
 
-class Worker:
-    """What runs inside an actor: a trainer, built once from data that all workers of a node share."""
-
-    def __init__(self, problem_name: str, settings: ProblemSettings, data: Data | None, hardware: Hardware) -> None:
-        keep_freed_memory()
-        self._trainer = problem(problem_name, settings).build(data, hardware)
-        self._host = f"{socket.gethostname()}:{os.getpid()}"
-
-    def ready(self) -> None:
-        """Answered once the trainer is built."""
-
-    def evaluate(self, trial: Trial) -> tuple[Evaluation, str]:
-        """The evaluation, and where it was made (host:pid)."""
-        return self._trainer.evaluate(trial), self._host
+SILENT_SECONDS = 30.0
+"""How long no worker may be ready before a person is told."""
 
 
 @dataclass
 class _Member:
-    """An actor. ready_at: when it was built, in monotonic seconds; None until it is."""
+    """An actor. node: where it is; empty until it is ready."""
 
     name: str
     actor: Any
-    ready_at: float | None = None
+    node: str = ""
 
 
 @dataclass(frozen=True)
 class _Task:
-    """A job in flight, and when it was submitted, in monotonic seconds."""
+    """A job in flight, and when it must have ended, in monotonic seconds."""
 
     job: Job
     member: _Member
-    submitted_at: float
-
-    def ends_by(self, seconds: float) -> float:
-        """Its deadline. While its worker is still being built, or waits for a place, the time does not count."""
-        ready_at = self.member.ready_at
-        return math.inf if ready_at is None else max(ready_at, self.submitted_at) + seconds
+    ends_by: float
 
 
 class RayPool:
-    """`size` actors on the connected cluster.
+    """Up to `most` actors on the connected cluster; fewer while fewer fit on its live nodes.
 
-    Ray neither restarts an actor nor retries a method: both would hide a loss from the journal. A dead actor is
-    reported as lost and replaced.
+    Only workers that are ready are given jobs, so one that waits for a place keeps no trial waiting. Ray neither
+    restarts an actor nor retries a method: both would hide a loss from the journal. A dead actor is reported as lost
+    and replaced.
 
-    trial_seconds: how long a job may take; None: for ever.
+    build, data: what a worker makes its trainer of. trial_seconds: how long a job may take; None: for ever.
+    say: told what a person should know.
     """
 
     def __init__(
         self,
         ray: Any,
-        problem_name: str,
-        settings: ProblemSettings,
+        build: Build,
         data: Data | None,
         workers: WorkersConfig,
-        size: int,
+        most: int,
         trial_seconds: float | None = None,
+        say: Callable[[str], None] = print,
     ) -> None:
-        self._ray = ray
-        device, threads = "cuda" if workers.gpus > 0 else "cpu", max(1, math.floor(workers.cpus))
-        hardware = Hardware(device, threads, workers.arrangement)
+        self._ray, self._workers, self._most, self._say = ray, workers, most, say
         self._actor_class = ray.remote(Worker).options(
             num_cpus=workers.cpus, num_gpus=workers.gpus, max_restarts=0, max_task_retries=0
         )
         # Only the data go through the object store; every actor of a node maps the same copy.
-        self._arguments = (problem_name, settings, ray.put(data) if data is not None else None, hardware)
+        self._arguments = (build, ray.put(data) if data is not None else None)
         self._seconds = math.inf if trial_seconds is None else trial_seconds
+        self._versions = versions()
         self._starting: dict[Any, _Member] = {}  # future of `ready` -> whose
         self._idle: list[_Member] = []
         self._busy: dict[Any, _Task] = {}  # future of `evaluate` -> what
-        self._size = size
-        for i in range(size):
-            self._start(f"worker-{i}")
+        self._bad_starts = 0
+        self._served_at = time.monotonic()
+        self._remarks: set[str] = set()
+        self._look()
 
     @property
     def capacity(self) -> int:
-        """The number of workers."""
-        return self._size
+        """The number of workers that are ready."""
+        return len(self._idle) + len(self._busy)
+
+    @property
+    def size(self) -> int:
+        """The number of workers, those that start among them."""
+        return len(self._members())
 
     def submit(self, job: Job) -> str:
         """Give the job to an idle worker."""
         member = self._idle.pop(0)
-        self._busy[member.actor.evaluate.remote(job.trial)] = _Task(job, member, time.monotonic())
+        self._busy[member.actor.evaluate.remote(job.trial)] = _Task(job, member, time.monotonic() + self._seconds)
         return member.name
 
     def next_event(self, timeout: float) -> Event | None:
-        """Wait for any worker."""
-        if not self._busy:
-            return None
+        """Wait for any worker. Raises ExperimentFailed when workers cannot be built, or are of another version."""
         now = time.monotonic()
-        first = min(self._busy, key=lambda future: self._busy[future].ends_by(self._seconds))
-        left = self._busy[first].ends_by(self._seconds) - now
-        # What has come in is taken first: a result in time is a result.
-        done, _ = self._ray.wait([*self._busy, *self._starting], num_returns=1, timeout=max(0.0, min(timeout, left)))
-        if done:
-            if done[0] in self._busy:
-                return self._collect(done[0])
-            # It is ready, or it died meanwhile; then its job's future says so.
-            self._starting.pop(done[0]).ready_at = time.monotonic()
+        if now >= self._looked_at + LOOK_SECONDS:
+            self._look()
+        if self._idle and not self._busy:
+            timeout = 0.0  # no event will come
+        futures = [*self._busy, *self._starting]
+        if not futures:
+            time.sleep(timeout)
             return None
-        return self._give_up(first) if left <= 0 else None
+        left = min((task.ends_by for task in self._busy.values()), default=math.inf) - now
+        # What has come in is taken first: a result in time is a result.
+        done, _ = self._ray.wait(futures, num_returns=1, timeout=max(0.0, min(timeout, left)))
+        if not done:
+            return self._give_up() if left <= 0 else None
+        if done[0] in self._busy:
+            return self._collect(done[0])
+        self._welcome(done[0])
+        return None
 
     def close(self) -> None:
         """Kill every worker."""
-        for member in [*self._idle, *(task.member for task in self._busy.values())]:
+        for member in self._members():
             self._ray.kill(member.actor, no_restart=True)
         self._idle, self._busy, self._starting = [], {}, {}
+
+    def _members(self) -> list[_Member]:
+        return [*self._starting.values(), *self._idle, *(task.member for task in self._busy.values())]
+
+    def _look(self) -> None:
+        """Let the pool have as many workers as fit on the nodes that are there now."""
+        self._looked_at = time.monotonic()
+        nodes = live_nodes(self._ray)
+        for member in [member for member in self._idle if member.node not in nodes]:
+            self._idle.remove(member)
+            self._ray.kill(member.actor, no_restart=True)
+        size = min(self._most, fitting(nodes.values(), self._workers.cpus, self._workers.gpus))
+        names = {member.name for member in self._members()}
+        for name in (f"worker-{i}" for i in range(self._most)):
+            if len(names) < size and name not in names:
+                names.add(name)
+                self._start(name)
+        # One that waits for a place on a node that is gone; what is ready stays.
+        for future in list(self._starting)[: max(0, len(names) - size)]:
+            self._ray.kill(self._starting.pop(future).actor, no_restart=True)
+        self._tell_of_silence(size)
+
+    def _tell_of_silence(self, size: int) -> None:
+        if self.capacity:
+            self._served_at = self._looked_at
+        elif self._looked_at > self._served_at + SILENT_SECONDS:
+            self._served_at = self._looked_at
+            why = "the rest of the cluster is taken, or they are still being built" if size else "no node has room"
+            self._say(
+                f"no worker is ready (each takes {self._workers.cpus:g} CPUs and {self._workers.gpus:g} GPUs): {why}; "
+                "waiting. `ray status` says who takes what"
+            )
 
     def _start(self, name: str) -> None:
         member = _Member(name, self._actor_class.remote(*self._arguments))
         self._starting[member.actor.ready.remote()] = member
+
+    def _welcome(self, future: Any) -> None:
+        """A worker is ready, or will never be."""
+        member = self._starting.pop(future)
+        try:
+            introduction = self._ray.get(future)
+        except self._ray.exceptions.RayError as error:
+            self._ray.kill(member.actor, no_restart=True)
+            if getattr(error, "actor_init_failed", False):  # else its node is gone; the next look starts another
+                self._count_bad_start(member.name, one_line(error))
+            return
+        reason = refusal(introduction, self._versions)
+        if reason:
+            raise ExperimentFailed(reason)
+        words = remark(introduction, self._versions)
+        if words and words not in self._remarks:
+            self._remarks.add(words)
+            self._say(words)
+        self._bad_starts = 0
+        member.node = introduction[NODE]
         self._idle.append(member)
 
-    def _replace(self, member: _Member) -> None:
-        self._starting = {future: other for future, other in self._starting.items() if other is not member}
-        self._ray.kill(member.actor, no_restart=True)
-        self._start(member.name)
+    def _count_bad_start(self, name: str, reason: str) -> None:
+        self._bad_starts += 1
+        if self._bad_starts >= self._workers.failures:
+            raise ExperimentFailed(
+                f"{self._bad_starts} workers in a row could not be built, the last being {name}: {reason}. Is the same "
+                "fmnas installed on every node? Mend the cause and resume"
+            )
 
-    def _give_up(self, future: Any) -> Event:
+    def _drop(self, member: _Member) -> None:
+        self._ray.kill(member.actor, no_restart=True)
+        self._look()
+
+    def _give_up(self) -> Event:
+        future = min(self._busy, key=lambda future: self._busy[future].ends_by)
         task = self._busy.pop(future)
-        self._replace(task.member)
+        self._drop(task.member)
         return TimedOut(task.job, task.member.name, past_deadline(self._seconds))
 
     def _collect(self, future: Any) -> Event:
@@ -146,10 +202,10 @@ class RayPool:
             self._idle.append(member)
             return Failed(job, member.name, one_line(error.cause if error.cause is not None else error))
         except errors.OutOfMemoryError as error:  # Ray killed the worker before its node ran out
-            self._replace(member)
+            self._drop(member)
             return Failed(job, member.name, f"out of memory: {one_line(error)}"[:500])
         except errors.RayError as error:  # died, unreachable, its result gone with its node
-            self._replace(member)
+            self._drop(member)
             return Lost(job, member.name, one_line(error))
         self._idle.append(member)
         return Finished(job, f"{member.name}@{where}", evaluation)

@@ -25,7 +25,8 @@ class OpenTrial:
     """A trial asked and not ended.
 
     attempt: how often it was started. losses: how often its worker was lost. cancelled: the record of a stop that left
-    it in the middle; None once it was started again.
+    it in the middle; None once it was started again. running: whether an attempt was started and did not end.
+    lost_seconds: what the attempts took that came to nothing.
     """
 
     trial: Trial
@@ -34,6 +35,19 @@ class OpenTrial:
     losses: int = 0
     started_at: float = 0.0
     cancelled: Record | None = None
+    running: bool = False
+    lost_seconds: float = 0.0
+
+    def start(self, attempt: int, at: float) -> None:
+        """An attempt begins."""
+        self.attempt, self.started_at, self.cancelled, self.running = attempt, at, None, True
+
+    def lose(self, at: float) -> None:
+        """The attempt that runs, if any, came to nothing: when it was cancelled, or else `at`."""
+        if self.running:
+            end = self.cancelled["at"] if self.cancelled else at
+            self.lost_seconds += max(0.0, end - self.started_at)
+        self.running = False
 
 
 class ExperimentState:
@@ -49,6 +63,7 @@ class ExperimentState:
         self.open: dict[tuple[str, int], OpenTrial] = {}
         self.outcomes: list[tuple[Outcome, Standing]] = []
         self.status = ""
+        self._last_at = 0.0
 
     def replay(self, records: Iterable[Record]) -> None:
         """Apply the records of a journal that come after its first.
@@ -72,17 +87,22 @@ class ExperimentState:
 
     def apply(self, record: Record, live: bool = True) -> tuple[Outcome, Standing] | None:
         """Take one record; the outcome and standing if a trial ended with it."""
-        event = record["event"]
+        ended = self._take(record, record["event"], live)
+        self._last_at = record["at"]
+        return ended
+
+    def _take(self, record: Record, event: str, live: bool) -> tuple[Outcome, Standing] | None:
         self.status = ""
         if event == "asked":
             self._asked(record, live)
         elif event == "started":
-            opened = self.open[self._key(record)]
-            opened.attempt, opened.started_at, opened.cancelled = record["attempt"], record["at"], None
+            self._started(record)
         elif event == CANCELLED:
             self.open[self._key(record)].cancelled = record
         elif event == LOST and not record["final"]:
-            self.open[self._key(record)].losses += 1
+            opened = self.open[self._key(record)]
+            opened.losses += 1
+            opened.lose(record["at"])
         elif event in (FINISHED, FAILED, TIMED_OUT, LOST):
             return self._ended(record, event)
         elif event == ENDED:
@@ -103,6 +123,12 @@ class ExperimentState:
             if record is not None:
                 yield self._outcome(run, opened, CANCELLED, record), self._standing(run)
 
+    def pending(self) -> Iterator[tuple[Run, OpenTrial]]:
+        """Trials asked and not ended, but for the cancelled ones."""
+        for (name, _), opened in self.open.items():
+            if opened.cancelled is None:
+                yield self.runs[name], opened
+
     def in_flight(self, run: Run) -> int:
         """How many of a run's trials are open."""
         return sum(name == run.name for name, _ in self.open)
@@ -117,6 +143,16 @@ class ExperimentState:
             self._suggested(run, trial)
         run.budget.commit(trial.epochs, record["suggest_seconds"])
         self.open[run.name, trial.id] = OpenTrial(trial, record["suggest_seconds"])
+
+    def _started(self, record: Record) -> None:
+        opened = self.open[self._key(record)]
+        if opened.cancelled:
+            opened.lose(record["at"])
+        elif opened.running:
+            # Nobody ended the attempt before: its driver died, and with it all that ran. Its last record is from then.
+            for other in self.open.values():
+                other.lose(self._last_at)
+        opened.start(record["attempt"], record["at"])
 
     def _suggested(self, run: Run, recorded: Trial) -> None:
         """A journal says that the run's optimizer once suggested this."""
@@ -152,6 +188,7 @@ class ExperimentState:
             worker=record["worker"],
             attempt=record["attempt"],
             reason=record.get("reason", ""),
+            lost_seconds=opened.lost_seconds,
         )
 
     def _tell(self, run: Run, outcome: Outcome) -> None:

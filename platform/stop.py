@@ -74,3 +74,21 @@ def watched(check: Callable[[], None]) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+@contextmanager
+def stopped_by_signals() -> Iterator[StopRequest]:
+    """Ctrl-C and SIGTERM ask the driver to stop; before it runs and after, the second of them ends the process."""
+    stop = StopRequest()
+
+    def handle(number: int, frame: object) -> None:
+        stop.ask()
+        if stop.count > (2 if stop.heeded else 1):
+            raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

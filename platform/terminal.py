@@ -1,6 +1,6 @@
 """What the command line prints on: a terminal, or a file; and the final table as it looks there."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
@@ -28,6 +28,24 @@ def print_summary(summary: "Summary", console: Console) -> None:
     console.print()
     console.print(summary["headline"], highlight=False)
     console.print(summary["caution"], highlight=False, style="dim")
+    console.print()
+    if summary.get("retrained"):
+        _print_retrained(summary["retrained"], console)
+
+
+def _print_retrained(retrained: "dict[str, Any]", console: Console) -> None:
+    """The test errors of the best configurations, trained again."""
+    from fmnas.comparison.wording import number
+
+    scale = f"epochs = {retrained['epochs']}, images = {retrained['images']}, fresh seeds = {retrained['seeds']}"
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for i, header in enumerate(("optimizer", "validation error", "test error", "standard error")):
+        table.add_column(header, justify="left" if i == 0 else "right")
+    for row in retrained["means"]:
+        values = (number(row["selected_error"]), number(row["error"]), number(row["standard_error"], digits=2))
+        table.add_row(row["optimizer"], *values)
+    console.print(f"The best of every run, trained again: {scale}", highlight=False)
+    console.print(table)
     console.print()
 
 

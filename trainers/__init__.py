@@ -11,6 +11,8 @@ from fmnas.trainers.checkpoints import Checkpoints
 from fmnas.trainers.data import Split, digits_split, fashion_mnist_split
 from fmnas.trainers.errors import DataError, EvaluationStoppedError, TrainerError, TrainingFailedError
 from fmnas.trainers.fashion_mnist import Source, default_cache, find_fashion_mnist, root_from_environment
+from fmnas.trainers.final_data import final_digits, final_fashion_mnist
+from fmnas.trainers.final_training import FinalSplit, FinalTrainer
 from fmnas.trainers.flops import count_flops, flops_ratio
 from fmnas.trainers.function_trainer import FunctionTrainer
 from fmnas.trainers.image_trainer import ImageTrainer, TrainingSettings
@@ -33,6 +35,8 @@ __all__ = [
     "Checkpoints",
     "DataError",
     "EvaluationStoppedError",
+    "FinalSplit",
+    "FinalTrainer",
     "FunctionTrainer",
     "ImageTrainer",
     "Network",
@@ -59,6 +63,8 @@ __all__ = [
     "digits_table",
     "fashion_mnist_split",
     "fashion_mnist_table",
+    "final_digits",
+    "final_fashion_mnist",
     "find_fashion_mnist",
     "flops_ratio",
     "ignore",

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnas.trainers.errors import DataError
-from fmnas.trainers.fashion_mnist import default_cache, find_fashion_mnist, root_from_environment
+from fmnas.trainers.fashion_mnist import Source, default_cache, find_fashion_mnist, root_from_environment
 from fmnas.trainers.idx import Bytes
 from fmnas.trainers.network import CLASSES, IMAGE_SIZE
 
@@ -36,8 +36,8 @@ class Split:
     place: str
 
     def __post_init__(self) -> None:
-        _check_part(f"{self.name}, training part", self.train_images, self.train_labels)
-        _check_part(f"{self.name}, validation part", self.validation_images, self.validation_labels)
+        check_part(f"{self.name}, training part", self.train_images, self.train_labels)
+        check_part(f"{self.name}, validation part", self.validation_images, self.validation_labels)
 
 
 def fashion_mnist_split(
@@ -50,9 +50,14 @@ def fashion_mnist_split(
     cache: where fetched data are kept; `default_cache()` if None.
     Raises DataError: sizes that do not fit, or data that are missing or damaged.
     """
-    source = find_fashion_mnist(root or root_from_environment(), cache or default_cache())
+    source = fashion_mnist_source(root, cache)
     place = f"{source.place}: {source.folder}"
     return _split(source.train_images, source.train_labels, (train, validation), ("fashion_mnist", place))
+
+
+def fashion_mnist_source(root: Path | None = None, cache: Path | None = None) -> Source:
+    """FashionMNIST whole; root and cache as for `fashion_mnist_split`. Raises DataError as that does."""
+    return find_fashion_mnist(root or root_from_environment(), cache or default_cache())
 
 
 def digits_split(train: int, validation: int) -> Split:
@@ -97,7 +102,8 @@ def _enlarge(images: NDArray[np.float64]) -> Bytes:
     return np.rint(images[:, nearest[:, None], nearest] * 255.0).astype(np.uint8)
 
 
-def _check_part(what: str, images: Bytes, labels: Bytes) -> None:
+def check_part(what: str, images: Bytes, labels: Bytes) -> None:
+    """Raise DataError unless these are uint8 images [n, 28, 28], n >= 1, with a label from 0 to 9 each."""
     size = (IMAGE_SIZE, IMAGE_SIZE)
     if images.dtype != np.uint8 or images.ndim != 3 or images.shape[1:] != size or len(images) == 0:
         raise DataError(f"{what}: images {images.dtype} {images.shape}; they must be uint8 [n, 28, 28] with n >= 1")

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from scipy.stats import sem
 
 from fmnas.comparison import Budget, ReportError, anytime_curves, incumbent_at, mean_curve
+from fmnas.comparison.resampling import mean_interval
 
 NAN = float("nan")
 BUDGET = Budget(evaluations=4, epochs_per_evaluation=25)
@@ -90,6 +91,51 @@ def test_mean_over_repeats(make_table):
     np.testing.assert_equal(other["mean"].to_numpy(), [NAN, 9, 9, 9, 9])
     assert other["standard_error"].isna().all()
     assert list(other["repeats"]) == [1] * 5
+
+
+def test_every_axis_of_an_asynchronous_run_by_hand(make_run):
+    """Two workers: trial 1 ends first; trial 2 was lost once and repeated; trial 3 failed."""
+    trials = make_run(
+        "a",
+        0,
+        [
+            {
+                "objective": 3.0,
+                "started_at": "2026-01-01T00:00:00Z",
+                "at": 50,
+                "train_seconds": 48.0,
+                "lost_seconds": 0.0,
+            },
+            {"objective": 4.0, "at": 30, "train_seconds": 6.5, "suggest_seconds": 2.0, "lost_seconds": 0.0},
+            {"objective": 2.0, "at": 90, "attempt": 2, "lost_seconds": 20.0, "suggest_seconds": 0.5},
+            {"status": "failed", "at": 95, "lost_seconds": 0.0, "suggest_seconds": 0.0},
+        ],
+    )
+    curve = anytime_curves(trials, BUDGET)
+    assert list(curve["trial"]) == [1, 0, 2, 3]
+    assert list(curve["incumbent"]) == [4.0, 3.0, 2.0, 2.0]
+    assert list(curve["epochs"]) == [25, 50, 75, 100]
+    assert list(curve["train_seconds"]) == [6.5, 54.5, 64.5, 71.5]
+    assert list(curve["seconds"]) == [8.5, 57.5, 68.0, 75.0]
+    assert list(curve["wall_seconds"]) == [30, 50, 90, 95]
+    assert list(incumbent_at(curve, "wall_seconds", [30, 49, 90])) == [4.0, 4.0, 2.0]
+
+
+def test_partial_trials_are_shown_if_asked_for(make_run):
+    trials = make_run("bohb", 0, [{"epochs": 5, "objective": 0.3}, 0.5, {"epochs": 5, "objective": 0.2}])
+    np.testing.assert_equal(anytime_curves(trials, BUDGET)["incumbent"].to_numpy(), [NAN, 0.5, 0.5])
+    shown = anytime_curves(trials, BUDGET, partial=True)
+    assert list(shown["incumbent"]) == [0.3, 0.3, 0.2]
+    assert list(shown["objective"]) == [0.3, 0.5, 0.2]
+    assert list(shown["epochs"]) == [5, 30, 35]
+
+
+def test_the_interval_of_a_mean_curve(make_table):
+    curves = anytime_curves(make_table({("a", r): [5.0 + r, 1.0 + r] for r in range(6)}), BUDGET)
+    mean = mean_curve(curves, "evaluations", [0, 1, 2])
+    assert mean[["low", "high"]].iloc[0].isna().all()
+    for row, values in ((1, np.arange(5.0, 11)), (2, np.arange(1.0, 7))):
+        assert list(mean[["low", "high"]].iloc[row]) == pytest.approx([float(end) for end in mean_interval(values)])
 
 
 def test_no_trials(make_run):

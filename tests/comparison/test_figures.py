@@ -2,28 +2,22 @@ import numpy as np
 import pytest
 
 from fmnas.comparison import Budget, ReportError, anytime_curves, anytime_figure, cell_figure, has_cell, save_figure
-from fmnas.comparison.cell_drawing import DEAD, LOWEST_RATE
-from fmnas.comparison.figures import COLOURS, MARKERS, styles
+from fmnas.comparison.anytime import TITLES, anytime_panel, currencies
+from fmnas.comparison.cell_drawing import DEAD, cell_panel, cells_figure, schedule_panel
+from fmnas.comparison.schedule_drawing import LOWEST_RATE
 from fmnas.search_spaces import Cell, joint_space
 
+SHOWN = ("evaluations", "seconds")
 BUDGET = Budget(evaluations=4, epochs_per_evaluation=25)
 
 
 def draw(trials, folder, budget=BUDGET, title="a figure"):
     figure = anytime_figure(anytime_curves(trials, budget), budget, title)
-    png, svg = save_figure(figure, folder, "anytime")
+    png, svg, pdf = save_figure(figure, folder, "anytime")
     assert png.read_bytes().startswith(b"\x89PNG")
     assert svg.read_text().rstrip().endswith("</svg>")
+    assert pdf.read_bytes().startswith(b"%PDF")
     return figure
-
-
-def test_styles_are_fixed_by_name_with_bo_fm_first():
-    look = styles(["zeta", "bo-fm", "alpha", "zeta"])
-    assert list(look) == ["bo-fm", "alpha", "zeta"]
-    assert look["bo-fm"].colour == COLOURS[0]
-    many = styles([f"optimizer {i}" for i in range(30)]).values()
-    assert len({(s.colour, s.line, s.marker) for s in many}) == 30
-    assert len({s.marker for s in many}) == len(MARKERS)
 
 
 def test_a_multi_fidelity_comparison(make_table, tmp_path):
@@ -39,12 +33,12 @@ def test_a_multi_fidelity_comparison(make_table, tmp_path):
         ),
         tmp_path,
     )
-    left, right = figure.axes
+    left, right = (next(axes for axes in figure.axes if axes.get_title(loc="left") == TITLES[name]) for name in SHOWN)
     low, high = left.get_ylim()
     assert 0.03 < low < 0.07  # the short trainings' 0.001 is nowhere
     assert high < 0.9  # nor is the diverged start
-    assert "2 of 12 results lie above" in [text.get_text() for text in left.texts][-1]
-    assert right.get_xlabel() == "training + suggestion (seconds)"
+    assert "2 of 12 results" in left.get_title(loc="right")
+    assert right.get_xlabel() == "training + suggestion time (seconds)"
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["bo-fm", "bohb", "one repeat"]
     # Every curve is a step: no slope is drawn between two results.
     assert {line.get_drawstyle() for line in right.lines} == {"steps-post"}
@@ -93,7 +87,8 @@ def test_a_distant_budget_does_not_squeeze_the_curves(make_table, tmp_path):
 def test_the_same_figure_gives_the_same_bytes(make_table, tmp_path):
     for folder in ("one", "two"):
         draw(make_table({("a", 0): [2.0, 1.0]}), tmp_path / folder)
-    assert (tmp_path / "one/anytime.svg").read_bytes() == (tmp_path / "two/anytime.svg").read_bytes()
+    for kind in ("svg", "png", "pdf"):
+        assert (tmp_path / f"one/anytime.{kind}").read_bytes() == (tmp_path / f"two/anytime.{kind}").read_bytes()
     assert not [path for path in (tmp_path / "one").iterdir() if path.name.startswith(".")]
 
 
@@ -114,7 +109,10 @@ def test_cell(tmp_path):
         cell = Cell.from_configuration(configuration)
         grey = [text for text in figure.axes[0].texts if text.get_color() == DEAD]
         assert len(grey) == 2 * (4 - len(cell.live_states()))
-        rates = figure.axes[1].lines[0].get_ydata()
+        assert len([text for text in cell_panel(configuration).axes[0].texts if text.get_color() == DEAD]) == len(grey)
+        (rate,) = schedule_panel(configuration, "#000000").axes
+        rates = rate.lines[0].get_ydata()
+        assert list(rates) == list(figure.axes[1].lines[0].get_ydata())
         assert min(rates) >= LOWEST_RATE
         assert rates[0] == configuration["learning_rate"]
 
@@ -124,4 +122,26 @@ def test_a_cell_without_a_schedule(tmp_path):
     only_cell = {name: configuration[name] for name in configuration if name[:2] in ("op", "in") or name == "output"}
     figure = cell_figure(only_cell, "cell")
     assert len(figure.axes) == 1
+    assert schedule_panel(only_cell, "#000000") is None
     save_figure(figure, tmp_path, "cell")
+    assert len(cells_figure({"one": configuration, "$two": only_cell}).axes) == 3 + 1
+
+
+def test_every_currency_has_a_panel_and_epochs_a_second_scale(make_table):
+    curves = anytime_curves(make_table({("a", 0): [2.0, 1.0, 1.5]}), BUDGET)
+    assert {"evaluations", "seconds"} <= set(currencies(curves))
+    assert currencies(curves.drop(columns="seconds")) == [axis for axis in currencies(curves) if axis != "seconds"]
+    (axes,) = anytime_panel(curves, BUDGET, "evaluations").axes
+    (below,) = axes.child_axes
+    axes.figure.draw_without_rendering()
+    np.testing.assert_allclose(below.get_xlim(), 25 * np.array(axes.get_xlim()))
+    (axes,) = anytime_panel(curves, Budget(4, 1), "evaluations").axes
+    assert not axes.child_axes
+
+
+def test_a_curve_is_drawn_from_its_steps(make_table):
+    worse = [5.0] * 500
+    runs = {("a", 0): [4.0, *worse, 3.0, *worse], ("a", 1): [4.5, *worse, 2.0, *worse]}
+    figure = anytime_panel(anytime_curves(make_table(runs), Budget(2000, 25)), Budget(2000, 25), "evaluations")
+    curves = [line for line in figure.axes[0].lines if line.get_drawstyle() == "steps-post"]
+    assert [list(line.get_ydata()) for line in curves] == [[4.0, 3.0, 3.0], [4.5, 2.0, 2.0], [4.25, 2.5, 2.5]]

@@ -1,6 +1,8 @@
+import numpy as np
 import pytest
 
 from fmnas.comparison import Budget, ledger_table
+from fmnas.comparison.ledger import Pending
 
 BUDGET = Budget(evaluations=4, epochs_per_evaluation=25)
 
@@ -48,3 +50,44 @@ def test_one_row_per_run_in_order(make_table):
 
 def test_no_trials(make_run):
     assert len(ledger_table(make_run("a", 0, [1.0]).iloc[:0], BUDGET)) == 0
+
+
+def test_lost_work_is_the_platforms(make_run):
+    """Attempts before the last, and the last if it was lost or cancelled; 7 s from start to finish each."""
+    trials = make_run(
+        "a",
+        0,
+        [
+            {"objective": 1.0, "attempt": 3, "lost_seconds": 12.5, "at": 40},
+            {"status": "lost", "attempt": 2, "lost_seconds": 4.0},
+            {"status": "cancelled", "lost_seconds": 0.0},
+            {"status": "failed", "attempt": 2, "lost_seconds": 1.0},
+        ],
+    )
+    (run,) = ledger_table(trials, BUDGET).to_dict("records")
+    assert run["lost_seconds"] == pytest.approx(12.5 + (4 + 7) + 7 + 1)
+    assert run["train_seconds"] == pytest.approx(10 + 7)
+    assert run["epochs"] == 50
+
+
+def test_the_clock_runs_from_the_first_start_to_the_last_finish(make_run):
+    trials = make_run(
+        "a", 0, [{"objective": 1.0, "at": 100}, {"objective": 1.0, "at": 60}, {"status": "lost", "at": 130}]
+    )
+    assert ledger_table(trials, BUDGET)["wall_seconds"].item() == pytest.approx(130 - (60 - 7))
+    repeated = [{"objective": 1.0, "at": 100, "attempt": 2, "lost_seconds": 30.0}, {"at": 90, "lost_seconds": 0.0}]
+    assert ledger_table(make_run("a", 0, repeated), BUDGET)["wall_seconds"].item() == pytest.approx(100 - (93 - 30))
+
+
+def test_an_older_file_does_not_say_what_was_lost_before(make_run):
+    assert ledger_table(make_run("a", 0, [1.0, 2.0]), BUDGET)["lost_seconds"].item() == 0.0
+    assert np.isnan(ledger_table(make_run("a", 0, [1.0, {"attempt": 2}]), BUDGET)["lost_seconds"].item())
+
+
+def test_pending_trials_were_thought_of(make_table):
+    trials = make_table({("a", 0): [1.0, 2.0], ("b", 0): [1.0]})
+    pending = [Pending("a/repeat-0", 5.0), Pending("a/repeat-0", 0.5)]
+    a, b = ledger_table(trials, BUDGET, pending).to_dict("records")
+    assert (a["pending"], a["suggest_seconds"], a["trials"], a["epochs"]) == (2, 7.5, 2, 50)
+    assert (b["pending"], b["suggest_seconds"]) == (0, 1.0)
+    assert a["idle_seconds"] - 5.5 == ledger_table(trials, BUDGET)["idle_seconds"].iloc[0]

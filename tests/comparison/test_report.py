@@ -8,6 +8,7 @@ from fmnas.comparison import FINAL_HEADER, Budget, ReportContext, final_rows, wr
 from fmnas.search_spaces import joint_space
 
 BUDGET = Budget(evaluations=3, epochs_per_evaluation=25)
+TABLES = ("curves", "mean_curves", "checkpoints", "tests", "targets", "ledger", "honesty")
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 
 
@@ -72,7 +73,9 @@ def test_a_comparison(make_table, tmp_path):
     for part in (summary["headline"], summary["caution"], "versions.torch", "2.9", "seeds: 4 # <b>&", "oom"):
         assert part in text
     assert final_rows(summary)[0] == ("bo-fm", "1.000", "–", "1", "1.000", "–", "3.0", "75", "33%")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["anytime.png", "anytime.svg", "index.html"]
+    figures = {f"{name}.{kind}" for name in ("anytime", "timeline") for kind in ("png", "svg", "pdf")}
+    tables = {f"{name}.csv" for name in TABLES}
+    assert {path.name for path in tmp_path.iterdir()} == {"index.html", *figures, *tables}
 
 
 @pytest.mark.parametrize(
@@ -110,8 +113,11 @@ def test_the_best_cell_is_drawn(make_run, tmp_path):
     summary, text = report(trials.drop(columns="x"), tmp_path)
     best = summary["optimizers"]["bo-fm"]["best_configuration"]
     assert space.validate(best) is None
-    assert (tmp_path / "best_cell.png").exists()
+    for name in ("anytime", "best_cell", "timeline"):
+        for kind in ("png", "svg", "pdf"):
+            assert (tmp_path / f"{name}.{kind}").exists()
     assert "Best cell" in text
+    assert "bo-fm/repeat-0, trial 0: objective 0.07000, validation error 0.06000" in text
 
 
 def test_a_second_report_replaces_the_first(make_table, tmp_path):

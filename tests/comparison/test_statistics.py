@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 from scipy.stats import sem, wilcoxon
 
-from fmnas.comparison import Budget, anytime_curves, caution, final_table, headline, ledger_table
-from fmnas.comparison.statistics import common_epochs, smallest_p
+from fmnas.comparison import Budget, anytime_curves, final_table, ledger_table, wording
+from fmnas.comparison.paired_tests import compare, smallest_p
+from fmnas.comparison.statistics import common_epochs
 from fmnas.comparison.wording import duration, number, with_error
 
 BUDGET = Budget(evaluations=3, epochs_per_evaluation=25)
@@ -11,6 +12,18 @@ BUDGET = Budget(evaluations=3, epochs_per_evaluation=25)
 
 def table_of(trials, budget=BUDGET):
     return final_table(anytime_curves(trials, budget), ledger_table(trials, budget), budget)
+
+
+def paired(table):
+    return compare({row["optimizer"]: row["values"] for row in table.to_dict("records")})
+
+
+def caution(table):
+    return wording.caution(table, paired(table))
+
+
+def headline(table):
+    return wording.headline(table, paired(table))
 
 
 def test_by_hand_at_equal_epochs(make_table):
@@ -49,6 +62,18 @@ def test_a_run_that_cannot_pay_another_full_training_is_through(make_table):
     assert common_epochs(ledger, BUDGET) == 75
     ledger = ledger_table(make_table({("a", 0): [1.0, 1.0]}), BUDGET)
     assert common_epochs(ledger, BUDGET) == 50
+
+
+def test_a_run_whose_seconds_are_spent_is_through(make_table):
+    timed = Budget(evaluations=3, epochs_per_evaluation=25, seconds=22.0)
+    slow, fast = [5.0, {"objective": 4.0, "suggest_seconds": 9.0}], [6.0, 3.0, 2.0]
+    ledger = ledger_table(make_table({("a", 0): slow, ("b", 0): fast}), timed)
+    assert common_epochs(ledger, timed) == 75
+    assert common_epochs(ledger, BUDGET) == 50
+    # While b is on its way, a's seconds do not hold it back.
+    ledger = ledger_table(make_table({("a", 0): [{"suggest_seconds": 20.0}], ("b", 0): [6.0]}), timed)
+    assert common_epochs(ledger, timed) == 25
+    assert common_epochs(ledger, timed, finished=True) == 75
 
 
 def test_no_mean_over_the_quick_repeats_alone(make_table):
@@ -94,7 +119,9 @@ def test_headline(make_table):
     one = table_of(make_table({("b", 0): [1.0] * 3, ("a", 0): [2.0] * 3}))
     assert headline(one) == "b has the lowest objective: 1.000, after 75 epochs in one repeat."
     two = table_of(make_table({("b", 0): [1.0] * 3, ("b", 1): [1.1] * 3, ("a", 0): [2.0] * 3, ("a", 1): [2.0] * 3}))
-    assert headline(two) == "b has the lowest mean objective: 1.050 ± 0.050, after 75 epochs in each repeat."
+    assert headline(two) == "b has the lowest mean objective: 1.050 ± 0.050, after 75 epochs in each repeat. " + (
+        "Too few repeats to tell whether it is better than a."
+    )
     tie = table_of(make_table({("b", 0): [1.0] * 3, ("a", 0): [1.0] * 3}))
     assert headline(tie) == "a and b share the lowest objective: 1.000, after 75 epochs in one repeat."
     alone = table_of(make_table({("b", 0): [-0.2063] * 3}))

@@ -45,6 +45,14 @@ def test_file_and_memory_give_the_same_table(tmp_path, seeds):
     assert pd.isna(read["objective"].iloc[1])
 
 
+def test_a_file_from_before_lost_seconds_is_read(tmp_path):
+    table = outcomes.trials_table([outcome(0), outcome(1)], 2).assign(attempt=[1, 2])
+    read = read_trials(write(table.drop(columns="lost_seconds"), tmp_path))
+    assert read["lost_seconds"].iloc[0] == 0.0
+    assert pd.isna(read["lost_seconds"].iloc[1])
+    assert variable_columns(read) == ["lr", "op", "in2", "n"]
+
+
 def test_an_empty_table_is_fine(tmp_path):
     for table in (outcomes.trials_table([], 4), pd.DataFrame(columns=list(COLUMNS))):
         read = read_trials(write(table, tmp_path))
@@ -86,3 +94,5 @@ def test_budget():
     assert Budget(200, 25).epochs == 5000
     with pytest.raises(ReportError, match="evaluations = 0"):
         Budget(0, 25)
+    with pytest.raises(ReportError, match="seconds = 0"):
+        Budget(1, 25, seconds=0.0)

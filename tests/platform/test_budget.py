@@ -31,6 +31,8 @@ def test_no_trial_starts_once_the_seconds_are_spent() -> None:
     budget = RunBudget(100, seconds=5.0)
     budget.commit(1, suggest_seconds=2.0)
     assert budget.affords(1)
+    assert budget.affords(1, suggest_seconds=2.9)
+    assert not budget.affords(1, suggest_seconds=3.0)  # it came too late
     budget.settle(1, train_seconds=3.0)
     assert not budget.affords(1)
     assert budget.exhausted

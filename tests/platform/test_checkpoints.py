@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +17,9 @@ from fmnas.platform.cluster import connect
 from fmnas.platform.config import WorkersConfig, check_config
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.pool import Event, Finished, Job, Lost
-from fmnas.platform.problems import DataSettings, ProblemSettings, problem
+from fmnas.platform.problems import DataSettings, Hardware, ProblemSettings, problem
 from fmnas.platform.ray_pool import RayPool
+from fmnas.platform.ray_worker import build_trainer
 from fmnas.search_spaces import Trial
 from fmnas.trainers import Checkpoints, ImageTrainer
 from fmnas.trainers.checkpoints import pack, unpack
@@ -38,6 +40,15 @@ def test_they_are_off_unless_asked_for() -> None:
         check_config({**PLAIN, "checkpoints": {"every": 0}}, "here")
     with pytest.raises(ConfigError, match=r"checkpoints\.every = 5: func2c keeps no checkpoints \(joint does\)"):
         check_config({**PLAIN, "problem": "func2c", "checkpoints": {"every": 5}}, "here")
+
+
+def give(pool: RayPool, work: Job) -> None:
+    """To the first worker that is ready."""
+    for _ in range(600):
+        if pool.capacity:
+            break
+        assert pool.next_event(timeout=0.5) is None
+    pool.submit(work)
 
 
 def wait(pool: RayPool) -> Event:
@@ -66,10 +77,10 @@ def test_a_lost_trial_goes_on_where_its_worker_died(tmp_path: Path) -> None:
     expected = TASK.trainer.evaluate(job(1, 40).trial)
     settings = replace(SETTINGS, checkpoints=Checkpoints(folder, every=1))
     try:
-        pool = RayPool(ray, "joint", settings, TASK.load(), WorkersConfig(), 1)
-        pool.submit(job(0, 1))
+        pool = RayPool(ray, partial(build_trainer, "joint", settings, Hardware()), TASK.load(), WorkersConfig(), 1)
+        give(pool, job(0, 1))
         first = wait(pool)
-        pool.submit(job(1, 40))
+        give(pool, job(1, 40))
         until(lambda: folder.exists() and list(folder.glob("*-0.pt")))
         os.kill(int(first.worker.rpartition(":")[2]), signal.SIGKILL)
         assert isinstance(wait(pool), Lost)
@@ -78,7 +89,7 @@ def test_a_lost_trial_goes_on_where_its_worker_died(tmp_path: Path) -> None:
         assert tuple(content["errors"]) != ()
         content["errors"][0] += 1.0  # to be found again in the result: it is not trained anew
         path.write_bytes(pack(content))
-        pool.submit(replace(job(1, 40), attempt=2))
+        give(pool, replace(job(1, 40), attempt=2))
         event = wait(pool)
         assert isinstance(event, Finished)
         pool.close()

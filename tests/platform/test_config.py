@@ -1,14 +1,26 @@
 """Configurations: what is accepted, and that everything else is explained."""
 
+import copy
+import io
+import os
+from contextlib import redirect_stderr
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fmnas.platform.config import check_config, load_config, shipped_configs
+from fmnas.platform.cli import main
+from fmnas.platform.config import Config, check_config, load_config, shipped_configs
 from fmnas.platform.errors import ConfigError
+from fmnas.platform.experiment import build_experiment
+from fmnas.platform.paths import RunDirectory
+
+CONFIGS = ("smoke", "quickstart", "fashion_mnist")
+MUTATIONS = int(os.environ.get("FMNAS_MUTATIONS", "300"))
+"""How many broken configurations are tried; FMNAS_MUTATIONS=2000 takes minutes."""
 
 GOOD = {
     "name": "t",
@@ -199,3 +211,74 @@ def test_whatever_stands_in_a_configuration_is_taken_or_explained(key: str, valu
         assert key.split(".")[0] in str(error)  # noqa: PT017  # either outcome is right
     else:
         assert config.budget.evaluations >= 1
+
+
+def places(data: object, here: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+    """The way to everything inside, the whole excepted."""
+    items = list(data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ())
+    return [way for key, inner in items for way in ((*here, key), *places(inner, (*here, key)))]
+
+
+names = st.sampled_from(
+    ["../out", "/etc/passwd", "..", "a/../b", "~", "$HOME", "\x00", "a\\b", "x" * 300, ".", "bo-fm"]
+)
+WHOLE = [check_config(GOOD, "here").model_dump(mode="json"), *(load_config(n).model_dump(mode="json") for n in CONFIGS)]
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> object:
+    """A whole configuration, with every default, of which one to four parts were changed, dropped or doubled."""
+    data = copy.deepcopy(draw(st.sampled_from(WHOLE)))
+    for _ in range(draw(st.integers(1, 4))):
+        *way, last = draw(st.sampled_from(places(data)))
+        place: Any = data
+        for part in way:
+            place = place[part]
+        act = draw(st.sampled_from(["change", "name", "drop", "double"]))
+        if act == "drop":
+            del place[last]
+        elif act == "double" and isinstance(place, list):
+            place.append(place[last])
+        elif act == "double":
+            place[draw(names | st.text(max_size=5))] = place[last]
+        else:
+            place[last] = draw(names if act == "name" else values)
+        if not places(data):
+            break
+    return data
+
+
+@settings(max_examples=MUTATIONS, suppress_health_check=[HealthCheck.too_slow])
+@given(data=mutated())
+def test_a_mutated_configuration_is_taken_or_explained_and_names_no_place_outside(
+    data: object, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The way of `fmnas run` up to where trials would run: exit code 2 with words, never a traceback."""
+    folder = tmp_path_factory.mktemp("mutated")
+    path = folder / "mutated.yaml"
+    path.write_text(yaml.safe_dump(data))
+    reached: list[RunDirectory] = []
+
+    def launch(config: Config, directory: RunDirectory, around: object) -> Any:
+        reached.append(directory)
+        small = [entry for entry in config.optimizers if entry.options.get("population", 0) < 10**4]
+        runs = config.model_copy(update={"repeats": min(config.repeats, 2), "optimizers": small})
+        if small and config.initial_points < 10**4:
+            build_experiment(runs)
+        raise ConfigError("far enough")
+
+    with pytest.MonkeyPatch.context() as patch, redirect_stderr(io.StringIO()) as told:
+        patch.chdir(folder)
+        patch.setattr("fmnas.platform.launch.launch", launch)
+        assert main(["run", str(path)]) == 2
+    assert "Traceback" not in told.getvalue()
+    assert told.getvalue().startswith("fmnas: ")
+    if reached:
+        (directory,) = reached
+        runs = (folder / "runs").resolve()
+        everything = [getattr(directory, name) for name in ("root", "config", "journal", "lock", "page", "artifacts")]
+        assert all((folder / place).resolve().is_relative_to(runs) for place in everything)
+        assert (folder / directory.root).resolve() != runs
+    else:
+        assert "mutated.yaml" in told.getvalue()
+    assert [each.name for each in folder.iterdir()] == ["mutated.yaml"]

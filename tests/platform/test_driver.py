@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rich.console import Console
 
+from fmnas.optimizers import Optimizer
 from fmnas.platform.config import Config, check_config
 from fmnas.platform.driver import DONE, INTERRUPTED, Clock, Driver, Stage
 from fmnas.platform.errors import ExperimentFailed, RunDirectoryError
@@ -20,10 +20,12 @@ from fmnas.platform.experiment import build_experiment
 from fmnas.platform.journal import Journal, read_journal
 from fmnas.platform.outcomes import CANCELLED, FAILED, FINISHED, LOST, TIMED_OUT
 from fmnas.platform.pool import Event, Failed, Finished, Job, Lost, TimedOut
-from fmnas.platform.progress import LineProgress
+from fmnas.platform.progress import ExperimentProgress
+from fmnas.platform.screen import QuietScreen
 from fmnas.platform.state import ExperimentState
 from fmnas.platform.stop import StopRequest
 from fmnas.platform.tracking import NoTracker
+from fmnas.search_spaces import Evaluation, Trial
 
 Fate = Callable[[Job], str]
 
@@ -82,7 +84,12 @@ class ScriptedPool:
 
 
 def drive(
-    config: Config, journal: Path, capacity: int = 1, fate: Fate = lambda job: "finish", stop: StopRequest | None = None
+    config: Config,
+    journal: Path,
+    capacity: int = 1,
+    fate: Fate = lambda job: "finish",
+    stop: StopRequest | None = None,
+    elapsed: Callable[[], float] = lambda: 0.0,
 ) -> tuple[str, ExperimentState, ScriptedPool]:
     """Run to the end from whatever the journal holds."""
     state = ExperimentState(build_experiment(config))
@@ -90,9 +97,9 @@ def drive(
         state.replay(read_journal(journal))
     pool = ScriptedPool(state, capacity, fate)
     ticks = iter(range(10**9))
-    clock = Clock(now=lambda: float(next(ticks)), elapsed=lambda: 0.0)
+    clock = Clock(now=lambda: float(next(ticks)), elapsed=elapsed)
     with Journal(journal) as log:
-        progress = LineProgress(Console(quiet=True))
+        progress = ExperimentProgress(QuietScreen(), state)
         stage = Stage(pool, log, NoTracker(), progress, stop or StopRequest(), clock)
         status = Driver(state, config.workers, stage).run()
     return status, state, pool
@@ -121,6 +128,31 @@ def test_every_optimizer_spends_the_same_and_no_more(tmp_path: Path) -> None:
         assert run.budget.committed == 0
         assert 15 - 3 < run.budget.spent <= 15
         assert run.optimizer_name == "bohb" or run.budget.spent == 15
+
+
+def test_no_optimizer_starts_a_trial_once_its_seconds_are_spent(tmp_path: Path) -> None:
+    """Every suggestion takes a second, a training next to nothing: the fifth comes too late."""
+    ticks = iter(range(10**9))
+    config = configured(budget={"evaluations": 5, "seconds": 4.5})
+    status, state, _ = drive(config, tmp_path / "j", elapsed=lambda: float(next(ticks)))
+    assert status == DONE
+    assert {run.name: run.ended for run in state.runs.values()} == {f"{o.name}/repeat-0": 4 for o in config.optimizers}
+    assert {len([a for a in asks(tmp_path / "j") if a[0] == run]) for run in state.runs} == {4}
+
+
+def test_no_result_is_told_before_it_is_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr("os.fsync", lambda descriptor: synced.append(len(results(tmp_path / "j"))))
+    told: list[int] = []
+    tell = Optimizer.tell
+
+    def note(self: Optimizer, trial: Trial, evaluation: Evaluation | float) -> None:
+        told.append(synced[-1])
+        tell(self, trial, evaluation)
+
+    monkeypatch.setattr(Optimizer, "tell", note)
+    drive(configured(optimizers=["random"]), tmp_path / "j")
+    assert told == [1, 2, 3, 4, 5]
 
 
 def test_the_runs_of_a_repeat_begin_with_the_same_results(tmp_path: Path) -> None:
@@ -275,7 +307,7 @@ def test_a_trial_asked_while_a_stop_comes_is_left_for_the_resume(tmp_path: Path)
 
     run.optimizer.ask = ask_while_stopped  # type: ignore[method-assign]
     with Journal(tmp_path / "j") as log:
-        stage = Stage(ScriptedPool(state), log, NoTracker(), LineProgress(Console(quiet=True)), stop)
+        stage = Stage(ScriptedPool(state), log, NoTracker(), ExperimentProgress(QuietScreen(), state), stop)
         assert Driver(state, config.workers, stage).run() == INTERRUPTED
     assert [record["event"] for record in read_journal(tmp_path / "j")] == ["asked"]
     status, _, _ = drive(config, tmp_path / "j")

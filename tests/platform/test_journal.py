@@ -107,3 +107,17 @@ def test_a_record_is_on_disk_when_append_returns(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         journal.append(RECORDS[0])
         assert json.loads((tmp_path / "j").read_text()) == {"n": 1, **RECORDS[0]}
+
+
+def test_a_result_waits_for_the_disk_and_takes_what_came_before_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: sizes.append(os.fstat(descriptor).st_size))
+    path = tmp_path / "j"
+    with Journal(path) as journal:
+        journal.append(RECORDS[0], wait=False)
+        assert json.loads(path.read_text()) == {"n": 1, **RECORDS[0]}  # whoever reads the file, or is killed, has it
+        assert sizes == []
+        journal.append(RECORDS[1])
+        assert sizes == [path.stat().st_size]

@@ -5,28 +5,34 @@ import signal
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
+from importlib.metadata import version
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from fmnas.platform.cluster import connect, pool_size
+from fmnas.platform.cluster import connect, fitting, most_workers
 from fmnas.platform.config import WorkersConfig
-from fmnas.platform.errors import ClusterError
+from fmnas.platform.errors import ClusterError, ExperimentFailed
 from fmnas.platform.pool import Event, Failed, Finished, InProcessPool, Job, Lost, Pool, TimedOut
-from fmnas.platform.problems import DataSettings, ProblemSettings, problem
+from fmnas.platform.problems import DataSettings, Hardware, ProblemSettings, problem
 from fmnas.platform.ray_pool import RayPool
+from fmnas.platform.ray_worker import FMNAS, NODE, PLACE, PYTHON, TORCH, build_trainer, versions
 from fmnas.search_spaces import Trial
 
 SETTINGS = ProblemSettings(DataSettings(name="digits", train=64, validation=64), seeds=2)
 TASK = problem("joint", SETTINGS)
 SPLIT = TASK.load()
+BUILD = partial(build_trainer, "joint", SETTINGS, Hardware())
 
 
 @pytest.fixture(scope="module")
 def ray() -> Iterator[Any]:
-    connected = connect(None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_ADDRESS", "127.0.0.1:9")  # who gives no --address gets a cluster of his own whatever there is
+        connected = connect(None)
     yield connected
     connected.shutdown()
 
@@ -36,7 +42,7 @@ def pool(request: pytest.FixtureRequest) -> Iterator[Pool]:
     if request.param == "in-process":
         made: Pool = InProcessPool(TASK.trainer)
     else:
-        made = RayPool(request.getfixturevalue("ray"), "joint", SETTINGS, SPLIT, WorkersConfig(), 1)
+        made = RayPool(request.getfixturevalue("ray"), BUILD, SPLIT, WorkersConfig(), 1)
     yield made
     made.close()
 
@@ -44,6 +50,15 @@ def pool(request: pytest.FixtureRequest) -> Iterator[Pool]:
 def job(number: int = 0, epochs: int = 1) -> Job:
     configuration = TASK.space.sample(np.random.default_rng(number))
     return Job("random/repeat-0", Trial(number, {**configuration, "momentum": 0.9}, epochs, "random", seed=7))
+
+
+def give(pool: Pool, work: Job) -> None:
+    """To the first worker that is ready."""
+    for _ in range(600):
+        if pool.capacity:
+            break
+        assert pool.next_event(timeout=0.5) is None
+    pool.submit(work)
 
 
 def wait(pool: Pool) -> Event:
@@ -55,9 +70,8 @@ def wait(pool: Pool) -> Event:
 
 
 def test_a_job_is_answered_with_its_evaluation(pool: Pool) -> None:
+    give(pool, job())
     assert pool.capacity == 1
-    assert pool.next_event(timeout=0.0) is None
-    pool.submit(job())
     event = wait(pool)
     assert isinstance(event, Finished)
     assert event.job == job()
@@ -66,24 +80,24 @@ def test_a_job_is_answered_with_its_evaluation(pool: Pool) -> None:
 
 
 def test_a_job_that_raises_has_failed_and_the_worker_lives_on(pool: Pool, capsys: pytest.CaptureFixture[str]) -> None:
-    pool.submit(replace(job(), trial=replace(job().trial, epochs=0)))
+    give(pool, replace(job(), trial=replace(job().trial, epochs=0)))
     event = wait(pool)
     assert isinstance(event, Failed)
     assert "epochs" in event.reason
-    pool.submit(job())
+    give(pool, job())
     assert isinstance(wait(pool), Finished)
 
 
 def test_a_killed_worker_is_lost_and_replaced(ray: Any) -> None:
-    pool = RayPool(ray, "joint", SETTINGS, SPLIT, WorkersConfig(), 1)
-    pool.submit(job())
+    pool = RayPool(ray, BUILD, SPLIT, WorkersConfig(), 1)
+    give(pool, job())
     first = wait(pool)
-    pool.submit(job(1, epochs=500))
+    give(pool, job(1, epochs=500))
     os.kill(int(first.worker.rpartition(":")[2]), signal.SIGKILL)
     event = wait(pool)
     assert isinstance(event, Lost)
     assert event.job.trial.id == 1
-    pool.submit(job(2))
+    give(pool, job(2))
     again = wait(pool)
     pool.close()
     assert isinstance(again, Finished)
@@ -91,26 +105,40 @@ def test_a_killed_worker_is_lost_and_replaced(ray: Any) -> None:
 
 
 def test_a_job_past_its_deadline_is_killed(ray: Any) -> None:
-    pool = RayPool(ray, "joint", SETTINGS, SPLIT, WorkersConfig(), 1, trial_seconds=2.0)
-    pool.submit(job(1, epochs=1_000_000))
+    pool = RayPool(ray, BUILD, SPLIT, WorkersConfig(), 1, trial_seconds=2.0)
+    give(pool, job(1, epochs=1_000_000))
     event = wait(pool)
     assert isinstance(event, TimedOut)
     assert event.job.trial.id == 1
     assert "budget.trial_seconds = 2" in event.reason
     pool.close()
-    pool = RayPool(ray, "joint", SETTINGS, SPLIT, WorkersConfig(), 1, trial_seconds=1000.0)
-    pool.submit(job(2))
+    pool = RayPool(ray, BUILD, SPLIT, WorkersConfig(), 1, trial_seconds=1000.0)
+    give(pool, job(2))
     assert isinstance(wait(pool), Finished)
     pool.close()
 
 
-class FakeRay:
-    """As much of Ray as the pool uses; `fate` is what becomes of a job: its result, or an error to raise."""
+@pytest.fixture(scope="module")
+def exceptions() -> Any:
+    """Ray's; not imported above: `connect` sets what Ray reads when it is imported."""
+    from ray import exceptions
 
-    def __init__(self, exceptions: Any, fate: Any) -> None:
-        self.exceptions, self.fate = exceptions, fate
-        self.killed: list[Any] = []
+    return exceptions
+
+
+class FakeRay:
+    """As much of Ray as the pool uses. done: the methods that have answered. fate: what each answers, or raises."""
+
+    def __init__(self, exceptions: Any, **fate: Any) -> None:
+        self.exceptions = exceptions
+        self.fate = {"ready": {**versions(), PLACE: "host:1", NODE: "a"}, **fate}
+        self.done = {"ready", "evaluate"}
+        self.cpus = {"a": 1.0}
+        self.killed: list[int] = []
         self.made = 0
+
+    def nodes(self) -> list[dict[str, Any]]:
+        return [{"NodeID": name, "Resources": {"CPU": cpus}, "Alive": True} for name, cpus in self.cpus.items()]
 
     def remote(self, given: Any) -> Any:
         return self
@@ -122,75 +150,172 @@ class FakeRay:
             methods = {
                 name: SimpleNamespace(remote=lambda *_, name=name: (name, number)) for name in ("ready", "evaluate")
             }
-            return SimpleNamespace(**methods)
+            return SimpleNamespace(number=number, **methods)
 
         return SimpleNamespace(remote=make)
 
     def wait(self, futures: list[Any], num_returns: int, timeout: float) -> tuple[list[Any], list[Any]]:
-        return futures[:1], futures[1:]
+        done = [future for future in futures if future[0] in self.done]
+        return done[:1], futures
 
     def get(self, future: Any) -> Any:
-        if isinstance(self.fate, Exception):
-            raise self.fate
-        return self.fate
+        answer = self.fate[future[0]]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     def put(self, data: Any) -> Any:
         return data
 
     def kill(self, actor: Any, no_restart: bool) -> None:
-        self.killed.append(actor)
+        self.killed.append(actor.number)
 
 
-def test_a_job_that_takes_more_memory_than_there_is_has_failed_and_its_worker_is_replaced() -> None:
-    from ray import exceptions
-
-    fake = FakeRay(exceptions, exceptions.OutOfMemoryError("Task was killed due to the node running low on memory."))
-    pool = RayPool(fake, "joint", SETTINGS, None, WorkersConfig(), 1)
-    pool.submit(job())
+def test_a_job_that_takes_more_memory_than_there_is_has_failed_and_its_worker_is_replaced(exceptions: Any) -> None:
+    killed = exceptions.OutOfMemoryError("Task was killed due to the node running low on memory.")
+    fake = FakeRay(exceptions, evaluate=killed)
+    pool = RayPool(fake, BUILD, None, WorkersConfig(), 1)
+    give(pool, job())
     event = pool.next_event(1.0)
     assert isinstance(event, Failed)
     assert event.reason.startswith("out of memory: ")
-    assert (fake.made, len(fake.killed)) == (2, 1)
+    assert (fake.made, fake.killed) == (2, [1])
 
 
-def test_the_deadline_does_not_run_while_a_worker_is_still_being_built() -> None:
-    class Slow(FakeRay):
-        def wait(self, futures: list[Any], num_returns: int, timeout: float) -> tuple[list[Any], list[Any]]:
-            done = [future for future in futures if future[0] in self.done]
-            return done[:1], futures
-
-    fake = Slow(None, None)
-    fake.done: set[str] = set()
-    pool = RayPool(fake, "joint", SETTINGS, None, WorkersConfig(), 1, trial_seconds=1e-6)
-    pool.submit(job())
+def test_a_worker_that_is_still_being_built_is_given_nothing(exceptions: Any) -> None:
+    fake = FakeRay(exceptions)
+    fake.done = set()
+    pool = RayPool(fake, BUILD, None, WorkersConfig(), 1, trial_seconds=1e-6)
     assert pool.next_event(0.0) is None
-    assert pool.next_event(0.0) is None
+    assert pool.capacity == 0
     fake.done = {"ready"}
     assert pool.next_event(0.0) is None
-    fake.done = set()
+    assert pool.capacity == 1
+    pool.submit(job())
     time.sleep(0.001)
     assert isinstance(pool.next_event(0.0), TimedOut)
+    assert (fake.made, fake.killed, pool.capacity) == (2, [1], 0)
+
+
+def test_the_pool_grows_and_shrinks_with_the_cluster(monkeypatch: pytest.MonkeyPatch, exceptions: Any) -> None:
+    monkeypatch.setattr("fmnas.platform.ray_pool.LOOK_SECONDS", 0.0)
+    fake = FakeRay(exceptions)
+    fake.done = {"ready"}
+    pool = RayPool(fake, BUILD, None, WorkersConfig(), 3)
+    give(pool, job())
+    assert (pool.capacity, fake.made) == (1, 1)
+    fake.cpus["b"] = 8.0
+    fake.fate["ready"] = {**fake.fate["ready"], NODE: "b"}
+    for _ in range(3):
+        assert pool.next_event(0.0) is None
+    assert (pool.capacity, fake.made) == (3, 3), "no more than the runs can use"
+    del fake.cpus["b"]
+    assert pool.next_event(0.0) is None
+    assert (pool.capacity, fake.killed) == (1, [2, 3]), "idle workers of a node that is gone are no workers"
+    fake.cpus["c"] = 1.0
+    fake.done = set()
+    assert pool.next_event(0.0) is None
+    assert (pool.capacity, fake.made) == (1, 4)
+    del fake.cpus["c"]
+    assert pool.next_event(0.0) is None
+    assert fake.killed == [2, 3, 4], "nor is one that waits for a place there"
+
+
+def test_a_cluster_without_room_is_told_of(monkeypatch: pytest.MonkeyPatch, exceptions: Any) -> None:
+    monkeypatch.setattr("fmnas.platform.ray_pool.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("fmnas.platform.ray_pool.SILENT_SECONDS", 0.0)
+    fake = FakeRay(exceptions)
+    fake.cpus = {}
+    said: list[str] = []
+    pool = RayPool(fake, BUILD, None, WorkersConfig(), 1, say=said.append)
+    assert pool.next_event(0.001) is None
+    assert "no node has room; waiting" in said[-1]
+    fake.cpus, fake.done = {"a": 1.0}, set()
+    assert pool.next_event(0.001) is None
+    assert "taken, or they are still being built; waiting" in said[-1]
+
+
+def test_a_worker_of_another_version_is_refused_by_name(exceptions: Any) -> None:
+    fake = FakeRay(exceptions, ready={**versions(), FMNAS: "0.0.9", PLACE: "far:7", NODE: "a"})
+    pool = RayPool(fake, BUILD, None, WorkersConfig(), 1)
+    with pytest.raises(
+        ExperimentFailed, match=rf"fmnas 0\.0\.9 .* far:7, .* fmnas {version('fmnas')}.* Install .*resume"
+    ):
+        pool.next_event(0.0)
+    fake = FakeRay(exceptions, ready=None)  # as it was before workers introduced themselves
+    pool = RayPool(fake, BUILD, None, WorkersConfig(), 1)
+    with pytest.raises(ExperimentFailed, match=r"too old to say which"):
+        pool.next_event(0.0)
+
+
+def test_another_python_or_torch_is_told_of_once(exceptions: Any) -> None:
+    fake = FakeRay(exceptions, ready={**versions(), PYTHON: "3.99", TORCH: "1.0", PLACE: "far:7", NODE: "a"})
+    fake.cpus, fake.done = {"a": 2.0}, {"ready"}
+    said: list[str] = []
+    pool = RayPool(fake, BUILD, None, WorkersConfig(), 2, say=said.append)
+    give(pool, job())
+    pool.next_event(0.0)
+    assert pool.capacity == 2
+    (words,) = said
+    assert "far:7 has python 3.99 (the driver has" in words
+    assert "torch 1.0" in words
+
+
+def test_workers_that_cannot_be_built_end_the_experiment_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, exceptions: Any
+) -> None:
+    monkeypatch.setattr("fmnas.platform.ray_pool.LOOK_SECONDS", 0.0)
+    fake = FakeRay(exceptions, ready=exceptions.ActorDiedError(init_failure(exceptions)))
+    pool = RayPool(fake, BUILD, None, WorkersConfig(failures=3), 1)
+    assert pool.next_event(0.0) is None
+    assert pool.next_event(0.0) is None
+    with pytest.raises(ExperimentFailed, match=r"3 workers in a row could not be built, .*no such wheel.*resume"):
+        pool.next_event(0.0)
+    assert fake.killed == [1, 2, 3]
+
+
+def init_failure(exceptions: Any) -> Any:
+    """What Ray raises of when an actor's constructor raised."""
+    return exceptions.RayTaskError("__init__", "ImportError: no such wheel", ImportError("no such wheel"))
 
 
 @pytest.mark.parametrize(
-    ("count", "cpus", "gpus", "wanted", "size"),
-    [("auto", 1, 0, 3, 3), ("auto", 1, 0, 9, 4), ("auto", 2, 0, 9, 2), ("auto", 0.5, 0.25, 9, 8), (3, 1, 0, 1, 3)],
+    ("nodes", "cpus", "gpus", "fit"),
+    [
+        ([(4, 2)], 1, 0, 4),
+        ([(4, 2)], 2, 0, 2),
+        ([(4, 2)], 0.5, 0.25, 8),
+        ([(3, 0), (3, 0)], 2, 0, 2),  # no worker lies on two nodes
+        ([(9, 2)], 1, 0.4, 4),  # nor on two devices
+        ([(9, 3)], 1, 2, 1),
+        ([(9, 0), (1, 4)], 2, 1, 0),
+        ([], 1, 0, 0),
+    ],
 )
-def test_pool_size(count: int | str, cpus: float, gpus: float, wanted: int, size: int) -> None:
-    assert pool_size({"CPU": 4.0, "GPU": 2.0}, count, cpus, gpus, wanted) == size
+def test_what_fits(nodes: list[tuple[float, float]], cpus: float, gpus: float, fit: int) -> None:
+    assert fitting(({"CPU": float(c), "GPU": float(g)} for c, g in nodes), cpus, gpus) == fit
+
+
+NODES = [{"CPU": 4.0, "GPU": 2.0}, {"CPU": 6.0}]
+
+
+@pytest.mark.parametrize(("count", "wanted", "most"), [("auto", 3, 3), ("auto", 99, 99), (10, 3, 10)])
+def test_how_many_workers_there_may_be(count: int | str, wanted: int, most: int) -> None:
+    assert most_workers(NODES, count, 1, 0, wanted) == most
 
 
 @pytest.mark.parametrize(
     ("count", "cpus", "gpus", "words"),
     [
-        ("auto", 1, 3, ["workers.gpus = 3", "2 GPUs", "0 trains on CPUs"]),
-        ("auto", 8, 0, ["workers.cpus = 8", "4 CPUs"]),
-        (5, 1, 0, ["workers.count = 5", "4 fit"]),
+        ("auto", 1, 3, ["workers.gpus = 3", "more than 2 GPUs", "0 trains on CPUs"]),
+        ("auto", 8, 0, ["workers.cpus = 8", "more than 6 CPUs"]),
+        ("auto", 6, 1, ["workers.cpus = 6 and workers.gpus = 1", "has both"]),
+        (11, 1, 0, ["workers.count = 11", "10 fit", "10 CPUs and 2 GPUs on 2 node(s)"]),
         (9, 0.1, 0.25, ["workers.count = 9", "8 fit"]),
     ],
 )
 def test_more_than_there_is_is_refused(count: int | str, cpus: float, gpus: float, words: list[str]) -> None:
     with pytest.raises(ClusterError) as caught:
-        pool_size({"CPU": 4.0, "GPU": 2.0}, count, cpus, gpus, wanted=9)
+        most_workers(NODES, count, cpus, gpus, wanted=9)
     for word in words:
         assert word in str(caught.value)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from fmnas.platform.cli import main
 from fmnas.platform.config import Config, check_config
@@ -15,8 +14,9 @@ from fmnas.platform.driver import DONE, Driver, Stage
 from fmnas.platform.experiment import build_experiment
 from fmnas.platform.journal import Journal, Record, read_journal
 from fmnas.platform.pool import Event, Failed, Finished, Job, Lost, TimedOut
-from fmnas.platform.progress import LineProgress
+from fmnas.platform.progress import ExperimentProgress
 from fmnas.platform.replay import Replayed, in_words, replay
+from fmnas.platform.screen import QuietScreen
 from fmnas.platform.state import ExperimentState
 from fmnas.platform.stop import StopRequest
 from fmnas.platform.tracking import NoTracker
@@ -70,7 +70,7 @@ def drive(config: Config, journal: Path, seed: int = 0) -> list[Record]:
     if journal.exists():
         state.replay(read_journal(journal))
     with Journal(journal) as log:
-        progress = LineProgress(Console(quiet=True))
+        progress = ExperimentProgress(QuietScreen(), state)
         stage = Stage(Shuffled(config, seed), log, NoTracker(), progress, StopRequest())
         assert Driver(state, config.workers, stage).run() == DONE
     return read_journal(journal)

@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from fmnas.platform.cli import main
+from fmnas.platform.cluster import connect
 from fmnas.platform.pool import Failed, Finished, InProcessPool, Job, TimedOut
-from fmnas.platform.stop import LOOK_SECONDS, Stopped, StopRequest, watched
+from fmnas.platform.stop import LOOK_SECONDS, Stopped, StopRequest, stopped_by_signals, watched
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers.trainer import Report, ignore
 
@@ -184,3 +186,59 @@ def test_what_has_no_time_left_is_on_record_and_left_for_the_resume(
     assert (ended["event"], ended["status"]) == ("ended", "interrupted")
     assert (first["trial"], first["attempt"]) == (0, 1)
     assert (second["trial"], second["attempt"]) == (0, 2)
+
+
+def test_a_sigterm_while_ray_starts_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+
+    def start(**_: object) -> None:
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(number))  # as Ray does
+        signal.raise_signal(signal.SIGTERM)
+        signal.alarm(1000)
+
+    monkeypatch.setattr(ray, "init", start)
+    with stopped_by_signals() as stop:
+        ours = signal.getsignal(signal.SIGTERM)
+        connect(None)
+        assert stop.count == 1
+        assert signal.getsignal(signal.SIGTERM) is ours
+        assert signal.alarm(0) == 0, "Ray's alarm is off"
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN, "handlers can be set again"
+
+
+def test_a_sigterm_while_ray_starts_leaves_the_directory_to_be_resumed(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    driver = Driver(out, "optimizers=[random]", "workers.kind=in-process", f"fidelity.epochs={ENDLESS}")
+    driver.wait_for("started")
+    driver.process.kill()
+    driver.end()
+    config = (out / "config.yaml").read_text()
+    (out / "config.yaml").write_text(config.replace("kind: in-process", "kind: ray"))
+    driver.process = subprocess.Popen(
+        [*FMNAS, "resume", str(out)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    while not subprocess.run(["pgrep", "-P", str(driver.process.pid)], capture_output=True).stdout:
+        assert driver.process.poll() is None, driver.process.communicate()
+        time.sleep(0.02)
+    driver.process.send_signal(signal.SIGTERM)  # Ray starts its first processes now
+    printed = driver.end()
+    assert driver.process.returncode == 130, printed
+    assert f"fmnas resume {out}" in printed
+    assert "Traceback" not in printed
+    assert not (out / "driver.lock").exists()
+
+
+def test_a_sigterm_while_the_configuration_is_read_ends_with_130_and_nothing_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def read(*_: object) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)  # the second does not wait
+
+    monkeypatch.setattr("fmnas.platform.config.load_config", read)
+    before = signal.getsignal(signal.SIGTERM)
+    assert main(["run", "smoke", "--progress", "json", "--out", str(tmp_path / "run")]) == 130
+    assert json.loads(capsys.readouterr().out)["status"] == "interrupted"
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert not (tmp_path / "run").exists()

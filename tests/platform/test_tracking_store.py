@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from fmnas.platform.mlflow_experiment import MlflowExperiment
+from fmnas.platform.mlflow_records import retrained_errors
 from fmnas.platform.mlflow_settings import TrackingError, TrackingSettings, check_uri
 from fmnas.platform.mlflow_store import MlflowStore
 from fmnas.platform.outcomes import CANCELLED, FAILED, FINISHED, LOST, Outcome
@@ -195,6 +196,45 @@ def test_the_campaign_holds_files_and_final_numbers(written: Any) -> None:
     kept = Path(campaign.info.artifact_uri.removeprefix("file://"))
     assert [path.name for path in kept.iterdir()] == ["config.yaml"]
     assert config.artifacts in kept.parents
+
+
+CURVES = """axis,at,optimizer,mean,standard_error,low,high,repeats
+evaluations,0.0,bo-fm,,,,,2
+evaluations,0.5,bo-fm,0.5,,,,2
+evaluations,1.0,bo-fm,0.4,0.1,0.3,0.5,2
+evaluations,1.75,bo-fm,0.2,0.1,0.1,0.3,2
+evaluations,2.0000000001,bohb,0.3,,,,1
+epochs,10.0,bo-fm,0.4,0.1,0.3,0.5,2
+"""
+LINES = {
+    "mean/bo-fm": [(1, 0.4), (2, 0.2)],
+    "low/bo-fm": [(1, 0.3), (2, 0.1)],
+    "high/bo-fm": [(1, 0.5), (2, 0.3)],
+    "mean/bohb": [(2, 0.3)],
+}
+
+
+def test_the_campaign_holds_the_mean_curves_of_a_finished_report_once(config: TrackingSettings, tmp_path: Path) -> None:
+    path = tmp_path / "mean_curves.csv"
+    path.write_text(CURVES)
+    track(config, [], status="interrupted", files=[path])
+    assert not {"mean/bo-fm", "mean/bohb"} & set(Reader(config).runs["campaign"].data.metrics)
+    for _ in range(2):
+        track(config, [], files=[path])
+        reader = Reader(config)
+        assert {key: reader.line("campaign", key) for key in LINES} == LINES
+        assert not [key for key in reader.runs["campaign"].data.metrics if key in ("low/bohb", "high/bohb")]
+    path.write_text(CURVES.replace("1.75,bo-fm,0.2", "1.75,bo-fm,0.25"))
+    track(config, [], files=[path])
+    assert Reader(config).line("campaign", "mean/bo-fm") == [(1, 0.4), (2, 0.2), (2, 0.25)]
+    kept = Path(reader.runs["campaign"].info.artifact_uri.removeprefix("file://"))
+    assert (kept / "mean_curves.csv").read_text() == path.read_text()
+
+
+def test_test_errors_are_metrics_where_there_are_any() -> None:
+    means = [{"optimizer": "bo-fm", "selected_error": 0.1, "error": 0.12, "standard_error": None}]
+    assert retrained_errors({"retrained": {"epochs": 3, "means": means}}) == {"test_error/bo-fm": 0.12}
+    assert retrained_errors({"retrained": None}) == retrained_errors({}) == {}
 
 
 def test_a_resume_writes_only_what_is_missing(config: TrackingSettings) -> None:

@@ -11,18 +11,19 @@ from fmnas.platform.mlflow_views import experiment_link, links_from_tags, page_n
 from fmnas.search_spaces import Real, Space, joint_space
 
 CAMPAIGN = "0123456789abcdef"
+OPTIMIZERS = ["bo-fm", "regularized-evolution", "bohb", "random"]
 PREFIX = "mlflow.sharedViewState."
 
 
 def states(space: Space | None) -> dict[str, Any]:
-    tags = view_tags(CAMPAIGN, space, now=1000)
+    tags = view_tags(CAMPAIGN, space, OPTIMIZERS, now=1000)
     return {key.removeprefix(PREFIX).partition("-")[0]: json.loads(value) for key, value in tags.items()}
 
 
 def test_links_open_the_page_that_a_tag_holds() -> None:
-    keys = {key.removeprefix(PREFIX) for key in view_tags(CAMPAIGN, None, 0)}
+    keys = {key.removeprefix(PREFIX) for key in view_tags(CAMPAIGN, None, OPTIMIZERS, 0)}
     links = ui_links("http://127.0.0.1:5000/", "7", CAMPAIGN)
-    assert list(links) == ["compare", "runs", "trials", "search"]
+    assert list(links) == ["compare", "means", "runs", "trials", "search"]
     for link in links.values():
         address = urlsplit(link)
         route, _, query = address.fragment.partition("?")
@@ -35,10 +36,10 @@ def test_links_open_the_page_that_a_tag_holds() -> None:
 
 
 def test_links_are_found_again_from_an_experiments_tags() -> None:
-    tags = [*view_tags(CAMPAIGN, None, 0), PREFIX + "1795223863443kymnb82k", "mlflow.note.content"]
+    tags = [*view_tags(CAMPAIGN, None, OPTIMIZERS, 0), PREFIX + "1795223863443kymnb82k", "mlflow.note.content"]
     found = links_from_tags("http://host", "7", tags)
     assert list(found.values()) == list(ui_links("http://host", "7", CAMPAIGN).values())
-    assert list(found) == ["compare-01234567", "runs-01234567", "trials-01234567", "search-01234567"]
+    assert list(found) == ["compare-01234567", "means-01234567", "runs-01234567", "trials-01234567", "search-01234567"]
 
 
 def test_the_experiments_own_link_names_the_workflow() -> None:
@@ -46,9 +47,10 @@ def test_the_experiments_own_link_names_the_workflow() -> None:
     assert link == "http://host/#/experiments/7/runs?workflowType=machine_learning"
 
 
+@pytest.mark.parametrize("optimizers", [[], OPTIMIZERS, [f"regularized-evolution-{i}" for i in range(50)]])
 @pytest.mark.parametrize("space", [None, Space([Real("x", 0, 1)]), joint_space()])
-def test_a_page_fits_into_a_tag_of_any_mlflow(space: Space | None) -> None:
-    assert all(len(value) < 5000 for value in view_tags(CAMPAIGN, space, 1_795_223_863_443).values())
+def test_a_page_fits_into_a_tag_of_any_mlflow(space: Space | None, optimizers: list[str]) -> None:
+    assert all(len(value) < 5000 for value in view_tags(CAMPAIGN, space, optimizers, 1_795_223_863_443).values())
 
 
 def test_a_page_is_bare_state_and_named_view_in_one() -> None:
@@ -66,6 +68,14 @@ def test_compare_draws_one_line_per_optimizer() -> None:
     assert "tags.`fmnas.kind` = 'run'" in state["searchFilter"]
     lines = [card["metricKey"] for card in state["compareRunCharts"] if card["type"] == "LINE"]
     assert lines == ["incumbent", "incumbent_by_epochs"]
+
+
+def test_means_draws_every_optimizers_mean_and_its_interval() -> None:
+    state = states(joint_space())["means"]
+    assert "tags.`fmnas.kind` = 'campaign'" in state["searchFilter"]
+    means, bands = [card["selectedMetricKeys"] for card in state["compareRunCharts"]]
+    assert means == [f"mean/{name}" for name in OPTIMIZERS]
+    assert sorted(bands) == sorted(f"{line}/{name}" for name in OPTIMIZERS for line in ("mean", "low", "high"))
 
 
 def test_every_chart_belongs_to_a_section() -> None:

@@ -1,0 +1,79 @@
+"""Colours: one set for light pages and paper, one for dark pages; and one look per optimizer, the same in every figure.
+
+Figures are drawn in the light colours. On the page each of these becomes a CSS variable of the same name, so that a
+figure follows the reader's choice of light or dark like the text around it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+INK, SOFT, LINE, GROUND, CARD = "#1c2126", "#5b6670", "#d9dee3", "#ffffff", "#f5f7f9"
+WARN = "#9a5b00"
+LINK = "#0067a0"
+
+PLAIN = {
+    "ink": (INK, "#e6e9ec"),
+    "soft": (SOFT, "#a3adb6"),
+    "line": (LINE, "#39424b"),
+    "ground": (GROUND, "#14181c"),
+    "card": (CARD, "#1d2329"),
+    "warn": (WARN, "#f0b04f"),
+    "link": (LINK, "#6db8e8"),
+}
+"""Name of a CSS variable -> (light, dark)."""
+
+# Okabe and Ito's palette, told apart with every kind of colour blindness; its yellow is too faint on white. The dark
+# set keeps the hues and raises the lightness.
+SERIES = {
+    "blue": ("#0072b2", "#4da3e0"),
+    "vermilion": ("#d55e00", "#f58a4b"),
+    "green": ("#009e73", "#2fc59b"),
+    "purple": ("#cc79a7", "#e7a6c9"),
+    "orange": ("#e69f00", "#f3c04b"),
+    "sky": ("#56b4e9", "#a8ddf8"),
+    "black": ("#000000", "#fafafa"),
+}
+"""The same for the colours of optimizers."""
+COLOURS = tuple(light for light, _ in SERIES.values())
+BLUE, VERMILION = COLOURS[:2]
+LINES = (
+    (0.0, ()),
+    (0.0, (4.0, 1.5)),
+    (0.0, (6.0, 1.5, 1.2, 1.5)),
+    (0.0, (1.2, 1.2)),
+    (0.0, (6.0, 1.2, 1.2, 1.2, 1.2, 1.2)),
+)
+"""Solid, then dashes: (offset, (on, off, ...)) in line widths."""
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+FIXED = ("bo-fm", "regularized-evolution", "bohb", "random")
+"""These look the same in every report, whoever they are compared with, and come first in this order."""
+
+
+@dataclass(frozen=True)
+class Style:
+    """How one optimizer is drawn, everywhere: colour, dashes, marker."""
+
+    colour: str
+    line: tuple[float, tuple[float, ...]]
+    marker: str
+
+
+def styles(optimizers: Iterable[str]) -> dict[str, Style]:
+    """A style per optimizer, in the order of the legend: those of FIXED first, then by name."""
+    given = set(optimizers)
+    others = sorted(given - set(FIXED))
+    places = {name: i for i, name in enumerate((*FIXED, *others)) if name in given}
+    return {
+        name: Style(COLOURS[i % len(COLOURS)], LINES[i % len(LINES)], MARKERS[i % len(MARKERS)])
+        for name, i in places.items()
+    }
+
+
+def variables() -> dict[str, str]:
+    """A light colour -> the CSS variable that stands for it on the page."""
+    return {light: f"var(--{name})" for name, (light, _) in (*PLAIN.items(), *SERIES.items())}
+
+
+def declarations(dark: bool) -> str:
+    """The CSS declarations of all variables, light or dark."""
+    return " ".join(f"--{name}: {pair[dark]};" for name, pair in (*PLAIN.items(), *SERIES.items()))

@@ -1,0 +1,119 @@
+"""The best configurations trained anew, with fresh seeds, and tested on images that no search has seen.
+
+The lowest of many noisy errors is too good to be true; these are the errors to believe. They are in retrained.csv, a
+row per retrained configuration:
+
+| columns | meaning |
+|---|---|
+| run, optimizer, repeat, trial | whose best trial it is |
+| selected_objective, selected_error | what the search measured: what it was selected for |
+| test_error, test_error_seed_1.. | the share of test images classified wrongly: mean, and of each fresh seed |
+| epochs, images, test_images | what it was trained for, on how many images, and tested on how many |
+| train_seconds, started_at, finished_at, worker | the evaluation itself |
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fmnas.comparison.curves import standard_error
+from fmnas.comparison.errors import ReportError
+
+COLUMNS = (
+    "run",
+    "optimizer",
+    "repeat",
+    "trial",
+    "selected_objective",
+    "selected_error",
+    "test_error",
+    "epochs",
+    "images",
+    "test_images",
+    "train_seconds",
+)
+_TEXTS = ("run", "optimizer")
+_WHOLE = ("repeat", "trial", "epochs", "images", "test_images")
+_SEED = re.compile(r"test_error_seed_\d+")
+
+
+def read_retrained(path: Path) -> pd.DataFrame:
+    """The table of a retrained.csv. Raises ReportError, naming file and column, where it does not parse."""
+    try:
+        table = pd.read_csv(path, dtype=object, keep_default_na=False, encoding="utf-8")
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise ReportError(f"cannot read {path}: {reason}; retrain again, or remove it for a report without") from error
+    missing = [name for name in COLUMNS if name not in table]
+    if missing:
+        raise ReportError(f"{path}: column {missing[0]!r} is missing; it has {', '.join(COLUMNS)}")
+    for name in (*COLUMNS, *seed_columns(table)):
+        try:
+            table[name] = _typed(table[name], name)
+        except (ValueError, TypeError) as error:
+            raise ReportError(f"{path}: column {name!r} does not parse: {error}; retrain again") from error
+    return table
+
+
+def _typed(column: "pd.Series[Any]", name: str) -> "pd.Series[Any]":
+    if name in _TEXTS:
+        return column
+    if name in _WHOLE:
+        return pd.Series([int(value) for value in column], index=column.index, dtype="int64")
+    return column.where(column != "", None).astype("float64")
+
+
+def seed_columns(table: pd.DataFrame) -> list[str]:
+    """The columns with the test error of each fresh seed."""
+    return [str(name) for name in table.columns if _SEED.fullmatch(str(name))]
+
+
+def retrained_summary(table: pd.DataFrame | None) -> dict[str, Any] | None:
+    """As plain data: epochs, images, seeds, test_images, a row per configuration and means; None without any.
+
+    A row's standard_error is over its seeds, a mean's over the repeats. epochs, images, test_images: None where the
+    rows differ. means: by optimizer, the lowest test error first; each repeat weighs the same.
+    """
+    if table is None or table.empty:
+        return None
+    seeds = seed_columns(table)
+    settings = {name: _common(table[name]) for name in ("epochs", "images", "test_images")}
+    return {
+        "epochs": settings["epochs"],
+        "images": settings["images"],
+        "seeds": len(seeds),
+        "test_images": settings["test_images"],
+        "rows": [_row(row, seeds) for row in table.to_dict("records")],
+        "means": sorted(_means(table), key=lambda row: (row["error"], row["optimizer"])),
+    }
+
+
+def _common(column: "pd.Series[int]") -> int | None:
+    return int(column.iloc[0]) if column.nunique() == 1 else None
+
+
+def _row(row: dict[Any, Any], seeds: list[str]) -> dict[str, Any]:
+    errors = [row[name] for name in seeds if row[name] == row[name]]
+    return {
+        **{name: row[name] for name in ("run", "optimizer", "repeat", "trial", "selected_objective", "selected_error")},
+        "error": row["test_error"],
+        "standard_error": float(standard_error(np.array(errors))) if errors else float("nan"),
+        "errors": errors,
+        "seconds": row["train_seconds"],
+    }
+
+
+def _means(table: pd.DataFrame) -> list[dict[str, Any]]:
+    by_repeat = table.groupby(["optimizer", "repeat"])[["selected_error", "test_error"]].mean()
+    return [
+        {
+            "optimizer": optimizer,
+            "selected_error": float(mine["selected_error"].mean()),
+            "error": float(mine["test_error"].mean()),
+            "standard_error": float(standard_error(mine["test_error"].to_numpy(dtype=float))),
+        }
+        for optimizer, mine in by_repeat.groupby(level="optimizer")
+    ]

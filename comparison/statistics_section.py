@@ -1,0 +1,146 @@
+"""What the repeats can and cannot tell: differences of pairs, how soon who got where, errors of fresh trainings."""
+
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+
+from fmnas.comparison.html_parts import Pictures, Section, count, figures, filled, hint, joined, seconds, subtitle
+from fmnas.comparison.result_section import interval, mean_of
+from fmnas.comparison.summary import Summary
+from fmnas.comparison.wording import MISSING, number
+
+
+def pairs_section(summary: Summary, pictures: Pictures) -> Section | None:
+    """A row per pair of optimizers, with the verdict in words; and what so many repeats can show at all."""
+    tests = summary.get("tests")
+    if not tests or not tests["pairs"]:
+        return None
+    header = ("pair", "verdict", "difference", "95% interval", "p", "p corrected", "effect", "repeats")
+    told = (
+        f"Two-sided paired Wilcoxon tests over repeats; p corrected by {tests['correction'].capitalize()} for all "
+        f"pairs, held against {tests['level']:.0%}. Difference: mean of first − second; below 0 the first is lower. "
+        "Effect: matched-pairs rank-biserial correlation, −1 where the first is lower in every repeat, 1 where it "
+        "never is."
+    )
+    rows = [_pair_row(pair) for pair in tests["pairs"]]
+    power = f"<p class='caution'>{escape(tests['power'])}</p>" if tests.get("power") else ""
+    body = joined(power, filled(header, rows), hint(told), figures(pictures.get("statistics", ())))
+    return Section("statistics", "Differences", body)
+
+
+def _pair_row(pair: Mapping[str, Any]) -> tuple[str, ...]:
+    return (
+        f"{pair['first']} − {pair['second']}",
+        _verdict(pair),
+        number(pair["difference"], digits=3),
+        interval(pair["low"], pair["high"]),
+        number(pair["p"], digits=2),
+        number(pair["p_corrected"], digits=2),
+        MISSING if pair["effect"] is None else f"{pair['effect']:+.2f}",
+        str(pair["repeats"]),
+    )
+
+
+def _verdict(pair: Mapping[str, Any]) -> str:
+    names = {"first better": f"{pair['first']} is better", "second better": f"{pair['second']} is better"}
+    return names.get(pair["verdict"], str(pair["verdict"]))
+
+
+def speed_section(summary: Summary, _: Pictures) -> Section | None:
+    """Area under the curve, evaluations to reach a target, and who is where another one was."""
+    body = joined(_area(summary), _targets(summary), _equivalents(summary))
+    return Section("speed", "How soon", body) if body else None
+
+
+def _area(summary: Summary) -> str:
+    if not summary.get("area"):
+        return ""
+    rows = [
+        (row["optimizer"], mean_of(row), "  ".join(number(value) for value in row["values"].values()))
+        for row in sorted(summary["area"], key=lambda row: (row["mean"] is None, row["mean"]))
+    ]
+    told = (
+        "Mean height of the best-so-far curve over evaluations, from where every run has a result to where all are "
+        "compared. Low: good soon, and good at the end; the two cannot be told apart by it."
+    )
+    return joined(
+        subtitle("Area under the curve"), filled(("optimizer", "mean height", "each repeat"), rows, "wide"), hint(told)
+    )
+
+
+def _targets(summary: Summary) -> str:
+    """A row per target, a column per optimizer."""
+    targets = summary.get("targets") or ()
+    if not targets:
+        return ""
+    names = [row["optimizer"] for row in targets[0]["rows"]]
+    rows = []
+    for target in targets:
+        reached = {row["optimizer"]: row for row in target["rows"]}
+        cells = [_reached(reached[name]) for name in names]
+        rows.append((number(target["target"]), *cells, target["from"]))
+    told = (
+        "Mean over the repeats that reached the target, and how many did: where not all did, the mean flatters. Each "
+        "repeat's number is in summary.json."
+    )
+    shown = filled(("target", *names, "which is"), rows, "wide")
+    return joined(subtitle("Evaluations to reach a target"), shown, hint(told))
+
+
+def _reached(row: Mapping[str, Any]) -> str:
+    return f"{count(row['evaluations'])} ({row['reached']} of {row['repeats']})" if row["reached"] else "never"
+
+
+def _equivalents(summary: Summary) -> str:
+    """A row per optimizer and checkpoint, a column per other optimizer."""
+    given = summary.get("equivalents") or ()
+    if not given:
+        return ""
+    names = [name for name in summary["optimizers"] if any(row["other"] == name for row in given)]
+    rows: dict[tuple[str, float], dict[str, str]] = {}
+    for row in given:
+        cells = rows.setdefault((row["optimizer"], row["at"]), {"value": number(row["value"])})
+        cells[row["other"]] = "never" if row["evaluations"] is None else count(row["evaluations"])
+    shown = [
+        (f"{name} at {count(at)}", cells["value"], *(cells.get(other, MISSING) for other in names))
+        for (name, at), cells in rows.items()
+    ]
+    told = (
+        "The evaluations after which the mean curve of the optimizer above is as low as that of the one on the left; "
+        "never: not within the budget. Of mean curves: a single repeat may differ widely."
+    )
+    header = ("evaluations", "mean objective", *names)
+    return joined(subtitle("Who is where another one was"), filled(header, shown), hint(told))
+
+
+def retrained_section(summary: Summary, pictures: Pictures) -> Section | None:
+    """The winner's curse: errors for which configurations were selected, beside those of fresh trainings."""
+    retrained = summary.get("retrained")
+    if not retrained or not retrained["rows"]:
+        return None
+    told = (
+        f"Trained afresh with {retrained['seeds']} seeds, {retrained['images']} images and {retrained['epochs']} "
+        f"epochs; test error on {retrained['test_images']} images that no optimizer has seen."
+    )
+    means = [(row["optimizer"], number(row["selected_error"]), mean_of(row, "error")) for row in retrained["means"]]
+    header = ("run", "trial", "selected objective", "selected error", "test error", "training")
+    rows = [
+        (
+            row["run"],
+            str(row["trial"]),
+            number(row["selected_objective"]),
+            number(row["selected_error"]),
+            mean_of(row, "error"),
+            seconds(row["seconds"]),
+        )
+        for row in retrained["rows"]
+    ]
+    body = joined(
+        hint(told),
+        figures(pictures.get("retrained", ())),
+        subtitle("Mean over repeats"),
+        filled(("optimizer", "selected error", "test error"), means),
+        subtitle("Each configuration"),
+        filled(header, rows),
+    )
+    return Section("retrained", "Selected and retrained", body)

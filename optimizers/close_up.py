@@ -1,0 +1,72 @@
+"""A closer look at the incumbent: the last digits of its continuous part, where nothing blurs them.
+
+The process of the whole space has one length scale for all of it, and at best a noise of a thousandth of what the
+objective spans: it cannot see the last digits. A second one, of the continuous part alone and given only the nearest
+trials on the incumbent's vertices, can; as they come nearer, so does it. It would learn the noise of a noisy objective,
+so it is only asked where the large one sees none.
+"""
+
+import math
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fmnas.optimizers.points import Points
+from fmnas.optimizers.search import SAME, Acquisition, SearchSettings, alternate
+from fmnas.optimizers.structures import FAST_KERNELS
+from fmnas.optimizers.surrogate import FitError, FitSettings, Surrogate
+from fmnas.optimizers.warps import standardised
+from fmnas.search_spaces import Real, Space
+
+Floats = NDArray[np.float64]
+
+NOISELESS = 1e-5  # noise variance over output scale: below, the large process sees no noise
+PER_DIMENSION = 3  # nearest trials for each continuous variable, and as many more
+MARGIN = 0.25  # of the box around them, on each side
+WORTH = 1e-6  # of the standard deviation of all objectives: a closer look that promises less waits
+
+
+def closer(
+    space: Space, tried: Floats, y: Floats, fit: FitSettings, search: SearchSettings, rng: np.random.Generator
+) -> Points:
+    """New points near the incumbent, on its vertices, whose expected improvement is WORTH trying, the best first.
+
+    tried: configurations [m, D + P]; the first n of them have the objectives y [n]. There may be no such point.
+    """
+    D = len(space.continuous)
+    nothing = Points.of(space, np.empty((0, len(space))))
+    near = _nearest(tried[: len(y)], y, D)
+    if len(near) < D + 2 or D == 0 or np.ptp(y[near]) == 0.0:
+        return nothing
+    incumbent, lower, width = tried[int(y.argmin())], *_frame(tried[near, :D])
+    local = Space([Real(f"x{d}", 0.0, 1.0) for d in range(D)])
+    points = Points.of(local, (tried[near, :D] - lower) / width)
+    try:
+        fitted = Surrogate(local, FAST_KERNELS["modlap"], fit).fit(points, torch.from_numpy(standardised(y[near])), rng)
+    except FitError:  # the whole space's process is there to ask
+        return nothing
+    acquisition = Acquisition(local, fitted.posterior, float(fitted.y.min()))
+    anywhere = Points.of(local, rng.random((search.random_points, D)))
+    found, log_ei = alternate(acquisition, anywhere.at(acquisition(anywhere).topk(search.starts).indices), search)
+    X = np.tile(incumbent, (len(found), 1))
+    X[:, :D] = (lower + found.C.numpy() * width).clip(0.0, 1.0)
+    new = np.abs(X[:, None] - tried[None]).max(axis=2).min(axis=1) > SAME
+    promised = log_ei.numpy() + math.log(y[near].std(ddof=1))
+    return Points.of(space, X[new & (promised > math.log(WORTH * y.std())) & space.feasible(X)])
+
+
+def _nearest(X: Floats, y: Floats, D: int) -> NDArray[np.int64]:
+    """Rows of X [n, D + P] on the incumbent's vertices, the nearest to it and itself: at most 3 (D + 1)."""
+    incumbent = X[int(y.argmin())]
+    same = np.flatnonzero((X[:, D:] == incumbent[D:]).all(axis=1))
+    distance = np.abs(X[same, :D] - incumbent[:D]).max(axis=1, initial=0.0)
+    return same[np.argsort(distance, kind="stable")[: PER_DIMENSION * (D + 1)]]
+
+
+def _frame(C: Floats) -> tuple[Floats, Floats]:
+    """Lower corner and width [D] of the box around C [m, D], with a margin, within the unit cube."""
+    lowest, highest = C.min(axis=0), C.max(axis=0)
+    margin = MARGIN * (highest - lowest)
+    lower, upper = (lowest - margin).clip(0.0, 1.0), (highest + margin).clip(0.0, 1.0)
+    return lower, np.maximum(upper - lower, 1e-12)

@@ -1,0 +1,131 @@
+"""How the end of a run, resume or retrain is told: the table and where everything is, or one JSON object.
+
+The facts of `--progress json`'s last line, whose event is `ending`:
+
+| fact | meaning |
+|---|---|
+| status | finished, interrupted, failed or "wrong input"; exit_code is the process's |
+| reason | why it failed; else empty |
+| run_directory, page | where the results are |
+| again | the command that goes on with it; None where it is finished |
+| headline, caution | what the table shows, and what it does not |
+| optimizers | name -> mean, standard_error, best, repeats; the lowest mean first |
+| mlflow | store, written, present, missed, reason |
+
+A run that was broken off before it could write its results has only the first three, and `again`.
+"""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from fmnas.platform.exit_codes import DONE, FAILED, INTERRUPTED
+from fmnas.platform.paths import RunDirectory
+from fmnas.platform.screen import JSON, QUIET, Happening, JsonScreen
+from fmnas.platform.terminal import print_summary
+
+if TYPE_CHECKING:
+    from fmnas.platform.launch import Ending
+
+_CODES = {"finished": DONE, "interrupted": INTERRUPTED, "failed": FAILED}
+
+
+@dataclass(frozen=True)
+class Teller:
+    """Tells of an ending. mode: one of the screen's. again: the command, without `fmnas`, that goes on with it."""
+
+    mode: str
+    console: Console
+    directory: RunDirectory
+    again: str
+
+    def tell(self, ending: "Ending") -> int:
+        """Everything about it; returns the exit code."""
+        code = _CODES[ending.status]
+        if self.mode == JSON:
+            tell_ending(ending.status, ending.reason, code, {**self._where(ending.status), **_results(ending)})
+        else:
+            print_summary(ending.summary, self.console)
+            if self.mode != QUIET:
+                self._print_places(ending)
+            self._print_missed(ending)
+        if ending.status == "failed":
+            print(f"fmnas: the experiment failed: {ending.reason}", file=sys.stderr)  # noqa: T201
+        if self.mode != JSON and code == FAILED:
+            self._print(f"resume with     {called()} {self.again}")
+        if self.mode != JSON and code == INTERRUPTED:
+            self._print_interrupted()
+        return code
+
+    def interrupted(self) -> int:
+        """It was broken off before it could write its results; returns the exit code."""
+        if not self.directory.journal.exists():
+            return tell_interrupted(self.mode)
+        if self.mode == JSON:
+            tell_ending("interrupted", "", INTERRUPTED, self._where("interrupted"))
+        else:
+            self._print_interrupted()
+        return INTERRUPTED
+
+    def _where(self, status: str) -> dict[str, Any]:
+        again = None if status == "finished" else f"{called()} {self.again}"
+        return {"run_directory": str(self.directory.root), "page": str(self.directory.page), "again": again}
+
+    def _print_places(self, ending: "Ending") -> None:
+        places = {"run directory": str(self.directory.root), "page": str(self.directory.page)}
+        if ending.tracking.store_experiment or ending.tracking.missed:
+            places |= {"MLflow store": ending.store, "open it with": f"{called()} ui {self.directory.root}"}
+        for what, place in places.items():
+            self._print(f"{what:<15} {place}")
+
+    def _print_missed(self, ending: "Ending") -> None:
+        tracking = ending.tracking
+        if tracking.missed:
+            self._print(
+                f"MLflow missed {tracking.missed} trial(s) ({tracking.reason}); the journal has them: "
+                f"`{called()} sync {self.directory.root}` sends them"
+            )
+
+    def _print_interrupted(self) -> None:
+        self._print(f"interrupted; resume with     {called()} {self.again}")
+
+    def _print(self, text: str) -> None:
+        self.console.print(text, soft_wrap=True, highlight=False, markup=False)
+
+
+def tell_interrupted(mode: str) -> int:
+    """It was broken off before anything began; returns the exit code."""
+    if mode == JSON:
+        tell_ending("interrupted", "", INTERRUPTED, {"again": None})
+    return INTERRUPTED
+
+
+def tell_ending(status: str, reason: str, code: int, facts: dict[str, Any]) -> None:
+    """The last line of `--progress json`."""
+    JsonScreen().tell(Happening("ending", {"status": status, "reason": reason, "exit_code": code, **facts}))
+
+
+def called() -> str:
+    """How this command was called, so that what is printed can be typed: the virtual environment may not be active."""
+    return sys.argv[0] if Path(sys.argv[0]).name == "fmnas" else "fmnas"
+
+
+def _results(ending: "Ending") -> dict[str, Any]:
+    shown = ("mean", "standard_error", "best", "repeats")
+    rows = ending.summary["optimizers"].items()
+    tracking = ending.tracking
+    return {
+        "headline": ending.summary["headline"],
+        "caution": ending.summary["caution"],
+        "optimizers": {name: {key: row[key] for key in shown} for name, row in rows},
+        "mlflow": {
+            "store": ending.store,
+            "written": tracking.written,
+            "present": tracking.present,
+            "missed": tracking.missed,
+            "reason": tracking.reason,
+        },
+    }

@@ -1,0 +1,159 @@
+"""Several run directories in one report: more repeats of the same optimizers, or more optimizers of the same repeats.
+
+They must be alike in all that decides what a result is worth. A repeat is what its experiment's seed and its number say
+it is: two directories with the same seed hold the same repeats, with the same initial designs, and their optimizers are
+compared repeat by repeat; with another seed they hold other repeats, which get numbers of their own.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fmnas.comparison.summary import ReportContext, Summary
+from fmnas.comparison.trials import LAST_COLUMN, SOURCE
+from fmnas.platform.config import Config, OptimizerConfig
+from fmnas.platform.errors import RunDirectoryError
+from fmnas.platform.launch import restore
+from fmnas.platform.methods import METHODS
+from fmnas.platform.outcomes import run_name
+from fmnas.platform.paths import RunDirectory
+from fmnas.platform.problems import ALIASES
+from fmnas.platform.results import context_of, trials_of, write_report_files, write_results
+from fmnas.platform.state import ExperimentState
+
+ALIKE = ("problem", "fidelity", "budget", "data", "seeds", "initial_design", "on_failure")
+"""The keys of a configuration that must agree; data.root may differ."""
+
+Repeat = tuple[int, int]
+"""An experiment's seed and a repeat in it: what a repeat is, whatever directory holds it."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A run directory and what its journal proves."""
+
+    directory: RunDirectory
+    state: ExperimentState
+
+    @property
+    def config(self) -> Config:
+        """What it was run with."""
+        return self.state.experiment.config
+
+
+def report(roots: Sequence[Path], out: Path | None = None) -> tuple[Summary, RunDirectory]:
+    """Write the report of run directories; the summary, and the folder with trials.csv, summary.json and report/.
+
+    out: that folder. Without it, it is the run directory itself if there is one, else runs/report-NAMES.
+    Raises RunDirectoryError for directories that cannot be compared, or an `out` that holds an experiment.
+    """
+    sources = [Source(directory, restore(directory)[0]) for directory in map(RunDirectory, roots)]
+    if len(sources) == 1 and out is None:
+        return write_results(sources[0].directory, sources[0].state), sources[0].directory
+    folder = RunDirectory(out or Path("runs") / f"report-{'-'.join(source.directory.root.name for source in sources)}")
+    if folder.journal.exists() or (folder.root.exists() and not folder.root.is_dir()):
+        what = "holds an experiment, whose own report this would replace" if folder.root.is_dir() else "is no folder"
+        raise RunDirectoryError(f"{folder.root} {what}: give another folder with --out DIR")
+    _check_alike(sources)
+    numbers = _renumbered(sources)
+    tables = [_labelled(_numbered(trials_of(source.state), source, numbers), source) for source in sources]
+    known = [table for table in tables if not table.empty]
+    trials = pd.concat(known, ignore_index=True) if known else tables[0]
+    return write_report_files(folder, trials, _context(sources, numbers)), folder
+
+
+def _check_alike(sources: Sequence[Source]) -> None:
+    """Raise RunDirectoryError, naming what differs, unless all directories can be compared."""
+    first = sources[0]
+    for other in sources[1:]:
+        ours, theirs = _settings(first.config), _settings(other.config)
+        differing = [key for key in {**ours, **theirs} if key in ours and key in theirs and ours[key] != theirs[key]]
+        if differing:
+            lines = "\n".join(f"  {key} = {ours[key]!r} and {theirs[key]!r}" for key in differing)
+            raise RunDirectoryError(
+                f"{first.directory.root} and {other.directory.root} cannot be put into one report: they differ in\n"
+                f"{lines}\nReport them one by one."
+            )
+
+
+def _settings(config: Config) -> dict[str, Any]:
+    """What must agree where both have it: the keys ALIKE, and each optimizer's options by its name."""
+    plain = config.model_dump(mode="json")
+    data = {key: value for key, value in plain["data"].items() if key != "root"}
+    shared = {key: plain[key] for key in ALIKE} | {"data": data, "problem": ALIASES.get(config.problem, config.problem)}
+    return shared | {f"optimizer {each.name}": _complete(each) for each in config.optimizers}
+
+
+def _complete(optimizer: OptimizerConfig) -> dict[str, Any]:
+    """Its options with every default, and how many trials it may have in flight."""
+    options = METHODS[optimizer.name].options.model_validate(optimizer.options)
+    return {"concurrency": optimizer.concurrency, **options.model_dump()}
+
+
+def _renumbered(sources: Sequence[Source]) -> dict[Repeat, int]:
+    """A number for every repeat: the first directory's keep theirs, those of another seed get the next free ones."""
+    numbers: dict[Repeat, int] = {}
+    holders: dict[tuple[str, Repeat], Path] = {}
+    for source in sources:
+        seed, here = source.config.seed, source.directory.root
+        for run in source.state.runs.values():
+            repeat = seed, run.repeat
+            holder = holders.get((run.optimizer_name, repeat))
+            if holder is not None:
+                raise RunDirectoryError(
+                    f"{holder} and {here} both hold repeat {run.repeat} of {run.optimizer_name} from seed {seed}: "
+                    "it is one repeat, not two. Leave one directory out, or run one with another seed"
+                )
+            holders[run.optimizer_name, repeat] = here
+            numbers.setdefault(repeat, len(numbers))
+    return numbers
+
+
+def _numbered(table: pd.DataFrame, source: Source, numbers: dict[Repeat, int]) -> pd.DataFrame:
+    """A table with columns run, optimizer and repeat, its repeats renumbered."""
+    if table.empty:
+        return table
+    repeats = [numbers[source.config.seed, int(repeat)] for repeat in table["repeat"]]
+    runs = [run_name(name, repeat) for name, repeat in zip(table["optimizer"], repeats, strict=True)]
+    return table.assign(repeat=pd.Series(repeats, index=table.index, dtype="Int64"), run=runs)
+
+
+def _labelled(table: pd.DataFrame, source: Source) -> pd.DataFrame:
+    """With a column that says where a trial is from."""
+    if not table.empty:
+        table.insert(list(table.columns).index(LAST_COLUMN), SOURCE, str(source.directory.root))
+    return table
+
+
+def _context(sources: Sequence[Source], numbers: dict[Repeat, int]) -> ReportContext:
+    contexts = [context_of(source.directory, source.state) for source in sources]
+    names = [str(source.directory.root) for source in sources]
+    retrained = [
+        _numbered(context.retrained, source, numbers)
+        for context, source in zip(contexts, sources, strict=True)
+        if context.retrained is not None
+    ]
+    pending = [
+        replace(each, run=_new_name(each.run, source, numbers))
+        for context, source in zip(contexts, sources, strict=True)
+        for each in context.pending
+    ]
+    return ReportContext(
+        name=" + ".join(dict.fromkeys(context.name for context in contexts)),
+        problem=contexts[0].problem,
+        budget=contexts[0].budget,
+        environment={name: context.environment for name, context in zip(names, contexts, strict=True)},
+        config_text="\n".join(f"# {name}\n{c.config_text}" for name, c in zip(names, contexts, strict=True)),
+        pending=pending,
+        finished=all(context.finished for context in contexts),
+        retrained=pd.concat(retrained, ignore_index=True) if retrained else None,
+    )
+
+
+def _new_name(run: str, source: Source, numbers: dict[Repeat, int]) -> str:
+    """The name of a run after its repeat's new number."""
+    old = source.state.runs[run]
+    return run_name(old.optimizer_name, numbers[source.config.seed, old.repeat])

@@ -1,0 +1,65 @@
+"""Opening the pool of workers that a configuration asks for, for whatever is to be trained."""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+from fmnas.platform.cluster import connect, live_nodes, most_workers
+from fmnas.platform.config import Config, WorkersConfig
+from fmnas.platform.pool import InProcessPool, Pool
+from fmnas.platform.problems import Data, Hardware, ProblemSettings, problem
+from fmnas.platform.stop import StopRequest
+from fmnas.trainers import Checkpoints
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is to be trained.
+
+    config: names the problem, and says what a worker takes. data: of the problem, for a search or for the last word.
+    seeds: trainings per job. wanted: how many jobs there may be at once. trial_seconds: what one may take.
+    checkpoints: where unfinished trainings are kept, if they are.
+    """
+
+    config: Config
+    data: Data | None
+    seeds: int
+    wanted: int
+    trial_seconds: float | None = None
+    checkpoints: Checkpoints | None = None
+
+
+@contextmanager
+def open_pool(work: Work, address: str | None, stop: StopRequest, say: Callable[[str], None]) -> Iterator[Pool]:
+    """Its pool, on the cluster at the address; closed, and Ray left, whatever happens.
+
+    say: told what a person should know.
+    Raises ClusterError when the cluster cannot be reached or lacks what is asked for.
+    """
+    config, workers = work.config, work.config.workers
+    settings = ProblemSettings(config.data, work.seeds, work.checkpoints)
+    if workers.kind == "in-process":
+        trainer = problem(config.problem, settings).build(work.data, Hardware(arrangement=workers.arrangement))
+        yield InProcessPool(trainer, work.trial_seconds, stop, workers.grace_seconds)
+        return
+    from fmnas.platform.ray_pool import RayPool
+    from fmnas.platform.ray_worker import build_trainer
+
+    ray = connect(address)
+    try:
+        nodes = live_nodes(ray).values()
+        most = most_workers(nodes, workers.count, workers.cpus, workers.gpus, work.wanted)
+        build = partial(build_trainer, config.problem, settings, _hardware(workers))
+        pool = RayPool(ray, build, work.data, workers, most, work.trial_seconds, say)
+        try:
+            yield pool
+        finally:
+            pool.close()
+    finally:
+        ray.shutdown()
+
+
+def _hardware(workers: WorkersConfig) -> Hardware:
+    return Hardware("cuda" if workers.gpus > 0 else "cpu", max(1, math.floor(workers.cpus)), workers.arrangement)

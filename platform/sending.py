@@ -1,0 +1,70 @@
+"""What an experiment sends to MLflow: its trials as they end, and at the end its results."""
+
+from fmnas.comparison.summary import Summary
+from fmnas.platform.config import Config
+from fmnas.platform.environment import describe_environment
+from fmnas.platform.mlflow_settings import TrackingSettings, check_uri, without_password
+from fmnas.platform.mlflow_store import MlflowStore
+from fmnas.platform.paths import RunDirectory
+from fmnas.platform.results import write_results
+from fmnas.platform.state import ExperimentState
+from fmnas.platform.tracking import BackgroundTracker, NoTracker, Tracker, TrackingReport
+
+FLUSH_SECONDS, SYNC_SECONDS = 60.0, 24 * 3600.0
+"""How long a store that answers may take for what is left: at the end of an experiment, and of a sync."""
+
+
+def check_tracking(config: Config) -> None:
+    """Raise TrackingError for a store that cannot be; it is not asked for anything."""
+    if config.tracking.enabled and config.tracking.uri is not None:
+        check_uri(config.tracking.uri)
+
+
+def begin_tracking(
+    state: ExperimentState, directory: RunDirectory, identity: str, flush_seconds: float = FLUSH_SECONDS
+) -> Tracker:
+    """Started, and told of every trial that has ended."""
+    tracker = _new_tracker(state, directory, identity, flush_seconds)
+    tracker.start([(run.optimizer_name, run.repeat) for run in state.runs.values()])
+    for outcome, standing in state.outcomes:
+        tracker.trial(outcome, standing)
+    return tracker
+
+
+def finish_tracking(
+    tracker: Tracker, state: ExperimentState, directory: RunDirectory, status: str
+) -> tuple[TrackingReport, Summary]:
+    """Write the results, and give the tracker them and what a stop left in the middle."""
+    for outcome, standing in state.cancelled():
+        tracker.trial(outcome, standing)
+    summary = write_results(directory, state)
+    drawn = sorted(path for path in directory.report.iterdir() if path.suffix in (".png", ".csv"))
+    tables = [directory.trials, directory.summary, directory.retrained]
+    return tracker.finish(
+        status, [directory.config, directory.environment, *tables, directory.page, *drawn], summary
+    ), summary
+
+
+def shown_store(config: Config, directory: RunDirectory) -> str:
+    """The URI of the experiment's store as it may be shown."""
+    return without_password(config.tracking.uri or directory.store)
+
+
+def _new_tracker(state: ExperimentState, directory: RunDirectory, identity: str, flush_seconds: float) -> Tracker:
+    config = state.experiment.config
+    if not config.tracking.enabled:
+        return NoTracker()
+    environment = describe_environment()
+    settings = TrackingSettings(
+        uri=config.tracking.uri or directory.store,
+        experiment=config.tracking.experiment or config.name,
+        experiment_id=identity,
+        tags={
+            "problem": config.problem,
+            "dataset": state.experiment.problem.dataset,
+            "commit": environment["commit"] or f"fmnas {environment['packages']['fmnas']}",
+        },
+        space=state.experiment.problem.space,
+        artifacts=directory.artifacts,
+    )
+    return BackgroundTracker(MlflowStore(settings), flush_seconds)

@@ -1,0 +1,94 @@
+"""Who chose, what failed, what repeated; and that no optimizer writes a note that is not known."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from fmnas.comparison import Budget, ledger_table
+from fmnas.comparison.honesty import FAILED_FIT, FALLBACK, UNKNOWN, honesty, kind_of_note
+from fmnas.comparison.ledger import Pending
+
+ROOT = Path(__file__).resolve().parents[2]
+BUDGET = Budget(evaluations=10, epochs_per_evaluation=25)
+MODEL, CHANCE = {"objective": 1.0, "origin": "model"}, {"objective": 1.0, "origin": "random"}
+INITIAL = {"objective": 1.0, "origin": "initial"}
+
+
+def only(trials, pending=()):
+    (record,) = honesty(trials, ledger_table(trials, BUDGET, pending))
+    return record
+
+
+def test_by_hand(make_table):
+    failed = {**CHANCE, "note": "fit failed: not positive definite"}
+    fallback = {**CHANCE, "note": "every candidate was tried before", "x": 0.0}
+    runs = {("bo-fm", 0): [INITIAL, MODEL, failed, MODEL], ("bo-fm", 1): [INITIAL, MODEL, fallback, MODEL]}
+    record = only(make_table(runs), [Pending("bo-fm/repeat-1", 2.0)])
+    assert (record.optimizer, record.trials, record.model_share) == ("bo-fm", 8, 0.5)
+    assert record.shares == {"initial": 0.25, "random": 0.25, "model": 0.5, "mutation": 0.0, "promotion": 0.0}
+    assert (record.fallbacks, record.failed_fits) == (2, 1)
+    assert (record.duplicates, record.isomorphic_duplicates) == (1, 0)
+    assert record.suggest_seconds == pytest.approx(10 / 9)
+    assert record.suggest_share == pytest.approx(10 / 90)
+    assert record.idle_seconds >= 10
+    assert list(record.warnings) == [
+        "its model could not be fitted in 1 of 9 asks",
+        "1 of its 8 charged trials (12%) repeat an earlier one of their run",
+        "suggestions took 11% of its training and suggestion time",
+    ]
+
+
+def quick(trials):
+    return [{**trial, "suggest_seconds": 0.1} for trial in trials]
+
+
+@pytest.mark.parametrize(
+    ("name", "trials", "disguised"),
+    [
+        ("bo-fm", [INITIAL] * 5 + [CHANCE, MODEL], False),
+        ("bo-fm", [INITIAL] * 5 + [CHANCE, CHANCE, MODEL], True),
+        ("bohb", [CHANCE] * 5, True),
+        ("bohb", [CHANCE, MODEL, {**MODEL, "origin": "promotion"}], False),
+        ("regularized-evolution", [INITIAL, CHANCE, CHANCE, {**MODEL, "origin": "mutation"}], True),
+        ("random", [INITIAL] + [CHANCE] * 9, False),
+        ("bo-fm", [INITIAL] * 3, False),
+    ],
+)
+def test_random_search_in_disguise_is_named(make_run, name, trials, disguised):
+    warnings = only(make_run(name, 0, quick(trials))).warnings
+    assert any("random search" in text for text in warnings) == disguised
+    if not disguised:
+        assert warnings == ()
+
+
+def test_all_of_it(make_run):
+    (text,) = only(make_run("bohb", 0, quick([CHANCE] * 3))).warnings
+    assert text == "chance chose 3 of its 3 new configurations: all of it was random search"
+
+
+def test_an_unknown_note_is_reported_and_not_counted(make_run):
+    record = only(make_run("x", 0, quick([{**MODEL, "note": "the moon was full"}, MODEL])))
+    assert (record.fallbacks, record.failed_fits) == (0, 0)
+    assert "1 of its notes are of a kind that is not counted here, such as: the moon was full" in record.warnings
+
+
+def notes():
+    """Every text that an optimizer gives as a note; what it fills in stands as X."""
+    for path in [*(ROOT / "optimizers").glob("*.py"), *(ROOT / "baselines").glob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            keyword = isinstance(node, ast.keyword) and node.arg == "note"
+            assigned = isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "note"
+            said = isinstance(node, ast.Call) and ast.unparse(node.func).endswith("messages.append")
+            value = node.value if keyword or assigned else node.args[0] if said else None
+            if isinstance(value, ast.Constant | ast.JoinedStr):
+                parts = value.values if isinstance(value, ast.JoinedStr) else [value]
+                yield "".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in parts)
+
+
+def test_every_note_of_every_optimizer_is_known():
+    found = {note: kind_of_note(note) for note in notes() if note}
+    assert UNKNOWN not in found.values(), found
+    assert found["fit failed: X"] == found["the model failed and chance chose: X"] == FAILED_FIT
+    assert found["none of the model's X picks was feasible and chance chose"] == FALLBACK
+    assert len(found) >= 6

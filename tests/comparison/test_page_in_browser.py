@@ -1,0 +1,96 @@
+"""The page in a browser: narrow and wide, light and dark. Skipped where there is no Chromium."""
+
+import json
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+from fmnas.comparison import Budget, ReportContext, anytime_curves, ledger_table
+from fmnas.comparison.figures import drawings
+from fmnas.comparison.page import page
+from fmnas.comparison.palette import PLAIN
+from fmnas.comparison.report import inlined
+from fmnas.comparison.summary import summarise
+from fmnas.search_spaces import joint_space
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM = next((found for found in map(shutil.which, NAMES) if found), "")
+pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no Chromium on this machine: the page is not opened")
+CONTEXT = ReportContext("a-name-" + 12 * "long", "joint", Budget(6, 25), {"host": 40 * "x"}, "key: " + 300 * "y")
+# The page itself has no script: a copy of it carries this one. A window cannot be as narrow as a phone: a frame can.
+FRAME = """<!doctype html><meta name="color-scheme" content="light dark"><link rel="icon" href="data:,">
+<script>onmessage = message => { document.title = "PROBE" + JSON.stringify(message.data) + "EBORP"; }</script>
+<iframe src="copy.html" width="WIDTH" height="900" style="border: 0"></iframe>"""
+PROBE = """<script>
+const box = e => e.getBoundingClientRect(), style = e => getComputedStyle(e);
+const figures = [...document.querySelectorAll("figure svg")];
+parent.postMessage({
+  width: innerWidth,
+  page: document.documentElement.scrollWidth,
+  figures: figures.length,
+  undrawn: figures.filter(f => box(f).width < 200 || box(f).height < 60 || !f.querySelector("text")).length,
+  broken: [...document.querySelectorAll("a[href^='#']")].filter(a => !document.querySelector(a.hash)).length,
+  small: Math.min(...figures.flatMap(f => [...f.querySelectorAll("text")].map(
+    t => parseFloat(style(t).fontSize) * box(f).width / f.viewBox.baseVal.width))),
+  ground: style(document.body).backgroundColor,
+  ink: style(document.body).color,
+  inks: [...new Set([...document.querySelectorAll("figure svg text")].map(t => style(t).fill))],
+}, "*");
+</script>"""
+
+
+def rgb(colour):
+    return f"rgb({', '.join(str(int(colour[i : i + 2], 16)) for i in (1, 3, 5))})"
+
+
+@pytest.fixture(scope="module")
+def html(make_table, with_statistics):
+    """A page with every section and every figure."""
+    space, rng = joint_space(), np.random.default_rng(0)
+    trials = make_table(
+        {
+            (name, r): [
+                {"objective": float(rng.uniform(0.1, 0.9)), "error": 0.1, **space.sample(rng)} for _ in range(6)
+            ]
+            for name in ("bo-fm", "an-optimizer-with-a-long-name", "bohb")
+            for r in range(3)
+        }
+    ).drop(columns="x")
+    curves = anytime_curves(trials, CONTEXT.budget)
+    summary = summarise(trials, curves, ledger_table(trials, CONTEXT.budget), CONTEXT)
+    full = with_statistics(summary)
+    return page(full, CONTEXT, inlined(drawings(trials, curves, full, CONTEXT)))
+
+
+def opened(html, folder, width, dark):
+    """What the probe found, and what the browser's console said."""
+    (folder / "copy.html").write_text(html.replace("</body>", PROBE + "</body>"))
+    (folder / "frame.html").write_text(FRAME.replace("WIDTH", str(width)))
+    command = [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--dump-dom"]
+    command += [f"--blink-settings=preferredColorScheme={0 if dark else 1}", "--window-size=1400,900"]
+    command += [f"--user-data-dir={folder / 'profile'}", "--enable-logging=stderr", "--virtual-time-budget=10000"]
+    command += [(folder / "frame.html").as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    found = re.search("<title>PROBE(.*?)EBORP</title>", done.stdout)
+    assert found
+    return json.loads(found[1]), [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+
+
+@pytest.mark.parametrize(("width", "dark"), [(360, False), (360, True), (1280, False), (1280, True)])
+def test_the_page_can_be_read(html, tmp_path, width, dark):
+    found, said = opened(html, tmp_path, width, dark)
+    assert said == []
+    assert found["width"] == width
+    assert found["page"] <= width
+    assert found["figures"] == len(re.findall(r"<figure>", html))
+    assert found["figures"] >= 12
+    assert found["undrawn"] == 0
+    assert found["broken"] == 0
+    assert found["small"] >= 8.5
+    assert found["ground"] == rgb(PLAIN["ground"][dark])
+    assert found["ink"] == rgb(PLAIN["ink"][dark])
+    assert rgb(PLAIN["ink"][dark]) in found["inks"]
+    assert rgb(PLAIN["ink"][not dark]) not in found["inks"]

@@ -1,0 +1,138 @@
+"""Wilcoxon's test against all assignments of signs, Holm by hand and by its procedure, and the verdicts."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import rankdata, wilcoxon
+
+from fmnas.comparison.paired_tests import (
+    FIRST,
+    NONE,
+    SECOND,
+    TOO_FEW,
+    can_show,
+    compare,
+    holm,
+    rank_biserial,
+    repeats_needed,
+    signed_rank_p,
+    smallest_p,
+)
+
+NAN = float("nan")
+
+
+def p_of_all_signs(differences):
+    """By the definition: every assignment of signs to the ranks is equally likely."""
+    given = np.array([d for d in differences if d != 0])
+    ranks = rankdata(np.abs(given))
+    sums = np.array([ranks @ np.array(signs) for signs in product((0, 1), repeat=len(given))])
+    found = ranks @ (given > 0)
+    return min(1.0, 2 * min((sums <= found + 1e-9).mean(), (sums >= found - 1e-9).mean()))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(-4, 4), min_size=1, max_size=9))
+def test_p_with_ties_and_zeros_is_exact(differences):
+    assert signed_rank_p(np.array(differences, dtype=float)) == pytest.approx(p_of_all_signs(differences))
+
+
+@pytest.mark.parametrize("repeats", [4, 6, 10, 30, 60])
+def test_p_without_ties_is_scipys(repeats):
+    differences = np.random.default_rng(repeats).normal(0.3, 1, size=repeats)
+    method = "exact" if repeats <= 50 else "approx"
+    assert signed_rank_p(differences) == pytest.approx(wilcoxon(differences, method=method).pvalue)
+
+
+def test_p_of_many_tied_differences_is_scipys_approximation():
+    differences = np.tile([1.0, 2.0, -1.0], 6)
+    assert signed_rank_p(differences) == pytest.approx(wilcoxon(differences, method="approx").pvalue)
+
+
+def test_effect_by_hand():
+    assert rank_biserial(np.array([-1.0, 2.0, -3.0, -4.0])) == (2 - 8) / 10
+    assert rank_biserial(np.array([-1.0, 1.0, 0.0, -2.0])) == pytest.approx((1.5 - 4.5) / 6)
+    assert rank_biserial(np.array([-1.0, -5.0])) == -1.0
+    assert rank_biserial(np.zeros(3)) == 0.0
+
+
+def test_holm_by_hand():
+    # Ascending: .01 x 3, .03 x 2, and .04 x 1 which may not fall below the one before it.
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.5, 0.9]) == pytest.approx([1.0, 1.0])
+    assert holm([0.02]) == [0.02]
+    assert holm([]) == []
+
+
+@given(ps=st.lists(st.floats(0, 1), min_size=1, max_size=8), level=st.floats(0.01, 0.5))
+def test_holm_rejects_what_the_step_down_procedure_rejects(ps, level):
+    rejected = []
+    for step, i in enumerate(sorted(range(len(ps)), key=lambda i: ps[i])):
+        if ps[i] * (len(ps) - step) > level:
+            break
+        rejected.append(i)
+    corrected = holm(ps)
+    assert sorted(rejected) == [i for i, p in enumerate(corrected) if p <= level]
+    assert all(before <= after <= 1 for before, after in zip(ps, corrected, strict=True))
+
+
+def test_the_power_follows_from_the_test():
+    assert [smallest_p(n) for n in (0, 1, 4, 6)] == [1.0, 1.0, 0.125, 0.03125]
+    assert [repeats_needed(pairs) for pairs in (1, 3, 6, 10)] == [6, 7, 8, 9]
+    for pairs in (1, 3, 6):
+        enough = repeats_needed(pairs)
+        for repeats in (enough - 1, enough):
+            # The best case: one optimizer wins every repeat against all, and all other pairs tie.
+            best = holm([signed_rank_p(np.arange(1.0, repeats + 1))] + [1.0] * (pairs - 1))
+            assert (best[0] < 0.05) == can_show(repeats, pairs) == (repeats == enough)
+
+
+def values(*rows):
+    return {name: dict(enumerate(row)) for name, row in zip("abcd", rows, strict=False)}
+
+
+def test_a_clear_pair_by_hand():
+    a, b = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.1, 2.2, 3.3, 4.4, 5.5, 6.6]
+    (test,) = compare(values(a, b)).pairs
+    assert (test.first, test.second, test.repeats, test.effect, test.verdict) == ("a", "b", 6, -1.0, FIRST)
+    assert test.difference == pytest.approx(-0.35)
+    assert test.p == test.p_corrected == 2 / 2**6
+    assert -0.6 - 1e-9 <= test.low < -0.35 < test.high <= -0.1 + 1e-9
+    (other,) = compare(values(b, a)).pairs
+    assert (other.verdict, other.effect, other.p) == (SECOND, 1.0, test.p)
+
+
+def test_the_same_pair_among_three_optimizers_is_not_enough():
+    a = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    found = compare(values(a, [x + 0.1 * i for i, x in enumerate(a, 1)], [x + i for i, x in enumerate(a, 1)]))
+    assert {test.verdict for test in found.pairs} == {TOO_FEW}
+    assert (found.repeats, found.repeats_needed) == (6, 7)
+    assert [test.p_corrected for test in found.pairs] == pytest.approx([3 / 32] * 3)
+
+
+def test_no_difference_and_too_few():
+    assert compare(values([1.0] * 8, [1.0] * 8)).pairs[0].verdict == NONE
+    assert compare(values([1.0, 2.0, 3.0, 4.0], [2.0, 3.5, 5.0, 7.0])).pairs[0].verdict == TOO_FEW
+    assert compare(values([1.0])).pairs == ()
+
+
+def test_only_repeats_of_both_are_compared():
+    (test,) = compare({"a": {0: 1.0, 1: 2.0, 5: 9.0}, "b": {1: 4.0, 0: NAN, 7: 0.0}}).pairs
+    assert (test.repeats, test.difference, test.p, test.verdict) == (1, -2.0, 1.0, TOO_FEW)
+    assert np.isnan(test.low)
+    found = compare({"a": {0: 1.0}, "b": {1: 4.0}})
+    assert (found.repeats, found.pairs[0].repeats) == (0, 0)
+    assert np.isnan(found.pairs[0].difference)
+
+
+def test_where_ranks_and_mean_disagree_nothing_is_better():
+    """Lower in eleven of twelve repeats, and far higher in one: significant by ranks, and the higher mean."""
+    a = [0.0] * 12
+    b = [1.0 + i / 100 for i in range(11)] + [-1000.0]
+    (test,) = compare(values(a, b)).pairs
+    assert test.p < 0.05
+    assert test.effect < 0 < test.difference
+    assert test.verdict == NONE

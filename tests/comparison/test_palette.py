@@ -1,0 +1,44 @@
+import pytest
+
+from fmnas.comparison.palette import COLOURS, FIXED, MARKERS, PLAIN, SERIES, declarations, styles, variables
+
+
+def luminance(colour):
+    """WCAG 2's relative luminance."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def contrast(one, other):
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_styles_are_fixed_by_name():
+    look = styles(["zeta", "bo-fm", "alpha", "zeta", "bohb"])
+    assert list(look) == ["bo-fm", "bohb", "alpha", "zeta"]
+    assert look["bo-fm"].colour == COLOURS[0]
+    for name in FIXED:
+        assert styles([name])[name] == styles([*FIXED, "other"])[name]
+    many = styles([f"optimizer {i}" for i in range(30)]).values()
+    assert len({(s.colour, s.line, s.marker) for s in many}) == 30
+    assert len({s.marker for s in many}) == len(MARKERS)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_everything_can_be_read_on_its_ground(dark):
+    """WCAG 2: 4.5 for text. Lines also have dashes and markers: two of Okabe and Ito's hues are lighter than 3."""
+    grounds = [PLAIN[name][dark] for name in ("ground", "card")]
+    for ground in grounds:
+        for name in ("ink", "soft", "warn", "link"):
+            assert contrast(PLAIN[name][dark], ground) >= 4.5, name
+    for name, pair in SERIES.items():
+        assert contrast(pair[dark], PLAIN["ground"][dark]) >= (5.0 if dark else 2.0), name
+
+
+def test_every_colour_is_a_variable_of_both_pages():
+    names = {value[4:-1] for value in variables().values()}
+    assert names == {"--" + name for name in (*PLAIN, *SERIES)}
+    for dark in (False, True):
+        assert {part.split(":")[0].strip() for part in declarations(dark).split(";")[:-1]} == names

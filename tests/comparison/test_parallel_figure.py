@@ -1,0 +1,41 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from fmnas.comparison import Budget
+from fmnas.comparison.parallel_figure import BEST, MOST, coordinate, parallel_figure, shown_trials
+
+BUDGET = Budget(evaluations=100, epochs_per_evaluation=25)
+
+
+def test_numbers_run_from_the_smallest_to_the_largest():
+    each = coordinate(pd.Series([1.0, 2.5, 4.0], name="x"))
+    np.testing.assert_allclose(each.places, [0.0, 0.5, 1.0])
+    assert each.ticks == ((0.0, "1"), (1.0, "4"))
+    np.testing.assert_allclose(coordinate(pd.Series([0.001, 0.01, 0.1], name="lr")).places, [0.0, 0.5, 1.0])
+
+
+@pytest.mark.parametrize("values", [["b", "a", "b", "c"], [2, 1, 2, 3], [True, False, True, True]])
+def test_categories_keep_to_their_places(values):
+    each = coordinate(pd.Series(values, name="kind", dtype="object"))
+    assert [text for _, text in each.ticks] == [str(value) for value in sorted(set(values))]
+    half = 0.25 / len(each.ticks)
+    centres = {text: place for place, text in each.ticks}
+    for value, place in zip(values, each.places, strict=True):
+        assert abs(place - centres[str(value)]) <= half
+
+
+def test_the_best_are_all_there_and_drawn_last(make_run):
+    n = 3 * MOST
+    trials = make_run("a", 0, [{"objective": float(i), "x": (7 * i % n) / n, "k": i % 3} for i in range(n)])
+    shown = shown_trials(trials, BUDGET)
+    assert len(shown) <= MOST
+    assert list(shown["objective"])[-BEST:] == [float(i) for i in reversed(range(BEST))]
+    figure = parallel_figure(trials, BUDGET)
+    assert len(figure.axes[0].collections[0].get_segments()) == len(shown)
+
+
+def test_too_little_to_draw(make_run):
+    few = [{"objective": 1.0, "x": i, "k": i} for i in range(4)]
+    assert parallel_figure(make_run("a", 0, few), BUDGET) is None
+    assert parallel_figure(make_run("a", 0, [float(i) for i in range(20)]), BUDGET) is None  # one variable

@@ -1,0 +1,70 @@
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fmnas.comparison.files import inline_svg
+from fmnas.comparison.timeline import merge, timeline
+from fmnas.comparison.timeline_figure import timeline_figure
+
+SPAN = st.tuples(st.integers(0, 3), st.sampled_from("ab"), st.integers(0, 50), st.integers(0, 10))
+
+
+def test_by_hand(make_table):
+    """A trial lasts the 7 s before `at`."""
+    failed = {"status": "failed", "at": 20, "worker": "w10"}
+    times = timeline(
+        make_table(
+            {
+                ("a", 0): [{"objective": 1.0, "at": 7}, {"objective": 1.0, "at": 14}, failed],
+                ("b", 0): [{"objective": 1.0, "at": 28, "worker": "w2"}],
+            }
+        )
+    )
+    assert times.workers == ("w0", "w2", "w10")
+    assert times.busy.values.tolist() == [[0, "a", 0.0, 14.0], [1, "b", 21.0, 28.0], [2, "a", 13.0, 20.0]]
+    assert times.ended.values.tolist() == [[2, "a", "failed", 20.0]]
+    assert times.seconds == 28
+    assert times.busy_share == pytest.approx((14 + 7 + 7) / (3 * 28))
+    figure = timeline_figure(times)
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a", "b", "failed or timed out"]
+
+
+def test_two_optimizers_at_once_on_a_worker_are_busy_once(make_table):
+    times = timeline(make_table({("a", 0): [{"objective": 1.0, "at": 7}], ("b", 0): [{"objective": 1.0, "at": 9}]}))
+    assert len(times.busy) == 2
+    assert times.busy_share == 1.0
+
+
+def test_nothing_to_draw(make_run):
+    assert timeline(make_run("a", 0, [1.0]).iloc[:0]) is None
+    assert timeline(make_run("a", 0, [{"status": "cancelled", "worker": "", "started_at": None}])) is None
+
+
+@given(spans=st.lists(SPAN, min_size=1, max_size=30), gap=st.integers(0, 3))
+def test_merged_intervals_cover_the_same_time(spans, gap):
+    given_spans = pd.DataFrame(
+        [(w, o, float(s), float(s + d)) for w, o, s, d in spans], columns=["worker", "optimizer", "start", "end"]
+    )
+    merged = merge(given_spans, gap)
+    for (worker, optimizer), mine in given_spans.groupby(["worker", "optimizer"]):
+        found = merged[(merged["worker"] == worker) & (merged["optimizer"] == optimizer)]
+        starts, ends = found["start"].to_numpy(), found["end"].to_numpy()
+        assert (starts[1:] > ends[:-1] + gap).all()
+        middle = np.arange(60) + 0.5
+        inside = (mine["start"].to_numpy()[:, None] < middle) & (middle < mine["end"].to_numpy()[:, None])
+        covered = (starts[:, None] < middle) & (middle < ends[:, None])
+        assert covered.any(axis=0)[inside.any(axis=0)].all()
+        if gap == 0:
+            assert (covered.any(axis=0) == inside.any(axis=0)).all()
+
+
+def test_ten_thousand_trials_stay_light(make_row):
+    ends = np.cumsum(np.random.default_rng(0).uniform(1, 30, size=10_000))
+    plain = pd.DataFrame([make_row("a", 0, 0)] * 10_000)
+    finished = pd.Timestamp("2026-01-01", tz="UTC") + pd.to_timedelta(ends, unit="s")
+    workers = [f"w{i % 7}" for i in range(10_000)]
+    trials = plain.assign(finished_at=finished, started_at=finished - pd.Timedelta(seconds=5), worker=workers)
+    times = timeline(trials.assign(status=["failed", "finished"] * 5_000))
+    assert len(inline_svg(timeline_figure(times), "timeline", "timeline")) < 500_000

@@ -1,0 +1,223 @@
+"""A standing cluster of several Ray nodes on this machine: nodes come, die and freeze, and so do drivers."""
+
+import contextlib
+import csv
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fmnas.platform import ray_pool
+from fmnas.platform.cluster import connect
+from fmnas.platform.config import WorkersConfig, check_config
+from fmnas.platform.driver import INTERRUPTED, Driver, Stage
+from fmnas.platform.errors import ClusterError, ExperimentFailed
+from fmnas.platform.experiment import build_experiment
+from fmnas.platform.journal import Journal, Record, read_journal
+from fmnas.platform.outcomes import FINISHED, LOST
+from fmnas.platform.progress import ExperimentProgress
+from fmnas.platform.ray_pool import RayPool
+from fmnas.platform.ray_worker import FMNAS, versions
+from fmnas.platform.screen import QuietScreen
+from fmnas.platform.state import ExperimentState
+from fmnas.platform.stop import StopRequest
+from fmnas.platform.tracking import NoTracker
+from fmnas.search_spaces import Evaluation, Trial
+from fmnas.trainers.trainer import Report, ignore
+
+HEALTH = {"initial_delay_ms": 0, "period_ms": 500, "timeout_ms": 500, "failure_threshold": 3}
+"""How soon the head gives a silent node up; Ray's own default is a minute."""
+
+NODE = {"object_store_memory": 80 * 1024**2}
+
+
+class Sleeper:
+    """Takes a quarter of a second, and then its own number for the objective."""
+
+    def __init__(self, data: None) -> None:
+        pass
+
+    def evaluate(self, trial: Trial, report: Report = ignore) -> Evaluation:
+        time.sleep(0.25)
+        return Evaluation(float(trial.id), epochs=trial.epochs)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """A head without CPUs, which nothing but the driver uses."""
+    os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+    from ray import cloudpickle
+    from ray.cluster_utils import Cluster
+
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # the workers cannot import this file
+    health = {f"health_check_{name}": value for name, value in HEALTH.items()}
+    made = Cluster(True, head_node_args={**NODE, "num_cpus": 0, "include_dashboard": False, "_system_config": health})
+    yield made
+    made.shutdown()
+
+
+@pytest.fixture
+def ray(cluster: Any) -> Iterator[Any]:
+    connected = connect(cluster.address)
+    yield connected
+    connected.shutdown()
+
+
+def raylet(node: Any) -> int:
+    return int(node.all_processes["raylet"][0].process.pid)
+
+
+def tree(pid: int) -> list[int]:
+    """A process and all that descend from it."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [pid, *(each for child in children for each in tree(int(child)))]
+
+
+def send(pids: list[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+class Scripted(ExperimentProgress):
+    """Acts one after the other, each as soon as a trial ends and its condition holds."""
+
+    def __init__(
+        self, state: ExperimentState, journal: Path, acts: list[tuple[Callable[[int], bool], Callable[[], None]]]
+    ) -> None:
+        super().__init__(QuietScreen(), state)
+        self._journal, self._acts, self._ended = journal, acts, 0
+        self.places: list[int] = []  # how many records there were at each act
+
+    def ended(self, *_: Any) -> None:
+        self._ended += 1
+        if self._acts and self._acts[0][0](self._ended):
+            self.places.append(len(read_journal(self._journal)))
+            self._acts.pop(0)[1]()
+            self._ended = 0
+
+
+def in_flight(records: list[Record]) -> list[int]:
+    """How many trials were in flight after each record."""
+    counts, flying = [], 0
+    for record in records:
+        flying += {"started": 1, FINISHED: -1, LOST: -1}.get(record["event"], 0)
+        counts.append(flying)
+    return counts
+
+
+def test_nodes_come_die_and_freeze(cluster: Any, ray: Any, tmp_path: Path) -> None:
+    """Two nodes at first, of a CPU each; a third with two CPUs comes; one is killed; the third freezes, and thaws."""
+    first, second = (cluster.add_node(**NODE, num_cpus=1) for _ in range(2))
+    later: list[Any] = []
+    frozen: list[int] = []
+    stop = StopRequest()
+
+    def freeze() -> None:
+        frozen.extend(tree(raylet(later[0])))
+        send(frozen, signal.SIGSTOP)
+
+    data = {"name": "t", "problem": "func2c", "optimizers": [{"name": "random", "concurrency": 4}]}
+    config = check_config({**data, "budget": {"evaluations": 10**6}, "fidelity": {"epochs": 1}}, "here")
+    state = ExperimentState(build_experiment(config))
+    pool = RayPool(ray, Sleeper, None, WorkersConfig(), 4)
+    # The number is of trials that have ended since the act before.
+    acts: list[tuple[Callable[[int], bool], Callable[[], None]]] = [
+        (lambda ended: pool.capacity == 2, lambda: later.append(cluster.add_node(**NODE, num_cpus=2))),
+        (lambda ended: pool.capacity == 4, lambda: os.kill(raylet(second), signal.SIGKILL)),
+        (lambda ended: pool.capacity == 3, freeze),
+        (lambda ended: pool.capacity == 1, lambda: send(frozen, signal.SIGCONT)),
+        (lambda ended: ended == 8, stop.ask),
+    ]
+    script = Scripted(state, tmp_path / "j", acts)
+    with Journal(tmp_path / "j") as journal:
+        assert Driver(state, config.workers, Stage(pool, journal, NoTracker(), script, stop)).run() == INTERRUPTED
+    pool.close()
+    for node in (first, *later):
+        cluster.remove_node(node)
+    records = read_journal(tmp_path / "j")
+    counts, (grown, killed, stopped, thawed, _) = in_flight(records), script.places
+    assert max(counts[:grown]) == 2
+    assert max(counts[grown:killed]) == 4
+    losses = [(i, record) for i, record in enumerate(records) if record["event"] == LOST]
+    assert len(losses) == 3, "one of the node that was killed, two of the one that froze"
+    assert killed <= losses[0][0] < stopped <= losses[1][0] < losses[2][0] < thawed
+    assert max(counts[thawed:]) == 1, "what thawed is not trusted again"
+    finished = [record for record in records if record["event"] == FINISHED]
+    assert Counter(record["trial"] for record in finished) == Counter(range(len(finished)))
+    assert all(record["evaluation"]["objective"] == record["trial"] for record in finished)
+    repeats = {o.trial.id: o.attempt - 1 for o, _ in state.outcomes if o.attempt > 1}
+    assert repeats == Counter(record["trial"] for _, record in losses)
+    (run,) = state.runs.values()
+    assert sorted(trial.id for trial, _ in run.optimizer.history) == list(range(len(finished)))
+
+
+def test_nothing_is_left_on_the_cluster_when_a_driver_is_killed_and_the_resume_goes_on(
+    cluster: Any, tmp_path: Path
+) -> None:
+    node, out = cluster.add_node(**NODE, num_cpus=2), tmp_path / "run"
+    overrides = ["data.name=digits", "data.train=64", "data.validation=64", "seeds=1", "tracking.enabled=false"]
+    overrides += ["optimizers=[{name: random, concurrency: 2}]", "initial_design=2", "budget.evaluations=6"]
+    flags = [flag for override in (*overrides, "fidelity.epochs=4") for flag in ("-o", override)]
+    fmnas = [sys.executable, "-m", "fmnas.platform.cli"]
+    address = ["--address", cluster.address]
+    process = subprocess.Popen([*fmnas, "run", "quickstart", *flags, *address, "--out", str(out)])
+    journal = out / "journal.jsonl"
+    while not journal.exists() or journal.read_text().count('"event":"finished"') < 2:
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    ray = connect(cluster.address)
+    try:
+        while ray.available_resources().get("CPU") != 2.0:
+            time.sleep(0.1)  # a worker that outlived its driver would keep its CPU for ever
+    finally:
+        ray.shutdown()
+    subprocess.run([*fmnas, "resume", str(out), *address], check=True)
+    with (out / "trials.csv").open() as file:
+        assert Counter(row["trial"] for row in csv.DictReader(file)) == Counter(map(str, range(6)))
+    finished = Counter(record["trial"] for record in read_journal(journal) if record["event"] == FINISHED)
+    assert finished == Counter(range(6))
+    cluster.remove_node(node)
+
+
+def test_a_node_with_another_version_is_refused_by_name(
+    cluster: Any, ray: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node has what is installed here; the driver says that it is of another version."""
+    installed = versions()[FMNAS]
+    monkeypatch.setattr(ray_pool, "versions", lambda: {**versions(), FMNAS: "0.0.9"})
+    node = cluster.add_node(**NODE, num_cpus=1)
+    pool = RayPool(ray, Sleeper, None, WorkersConfig(), 1)
+
+    def wait() -> None:
+        ends = time.monotonic() + 60.0
+        while time.monotonic() < ends and not pool.capacity:
+            pool.next_event(0.5)
+
+    message = rf"fmnas {re.escape(installed)} is installed on .*0\.0\.9.*Install fmnas"
+    with pytest.raises(ExperimentFailed, match=message):
+        wait()
+    pool.close()
+    cluster.remove_node(node)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:9", "no-such-host.invalid:6379", "127.0.0.1:99999"])
+def test_an_address_where_nothing_listens_is_refused_at_once(address: str) -> None:
+    message = rf"--address {address}: no Ray cluster answers \(nothing listens at .*`ray start --head`"
+    with pytest.raises(ClusterError, match=message):
+        connect(address)
+
+
+def test_an_address_that_is_none_is_refused() -> None:
+    with pytest.raises(ClusterError, match="--address nonsense: no Ray cluster answers"):
+        connect("nonsense")

@@ -1,0 +1,130 @@
+"""One report of several run directories."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from fmnas.platform.cli import main
+
+FAST = ["-o", "workers.kind=in-process", "-o", "tracking.enabled=false", "-o", "initial_design=3"]
+SMALL = ["-o", "budget.evaluations=6", "-o", "repeats=2"]
+
+
+def run(out: Path, *overrides: str) -> Path:
+    flags = [flag for override in overrides for flag in ("-o", override)]
+    assert main(["run", "smoke", *FAST, *SMALL, *flags, "--out", str(out)]) == 0
+    return out
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Random search, two repeats from seed 0."""
+    return run(tmp_path_factory.mktemp("one") / "one", "optimizers=[random]")
+
+
+def rows(folder: Path) -> list[dict[str, str]]:
+    with (folder / "trials.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def merged(out: Path, *roots: Path) -> dict:
+    assert main(["report", *map(str, roots), "--out", str(out)]) == 0
+    return json.loads((out / "summary.json").read_text())
+
+
+def test_other_optimizers_of_the_same_repeats_are_paired(one: Path, tmp_path: Path) -> None:
+    two = run(tmp_path / "two", "optimizers=[{name: regularized-evolution, population: 4, tournament: 2}]")
+    before = (one / "summary.json").read_bytes()
+    summary = merged(tmp_path / "both", one, two)
+    assert set(summary["optimizers"]) == {"random", "regularized-evolution"}
+    (pair,) = summary["tests"]["pairs"]
+    assert pair["repeats"] == 2
+    assert len(rows(tmp_path / "both")) == len(rows(one)) + len(rows(two))
+    assert (tmp_path / "both" / "report" / "index.html").is_file()
+    assert (tmp_path / "both" / "report" / "tests.csv").is_file()
+    # Their initial designs are the same: that is what makes them pairs.
+    initial = [
+        {r["x1"] for r in rows(folder) if r["repeat"] == "1" and r["origin"] == "initial"} for folder in (one, two)
+    ]
+    assert initial[0] == initial[1]
+    assert len(initial[0]) == 3
+    assert (one / "summary.json").read_bytes() == before
+
+
+def test_repeats_from_another_seed_get_numbers_of_their_own(one: Path, tmp_path: Path) -> None:
+    more = run(tmp_path / "more", "optimizers=[random]", "seed=7")
+    summary = merged(tmp_path / "both", one, more)
+    assert list(summary["optimizers"]["random"]["values"]) == ["0", "1", "2", "3"]
+    own = [json.loads((d / "summary.json").read_text())["optimizers"]["random"]["values"] for d in (one, more)]
+    together = summary["optimizers"]["random"]["values"]
+    assert list(together.values()) == [*own[0].values(), *own[1].values()]
+    assert {r["run"] for r in rows(tmp_path / "both")} == {f"random/repeat-{i}" for i in range(4)}
+
+
+def test_other_optimizers_from_another_seed_are_not_paired(one: Path, tmp_path: Path) -> None:
+    other = run(
+        tmp_path / "other", "optimizers=[{name: regularized-evolution, population: 4, tournament: 2}]", "seed=7"
+    )
+    summary = merged(tmp_path / "both", one, other)
+    (pair,) = summary["tests"]["pairs"]
+    assert (pair["repeats"], pair["verdict"]) == (0, "too few repeats to tell")
+    assert "better" not in summary["caution"]
+    assert "0 shared by all" in summary["caution"]
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    assert main(["report", *map(str, arguments)]) == 2
+    printed = capsys.readouterr().err
+    assert "Traceback" not in printed
+    return printed
+
+
+def test_the_same_repeat_twice_is_refused(one: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    again = run(tmp_path / "again", "optimizers=[random]")
+    message = refused(capsys, one, again, "--out", tmp_path / "both")
+    assert f"{one} and {again} both hold repeat 0 of random from seed 0" in message
+    assert not (tmp_path / "both").exists()
+
+
+@pytest.mark.parametrize(
+    ("override", "key"),
+    [
+        ("problem=func3c", "problem = 'func2c' and 'func3c'"),
+        ("fidelity.epochs=2", "fidelity = {'epochs': 3} and {'epochs': 2}"),
+        ("budget.evaluations=7", "budget = "),
+        ("initial_design=2", "initial_design = 3 and 2"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(
+    override: str, key: str, one: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = run(tmp_path / "other", "optimizers=[random]", "seed=7", override)
+    assert key in refused(capsys, one, other, "--out", tmp_path / "both")
+
+
+def test_the_same_name_with_other_options_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = "regularized-evolution"
+    first = run(tmp_path / "first", f"optimizers=[{{name: {name}, population: 4, tournament: 2}}]")
+    second = run(tmp_path / "second", f"optimizers=[{{name: {name}, population: 5, tournament: 2}}]", "seed=7")
+    assert f"optimizer {name} = " in refused(capsys, first, second)
+
+
+def test_a_report_does_not_replace_that_of_an_experiment(
+    one: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "give another folder" in refused(capsys, one, "--out", one)
+    (tmp_path / "file").touch()
+    assert "is no folder" in refused(capsys, one, "--out", tmp_path / "file")
+
+
+def test_without_out_it_lies_beside_the_runs(
+    one: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = run(tmp_path / "more", "optimizers=[random]", "seed=7")
+    monkeypatch.chdir(tmp_path)
+    capsys.readouterr()
+    assert main(["report", str(one), str(more)]) == 0
+    assert "runs/report-one-more/report/index.html" in capsys.readouterr().out
+    assert (tmp_path / "runs" / "report-one-more" / "trials.csv").is_file()

@@ -1,0 +1,193 @@
+"""`fmnas status`: the same numbers as the driver's own state, at any moment, and never a trace of having looked."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fmnas.platform.cli import main
+from fmnas.platform.launch import restore
+from fmnas.platform.lock import locked, look
+from fmnas.platform.paths import RunDirectory
+from fmnas.platform.status import status_of
+
+FMNAS = [sys.executable, "-m", "fmnas.platform.cli"]
+CALM = ["workers.kind=in-process", "tracking.enabled=false"]
+
+
+def flags(*overrides: str) -> list[str]:
+    return [flag for override in (*CALM, *overrides) for flag in ("-o", override)]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished experiment."""
+    out = tmp_path_factory.mktemp("whole") / "run"
+    assert main(["run", "smoke", *flags("optimizers=[random, bohb]"), "--progress", "quiet", "--out", str(out)]) == 0
+    return out
+
+
+def files(out: Path) -> dict[str, tuple[bytes, int]]:
+    return {
+        str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in sorted(out.rglob("*")) if path.is_file()
+    }
+
+
+@settings(max_examples=20)
+@given(data=st.data())
+def test_it_agrees_with_the_replayed_state_wherever_the_journal_ends(
+    data: st.DataObject, whole: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    lines = (whole / "journal.jsonl").read_bytes().splitlines(keepends=True)
+    cut = data.draw(st.integers(1, len(lines)))
+    torn = lines[cut][: data.draw(st.integers(0, 30))] if cut < len(lines) else b""
+    out = tmp_path_factory.mktemp("cut") / "run"
+    out.mkdir()
+    (out / "config.yaml").write_bytes((whole / "config.yaml").read_bytes())
+    (out / "journal.jsonl").write_bytes(b"".join(lines[:cut]) + torn)
+    before = files(out)
+    facts = status_of(RunDirectory(out))
+    assert files(out) == before
+    state, _ = restore(RunDirectory(out))
+    assert facts["state"] == (state.status or "killed")
+    assert [run["run"] for run in facts["runs"]] == list(state.runs)
+    for told, run in zip(facts["runs"], state.runs.values(), strict=True):
+        assert (told["spent_epochs"], told["budget_epochs"]) == (run.budget.spent, run.budget.epochs)
+        assert told["trials"] == run.ended
+        assert (told["incumbent"] or {}).get("objective") == run.incumbent
+        assert told["running"] == []
+    assert facts["spent_epochs"] == sum(run.budget.spent for run in state.runs.values())
+    assert (facts["again"] is None) == (state.status == "finished")
+
+
+def records(*given_: dict[str, Any]) -> list[dict[str, Any]]:
+    config = {"name": "t", "problem": "joint", "optimizers": [{"name": "a"}], "repeats": 1}
+    config |= {"fidelity": {"epochs": 2}, "budget": {"evaluations": 5}}
+    return [{"event": "experiment", "id": "1", "config": config, "at": 0.0}, *given_]
+
+
+def asked(trial: int, at: float) -> dict[str, Any]:
+    described = {"id": trial, "configuration": {}, "epochs": 2, "origin": "random"}
+    return {"event": "asked", "run": "a/repeat-0", "trial": described, "suggest_seconds": 0.0, "at": at}
+
+
+def told(event: str, trial: int, at: float, **more: Any) -> dict[str, Any]:
+    head = {"event": event, "run": "a/repeat-0", "trial": trial, "attempt": 1, "worker": "w", "at": at}
+    return {**head, **more}
+
+
+EVALUATION = {"objective": 0.3, "errors": [0.1, 0.2]}
+HISTORY = records(
+    asked(0, 1.0),
+    told("started", 0, 2.0),  # by a driver that was killed
+    told("started", 0, 101.0, attempt=2),
+    told("finished", 0, 110.0, evaluation=EVALUATION),
+    asked(1, 110.0),
+    told("started", 1, 111.0),
+    told("lost", 1, 115.0, reason="gone", final=False),
+    told("started", 1, 116.0, attempt=2),
+    asked(2, 116.0),
+    told("started", 2, 117.0),
+    told("timed_out", 2, 120.0, reason="late"),
+)
+
+
+def written(out: Path, history: list[dict[str, Any]]) -> RunDirectory:
+    (out / "config.yaml").write_text("{}")
+    (out / "journal.jsonl").write_text("".join(json.dumps(record) + "\n" for record in history))
+    return RunDirectory(out)
+
+
+def test_what_runs_for_how_long_and_how_long_it_will_take(tmp_path: Path) -> None:
+    directory = written(tmp_path, HISTORY)
+    with locked(directory.lock, print) as note:
+        assert status_of(directory, now=130.0)["state"] == "starting"
+        note(work="experiment", workers=3, since=100.0)
+        facts = status_of(directory, now=130.0)
+    assert facts["state"] == "working"
+    assert facts["driver"]["pid"] == os.getpid()
+    assert facts["driver"]["visible"]
+    assert (facts["workers_busy"], facts["workers"], facts["again"]) == (1, 3, None)
+    (run,) = facts["runs"]
+    assert run["incumbent"] == {"trial": 0, "objective": 0.3, "error": pytest.approx(0.15)}
+    assert (run["trials"], run["unfinished"], run["spent_epochs"], run["budget_epochs"]) == (2, 1, 4, 10)
+    expected = {"trial": 1, "origin": "random", "epochs": 2, "attempt": 2, "worker": "w", "seconds": 14.0}
+    assert run["running"] == [expected]
+    assert facts["seconds_left"] == 45.0, "4 epochs took 30 seconds, 6 are ahead"
+    assert [event["event"] for event in facts["events"]][-1] == "timed_out"
+    assert facts["events"][-1]["text"] == "late"
+
+
+def test_what_a_dead_driver_left_does_not_run(tmp_path: Path) -> None:
+    directory = written(tmp_path, HISTORY)
+    facts = status_of(directory, now=130.0)
+    assert (facts["state"], facts["driver"], facts["workers_busy"]) == ("killed", None, 0)
+    assert facts["runs"][0]["running"] == []
+    assert facts["again"] == f"fmnas resume {tmp_path}"
+    with locked(directory.lock, print) as note:
+        note(work="experiment", workers=1, since=125.0)
+        facts = status_of(directory, now=130.0)
+    assert (facts["workers_busy"], facts["seconds_left"]) == (0, None)
+
+
+@pytest.mark.parametrize(("work", "state"), [("retraining", "retraining"), ("sync", "syncing")])
+def test_other_work_is_told_apart(work: str, state: str, tmp_path: Path) -> None:
+    directory = written(tmp_path, HISTORY)
+    with locked(directory.lock, print) as note:
+        note(work=work, since=100.0)
+        facts = status_of(directory, now=130.0)
+    assert (facts["state"], facts["again"]) == (state, None)
+    assert facts["runs"][0]["running"] == []
+
+
+def test_a_journal_of_nonsense_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    written(tmp_path, records(told("finished", 7, 1.0, evaluation=EVALUATION)))
+    assert main(["status", str(tmp_path)]) == 2
+    assert "does not follow" in capsys.readouterr().err
+    assert main(["status", str(tmp_path / "nowhere")]) == 2
+    assert "no run directory" in capsys.readouterr().err
+
+
+def test_a_person_is_told_of_a_finished_experiment(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", str(whole)]) == 0
+    printed = capsys.readouterr().out
+    assert f"smoke (func2c) in {whole}: finished" in printed
+    assert "bohb/repeat-0" in printed
+    assert "100% of all budgets spent" in printed
+    assert "go on with" not in printed
+
+
+def test_a_driver_at_work_is_seen_and_not_disturbed_and_its_death_is_seen(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    overrides = ["data.name=digits", "data.train=200", "data.validation=64", "seeds=1", "optimizers=[random]"]
+    command = [*FMNAS, "run", "quickstart", *flags(*overrides, "fidelity.epochs=1000000"), "--out", str(out)]
+    driver = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        journal = out / "journal.jsonl"
+        while not journal.exists() or '"event":"started"' not in journal.read_text():
+            assert driver.poll() is None
+            time.sleep(0.1)
+        before = files(out)
+        done = subprocess.run([*FMNAS, "status", str(out), "--json"], capture_output=True, text=True, check=True)
+        assert files(out) == before
+        facts = json.loads(done.stdout)
+        assert (facts["state"], facts["driver"]["pid"]) == ("working", driver.pid)
+        assert (facts["workers_busy"], facts["workers"]) == (1, 1)
+        (running,) = facts["runs"][0]["running"]
+        assert (running["trial"], running["worker"].split("@")[0]) == (0, "in-process")
+    finally:
+        driver.send_signal(signal.SIGKILL)
+        driver.wait()
+    at_work = look(out / "driver.lock")
+    assert at_work is not None
+    assert not at_work.alive
+    facts = status_of(RunDirectory(out))
+    assert (facts["state"], facts["again"]) == ("killed", f"fmnas resume {out}")

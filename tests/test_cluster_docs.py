@@ -1,0 +1,81 @@
+"""Every sentence of docs/cluster.md, and every file beside it, that a machine can check."""
+
+import re
+import subprocess
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+import yaml
+from pydantic import BaseModel
+
+from fmnas.platform.cli import main
+from fmnas.platform.config import Config
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE, FILES = ROOT / "docs" / "cluster.md", sorted((ROOT / "docs" / "cluster").iterdir())
+TEXTS = {path.name: path.read_text() for path in (PAGE, *FILES)}
+COMMAND = re.compile(r"fmnas (run|resume|report|replay|sync|ui|list|doctor)\b((?:[^`\n;]|\\\n)*)")
+
+
+def keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """Every dotted key of a configuration."""
+    for name, field in model.model_fields.items():
+        yield prefix + name
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from keys(kind, f"{prefix}{name}.")
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if path.suffix == ".yaml"], ids=lambda path: path.name)
+def test_yaml_is_yaml(path: Path) -> None:
+    assert isinstance(yaml.safe_load(path.read_text()), dict)
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if path.suffix == ".sh"], ids=lambda path: path.name)
+def test_scripts_are_bash(path: Path) -> None:
+    subprocess.run(["bash", "-n", str(path)], check=True)
+    assert path.stat().st_mode & 0o100
+    assert "set -euo pipefail" in path.read_text()
+
+
+def test_links_lead_somewhere_and_every_file_is_named() -> None:
+    links = set(re.findall(r"\]\((?!https?:)([^)#]+)\)", TEXTS["cluster.md"]))
+    assert all((PAGE.parent / link).exists() for link in links)
+    assert links >= {f"cluster/{path.name}" for path in FILES}
+
+
+def test_commands_and_their_options_exist(capsys: pytest.CaptureFixture[str]) -> None:
+    found = {(command, rest) for text in TEXTS.values() for command, rest in COMMAND.findall(text)}
+    assert {command for command, _ in found} >= {"run", "resume", "doctor", "sync", "ui"}
+    for command, rest in found:
+        with pytest.raises(SystemExit):
+            main([command, "--help"])
+        told = capsys.readouterr().out
+        for option in re.findall(r"(?<![\w-])--?[a-z][a-z-]*", rest):
+            assert option in told, (command, option)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_keys_of_the_configuration_exist(name: str) -> None:
+    known = set(keys(Config))
+    sections = "|".join(sorted({key.partition(".")[0] for key in known if "." in key}))
+    for key in re.findall(rf"(?<![\w./])((?:{sections})\.[a-z_]+)(?![\w]|\.[a-z])", TEXTS[name]):
+        assert key in known, key
+
+
+def test_the_head_is_given_the_same_patience_everywhere() -> None:
+    given = {
+        name: set(re.findall(r"RAY_health_check_(\w+?)(?:=|, value: \")(\d+)", text))
+        for name, text in TEXTS.items()
+        if "RAY_health_check" in text
+    }
+    assert given.keys() >= {"cluster.md", "node.sh", "slurm.sh", "ray-up.yaml", "rayjob.yaml"}
+    expected = {("initial_delay_ms", "0"), ("period_ms", "2000"), ("timeout_ms", "5000"), ("failure_threshold", "3")}
+    assert all(each == expected for each in given.values()), given
+
+
+def test_the_image_has_the_version_of_this_package() -> None:
+    images = re.findall(r"/fmnas:([\w.]+)", TEXTS["rayjob.yaml"])
+    assert set(images) == {version("fmnas")}

@@ -1,0 +1,123 @@
+"""Final trainings: which images they see, what they measure, and that it is measured on the test images alone."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fmnas.search_spaces import Trial
+from fmnas.trainers import (
+    DataError,
+    FinalSplit,
+    FinalTrainer,
+    ImageTrainer,
+    Source,
+    Split,
+    TrainingSettings,
+    data,
+    digits_split,
+    fashion_mnist_split,
+    final_digits,
+    final_fashion_mnist,
+    training,
+)
+
+MakeTrial = Callable[..., Trial]
+COUNT = 60
+
+
+def numbered(first: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Images that are each filled with its own number, and their labels."""
+    images = np.broadcast_to(np.arange(first, first + count, dtype=np.uint8)[:, None, None], (count, 28, 28))
+    return images, (np.arange(count) % 10).astype(np.uint8)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _numbered_source() -> Iterator[None]:
+    patch = pytest.MonkeyPatch()
+    source = Source("cache", Path("here"), *numbered(0, COUNT), *numbered(100, 15))
+    patch.setattr(data, "find_fashion_mnist", lambda root, cache: source)
+    yield
+    patch.undo()
+
+
+def numbers(images: np.ndarray) -> list[int]:
+    return [int(image[0, 0]) for image in images]
+
+
+@given(given_=st.data())
+def test_the_searchs_own_images_come_first_and_the_test_images_are_all(given_: st.DataObject) -> None:
+    train = given_.draw(st.integers(1, COUNT - 1))
+    validation = given_.draw(st.integers(1, COUNT - train))
+    images = given_.draw(st.integers(1, COUNT))
+    search, final = fashion_mnist_split(train, validation), final_fashion_mnist(train, validation, images)
+    both = [*numbers(search.train_images), *numbers(search.validation_images)]
+    chosen = numbers(final.train_images)
+    assert len(set(chosen)) == len(chosen) == images
+    assert chosen[: len(both)] == both[:images]
+    assert final.train_labels.tolist() == [number % 10 for number in chosen]
+    assert numbers(final.test_images) == list(range(100, 115))
+
+
+@pytest.mark.parametrize("images", [0, -1, COUNT + 1])
+def test_a_number_of_images_that_does_not_fit_is_named(images: int) -> None:
+    with pytest.raises(DataError, match=f"images = {images}: it must be from 1 to {COUNT}"):
+        final_fashion_mnist(20, 20, images)
+
+
+def test_digits_are_tested_on_what_the_search_left_alone() -> None:
+    search, final = digits_split(1000, 300), final_digits(1000, 300, 1300)
+    assert np.array_equal(final.train_images, np.concatenate([search.train_images, search.validation_images]))
+    labels = np.concatenate([search.train_labels, search.validation_labels, final.test_labels])
+    assert np.bincount(labels).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
+    with pytest.raises(DataError, match="images = 1301: it must be from 1 to 1300"):
+        final_digits(1000, 300, 1301)
+    with pytest.raises(DataError, match="none is left to test on"):
+        final_digits(1000, 797, 10)
+
+
+@pytest.fixture
+def final(noise_split: Split) -> FinalSplit:
+    return FinalSplit(
+        noise_split.train_images,
+        noise_split.train_labels,
+        noise_split.validation_images,
+        noise_split.validation_labels,
+        "noise",
+        "a test",
+    )
+
+
+@pytest.mark.parametrize("arrangement", ["plain", "fast", "stacked"])
+def test_it_is_the_last_error_of_the_same_trainings(
+    arrangement: str, noise_split: Split, final: FinalSplit, make_trial: MakeTrial
+) -> None:
+    settings = TrainingSettings(seeds=2, batch_size=8, arrangement=arrangement)
+    usual = ImageTrainer(noise_split, settings).evaluate(make_trial(epochs=3))
+    reports: list[tuple[int, int, float]] = []
+    evaluation = FinalTrainer(final, settings).evaluate(make_trial(epochs=3), lambda *report: reports.append(report))
+    assert evaluation.errors == usual.errors
+    assert evaluation.curve == (usual.curve[-1],)
+    assert (evaluation.epochs, evaluation.objective) == (3, usual.objective)
+    assert sorted(reports) == [(0, 3, usual.errors[0]), (1, 3, usual.errors[1])]
+
+
+@pytest.mark.parametrize(("where", "bad", "most"), [("train_epoch", False, 2), ("validation_error", None, 1)])
+def test_a_training_that_diverges_has_the_error_of_guessing(
+    where: str, bad: object, most: int, final: FinalSplit, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, calls = getattr(training, where), iter(range(100))
+    monkeypatch.setattr(training, where, lambda *a: bad if next(calls) == most - 1 else real(*a))
+    evaluation = FinalTrainer(final, TrainingSettings(seeds=1, batch_size=8)).evaluate(make_trial(epochs=4))
+    assert evaluation.diverged
+    assert evaluation.errors == (0.9,)
+    assert next(calls) == most, "it ends there"
+
+
+def test_arrays_that_are_no_split_are_named(final: FinalSplit) -> None:
+    with pytest.raises(DataError, match="noise, test part: labels"):
+        replace(final, test_labels=final.test_labels[1:])
