@@ -52,7 +52,7 @@ def anytime_figure(curves: pd.DataFrame, budget: Budget, title: str) -> "Figure"
     from matplotlib.lines import Line2D
 
     axes = currencies(curves)
-    columns = min(3, len(axes))
+    columns = min(2, len(axes))
     rows = -(-len(axes) // columns)
     figure = sheet(PANEL[0] * columns, PANEL[1] * rows + 0.6)
     figure.suptitle(title, fontsize=13, parse_math=False)

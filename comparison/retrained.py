@@ -34,10 +34,15 @@ COLUMNS = (
     "images",
     "test_images",
     "train_seconds",
+    "started_at",
+    "finished_at",
+    "worker",
 )
-_TEXTS = ("run", "optimizer")
+"""Of every such file; test_error_seed_1.. stand between test_error and epochs."""
+_TEXTS = ("run", "optimizer", "started_at", "finished_at", "worker")
 _WHOLE = ("repeat", "trial", "epochs", "images", "test_images")
-_SEED = re.compile(r"test_error_seed_\d+")
+SEED = "test_error_seed_"
+_SEED = re.compile(rf"{SEED}\d+")
 
 
 def read_retrained(path: Path) -> pd.DataFrame:

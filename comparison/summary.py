@@ -126,12 +126,6 @@ def final_rows(summary: Summary) -> list[tuple[str, ...]]:
     ]
 
 
-def best_of(summary: Summary) -> tuple[str, dict[str, Any]] | None:
-    """The optimizer with the lowest single objective, and its row; None when there is no full-fidelity result."""
-    found = {name: row for name, row in summary["optimizers"].items() if row["best"] is not None}
-    return min(found.items(), key=lambda item: item[1]["best"]) if found else None
-
-
 def _best(trials: pd.DataFrame, row: "pd.Series[Any]") -> dict[str, Any] | None:
     """The configuration of an optimizer's best trial."""
     here = trials[(trials["run"] == row["best_run"]) & (trials["trial"] == row["best_trial"])]

@@ -1,8 +1,8 @@
 """How the objective is bent before it is modelled: by as much as makes the data likeliest.
 
 What each variable does by itself is learned from few observations, what they do together from many. How much of an
-objective is a sum over variables depends on its scale: of the logarithm of Ackley's function 63% of the variance, of
-itself 95%, of its exponential (at half the scale) 99%. Manly's transform
+objective is a sum over variables depends on its scale: over points far from and near to its optimum, of the logarithm
+of Ackley's function 63% of the variance, of itself 95%, of its exponential (at half the scale) 99%. Manly's transform
 
     g(u) = (exp(a u) - 1) / a,  and u itself for a = 0                                     (Manly 1976)
 

@@ -1,24 +1,23 @@
 """retrained.csv: what became of the best configurations when they were trained again. One row per run.
 
-| columns | meaning |
-|---|---|
-| run, optimizer, repeat, trial | whose configuration it is |
-| selected_objective, selected_error | what the search had measured, by which it was chosen |
-| test_error, test_error_seed_1.. | errors on the test images: their mean, and of each fresh seed |
-| epochs, images, test_images | of each training: epochs, images to train on, images to test on |
-| train_seconds, started_at, finished_at, worker | of all trainings of the row |
+Its columns are those of `fmnas.comparison.retrained`.
 
 Contract: the file is whole at any moment, and what is in it is on disk before the next training starts.
 """
 
 import csv
 import io
+import math
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from fmnas.comparison.errors import ReportError
+from fmnas.comparison.retrained import COLUMNS, SEED, seed_columns
+from fmnas.comparison.retrained import read_retrained as read_table
 from fmnas.platform.errors import ExperimentFailed, RunDirectoryError
 
 
@@ -68,24 +67,7 @@ class Retrained:
         return Scale(self.epochs, self.images, len(self.errors))
 
 
-_KINDS: dict[str, Callable[[str], Any]] = {
-    "run": str,
-    "optimizer": str,
-    "repeat": int,
-    "trial": int,
-    "selected_objective": float,
-    "selected_error": float,
-    "epochs": int,
-    "images": int,
-    "test_images": int,
-    "train_seconds": float,
-    "started_at": str,
-    "finished_at": str,
-    "worker": str,
-}
-"""Column -> how its text is read; the errors stand before `epochs`."""
-
-_SEED = "test_error_seed_"
+_FIELDS = tuple(name for name in COLUMNS if name != "test_error")
 
 
 def read_retrained(path: Path) -> dict[str, Retrained]:
@@ -93,16 +75,10 @@ def read_retrained(path: Path) -> dict[str, Retrained]:
     if not path.exists():
         return {}
     try:
-        with path.open(newline="") as file:
-            reader = csv.DictReader(file)
-            missing = {*_KINDS, f"{_SEED}1"} - {*(reader.fieldnames or ())}
-            if missing:
-                raise ValueError(f"column {min(missing)!r} is missing")
-            return {row.run: row for row in map(_row, reader)}
-    except (OSError, TypeError, ValueError, csv.Error) as error:
-        raise RunDirectoryError(
-            f"{path} is damaged ({type(error).__name__}: {error}): move it away and retrain again"
-        ) from None
+        table = read_table(path)
+        return {row.run: row for row in map(partial(_row, seed_columns(table)), table.to_dict("records"))}
+    except (ReportError, TypeError, ValueError) as error:
+        raise RunDirectoryError(f"{path} is damaged ({error}): move it away and retrain again") from None
 
 
 def write_retrained(path: Path, rows: Iterable[Retrained]) -> None:
@@ -110,9 +86,8 @@ def write_retrained(path: Path, rows: Iterable[Retrained]) -> None:
     rows = list(rows)
     text = io.StringIO()
     seeds = max((len(row.errors) for row in rows), default=0)
-    names = [*_KINDS]
-    place = names.index("epochs")
-    header = [*names[:place], "test_error", *(f"{_SEED}{i}" for i in range(1, seeds + 1)), *names[place:]]
+    place = COLUMNS.index("test_error") + 1
+    header = [*COLUMNS[:place], *(f"{SEED}{i}" for i in range(1, seeds + 1)), *COLUMNS[place:]]
     writer = csv.DictWriter(text, header, lineterminator="\n")
     writer.writeheader()
     writer.writerows(map(_cells, rows))
@@ -128,10 +103,12 @@ def write_retrained(path: Path, rows: Iterable[Retrained]) -> None:
 
 
 def _cells(row: Retrained) -> dict[str, object]:
-    errors = {f"{_SEED}{i}": error for i, error in enumerate(row.errors, start=1)}
-    return {**{name: getattr(row, name) for name in _KINDS}, "test_error": row.error, **errors}
+    errors = {f"{SEED}{i}": error for i, error in enumerate(row.errors, start=1)}
+    return {**{name: getattr(row, name) for name in _FIELDS}, "test_error": row.error, **errors}
 
 
-def _row(cells: Mapping[str | None, Any]) -> Retrained:
-    errors = [float(cells[name]) for name in cells if name is not None and name.startswith(_SEED)]
-    return Retrained(errors=tuple(errors), **{name: kind(cells[name]) for name, kind in _KINDS.items()})
+def _row(seeds: list[str], cells: Mapping[Hashable, Any]) -> Retrained:
+    errors = tuple(cells[name] for name in seeds)
+    if not errors or any(math.isnan(error) for error in errors):
+        raise ValueError(f"{cells['run']} lacks a seed's test error")
+    return Retrained(errors=errors, **{name: cells[name] for name in _FIELDS})
