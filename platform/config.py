@@ -253,7 +253,7 @@ def _check_checkpoints(config: Config) -> list[str]:
         ]
     if chosen.continue_promoted and chosen.every is None:
         return [
-            "checkpoints.continue_promoted = True: it needs checkpoints.every = k, a checkpoint after every k-th epoch; "
-            "give it a number, e.g. 5, or leave continue_promoted out"
+            "checkpoints.continue_promoted = True: it needs checkpoints.every, the epochs between two checkpoints; "
+            "set that, e.g. to 5, or leave continue_promoted out"
         ]
     return []

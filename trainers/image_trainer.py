@@ -118,9 +118,8 @@ class ImageTrainer:
         """
         start = self._clock()
         check_trial(trial, self.space)
-        if trial.epochs > self._planned(trial):
-            most = self.settings.schedule_epochs
-            raise TrainerError(f"trial {trial.id}: epochs = {trial.epochs}; it must be at most schedule_epochs = {most}")
+        if trial.epochs > (most := self._planned(trial)):
+            raise TrainerError(f"trial {trial.id}: epochs = {trial.epochs}; schedule_epochs allow at most {most}")
         cell = Cell.from_configuration(trial.configuration)
         try:
             with exactly(self._device):
@@ -165,9 +164,9 @@ class ImageTrainer:
         schedule, planned = Schedule.from_configuration(task.trial.configuration), self._planned(task.trial)
         with named_failure(task):
             learner, rows = self._begun(task, schedule)  # rows: the errors of each epoch
+            diverged = learner.ended()
         for epoch, known in enumerate(rows):
             task.tell(epoch, known)
-        diverged = learner.ended()
         for epoch in range(len(rows), task.trial.epochs):
             with named_failure(task):
                 found = learner.train([schedule.learning_rate_at(epoch, planned)])
@@ -220,14 +219,8 @@ class ImageTrainer:
         return learner, rows
 
     def _keep(self, task: Task, rows: list[list[float]], learner: Learner | StackedLearner) -> None:
-        """A checkpoint, if one is due and epochs are left, or the trial may go on after its last.
-
-        That it cannot be written is worth a warning and no more.
-        """
-        if self._checkpoints is None:
-            return
-        last = len(rows) == task.trial.epochs
-        if self._may_go_on(task.trial) if last else self._checkpoints.due(len(rows)):
+        """A checkpoint, if one is due. That it cannot be written is worth a warning and no more."""
+        if self._checkpoints and self._due(task.trial, len(rows), self._checkpoints):
             progress = Progress(tuple(error for row in rows for error in row), learner.state_dict())
             try:
                 self._checkpoints.save(self._fingerprint(task.trial, task.how), task.numbers[0], progress)
@@ -239,6 +232,10 @@ class ImageTrainer:
                     self._checkpoints.folder,
                     error.strerror or error,
                 )
+
+    def _due(self, trial: Trial, epochs: int, checkpoints: Checkpoints) -> bool:
+        """Whether a checkpoint is written after so many of the trial's epochs; after the last, if it may go on."""
+        return checkpoints.due(epochs) if epochs < trial.epochs else self._may_go_on(trial)
 
     def _discard(self, trial: Trial) -> None:
         """Remove the trial's checkpoints."""
