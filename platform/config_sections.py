@@ -75,7 +75,8 @@ class CheckpointsConfig(Section):
     a full one, and a promoted trial ends with the numbers of a training that nothing cut. Without it (as BOHB's paper
     has it) a promoted trial trains anew, and every trial's learning rate is planned for its own epochs. Either way it
     is charged all its epochs: what an optimizer may spend does not depend on whether a file was found. Only the seconds
-    are those that it took.
+    are those that it took. The files of shorter trials, up to a megabyte for each training, stay until a full one has
+    gone on from them, or the experiment is done.
     """
 
     every: int | None = Field(default=None, ge=1)
