@@ -118,7 +118,7 @@ def test_promoted_twice_is_trained_once(
 
 
 @pytest.fixture(scope="module")
-def whole(noise_split: Split) -> dict[int, Evaluation]:
+def whole() -> dict[int, Evaluation]:
     """Filled with what a training of so many epochs gives that nothing cuts."""
     return {}
 
