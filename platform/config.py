@@ -6,117 +6,43 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator
 
 from fmnas.platform.config_errors import describe, explain, unknown
+from fmnas.platform.config_sections import (
+    BudgetConfig,
+    CheckpointsConfig,
+    FidelityConfig,
+    OptimizerConfig,
+    Section,
+    TrackingConfig,
+    WorkersConfig,
+)
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.methods import METHODS
 from fmnas.platform.problems import ALIASES, PROBLEMS, DataSettings
-from fmnas.trainers.arrangement import Arrangement
 from fmnas.trainers.initial_design import KNOWN as WITH_AUTHORS_POINTS
 from fmnas.trainers.initial_design import SIZE as AUTHORS_POINTS
 
-
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class BudgetConfig(_Section):
-    """What each run may spend.
-
-    evaluations: full trainings, paid by the epoch (evaluations x fidelity.epochs).
-    seconds: training plus suggestion; no trial starts once they are spent. None: no limit.
-    trial_seconds: what one trial may take; one that takes longer is killed and has timed out. None: no limit.
-    """
-
-    evaluations: int = Field(ge=1)
-    seconds: float | None = Field(default=None, gt=0)
-    trial_seconds: float | None = Field(default=None, gt=0)
-
-
-class FidelityConfig(_Section):
-    """epochs: what a full evaluation trains for."""
-
-    epochs: int = Field(ge=1)
-
-
-class WorkersConfig(_Section):
-    """The pool of workers.
-
-    kind: "ray", or "in-process" for a debugger (one trial at a time in this process).
-    count: how many; "auto" takes what the cluster holds and the runs can use.
-    cpus, gpus: what one worker takes; fractions let several share a device. With gpus 0 it trains on CPUs.
-    arrangement: how it arranges the trainings of one evaluation: auto takes what is fastest (fast on CPUs, stacked on
-    GPUs), plain is the reference.
-    attempts: how often a trial is tried when workers are lost. failures: how many failed trials in a row end the
-    experiment. grace_seconds: how long Ctrl-C and SIGTERM wait for running trials.
-    """
-
-    kind: Literal["ray", "in-process"] = "ray"
-    count: int | Literal["auto"] = "auto"
-    cpus: float = Field(default=1, gt=0)
-    gpus: float = Field(default=0, ge=0)
-    arrangement: Arrangement = "auto"
-    attempts: int = Field(default=3, ge=1)
-    failures: int = Field(default=5, ge=1)
-    grace_seconds: float = Field(default=30, ge=0)
-
-    @model_validator(mode="after")
-    def _whole_gpus(self) -> "WorkersConfig":
-        if self.gpus > 1 and self.gpus != int(self.gpus):
-            raise ValueError("gpus above 1 must be a whole number: a worker shares one device or owns several")
-        if self.arrangement == "fast" and self.gpus > 0:
-            raise ValueError("arrangement fast is for CPUs, so gpus must be 0; auto suits both")
-        if isinstance(self.count, int) and self.count < 1:
-            raise ValueError("count must be at least 1, or auto")
-        return self
-
-
-class CheckpointsConfig(_Section):
-    """every: epochs between two checkpoints of a training, in the run directory; None: none.
-
-    A trial that is repeated, because its worker was lost or the experiment interrupted, goes on from its last ones and
-    ends with the same numbers. On a cluster that takes a run directory that all nodes share.
-    """
-
-    every: int | None = Field(default=None, ge=1)
-
-
-class TrackingConfig(_Section):
-    """MLflow. uri None: SQLite in the run directory. experiment None: the experiment's name."""
-
-    enabled: bool = True
-    uri: str | None = None
-    experiment: str | None = None
-
-
-class OptimizerConfig(_Section):
-    """One competitor: its name, how many trials it may have in flight, and its own options."""
-
-    name: str
-    concurrency: int = Field(default=1, ge=1)
-    options: dict[str, Any] = Field(default_factory=dict)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _flat(cls, given: Any) -> Any:
-        """A bare name, or a mapping whose unknown keys are the method's options."""
-        if isinstance(given, str):
-            return {"name": given}
-        if isinstance(given, dict):
-            own = {k: v for k, v in given.items() if k in cls.model_fields}
-            options = given.get("options", {})
-            if isinstance(options, dict):  # else it is refused as it stands
-                own["options"] = {**options, **{k: v for k, v in given.items() if k not in cls.model_fields}}
-            return own
-        return given
-
+__all__ = [
+    "AUTHORS",
+    "BudgetConfig",
+    "CheckpointsConfig",
+    "Config",
+    "FidelityConfig",
+    "OptimizerConfig",
+    "TrackingConfig",
+    "WorkersConfig",
+    "check_config",
+    "load_config",
+    "shipped_configs",
+]
 
 AUTHORS = "authors"
 """The initial design of the BO-FM paper's own runs."""
 
 
-class Config(_Section):
+class Config(Section):
     """An experiment: a problem, optimizers, repeats and an equal budget for each.
 
     initial_design: number of random points that the optimizers of a repeat share, or "authors": repeat r, from 0, has
@@ -152,6 +78,11 @@ class Config(_Section):
         """How many points the initial design has."""
         return AUTHORS_POINTS if self.initial_design == AUTHORS else int(self.initial_design)
 
+    @property
+    def schedule_epochs(self) -> int | None:
+        """The epochs that every training's learning rate is planned for; None: each trial's own."""
+        return self.fidelity.epochs if self.checkpoints.continue_promoted else None
+
     def to_yaml(self) -> str:
         """The configuration with every default, as YAML that loads to the same."""
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
@@ -177,7 +108,7 @@ def check_config(data: dict[str, Any], place: str) -> Config:
     except ValidationError as error:
         raise ConfigError(explain(place, [describe(e, Config) for e in error.errors()])) from None
     problems = _check_names(config) + _check_options(config) + _check_design(config) + _check_budget(config)
-    problems += _check_data(config)
+    problems += _check_data(config) + _check_checkpoints(config)
     if problems:
         raise ConfigError(explain(place, problems))
     entry = PROBLEMS[ALIASES.get(config.problem, config.problem)]
@@ -303,15 +234,26 @@ def _check_data(config: Config) -> list[str]:
     if entry is None:
         return []
     taken = ", ".join(f"data.{key}" for key in entry.data or ()) or "none, its data are fixed"
-    found = [
+    return [
         f"data.{key} = {getattr(config.data, key)!r}: {config.problem} does not take it (of data.* it takes {taken}); "
         "leave it out"
         for key in entry.refused(config.data)
     ]
-    if config.checkpoints.every is not None and not entry.checkpoints:
+
+
+def _check_checkpoints(config: Config) -> list[str]:
+    entry = PROBLEMS.get(ALIASES.get(config.problem, config.problem))
+    chosen = config.checkpoints
+    wanted = {key: value for key, value in chosen if value is not None and value is not False}
+    if entry is not None and not entry.checkpoints:
         able = ", ".join(name for name, other in PROBLEMS.items() if other.checkpoints)
-        found.append(
-            f"checkpoints.every = {config.checkpoints.every}: {config.problem} keeps no checkpoints ({able} does); "
-            "leave it out"
-        )
-    return found
+        return [
+            f"checkpoints.{key} = {value}: {config.problem} keeps no checkpoints ({able} does); leave it out"
+            for key, value in wanted.items()
+        ]
+    if chosen.continue_promoted and chosen.every is None:
+        return [
+            "checkpoints.continue_promoted = True: it needs checkpoints.every, the epochs between two checkpoints; "
+            "set that, e.g. to 5, or leave continue_promoted out"
+        ]
+    return []

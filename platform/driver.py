@@ -143,7 +143,7 @@ class Driver:
         if not run.budget.affords(trial.epochs, seconds):
             run.over = True
             return None
-        trial = replace(trial, seed=self._state.experiment.trial_seed(run.repeat, trial.id))
+        trial = replace(trial, seed=self._state.experiment.trial_seed(run, trial))
         self._record(asked_record(run.name, trial, seconds, self._stage.clock.now()), wait=False)
         return trial
 

@@ -2,11 +2,11 @@
 
 Every seed is a pure function of the experiment's: repeat r draws its initial design from (seed, r) alone, or has the
 authors' points of r, and trial t of repeat r trains from (seed, r, t), whatever the optimizer. So the optimizers of a
-repeat begin with the same results.
+repeat begin with the same results. Where promoted trials go on, they have the seed of the trial they continue.
 """
 
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -16,7 +16,8 @@ from fmnas.platform.config import AUTHORS, Config, OptimizerConfig
 from fmnas.platform.methods import METHODS, Setting
 from fmnas.platform.outcomes import run_name
 from fmnas.platform.problems import Problem, ProblemSettings, problem
-from fmnas.search_spaces import Configuration
+from fmnas.search_spaces import Configuration, Trial
+from fmnas.search_spaces.records import PROMOTION
 from fmnas.trainers import authors_initial_design
 
 
@@ -25,6 +26,7 @@ class Run:
     """One optimizer, one repeat.
 
     incumbent: best full-fidelity objective so far. ended: how many trials have ended. over: nothing more will be asked.
+    seeds: trial -> its seed, of all that were asked.
     """
 
     optimizer_name: str
@@ -35,6 +37,7 @@ class Run:
     incumbent: float | None = None
     ended: int = 0
     over: bool = False
+    seeds: dict[int, int] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -55,9 +58,14 @@ class Experiment:
         """Full fidelity."""
         return self.config.fidelity.epochs
 
-    def trial_seed(self, repeat: int, trial: int) -> int:
-        """What the trainings of a trial derive their randomness from."""
-        return derived_seed(self.config.seed, repeat, trial)
+    def trial_seed(self, run: Run, trial: Trial) -> int:
+        """What the trainings of a trial that the run's optimizer suggests derive their randomness from.
+
+        That of the trial it was promoted from, where promoted trials go on.
+        """
+        if self.config.checkpoints.continue_promoted and trial.origin == PROMOTION and trial.parent is not None:
+            return run.seeds[trial.parent]
+        return derived_seed(self.config.seed, run.repeat, trial.id)
 
 
 def derived_seed(*parts: int) -> int:
@@ -67,7 +75,8 @@ def derived_seed(*parts: int) -> int:
 
 def build_experiment(config: Config) -> Experiment:
     """The experiment that a configuration describes, at its beginning."""
-    task = problem(config.problem, ProblemSettings(config.data, config.seeds))
+    settings = ProblemSettings(config.data, config.seeds, schedule_epochs=config.schedule_epochs)
+    task = problem(config.problem, settings)
     runs = [_build_run(config, task, entry, r) for r in range(config.repeats) for entry in config.optimizers]
     return Experiment(config, task, tuple(runs))
 

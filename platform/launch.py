@@ -31,7 +31,7 @@ from fmnas.platform.stop import StopRequest
 from fmnas.platform.tracking import TrackingReport
 from fmnas.trainers import Checkpoints
 
-FREE_TO_CHANGE = ("workers", "tracking", "data.root", "checkpoints")
+FREE_TO_CHANGE = ("workers", "tracking", "data.root", "checkpoints.every")
 """What a resume may change: it decides where and how fast trials run. What comes out changes by rounding at most."""
 
 

@@ -25,7 +25,7 @@ from fmnas.platform.results import context_of, trials_of, write_report_files, wr
 from fmnas.platform.state import ExperimentState
 
 ALIKE = ("problem", "fidelity", "budget", "data", "seeds", "initial_design", "on_failure")
-"""The keys of a configuration that must agree; data.root may differ."""
+"""The keys of a configuration that must agree, with checkpoints.continue_promoted; data.root may differ."""
 
 Repeat = tuple[int, int]
 """An experiment's seed and a repeat in it: what a repeat is, whatever directory holds it."""
@@ -80,10 +80,11 @@ def _check_alike(sources: Sequence[Source]) -> None:
 
 
 def _settings(config: Config) -> dict[str, Any]:
-    """What must agree where both have it: the keys ALIKE, and each optimizer's options by its name."""
+    """What must agree where both have it: the keys of ALIKE, and each optimizer's options by its name."""
     plain = config.model_dump(mode="json")
     data = {key: value for key, value in plain["data"].items() if key != "root"}
     shared = {key: plain[key] for key in ALIKE} | {"data": data, "problem": ALIASES.get(config.problem, config.problem)}
+    shared["checkpoints.continue_promoted"] = config.checkpoints.continue_promoted
     return shared | {f"optimizer {each.name}": _complete(each) for each in config.optimizers}
 
 

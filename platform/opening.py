@@ -39,7 +39,7 @@ def open_pool(work: Work, address: str | None, stop: StopRequest, say: Callable[
     Raises ClusterError when the cluster cannot be reached or lacks what is asked for.
     """
     config, workers = work.config, work.config.workers
-    settings = ProblemSettings(config.data, work.seeds, work.checkpoints)
+    settings = ProblemSettings(config.data, work.seeds, work.checkpoints, config.schedule_epochs)
     if workers.kind == "in-process":
         trainer = problem(config.problem, settings).build(work.data, Hardware(arrangement=workers.arrangement))
         yield InProcessPool(trainer, work.trial_seconds, stop, workers.grace_seconds)

@@ -55,11 +55,15 @@ class DataSettings(BaseModel):
 
 @dataclass(frozen=True)
 class ProblemSettings:
-    """What a configuration may set of a problem: its data, the number of seeds averaged, where checkpoints are kept."""
+    """What a configuration may set of a problem: its data, the number of seeds averaged, where checkpoints are kept.
+
+    schedule_epochs: the epochs that a search's learning rates are planned for; None: each trial's own.
+    """
 
     data: DataSettings = field(default_factory=DataSettings)
     seeds: int = 4
     checkpoints: Checkpoints | None = None
+    schedule_epochs: int | None = None
 
 
 @dataclass(frozen=True)
@@ -132,9 +136,10 @@ def _joint(settings: ProblemSettings) -> Problem:
             arrangement=hardware.arrangement,
         )
         if isinstance(split, FinalSplit):
-            return FinalTrainer(split, how)
+            return FinalTrainer(split, how)  # for as many epochs as it is told, each planned for its own
         assert isinstance(split, Split)
-        return ImageTrainer(split, how, checkpoints=settings.checkpoints)
+        searched = replace(how, schedule_epochs=settings.schedule_epochs)
+        return ImageTrainer(split, searched, checkpoints=settings.checkpoints)
 
     return Problem(
         name="joint",

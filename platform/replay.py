@@ -94,7 +94,7 @@ class _Replay(ExperimentState):
             return {}, f"the optimizer failed: {one_line(error)}"
         if trial is None:
             return {}, "the optimizer had nothing to suggest"
-        trial = replace(trial, seed=self.experiment.trial_seed(run.repeat, trial.id))
+        trial = replace(trial, seed=self.experiment.trial_seed(run, trial))
         return dict(_changes(recorded.to_dict(), trial.to_dict())), ""
 
 

@@ -141,6 +141,7 @@ class ExperimentState:
         run, trial = self.runs[record["run"]], Trial.from_dict(record["trial"])
         if not live:
             self._suggested(run, trial)
+        run.seeds[trial.id] = trial.seed
         run.budget.commit(trial.epochs, record["suggest_seconds"])
         self.open[run.name, trial.id] = OpenTrial(trial, record["suggest_seconds"])
 

@@ -3,7 +3,7 @@
 A checkpoint holds what the next epochs depend on: weights, BatchNorm statistics, momentum, the streams' states, and the
 errors so far. It belongs to one training: its fingerprint is made of all that decides the training's numbers. One file
 per training, written in full or not at all, with a checksum, read without running code from it, removed when the
-evaluation is done.
+evaluation is done; where longer trials go on from shorter ones, when the longest is.
 """
 
 import hashlib

@@ -46,9 +46,10 @@ class FinalTrainer(ImageTrainer):
     def _train(self, task: Task) -> list[Training]:
         """The trainings of a task; reports once, at their end."""
         schedule, epochs = Schedule.from_configuration(task.trial.configuration), task.trial.epochs
+        planned = self._planned(task.trial)
         with named_failure(task):
             learner = self._learner(task, schedule)
-            measured = learner.train(schedule.learning_rate_at(epoch, epochs) for epoch in range(epochs))
+            measured = learner.train(schedule.learning_rate_at(epoch, planned) for epoch in range(epochs))
         errors = [GUESSING_ERROR if error is None else error for error in measured]
         task.tell(epochs - 1, errors)
         return [Training((error,), diverged=found is None) for error, found in zip(errors, measured, strict=True)]

@@ -50,6 +50,8 @@ class TrainingSettings:
     device: a torch device, such as "cpu" or "cuda:0".
     threads: what the trainer sets torch's threads to, for the whole process; None leaves them alone.
     arrangement: see `arrangement.py`.
+    schedule_epochs: what learning rates are planned for: a trial of fewer epochs is the beginning of one of so many,
+    one of more is refused. None: each trial's own epochs.
     """
 
     seeds: int = 4
@@ -58,11 +60,12 @@ class TrainingSettings:
     device: str = "cpu"
     threads: int | None = 1
     arrangement: Arrangement = "auto"
+    schedule_epochs: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("seeds", "batch_size", "evaluation_batch_size", "threads"):
+        for name in ("seeds", "batch_size", "evaluation_batch_size", "threads", "schedule_epochs"):
             value = getattr(self, name)
-            if name in ("threads", "evaluation_batch_size") and value is None:
+            if name not in ("seeds", "batch_size") and value is None:
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise TrainerError(f"{name} = {value}: it must be an integer of at least 1")
@@ -85,7 +88,8 @@ class ImageTrainer:
     ) -> None:
         """split: the data, moved to the device once. clock: tells the seconds, for `Evaluation.seconds`.
 
-        checkpoints: where unfinished trainings are kept, to go on from; none if None.
+        checkpoints: where unfinished trainings are kept, to go on from; none if None. With `schedule_epochs`, also the
+        finished ones of shorter trials, for a trial of the same configuration and seed that trains longer.
         Raises TrainerError when the device cannot be used, or not with the arrangement. Sets torch's threads unless
         the settings say None.
         """
@@ -114,6 +118,8 @@ class ImageTrainer:
         """
         start = self._clock()
         check_trial(trial, self.space)
+        if trial.epochs > (most := self._planned(trial)):
+            raise TrainerError(f"trial {trial.id}: epochs = {trial.epochs}; schedule_epochs allow at most {most}")
         cell = Cell.from_configuration(trial.configuration)
         try:
             with exactly(self._device):
@@ -121,7 +127,8 @@ class ImageTrainer:
         except TrainingFailedError:
             self._discard(trial)  # it is not tried again
             raise
-        self._discard(trial)
+        if not self._may_go_on(trial):
+            self._discard(trial)
         errors = tuple(training.errors[-1] for training in trainings)
         ratio = flops_ratio(cell)
         return Evaluation(
@@ -154,15 +161,15 @@ class ImageTrainer:
 
     def _train(self, task: Task) -> list[Training]:
         """The trainings of a task; reports after each epoch."""
-        schedule, epochs = Schedule.from_configuration(task.trial.configuration), task.trial.epochs
+        schedule, planned = Schedule.from_configuration(task.trial.configuration), self._planned(task.trial)
         with named_failure(task):
             learner, rows = self._begun(task, schedule)  # rows: the errors of each epoch
+            diverged = learner.ended()
         for epoch, known in enumerate(rows):
             task.tell(epoch, known)
-        diverged = [False] * len(task.numbers)
-        for epoch in range(len(rows), epochs):
+        for epoch in range(len(rows), task.trial.epochs):
             with named_failure(task):
-                found = learner.train([schedule.learning_rate_at(epoch, epochs)])
+                found = learner.train([schedule.learning_rate_at(epoch, planned)])
                 diverged = [error is None for error in found]
                 rows.append([GUESSING_ERROR if error is None else error for error in found])
                 if not all(diverged):
@@ -170,6 +177,14 @@ class ImageTrainer:
             task.tell(epoch, rows[-1])
         columns = zip(*rows, strict=True)
         return [Training(column, over) for column, over in zip(columns, diverged, strict=True)]
+
+    def _planned(self, trial: Trial) -> int:
+        """The epochs that the trial's learning rates are planned for."""
+        return self.settings.schedule_epochs or trial.epochs
+
+    def _may_go_on(self, trial: Trial) -> bool:
+        """Whether a longer trial may be the same trainings for more epochs."""
+        return trial.epochs < self._planned(trial)
 
     def _learner(self, task: Task, schedule: Schedule) -> Learner | StackedLearner:
         draws = [streams(task.trial.seed, number) for number in task.numbers]
@@ -188,20 +203,24 @@ class ImageTrainer:
         learner = self._learner(task, schedule)
         if self._checkpoints is None:
             return learner, []
-        fingerprint, width = self._fingerprint(task.trial, task.how), len(task.numbers)
-        progress = self._checkpoints.load(fingerprint, task.numbers[0])
+        fingerprint, number, width = self._fingerprint(task.trial, task.how), task.numbers[0], len(task.numbers)
+        progress = self._checkpoints.load(fingerprint, number)
         if progress is None:
+            return learner, []
+        rows = [list(progress.errors[i : i + width]) for i in range(0, len(progress.errors), width)]
+        if len(rows) > task.trial.epochs:  # a longer trial left it; its state is of a later epoch
+            self._checkpoints.refuse(fingerprint, number, f"it is of {len(rows)} epochs, not {task.trial.epochs}")
             return learner, []
         try:
             learner.load_state_dict(progress.learner)
         except Exception as error:  # the state is of another version of this program: anything may be missing in it
-            self._checkpoints.refuse(fingerprint, task.numbers[0], f"it does not fit ({type(error).__name__})")
+            self._checkpoints.refuse(fingerprint, number, f"it does not fit ({type(error).__name__})")
             return self._learner(task, schedule), []
-        return learner, [list(progress.errors[i : i + width]) for i in range(0, len(progress.errors), width)]
+        return learner, rows
 
     def _keep(self, task: Task, rows: list[list[float]], learner: Learner | StackedLearner) -> None:
-        """A checkpoint, if one is due and epochs are left. That it cannot be written is worth a warning and no more."""
-        if self._checkpoints and self._checkpoints.due(len(rows)) and len(rows) < task.trial.epochs:
+        """A checkpoint, if one is due. That it cannot be written is worth a warning and no more."""
+        if self._checkpoints and self._due(task.trial, len(rows), self._checkpoints):
             progress = Progress(tuple(error for row in rows for error in row), learner.state_dict())
             try:
                 self._checkpoints.save(self._fingerprint(task.trial, task.how), task.numbers[0], progress)
@@ -214,6 +233,10 @@ class ImageTrainer:
                     error.strerror or error,
                 )
 
+    def _due(self, trial: Trial, epochs: int, checkpoints: Checkpoints) -> bool:
+        """Whether a checkpoint is written after so many of the trial's epochs; after the last, if it may go on."""
+        return checkpoints.due(epochs) if epochs < trial.epochs else self._may_go_on(trial)
+
     def _discard(self, trial: Trial) -> None:
         """Remove the trial's checkpoints."""
         if self._checkpoints is None:
@@ -223,10 +246,11 @@ class ImageTrainer:
             self._checkpoints.discard(fingerprint, self.settings.seeds)
 
     def _fingerprint(self, trial: Trial, how: Arranged) -> str:
-        """Of all that decides the numbers of the trial's trainings."""
+        """Of all that decides the numbers of the trial's trainings; where a longer trial goes on, not of the epochs."""
+        planned = self.settings.schedule_epochs
         facts = {
             "configuration": trial.configuration,
-            "epochs": trial.epochs,
+            **({"epochs": trial.epochs} if planned is None else {"schedule_epochs": planned}),
             "seed": trial.seed,
             "seeds": self.settings.seeds if how.way == "stacked" else 1,  # in one program
             "batch_size": self.settings.batch_size,

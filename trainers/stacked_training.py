@@ -73,6 +73,10 @@ class StackedLearner:
         self._over = all(error is None for error in errors)
         return errors
 
+    def ended(self) -> list[bool]:
+        """Which of the trainings have diverged."""
+        return [not alive for alive in self._alive.tolist()]
+
     def train_epoch(self, learning_rate: float) -> None:
         """One pass of every training over the training images. Trainings whose loss is not finite end there."""
         self._stack.train()

@@ -104,6 +104,10 @@ class Learner:
         self._over = error is None
         return [error]
 
+    def ended(self) -> list[bool]:
+        """Whether the training has diverged."""
+        return [self._over]
+
     def train_epoch(self, learning_rate: float) -> bool:
         """One pass over the training images. False as soon as a loss is not finite; the rest is then left out."""
         batches = self._batches(self._around.data, self._draws, self._around.batch_size)

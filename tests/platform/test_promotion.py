@@ -1,0 +1,209 @@
+"""Promoted trials that go on from the trial they continue: what they give, what they share, what a resume refuses."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fmnas.platform.cli import main
+from fmnas.platform.config import check_config
+from fmnas.platform.errors import ConfigError, RunDirectoryError
+from fmnas.platform.experiment import build_experiment, derived_seed
+from fmnas.platform.launch import restore
+from fmnas.platform.paths import RunDirectory
+from fmnas.platform.problems import DataSettings, Hardware, ProblemSettings, problem
+from fmnas.search_spaces import Evaluation, Trial
+from fmnas.trainers import FinalTrainer, ImageTrainer, training
+
+ON = ["checkpoints={every: 2, continue_promoted: true}"]
+SETTINGS = ["optimizers=[bohb]", "seeds=2", "budget.evaluations=3", "fidelity.epochs=3", "workers.kind=in-process"]
+SETTINGS += ["data={name: digits, train: 24, validation: 40}", "data.batch_size=8", "tracking.enabled=false"]
+JOINT = {"name": "t", "problem": "joint", "optimizers": ["bohb"]}
+JOINT |= {"budget": {"evaluations": 2}, "fidelity": {"epochs": 9}}
+
+Evaluate = Callable[[ImageTrainer, Trial], Evaluation]
+real = ImageTrainer.evaluate
+
+
+def run(out: Path, evaluate: Evaluate | None, overrides: list[str]) -> int:
+    """Run BOHB, each trial by way of `evaluate`: three of 1 epoch, the best of them with 3, and one of 3 more."""
+    flags = [flag for override in (*SETTINGS, *overrides) for flag in ("-o", override)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ImageTrainer, "evaluate", evaluate or real)
+        return main(["run", "quickstart", *flags, "--out", str(out)])
+
+
+def trials(out: Path) -> list[Trial]:
+    records = map(json.loads, (out / "journal.jsonl").read_text().splitlines())
+    return [Trial.from_dict(record["trial"]) for record in records if record["event"] == "asked"]
+
+
+def curves(out: Path) -> list[tuple[float, ...]]:
+    """The curve of every trial, then the objective; seconds are left out."""
+    records = map(json.loads, (out / "journal.jsonl").read_text().splitlines())
+    found = {r["trial"]: r["evaluation"] for r in records if r["event"] == "finished"}
+    return [(*found[number]["curve"], found[number]["objective"]) for number in sorted(found)]
+
+
+def epochs_charged(out: Path) -> int:
+    state, _ = restore(RunDirectory(out))
+    return state.runs["bohb/repeat-0"].budget.spent
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
+    """A run that nothing disturbed, and the epochs that its learners trained."""
+    out, trained = tmp_path_factory.mktemp("whole") / "run", []
+    with pytest.MonkeyPatch.context() as patch:
+        epoch = training.train_epoch
+        patch.setattr(training, "train_epoch", lambda *given: trained.append(1) or epoch(*given))
+        assert run(out, None, ON) == 0
+    return out, len(trained)
+
+
+def test_a_promoted_trial_trains_what_is_left_with_the_seed_of_the_first(whole: tuple[Path, int]) -> None:
+    out, trained = whole
+    asked = trials(out)
+    assert [trial.epochs for trial in asked] == [1, 1, 1, 3, 3]
+    assert [trial.origin == "promotion" for trial in asked] == [False, False, False, True, False]
+    promoted = asked[3]
+    assert promoted.parent is not None
+    assert promoted.seed == asked[promoted.parent].seed
+    assert len({trial.seed for trial in asked}) == 4
+    assert curves(out)[3][0] == curves(out)[promoted.parent][0]
+    assert trained == 2 * (1 + 1 + 1 + 2 + 3), "two seeds each"
+    assert epochs_charged(out) == 9, "it is charged all its epochs"
+    assert not (out / "checkpoints").exists()
+    assert main(["replay", str(out)]) == 0
+
+
+def test_without_the_files_of_shorter_trials_everything_is_the_same(whole: tuple[Path, int], tmp_path: Path) -> None:
+    found: list[int] = []
+
+    def evaluate(trainer: ImageTrainer, trial: Trial) -> Evaluation:
+        found.append(len(list((tmp_path / "run" / "checkpoints").glob("*.pt"))))
+        shutil.rmtree(tmp_path / "run" / "checkpoints", ignore_errors=True)
+        return real(trainer, trial)
+
+    assert run(tmp_path / "run", evaluate, ON) == 0
+    assert found == [0, 2, 2, 2, 0]
+    assert trials(tmp_path / "run") == trials(whole[0])
+    assert curves(tmp_path / "run") == curves(whole[0])
+    assert epochs_charged(tmp_path / "run") == 9
+
+
+class Killed(BaseException):
+    """Nothing catches it."""
+
+
+def test_a_resume_changes_no_number(whole: tuple[Path, int], tmp_path: Path) -> None:
+    """Killed in the middle of the promoted trial."""
+
+    def evaluate(trainer: ImageTrainer, trial: Trial) -> Evaluation:
+        def report(number: int, epochs: int, error: float) -> None:
+            if trial.id == 3 and (number, epochs) == (1, 2):
+                raise Killed
+
+        return real(trainer, trial, report)
+
+    with pytest.raises(Killed):
+        run(tmp_path / "run", evaluate, ON)
+    assert len(trials(tmp_path / "run")) == 4
+    assert main(["resume", str(tmp_path / "run")]) == 0
+    assert trials(tmp_path / "run") == trials(whole[0])
+    assert curves(tmp_path / "run") == curves(whole[0])
+    assert main(["replay", str(tmp_path / "run")]) == 0
+
+
+def changed(run: Path, out: Path, old: str, new: str) -> RunDirectory:
+    """A copy of a run directory whose configuration says something else."""
+    shutil.copytree(run, out)
+    text = (out / "config.yaml").read_text()
+    assert text.count(old) == 1
+    (out / "config.yaml").write_text(text.replace(old, new))
+    return RunDirectory(out)
+
+
+def begun_so(directory: RunDirectory, old: str, new: str) -> RunDirectory:
+    """With a journal whose first record says something else, too."""
+    head, rest = directory.journal.read_text().split("\n", 1)
+    assert head.count(old) == 1
+    directory.journal.write_text(f"{head.replace(old, new)}\n{rest}")
+    return directory
+
+
+def test_a_resume_may_change_the_rhythm_and_nothing_else(whole: tuple[Path, int], tmp_path: Path) -> None:
+    state, _ = restore(changed(whole[0], tmp_path / "a", "every: 2", "every: 1"))
+    assert state.experiment.config.checkpoints.every == 1
+    off = changed(whole[0], tmp_path / "b", "continue_promoted: true", "continue_promoted: false")
+    with pytest.raises(RunDirectoryError, match=r"continue_promoted = False: the experiment began with True") as caught:
+        restore(off)
+    assert "Only workers, tracking, data.root, checkpoints.every may change" in str(caught.value)
+    with pytest.raises(ConfigError, match=r"continue_promoted = True: it needs checkpoints\.every"):
+        restore(changed(whole[0], tmp_path / "c", "every: 2", "every: null"))
+
+
+def test_a_run_directory_from_before_the_key_is_resumed(whole: tuple[Path, int], tmp_path: Path) -> None:
+    old = changed(whole[0], tmp_path / "old", "  continue_promoted: true\n", "")
+    state, _ = restore(begun_so(old, ',"continue_promoted":true', ""))
+    assert not state.experiment.config.checkpoints.continue_promoted
+    assert state.experiment.config.schedule_epochs is None
+
+
+def test_reports_do_not_mix_the_two(
+    whole: tuple[Path, int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = changed(whole[0], tmp_path / "other", "continue_promoted: true", "continue_promoted: false")
+    begun_so(other, '"continue_promoted":true', '"continue_promoted":false')
+    assert main(["report", str(whole[0]), str(other.root), "--out", str(tmp_path / "both")]) == 2
+    assert "checkpoints.continue_promoted = True and False" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {"checkpoints": {"continue_promoted": True}},
+            r"checkpoints\.continue_promoted = True: it needs checkpoints\.every.*set that, e\.g\. to 5, or leave",
+        ),
+        ({"checkpoints": {"every": 5, "continue_promoted": 1}}, r"checkpoints\.continue_promoted = 1"),
+        (
+            {"problem": "func2c", "checkpoints": {"every": 5, "continue_promoted": True}},
+            r"(?s)every = 5: func2c keeps no.*continue_promoted = True: func2c keeps no checkpoints \(joint does\)",
+        ),
+        (
+            {"problem": "func2c", "checkpoints": {"continue_promoted": True}},
+            r"continue_promoted = True: func2c keeps no checkpoints \(joint does\); leave it out",
+        ),
+    ],
+)
+def test_what_it_needs_is_named(changes: dict[str, object], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        check_config({**JOINT, **changes}, "here")
+
+
+def test_a_retraining_is_planned_for_its_own_epochs() -> None:
+    """It may train longer than the search did."""
+    data = DataSettings(name="digits", train=10, validation=10, batch_size=8)
+    task = problem("joint", ProblemSettings(data, seeds=1, schedule_epochs=3))
+    assert task.load_final is not None
+    searched, last = task.build(task.load(), Hardware()), task.build(task.load_final(10), Hardware())
+    assert isinstance(searched, ImageTrainer)
+    assert isinstance(last, FinalTrainer)
+    assert (searched.settings.schedule_epochs, last.settings.schedule_epochs) == (3, None)
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_a_promotion_of_a_promotion_has_the_first_seed(on: bool) -> None:
+    """Where promoted trials go on; else each trial has its own."""
+    config = check_config({**JOINT, "checkpoints": {"every": 5, "continue_promoted": on}}, "here")
+    experiment = build_experiment(config)
+    first = experiment.runs[0]
+    parents = [("random", None), ("model", None), ("promotion", 1), ("promotion", 2), ("mutation", 1)]
+    for number, (origin, parent) in enumerate(parents):
+        first.seeds[number] = experiment.trial_seed(first, Trial(number, {}, 1, origin, parent))
+    own = [derived_seed(0, 0, number) for number in range(5)]
+    assert list(first.seeds.values()) == ([*own[:2], own[1], own[1], own[4]] if on else own)
+    assert check_config(JOINT, "here").checkpoints.continue_promoted is False
