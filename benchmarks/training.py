@@ -44,6 +44,7 @@ from training_gpu import Plan, measure_gpu
 from fmnas.search_spaces import Cell, Schedule, joint_space, largest_cell
 from fmnas.trainers import Network, Split, build_network, flops_ratio
 from fmnas.trainers.augmentation import MEAN, STANDARD_DEVIATION
+from fmnas.trainers.devices import evaluation_batch
 from fmnas.trainers.fashion_mnist_download import import_torchvision
 from fmnas.trainers.fast_training import fast_learner
 from fmnas.trainers.memory import keep_freed_memory
@@ -51,6 +52,7 @@ from fmnas.trainers.training import Learner, Streams, Surroundings, build_optimi
 
 IMAGES, EPOCHS, SEEDS, BATCH = 30_000, 25, 4, 32
 STEPS = -(-IMAGES // BATCH)
+ORDINARY_BATCH = 250  # validation images at once in the ordinary loop
 SCHEDULE = Schedule(0.01, 0.9, 1e-4, 0.5, 0.5, 0.5)
 
 
@@ -103,7 +105,7 @@ class Ordinary:
         # A process that was spawned would spawn in its turn; on Linux, loaders fork by default.
         load = partial(torch.utils.data.DataLoader, num_workers=2, multiprocessing_context="fork")
         self.train_loader = load(train, BATCH, shuffle=True)
-        self.validation_loader = load(validation, 250)
+        self.validation_loader = load(validation, ORDINARY_BATCH)
 
     def train(self) -> Iterator[None]:
         """An epoch, a step at a time."""
@@ -136,12 +138,13 @@ def time_ordinary(cell: Cell, split: Split, threads: int) -> tuple[float, float]
         start = time.perf_counter()
         count = sum(1 for _ in pieces)
         seconds.append((time.perf_counter() - start) / count)
-    return seconds[0], seconds[1] / 250
+    return seconds[0], seconds[1] / ORDINARY_BATCH
 
 
 def time_learners(make: Make, cell: Cell, split: Split, threads: int, seeds: int) -> tuple[float, float]:
     """Seconds per step and per validation image, of one seed: those of all seeds, side by side, over their number."""
-    around = Surroundings(to_device(split, torch.device("cpu")), BATCH, 250)
+    cpu = torch.device("cpu")
+    around = Surroundings(to_device(split, cpu), BATCH, evaluation_batch(cpu))
     learners = []
     for number in range(seeds):
         draws = streams(0, number)
@@ -209,7 +212,7 @@ split = Split(*[np.ones((30000, 28, 28), np.uint8), np.ones(30000, np.uint8)] * 
 filled = time.perf_counter()
 trainer = ImageTrainer(split, TrainingSettings())
 built = time.perf_counter()
-draws, around = streams(0, 0), Surroundings(to_device(split, torch.device("cpu")), 32, 250)
+draws, around = streams(0, 0), Surroundings(to_device(split, torch.device("cpu")), 32, 100)
 network, schedule = build_network(largest_cell(), draws.initialisation), Schedule(.01, .9, 0, .5, .5, .5)
 learner = fast_learner(network, schedule, draws, around)
 images, labels = next(iter(learner._batches(around.data, draws, 32)))

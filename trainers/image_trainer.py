@@ -22,7 +22,7 @@ from fmnas.trainers.arrangement import PLAIN, Arranged, Arrangement, arrange
 from fmnas.trainers.captured import CaptureError
 from fmnas.trainers.checkpoints import Checkpoints, Progress, fingerprint_of
 from fmnas.trainers.data import Split
-from fmnas.trainers.devices import exactly, usable_device
+from fmnas.trainers.devices import evaluation_batch, exactly, usable_device
 from fmnas.trainers.errors import TrainerError, TrainingFailedError
 from fmnas.trainers.fast_training import fast_learner
 from fmnas.trainers.flops import count_flops, flops_ratio
@@ -98,7 +98,7 @@ class ImageTrainer:
         self._clock = clock
         self._device = device = usable_device(self.settings.device)
         self._arranged = arrange(self.settings.arrangement, device, self.settings.threads, self.settings.seeds)
-        at_once = self.settings.evaluation_batch_size or (250 if device.type == "cpu" else 1000)
+        at_once = self.settings.evaluation_batch_size or evaluation_batch(device)
         self._around = Surroundings(to_device(split, device), self.settings.batch_size, at_once)
         self._checkpoints = checkpoints
         self._data_fingerprint = _data_fingerprint(split) if checkpoints else ""
