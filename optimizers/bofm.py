@@ -9,7 +9,8 @@ import torch
 
 from fmnas.optimizers.bend import bent, likeliest_bend
 from fmnas.optimizers.close_up import NOISELESS, closer
-from fmnas.optimizers.exploration import Turn, covering, doubt, doubted, refined, stalled, unlearned
+from fmnas.optimizers.coverage import Part, covering, fifths, rarest, values
+from fmnas.optimizers.exploration import LOST, Turn, doubt, doubted, refined, spent, stalled, unlearned
 from fmnas.optimizers.optimizer import Optimizer, OptimizerError, Suggestion, random_design
 from fmnas.optimizers.points import Points
 from fmnas.optimizers.posterior import Posterior
@@ -162,27 +163,50 @@ class BOFM(Optimizer):
         self, acquisition: Acquisition, y: np.ndarray, known: np.ndarray, rng: np.random.Generator
     ) -> Points:
         """Configurations worth trying, the best first: by the turn of this ask (exploration.py)."""
-        search, incumbent = self.mode.search, known[int(y.argmin())]
-        turn = self.mode.turns[self._asked % len(self.mode.turns)]
-        if turn == "refine" and acquisition.posterior.parameters.g < NOISELESS:
-            found = closer(self.space, known, self._objectives(), self.mode.fit, search, rng)
-            if len(found):
-                return found
+        search, incumbent, turn = self.mode.search, known[int(y.argmin())], self._turn()
         if turn == "refine":
-            found = refined(acquisition, incumbent, known, search, rng)
+            found = self._refined(acquisition, incumbent, known, rng)
             if len(found):
                 return found
         if turn in ("explore", "rethink"):
+            posterior = unlearned(acquisition.posterior) if turn == "rethink" else acquisition.posterior
+            believed = Acquisition(self.space, posterior, acquisition.best)
             found = covering(acquisition, incumbent, known, search, rng)
+            found = found if len(found) else rarest(self._parts(turn, y), believed, incumbent, known, search, rng)
             if len(found):
                 return found
-            stall = stalled(y, len(self.initial_design))
-            posterior = unlearned(acquisition.posterior) if turn == "rethink" else acquisition.posterior
-            unsure = doubted(posterior, doubt(stall, self.mode.largest_doubt))
+            unsure = doubted(posterior, doubt(stalled(y, len(self.initial_design)), self.mode.largest_doubt))
             acquisition = Acquisition(self.space, unsure, acquisition.best)
         starts = start_points(acquisition, incumbent, search, rng, known)
         found, _ = alternate(acquisition, starts, search)
         return found.and_then(starts)
+
+    def _turn(self) -> Turn:
+        """What this ask does."""
+        turn = self.mode.turns[self._asked % len(self.mode.turns)]
+        rests = turn == "refine" and self._odd and spent(self._objectives(), len(self.initial_design))
+        return "explore" if rests else turn
+
+    def _parts(self, turn: Turn, y: np.ndarray) -> list[Part]:
+        """Of these an exploring ask takes the rarest: nominal values; after a long stall, parts of other variables."""
+        lost = turn == "rethink" and stalled(y, len(self.initial_design)) >= LOST
+        return (fifths(self.space) if lost else []) or values(self.space)
+
+    @property
+    def _odd(self) -> bool:
+        """Whether this round of turns is every second one."""
+        return self._asked // len(self.mode.turns) % 2 == 1
+
+    def _refined(
+        self, acquisition: Acquisition, incumbent: np.ndarray, known: np.ndarray, rng: np.random.Generator
+    ) -> Points:
+        """Points on the incumbent's vertices, the best first; the closer look's where it sees anything."""
+        search = self.mode.search
+        if acquisition.posterior.parameters.g < NOISELESS:
+            found = closer(self.space, known, self._objectives(), self.mode.fit, search, rng)
+            if len(found):
+                return found
+        return refined(acquisition, incumbent, known, search, rng)
 
     def _believing_pending(self, fitted: Fit, points: Points) -> Posterior:
         """The posterior with every pending trial added at its predicted mean, under the fitted parameters."""

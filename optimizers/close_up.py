@@ -39,7 +39,8 @@ def closer(
     near = _nearest(tried[: len(y)], y, D)
     if len(near) < D + 2 or D == 0 or np.ptp(y[near]) == 0.0:
         return nothing
-    incumbent, lower, width = tried[int(y.argmin())], *_frame(tried[near, :D])
+    incumbent = tried[int(y.argmin())]
+    lower, width = _frame(incumbent[:D], tried[near, :D])
     local = Space([Real(f"x{d}", 0.0, 1.0) for d in range(D)])
     points = Points.of(local, (tried[near, :D] - lower) / width)
     try:
@@ -64,9 +65,13 @@ def _nearest(X: Floats, y: Floats, D: int) -> NDArray[np.int64]:
     return same[np.argsort(distance, kind="stable")[: PER_DIMENSION * (D + 1)]]
 
 
-def _frame(C: Floats) -> tuple[Floats, Floats]:
-    """Lower corner and width [D] of the box around C [m, D], with a margin, within the unit cube."""
-    lowest, highest = C.min(axis=0), C.max(axis=0)
+def _frame(centre: Floats, C: Floats) -> tuple[Floats, Floats]:
+    """Lower corner and width [D] of the box around C [m, D], with a margin, but no farther from the centre [D] than C.
+
+    Whatever is tried in it is one of the nearest from then on: no look is repeated.
+    """
+    lowest, highest, reach = C.min(axis=0), C.max(axis=0), np.abs(C - centre).max()
     margin = MARGIN * (highest - lowest)
-    lower, upper = (lowest - margin).clip(0.0, 1.0), (highest + margin).clip(0.0, 1.0)
+    lower = np.maximum(lowest - margin, centre - reach).clip(0.0, 1.0)
+    upper = np.minimum(highest + margin, centre + reach).clip(0.0, 1.0)
     return lower, np.maximum(upper - lower, 1e-12)

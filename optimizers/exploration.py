@@ -7,9 +7,11 @@ a small improvement that is sure is worth less to it than a large one that is no
 | turn | what |
 |---|---|
 | expect | maximises expected improvement |
-| explore | tries values of nominal variables that no trial had; then doubts the model, the more the longer it stalls |
-| rethink | the same, and the parameters are doubted, too: they are back at the medians of the prior |
-| refine | maximises expected improvement over the incumbent's continuous part, while that promises anything |
+| explore | the same, with the nominal value that the fewest trials had (coverage.py) |
+| rethink | explores with parameters at the prior's medians; after a long stall, parts of continuous variables |
+| refine | maximises expected improvement over the incumbent's continuous part; less often once nothing is gained |
+
+Where no variable is nominal, asks that explore doubt the model: the more, the longer nothing was gained.
 """
 
 import copy
@@ -23,15 +25,15 @@ from numpy.typing import NDArray
 
 from fmnas.optimizers.points import Points
 from fmnas.optimizers.posterior import Posterior
-from fmnas.optimizers.search import SAME, Acquisition, SearchSettings, alternate
-from fmnas.search_spaces import Nominal, Space
+from fmnas.optimizers.search import NEAR, SAME, Acquisition, SearchSettings, alternate, around
 
 Turn = Literal["expect", "explore", "refine", "rethink"]
 
 PROGRESS = 1e-3  # of the standard deviation of what the model sees: an improvement by less is none
 PATIENCE = 4  # results without progress that double the doubt
+LOST = 16  # results without progress, four rounds, after which rethinking looks elsewhere
+RESTS = 8  # results without any gain, two rounds of turns, after which refining rests every second time
 WORTH = 1e-4  # of the same standard deviation: refining that promises less waits
-FAR, NEAR = (0.3, 0.1, 0.01), (0.1, 0.01, 0.001)  # jitter around the incumbent, in unit-cube lengths
 
 
 def stalled(y: NDArray[np.float64], initial: int) -> int:
@@ -40,6 +42,11 @@ def stalled(y: NDArray[np.float64], initial: int) -> int:
     progress = np.flatnonzero(y[1:] < before - PROGRESS)
     last = int(progress[-1]) + 1 if len(progress) else 0
     return max(len(y) - 1 - max(last, initial - 1), 0)
+
+
+def spent(y: NDArray[np.float64], initial: int) -> bool:
+    """Whether the last RESTS of the results y [n] brought nothing better at all; the first `initial` do not count."""
+    return len(y) - 1 - max(int(y.argmin()), initial - 1) >= RESTS
 
 
 def doubt(stall: int, largest: float) -> float:
@@ -59,43 +66,6 @@ def unlearned(posterior: Posterior) -> Posterior:
     return Posterior(posterior.likelihood, posterior.points, posterior.likelihood.unlearned(posterior.eta))
 
 
-def unseen(space: Space, known: NDArray[np.float64]) -> list[NDArray[np.int64]]:
-    """For each discrete variable the vertices that no known point [m, D + P] has; none where order tells of them.
-
-    A value of an ordered variable is told of by those beside it; of a nominal one nothing tells but a trial.
-    """
-    D = len(space.continuous)
-    return [
-        np.setdiff1d(np.arange(len(variable.vertices)), known[:, D + p])
-        if isinstance(variable, Nominal)
-        else np.empty(0, dtype=np.int64)
-        for p, variable in enumerate(space.discrete)
-    ]
-
-
-def covering(
-    acquisition: Acquisition,
-    incumbent: NDArray[np.float64],
-    known: NDArray[np.float64],
-    settings: SearchSettings,
-    rng: np.random.Generator,
-) -> Points:
-    """Feasible points near the incumbent x [D + P] in which every variable with unseen values has one; best EI first.
-
-    None where no value is unseen. Far from the incumbent in many variables at once, one trial tells of them all.
-    """
-    space, D = acquisition.space, len(acquisition.space.continuous)
-    values = unseen(space, known)
-    if not any(len(vertices) for vertices in values):
-        return Points.of(space, np.empty((0, len(space))))
-    X = _around(space, incumbent, settings.random_points, FAR, rng)
-    for p, vertices in enumerate(values):
-        if len(vertices):
-            X[:, D + p] = rng.choice(vertices, size=len(X))
-    points = Points.of(space, X[space.feasible(X)])
-    return points.at(acquisition(points).argsort(descending=True, stable=True)) if len(points) else points
-
-
 def refined(
     acquisition: Acquisition,
     incumbent: NDArray[np.float64],
@@ -109,21 +79,10 @@ def refined(
         return Points.of(space, np.empty((0, len(space))))
     anywhere = np.tile(incumbent, (settings.random_points // 2, 1))
     anywhere[:, :D] = rng.random((len(anywhere), D))
-    X = np.concatenate([_around(space, incumbent, settings.spray_points, NEAR, rng), anywhere])
+    X = np.concatenate([around(space, incumbent, settings.spray_points, NEAR, rng), anywhere])
     points = Points.of(space, X[space.feasible(X)])
-    fixed = Acquisition(space, acquisition.posterior, acquisition.best, moves=False)
+    fixed = Acquisition(space, acquisition.posterior, acquisition.best, held=range(len(space.discrete)))
     starts = points.at(fixed(points).topk(min(settings.starts, len(points))).indices)
     found, value = alternate(fixed, starts, settings)
     new = np.abs(found.encoded(space)[:, None] - known[None]).max(axis=2).min(axis=1) > SAME
     return found.at((value > math.log(WORTH)) & torch.from_numpy(new))
-
-
-def _around(
-    space: Space, incumbent: NDArray[np.float64], count: int, jitter: tuple[float, ...], rng: np.random.Generator
-) -> NDArray[np.float64]:
-    """Points [count, D + P] with the incumbent's vertices, their continuous parts jittered."""
-    D = len(space.continuous)
-    X = np.tile(incumbent, (count, 1))
-    scale = rng.choice(jitter, size=(count, 1))
-    X[:, :D] = (X[:, :D] + scale * rng.standard_normal((count, D))).clip(0.0, 1.0)
-    return X

@@ -10,6 +10,7 @@ continuous part with the analytic gradient. All starts advance together as one b
 | r | [S, n] | correlation between starts and observations |
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +25,7 @@ from fmnas.optimizers.posterior import Posterior
 from fmnas.search_spaces import Space
 
 SAME = 1e-9  # encoded points nearer than this in every column are one
+NEAR = (0.1, 0.01, 0.001)  # jitter around the incumbent, in unit-cube lengths
 MEETING = 1e-3  # in unit-cube lengths: starts as near as this climb the same hill
 
 
@@ -54,16 +56,27 @@ PAPER_SEARCH = SearchSettings(random_points=100_000, spray_points=50, starts=40,
 class Acquisition:
     """log EI of a posterior below `best`, on points, on all graph neighbours, and with its continuous gradient.
 
-    moves: whether vertices may change; without, no point has neighbours.
+    held: the discrete variables (numbers from 0) whose vertices stay; with all of them, no point has neighbours.
+    box: where the continuous part may move to; None: the unit cube.
     """
 
-    def __init__(self, space: Space, posterior: Posterior, best: float, moves: bool = True) -> None:
+    def __init__(
+        self,
+        space: Space,
+        posterior: Posterior,
+        best: float,
+        held: Collection[int] = (),
+        box: Box | None = None,
+    ) -> None:
         self.space, self.posterior, self.best = space, posterior, best
-        self.moves = moves and bool(space.discrete)
+        self.box = box or unit_cube(space)
         sizes = [len(variable.vertices) for variable in space.discrete]
         self._variable = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes, dtype=torch.int64))  # [K]
         self._vertex = torch.cat([torch.arange(size) for size in sizes]) if sizes else self._variable
-        self._adjacency = [torch.tensor(v.adjacency, dtype=torch.bool) for v in space.discrete]
+        self._adjacency = [
+            torch.tensor(v.adjacency, dtype=torch.bool) & (p not in held) for p, v in enumerate(space.discrete)
+        ]
+        self.moves = any(p not in held for p in range(len(sizes)))
 
     def __call__(self, points: Points) -> Tensor:
         """log EI [m]."""
@@ -121,6 +134,12 @@ class Acquisition:
         return value, 2.0 * gradient / parameters.theta.square()
 
 
+def unit_cube(space: Space) -> Box:
+    """Bounds of the continuous part."""
+    zeros = torch.zeros(len(space.continuous), dtype=torch.float64)
+    return Box(zeros, zeros + 1.0)
+
+
 def _products_of_others(own: Tensor) -> Tensor:
     """[P, S, n]: at p the product of all but the p-th."""
     one = torch.ones_like(own[:1])
@@ -158,16 +177,27 @@ def start_points(
 def spray(space: Space, incumbent: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
     """Points [count, D + P] around the incumbent.
 
-    Its continuous part is jittered by a normal of standard deviation 0.1, 0.01 or 0.001; every second point also
-    moves along one edge of one graph.
+    Its continuous part is jittered; every second point also moves along one edge of one graph.
     """
+    X = around(space, incumbent, count, NEAR, rng)
     D = len(space.continuous)
-    X = np.tile(incumbent, (count, 1))
-    scale = rng.choice([0.1, 0.01, 0.001], size=(count, 1))
-    X[:, :D] = (X[:, :D] + scale * rng.standard_normal((count, D))).clip(0.0, 1.0)
     for row in X[::2] if space.discrete else ():
         p = int(rng.integers(len(space.discrete)))
         row[D + p] = rng.choice(space.discrete[p].neighbours[int(row[D + p])])
+    return X
+
+
+def around(
+    space: Space, incumbent: np.ndarray, count: int, jitter: tuple[float, ...], rng: np.random.Generator
+) -> np.ndarray:
+    """Points [count, D + P] with the incumbent's vertices and, jittered, its continuous part.
+
+    jitter: standard deviations of a normal, one chosen for each point.
+    """
+    D = len(space.continuous)
+    X = np.tile(incumbent, (count, 1))
+    scale = rng.choice(jitter, size=(count, 1))
+    X[:, :D] = (X[:, :D] + scale * rng.standard_normal((count, D))).clip(0.0, 1.0)
     return X
 
 
@@ -196,9 +226,8 @@ def _alternate_once(
     moved = neighbour_value > value[active] + 1e-9
     V[active[moved]], value[active[moved]] = vertices[moved], neighbour_value[moved]
     if C.shape[1]:
-        box = Box(torch.zeros_like(C[0]), torch.ones_like(C[0]))
         objective = _continuous(acquisition, V[active])
-        C[active], negative = minimise(objective, C[active], box, iterations=steps, tolerance=1e-9)
+        C[active], negative = minimise(objective, C[active], acquisition.box, iterations=steps, tolerance=1e-9)
         value[active] = torch.maximum(value[active], -negative)
     return moved
 

@@ -50,6 +50,18 @@ def test_looks_come_ever_closer(
     assert y.min() == pytest.approx(best, abs=error)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_look_goes_no_farther_than_the_trials_it_knows(seed: int) -> None:
+    """Farther away others may have been tried, which it does not see: it would ask for the same ones again."""
+    space, rng = space_of(2), np.random.default_rng(seed)
+    X = np.concatenate([0.3 + 0.02 * rng.random((9, 2)), rng.random((30, 2))])
+    y = bowl(X) + rng.normal(0.0, 0.3, len(X))
+    X = np.concatenate([X, np.zeros((len(X), 1))], axis=1)
+    distance = np.abs(X[:, :2] - X[y.argmin(), :2]).max(axis=1)
+    found = look(space, X, y, seed).encoded(space)
+    assert (np.abs(found[:, :2] - X[y.argmin(), :2]).max(axis=1, initial=0.0) <= np.sort(distance)[8] + 1e-9).all()
+
+
 def test_too_few_trials_on_its_vertices_are_no_look() -> None:
     space = space_of(2)
     X = np.array([[0.1, 0.2, 0], [0.3, 0.1, 0], [0.5, 0.5, 0], [0.4, 0.4, 1], [0.2, 0.9, 1]])

@@ -1,6 +1,5 @@
-"""What every second ask does: cover what nothing tells of, and doubt a model that stalls."""
+"""What asks do in their turns: doubt a model that stalls, and refine the incumbent while that helps."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,15 +8,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmnas.optimizers import BOFM
-from fmnas.optimizers.bofm import MODES
-from fmnas.optimizers.exploration import covering, doubt, doubted, refined, stalled, unlearned, unseen
+from fmnas.optimizers.exploration import doubt, doubted, refined, spent, stalled, unlearned
 from fmnas.optimizers.likelihood import Likelihood, Prior
 from fmnas.optimizers.points import Points
 from fmnas.optimizers.posterior import Posterior
 from fmnas.optimizers.search import Acquisition, SearchSettings
 from fmnas.optimizers.structures import FAST_KERNELS as KERNELS
-from fmnas.search_spaces import Integer, LinearConstraint, Nominal, Ordinal, Real, Space
+from fmnas.search_spaces import Integer, LinearConstraint, Nominal, Real, Space
 
 SETTINGS = SearchSettings(random_points=200, spray_points=60, starts=6)
 SPACE = Space([Nominal("a", list("pqrstuvw")), Integer("k", 0, 5), Nominal("b", [0, 1, 2]), Real("x", 0.0, 1.0)])
@@ -47,6 +44,20 @@ def test_progress_ends_a_stall_and_its_absence_lengthens_it(y: list[float], init
         assert stalled(np.array([*y, max(y)]), initial) == before + 1
 
 
+@pytest.mark.parametrize(
+    ("y", "initial", "expected"),
+    [
+        ([3.0, 1.0, *[2.0] * 7], 1, False),
+        ([3.0, 1.0, *[2.0] * 8], 1, True),
+        ([1.0, *[2.0] * 16], 10, False),  # the first ten were not asked for
+        ([1.0, *[2.0] * 17], 10, True),
+        ([1.0, *(1.0 - 1e-9 * i for i in range(20))], 1, False),  # little is better, too
+    ],
+)
+def test_refining_rests_after_two_rounds_without_any_gain(y: list[float], initial: int, expected: bool) -> None:
+    assert spent(np.array(y), initial) is expected
+
+
 def test_doubt_doubles_every_four_results_and_has_an_end() -> None:
     assert [doubt(stall, 4.0) for stall in (0, 4, 8, 12, 10_000)] == [1.0, 2.0, 4.0, 4.0, 4.0]
 
@@ -73,40 +84,14 @@ def test_an_unlearned_model_has_the_priors_parameters_and_the_fitted_noise(make_
     assert unlearned(without).parameters.theta.tolist() == without.parameters.theta.tolist()
 
 
-def test_unseen_are_the_values_of_nominal_variables_that_no_point_has() -> None:
-    space = Space([*SPACE.variables, Ordinal("o", [1, 2, 4])])
-    known = np.array([[0.5, 0, 0, 0, 1], [0.1, 3, 0, 2, 1], [0.2, 3, 1, 2, 2]])  # x, then a, k, b, o
-    found = [values.tolist() for values in unseen(space, known)]
-    assert found == [[1, 2, 4, 5, 6, 7], [], [1], []]
-
-
 def acquisition_of(problem: Any) -> Acquisition:
     return Acquisition(problem.space, problem.posterior, best=float(problem.y.min()))
 
 
-def test_covering_points_have_unseen_values_near_the_incumbent(make_problem: Any) -> None:
-    problem = make_problem(SPACE, 9)
-    known = np.array([[0.5, a, 3, b] for a in (0, 2, 3, 4, 5, 6) for b in (0, 1)])
-    acquisition = acquisition_of(problem)
-    points = covering(acquisition, known[0], known, SETTINGS, np.random.default_rng(0))
-    X = points.encoded(SPACE)
-    assert len(X) == SETTINGS.random_points
-    assert set(X[:, 1]) == {1, 7}
-    assert set(X[:, 2]) == {3}
-    assert set(X[:, 3]) == {2}
-    assert (np.abs(X[:, 0] - 0.5) < 0.1).mean() > 0.5
-    assert (acquisition(points).diff() <= 0).all()  # the best first
-    everything = np.array([[0.5, a, 3, a % 3] for a in range(8)])
-    assert len(covering(acquisition, known[0], everything, SETTINGS, np.random.default_rng(0))) == 0
-
-
-def test_covering_and_refining_keep_to_the_constraints(make_problem: Any) -> None:
+def test_refining_keeps_to_the_constraints(make_problem: Any) -> None:
     space = Space([Nominal("a", [0, 1, 2, 3]), Real("x", 0.0, 1.0)], [LinearConstraint({"a": 1, "x": 1}, bound=2.5)])
-    acquisition, known, rng = acquisition_of(make_problem(space, 6)), np.array([[0.4, 0]]), np.random.default_rng(0)
-    X = covering(acquisition, known[0], known, SETTINGS, rng).encoded(space)
-    assert set(X[:, 1]) == {1, 2}
-    assert space.feasible(X).all()
-    refining = refined(acquisition, np.array([0.4, 2]), known, SETTINGS, rng).encoded(space)
+    acquisition, known = acquisition_of(make_problem(space, 6)), np.array([[0.4, 0]])
+    refining = refined(acquisition, np.array([0.4, 2]), known, SETTINGS, np.random.default_rng(0)).encoded(space)
     assert space.feasible(refining).all()
     assert set(refining[:, 1]) <= {2}
 
@@ -131,20 +116,3 @@ def test_what_promises_nothing_is_not_refined() -> None:
     eta = torch.tensor([3.0, 0.01, 1.0, 1.0, 1e-6], dtype=torch.float64).log()
     acquisition = Acquisition(space, Posterior(likelihood, Points.of(space, X), eta), best=-1.7)
     assert len(refined(acquisition, X[0], X, SETTINGS, np.random.default_rng(0))) == 0
-
-
-def distinct_values(mode: Any, asks: int) -> int:
-    """How many of the values of `a` were asked; only its first one is any good, and the rest are alike."""
-    design = [{"a": "p", "k": k, "b": 0, "x": 0.1 * k} for k in range(4)]
-    opt = BOFM(SPACE, seed=0, initial_design=design, mode=mode)
-    for _ in range(asks):
-        trial = opt.ask()
-        assert trial is not None
-        c = trial.configuration
-        opt.tell(trial, (0.0 if c["a"] == "p" else 5.0) + 0.1 * abs(c["k"] - 2) + (c["x"] - 0.3) ** 2)  # type: ignore[operator]
-    return len({trial.configuration["a"] for trial, _ in opt.history})
-
-
-def test_every_value_of_a_nominal_variable_is_tried_once() -> None:
-    assert distinct_values(MODES["default"], 4 + 2 * 7) == 8
-    assert distinct_values(replace(MODES["default"], turns=("expect",)), 4 + 2 * 7) < 8

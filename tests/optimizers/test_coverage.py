@@ -1,0 +1,138 @@
+"""Every value of a nominal variable has its turn: those that nobody tried at once, then the rarest."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fmnas.optimizers import BOFM
+from fmnas.optimizers.bofm import MODES
+from fmnas.optimizers.coverage import Part, covering, fifths, rarest, values
+from fmnas.optimizers.likelihood import Likelihood
+from fmnas.optimizers.points import Points
+from fmnas.optimizers.posterior import Posterior
+from fmnas.optimizers.search import Acquisition, SearchSettings
+from fmnas.optimizers.structures import FAST_KERNELS
+from fmnas.search_spaces import Integer, LinearConstraint, Nominal, Ordinal, Real, Space
+
+SETTINGS = SearchSettings(random_points=200, spray_points=60, starts=6)
+SPACE = Space([Nominal("a", list("pqrstuvw")), Integer("k", 0, 5), Nominal("b", [0, 1, 2]), Real("x", 0.0, 1.0)])
+CONSTRAINED = Space([Nominal("a", [0, 1, 2, 3]), Real("x", 0.0, 1.0)], [LinearConstraint({"a": 1, "x": 1}, bound=2.5)])
+
+
+def test_nominal_values_and_fifths_of_continuous_variables_are_parts() -> None:
+    space = Space([*SPACE.variables, Ordinal("o", [1, 2, 4])])  # columns: x, then a, k, b, o
+    assert values(space) == [*(Part(1, v, v) for v in range(8)), *(Part(3, v, v) for v in range(3))]
+    assert fifths(space) == [Part(0, k / 5, (k + 1) / 5) for k in range(5)]
+    known = np.array([[0.5, 0, 0, 0, 1], [0.1, 3, 0, 2, 1], [0.2, 3, 1, 2, 2]])
+    assert [part.holds(known).sum() for part in values(space)] == [1, 0, 0, 2, 0, 0, 0, 0, 1, 0, 2]
+    assert [part.holds(known).sum() for part in fifths(space)] == [2, 1, 1, 0, 0]
+
+
+def acquisition_of(problem: Any) -> Acquisition:
+    return Acquisition(problem.space, problem.posterior, best=float(problem.y.min()))
+
+
+def test_covering_points_have_untried_values_near_the_incumbent(make_problem: Any) -> None:
+    problem = make_problem(SPACE, 9)
+    known = np.array([[0.5, a, 3, b] for a in (0, 2, 3, 4, 5, 6) for b in (0, 1)])
+    acquisition = acquisition_of(problem)
+    points = covering(acquisition, known[0], known, SETTINGS, np.random.default_rng(0))
+    X = points.encoded(SPACE)
+    assert len(X) == SETTINGS.random_points
+    assert set(X[:, 1]) == {1, 7}
+    assert set(X[:, 2]) == {3}
+    assert set(X[:, 3]) == {2}
+    assert (np.abs(X[:, 0] - 0.5) < 0.1).mean() > 0.5
+    assert (acquisition(points).diff() <= 0).all()  # the best first
+    everything = np.array([[0.5, a, 3, a % 3] for a in range(8)])
+    assert len(covering(acquisition, known[0], everything, SETTINGS, np.random.default_rng(0))) == 0
+
+
+def test_covering_keeps_to_the_constraints(make_problem: Any) -> None:
+    acquisition, known = acquisition_of(make_problem(CONSTRAINED, 6)), np.array([[0.4, 0]])
+    X = covering(acquisition, known[0], known, SETTINGS, np.random.default_rng(0)).encoded(CONSTRAINED)
+    assert set(X[:, 1]) == {1, 2}
+    assert CONSTRAINED.feasible(X).all()
+
+
+def test_the_rarest_value_is_held_and_the_rest_is_as_expected_improvement_likes_it(make_problem: Any) -> None:
+    problem = make_problem(SPACE, 9)
+    known = np.array(
+        [[0.5, a, 3, b] for a in range(8) for b in (0, 1, 2)] + [[0.5, a, 3, 0] for a in range(8) if a != 5]
+    )
+    acquisition = acquisition_of(problem)
+    found = rarest(values(SPACE), acquisition, known[0], known, SETTINGS, np.random.default_rng(0))
+    assert set(found.V[:, 0].tolist()) == {5}
+    value = acquisition(found)
+    assert (value.diff() <= 1e-9).all()  # the best first
+    X = SPACE.sample_encoded(np.random.default_rng(1), 3000)
+    X[:, 1] = 5
+    assert value[0] >= acquisition(Points.of(SPACE, X)).max() - 1e-6
+    assert len(set(found.V[:, 1].tolist())) > 1 or found.V[0, 1] != 3  # the others may move
+
+
+def test_of_several_rarest_values_the_one_that_promises_most_is_tried(make_problem: Any) -> None:
+    problem = make_problem(SPACE, 9)
+    acquisition, known = acquisition_of(problem), np.array([[0.5, a, 3, b] for a in range(8) for b in (0, 1, 2)])
+    found = rarest(
+        values(SPACE), acquisition, known[0], known, replace(SETTINGS, random_points=2000), np.random.default_rng(0)
+    )
+    X = SPACE.sample_encoded(np.random.default_rng(1), 2000)  # any value of a: each was tried thrice, those of b more
+    assert acquisition(found)[0] >= acquisition(Points.of(SPACE, X)).max() - 1e-6
+
+
+def test_the_rarest_values_are_tried_within_the_constraints(make_problem: Any) -> None:
+    acquisition, known = (
+        acquisition_of(make_problem(CONSTRAINED, 6)),
+        np.array([[0.4, 0], [0.3, 1], [0.2, 1], [0.1, 2]]),
+    )
+    for seed in range(5):
+        X = rarest(values(CONSTRAINED), acquisition, known[0], known, SETTINGS, np.random.default_rng(seed))
+        X = X.encoded(CONSTRAINED)
+        assert CONSTRAINED.feasible(X).all()
+        assert len(X) == 0 or len(set(X[:, 1])) == 1
+
+
+def test_where_nothing_is_nominal_nothing_is_rare(make_problem: Any) -> None:
+    space = Space([Integer("k", 0, 5), Real("x", 0.0, 1.0)])
+    problem = make_problem(space, 6)
+    rng = np.random.default_rng(0)
+    assert len(rarest(values(space), acquisition_of(problem), problem.X[0], problem.X, SETTINGS, rng)) == 0
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=10, deadline=None)
+def test_the_rarest_fifth_is_not_left(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    space = Space([Real("x", 0.0, 1.0), Real("z", 0.0, 1.0), Nominal("a", [0, 1, 2])])
+    X = space.sample_encoded(rng, 30)
+    points = Points.of(space, X)
+    likelihood = Likelihood(space, FAST_KERNELS["modlap"], points, torch.from_numpy(rng.normal(size=30)))
+    eta = likelihood.starts(rng, 1)[0]
+    acquisition = Acquisition(space, Posterior(likelihood, points, eta), best=-1.0)
+    found = rarest(fifths(space), acquisition, X[0], X, SETTINGS, rng).encoded(space)
+    held = {part: int(part.holds(X).sum()) for part in fifths(space)}
+    rare = [part for part, count in held.items() if count == min(held.values())]
+    assert len(found) > 0
+    assert any(part.holds(found).all() for part in rare)
+
+
+def distinct_values(mode: Any, asks: int) -> int:
+    """How many of the values of `a` were asked; only its first one is any good, and the rest are alike."""
+    design = [{"a": "p", "k": k, "b": 0, "x": 0.1 * k} for k in range(4)]
+    opt = BOFM(SPACE, seed=0, initial_design=design, mode=mode)
+    for _ in range(asks):
+        trial = opt.ask()
+        assert trial is not None
+        c = trial.configuration
+        opt.tell(trial, (0.0 if c["a"] == "p" else 5.0) + 0.1 * abs(c["k"] - 2) + (c["x"] - 0.3) ** 2)  # type: ignore[operator]
+    return len({trial.configuration["a"] for trial, _ in opt.history})
+
+
+def test_every_value_of_a_nominal_variable_is_tried_once() -> None:
+    assert distinct_values(MODES["default"], 4 + 2 * 7) == 8
+    assert distinct_values(replace(MODES["default"], turns=("expect",)), 4 + 2 * 7) < 8
