@@ -92,9 +92,13 @@ def rarest(
     Of several such parts, in the one with the best point among many; feasible points. There may be none.
     """
     space = acquisition.space
-    held = [part.holds(known).sum() for part in parts]
-    rare = [part for part, count in zip(parts, held, strict=True) if count == min(held)]
-    X, chosen = _in_one_of(rare, space, incumbent, settings.random_points, rng)
+    held = [int(part.holds(known).sum()) for part in parts]
+    X, chosen, rare = np.empty((0, len(space))), np.empty(0, dtype=np.int64), list(parts)
+    for count in sorted(set(held)):  # beyond the first only where the constraints rule out all that is rarer
+        rare = [part for part, others in zip(parts, held, strict=True) if others == count]
+        X, chosen = _in_one_of(rare, space, incumbent, settings.random_points, rng)
+        if len(X):
+            break
     points = Points.of(space, X)
     if not len(points):
         return points
@@ -111,8 +115,6 @@ def _in_one_of(
     parts: Sequence[Part], space: Space, incumbent: NDArray[np.float64], count: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Feasible points [at most 2 count, D + P], near the incumbent and anywhere, each moved into a part; which."""
-    if not parts:
-        return np.empty((0, len(space))), np.empty(0, dtype=np.int64)
     X = np.concatenate([spray(space, incumbent, count, rng), space.sample_encoded(rng, count)])
     chosen = rng.integers(len(parts), size=len(X))
     column = np.array([part.column for part in parts])[chosen]
