@@ -14,7 +14,7 @@ from fmnas.optimizers.exploration import LOST, Turn, doubt, doubted, refined, sp
 from fmnas.optimizers.optimizer import Optimizer, OptimizerError, Suggestion, random_design
 from fmnas.optimizers.points import Points
 from fmnas.optimizers.posterior import Posterior
-from fmnas.optimizers.search import PAPER_SEARCH, SAME, Acquisition, SearchSettings, alternate, start_points
+from fmnas.optimizers.search import PAPER_SEARCH, Acquisition, SearchSettings, alternate, new_among, start_points
 from fmnas.optimizers.structures import BLENDED_KERNELS, FAST_KERNELS
 from fmnas.optimizers.surrogate import PAPER_FIT, Fit, FitError, FitSettings, Surrogate
 from fmnas.optimizers.warps import WARPS
@@ -156,7 +156,7 @@ class BOFM(Optimizer):
         acquisition = Acquisition(self.space, self._believing_pending(fitted, points), best=float(y.min()))
         known = self._known()
         candidates = self._candidates(acquisition, y.numpy(), known, rng).encoded(self.space)
-        new = (x for x in candidates if np.abs(known - x).max(axis=1).min() > SAME)
+        new = (x for x in candidates if new_among(x[None], known).all())  # one by one: the first is mostly enough
         return next((self.space.decode(x) for x in new), None)
 
     def _candidates(
@@ -233,7 +233,7 @@ class BOFM(Optimizer):
         known = self._known()
         for _ in range(100):
             x = self.space.sample_encoded(rng, 1)[0]
-            if not len(known) or np.abs(known - x).max(axis=1).min() > SAME:
+            if new_among(x[None], known).all():
                 break
         return self.space.decode(x)
 

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from fmnas.optimizers.points import Points
-from fmnas.optimizers.search import SAME, Acquisition, SearchSettings, alternate
+from fmnas.optimizers.search import Acquisition, SearchSettings, alternate, new_among
 from fmnas.optimizers.structures import FAST_KERNELS
 from fmnas.optimizers.surrogate import FitError, FitSettings, Surrogate
 from fmnas.optimizers.warps import standardised
@@ -52,7 +52,7 @@ def closer(
     found, log_ei = alternate(acquisition, anywhere.at(acquisition(anywhere).topk(search.starts).indices), search)
     X = np.tile(incumbent, (len(found), 1))
     X[:, :D] = (lower + found.C.numpy() * width).clip(0.0, 1.0)
-    new = np.abs(X[:, None] - tried[None]).max(axis=2).min(axis=1) > SAME
+    new = new_among(X, tried)
     promised = log_ei.numpy() + math.log(y[near].std(ddof=1))
     return Points.of(space, X[new & (promised > math.log(WORTH * y.std())) & space.feasible(X)])
 

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from fmnas.optimizers.points import Points
-from fmnas.optimizers.search import SAME, Acquisition, SearchSettings, alternate, around, spray, unit_cube
+from fmnas.optimizers.search import Acquisition, SearchSettings, alternate, around, new_among, spray, unit_cube
 from fmnas.search_spaces import Nominal, Space
 
 JITTER = (0.3, 0.1, 0.01)  # around the incumbent, in unit-cube lengths
@@ -107,7 +107,7 @@ def rarest(
     same = torch.from_numpy(np.flatnonzero(chosen == best))
     starts = points.at(same[value[same].topk(min(settings.starts, len(same))).indices])
     found, _ = alternate(rare[best].hold(acquisition), starts, settings)
-    new = np.abs(found.encoded(space)[:, None] - known[None]).max(axis=2).min(axis=1) > SAME
+    new = new_among(found.encoded(space), known)
     return found.at(torch.from_numpy(new))
 
 

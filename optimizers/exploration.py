@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from fmnas.optimizers.points import Points
 from fmnas.optimizers.posterior import Posterior
-from fmnas.optimizers.search import NEAR, SAME, Acquisition, SearchSettings, alternate, around
+from fmnas.optimizers.search import NEAR, Acquisition, SearchSettings, alternate, around, new_among
 
 Turn = Literal["expect", "explore", "refine", "rethink"]
 
@@ -84,5 +84,5 @@ def refined(
     fixed = Acquisition(space, acquisition.posterior, acquisition.best, held=range(len(space.discrete)))
     starts = points.at(fixed(points).topk(min(settings.starts, len(points))).indices)
     found, value = alternate(fixed, starts, settings)
-    new = np.abs(found.encoded(space)[:, None] - known[None]).max(axis=2).min(axis=1) > SAME
+    new = new_among(found.encoded(space), known)
     return found.at((value > math.log(WORTH)) & torch.from_numpy(new))

@@ -134,6 +134,12 @@ class Acquisition:
         return value, 2.0 * gradient / parameters.theta.square()
 
 
+def new_among(X: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Which of the points X [m, D + P] are none of the known ones [n, D + P]: booleans [m]."""
+    distance = np.abs(X[:, None] - known[None]).max(axis=2, initial=0.0)
+    return np.asarray(distance.min(axis=1, initial=np.inf) > SAME)
+
+
 def unit_cube(space: Space) -> Box:
     """Bounds of the continuous part."""
     zeros = torch.zeros(len(space.continuous), dtype=torch.float64)
@@ -168,7 +174,7 @@ def start_points(
     spare = 0 if known is None else len(known)
     top = acquisition(points).topk(min(settings.starts + spare, len(X))).indices
     if known is not None and spare:
-        fresh = np.abs(X[top.numpy()][:, None] - known[None]).max(axis=2).min(axis=1) > SAME
+        fresh = new_among(X[top.numpy()], known)
         top = top[torch.from_numpy(fresh)] if fresh.any() else top
     top = top[: settings.starts]
     return points.at(top)
