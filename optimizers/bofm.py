@@ -7,30 +7,28 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from fmnas.optimizers.bend import bent, likeliest_bend
 from fmnas.optimizers.close_up import NOISELESS, closer
 from fmnas.optimizers.coverage import Part, covering, fifths, rarest, values
-from fmnas.optimizers.exploration import LOST, Turn, doubt, doubted, refined, spent, stalled, unlearned
+from fmnas.optimizers.exploration import LOST, Turn, doubt, doubted, refined, stalled, turn_of, unlearned
 from fmnas.optimizers.optimizer import Optimizer, OptimizerError, Suggestion, random_design
 from fmnas.optimizers.points import Points
 from fmnas.optimizers.posterior import Posterior
+from fmnas.optimizers.scale import SCALES, Scale, likeliest
 from fmnas.optimizers.search import PAPER_SEARCH, Acquisition, SearchSettings, alternate, new_among, start_points
 from fmnas.optimizers.structures import BLENDED_KERNELS, FAST_KERNELS
 from fmnas.optimizers.surrogate import PAPER_FIT, Fit, FitError, FitSettings, Surrogate
-from fmnas.optimizers.warps import WARPS
 from fmnas.search_spaces import Configuration, Evaluation, Space, Trial
 from fmnas.search_spaces.records import MODEL, RANDOM
 
 INITIAL_POINTS = 10
-REFITS = 2  # at most, when another bend turns out to be likelier
+REFITS = 2  # at most, when another scale turns out to be likelier
 
 
 @dataclass(frozen=True)
 class Mode:
     """How a suggestion is made.
 
-    fit, search: how hard. warp: through which of WARPS the model sees the objective. bends: whether it is then bent
-    by as much as makes it likeliest (bend.py).
+    fit, search: how hard. scales: the model sees the objective on the likeliest of them (scale.py).
     blended: ModLap and ModDif have additive terms, too (structures.py).
     turns: what the asks do, in turn (exploration.py); largest_doubt: the most by which exploring asks multiply the
     model's standard deviations.
@@ -38,8 +36,7 @@ class Mode:
 
     fit: FitSettings = field(default_factory=FitSettings)
     search: SearchSettings = field(default_factory=SearchSettings)
-    warp: str = "soft"
-    bends: bool = True
+    scales: tuple[Scale, ...] = SCALES
     blended: bool = True
     turns: tuple[Turn, ...] = ("expect", "explore", "refine", "rethink")
     largest_doubt: float = 8.0
@@ -47,7 +44,7 @@ class Mode:
 
 MODES = {
     "default": Mode(),
-    "paper": Mode(PAPER_FIT, PAPER_SEARCH, warp="plain", bends=False, blended=False, turns=("expect",)),
+    "paper": Mode(PAPER_FIT, PAPER_SEARCH, scales=(Scale(),), blended=False, turns=("expect",)),
 }
 """paper: maximum likelihood from ten cold starts, 40 starts of the search, the objective and the kernel as they are."""
 
@@ -93,14 +90,14 @@ class BOFM(Optimizer):
         self.surrogate = Surrogate(space, kernels[kernel], self.mode.fit)
         self._codes: dict[int, np.ndarray] = {}  # trial -> its configuration, encoded
         self._warm: torch.Tensor | None = None  # eta where the last fit ended
-        self._bend = 0.0  # and its bend
+        self._scale = self.mode.scales[0]  # and on which scale
 
     def restore(self, trial: Trial) -> None:
         """Note that this trial was asked before; its memo says where that fit ended."""
         super().restore(trial)
         if trial.memo:
-            *eta, self._bend = trial.memo
-            self._warm = torch.tensor(eta, dtype=torch.float64)
+            *eta, scale = trial.memo
+            self._warm, self._scale = torch.tensor(eta, dtype=torch.float64), self.mode.scales[int(scale)]
 
     def _suggest(self, rng: np.random.Generator) -> Suggestion:
         if len(self.history) < 2:
@@ -110,11 +107,11 @@ class BOFM(Optimizer):
             return Suggestion(self._fresh(rng), RANDOM, note="all results are equal: nothing to model")
         with _one_thread():
             try:
-                fitted, points = self._fit(WARPS[self.mode.warp](y), rng)
+                fitted, points = self._fit(y, rng)
             except FitError as error:
                 return Suggestion(self._fresh(rng), RANDOM, note=f"fit failed: {error}")
             configuration = self._maximise(fitted, points, rng)
-        memo = (*fitted.eta.tolist(), self._bend)
+        memo = (*fitted.eta.tolist(), float(self.mode.scales.index(self._scale)))
         if configuration is None:
             return Suggestion(self._fresh(rng), RANDOM, note="every candidate was tried before", memo=memo)
         return Suggestion(configuration, MODEL, memo=memo)
@@ -134,19 +131,19 @@ class BOFM(Optimizer):
         return np.log(y) if self.log_objective else y
 
     def _fit(self, y: np.ndarray, rng: np.random.Generator) -> tuple[Fit, Points]:
-        """The process fitted to the history with warped objectives y [n], bent as is likeliest."""
+        """The process fitted to the history with objectives y [n], on the likeliest scale."""
         points = Points.of(self.space, self._encoded([trial for trial, _ in self.history]))
-        fitted = self._fit_bent(points, y, rng)
-        for _ in range(REFITS if self.mode.bends else 0):
-            bend = likeliest_bend(fitted.posterior, y)
-            if bend == self._bend:
+        fitted = self._fit_on_scale(points, y, rng)
+        for _ in range(REFITS if len(self.mode.scales) > 1 else 0):
+            scale = likeliest(fitted.posterior, y, self.mode.scales)
+            if scale == self._scale:
                 break
-            self._bend = bend
-            fitted = self._fit_bent(points, y, rng)
+            self._scale = scale
+            fitted = self._fit_on_scale(points, y, rng)
         return fitted, points
 
-    def _fit_bent(self, points: Points, y: np.ndarray, rng: np.random.Generator) -> Fit:
-        fitted = self.surrogate.fit(points, torch.from_numpy(bent(y, self._bend)), rng, self._warm)
+    def _fit_on_scale(self, points: Points, y: np.ndarray, rng: np.random.Generator) -> Fit:
+        fitted = self.surrogate.fit(points, torch.from_numpy(self._scale.of(y)), rng, self._warm)
         self._warm = fitted.eta
         return fitted
 
@@ -183,19 +180,12 @@ class BOFM(Optimizer):
 
     def _turn(self) -> Turn:
         """What this ask does."""
-        turn = self.mode.turns[self._asked % len(self.mode.turns)]
-        rests = turn == "refine" and self._odd and spent(self._objectives(), len(self.initial_design))
-        return "explore" if rests else turn
+        return turn_of(self.mode.turns, self._asked, self._objectives(), len(self.initial_design))
 
     def _parts(self, turn: Turn, y: np.ndarray) -> list[Part]:
         """Of these an exploring ask takes the rarest: nominal values; after a long stall, parts of other variables."""
         lost = turn == "rethink" and stalled(y, len(self.initial_design)) >= LOST
-        return (fifths(self.space) if lost else []) or values(self.space)
-
-    @property
-    def _odd(self) -> bool:
-        """Whether this round of turns is every second one."""
-        return self._asked // len(self.mode.turns) % 2 == 1
+        return values(self.space) + (fifths(self.space) if lost else [])
 
     def _refined(
         self, acquisition: Acquisition, incumbent: np.ndarray, known: np.ndarray, rng: np.random.Generator

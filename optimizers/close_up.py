@@ -3,7 +3,7 @@
 The process of the whole space has one length scale for all of it, and at best a noise of a thousandth of what the
 objective spans: it cannot see the last digits. A second one, of the continuous part alone and given only the nearest
 trials on the incumbent's vertices, can; as they come nearer, so does it. It would learn the noise of a noisy objective,
-so it is only asked where the large one sees none.
+so it is only asked where the large one sees hardly any.
 """
 
 import math
@@ -13,17 +13,18 @@ import torch
 from numpy.typing import NDArray
 
 from fmnas.optimizers.points import Points
+from fmnas.optimizers.scale import standardised
 from fmnas.optimizers.search import Acquisition, SearchSettings, alternate, new_among
 from fmnas.optimizers.structures import FAST_KERNELS
 from fmnas.optimizers.surrogate import FitError, FitSettings, Surrogate
-from fmnas.optimizers.warps import standardised
 from fmnas.search_spaces import Real, Space
 
 Floats = NDArray[np.float64]
 
-NOISELESS = 1e-5  # noise variance over output scale: below, the large process sees no noise
+NOISELESS = 1e-4  # noise variance over output scale, a hundredth in deviations: below, it is at most a misfit
 PER_DIMENSION = 3  # nearest trials for each continuous variable, and as many more
 MARGIN = 0.25  # of the box around them, on each side
+REACH = 8.0  # how many times as far as the D nearest trials a look goes
 WORTH = 1e-6  # of the standard deviation of all objectives: a closer look that promises less waits
 
 
@@ -68,9 +69,11 @@ def _nearest(X: Floats, y: Floats, D: int) -> NDArray[np.int64]:
 def _frame(centre: Floats, C: Floats) -> tuple[Floats, Floats]:
     """Lower corner and width [D] of the box around C [m, D], with a margin, but no farther from the centre [D] than C.
 
-    Whatever is tried in it is one of the nearest from then on: no look is repeated.
+    Whatever is tried in it is one of the nearest from then on: no look is repeated. Nor does it go much farther than
+    the D nearest of C: where some are far away, halving the distance again and again would take many looks.
     """
-    lowest, highest, reach = C.min(axis=0), C.max(axis=0), np.abs(C - centre).max()
+    lowest, highest, distance = C.min(axis=0), C.max(axis=0), np.sort(np.abs(C - centre).max(axis=1))
+    reach = min(distance[-1], REACH * distance[len(centre)])  # the first is the centre's own
     margin = MARGIN * (highest - lowest)
     lower = np.maximum(lowest - margin, centre - reach).clip(0.0, 1.0)
     upper = np.minimum(highest + margin, centre + reach).clip(0.0, 1.0)

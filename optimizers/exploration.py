@@ -8,14 +8,17 @@ a small improvement that is sure is worth less to it than a large one that is no
 |---|---|
 | expect | maximises expected improvement |
 | explore | the same, with the nominal value that the fewest trials had (coverage.py) |
-| rethink | explores with parameters at the prior's medians; after a long stall, parts of continuous variables |
-| refine | maximises expected improvement over the incumbent's continuous part; less often once nothing is gained |
+| rethink | explores with parameters at the prior's medians; after a long stall, parts of continuous variables, too |
+| refine | maximises expected improvement over the incumbent's continuous part |
+
+While there is progress, no ask rethinks: it expects. Once nothing is gained, every second turn to refine explores.
 
 Where no variable is nominal, asks that explore doubt the model: the more, the longer nothing was gained.
 """
 
 import copy
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -25,15 +28,26 @@ from numpy.typing import NDArray
 
 from fmnas.optimizers.points import Points
 from fmnas.optimizers.posterior import Posterior
+from fmnas.optimizers.scale import standardised
 from fmnas.optimizers.search import NEAR, Acquisition, SearchSettings, alternate, around, new_among
 
 Turn = Literal["expect", "explore", "refine", "rethink"]
 
 PROGRESS = 1e-3  # of the standard deviation of what the model sees: an improvement by less is none
-PATIENCE = 4  # results without progress that double the doubt
+PATIENCE = 4  # results without progress: a round of turns. So many more double the doubt
 LOST = 16  # results without progress, four rounds, after which rethinking looks elsewhere
 RESTS = 8  # results without any gain, two rounds of turns, after which refining rests every second time
 WORTH = 1e-4  # of the same standard deviation: refining that promises less waits
+
+
+def turn_of(turns: Sequence[Turn], asked: int, y: NDArray[np.float64], initial: int) -> Turn:
+    """What the ask after `asked` others does; y [n]: the objectives, of which the first `initial` do not count."""
+    turn, odd = turns[asked % len(turns)], asked // len(turns) % 2 == 1
+    if turn == "rethink" and stalled(standardised(y), initial) < PATIENCE:
+        return "expect"
+    if turn == "refine" and odd and spent(y, initial):
+        return "explore"
+    return turn
 
 
 def stalled(y: NDArray[np.float64], initial: int) -> int:

@@ -153,8 +153,8 @@ class Factors:
         """(q, s), each [B, M]."""
         q = torch.ones_like(d2)
         s = torch.zeros_like(d2) if self.additive else q
-        scaled = self._scaled(weights, alpha, beta)
-        for part in self._parts(d2):
+        scaled = self.scaled(weights, alpha, beta)
+        for part in self.parts(d2):
             for group in scaled:
                 S = _factor(self.spectral, group, part, d2[:, part])
                 q[:, part] *= S.prod(1)
@@ -168,10 +168,10 @@ class Factors:
         """(q, s, dq / d d2, ds / d d2), each [B, M]."""
         q, q_slope = torch.ones_like(d2), torch.zeros_like(d2)
         s, s_slope = (torch.zeros_like(d2), torch.zeros_like(d2)) if self.additive else (q, q_slope)
-        scaled = self._scaled(weights, alpha, beta)
-        for part in self._parts(d2):
+        scaled = self.scaled(weights, alpha, beta)
+        for part in self.parts(d2):
             for group in scaled:
-                S, log_slope = _factor_and_slope(self.spectral, group, part, d2[:, part])
+                S, log_slope = factor_and_slope(self.spectral, group, part, d2[:, part])
                 q[:, part] *= S.prod(1)
                 q_slope[:, part] += (group.alpha.mT @ log_slope)[:, 0]
                 if self.additive:
@@ -180,30 +180,6 @@ class Factors:
         q.div_(self.normaliser(beta)[0].prod(1)[:, None])
         q_slope *= q
         return q, s, q_slope, s_slope
-
-    def pull(
-        self, weights: Weights, alpha: Tensor, beta: Tensor, d2: Tensor, by_log_q: Tensor, by_s: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """What d nll / d log q and d nll / d s, each [B, M], pull: log alpha [B, P], log beta [B, P], d2 [B, M]."""
-        total, here, far = torch.zeros_like(alpha), torch.zeros_like(alpha), torch.zeros_like(alpha)
-        by_d2 = torch.zeros_like(d2)
-        scaled = self._scaled(weights, alpha, beta)
-        for part in self._parts(d2):
-            pulls, distances = by_log_q[:, None, part], d2[:, part]  # [B, 1, m]
-            for group in scaled:
-                S, log_slope = _factor_and_slope(self.spectral, group, part, distances)
-                if self.additive:  # a factor's share of s moves with it: [B, G, m]
-                    pulls = by_log_q[:, None, part] + by_s[:, None, part] * S.mul_(group.share.mT)
-                    total.index_add_(1, group.index, pulls.sum(-1))
-                log_slope *= pulls
-                by_d2[:, part] += (group.alpha.mT @ log_slope)[:, 0]
-                here.index_add_(1, group.index, log_slope.sum(-1))
-                far.index_add_(1, group.index, (log_slope * distances[:, None]).sum(-1))
-        if not self.additive:
-            total = by_log_q.sum(-1, keepdim=True)
-        by_alpha = alpha * far
-        by_beta = self.spectral.sign * (here + by_alpha) + (self.spectral.offset - self.normaliser(beta)[1]) * total
-        return by_alpha, by_beta, by_d2
 
     def normaliser(self, beta: Tensor) -> tuple[Tensor, Tensor]:
         """N and d log N / d log beta, each [B, P]."""
@@ -235,10 +211,11 @@ class Factors:
                 found[p] = _sum(self.spectral, group.complete, W, b, u)[:, 0]
         return found
 
-    def _scaled(self, weights: Weights, alpha: Tensor, beta: Tensor) -> "list[_Scaled]":
+    def scaled(self, weights: Weights, alpha: Tensor, beta: Tensor) -> "list[ScaledGroup]":
+        """The groups under parameters alpha, beta [B, P]."""
         share = 1.0 / (self.P * self.normaliser(beta)[0])
         return [
-            _Scaled(
+            ScaledGroup(
                 group.index,
                 group.complete,
                 W,
@@ -249,7 +226,7 @@ class Factors:
             for group, W in zip(self.groups, weights, strict=True)
         ]
 
-    def _parts(self, d2: Tensor) -> Iterator[slice]:
+    def parts(self, d2: Tensor) -> Iterator[slice]:
         """Slices of the pairs, so that an intermediate result stays in the cache."""
         B, M = d2.shape
         step = max(256, CACHE // (B * self.terms))
@@ -257,7 +234,7 @@ class Factors:
 
 
 @dataclass(frozen=True)
-class _Scaled:
+class ScaledGroup:
     """A group under given parameters: weights of the pairs, alpha [B, G, 1], b = beta mu [B, G, E, 1].
 
     share: 1 / (P N) [B, 1, G], what a factor is multiplied by in s.
@@ -271,7 +248,7 @@ class _Scaled:
     share: Tensor
 
 
-def _factor(spectral: SpectralFunction, group: _Scaled, part: slice, d2: Tensor) -> Tensor:
+def _factor(spectral: SpectralFunction, group: ScaledGroup, part: slice, d2: Tensor) -> Tensor:
     """S [B, G, m] of a group's variables for some of the pairs, d2 [B, m]."""
     u = (group.alpha * d2[:, None]).add_(1.0)
     return _sum(spectral, group.complete, group.weights[..., part], group.b, u)
@@ -288,7 +265,7 @@ def _sum(spectral: SpectralFunction, complete: int, W: Tensor, b: Tensor, u: Ten
     return (spectral.value(b, u[:, :, None]) * W).sum(2).clamp_(min=1e-300)
 
 
-def _factor_and_slope(spectral: SpectralFunction, group: _Scaled, part: slice, d2: Tensor) -> tuple[Tensor, Tensor]:
+def factor_and_slope(spectral: SpectralFunction, group: ScaledGroup, part: slice, d2: Tensor) -> tuple[Tensor, Tensor]:
     """(S, d log S / du), each [B, G, m]."""
     u, b, W = (group.alpha * d2[:, None]).add_(1.0), group.b, group.weights[..., part]
     if not group.complete:

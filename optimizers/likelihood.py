@@ -26,6 +26,7 @@ from fmnas.optimizers.bfgs import Box
 from fmnas.optimizers.factors import Factors
 from fmnas.optimizers.points import Points
 from fmnas.optimizers.structures import FastKernel
+from fmnas.optimizers.traced import Traced
 from fmnas.search_spaces import Space
 
 # Bounds of theta (in unit-cube lengths), alpha, beta, w / (1 - w) and g: wide enough that a bound means "no influence".
@@ -138,20 +139,18 @@ class Likelihood:
     def correlation(self, eta: Tensor) -> Tensor:
         """R [n, n] under one eta: its lower triangle and diagonal; zeros above."""
         theta, alpha, beta, w, _ = self.split(eta[None])
-        return self._lower(self._correlations(theta, alpha, beta, w)[0])[0]
-
-    def _correlations(self, theta: Tensor, alpha: Tensor, beta: Tensor, w: Tensor) -> tuple[Tensor, ...]:
-        """(r, q, s, d2), each [B, M]."""
         d2 = theta.pow(-2) @ self._squares
         q, s = self.factors.graph_part(self._weights, alpha, beta, d2)
-        return self.kernel.structure.combine(q, s, d2, w[:, None]), q, s, d2
+        return self._lower(self.kernel.structure.combine(q, s, d2, w[:, None]))[0]
 
     def _evaluate(self, eta: Tensor) -> tuple[Tensor, Tensor]:
         theta, alpha, beta, w, g = self.split(eta)
-        r, q, s, d2 = self._correlations(theta, alpha, beta, w)
-        value, by_r, by_g = self._from_correlation(r, g)
-        by_q, by_s, by_d2, by_w = (by_r * slope for slope in self.kernel.structure.slopes(q, s, d2, w[:, None]))
-        by_alpha, by_beta, by_graph = self.factors.pull(self._weights, alpha, beta, d2, by_q * q, by_s)
+        d2, structure = theta.pow(-2) @ self._squares, self.kernel.structure
+        graphs = Traced(self.factors, self._weights, alpha, beta, d2)
+        q, s = graphs.q, graphs.s
+        value, by_r, by_g = self._from_correlation(structure.combine(q, s, d2, w[:, None]), g)
+        by_q, by_s, by_d2, by_w = (by_r * slope for slope in structure.slopes(q, s, d2, w[:, None]))
+        by_alpha, by_beta, by_graph = graphs.pull(by_q * q, by_s)
         by_theta = -2.0 * theta.pow(-2) * ((by_d2 + by_graph) @ self._squares.T)
         by_odds = w * (1.0 - w) * by_w.sum(-1)
         gradient = torch.cat([by_theta, by_alpha, by_beta, by_odds[:, None], by_g[:, None]], dim=-1)

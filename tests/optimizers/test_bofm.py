@@ -80,11 +80,12 @@ def test_eight_pending_asks_are_eight_configurations(space: Space) -> None:
     assert {t.origin for t in pending if t} == {MODEL}
 
 
-def test_a_pending_trial_is_not_asked_for_again() -> None:
+@pytest.mark.parametrize("told", [6, 8, 10])
+def test_a_pending_trial_is_not_asked_for_again(told: int) -> None:
     expecting = {"mode": replace(QUICK["mode"], turns=("expect",))}
     alone, ahead = built(MIXED, **expecting), built(MIXED, **expecting)
     for optimizer in (alone, ahead):
-        played(optimizer, 5)
+        played(optimizer, told)
     first = ahead.ask()
     assert first == alone.ask()
     alone.forget(first)
@@ -187,7 +188,8 @@ def test_unknown_kernel_is_explained() -> None:
 
 
 def test_kernels_suggest_differently() -> None:
-    assert played(built(MIXED), 6)[5].configuration != played(built(MIXED, kernel="moddif"), 6)[5].configuration
+    one, other = (played(built(MIXED, kernel=kernel), 8)[3:] for kernel in ("modlap", "moddif"))
+    assert sum(a.configuration != b.configuration for a, b in zip(one, other, strict=True)) >= 2
 
 
 def test_initial_design_must_fit_the_space() -> None:

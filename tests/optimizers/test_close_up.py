@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from fmnas.optimizers.close_up import closer
+from fmnas.optimizers.close_up import REACH, closer
 from fmnas.optimizers.points import Points
 from fmnas.optimizers.search import SearchSettings
 from fmnas.optimizers.surrogate import FitSettings
@@ -60,6 +60,14 @@ def test_a_look_goes_no_farther_than_the_trials_it_knows(seed: int) -> None:
     distance = np.abs(X[:, :2] - X[y.argmin(), :2]).max(axis=1)
     found = look(space, X, y, seed).encoded(space)
     assert (np.abs(found[:, :2] - X[y.argmin(), :2]).max(axis=1, initial=0.0) <= np.sort(distance)[8] + 1e-9).all()
+
+
+def test_a_look_is_not_led_astray_by_trials_far_away() -> None:
+    space = space_of(1)
+    c = np.array([0.5, 0.501, 0.0, 1.0, 0.1, 0.9])
+    found = look(space, np.stack([c, np.zeros(6)], axis=1), kink(c[:, None] + 0.37 - 0.4995)).encoded(space)
+    assert len(found) > 0
+    assert (np.abs(found[:, 0] - 0.5) <= REACH * 0.001 + 1e-12).all()
 
 
 def test_too_few_trials_on_its_vertices_are_no_look() -> None:

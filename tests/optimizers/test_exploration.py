@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmnas.optimizers.exploration import doubt, doubted, refined, spent, stalled, unlearned
+from fmnas.optimizers.exploration import Turn, doubt, doubted, refined, spent, stalled, turn_of, unlearned
 from fmnas.optimizers.likelihood import Likelihood, Prior
 from fmnas.optimizers.points import Points
 from fmnas.optimizers.posterior import Posterior
@@ -56,6 +56,29 @@ def test_progress_ends_a_stall_and_its_absence_lengthens_it(y: list[float], init
 )
 def test_refining_rests_after_two_rounds_without_any_gain(y: list[float], initial: int, expected: bool) -> None:
     assert spent(np.array(y), initial) is expected
+
+
+TURNS: tuple[Turn, ...] = ("expect", "explore", "refine", "rethink")
+
+
+@pytest.mark.parametrize(
+    ("asked", "since_progress", "expected"),
+    [
+        (0, 0, "expect"),
+        (1, 0, "explore"),
+        (2, 0, "refine"),
+        (3, 0, "expect"),  # there is progress
+        (3, 3, "expect"),
+        (3, 4, "rethink"),
+        (2, 8, "refine"),  # a round of even number
+        (6, 7, "refine"),
+        (6, 8, "explore"),  # refining rests
+        (10, 8, "refine"),
+    ],
+)
+def test_turns_follow_what_the_last_results_were(asked: int, since_progress: int, expected: str) -> None:
+    y = np.array([5.0, 4.0, 3.0, 0.0, *[4.0] * since_progress])
+    assert turn_of(TURNS, asked, y, 3) == expected
 
 
 def test_doubt_doubles_every_four_results_and_has_an_end() -> None:

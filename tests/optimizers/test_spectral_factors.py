@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from fmnas.optimizers.factors import Eigenspaces, Factors
 from fmnas.optimizers.spectral import ModulatedDiffusion, ModulatedLaplacian
 from fmnas.optimizers.structures import BLENDED_KERNELS, FAST_KERNELS
+from fmnas.optimizers.traced import Traced
 from fmnas.search_spaces import Nominal, Ordinal, Real, Space
 from fmnas.search_spaces.graphs import laplacian
 
@@ -129,10 +130,14 @@ def test_pairs_computed_in_parts_are_the_same(monkeypatch: pytest.MonkeyPatch) -
 
     def everything() -> list[torch.Tensor]:
         arguments = (weights, alpha, beta, d2)
-        pulls = factors.pull(*arguments, by_log_q, by_s)
-        return [*factors.graph_part(*arguments), *factors.graph_part_and_slope(*arguments), *pulls]
+        traced = Traced(factors, *arguments)
+        pulls = traced.pull(by_log_q, by_s)
+        return [*factors.graph_part(*arguments), *factors.graph_part_and_slope(*arguments), traced.q, traced.s, *pulls]
 
     whole = everything()
     monkeypatch.setattr("fmnas.optimizers.factors.CACHE", 1)
+    q, s = whole[:2]
+    np.testing.assert_allclose(whole[6], q, rtol=1e-12)
+    np.testing.assert_allclose(whole[7], s, rtol=1e-12)
     for part, all_at_once in zip(everything(), whole, strict=True):
         np.testing.assert_allclose(part, all_at_once, rtol=1e-12)

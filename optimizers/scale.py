@@ -1,0 +1,99 @@
+"""The scale on which an objective is modelled: of some, the one that makes the data likeliest.
+
+What each variable does by itself is learned from few observations, what they do together from many. How much of an
+objective is a sum over variables depends on its scale: over points far from and near to its optimum, of the logarithm
+of Ackley's function 63% of the variance, of itself 95%, of its exponential (at half the scale) 99%. And an objective
+with a long tail of bad values hides what its good ones have in common. So it is first seen plainly or softly, with what
+is above its median compressed, and then bent by Manly's transform
+
+    g(u) = (exp(a u) - 1) / a,  and u itself for a = 0                                     (Manly 1976)
+
+which stretches what is bad for a > 0 and what is good for a < 0. All of it keeps the order. The log likelihood of y is
+that of g less the sum of log dy / dg: for the bend that is a sum u.
+
+| symbol | shape | meaning |
+|---|---|---|
+| y | [n] | objectives |
+| u | [n] | the same, warped and standardised |
+| a | | the bend, one of BENDS |
+| G | [n, K] | u bent, on each of K scales |
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fmnas.optimizers.posterior import Posterior
+
+Floats = NDArray[np.float64]
+Warp = Callable[[Floats], tuple[Floats, float]]
+"""y [n] to u [n] and the sum of log du / dy."""
+
+BENDS = tuple(float(bend) for bend in np.arange(-4, 9) / 4.0)
+"""-1 to 2; a standard normal prior holds them near 0 while there are few observations."""
+
+
+TINY = 1e-6  # of the range: where median and quartile are nearer, most values are the same
+
+
+def standardised(y: Floats) -> Floats:
+    """y [n] with mean 0 and standard deviation 1 (ddof 1)."""
+    return np.asarray((y - y.mean()) / y.std(ddof=1))
+
+
+def plain(y: Floats) -> tuple[Floats, float]:
+    """y as it is."""
+    return standardised(y), -len(y) * float(np.log(y.std(ddof=1)))
+
+
+def soft(y: Floats) -> tuple[Floats, float]:
+    """y linear below its median and logarithmic above."""
+    median, quartile = np.quantile(y, [0.5, 0.25])
+    unit = median - quartile if median - quartile > TINY * np.ptp(y) else np.ptp(y)
+    z = (y - median) / unit
+    above = np.log1p(z.clip(min=0.0))
+    u, log_slope = plain(np.where(z > 0.0, above, z))
+    return u, log_slope - float(above.sum() + len(y) * np.log(unit))
+
+
+WARPS: dict[str, Warp] = {"plain": plain, "soft": soft}
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A warp, one of WARPS, and then a bend."""
+
+    warp: Literal["plain", "soft"] = "plain"
+    bend: float = 0.0
+
+    def of(self, y: Floats) -> Floats:
+        """y [n], which are not all equal, on this scale: mean 0 and standard deviation 1 (ddof 1)."""
+        return standardised(self.bent(WARPS[self.warp](y)[0]))
+
+    def bent(self, u: Floats) -> Floats:
+        """u [n] after the bend."""
+        return np.asarray(np.expm1(self.bend * u) / self.bend if self.bend else u)
+
+
+SCALES = tuple(Scale(warp, bend) for bend in sorted(BENDS, key=abs) for warp in ("soft", "plain"))
+"""The nearest to doing nothing first."""
+
+
+def likeliest(posterior: Posterior, y: Floats, scales: Sequence[Scale]) -> Scale:
+    """The scale of y [n] with the largest posterior density, at the correlations of a fitted process.
+
+    Mean and output scale are maximised out for each, as in `likelihood.py`.
+    """
+    seen = [WARPS[scale.warp](y) for scale in scales]
+    G = torch.from_numpy(np.stack([scale.bent(u) for scale, (u, _) in zip(scales, seen, strict=True)], axis=1))
+    inverse = posterior.inverse
+    mu = (inverse @ G).sum(0) / inverse.sum()
+    residual = G - mu
+    s2 = (residual * (inverse @ residual)).sum(0).div(len(y)).clamp(min=1e-300).numpy()
+    log_slopes = [log_slope + scale.bend * u.sum() for scale, (u, log_slope) in zip(scales, seen, strict=True)]
+    prior = -0.5 * np.square([scale.bend for scale in scales])
+    return scales[int((-0.5 * len(y) * np.log(s2) + log_slopes + prior).argmax())]
