@@ -69,18 +69,19 @@ def deadline(seconds: float | None) -> Callable[[], None]:
 def watched(check: Callable[[], None]) -> Iterator[None]:
     """While in the block, `check` runs every LOOK_SECONDS and may end the block by raising a BreakOff.
 
-    Python runs it between two of its own instructions, so one long call into C ends first, and so does an import: half
-    a module would be of no use to whoever comes next. What the block does to end itself is left in peace for
-    AGAIN_SECONDS; by then the BreakOff may have been swallowed, as Python does in finalizers, and is raised again. Only
-    the main thread can be watched; in any other the block runs to its end.
+    Python runs it between two of its own instructions, so one long call into C ends first. So does an import, and the
+    entry or exit of a context: half a module, or a switch that is not set back, would be left to whoever comes next.
+    What the block does to end itself is left in peace for AGAIN_SECONDS; by then the BreakOff may have been swallowed,
+    as Python does in finalizers, and is raised again. Only the main thread can be watched; in any other the block runs
+    to its end.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    inside, imports = True, _imports_under_way(sys._getframe())
+    inside, around = True, _half_done(sys._getframe(2))  # whose block it is, past this frame and contextlib's
 
     def look(number: int, frame: FrameType | None) -> None:
-        if not inside or _imports_under_way(frame) > imports:
+        if not inside or _half_done(frame) > around:
             return
         try:
             check()
@@ -100,11 +101,12 @@ def watched(check: Callable[[], None]) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def _imports_under_way(frame: FrameType | None) -> int:
-    """The frames of Python's import machinery from here outwards."""
+def _half_done(frame: FrameType | None) -> int:
+    """The calls from here outwards that import, or enter or leave a context."""
     count = 0
     while frame is not None:
-        count += frame.f_code.co_filename.startswith("<frozen importlib")
+        code = frame.f_code
+        count += code.co_name in ("__enter__", "__exit__") or code.co_filename.startswith("<frozen importlib")
         frame = frame.f_back
     return count
 

@@ -7,7 +7,9 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -69,31 +71,64 @@ def past_deadline() -> None:
     raise PastDeadline
 
 
+def broken_off(work: Callable[[], None]) -> None:
+    with watched(past_deadline):
+        work()
+
+
 def test_what_is_broken_off_has_time_to_end_and_is_broken_off_again_where_it_does_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("fmnas.platform.stop.AGAIN_SECONDS", 10 * LOOK_SECONDS)
     told = []
-    with pytest.raises(PastDeadline), watched(past_deadline):
-        try:
+
+    def swallow() -> None:
+        with suppress(PastDeadline):
             time.sleep(60)
-        except PastDeadline:
-            time.sleep(2 * LOOK_SECONDS)
-            told.append("in peace")
-            time.sleep(60)
-            told.append("too long")
+        time.sleep(2 * LOOK_SECONDS)
+        told.append("in peace")
+        time.sleep(60)
+
+    with pytest.raises(PastDeadline):
+        broken_off(swallow)
     assert told == ["in peace"]
 
 
 def test_an_import_comes_to_its_end_before_the_block_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "slow_module.py").write_text(f"import time\ntime.sleep({3 * LOOK_SECONDS})\nwhole = True\n")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(PastDeadline), watched(past_deadline):
-        import slow_module
 
+    def load() -> None:
+        import_module("slow_module")
         time.sleep(60)
-    assert slow_module.whole
-    assert sys.modules.pop("slow_module") is slow_module
+
+    with pytest.raises(PastDeadline):
+        broken_off(load)
+    assert sys.modules.pop("slow_module").whole
+
+
+def test_a_context_is_entered_and_left_whole() -> None:
+    told = []
+
+    @contextmanager
+    def slow() -> Iterator[None]:
+        told.append("enters")
+        time.sleep(2 * LOOK_SECONDS)
+        told.append("entered")
+        try:
+            yield
+        finally:
+            time.sleep(2 * LOOK_SECONDS)
+            told.append("left")
+
+    def work() -> None:
+        with slow():
+            pass
+        time.sleep(60)
+
+    with pytest.raises(PastDeadline):
+        broken_off(work)
+    assert told == ["enters", "entered", "left"]
 
 
 def test_in_another_thread_nothing_is_broken_off() -> None:
