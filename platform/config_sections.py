@@ -18,7 +18,7 @@ class BudgetConfig(Section):
 
     evaluations: full trainings, paid by the epoch (evaluations x fidelity.epochs).
     seconds: training plus suggestion; no trial starts once they are spent. None: no limit.
-    trial_seconds: what one trial may take; one that takes longer is killed and has timed out. None: no limit.
+    trial_seconds: what one trial may take; one that takes longer is ended and has timed out. None: no limit.
     """
 
     evaluations: int = Field(ge=1)

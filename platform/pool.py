@@ -1,17 +1,16 @@
 """Pools of workers: where trials are evaluated. The contract, its events, and the pool in this process.
 
 Contract: a pool takes at most `capacity` jobs at a time and answers each with exactly one event. A failed job is the
-trial's own fault (its exception, or more memory than there is), and so is one that was killed at its deadline; a lost
+trial's own fault (its exception, or more memory than there is), and so is one that was ended at its deadline; a lost
 one is the worker's, which is replaced. Nothing is retried by the pool.
 """
 
 import socket
-import time
 import traceback
 from dataclasses import dataclass
 from typing import Protocol
 
-from fmnas.platform.stop import PastDeadline, Stopped, StopRequest, watched
+from fmnas.platform.stop import PastDeadline, Stopped, StopRequest, deadline, watched
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers import Trainer
 
@@ -54,7 +53,7 @@ class Lost:
 
 @dataclass(frozen=True)
 class TimedOut:
-    """The job ran past its deadline and was killed."""
+    """The job ran past its deadline and was ended, its worker with it where nothing less would do."""
 
     job: Job
     worker: str
@@ -97,8 +96,8 @@ def one_line(error: BaseException) -> str:
 
 
 def past_deadline(seconds: float) -> str:
-    """Why a job was killed."""
-    return f"it ran past budget.trial_seconds = {seconds:g} and was killed"
+    """Why a job was ended."""
+    return f"it ran past budget.trial_seconds = {seconds:g} and was ended"
 
 
 class InProcessPool:
@@ -149,13 +148,12 @@ class InProcessPool:
         return event
 
     def _evaluate(self, job: Job) -> Event:
-        began = time.monotonic()
+        check_deadline = deadline(self._seconds)
 
         def check() -> None:
             if self._stop.over(self._grace):
                 raise Stopped
-            if self._seconds is not None and time.monotonic() > began + self._seconds:
-                raise PastDeadline
+            check_deadline()
 
         try:
             with watched(check):

@@ -16,6 +16,9 @@ from fmnas.platform.ray_worker import NODE, Build, Worker, refusal, remark, vers
 LOOK_SECONDS = 1.0
 """How often the pool looks which nodes there are."""
 
+GRACE_SECONDS = 5.0
+"""How long after a job's deadline its worker may take to say so before it is killed."""
+
 SILENT_SECONDS = 30.0
 """How long no worker may be ready before a person is told."""
 
@@ -31,7 +34,7 @@ class _Member:
 
 @dataclass(frozen=True)
 class _Task:
-    """A job in flight, and when it must have ended, in monotonic seconds."""
+    """A job in flight, and when its worker must have answered, in monotonic seconds."""
 
     job: Job
     member: _Member
@@ -44,6 +47,9 @@ class RayPool:
     Only workers that are ready are given jobs, so one that waits for a place keeps no trial waiting. Ray neither
     restarts an actor nor retries a method: both would hide a loss from the journal. A dead actor is reported as lost
     and replaced.
+
+    A worker ends a job at its deadline itself and lives on. One that cannot, because a call into C does not return or
+    its node is out of reach, is killed GRACE_SECONDS later and replaced.
 
     build, data: what a worker makes its trainer of. trial_seconds: how long a job may take; None: for ever.
     say: told what a person should know.
@@ -65,7 +71,7 @@ class RayPool:
         )
         # Only the data go through the object store; every actor of a node maps the same copy.
         self._arguments = (build, ray.put(data) if data is not None else None)
-        self._seconds = math.inf if trial_seconds is None else trial_seconds
+        self._seconds = trial_seconds
         self._versions = versions()
         self._starting: dict[Any, _Member] = {}  # future of `ready` -> whose
         self._idle: list[_Member] = []
@@ -88,7 +94,9 @@ class RayPool:
     def submit(self, job: Job) -> str:
         """Give the job to an idle worker."""
         member = self._idle.pop(0)
-        self._busy[member.actor.evaluate.remote(job.trial)] = _Task(job, member, time.monotonic() + self._seconds)
+        seconds = math.inf if self._seconds is None else self._seconds + GRACE_SECONDS
+        future = member.actor.evaluate.remote(job.trial, self._seconds)
+        self._busy[future] = _Task(job, member, time.monotonic() + seconds)
         return member.name
 
     def next_event(self, timeout: float) -> Event | None:
@@ -103,7 +111,8 @@ class RayPool:
             time.sleep(timeout)
             return None
         left = min((task.ends_by for task in self._busy.values()), default=math.inf) - now
-        # What has come in is taken first: a result in time is a result.
+        # What has come in is taken first, and a result that comes in the grace time is one, too: the worker's clock,
+        # which began later than ours, says that it was in time.
         done, _ = self._ray.wait(futures, num_returns=1, timeout=max(0.0, min(timeout, left)))
         if not done:
             return self._give_up() if left <= 0 else None
@@ -191,7 +200,10 @@ class RayPool:
         future = min(self._busy, key=lambda future: self._busy[future].ends_by)
         task = self._busy.pop(future)
         self._drop(task.member)
-        return TimedOut(task.job, task.member.name, past_deadline(self._seconds))
+        return self._timed_out(task.job, task.member.name)
+
+    def _timed_out(self, job: Job, worker: str) -> TimedOut:
+        return TimedOut(job, worker, past_deadline(self._seconds or 0.0))
 
     def _collect(self, future: Any) -> Event:
         task = self._busy.pop(future)
@@ -208,4 +220,7 @@ class RayPool:
             self._drop(member)
             return Lost(job, member.name, one_line(error))
         self._idle.append(member)
-        return Finished(job, f"{member.name}@{where}", evaluation)
+        worker = f"{member.name}@{where}"
+        if evaluation is None:
+            return self._timed_out(job, worker)
+        return Finished(job, worker, evaluation)

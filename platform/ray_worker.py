@@ -1,5 +1,6 @@
 """What runs on the nodes: a trainer in an actor, and how it introduces itself before it is given work."""
 
+import gc
 import os
 import platform
 import socket
@@ -8,6 +9,7 @@ from typing import Any
 
 from fmnas.platform.environment import package_version
 from fmnas.platform.problems import Data, Hardware, ProblemSettings, problem
+from fmnas.platform.stop import PastDeadline, deadline, watched
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers import Trainer
 from fmnas.trainers.memory import keep_freed_memory
@@ -39,9 +41,20 @@ class Worker:
         node = ray.get_runtime_context().get_node_id()
         return {**versions(), PLACE: self._place, NODE: node}
 
-    def evaluate(self, trial: Trial) -> tuple[Evaluation, str]:
-        """The evaluation, and where it was made (host:pid)."""
-        return self._trainer.evaluate(trial), self._place
+    def evaluate(self, trial: Trial, seconds: float | None = None) -> tuple[Evaluation | None, str]:
+        """The evaluation, or None if it was not done after so many seconds, and where it was made (host:pid).
+
+        seconds: None: it may take for ever. Ray calls this in the main thread of the process, which can be watched.
+        """
+        if seconds is None:
+            return self._trainer.evaluate(trial), self._place
+        try:
+            with watched(deadline(seconds)):
+                return self._trainer.evaluate(trial), self._place
+        except PastDeadline:
+            pass
+        gc.collect()  # frames and the exceptions that went through them hold each other, and the next job needs memory
+        return None, self._place
 
 
 def versions() -> dict[str, str]:

@@ -1,14 +1,20 @@
 """Stopping on request: who asked, how long what runs may take, and how work in this process is broken off."""
 
+import math
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import FrameType
 
 LOOK_SECONDS = 0.2
 """How often work in this process is looked after."""
+
+AGAIN_SECONDS = 10.0
+"""How long work has to end, and to wait for its threads, before it is broken off again."""
 
 
 @dataclass
@@ -48,21 +54,40 @@ class PastDeadline(BreakOff):
     """Because it took too long."""
 
 
+def deadline(seconds: float | None) -> Callable[[], None]:
+    """A check for `watched`: PastDeadline once so many seconds have passed from now; None: never."""
+    ends_by = math.inf if seconds is None else time.monotonic() + seconds
+
+    def check() -> None:
+        if time.monotonic() > ends_by:
+            raise PastDeadline
+
+    return check
+
+
 @contextmanager
 def watched(check: Callable[[], None]) -> Iterator[None]:
     """While in the block, `check` runs every LOOK_SECONDS and may end the block by raising a BreakOff.
 
-    Python runs it between two of its own instructions, so one long call into C ends first. Only the main thread can be
-    watched; in any other the block runs to its end.
+    Python runs it between two of its own instructions, so one long call into C ends first. So does an import, and the
+    entry or exit of a context: half a module, or a switch that is not set back, would be left to whoever comes next.
+    What the block does to end itself is left in peace for AGAIN_SECONDS; by then the BreakOff may have been swallowed,
+    as Python does in finalizers, and is raised again. Only the main thread can be watched; in any other the block runs
+    to its end.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    inside = True
+    inside, around = True, _half_done(sys._getframe(2))  # whose block it is, past this frame and contextlib's
 
-    def look(number: int, frame: object) -> None:
-        if inside:
+    def look(number: int, frame: FrameType | None) -> None:
+        if not inside or _half_done(frame) > around:
+            return
+        try:
             check()
+        except BreakOff:
+            signal.setitimer(signal.ITIMER_REAL, AGAIN_SECONDS, AGAIN_SECONDS)
+            raise
 
     before = signal.signal(signal.SIGALRM, look)
     signal.setitimer(signal.ITIMER_REAL, LOOK_SECONDS, LOOK_SECONDS)
@@ -74,6 +99,16 @@ def watched(check: Callable[[], None]) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def _half_done(frame: FrameType | None) -> int:
+    """The calls from here outwards that import, or enter or leave a context."""
+    count = 0
+    while frame is not None:
+        code = frame.f_code
+        count += code.co_name in ("__enter__", "__exit__") or code.co_filename.startswith("<frozen importlib")
+        frame = frame.f_back
+    return count
 
 
 @contextmanager

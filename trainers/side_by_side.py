@@ -61,8 +61,8 @@ def train_side_by_side(
             torch.set_num_threads(threads)  # of this thread alone
 
     with ThreadPoolExecutor(workers, "training", begin) as pool:
-        futures = [pool.submit(run, number) for number in range(count)]
-        try:
+        try:  # an evaluation may be broken off anywhere, while the threads start, too
+            futures = [pool.submit(run, number) for number in range(count)]
             _listen(news, count, report)
         except BaseException:
             over.set()

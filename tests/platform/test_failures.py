@@ -43,7 +43,7 @@ def test_a_failure_and_a_timeout_are_told_apart_everywhere(
 
     monkeypatch.setattr(FunctionTrainer, "evaluate", evaluate_badly)
     assert main(["run", "smoke", *LITTLE, "-o", "budget.trial_seconds=0.3", "--out", str(out)]) == 0
-    late, failed = "it ran past budget.trial_seconds = 0.3 and was killed", "MemoryError: no room for 1 GiB"
+    late, failed = "it ran past budget.trial_seconds = 0.3 and was ended", "MemoryError: no room for 1 GiB"
     expected = {"2": ("timed_out", late), "4": ("failed", failed)}
     for row in rows(out):
         assert (row["status"], row["reason"]) == expected.get(row["trial"], ("finished", ""))

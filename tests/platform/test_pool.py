@@ -104,20 +104,6 @@ def test_a_killed_worker_is_lost_and_replaced(ray: Any) -> None:
     assert again.worker != first.worker
 
 
-def test_a_job_past_its_deadline_is_killed(ray: Any) -> None:
-    pool = RayPool(ray, BUILD, SPLIT, WorkersConfig(), 1, trial_seconds=2.0)
-    give(pool, job(1, epochs=1_000_000))
-    event = wait(pool)
-    assert isinstance(event, TimedOut)
-    assert event.job.trial.id == 1
-    assert "budget.trial_seconds = 2" in event.reason
-    pool.close()
-    pool = RayPool(ray, BUILD, SPLIT, WorkersConfig(), 1, trial_seconds=1000.0)
-    give(pool, job(2))
-    assert isinstance(wait(pool), Finished)
-    pool.close()
-
-
 @pytest.fixture(scope="module")
 def exceptions() -> Any:
     """Ray's; not imported above: `connect` sets what Ray reads when it is imported."""
@@ -182,7 +168,8 @@ def test_a_job_that_takes_more_memory_than_there_is_has_failed_and_its_worker_is
     assert (fake.made, fake.killed) == (2, [1])
 
 
-def test_a_worker_that_is_still_being_built_is_given_nothing(exceptions: Any) -> None:
+def test_a_worker_that_is_still_being_built_is_given_nothing(monkeypatch: pytest.MonkeyPatch, exceptions: Any) -> None:
+    monkeypatch.setattr("fmnas.platform.ray_pool.GRACE_SECONDS", 0.0)
     fake = FakeRay(exceptions)
     fake.done = set()
     pool = RayPool(fake, BUILD, None, WorkersConfig(), 1, trial_seconds=1e-6)
@@ -195,6 +182,23 @@ def test_a_worker_that_is_still_being_built_is_given_nothing(exceptions: Any) ->
     time.sleep(0.001)
     assert isinstance(pool.next_event(0.0), TimedOut)
     assert (fake.made, fake.killed, pool.capacity) == (2, [1], 0)
+
+
+def test_an_answer_within_the_grace_time_is_taken_as_it_is_and_no_worker_is_killed(exceptions: Any) -> None:
+    evaluation = TASK.trainer.evaluate(job().trial)
+    fake = FakeRay(exceptions)
+    fake.done = {"ready"}
+    pool = RayPool(fake, BUILD, None, WorkersConfig(), 1, trial_seconds=1e-6)
+    for answer, name in ((None, "TimedOut"), (evaluation, "Finished")):
+        give(pool, job())
+        time.sleep(0.001)
+        assert pool.next_event(0.0) is None, "the deadline has passed, the grace time has not"
+        fake.done, fake.fate["evaluate"] = {"ready", "evaluate"}, (answer, "host:1")
+        event = pool.next_event(0.0)
+        fake.done = {"ready"}
+        assert event is not None
+        assert (type(event).__name__, event.worker, pool.capacity) == (name, "worker-0@host:1", 1)
+    assert (fake.made, fake.killed) == (1, [])
 
 
 def test_the_pool_grows_and_shrinks_with_the_cluster(monkeypatch: pytest.MonkeyPatch, exceptions: Any) -> None:

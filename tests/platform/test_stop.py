@@ -5,16 +5,31 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fmnas.platform.cli import main
 from fmnas.platform.cluster import connect
 from fmnas.platform.pool import Failed, Finished, InProcessPool, Job, TimedOut
-from fmnas.platform.stop import LOOK_SECONDS, Stopped, StopRequest, stopped_by_signals, watched
+from fmnas.platform.stop import (
+    LOOK_SECONDS,
+    PastDeadline,
+    Stopped,
+    StopRequest,
+    deadline,
+    stopped_by_signals,
+    watched,
+)
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers.trainer import Report, ignore
 
@@ -50,6 +65,95 @@ def test_what_is_watched_ends_when_the_check_says_so_and_only_then() -> None:
         time.sleep(60)
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
     time.sleep(2 * LOOK_SECONDS)  # nothing looks any more
+
+
+def past_deadline() -> None:
+    raise PastDeadline
+
+
+def broken_off(work: Callable[[], None]) -> None:
+    with watched(past_deadline):
+        work()
+
+
+def test_what_is_broken_off_has_time_to_end_and_is_broken_off_again_where_it_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fmnas.platform.stop.AGAIN_SECONDS", 10 * LOOK_SECONDS)
+    told = []
+
+    def swallow() -> None:
+        with suppress(PastDeadline):
+            time.sleep(60)
+        time.sleep(2 * LOOK_SECONDS)
+        told.append("in peace")
+        time.sleep(60)
+
+    with pytest.raises(PastDeadline):
+        broken_off(swallow)
+    assert told == ["in peace"]
+
+
+def test_an_import_comes_to_its_end_before_the_block_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "slow_module.py").write_text(f"import time\ntime.sleep({3 * LOOK_SECONDS})\nwhole = True\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def load() -> None:
+        import_module("slow_module")
+        time.sleep(60)
+
+    with pytest.raises(PastDeadline):
+        broken_off(load)
+    assert sys.modules.pop("slow_module").whole
+
+
+def test_a_context_is_entered_and_left_whole() -> None:
+    told = []
+
+    @contextmanager
+    def slow() -> Iterator[None]:
+        told.append("enters")
+        time.sleep(2 * LOOK_SECONDS)
+        told.append("entered")
+        try:
+            yield
+        finally:
+            time.sleep(2 * LOOK_SECONDS)
+            told.append("left")
+
+    def work() -> None:
+        with slow():
+            pass
+        time.sleep(60)
+
+    with pytest.raises(PastDeadline):
+        broken_off(work)
+    assert told == ["enters", "entered", "left"]
+
+
+def test_in_another_thread_nothing_is_broken_off() -> None:
+    ended = []
+
+    def run() -> None:
+        with watched(past_deadline):
+            time.sleep(2 * LOOK_SECONDS)
+            ended.append(True)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert ended
+
+
+@given(seconds=st.floats(0, 1e9), passed=st.floats(0, 1e9))
+def test_a_deadline_has_passed_after_its_seconds_and_not_before(seconds: float, passed: float) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fmnas.platform.stop.time", SimpleNamespace(monotonic=lambda: 0.0))
+        check, never = deadline(seconds), deadline(None)
+        patch.setattr("fmnas.platform.stop.time", SimpleNamespace(monotonic=lambda: passed))
+        never()
+        with pytest.raises(PastDeadline) if passed > seconds else nullcontext():
+            check()
 
 
 class Sleeper:

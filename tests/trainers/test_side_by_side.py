@@ -2,6 +2,8 @@
 
 import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -48,6 +50,20 @@ def test_what_the_listener_raises_stops_all() -> None:
 
     with pytest.raises(KeyError, match="enough"):
         train_side_by_side(endless, 3, 2, 1, listen, never)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("training")]
+
+
+def test_what_ends_the_start_of_the_trainings_stops_those_that_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    submit = ThreadPoolExecutor.submit
+
+    def broken_off(pool: ThreadPoolExecutor, run: Callable[[int], object], number: int) -> object:
+        if number == 1:
+            raise KeyboardInterrupt
+        return submit(pool, run, number)
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", broken_off)
+    with pytest.raises(KeyboardInterrupt):
+        train_side_by_side(endless, 2, 2, 1, ignore, never)
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("training")]
 
 

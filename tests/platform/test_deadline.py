@@ -1,0 +1,171 @@
+"""Jobs past their deadline, in this process and on Ray: they end, their worker goes on, and nothing of them is left."""
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+from weakref import WeakSet
+
+import numpy as np
+import pytest
+
+from fmnas.platform.cluster import connect
+from fmnas.platform.config import WorkersConfig
+from fmnas.platform.pool import Event, Finished, InProcessPool, Job, Pool, TimedOut
+from fmnas.platform.problems import Data, DataSettings, Hardware, ProblemSettings, problem
+from fmnas.platform.ray_pool import RayPool
+from fmnas.platform.ray_worker import build_trainer
+from fmnas.platform.stop import LOOK_SECONDS
+from fmnas.search_spaces import Evaluation, Trial
+from fmnas.trainers import Trainer
+from fmnas.trainers.trainer import Report, ignore
+
+SETTINGS = ProblemSettings(DataSettings(name="digits", train=64, validation=64), seeds=2)
+TASK = problem("joint", SETTINGS)
+ENDLESS = 1_000_000
+"""Epochs of a trial that no test waits for."""
+
+
+class Memory:
+    """What a job held."""
+
+
+class Scripted:
+    """Does what a trial's id says; the objective is the number of things that earlier jobs left behind."""
+
+    def __init__(self, data: Data | None) -> None:
+        self._data = data
+        self._memories: WeakSet[Memory] = WeakSet()
+
+    def evaluate(self, trial: Trial, report: Report = ignore) -> Evaluation:
+        left = len(self._memories) + sum(thread.name.startswith("training") for thread in threading.enumerate())
+        do: dict[int, Callable[[], None]] = {0: self.nap, 1: self.hold, 2: self.hang}
+        do[trial.id]()
+        return Evaluation(float(left))
+
+    def nap(self) -> None:
+        time.sleep(3 * LOOK_SECONDS)
+
+    def hold(self) -> None:
+        """Memory in a cycle, such as frames and exceptions make."""
+        memory = Memory()
+        self._memories.add(memory)
+        memory.itself = memory  # type: ignore[attr-defined]
+        while True:
+            time.sleep(0.001)
+
+    def hang(self) -> None:
+        """As a call into C that does not return."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
+        time.sleep(3600)
+
+
+NAP, HOLD, HANG = range(3)
+
+
+class Threaded:
+    """The trainer of cells, its seeds in threads; without its own seconds, and with what threads earlier jobs left."""
+
+    def __init__(self, data: Data | None) -> None:
+        self._trainer = build_trainer("joint", SETTINGS, Hardware(threads=2, arrangement="fast"), data)
+
+    def evaluate(self, trial: Trial, report: Report = ignore) -> Evaluation:
+        left = sum(thread.name.startswith("training") for thread in threading.enumerate())
+        return replace(self._trainer.evaluate(trial), seconds=float(left))
+
+
+@pytest.fixture(scope="module")
+def ray() -> Iterator[Any]:
+    connected = connect(None)
+    from ray import cloudpickle
+
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # the workers cannot import this file
+    yield connected
+    connected.shutdown()
+
+
+MakePool = Callable[[Callable[[Data | None], Trainer], float], Pool]
+
+
+@pytest.fixture(params=["in-process", "ray"])
+def make_pool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakePool]:
+    """make_pool(build, trial_seconds); a worker on Ray is killed much later than it should answer."""
+    monkeypatch.setattr("fmnas.platform.ray_pool.GRACE_SECONDS", 300.0)
+    made: list[Pool] = []
+
+    def make(build: Callable[[Data | None], Trainer], trial_seconds: float) -> Pool:
+        if request.param == "in-process":
+            made.append(InProcessPool(build(TASK.load()), trial_seconds))
+        else:
+            connected = request.getfixturevalue("ray")
+            made.append(RayPool(connected, build, TASK.load(), WorkersConfig(), 1, trial_seconds))
+        return made[0]
+
+    yield make
+    made[0].close()
+
+
+def job(number: int, epochs: int = 1) -> Job:
+    configuration = TASK.space.sample(np.random.default_rng(number))
+    return Job("random/repeat-0", Trial(number, {**configuration, "momentum": 0.9}, epochs, "random", seed=7))
+
+
+def answer(pool: Pool, work: Job) -> Event:
+    """The event of a job, by the first worker that is ready."""
+    for _ in range(600):
+        if pool.capacity:
+            break
+        assert pool.next_event(timeout=0.5) is None
+    pool.submit(work)
+    for _ in range(600):
+        event = pool.next_event(timeout=0.5)
+        if event is not None:
+            assert event.job == work
+            return event
+    raise AssertionError("no event came")
+
+
+def test_a_job_past_its_deadline_is_ended_and_its_worker_takes_the_next(make_pool: MakePool) -> None:
+    pool = make_pool(Scripted, 2.0)
+    first = answer(pool, job(NAP))
+    assert isinstance(first, Finished)
+    for _ in range(2):
+        late = answer(pool, job(HOLD))
+        assert isinstance(late, TimedOut)
+        assert late.reason == "it ran past budget.trial_seconds = 2 and was ended"
+        assert late.worker == first.worker
+    last = answer(pool, job(NAP))
+    assert isinstance(last, Finished)
+    assert last.worker == first.worker, "the same process"
+
+
+def test_seeds_in_threads_end_with_their_job(make_pool: MakePool) -> None:
+    pool = make_pool(Threaded, 3.0)
+    late = answer(pool, job(0, ENDLESS))
+    assert isinstance(late, TimedOut)
+    after = answer(pool, job(0))
+    assert isinstance(after, Finished)
+    assert after.evaluation.seconds == 0.0, "threads that were left"
+    assert after.evaluation == Threaded(TASK.load()).evaluate(job(0).trial)
+
+
+def test_a_ray_worker_keeps_nothing_and_is_killed_where_it_does_not_answer(
+    ray: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = RayPool(ray, Scripted, None, WorkersConfig(), 1, trial_seconds=2.0)
+    late, after = answer(pool, job(HOLD)), answer(pool, job(NAP))
+    assert isinstance(late, TimedOut)
+    assert isinstance(after, Finished)
+    assert after.evaluation.objective == 0.0, "what the job held is free"
+    monkeypatch.setattr("fmnas.platform.ray_pool.GRACE_SECONDS", 1.0)
+    hung = answer(pool, job(HANG))
+    assert isinstance(hung, TimedOut)
+    assert hung.reason == late.reason
+    assert pool.capacity == 0
+    again = answer(pool, job(NAP))
+    assert isinstance(again, Finished)
+    assert again.worker != after.worker, "another process"
+    pool.close()
