@@ -31,7 +31,7 @@ from fmnas.optimizers.kernels import ModLap
 from fmnas.optimizers.likelihood import Likelihood
 from fmnas.optimizers.points import Points
 from fmnas.optimizers.posterior import Posterior
-from fmnas.optimizers.search import PAPER_SEARCH, Acquisition, SearchSettings, alternate, start_points
+from fmnas.optimizers.search import PAPER_SEARCH, Acquisition, SearchSettings, Situation, alternate, start_points
 from fmnas.optimizers.structures import FAST_KERNELS
 from fmnas.optimizers.surrogate import PAPER_FIT, FitSettings, Surrogate
 from fmnas.search_spaces import Space, joint_space
@@ -52,7 +52,8 @@ def best_ei(
 ) -> float:
     """The largest log EI that a search finds."""
     acquisition = Acquisition(space, posterior, best=float(y.min()))
-    starts = start_points(acquisition, X[int(y.argmin())], settings, np.random.default_rng(seed), X)
+    situation = Situation(X[int(y.argmin())], X, settings, np.random.default_rng(seed))
+    starts = start_points(acquisition, situation)
     return float(alternate(acquisition, starts, settings)[1][0])
 
 

@@ -14,7 +14,15 @@ from fmnas.optimizers.optimizer import Optimizer, OptimizerError, Suggestion, ra
 from fmnas.optimizers.points import Points
 from fmnas.optimizers.posterior import Posterior
 from fmnas.optimizers.scale import SCALES, Scale, likeliest
-from fmnas.optimizers.search import PAPER_SEARCH, Acquisition, SearchSettings, alternate, new_among, start_points
+from fmnas.optimizers.search import (
+    PAPER_SEARCH,
+    Acquisition,
+    SearchSettings,
+    Situation,
+    alternate,
+    new_among,
+    start_points,
+)
 from fmnas.optimizers.structures import BLENDED_KERNELS, FAST_KERNELS
 from fmnas.optimizers.surrogate import PAPER_FIT, Fit, FitError, FitSettings, Surrogate
 from fmnas.search_spaces import Configuration, Evaluation, Space, Trial
@@ -152,30 +160,29 @@ class BOFM(Optimizer):
         y = fitted.y
         acquisition = Acquisition(self.space, self._believing_pending(fitted, points), best=float(y.min()))
         known = self._known()
-        candidates = self._candidates(acquisition, y.numpy(), known, rng).encoded(self.space)
+        situation = Situation(known[int(y.argmin())], known, self.mode.search, rng)
+        candidates = self._candidates(acquisition, y.numpy(), situation).encoded(self.space)
         new = (x for x in candidates if new_among(x[None], known).all())  # one by one: the first is mostly enough
         return next((self.space.decode(x) for x in new), None)
 
-    def _candidates(
-        self, acquisition: Acquisition, y: np.ndarray, known: np.ndarray, rng: np.random.Generator
-    ) -> Points:
+    def _candidates(self, acquisition: Acquisition, y: np.ndarray, situation: Situation) -> Points:
         """Configurations worth trying, the best first: by the turn of this ask (exploration.py)."""
-        search, incumbent, turn = self.mode.search, known[int(y.argmin())], self._turn()
+        turn = self._turn()
         if turn == "refine":
-            found = self._refined(acquisition, incumbent, known, rng)
+            found = self._refined(acquisition, situation)
             if len(found):
                 return found
         if turn in ("explore", "rethink"):
             posterior = unlearned(acquisition.posterior) if turn == "rethink" else acquisition.posterior
             believed = Acquisition(self.space, posterior, acquisition.best)
-            found = covering(acquisition, incumbent, known, search, rng)
-            found = found if len(found) else rarest(self._parts(turn, y), believed, incumbent, known, search, rng)
+            found = covering(acquisition, situation)
+            found = found if len(found) else rarest(self._parts(turn, y), believed, situation)
             if len(found):
                 return found
             unsure = doubted(posterior, doubt(stalled(y, len(self.initial_design)), self.mode.largest_doubt))
             acquisition = Acquisition(self.space, unsure, acquisition.best)
-        starts = start_points(acquisition, incumbent, search, rng, known)
-        found, _ = alternate(acquisition, starts, search)
+        starts = start_points(acquisition, situation)
+        found, _ = alternate(acquisition, starts, situation.settings)
         return found.and_then(starts)
 
     def _turn(self) -> Turn:
@@ -187,16 +194,13 @@ class BOFM(Optimizer):
         lost = turn == "rethink" and stalled(y, len(self.initial_design)) >= LOST
         return values(self.space) + (fifths(self.space) if lost else [])
 
-    def _refined(
-        self, acquisition: Acquisition, incumbent: np.ndarray, known: np.ndarray, rng: np.random.Generator
-    ) -> Points:
+    def _refined(self, acquisition: Acquisition, situation: Situation) -> Points:
         """Points on the incumbent's vertices, the best first; the closer look's where it sees anything."""
-        search = self.mode.search
         if acquisition.posterior.parameters.g < NOISELESS:
-            found = closer(self.space, known, self._objectives(), self.mode.fit, search, rng)
+            found = closer(self.space, self._objectives(), self.mode.fit, situation)
             if len(found):
                 return found
-        return refined(acquisition, incumbent, known, search, rng)
+        return refined(acquisition, situation)
 
     def _believing_pending(self, fitted: Fit, points: Points) -> Posterior:
         """The posterior with every pending trial added at its predicted mean, under the fitted parameters."""

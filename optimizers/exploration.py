@@ -11,7 +11,7 @@ a small improvement that is sure is worth less to it than a large one that is no
 | rethink | explores with parameters at the prior's medians; after a long stall, parts of continuous variables, too |
 | refine | maximises expected improvement over the incumbent's continuous part |
 
-While there is progress, no ask rethinks: it expects. Once nothing is gained, every second turn to refine explores.
+Once nothing is gained, every second turn to refine explores.
 
 Where no variable is nominal, asks that explore doubt the model: the more, the longer nothing was gained.
 """
@@ -28,13 +28,12 @@ from numpy.typing import NDArray
 
 from fmnas.optimizers.points import Points
 from fmnas.optimizers.posterior import Posterior
-from fmnas.optimizers.scale import standardised
-from fmnas.optimizers.search import NEAR, Acquisition, SearchSettings, alternate, around, new_among
+from fmnas.optimizers.search import NEAR, Acquisition, Situation, alternate, around, new_among
 
 Turn = Literal["expect", "explore", "refine", "rethink"]
 
 PROGRESS = 1e-3  # of the standard deviation of what the model sees: an improvement by less is none
-PATIENCE = 4  # results without progress: a round of turns. So many more double the doubt
+PATIENCE = 4  # results without progress that double the doubt
 LOST = 16  # results without progress, four rounds, after which rethinking looks elsewhere
 RESTS = 8  # results without any gain, two rounds of turns, after which refining rests every second time
 WORTH = 1e-4  # of the same standard deviation: refining that promises less waits
@@ -43,11 +42,7 @@ WORTH = 1e-4  # of the same standard deviation: refining that promises less wait
 def turn_of(turns: Sequence[Turn], asked: int, y: NDArray[np.float64], initial: int) -> Turn:
     """What the ask after `asked` others does; y [n]: the objectives, of which the first `initial` do not count."""
     turn, odd = turns[asked % len(turns)], asked // len(turns) % 2 == 1
-    if turn == "rethink" and stalled(standardised(y), initial) < PATIENCE:
-        return "expect"
-    if turn == "refine" and odd and spent(y, initial):
-        return "explore"
-    return turn
+    return "explore" if turn == "refine" and odd and spent(y, initial) else turn
 
 
 def stalled(y: NDArray[np.float64], initial: int) -> int:
@@ -80,17 +75,12 @@ def unlearned(posterior: Posterior) -> Posterior:
     return Posterior(posterior.likelihood, posterior.points, posterior.likelihood.unlearned(posterior.eta))
 
 
-def refined(
-    acquisition: Acquisition,
-    incumbent: NDArray[np.float64],
-    known: NDArray[np.float64],
-    settings: SearchSettings,
-    rng: np.random.Generator,
-) -> Points:
+def refined(acquisition: Acquisition, situation: Situation) -> Points:
     """New points with the incumbent's vertices whose EI is WORTH trying, the best first; there may be none."""
     space, D = acquisition.space, len(acquisition.space.continuous)
     if D == 0:
         return Points.of(space, np.empty((0, len(space))))
+    incumbent, settings, rng = situation.incumbent, situation.settings, situation.rng
     anywhere = np.tile(incumbent, (settings.random_points // 2, 1))
     anywhere[:, :D] = rng.random((len(anywhere), D))
     X = np.concatenate([around(space, incumbent, settings.spray_points, NEAR, rng), anywhere])
@@ -98,5 +88,5 @@ def refined(
     fixed = Acquisition(space, acquisition.posterior, acquisition.best, held=range(len(space.discrete)))
     starts = points.at(fixed(points).topk(min(settings.starts, len(points))).indices)
     found, value = alternate(fixed, starts, settings)
-    new = new_among(found.encoded(space), known)
+    new = new_among(found.encoded(space), situation.known)
     return found.at((value > math.log(WORTH)) & torch.from_numpy(new))

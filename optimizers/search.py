@@ -53,6 +53,19 @@ PAPER_SEARCH = SearchSettings(random_points=100_000, spray_points=50, starts=40,
 """The paper's numbers."""
 
 
+@dataclass(frozen=True)
+class Situation:
+    """From where an ask searches, and how.
+
+    incumbent: x [D + P]. known: all that was tried or is being tried [m, D + P]. settings: how hard. rng: its draws.
+    """
+
+    incumbent: np.ndarray
+    known: np.ndarray
+    settings: SearchSettings
+    rng: np.random.Generator
+
+
 class Acquisition:
     """log EI of a posterior below `best`, on points, on all graph neighbours, and with its continuous gradient.
 
@@ -154,30 +167,21 @@ def _products_of_others(own: Tensor) -> Tensor:
     return before * after
 
 
-def start_points(
-    acquisition: Acquisition,
-    incumbent: np.ndarray,
-    settings: SearchSettings,
-    rng: np.random.Generator,
-    known: np.ndarray | None = None,
-) -> Points:
-    """The best `settings.starts` of random points and of spray points around the incumbent x [D + P].
+def start_points(acquisition: Acquisition, situation: Situation) -> Points:
+    """The best `settings.starts` of random points and of spray points around the incumbent.
 
-    They are distinct, and none is one of the known points [m, D + P] unless there is no other.
+    They are distinct, and none is one of the known points unless there is no other.
     """
-    space = acquisition.space
-    sprayed = spray(space, incumbent, settings.spray_points, rng)
+    space, settings, known, rng = acquisition.space, situation.settings, situation.known, situation.rng
+    sprayed = spray(space, situation.incumbent, settings.spray_points, rng)
     sprayed = sprayed[space.feasible(sprayed)]
     X = np.concatenate([sprayed, space.sample_encoded(rng, settings.random_points)])
     X = np.unique(X, axis=0)
     points = Points.of(space, X)
-    spare = 0 if known is None else len(known)
-    top = acquisition(points).topk(min(settings.starts + spare, len(X))).indices
-    if known is not None and spare:
-        fresh = new_among(X[top.numpy()], known)
-        top = top[torch.from_numpy(fresh)] if fresh.any() else top
-    top = top[: settings.starts]
-    return points.at(top)
+    top = acquisition(points).topk(min(settings.starts + len(known), len(X))).indices
+    fresh = new_among(X[top.numpy()], known)
+    top = top[torch.from_numpy(fresh)] if fresh.any() else top
+    return points.at(top[: settings.starts])
 
 
 def spray(space: Space, incumbent: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:

@@ -7,7 +7,7 @@ import pytest
 
 from fmnas.optimizers.close_up import closer
 from fmnas.optimizers.points import Points
-from fmnas.optimizers.search import SearchSettings
+from fmnas.optimizers.search import SearchSettings, Situation
 from fmnas.optimizers.surrogate import FitSettings
 from fmnas.search_spaces import LinearConstraint, Nominal, Real, Space
 
@@ -19,7 +19,8 @@ def space_of(dimensions: int) -> Space:
 
 
 def look(space: Space, X: np.ndarray, y: np.ndarray, seed: int = 0) -> Points:
-    return closer(space, X, y, FIT, SEARCH, np.random.default_rng(seed))
+    situation = Situation(X[int(y.argmin())], X, SEARCH, np.random.default_rng(seed))
+    return closer(space, y, FIT, situation)
 
 
 def kink(C: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ from fmnas.optimizers.coverage import Part, covering, fifths, rarest, values
 from fmnas.optimizers.likelihood import Likelihood
 from fmnas.optimizers.points import Points
 from fmnas.optimizers.posterior import Posterior
-from fmnas.optimizers.search import Acquisition, SearchSettings
+from fmnas.optimizers.search import Acquisition, SearchSettings, Situation
 from fmnas.optimizers.structures import FAST_KERNELS
 from fmnas.search_spaces import Integer, LinearConstraint, Nominal, Ordinal, Real, Space
 
@@ -40,7 +40,7 @@ def test_covering_points_have_untried_values_near_the_incumbent(make_problem: An
     problem = make_problem(SPACE, 9)
     known = np.array([[0.5, a, 3, b] for a in (0, 2, 3, 4, 5, 6) for b in (0, 1)])
     acquisition = acquisition_of(problem)
-    points = covering(acquisition, known[0], known, SETTINGS, np.random.default_rng(0))
+    points = covering(acquisition, Situation(known[0], known, SETTINGS, np.random.default_rng(0)))
     X = points.encoded(SPACE)
     assert len(X) == SETTINGS.random_points
     assert set(X[:, 1]) == {1, 7}
@@ -49,12 +49,12 @@ def test_covering_points_have_untried_values_near_the_incumbent(make_problem: An
     assert (np.abs(X[:, 0] - 0.5) < 0.1).mean() > 0.5
     assert (acquisition(points).diff() <= 0).all()  # the best first
     everything = np.array([[0.5, a, 3, a % 3] for a in range(8)])
-    assert len(covering(acquisition, known[0], everything, SETTINGS, np.random.default_rng(0))) == 0
+    assert len(covering(acquisition, Situation(known[0], everything, SETTINGS, np.random.default_rng(0)))) == 0
 
 
 def test_covering_keeps_to_the_constraints(make_problem: Any) -> None:
     acquisition, known = acquisition_of(make_problem(CONSTRAINED, 6)), np.array([[0.4, 0]])
-    X = covering(acquisition, known[0], known, SETTINGS, np.random.default_rng(0)).encoded(CONSTRAINED)
+    X = covering(acquisition, Situation(known[0], known, SETTINGS, np.random.default_rng(0))).encoded(CONSTRAINED)
     assert set(X[:, 1]) == {1, 2}
     assert CONSTRAINED.feasible(X).all()
 
@@ -65,7 +65,7 @@ def test_the_rarest_value_is_held_and_the_rest_is_as_expected_improvement_likes_
         [[0.5, a, 3, b] for a in range(8) for b in (0, 1, 2)] + [[0.5, a, 3, 0] for a in range(8) if a != 5]
     )
     acquisition = acquisition_of(problem)
-    found = rarest(values(SPACE), acquisition, known[0], known, SETTINGS, np.random.default_rng(0))
+    found = rarest(values(SPACE), acquisition, Situation(known[0], known, SETTINGS, np.random.default_rng(0)))
     assert set(found.V[:, 0].tolist()) == {5}
     value = acquisition(found)
     assert (value.diff() <= 1e-9).all()  # the best first
@@ -78,9 +78,8 @@ def test_the_rarest_value_is_held_and_the_rest_is_as_expected_improvement_likes_
 def test_of_several_rarest_values_the_one_that_promises_most_is_tried(make_problem: Any) -> None:
     problem = make_problem(SPACE, 9)
     acquisition, known = acquisition_of(problem), np.array([[0.5, a, 3, b] for a in range(8) for b in (0, 1, 2)])
-    found = rarest(
-        values(SPACE), acquisition, known[0], known, replace(SETTINGS, random_points=2000), np.random.default_rng(0)
-    )
+    settings = replace(SETTINGS, random_points=2000)
+    found = rarest(values(SPACE), acquisition, Situation(known[0], known, settings, np.random.default_rng(0)))
     X = SPACE.sample_encoded(np.random.default_rng(1), 2000)  # any value of a: each was tried thrice, those of b more
     assert acquisition(found)[0] >= acquisition(Points.of(SPACE, X)).max() - 1e-6
 
@@ -90,7 +89,7 @@ def test_what_the_constraints_rule_out_is_not_waited_for(make_problem: Any) -> N
     acquisition = acquisition_of(make_problem(CONSTRAINED, 6))
     known = np.array([[0.4, 0], [0.5, 0], [0.3, 1], [0.1, 2], [0.2, 2]])
     for seed in range(5):
-        X = rarest(values(CONSTRAINED), acquisition, known[0], known, SETTINGS, np.random.default_rng(seed))
+        X = rarest(values(CONSTRAINED), acquisition, Situation(known[0], known, SETTINGS, np.random.default_rng(seed)))
         X = X.encoded(CONSTRAINED)
         assert CONSTRAINED.feasible(X).all()
         assert set(X[:, 1]) == {1}
@@ -100,7 +99,7 @@ def test_where_nothing_is_nominal_nothing_is_rare(make_problem: Any) -> None:
     space = Space([Integer("k", 0, 5), Real("x", 0.0, 1.0)])
     problem = make_problem(space, 6)
     rng = np.random.default_rng(0)
-    assert len(rarest(values(space), acquisition_of(problem), problem.X[0], problem.X, SETTINGS, rng)) == 0
+    assert len(rarest(values(space), acquisition_of(problem), Situation(problem.X[0], problem.X, SETTINGS, rng))) == 0
 
 
 @given(st.integers(0, 10_000))
@@ -113,7 +112,7 @@ def test_the_rarest_fifth_is_not_left(seed: int) -> None:
     likelihood = Likelihood(space, FAST_KERNELS["modlap"], points, torch.from_numpy(rng.normal(size=30)))
     eta = likelihood.starts(rng, 1)[0]
     acquisition = Acquisition(space, Posterior(likelihood, points, eta), best=-1.0)
-    found = rarest(fifths(space), acquisition, X[0], X, SETTINGS, rng).encoded(space)
+    found = rarest(fifths(space), acquisition, Situation(X[0], X, SETTINGS, rng)).encoded(space)
     held = {part: int(part.holds(X).sum()) for part in fifths(space)}
     rare = [part for part, count in held.items() if count == min(held.values())]
     assert len(found) > 0
@@ -133,6 +132,5 @@ def distinct_values(mode: Any, asks: int) -> int:
 
 
 def test_every_value_of_a_nominal_variable_is_tried_once() -> None:
-    asks = 4 + 3 * 7  # while there is progress, one in four explores, and else two
-    assert distinct_values(MODES["default"], asks) == 8
-    assert distinct_values(replace(MODES["default"], turns=("expect",)), asks) < 8
+    assert distinct_values(MODES["default"], 4 + 2 * 7) == 8
+    assert distinct_values(replace(MODES["default"], turns=("expect",)), 4 + 2 * 7) < 8

@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fmnas.optimizers.points import Points
-from fmnas.optimizers.search import Acquisition, SearchSettings, _apart, alternate, spray, start_points
+from fmnas.optimizers.search import Acquisition, SearchSettings, Situation, _apart, alternate, spray, start_points
 from fmnas.search_spaces import Graph, Integer, LinearConstraint, Nominal, Ordinal, QuadraticConstraint, Real, Space
 
 SETTINGS = SearchSettings(random_points=200, spray_points=40, starts=8)
+NOTHING_KNOWN = np.empty((0, 1))
 
 
 def acquisition_of(problem: Any) -> Acquisition:
@@ -154,7 +155,7 @@ def test_search_finds_the_best_of_a_discrete_space(make_problem: Any, space: Spa
     acquisition = acquisition_of(problem)
     best = acquisition(Points.of(space, all_vertices(space))).max().item()
     incumbent = problem.X[int(problem.y.argmin())]
-    starts = start_points(acquisition, incumbent, SETTINGS, np.random.default_rng(seed))
+    starts = start_points(acquisition, Situation(incumbent, NOTHING_KNOWN, SETTINGS, np.random.default_rng(seed)))
     assert alternate(acquisition, starts, SETTINGS)[1].max().item() == pytest.approx(best, abs=1e-6)
 
 
@@ -175,7 +176,7 @@ def test_search_finds_the_best_of_a_fine_grid(make_problem: Any, seed: int) -> N
     x, a = np.meshgrid(np.linspace(0, 1, 2001), np.arange(3.0))
     grid = acquisition(Points.of(space, np.column_stack([x.ravel(), a.ravel()]))).max().item()
     incumbent = problem.X[int(problem.y.argmin())]
-    starts = start_points(acquisition, incumbent, SETTINGS, np.random.default_rng(seed))
+    starts = start_points(acquisition, Situation(incumbent, NOTHING_KNOWN, SETTINGS, np.random.default_rng(seed)))
     assert alternate(acquisition, starts, SETTINGS)[1].max().item() >= grid - 1e-6
 
 
@@ -183,14 +184,14 @@ def test_start_points_are_the_best_of_many(make_problem: Any, space: Space) -> N
     problem = make_problem(space, 8)
     acquisition = acquisition_of(problem)
     incumbent = problem.X[int(problem.y.argmin())]
-    starts = start_points(acquisition, incumbent, SETTINGS, np.random.default_rng(0))
+    starts = start_points(acquisition, Situation(incumbent, NOTHING_KNOWN, SETTINGS, np.random.default_rng(0)))
     assert 1 <= len(starts) <= SETTINGS.starts
     chance = acquisition(points_of(space, 200))
     values = acquisition(starts)
     assert values.mean() > chance.mean()
     assert values.max() >= chance.quantile(0.95)
     few = SearchSettings(random_points=3, spray_points=2, starts=8)
-    assert len(start_points(acquisition, incumbent, few, np.random.default_rng(0))) <= 5
+    assert len(start_points(acquisition, Situation(incumbent, NOTHING_KNOWN, few, np.random.default_rng(0)))) <= 5
 
 
 def test_spray_stays_near_the_incumbent() -> None:
@@ -241,7 +242,7 @@ def test_search_stays_within_the_constraints_and_finds_the_best_there(make_probl
     problem = make_problem(space, 9, seed)
     acquisition = acquisition_of(problem)
     incumbent = problem.X[int(problem.y.argmin())]
-    starts = start_points(acquisition, incumbent, SETTINGS, np.random.default_rng(seed))
+    starts = start_points(acquisition, Situation(incumbent, NOTHING_KNOWN, SETTINGS, np.random.default_rng(seed)))
     found, values = alternate(acquisition, starts, SETTINGS)
     assert space.feasible(found.encoded(space)).all()
     _, value = acquisition.best_neighbours(found)
