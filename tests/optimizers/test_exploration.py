@@ -112,9 +112,8 @@ def acquisition_of(problem: Any) -> Acquisition:
 def test_refining_keeps_to_the_constraints(make_problem: Any) -> None:
     space = Space([Nominal("a", [0, 1, 2, 3]), Real("x", 0.0, 1.0)], [LinearConstraint({"a": 1, "x": 1}, bound=2.5)])
     acquisition, known = acquisition_of(make_problem(space, 6)), np.array([[0.4, 0]])
-    refining = refined(acquisition, Situation(np.array([0.4, 2]), known, SETTINGS, np.random.default_rng(0))).encoded(
-        space
-    )
+    situation = Situation(np.array([0.4, 2]), known, SETTINGS, np.random.default_rng(0))
+    refining = refined(acquisition, situation).encoded(space)
     assert space.feasible(refining).all()
     assert set(refining[:, 1]) <= {2}
 
