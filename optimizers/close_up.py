@@ -36,7 +36,7 @@ def closer(space: Space, y: Floats, fit: FitSettings, situation: Situation) -> P
     D, tried, search, rng = len(space.continuous), situation.known, situation.settings, situation.rng
     nothing = Points.of(space, np.empty((0, len(space))))
     near = _nearest(tried[: len(y)], y, D)
-    if len(near) < D + 2 or D == 0 or np.ptp(y[near]) == 0.0:
+    if len(near) < D + 1 or D == 0 or np.ptp(y[near]) == 0.0:
         return nothing
     incumbent = situation.incumbent
     lower, width = _frame(incumbent[:D], tried[near, :D])
