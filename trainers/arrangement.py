@@ -8,9 +8,9 @@
 | auto | the fastest of them that the device has: fast on CPUs, stacked on GPUs | everywhere |
 
 Seeds side by side are threads, not processes: on two cores a step of a seed took 44 ms of the largest cell either way,
-and 15 to 19 against 15 to 18 of two others. The convolutions of the largest cell are four fifths of its step, and run at
-95 to 135 GFLOP/s on a core where a large matrix product had 79. torch.compile took a minute and then 30% more time per
-step.
+and 15 to 19 against 15 to 18 of two others. The convolutions of the largest cell are four fifths of its step; they run
+at 95 to 135 GFLOP/s on a core where a large matrix product had 79. torch.compile took a minute and then 30% more time
+per step.
 
 Where a step cannot be captured, the evaluation is trained the plain way, and the log says why.
 """
