@@ -112,9 +112,18 @@ class MlflowStore:
             self._mlflow.upload(self._campaign, path)
 
     def is_refusal(self, error: Exception) -> bool:
-        """Whether MLflow answered that it will never take this; anything else may pass."""
+        """Whether MLflow answered that it will never take this; anything else may pass.
+
+        A database that is reached without a server raises SQLAlchemy's errors: MLflow wraps most of them, with a
+        status that tells nothing of whether the connection or the statement was at fault, and lets some through.
+        """
+        from sqlalchemy import exc
+
         if isinstance(error, OSError):
             return False
+        for each in (error, error.__cause__):
+            if isinstance(each, exc.SQLAlchemyError):
+                return isinstance(each, exc.DataError | exc.IntegrityError | exc.ProgrammingError)
         status = getattr(error, "get_http_status_code", lambda: 400)()
         return 400 <= status < 500 and status not in (408, 429)
 

@@ -16,6 +16,9 @@ settings.load_profile("fmnas")
 # One trainer per core is faster than all of them on every core.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# A test that imports mlflow itself must send nothing home either.
+os.environ.update(MLFLOW_DISABLE_TELEMETRY="true", DO_NOT_TRACK="true")
+
 
 def _network_graph(cell: Cell) -> nx.DiGraph:
     graph = nx.DiGraph()

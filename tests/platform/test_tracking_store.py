@@ -13,7 +13,7 @@ import pytest
 
 from fmnas.platform.mlflow_experiment import MlflowExperiment
 from fmnas.platform.mlflow_records import retrained_errors
-from fmnas.platform.mlflow_settings import TrackingError, TrackingSettings, check_uri
+from fmnas.platform.mlflow_settings import TrackingSettings
 from fmnas.platform.mlflow_store import MlflowStore
 from fmnas.platform.outcomes import CANCELLED, FAILED, FINISHED, LOST, Outcome
 from fmnas.platform.tracking import BackgroundTracker, Standing
@@ -321,53 +321,3 @@ def test_a_dead_server_neither_blocks_nor_raises(tmp_path: Path) -> None:
     assert time.monotonic() - began < 15
     assert (report.written, report.missed) == (0, 300)
     assert "127.0.0.1" in report.reason
-
-
-@pytest.mark.parametrize(
-    "uri",
-    [
-        "sqlite:///mlflow.db",
-        "sqlite:////data/mlflow.db",
-        "http://127.0.0.1:5000",
-        "https://mlflow.example.org/path",
-        "http://me:secret@host:5000",
-    ],
-)
-def test_usable_uris(uri: str) -> None:
-    check_uri(uri)
-
-
-@pytest.mark.parametrize(
-    ("uri", "hint"),
-    [
-        ("file:///data/mlruns", "sqlite:////data/mlruns/mlflow.db"),
-        ("./mlruns", "sqlite:///./mlruns/mlflow.db"),
-        ("", "SQLite"),
-        ("sqlite://", "name a file"),
-        ("sqlite:///:memory:", "name a file"),
-        ("http://", "give the server's host"),
-        ("postgresql://host/db", "postgresql+psycopg2://host/db"),
-        ("postgres://host/db", "postgresql+psycopg2://host/db"),
-        ("mysql+nodriver://host/db", "pip install nodriver"),
-        ("databricks", "sqlite"),
-        ("ftp://host/x", "leave tracking.uri empty"),
-        ("http://[broken", "correct it"),
-    ],
-)
-def test_unusable_uris_say_what_to_write(uri: str, hint: str) -> None:
-    with pytest.raises(TrackingError) as error:
-        check_uri(uri)
-    assert hint in str(error.value)
-    assert "tracking.uri" in str(error.value)
-    assert "sqlite:///PATH.db" in str(error.value)
-
-
-def test_a_password_is_never_shown() -> None:
-    with pytest.raises(TrackingError) as error:
-        check_uri("postgresql://me:secret@host/db")
-    assert "secret" not in str(error.value)
-
-
-def test_an_experiment_id_that_could_break_a_filter_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(TrackingError, match="experiment id"):
-        settings(tmp_path, "it's")
