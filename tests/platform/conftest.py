@@ -1,4 +1,4 @@
-"""What several tests of the platform share: MLflow's own server."""
+"""What several tests of the platform share: MLflow's own server, and jobs given to a pool."""
 
 import json
 import os
@@ -16,6 +16,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from fmnas.platform.mlflow_ui import ui_command, ui_environment
+from fmnas.platform.pool import Event, Job, Pool
 
 
 class Server:
@@ -95,3 +96,44 @@ def server_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
 def server(server_on: Callable[[str], Server], tmp_path: Path) -> Server:
     """On a SQLite file."""
     return server_on(f"sqlite:///{tmp_path / 'server.db'}")
+
+
+def _give(pool: Pool, work: Job) -> None:
+    for _ in range(600):
+        if pool.capacity:
+            break
+        assert pool.next_event(timeout=0.5) is None
+    pool.submit(work)
+
+
+def _wait(pool: Pool) -> Event:
+    for _ in range(600):
+        event = pool.next_event(timeout=0.5)
+        if event is not None:
+            return event
+    raise AssertionError("no event came")
+
+
+def _answer(pool: Pool, work: Job) -> Event:
+    _give(pool, work)
+    event = _wait(pool)
+    assert event.job == work
+    return event
+
+
+@pytest.fixture(scope="session")
+def give() -> Callable[[Pool, Job], None]:
+    """give(pool, job): to the first worker that is ready."""
+    return _give
+
+
+@pytest.fixture(scope="session")
+def wait() -> Callable[[Pool], Event]:
+    """wait(pool): the next event, whatever it is of."""
+    return _wait
+
+
+@pytest.fixture(scope="session")
+def answer() -> Callable[[Pool, Job], Event]:
+    """answer(pool, job): the event of this job, by the first worker that is ready."""
+    return _answer
