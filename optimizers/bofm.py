@@ -167,7 +167,7 @@ class BOFM(Optimizer):
 
     def _candidates(self, acquisition: Acquisition, y: np.ndarray, situation: Situation) -> Points:
         """Configurations worth trying, the best first: by the turn of this ask (exploration.py)."""
-        turn = self._turn()
+        turn = turn_of(self.mode.turns, self._asked, self._objectives(), len(self.initial_design))
         if turn == "refine":
             found = self._refined(acquisition, situation)
             if len(found):
@@ -184,10 +184,6 @@ class BOFM(Optimizer):
         starts = start_points(acquisition, situation)
         found, _ = alternate(acquisition, starts, situation.settings)
         return found.and_then(starts)
-
-    def _turn(self) -> Turn:
-        """What this ask does."""
-        return turn_of(self.mode.turns, self._asked, self._objectives(), len(self.initial_design))
 
     def _parts(self, turn: Turn, y: np.ndarray) -> list[Part]:
         """Of these an exploring ask takes the rarest: nominal values; after a long stall, parts of other variables."""

@@ -162,25 +162,6 @@ class Factors:
                     s[:, part] += (group.share @ S)[:, 0]
         return q.div_(self.normaliser(beta)[0].prod(1)[:, None]), s
 
-    def graph_part_and_slope(
-        self, weights: Weights, alpha: Tensor, beta: Tensor, d2: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """(q, s, dq / d d2, ds / d d2), each [B, M]."""
-        q, q_slope = torch.ones_like(d2), torch.zeros_like(d2)
-        s, s_slope = (torch.zeros_like(d2), torch.zeros_like(d2)) if self.additive else (q, q_slope)
-        scaled = self.scaled(weights, alpha, beta)
-        for part in self.parts(d2):
-            for group in scaled:
-                S, log_slope = factor_and_slope(self.spectral, group, part, d2[:, part])
-                q[:, part] *= S.prod(1)
-                q_slope[:, part] += (group.alpha.mT @ log_slope)[:, 0]
-                if self.additive:
-                    s[:, part] += (group.share @ S)[:, 0]
-                    s_slope[:, part] += ((group.share * group.alpha.mT) @ S.mul_(log_slope))[:, 0]
-        q.div_(self.normaliser(beta)[0].prod(1)[:, None])
-        q_slope *= q
-        return q, s, q_slope, s_slope
-
     def normaliser(self, beta: Tensor) -> tuple[Tensor, Tensor]:
         """N and d log N / d log beta, each [B, P]."""
         one = beta.new_ones(1)

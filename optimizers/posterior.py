@@ -15,6 +15,7 @@ from torch import Tensor
 from fmnas.optimizers.factors import Weights
 from fmnas.optimizers.likelihood import Likelihood
 from fmnas.optimizers.points import Points
+from fmnas.optimizers.traced import Traced
 
 CHUNK = 128  # points predicted at once
 
@@ -71,9 +72,8 @@ class Posterior:
     def correlation_and_slope(self, C: Tensor, weights: Weights) -> tuple[Tensor, Tensor]:
         """(r, d r / d d2), each [m, n]."""
         d2, parameters = self.squared_distance(C), self.parameters
-        alpha, beta = parameters.alpha[None], parameters.beta[None]
-        found = self.factors.graph_part_and_slope(weights, alpha, beta, d2.reshape(1, -1))
-        q, s, q_slope, s_slope = (part.reshape(d2.shape) for part in found)
+        traced = Traced(self.factors, weights, parameters.alpha[None], parameters.beta[None], d2.reshape(1, -1))
+        q, s, q_slope, s_slope = (part.reshape(d2.shape) for part in (traced.q, traced.s, *traced.slopes()))
         by_q, by_s, by_d2, _ = self.structure.slopes(q, s, d2, parameters.w)
         return self.structure.combine(q, s, d2, parameters.w), by_d2 + by_q * q_slope + by_s * s_slope
 

@@ -88,7 +88,8 @@ def likeliest(posterior: Posterior, y: Floats, scales: Sequence[Scale]) -> Scale
 
     Mean and output scale are maximised out for each, as in `likelihood.py`.
     """
-    seen = [WARPS[scale.warp](y) for scale in scales]
+    warped = {name: warp(y) for name, warp in WARPS.items()}
+    seen = [warped[scale.warp] for scale in scales]
     G = torch.from_numpy(np.stack([scale.bent(u) for scale, (u, _) in zip(scales, seen, strict=True)], axis=1))
     inverse = posterior.inverse
     mu = (inverse @ G).sum(0) / inverse.sum()

@@ -5,6 +5,7 @@ trial's own fault (its exception, or more memory than there is), and so is one t
 one is the worker's, which is replaced. Nothing is retried by the pool.
 """
 
+import math
 import socket
 import traceback
 from dataclasses import dataclass
@@ -114,7 +115,7 @@ class InProcessPool:
         grace_seconds: float = 0.0,
     ) -> None:
         self._trainer = trainer
-        self._seconds = trial_seconds
+        self._seconds = math.inf if trial_seconds is None else trial_seconds
         self._stop, self._grace = stop or StopRequest(), grace_seconds
         self._job: Job | None = None
         self._worker = f"in-process@{socket.gethostname()}"
@@ -159,7 +160,7 @@ class InProcessPool:
             with watched(check):
                 return Finished(job, self._worker, self._trainer.evaluate(job.trial))
         except PastDeadline:
-            return TimedOut(job, self._worker, past_deadline(self._seconds or 0.0))
+            return TimedOut(job, self._worker, past_deadline(self._seconds))
         except Exception as error:
             traceback.print_exc()
             return Failed(job, self._worker, one_line(error))

@@ -71,7 +71,7 @@ class RayPool:
         )
         # Only the data go through the object store; every actor of a node maps the same copy.
         self._arguments = (build, ray.put(data) if data is not None else None)
-        self._seconds = trial_seconds
+        self._seconds = math.inf if trial_seconds is None else trial_seconds
         self._versions = versions()
         self._starting: dict[Any, _Member] = {}  # future of `ready` -> whose
         self._idle: list[_Member] = []
@@ -94,9 +94,8 @@ class RayPool:
     def submit(self, job: Job) -> str:
         """Give the job to an idle worker."""
         member = self._idle.pop(0)
-        seconds = math.inf if self._seconds is None else self._seconds + GRACE_SECONDS
         future = member.actor.evaluate.remote(job.trial, self._seconds)
-        self._busy[future] = _Task(job, member, time.monotonic() + seconds)
+        self._busy[future] = _Task(job, member, time.monotonic() + self._seconds + GRACE_SECONDS)
         return member.name
 
     def next_event(self, timeout: float) -> Event | None:
@@ -203,7 +202,7 @@ class RayPool:
         return self._timed_out(task.job, task.member.name)
 
     def _timed_out(self, job: Job, worker: str) -> TimedOut:
-        return TimedOut(job, worker, past_deadline(self._seconds or 0.0))
+        return TimedOut(job, worker, past_deadline(self._seconds))
 
     def _collect(self, future: Any) -> Event:
         task = self._busy.pop(future)

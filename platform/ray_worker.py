@@ -1,6 +1,7 @@
 """What runs on the nodes: a trainer in an actor, and how it introduces itself before it is given work."""
 
 import gc
+import math
 import os
 import platform
 import socket
@@ -41,12 +42,12 @@ class Worker:
         node = ray.get_runtime_context().get_node_id()
         return {**versions(), PLACE: self._place, NODE: node}
 
-    def evaluate(self, trial: Trial, seconds: float | None = None) -> tuple[Evaluation | None, str]:
+    def evaluate(self, trial: Trial, seconds: float) -> tuple[Evaluation | None, str]:
         """The evaluation, or None if it was not done after so many seconds, and where it was made (host:pid).
 
-        seconds: None: it may take for ever. Ray calls this in the main thread of the process, which can be watched.
+        Ray calls this in the main thread of the process, which can be watched.
         """
-        if seconds is None:
+        if seconds == math.inf:
             return self._trainer.evaluate(trial), self._place
         try:
             with watched(deadline(seconds)):

@@ -1,6 +1,5 @@
 """Stopping on request: who asked, how long what runs may take, and how work in this process is broken off."""
 
-import math
 import signal
 import sys
 import threading
@@ -54,9 +53,9 @@ class PastDeadline(BreakOff):
     """Because it took too long."""
 
 
-def deadline(seconds: float | None) -> Callable[[], None]:
-    """A check for `watched`: PastDeadline once so many seconds have passed from now; None: never."""
-    ends_by = math.inf if seconds is None else time.monotonic() + seconds
+def deadline(seconds: float) -> Callable[[], None]:
+    """A check for `watched`: PastDeadline once so many seconds, perhaps infinitely many, have passed from now."""
+    ends_by = time.monotonic() + seconds
 
     def check() -> None:
         if time.monotonic() > ends_by:

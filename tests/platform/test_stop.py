@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import signal
 import subprocess
 import sys
@@ -149,7 +150,7 @@ def test_in_another_thread_nothing_is_broken_off() -> None:
 def test_a_deadline_has_passed_after_its_seconds_and_not_before(seconds: float, passed: float) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fmnas.platform.stop.time", SimpleNamespace(monotonic=lambda: 0.0))
-        check, never = deadline(seconds), deadline(None)
+        check, never = deadline(seconds), deadline(math.inf)
         patch.setattr("fmnas.platform.stop.time", SimpleNamespace(monotonic=lambda: passed))
         never()
         with pytest.raises(PastDeadline) if passed > seconds else nullcontext():
