@@ -1,4 +1,4 @@
-"""What several tests of the platform share: MLflow's own server."""
+"""What several tests of the platform share: MLflow's own server, jobs given to a pool, and the driver on a scripted pool."""
 
 import json
 import os
@@ -6,16 +6,28 @@ import signal
 import socket
 import subprocess
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
 from urllib.request import Request, urlopen
 
+import numpy as np
 import pytest
 
+from fmnas.platform.config import Config, check_config
+from fmnas.platform.driver import Clock, Driver, Stage
+from fmnas.platform.experiment import build_experiment
+from fmnas.platform.journal import Journal, read_journal
 from fmnas.platform.mlflow_ui import ui_command, ui_environment
+from fmnas.platform.outcomes import FINISHED
+from fmnas.platform.pool import Event, Failed, Finished, Job, Lost, Pool, TimedOut
+from fmnas.platform.progress import ExperimentProgress
+from fmnas.platform.screen import QuietScreen
+from fmnas.platform.state import ExperimentState
+from fmnas.platform.stop import StopRequest
+from fmnas.platform.tracking import NoTracker
 
 
 class Server:
@@ -95,3 +107,168 @@ def server_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
 def server(server_on: Callable[[str], Server], tmp_path: Path) -> Server:
     """On a SQLite file."""
     return server_on(f"sqlite:///{tmp_path / 'server.db'}")
+
+
+def _give(pool: Pool, work: Job) -> None:
+    for _ in range(600):
+        if pool.capacity:
+            break
+        assert pool.next_event(timeout=0.5) is None
+    pool.submit(work)
+
+
+def _wait(pool: Pool) -> Event:
+    for _ in range(600):
+        event = pool.next_event(timeout=0.5)
+        if event is not None:
+            return event
+    raise AssertionError("no event came")
+
+
+def _answer(pool: Pool, work: Job) -> Event:
+    _give(pool, work)
+    event = _wait(pool)
+    assert event.job == work
+    return event
+
+
+@pytest.fixture(scope="session")
+def give() -> Callable[[Pool, Job], None]:
+    """give(pool, job): to the first worker that is ready."""
+    return _give
+
+
+@pytest.fixture(scope="session")
+def wait() -> Callable[[Pool], Event]:
+    """wait(pool): the next event, whatever it is of."""
+    return _wait
+
+
+@pytest.fixture(scope="session")
+def answer() -> Callable[[Pool, Job], Event]:
+    """answer(pool, job): the event of this job, by the first worker that is ready."""
+    return _answer
+
+
+Fate = Callable[[Job], str]
+
+
+def _configured(**changes: Any) -> Config:
+    data: dict[str, Any] = {
+        "name": "t",
+        "problem": "func2c",
+        "optimizers": [
+            {"name": "bo-fm"},
+            {"name": "regularized-evolution", "population": 4, "tournament": 2},
+            "bohb",
+            "random",
+        ],
+        "initial_design": 3,
+        "budget": {"evaluations": 5},
+        "fidelity": {"epochs": 3},
+    }
+    return check_config({**data, **changes}, "here")
+
+
+class ScriptedPool:
+    """Evaluates in this process; `fate` says how each job ends, `pick` which of those in flight ends next."""
+
+    def __init__(
+        self, state: ExperimentState, capacity: int = 1, fate: Fate = lambda job: "finish", seed: int = 0
+    ) -> None:
+        self.capacity = capacity
+        self._trainer = state.experiment.problem.trainer
+        self._fate = fate
+        self._rng = np.random.default_rng(seed)
+        self._flying: deque[Job] = deque()
+        self.most = 0
+
+    def submit(self, job: Job) -> str:
+        self._flying.append(job)
+        self.most = max(self.most, len(self._flying))
+        assert len(self._flying) <= self.capacity
+        return "w"
+
+    def next_event(self, timeout: float) -> Event | None:
+        index = int(self._rng.integers(len(self._flying)))
+        job = self._flying[index]
+        del self._flying[index]
+        fate = self._fate(job)
+        if fate == "lose":
+            return Lost(job, "w", "killed")
+        if fate == "fail":
+            return Failed(job, "w", "ValueError: no")
+        if fate == "time out":
+            return TimedOut(job, "w", "too slow")
+        return Finished(job, "w", self._trainer.evaluate(job.trial))
+
+    def close(self) -> None:
+        pass
+
+
+def _drive(
+    config: Config,
+    journal: Path,
+    capacity: int = 1,
+    fate: Fate = lambda job: "finish",
+    stop: StopRequest | None = None,
+    elapsed: Callable[[], float] = lambda: 0.0,
+) -> tuple[str, ExperimentState, ScriptedPool]:
+    """Run to the end from whatever the journal holds."""
+    state = ExperimentState(build_experiment(config))
+    if journal.exists():
+        state.replay(read_journal(journal))
+    pool = ScriptedPool(state, capacity, fate)
+    ticks = iter(range(10**9))
+    clock = Clock(now=lambda: float(next(ticks)), elapsed=elapsed)
+    with Journal(journal) as log:
+        progress = ExperimentProgress(QuietScreen(), state)
+        stage = Stage(pool, log, NoTracker(), progress, stop or StopRequest(), clock)
+        status = Driver(state, config.workers, stage).run()
+    return status, state, pool
+
+
+def _asks(journal: Path) -> list[tuple[str, str]]:
+    """(run, trial as JSON) in the order asked."""
+    return [(r["run"], json.dumps(r["trial"])) for r in read_journal(journal) if r["event"] == "asked"]
+
+
+def _results(journal: Path) -> dict[tuple[str, int], Any]:
+    """(run, trial) -> objective; fails on a trial that finished twice."""
+    found: dict[tuple[str, int], Any] = {}
+    for record in read_journal(journal):
+        if record["event"] == FINISHED:
+            key = record["run"], record["trial"]
+            assert key not in found
+            found[key] = record["evaluation"]["objective"]
+    return found
+
+
+@pytest.fixture(scope="session")
+def configured() -> Callable[..., Config]:
+    """configured(**changes): a small experiment with every optimizer."""
+    return _configured
+
+
+@pytest.fixture(scope="session")
+def scripted_pool() -> Callable[[ExperimentState], Pool]:
+    """scripted_pool(state): one worker, which finishes every job."""
+    return ScriptedPool
+
+
+@pytest.fixture(scope="session")
+def drive() -> Callable[..., tuple[str, ExperimentState, ScriptedPool]]:
+    """drive(config, journal, capacity, fate, stop, elapsed): to the end from whatever the journal holds."""
+    return _drive
+
+
+@pytest.fixture(scope="session")
+def asks() -> Callable[[Path], list[tuple[str, str]]]:
+    """asks(journal): (run, trial as JSON) in the order asked."""
+    return _asks
+
+
+@pytest.fixture(scope="session")
+def results() -> Callable[[Path], dict[tuple[str, int], Any]]:
+    """results(journal): (run, trial) -> objective; fails on a trial that finished twice."""
+    return _results

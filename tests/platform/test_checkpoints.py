@@ -16,7 +16,7 @@ from fmnas.platform.cli import main
 from fmnas.platform.cluster import connect
 from fmnas.platform.config import WorkersConfig, check_config
 from fmnas.platform.errors import ConfigError
-from fmnas.platform.pool import Event, Finished, Job, Lost
+from fmnas.platform.pool import Event, Finished, Job, Lost, Pool
 from fmnas.platform.problems import DataSettings, Hardware, ProblemSettings, problem
 from fmnas.platform.ray_pool import RayPool
 from fmnas.platform.ray_worker import build_trainer
@@ -31,6 +31,8 @@ TASK = problem("joint", SETTINGS)
 EXPERIMENT = ["run", "quickstart", "-o", "optimizers=[random]", "-o", "initial_design=1", "-o", "seeds=2"]
 EXPERIMENT += ["-o", "budget.evaluations=3", "-o", "fidelity.epochs=3", "-o", "tracking.enabled=false"]
 EXPERIMENT += ["-o", "data={name: digits, train: 40, validation: 40}", "-o", "workers.kind=in-process"]
+Give = Callable[[Pool, Job], None]
+Wait = Callable[[Pool], Event]
 
 
 def test_they_are_off_unless_asked_for() -> None:
@@ -40,23 +42,6 @@ def test_they_are_off_unless_asked_for() -> None:
         check_config({**PLAIN, "checkpoints": {"every": 0}}, "here")
     with pytest.raises(ConfigError, match=r"checkpoints\.every = 5: func2c keeps no checkpoints \(joint does\)"):
         check_config({**PLAIN, "problem": "func2c", "checkpoints": {"every": 5}}, "here")
-
-
-def give(pool: RayPool, work: Job) -> None:
-    """To the first worker that is ready."""
-    for _ in range(600):
-        if pool.capacity:
-            break
-        assert pool.next_event(timeout=0.5) is None
-    pool.submit(work)
-
-
-def wait(pool: RayPool) -> Event:
-    for _ in range(600):
-        event = pool.next_event(timeout=0.5)
-        if event is not None:
-            return event
-    raise AssertionError("no event came")
 
 
 def job(number: int, epochs: int) -> Job:
@@ -72,7 +57,7 @@ def until(met: Callable[[], object]) -> None:
     raise AssertionError("it never came to that")
 
 
-def test_a_lost_trial_goes_on_where_its_worker_died(tmp_path: Path) -> None:
+def test_a_lost_trial_goes_on_where_its_worker_died(tmp_path: Path, give: Give, wait: Wait) -> None:
     ray, folder = connect(None), tmp_path / "checkpoints"
     expected = TASK.trainer.evaluate(job(1, 40).trial)
     settings = replace(SETTINGS, checkpoints=Checkpoints(folder, every=1))

@@ -88,6 +88,7 @@ def ray() -> Iterator[Any]:
 
 
 MakePool = Callable[[Callable[[Data | None], Trainer], float], Pool]
+Answer = Callable[[Pool, Job], Event]
 
 
 @pytest.fixture(params=["in-process", "ray"])
@@ -113,22 +114,7 @@ def job(number: int, epochs: int = 1) -> Job:
     return Job("random/repeat-0", Trial(number, {**configuration, "momentum": 0.9}, epochs, "random", seed=7))
 
 
-def answer(pool: Pool, work: Job) -> Event:
-    """The event of a job, by the first worker that is ready."""
-    for _ in range(600):
-        if pool.capacity:
-            break
-        assert pool.next_event(timeout=0.5) is None
-    pool.submit(work)
-    for _ in range(600):
-        event = pool.next_event(timeout=0.5)
-        if event is not None:
-            assert event.job == work
-            return event
-    raise AssertionError("no event came")
-
-
-def test_a_job_past_its_deadline_is_ended_and_its_worker_takes_the_next(make_pool: MakePool) -> None:
+def test_a_job_past_its_deadline_is_ended_and_its_worker_takes_the_next(make_pool: MakePool, answer: Answer) -> None:
     pool = make_pool(Scripted, 2.0)
     first = answer(pool, job(NAP))
     assert isinstance(first, Finished)
@@ -142,7 +128,7 @@ def test_a_job_past_its_deadline_is_ended_and_its_worker_takes_the_next(make_poo
     assert last.worker == first.worker, "the same process"
 
 
-def test_seeds_in_threads_end_with_their_job(make_pool: MakePool) -> None:
+def test_seeds_in_threads_end_with_their_job(make_pool: MakePool, answer: Answer) -> None:
     pool = make_pool(Threaded, 3.0)
     late = answer(pool, job(0, ENDLESS))
     assert isinstance(late, TimedOut)
@@ -153,7 +139,7 @@ def test_seeds_in_threads_end_with_their_job(make_pool: MakePool) -> None:
 
 
 def test_a_ray_worker_keeps_nothing_and_is_killed_where_it_does_not_answer(
-    ray: Any, monkeypatch: pytest.MonkeyPatch
+    ray: Any, monkeypatch: pytest.MonkeyPatch, answer: Answer
 ) -> None:
     pool = RayPool(ray, Scripted, None, WorkersConfig(), 1, trial_seconds=2.0)
     late, after = answer(pool, job(HOLD)), answer(pool, job(NAP))

@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
@@ -26,6 +26,8 @@ SETTINGS = ProblemSettings(DataSettings(name="digits", train=64, validation=64),
 TASK = problem("joint", SETTINGS)
 SPLIT = TASK.load()
 BUILD = partial(build_trainer, "joint", SETTINGS, Hardware())
+Give = Callable[[Pool, Job], None]
+Wait = Callable[[Pool], Event]
 
 
 @pytest.fixture(scope="module")
@@ -52,24 +54,7 @@ def job(number: int = 0, epochs: int = 1) -> Job:
     return Job("random/repeat-0", Trial(number, {**configuration, "momentum": 0.9}, epochs, "random", seed=7))
 
 
-def give(pool: Pool, work: Job) -> None:
-    """To the first worker that is ready."""
-    for _ in range(600):
-        if pool.capacity:
-            break
-        assert pool.next_event(timeout=0.5) is None
-    pool.submit(work)
-
-
-def wait(pool: Pool) -> Event:
-    for _ in range(600):
-        event = pool.next_event(timeout=0.5)
-        if event is not None:
-            return event
-    raise AssertionError("no event came")
-
-
-def test_a_job_is_answered_with_its_evaluation(pool: Pool) -> None:
+def test_a_job_is_answered_with_its_evaluation(pool: Pool, give: Give, wait: Wait) -> None:
     give(pool, job())
     assert pool.capacity == 1
     event = wait(pool)
@@ -79,7 +64,9 @@ def test_a_job_is_answered_with_its_evaluation(pool: Pool) -> None:
     assert replace(event.evaluation, seconds=0.0) == replace(expected, seconds=0.0)
 
 
-def test_a_job_that_raises_has_failed_and_the_worker_lives_on(pool: Pool, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_job_that_raises_has_failed_and_the_worker_lives_on(
+    pool: Pool, capsys: pytest.CaptureFixture[str], give: Give, wait: Wait
+) -> None:
     give(pool, replace(job(), trial=replace(job().trial, epochs=0)))
     event = wait(pool)
     assert isinstance(event, Failed)
@@ -88,7 +75,7 @@ def test_a_job_that_raises_has_failed_and_the_worker_lives_on(pool: Pool, capsys
     assert isinstance(wait(pool), Finished)
 
 
-def test_a_killed_worker_is_lost_and_replaced(ray: Any) -> None:
+def test_a_killed_worker_is_lost_and_replaced(ray: Any, give: Give, wait: Wait) -> None:
     pool = RayPool(ray, BUILD, SPLIT, WorkersConfig(), 1)
     give(pool, job())
     first = wait(pool)
@@ -157,7 +144,9 @@ class FakeRay:
         self.killed.append(actor.number)
 
 
-def test_a_job_that_takes_more_memory_than_there_is_has_failed_and_its_worker_is_replaced(exceptions: Any) -> None:
+def test_a_job_that_takes_more_memory_than_there_is_has_failed_and_its_worker_is_replaced(
+    exceptions: Any, give: Give
+) -> None:
     killed = exceptions.OutOfMemoryError("Task was killed due to the node running low on memory.")
     fake = FakeRay(exceptions, evaluate=killed)
     pool = RayPool(fake, BUILD, None, WorkersConfig(), 1)
@@ -184,7 +173,7 @@ def test_a_worker_that_is_still_being_built_is_given_nothing(monkeypatch: pytest
     assert (fake.made, fake.killed, pool.capacity) == (2, [1], 0)
 
 
-def test_an_answer_within_the_grace_time_is_taken_as_it_is_and_no_worker_is_killed(exceptions: Any) -> None:
+def test_an_answer_within_the_grace_time_is_taken_as_it_is_and_no_worker_is_killed(exceptions: Any, give: Give) -> None:
     evaluation = TASK.trainer.evaluate(job().trial)
     fake = FakeRay(exceptions)
     fake.done = {"ready"}
@@ -201,7 +190,9 @@ def test_an_answer_within_the_grace_time_is_taken_as_it_is_and_no_worker_is_kill
     assert (fake.made, fake.killed) == (1, [])
 
 
-def test_the_pool_grows_and_shrinks_with_the_cluster(monkeypatch: pytest.MonkeyPatch, exceptions: Any) -> None:
+def test_the_pool_grows_and_shrinks_with_the_cluster(
+    monkeypatch: pytest.MonkeyPatch, exceptions: Any, give: Give
+) -> None:
     monkeypatch.setattr("fmnas.platform.ray_pool.LOOK_SECONDS", 0.0)
     fake = FakeRay(exceptions)
     fake.done = {"ready"}
@@ -252,7 +243,7 @@ def test_a_worker_of_another_version_is_refused_by_name(exceptions: Any) -> None
         pool.next_event(0.0)
 
 
-def test_another_python_or_torch_is_told_of_once(exceptions: Any) -> None:
+def test_another_python_or_torch_is_told_of_once(exceptions: Any, give: Give) -> None:
     fake = FakeRay(exceptions, ready={**versions(), PYTHON: "3.99", TORCH: "1.0", PLACE: "far:7", NODE: "a"})
     fake.cpus, fake.done = {"a": 2.0}, {"ready"}
     said: list[str] = []

@@ -1,0 +1,120 @@
+"""The driver against a scripted pool: lost workers, failures, timeouts, and what ends an experiment."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fmnas.platform.config import Config
+from fmnas.platform.driver import DONE
+from fmnas.platform.errors import ExperimentFailed
+from fmnas.platform.experiment import build_experiment
+from fmnas.platform.journal import read_journal
+from fmnas.platform.outcomes import CANCELLED, FAILED, FINISHED, LOST, TIMED_OUT
+from fmnas.platform.pool import Job
+from fmnas.platform.state import ExperimentState
+
+Drive = Callable[..., tuple[str, ExperimentState, Any]]
+Configured = Callable[..., Config]
+Results = Callable[[Path], dict[tuple[str, int], Any]]
+
+
+def test_a_lost_worker_is_requeued_and_never_told(
+    tmp_path: Path, drive: Drive, configured: Configured, results: Results
+) -> None:
+    lost: set[tuple[str, int]] = set()
+
+    def lose_each_once(job: Job) -> str:
+        key = job.run, job.trial.id
+        first = key not in lost
+        lost.add(key)
+        return "lose" if first else "finish"
+
+    _, state, _ = drive(configured(), tmp_path / "lossy", capacity=2, fate=lose_each_once)
+    drive(configured(), tmp_path / "calm", capacity=2)
+    assert {o.status for o, _ in state.outcomes} == {FINISHED}
+    assert {o.attempt for o, _ in state.outcomes} == {2}
+    assert results(tmp_path / "lossy") == results(tmp_path / "calm")
+
+
+def test_a_trial_lost_too_often_is_given_up_uncharged(tmp_path: Path, drive: Drive, configured: Configured) -> None:
+    config = configured(workers={"attempts": 2})
+    _, state, _ = drive(config, tmp_path / "j", fate=lambda job: "lose" if job.trial.id == 1 else "finish")
+    given_up = [o for o, _ in state.outcomes if o.status == LOST]
+    assert {o.run for o in given_up} == set(state.runs)
+    assert {o.attempt for o in given_up} == {2}
+    for run in state.runs.values():
+        assert 1 not in [trial.id for trial, _ in run.optimizer.history]
+        assert run.budget.spent == sum(t.epochs for t, _ in run.optimizer.history)
+
+
+def test_a_failed_trial_is_charged_and_told_as_the_penalty(
+    tmp_path: Path, drive: Drive, configured: Configured
+) -> None:
+    config = configured(optimizers=["random"])
+    _, state, _ = drive(config, tmp_path / "j", fate=lambda job: "fail" if job.trial.id == 0 else "finish")
+    (run,) = state.runs.values()
+    outcome = next(o for o, _ in state.outcomes if o.trial.id == 0)
+    assert (outcome.status, outcome.evaluation, outcome.reason) == (FAILED, None, "ValueError: no")
+    assert run.optimizer.history[0][1].objective == state.experiment.problem.penalty
+    assert run.budget.spent == 15
+    assert run.incumbent is not None
+    assert run.incumbent < state.experiment.problem.penalty
+
+
+@pytest.mark.parametrize("policy", ["penalty", "skip"])
+@pytest.mark.parametrize("fate", ["fail", "time out"])
+def test_a_failure_and_a_timeout_are_charged_and_told_as_the_configuration_says(
+    tmp_path: Path, policy: str, fate: str, drive: Drive, configured: Configured
+) -> None:
+    config = configured(on_failure=policy)
+    status, state, _ = drive(config, tmp_path / "j", fate=lambda job: fate if job.trial.id == 1 else "finish")
+    assert status == DONE
+    bad = [o for o, _ in state.outcomes if o.status != FINISHED]
+    assert [(o.trial.id, o.status, bool(o.reason)) for o in bad] == [
+        (1, {"fail": FAILED, "time out": TIMED_OUT}[fate], True)
+    ] * len(state.runs)
+    for run in state.runs.values():
+        told = {trial.id: evaluation.objective for trial, evaluation in run.optimizer.history}
+        assert told.get(1) == (state.experiment.problem.penalty if policy == "penalty" else None)
+        assert run.budget.spent == sum(o.trial.epochs for o, _ in state.outcomes if o.run == run.name)
+    again = ExperimentState(build_experiment(config))
+    again.replay(read_journal(tmp_path / "j"))
+    assert again.outcomes == state.outcomes
+
+
+def test_too_many_failures_in_a_row_end_the_experiment(tmp_path: Path, drive: Drive, configured: Configured) -> None:
+    with pytest.raises(ExperimentFailed, match=r"2 trials in a row failed, .*ValueError: no"):
+        drive(configured(workers={"failures": 2}), tmp_path / "j", fate=lambda job: "fail")
+
+
+def test_too_many_timeouts_in_a_row_end_the_experiment(tmp_path: Path, drive: Drive, configured: Configured) -> None:
+    with pytest.raises(ExperimentFailed, match=r"2 trials in a row failed, .*too slow"):
+        drive(configured(workers={"failures": 2}), tmp_path / "j", fate=lambda job: "time out")
+
+
+def test_what_runs_when_the_experiment_fails_is_on_record_and_repeated_by_the_resume(
+    tmp_path: Path, drive: Drive, configured: Configured, results: Results
+) -> None:
+    config = configured(optimizers=[{"name": "random", "concurrency": 3}], workers={"failures": 1})
+    with pytest.raises(ExperimentFailed):
+        drive(config, tmp_path / "j", capacity=3, fate=lambda job: "fail")
+    state = ExperimentState(build_experiment(config))
+    state.replay(read_journal(tmp_path / "j"))
+    assert [outcome.status for outcome, _ in state.cancelled()] == [CANCELLED] * 2
+    assert all("experiment failed" in outcome.reason for outcome, _ in state.cancelled())
+    status, _, _ = drive(config, tmp_path / "j", capacity=3)
+    assert status == DONE
+    assert len(results(tmp_path / "j")) == 4
+
+
+def test_an_optimizer_that_raises_ends_the_experiment_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drive: Drive, configured: Configured
+) -> None:
+    def broken(self: object, rng: object) -> None:
+        raise ZeroDivisionError("inside")
+
+    monkeypatch.setattr("fmnas.baselines.random_search.RandomSearch._suggest", broken)
+    with pytest.raises(ExperimentFailed, match="random/repeat-0: the optimizer failed: ZeroDivisionError: inside"):
+        drive(configured(optimizers=["random"]), tmp_path / "j")
