@@ -1,4 +1,4 @@
-"""What several tests of the platform share: MLflow's own server, jobs given to a pool, and the driver on a scripted pool."""
+"""What tests of the platform share: MLflow's own server, jobs given to a pool, and the driver on a scripted pool."""
 
 import json
 import os
