@@ -66,8 +66,9 @@ class BOFM(Optimizer):
     mode: one of MODES, or a Mode of one's own.
 
     Pending trials enter the model with the value it predicts for them, so any number may be asked ahead and no two
-    asks give the same configuration. Each fit starts from where the last one ended, too; a trial's memo
-    remembers that place, so that a replay goes on as if nothing had happened.
+    asks give the same configuration. Each fit starts from where the last one ended, too, and with many results only
+    the first of each round of turns from elsewhere; a trial's memo remembers that place, so that a replay goes on as
+    if nothing had happened.
 
     Example:
         opt = BOFM(space, seed=0)
@@ -141,17 +142,17 @@ class BOFM(Optimizer):
     def _fit(self, y: np.ndarray, rng: np.random.Generator) -> tuple[Fit, Points]:
         """The process fitted to the history with objectives y [n], on the likeliest scale."""
         points = Points.of(self.space, self._encoded([trial for trial, _ in self.history]))
-        fitted = self._fit_on_scale(points, y, rng)
+        fitted = self._fit_on_scale(points, y, rng, afresh=self._asked % len(self.mode.turns) == 0)
         for _ in range(REFITS if len(self.mode.scales) > 1 else 0):
             scale = likeliest(fitted.posterior, y, self.mode.scales)
             if scale == self._scale:
                 break
             self._scale = scale
-            fitted = self._fit_on_scale(points, y, rng)
+            fitted = self._fit_on_scale(points, y, rng, afresh=False)
         return fitted, points
 
-    def _fit_on_scale(self, points: Points, y: np.ndarray, rng: np.random.Generator) -> Fit:
-        fitted = self.surrogate.fit(points, torch.from_numpy(self._scale.of(y)), rng, self._warm)
+    def _fit_on_scale(self, points: Points, y: np.ndarray, rng: np.random.Generator, afresh: bool) -> Fit:
+        fitted = self.surrogate.fit(points, torch.from_numpy(self._scale.of(y)), rng, self._warm, afresh)
         self._warm = fitted.eta
         return fitted
 

@@ -1,23 +1,18 @@
-"""The discrete side of a kernel on many pairs of points at once: the fast path of kernels.py.
+"""The discrete side of a kernel, as far as no parameter changes it: spectra, and what pairs of points need of them.
 
 Equal eigenvalues of a graph are merged: sum_i U[v,i] f(lambda_i) U[v',i] = sum_e M_e[v, v'] f(mu_e), where M_e projects
 onto the eigenspace of mu_e. A complete graph has two eigenvalues, 0 and V, and needs only to know whether v = v'.
-Variables with the same number of distinct eigenvalues are computed together, and pairs a few thousand at a time, so
-that intermediate results stay in the processor's cache.
+Variables with the same number of distinct eigenvalues are computed together.
 
 | symbol | shape | meaning |
 |---|---|---|
 | B, M | | parameter sets evaluated together; pairs of points |
-| d2 | [B, M] | squared continuous distance of each pair |
-| alpha, beta | [B, P] | modulation by d2 (zero: none) and frequency scale of each discrete variable |
-| u | [B, P, M] | 1 + alpha d2 |
+| beta | [B, P] | frequency scale of each discrete variable |
 | mu | [E] | distinct eigenvalues of a graph |
-| S | [B, P, M] | sum_e M_e f(beta mu_e, u): the factor of each variable, before it is normalised |
-| N | [B, P] | normaliser: the factor at d = 0 averaged over vertices |
-| q, s | [B, M] | prod_p S_p / N_p: the graph part; mean_p S_p / N_p |
+| M_e | [V, V] | projector onto the eigenspace of mu_e |
+| N | [B, P] | normaliser: the factor of scaled.py at d = 0 averaged over vertices |
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,8 +22,6 @@ from torch import Tensor
 from fmnas.optimizers.spectral import SpectralFunction
 from fmnas.search_spaces import Space
 from fmnas.search_spaces.variables import Discrete
-
-CACHE = 1 << 17  # numbers that one intermediate result may have: a megabyte
 
 Weights = list[Tensor]
 """What each group of variables needs to know of pairs: [G, M], whether v = v'; or projectors' entries [G, E, M]."""
@@ -60,12 +53,11 @@ class Eigenspaces:
 class Group:
     """Variables with the same number of distinct eigenvalues.
 
-    members: their positions among the P, and the same as a tensor [G]; mu [G, E]; complete: number of vertices when
-    all are complete graphs of one size, else 0.
+    members: their positions among the P; mu [G, E]; complete: number of vertices when all are complete graphs of one
+    size, else 0.
     """
 
     members: list[int]
-    index: Tensor
     mu: Tensor
     complete: int
 
@@ -80,9 +72,9 @@ def _complete_size(variable: Discrete) -> int:
 
 
 class Factors:
-    """Factors of the discrete variables of one space under one spectral function.
+    """The discrete variables of one space under one spectral function.
 
-    additive: whether s is wanted; without, q stands in its place.
+    additive: whether s (scaled.py) is wanted; without, q stands in its place. order [P]: the variables group by group.
     """
 
     def __init__(self, space: Space, spectral: SpectralFunction, additive: bool = False) -> None:
@@ -91,6 +83,7 @@ class Factors:
         complete = [_complete_size(variable) for variable in space.discrete] or [0]
         self.P = len(self.spaces)
         self.groups = self._grouped(complete)
+        self.order = torch.tensor([p for group in self.groups for p in group.members])  # group by group
         self.terms = sum(len(group.members) * (1 if group.complete else group.mu.shape[1]) for group in self.groups)
         self._mu, self._share = self._padded()
 
@@ -99,7 +92,7 @@ class Factors:
         for p in range(self.P):
             keys.setdefault((len(self.spaces[p].mu), complete[p]), []).append(p)
         return [
-            Group(members, torch.tensor(members), torch.stack([self.spaces[p].mu for p in members]), size)
+            Group(members, torch.stack([self.spaces[p].mu for p in members]), size)
             for (_, size), members in keys.items()
         ]
 
@@ -149,112 +142,17 @@ class Factors:
             found.append(torch.stack(chosen).reshape(*table.shape[:-2], m * n))
         return found
 
-    def graph_part(self, weights: Weights, alpha: Tensor, beta: Tensor, d2: Tensor) -> tuple[Tensor, Tensor]:
-        """(q, s), each [B, M]."""
-        q = torch.ones_like(d2)
-        s = torch.zeros_like(d2) if self.additive else q
-        scaled = self.scaled(weights, alpha, beta)
-        for part in self.parts(d2):
-            for group in scaled:
-                S = _factor(self.spectral, group, part, d2[:, part])
-                q[:, part] *= S.prod(1)
-                if self.additive:
-                    s[:, part] += (group.share @ S)[:, 0]
-        return q.div_(self.normaliser(beta)[0].prod(1)[:, None]), s
-
     def normaliser(self, beta: Tensor) -> tuple[Tensor, Tensor]:
         """N and d log N / d log beta, each [B, P]."""
         one = beta.new_ones(1)
         b = beta[..., None] * self._mu
         f = self.spectral.value(b, one)
         N = (self._share * f).sum(-1)
-        along = (self._share * self.spectral.slope(b, f)).sum(-1) / N
-        return N, self.spectral.offset + self.spectral.sign * along
+        fall = (self._share * f * self.spectral.fall(b, f)).sum(-1) / N
+        return N, self.spectral.offset - self.spectral.sign * fall
 
     def diagonal(self, p: int, beta: Tensor) -> Tensor:
         """Factor of variable p between each vertex and itself at d = 0: [V], beta [P]."""
         space = self.spaces[p]
         f = self.spectral.value(beta[p] * space.mu, beta.new_ones(1))
         return torch.einsum("evv,e->v", space.projectors, f)
-
-    def tables(self, rows: Weights, alpha: Tensor, beta: Tensor, d2: Tensor) -> list[Tensor]:
-        """For each variable its factor between every vertex and each of n points: P times [S, V_p, n].
-
-        rows: of the n points; d2 [S, n]: distances of S points to them; alpha, beta [P].
-        """
-        found: list[Tensor] = [d2] * self.P
-        for group, table in zip(self.groups, rows, strict=True):
-            for k, p in enumerate(group.members):
-                V = self.spaces[p].projectors.shape[1]
-                W = table[k, ..., :V, :][None, None]  # [1, 1, (E,) V, n]
-                b = (beta[p] * group.mu[k])[None, None, :, None, None]  # [1, 1, E, 1, 1]
-                u = (1.0 + alpha[p] * d2)[:, None, None]  # [S, 1, 1, n]
-                found[p] = _sum(self.spectral, group.complete, W, b, u)[:, 0]
-        return found
-
-    def scaled(self, weights: Weights, alpha: Tensor, beta: Tensor) -> "list[ScaledGroup]":
-        """The groups under parameters alpha, beta [B, P]."""
-        share = 1.0 / (self.P * self.normaliser(beta)[0])
-        return [
-            ScaledGroup(
-                group.index,
-                group.complete,
-                W,
-                alpha[:, group.index, None],
-                (beta[:, group.index, None] * group.mu)[..., None],
-                share[:, None, group.index],
-            )
-            for group, W in zip(self.groups, weights, strict=True)
-        ]
-
-    def parts(self, d2: Tensor) -> Iterator[slice]:
-        """Slices of the pairs, so that an intermediate result stays in the cache."""
-        B, M = d2.shape
-        step = max(256, CACHE // (B * self.terms))
-        return (slice(start, start + step) for start in range(0, M, step))
-
-
-@dataclass(frozen=True)
-class ScaledGroup:
-    """A group under given parameters: weights of the pairs, alpha [B, G, 1], b = beta mu [B, G, E, 1].
-
-    share: 1 / (P N) [B, 1, G], what a factor is multiplied by in s.
-    """
-
-    index: Tensor
-    complete: int
-    weights: Tensor
-    alpha: Tensor
-    b: Tensor
-    share: Tensor
-
-
-def _factor(spectral: SpectralFunction, group: ScaledGroup, part: slice, d2: Tensor) -> Tensor:
-    """S [B, G, m] of a group's variables for some of the pairs, d2 [B, m]."""
-    u = (group.alpha * d2[:, None]).add_(1.0)
-    return _sum(spectral, group.complete, group.weights[..., part], group.b, u)
-
-
-def _sum(spectral: SpectralFunction, complete: int, W: Tensor, b: Tensor, u: Tensor) -> Tensor:
-    """sum_e M_e f(b_e, u): [B, G, ...]; W [(B,) G, (E,) ...], b [B, G, E, ...], u [B, G, ...].
-
-    On a complete graph of V vertices M_0 = 1 / V, M_1 = [v = v'] - 1 / V, and mu_0 = 0.
-    """
-    if complete:
-        f0, f1 = spectral.value(b[:, :, 0], u), spectral.value(b[:, :, 1], u)
-        return f0.sub_(f1).div_(complete).add(W * f1)
-    return (spectral.value(b, u[:, :, None]) * W).sum(2).clamp_(min=1e-300)
-
-
-def factor_and_slope(spectral: SpectralFunction, group: ScaledGroup, part: slice, d2: Tensor) -> tuple[Tensor, Tensor]:
-    """(S, d log S / du), each [B, G, m]."""
-    u, b, W = (group.alpha * d2[:, None]).add_(1.0), group.b, group.weights[..., part]
-    if not group.complete:
-        f = spectral.value(b, u[:, :, None])
-        S = (f * W).sum(2).clamp_(min=1e-300)
-        return S, (spectral.slope(b, f).mul_(W)).sum(2).div_(S)
-    b0, b1, share = b[:, :, 0], b[:, :, 1], W - 1.0 / group.complete
-    f0, f1 = spectral.value(b0, u), spectral.value(b1, u)
-    slope = spectral.slope(b0, f0).div_(group.complete).add_(spectral.slope(b1, f1).mul_(share))
-    S = f0.div_(group.complete).add_(f1.mul_(share)).clamp_(min=1e-300)
-    return S, slope.div_(S)

@@ -15,6 +15,7 @@ from torch import Tensor
 from fmnas.optimizers.factors import Weights
 from fmnas.optimizers.likelihood import Likelihood
 from fmnas.optimizers.points import Points
+from fmnas.optimizers.scaled import Scaled
 from fmnas.optimizers.traced import Traced
 
 CHUNK = 128  # points predicted at once
@@ -33,6 +34,17 @@ class Parameters:
     s2: float
 
 
+@dataclass(frozen=True)
+class Here:
+    """What is known of m points by their vertices alone, worth keeping while only their continuous parts change.
+
+    weights: of their pairs with the observations (factors.py). prior [m]: r of each with itself.
+    """
+
+    weights: Weights
+    prior: Tensor
+
+
 class Posterior:
     """The process with the parameters eta, given the observations of a likelihood at `points`."""
 
@@ -41,7 +53,8 @@ class Posterior:
         self.structure = likelihood.kernel.structure
         theta, alpha, beta, w, g = (part[0] for part in likelihood.split(eta[None]))
         self.parameters = Parameters(theta, alpha, beta, w, float(g), 0.0, 1.0)
-        self.N = self.factors.normaliser(beta[None])[0][0]  # [P]
+        self._scaled = Scaled(self.factors, alpha[None], beta[None])
+        self.N = self._scaled.N[0]  # [P]
         self._diagonals = [self.factors.diagonal(p, beta) / self.N[p] for p in range(self.factors.P)]
         self._rows = self.factors.rows(points.V)
         A = likelihood.correlation(eta)
@@ -58,32 +71,29 @@ class Posterior:
         theta = self.parameters.theta
         return torch.cdist(C / theta, self.points.C / theta, compute_mode="donot_use_mm_for_euclid_dist").square_()
 
-    def against(self, V: Tensor) -> Weights:
-        """What the graphs say of vertices V [m, P] and the observations: worth keeping while only C changes."""
-        return self.factors.against(self._rows, V)
+    def on(self, V: Tensor) -> Here:
+        """What is known of points on the vertices V [m, P]."""
+        return Here(self.factors.against(self._rows, V), self._prior(V))
 
-    def correlation(self, C: Tensor, weights: Weights) -> Tensor:
-        """r [m, n] between points with continuous parts C, and weights `against` their vertices, and observations."""
-        d2, parameters = self.squared_distance(C), self.parameters
-        found = self.factors.graph_part(weights, parameters.alpha[None], parameters.beta[None], d2.reshape(1, -1))
-        q, s = (part.reshape(d2.shape) for part in found)
-        return self.structure.combine(q, s, d2, parameters.w)
+    def correlation(self, C: Tensor, here: Here) -> Tensor:
+        """r [m, n] between points with continuous parts C and the observations."""
+        d2 = self.squared_distance(C)
+        q, s = (part.reshape(d2.shape) for part in self._scaled.graph_part(here.weights, d2.reshape(1, -1)))
+        return self.structure.combine(q, s, d2, self.parameters.w)
 
-    def correlation_and_slope(self, C: Tensor, weights: Weights) -> tuple[Tensor, Tensor]:
+    def correlation_and_slope(self, C: Tensor, here: Here) -> tuple[Tensor, Tensor]:
         """(r, d r / d d2), each [m, n]."""
-        d2, parameters = self.squared_distance(C), self.parameters
-        traced = Traced(self.factors, weights, parameters.alpha[None], parameters.beta[None], d2.reshape(1, -1))
+        d2, w = self.squared_distance(C), self.parameters.w
+        traced = Traced(self._scaled, here.weights, d2.reshape(1, -1))
         q, s, q_slope, s_slope = (part.reshape(d2.shape) for part in (traced.q, traced.s, *traced.slopes()))
-        by_q, by_s, by_d2, _ = self.structure.slopes(q, s, d2, parameters.w)
-        return self.structure.combine(q, s, d2, parameters.w), by_d2 + by_q * q_slope + by_s * s_slope
+        by_q, by_s, by_d2, _ = self.structure.slopes(q, s, d2, w)
+        return self.structure.combine(q, s, d2, w), by_d2 + by_q * q_slope + by_s * s_slope
 
     def graph_tables(self, d2: Tensor) -> list[Tensor]:
         """For each discrete variable the normalised factor between every vertex and each observation: [m, V_p, n]."""
-        tables = self.factors.tables(self._rows, self.parameters.alpha, self.parameters.beta, d2)
-        return [table.div_(N) for table, N in zip(tables, self.N, strict=True)]
+        return self._scaled.tables(self._rows, d2)
 
-    def prior(self, V: Tensor) -> Tensor:
-        """r of a point with itself [m]."""
+    def _prior(self, V: Tensor) -> Tensor:
         own = torch.stack([diagonal[V[:, p]] for p, diagonal in enumerate(self._diagonals)])  # [P, m]
         return self._at_home(own.prod(0), own.mean(0))
 
@@ -108,8 +118,8 @@ class Posterior:
         """(mean [m], variance [m]) at points; in chunks, so that memory stays small."""
         means, variances = [], []
         for c, v in zip(C.split(CHUNK), V.split(CHUNK), strict=True):
-            correlation = self.correlation(c, self.against(v))
-            mean, variance, _ = self.predict_from(correlation, self.prior(v))
+            here = self.on(v)
+            mean, variance, _ = self.predict_from(self.correlation(c, here), here.prior)
             means.append(mean)
             variances.append(variance)
         return torch.cat(means), torch.cat(variances)

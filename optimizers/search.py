@@ -19,9 +19,8 @@ from torch import Tensor
 
 from fmnas.optimizers.acquisition import log_expected_improvement, log_expected_improvement_slopes
 from fmnas.optimizers.bfgs import Box, Objective, minimise
-from fmnas.optimizers.factors import Weights
 from fmnas.optimizers.points import Points
-from fmnas.optimizers.posterior import Posterior
+from fmnas.optimizers.posterior import Here, Posterior
 from fmnas.search_spaces import Space
 
 SAME = 1e-9  # encoded points nearer than this in every column are one
@@ -37,14 +36,14 @@ class SearchSettings:
     starts: how many of the best candidates are improved. rounds: most alternations.
     gain: a start is done when no neighbour is better and an alternation raises its log EI by less; the best of all
     goes on until it gains less than `last_gain`.
-    steps: L-BFGS-B iterations in each.
+    steps: L-BFGS-B iterations in each; they end earlier when one gains less than a tenth of the gain.
     """
 
     random_points: int = 500
     spray_points: int = 100
     starts: int = 6
     rounds: int = 20
-    steps: int = 10
+    steps: int = 5
     gain: float = 1e-3
     last_gain: float = 1e-6
 
@@ -133,17 +132,17 @@ class Acquisition:
             edges[start, k] = self.feasible(points.C[start], V)
         return edges
 
-    def with_gradient(self, points: Points, weights: Weights) -> tuple[Tensor, Tensor]:
-        """(log EI [S], its gradient over C [S, D]); weights: what the posterior knows `against` the vertices."""
+    def with_gradient(self, C: Tensor, here: Here) -> tuple[Tensor, Tensor]:
+        """(log EI [S], its gradient over C [S, D]) of points whose vertices are `here`."""
         posterior, parameters = self.posterior, self.posterior.parameters
-        r, r_slope = posterior.correlation_and_slope(points.C, weights)
-        mean, variance, solved = posterior.predict_from(r, posterior.prior(points.V))
+        r, r_slope = posterior.correlation_and_slope(C, here)
+        mean, variance, solved = posterior.predict_from(r, here.prior)
         deviation = variance.sqrt()
         value, by_mean, by_deviation = log_expected_improvement_slopes(mean, deviation, self.best)
         # d log EI / d r, by the mean and by the variance s2 (prior - r A^-1 r')
         pull = by_mean[:, None] * posterior.weights - (by_deviation * parameters.s2 / deviation)[:, None] * solved
         by_d2 = pull * r_slope  # [S, n]
-        gradient = by_d2.sum(-1, keepdim=True) * points.C - by_d2 @ posterior.points.C
+        gradient = by_d2.sum(-1, keepdim=True) * C - by_d2 @ posterior.points.C
         return value, 2.0 * gradient / parameters.theta.square()
 
 
@@ -217,7 +216,7 @@ def alternate(acquisition: Acquisition, starts: Points, settings: SearchSettings
     active, gain = torch.arange(len(starts)), settings.gain
     for _ in range(settings.rounds):
         before = value[active].clone()
-        moved = _alternate_once(acquisition, C, V, value, active, settings.steps)
+        moved = _alternate_once(acquisition, C, V, value, active, settings.steps, gain / 10.0)
         active = active[moved | (value[active] > before + gain)]
         active = active[_apart(Points(C, V).at(active), value[active])]
         if len(active) == 0 and gain > settings.last_gain:
@@ -229,7 +228,7 @@ def alternate(acquisition: Acquisition, starts: Points, settings: SearchSettings
 
 
 def _alternate_once(
-    acquisition: Acquisition, C: Tensor, V: Tensor, value: Tensor, active: Tensor, steps: int
+    acquisition: Acquisition, C: Tensor, V: Tensor, value: Tensor, active: Tensor, steps: int, tolerance: float
 ) -> Tensor:
     """Move the active starts to their best neighbours, then along the gradient, in place; which changed vertices."""
     vertices, neighbour_value = acquisition.best_neighbours(Points(C, V).at(active))
@@ -237,7 +236,7 @@ def _alternate_once(
     V[active[moved]], value[active[moved]] = vertices[moved], neighbour_value[moved]
     if C.shape[1]:
         objective = _continuous(acquisition, V[active])
-        C[active], negative = minimise(objective, C[active], acquisition.box, iterations=steps, tolerance=1e-9)
+        C[active], negative = minimise(objective, C[active], acquisition.box, iterations=steps, tolerance=tolerance)
         value[active] = torch.maximum(value[active], -negative)
     return moved
 
@@ -253,12 +252,13 @@ def _apart(points: Points, value: Tensor) -> Tensor:
 
 def _continuous(acquisition: Acquisition, V: Tensor) -> Objective:
     """Minus the log EI as a function of the continuous part, at fixed vertices V [S, P]; inf where not feasible."""
-    weights = acquisition.posterior.against(V)
+    posterior = acquisition.posterior
+    all_of_them = posterior.on(V)
 
     def objective(x: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
-        vertices, every = V[which], len(which) == len(V)
-        known = weights if every else acquisition.posterior.against(vertices)
-        log_ei, gradient = acquisition.with_gradient(Points(x, vertices), known)
+        vertices = V[which]
+        here = all_of_them if len(which) == len(V) else posterior.on(vertices)
+        log_ei, gradient = acquisition.with_gradient(x, here)
         return torch.where(acquisition.feasible(x, vertices), -log_ei, torch.inf), -gradient
 
     return objective

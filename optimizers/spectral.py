@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 class SpectralFunction(Protocol):
-    """f(b, u) with its slope along u; all arguments broadcast.
+    """f(b, u) and how fast it falls along u; all arguments broadcast.
 
     Both functions depend on one combination of b and u alone, so that the slope along beta follows from the one along
     u: d log S / d log beta = offset + sign u d log S / d u.
@@ -26,8 +26,8 @@ class SpectralFunction(Protocol):
         """f(b, u)."""
         ...
 
-    def slope(self, b: Tensor, f: Tensor) -> Tensor:
-        """df/du, given f = value(b, u)."""
+    def fall(self, b: Tensor, f: Tensor) -> Tensor:
+        """-d log f / du, given f = value(b, u); may be b or f itself."""
         ...
 
 
@@ -40,9 +40,9 @@ class ModulatedLaplacian:
         """f(b, u)."""
         return (u + b).reciprocal_()
 
-    def slope(self, b: Tensor, f: Tensor) -> Tensor:
-        """-f^2."""
-        return (f * f).neg_()
+    def fall(self, b: Tensor, f: Tensor) -> Tensor:
+        """f."""
+        return f
 
 
 class ModulatedDiffusion:
@@ -54,6 +54,6 @@ class ModulatedDiffusion:
         """f(b, u)."""
         return (u * b).neg_().exp_()
 
-    def slope(self, b: Tensor, f: Tensor) -> Tensor:
-        """-b f."""
-        return (b * f).neg_()
+    def fall(self, b: Tensor, f: Tensor) -> Tensor:
+        """b."""
+        return b

@@ -92,9 +92,12 @@ class Surrogate:
         """The likelihood of a data set."""
         return Likelihood(self.space, self.kernel, points, y, self.settings.prior)
 
-    def fit(self, points: Points, y: Tensor, rng: np.random.Generator, warm: Tensor | None = None) -> Fit:
+    def fit(
+        self, points: Points, y: Tensor, rng: np.random.Generator, warm: Tensor | None = None, afresh: bool = True
+    ) -> Fit:
         """Maximise the likelihood of y [n]; the best wins. `warm`: eta of an earlier fit, one more start.
 
+        afresh: False where `warm` alone will do once the observations outnumber `settings.subset`.
         Raises FitError when no start gives a positive definite matrix.
         """
         settings, every = self.settings, self.likelihood(points, y)
@@ -102,9 +105,11 @@ class Surrogate:
         if len(points) > settings.largest:
             likelihood = self._on_subset(points, y, settings.largest, rng)
         box = likelihood.box()
-        starts = self._screened(likelihood, points, y, rng)
+        starts = torch.empty(0, len(box.lower), dtype=torch.float64)
         if warm is not None and settings.warm:
-            starts = torch.cat([box.clip(warm)[None], starts])
+            starts = box.clip(warm)[None]
+        if afresh or not len(starts) or len(points) <= settings.subset:
+            starts = torch.cat([starts, self._screened(likelihood, points, y, rng)])
         finalists = settings.finalists if len(points) <= settings.subset else 1
         if len(starts) > finalists:
             values, _ = likelihood(starts, torch.arange(len(starts)))

@@ -62,7 +62,7 @@ def test_best_neighbour_is_the_best_of_all_neighbours(
 
 
 def check_gradient(space: Space, acquisition: Acquisition, points: Points) -> None:
-    value, gradient = acquisition.with_gradient(points, acquisition.posterior.against(points.V))
+    value, gradient = acquisition.with_gradient(points.C, acquisition.posterior.on(points.V))
     assert gradient.shape == points.C.shape
     np.testing.assert_allclose(value, acquisition(points), rtol=1e-6, atol=1e-6)
     step = 1e-5

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fmnas.optimizers.factors import Eigenspaces, Factors
+from fmnas.optimizers.scaled import Scaled
 from fmnas.optimizers.spectral import ModulatedDiffusion, ModulatedLaplacian
 from fmnas.optimizers.structures import BLENDED_KERNELS, FAST_KERNELS
 from fmnas.optimizers.traced import Traced
@@ -49,7 +50,7 @@ def test_spectral_slopes_are_the_derivatives(name: str) -> None:
     u = torch.linspace(1.0, 4.0, 5).double()[None].requires_grad_()
     value = f.value(b, u)
     by_b, by_u = torch.autograd.grad(value.sum(), (b, u))
-    slope = f.slope(b.detach(), value.detach())
+    slope = -value.detach() * f.fall(b.detach(), value.detach())
     np.testing.assert_allclose(slope.expand(7, 5).sum(0, keepdim=True), by_u, rtol=1e-10)
     along_b = f.offset * value.detach() + f.sign * u.detach() * slope
     np.testing.assert_allclose(along_b.sum(1, keepdim=True), b.detach() * by_b, rtol=1e-10, atol=1e-12)
@@ -102,20 +103,20 @@ def test_every_way_to_a_factor_gives_the_same(name: str, data: st.DataObject, sp
     v1, v2 = (torch.from_numpy(space.sample_encoded(rng, n)[:, len(space.continuous) :]).long() for _ in range(2))
     d2 = torch.from_numpy(rng.uniform(0, 4, (n, n)))
     alpha, beta = (torch.from_numpy(rng.uniform(0.1, 2, factors.P)) for _ in range(2))
-    rows = factors.rows(v2)
-    tables = factors.tables(rows, alpha, beta, d2)
+    rows, scaled = factors.rows(v2), Scaled(factors, alpha[None], beta[None])
+    tables = scaled.tables(rows, d2)
     own = torch.stack([table[torch.arange(n), v1[:, p]] for p, table in enumerate(tables)])  # [P, n, n]
-    N = factors.normaliser(beta[None])[0][0]  # [P]
-    by_table = own.prod(0) / N.prod(), (own / N[:, None, None]).mean(0)
-    found = factors.graph_part(factors.against(rows, v1), alpha[None], beta[None], d2.reshape(1, -1))
-    pairwise = factors.graph_part(factors.pairs(v1, v2), alpha[None], beta[None], d2.diagonal()[None])
+    by_table = own.prod(0), own.mean(0)
+    found = scaled.graph_part(factors.against(rows, v1), d2.reshape(1, -1))
+    pairwise = scaled.graph_part(factors.pairs(v1, v2), d2.diagonal()[None])
     for right, every, some in zip(by_table, found, pairwise, strict=True):
         np.testing.assert_allclose(every.reshape(n, n), right, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(some[0], right.diagonal(), rtol=1e-9, atol=1e-12)
-    at_home = factors.tables(factors.rows(v1), alpha, beta, torch.zeros(n, n).double())
+    at_home = scaled.tables(factors.rows(v1), torch.zeros(n, n).double())
+    N = factors.normaliser(beta[None])[0][0]  # [P]
     for p, table in enumerate(at_home):
-        points = torch.arange(n)
-        np.testing.assert_allclose(table[points, v1[:, p], points], factors.diagonal(p, beta)[v1[:, p]], atol=1e-12)
+        points, diagonal = torch.arange(n), factors.diagonal(p, beta) / N[p]
+        np.testing.assert_allclose(table[points, v1[:, p], points], diagonal[v1[:, p]], atol=1e-12)
 
 
 def test_pairs_computed_in_parts_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,13 +130,13 @@ def test_pairs_computed_in_parts_are_the_same(monkeypatch: pytest.MonkeyPatch) -
     weights = factors.pairs(v1, v2)
 
     def everything() -> list[torch.Tensor]:
-        arguments = (weights, alpha, beta, d2)
-        traced = Traced(factors, *arguments)
+        scaled = Scaled(factors, alpha, beta)
+        traced = Traced(scaled, weights, d2)
         pulls = traced.pull(by_log_q, by_s)
-        return [*factors.graph_part(*arguments), traced.q, traced.s, *traced.slopes(), *pulls]
+        return [*scaled.graph_part(weights, d2), traced.q, traced.s, *traced.slopes(), *pulls]
 
     whole = everything()
-    monkeypatch.setattr("fmnas.optimizers.factors.CACHE", 1)
+    monkeypatch.setattr("fmnas.optimizers.scaled.CACHE", 1)
     q, s = whole[:2]
     np.testing.assert_allclose(whole[2], q, rtol=1e-12)
     np.testing.assert_allclose(whole[3], s, rtol=1e-12)

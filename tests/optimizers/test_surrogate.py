@@ -149,8 +149,8 @@ def test_posterior_is_the_textbooks(
     prior = np.diag(slow_correlation(problem, Z, Z))
     points = Points.of(problem.space, Z)
     mean, variance = posterior.predict(points.C, points.V)
-    np.testing.assert_allclose(posterior.prior(points.V), prior, rtol=1e-8)
-    np.testing.assert_allclose(posterior.correlation(points.C, posterior.against(points.V)), R, rtol=1e-7, atol=1e-10)
+    np.testing.assert_allclose(posterior.on(points.V).prior, prior, rtol=1e-8)
+    np.testing.assert_allclose(posterior.correlation(points.C, posterior.on(points.V)), R, rtol=1e-7, atol=1e-10)
     np.testing.assert_allclose(mean, mu + R @ np.linalg.solve(A, y - mu), rtol=1e-6, atol=1e-7)
     expected = s2 * (prior - np.einsum("ij,ji->i", R, np.linalg.solve(A, R.T)))
     np.testing.assert_allclose(variance, np.maximum(expected, 1e-12), rtol=1e-5, atol=1e-8)
@@ -164,7 +164,7 @@ def test_correlation_is_1_on_the_diagonal_on_average(make_problem: Any, space: S
     else:
         V = torch.zeros(1, 1, dtype=torch.int64)
     posterior = problem.posterior
-    assert posterior.prior(V).mean().item() == pytest.approx(1.0, rel=1e-10)
+    assert posterior.on(V).prior.mean().item() == pytest.approx(1.0, rel=1e-10)
 
 
 def test_prediction_in_chunks_equals_prediction_at_once(make_problem: Any, space: Space) -> None:

@@ -1,0 +1,140 @@
+"""The factors of the discrete variables under given parameters, for many pairs of points: the fast path of kernels.py.
+
+Pairs are computed a few thousand at a time, so that intermediate results stay in the processor's cache.
+
+| symbol | shape | meaning |
+|---|---|---|
+| B, M | | parameter sets evaluated together; pairs of points |
+| d2 | [B, M] | squared continuous distance of each pair |
+| alpha, beta | [B, P] | modulation by d2 (zero: none) and frequency scale of each discrete variable |
+| u | [B, P, M] | 1 + alpha d2 |
+| W | [G, (E,) M] | weights of the pairs: what factors.py says of their vertices |
+| S | [B, P, M] | sum_e M_e f(beta mu_e, u): the factor of each variable, before it is normalised |
+| N | [B, P] | normaliser: the factor at d = 0 averaged over vertices |
+| q, s | [B, M] | prod_p S_p / N_p: the graph part; mean_p S_p / N_p |
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fmnas.optimizers.factors import Factors, Weights
+from fmnas.optimizers.spectral import SpectralFunction
+
+CACHE = 1 << 17  # numbers that one intermediate result may have: a megabyte
+
+
+@dataclass(frozen=True)
+class ScaledGroup:
+    """A group of variables under given parameters: alpha [B, G, 1], b = beta mu [B, G, E, 1].
+
+    members: their positions among the P variables. rows: where they stand when the variables stand group by group.
+    """
+
+    members: list[int]
+    rows: slice
+    complete: int
+    alpha: Tensor
+    b: Tensor
+
+
+class Scaled:
+    """Factors under parameters alpha, beta [B, P]: worth keeping while only the pairs change.
+
+    Group by group stand the variables in alpha [B, P], in log_slope_of_N [B, P], and in share [B, 1, P]: 1 / (P N),
+    what a factor is multiplied by in s. places [P]: where the space's variables are in that order. N [B, P] is in the
+    space's own.
+    """
+
+    def __init__(self, factors: Factors, alpha: Tensor, beta: Tensor) -> None:
+        self.spectral, self.additive = factors.spectral, factors.additive
+        order = factors.order
+        self.places = order.argsort()
+        self.alpha = alpha[:, order]
+        self.N, log_slope_of_N = factors.normaliser(beta)
+        self.log_slope_of_N = log_slope_of_N[:, order]
+        self.share = (1.0 / (factors.P * self.N[:, order]))[:, None]
+        self.groups, start = [], 0
+        for group in factors.groups:
+            rows = slice(start, start := start + len(group.members))
+            b = (beta[:, group.members, None] * group.mu)[..., None]
+            self.groups.append(ScaledGroup(group.members, rows, group.complete, self.alpha[:, rows, None], b))
+        self._product_of_N = self.N.prod(1)[:, None]
+        self._sizes = [space.projectors.shape[1] for space in factors.spaces]
+        self._step = CACHE // (len(alpha) * factors.terms)
+
+    def parts(self, M: int) -> Iterator[slice]:
+        """Slices of M pairs."""
+        step = max(256, self._step)
+        return (slice(start, start + step) for start in range(0, M, step))
+
+    def normalised(self, product: Tensor) -> Tensor:
+        """q [B, M] from prod_p S_p, in place."""
+        return product.div_(self._product_of_N)
+
+    def graph_part(self, weights: Weights, d2: Tensor) -> tuple[Tensor, Tensor]:
+        """(q, s), each [B, M], of pairs with these weights at squared distances d2 [B, M]."""
+        q = torch.ones_like(d2)
+        s = torch.zeros_like(d2) if self.additive else q
+        for part in self.parts(d2.shape[1]):
+            for group, W in zip(self.groups, weights, strict=True):
+                u = (group.alpha * d2[:, None, part]).add_(1.0)
+                S = _sum(self.spectral, group.complete, W[..., part], group.b, u)
+                q[:, part] *= S.prod(1)
+                if self.additive:
+                    s[:, part] += (self.share[..., group.rows] @ S)[:, 0]
+        return self.normalised(q), s
+
+    def factors_and_slopes(self, weights: Weights, d2: Tensor) -> tuple[Tensor, Tensor]:
+        """(S, d log S / du), each [B, P, m], the variables group by group, of pairs at squared distances d2 [B, m]."""
+        S = d2.new_empty(len(d2), len(self._sizes), d2.shape[1])
+        L = torch.empty_like(S)
+        for group, W in zip(self.groups, weights, strict=True):
+            u = (group.alpha * d2[:, None]).add_(1.0)
+            _sum_and_fall(self.spectral, group.complete, W, group.b, u, S[:, group.rows], L[:, group.rows])
+        S.clamp_(min=1e-300)
+        return S, L.div_(S).neg_()
+
+    def tables(self, rows: Weights, d2: Tensor) -> list[Tensor]:
+        """For each variable its normalised factor between every vertex and each of n points: P times [S, V_p, n].
+
+        rows: `Factors.rows` of the n points; d2 [S, n]: distances of S points to them. For one parameter set, B = 1.
+        """
+        found: list[Tensor] = [d2] * len(self._sizes)
+        for group, table in zip(self.groups, rows, strict=True):
+            for k, p in enumerate(group.members):
+                W = table[k, ..., : self._sizes[p], :][None, None]  # [1, 1, (E,) V, n]
+                b = group.b[:, k : k + 1, :, None]  # [1, 1, E, 1, 1]
+                u = (group.alpha[:, k] * d2).add_(1.0)[:, None, None]  # [S, 1, 1, n]
+                found[p] = _sum(self.spectral, group.complete, W, b, u)[:, 0].div_(self.N[0, p])
+        return found
+
+
+def _sum(spectral: SpectralFunction, complete: int, W: Tensor, b: Tensor, u: Tensor) -> Tensor:
+    """sum_e M_e f(b_e, u): [B, G, ...]; W [(B,) G, (E,) ...], b [B, G, E, ...], u [B, G, ...].
+
+    On a complete graph of V vertices M_0 = 1 / V, M_1 = [v = v'] - 1 / V, and mu_0 = 0.
+    """
+    if complete:
+        f0, f1 = spectral.value(b[:, :, 0], u), spectral.value(b[:, :, 1], u)
+        return f0.sub_(f1).div_(complete).add(W * f1)
+    return (spectral.value(b, u[:, :, None]) * W).sum(2).clamp_(min=1e-300)
+
+
+def _sum_and_fall(
+    spectral: SpectralFunction, complete: int, W: Tensor, b: Tensor, u: Tensor, S: Tensor, fall: Tensor
+) -> None:
+    """S = sum_e M_e f(b_e, u) and -dS/du, written to S and fall [B, G, m]."""
+    if not complete:
+        f = spectral.value(b, u[:, :, None])
+        weighted = f * W
+        torch.sum(weighted, 2, out=S)
+        torch.sum(weighted.mul_(spectral.fall(b, f)), 2, out=fall)
+        return
+    b0, b1 = b[:, :, 0], b[:, :, 1]
+    f0, f1 = spectral.value(b0, u), spectral.value(b1, u)
+    weighted0, weighted1 = f0 / complete, f1 * (W - 1.0 / complete)
+    torch.add(weighted0, weighted1, out=S)
+    torch.mul(weighted0, spectral.fall(b0, f0), out=fall).addcmul_(weighted1, spectral.fall(b1, f1))
