@@ -50,7 +50,9 @@ summary { cursor: pointer; margin-top: 2.4rem; }
 summary h2 { display: inline; }
 @media print { body { max-width: none; padding: 0; font-size: 11px; } nav { display: none; }
   figure svg { min-width: 0 !important; } .scroll { overflow: visible; }
-  th, td { white-space: normal; padding-right: .5rem; } figure, tr, h2, h3 { break-inside: avoid; }
+  table { font-size: 9px; } th, td { padding-right: .6rem; overflow-wrap: normal; }
+  .text td { white-space: normal; } .text td:last-child, .wide td:last-child { min-width: 9rem; }
+  figure, tr, h2, h3 { break-inside: avoid; }
   h2, h3 { break-after: avoid; } }
 """
 
