@@ -279,6 +279,21 @@ def test_many_observations_are_screened_on_a_subset_and_warm_starts_count(make_p
     assert warm.nll <= cold.nll + 1e-12
 
 
+@pytest.mark.parametrize(("n", "warm", "screened"), [(90, True, False), (90, False, True), (20, True, True)])
+def test_random_starts_are_spared_where_there_are_many_observations_and_a_warm_start(
+    make_problem: Any, n: int, warm: bool, screened: bool
+) -> None:
+    """Whether any were tried is seen from the generator."""
+    problem = make_problem(joint_space(), n)
+    surrogate = Surrogate(problem.space, FAST_KERNELS["modlap"], FitSettings(starts=2, screening=3, subset=30))
+    rng = np.random.default_rng(0)
+    before = rng.bit_generator.state
+    found = surrogate.fit(problem.points, problem.y, rng, problem.eta if warm else None, afresh=False)
+    assert (rng.bit_generator.state != before) is screened
+    everywhere = surrogate.likelihood(problem.points, problem.y)
+    assert found.nll <= everywhere(problem.eta[None], torch.arange(1))[0].item() + 1e-12 or not warm
+
+
 def test_what_is_not_positive_definite_has_an_infinite_value(make_problem: Any) -> None:
     problem = make_problem(joint_space(), 4)
     twice = np.concatenate([problem.X, problem.X])
