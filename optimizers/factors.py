@@ -10,7 +10,7 @@ Variables with the same number of distinct eigenvalues are computed together.
 | beta | [B, P] | frequency scale of each discrete variable |
 | mu | [E] | distinct eigenvalues of a graph |
 | M_e | [V, V] | projector onto the eigenspace of mu_e |
-| N | [B, P] | normaliser: the factor of scaled.py at d = 0 averaged over vertices |
+| N | [B, P] | normaliser: the factor of graph_part.py at d = 0 averaged over vertices |
 """
 
 from dataclasses import dataclass
@@ -74,7 +74,8 @@ def _complete_size(variable: Discrete) -> int:
 class Factors:
     """The discrete variables of one space under one spectral function.
 
-    additive: whether s (scaled.py) is wanted; without, q stands in its place. order [P]: the variables group by group.
+    additive: whether s (graph_part.py) is wanted; without, q stands in its place. order [P]: the variables, group by
+    group.
     """
 
     def __init__(self, space: Space, spectral: SpectralFunction, additive: bool = False) -> None:

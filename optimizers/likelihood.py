@@ -24,8 +24,8 @@ from torch import Tensor
 
 from fmnas.optimizers.bfgs import Box
 from fmnas.optimizers.factors import Factors
+from fmnas.optimizers.graph_part import GraphPart
 from fmnas.optimizers.points import Points
-from fmnas.optimizers.scaled import Scaled
 from fmnas.optimizers.structures import FastKernel
 from fmnas.optimizers.traced import Traced
 from fmnas.search_spaces import Space
@@ -141,13 +141,13 @@ class Likelihood:
         """R [n, n] under one eta: its lower triangle and diagonal; zeros above."""
         theta, alpha, beta, w, _ = self.split(eta[None])
         d2 = theta.pow(-2) @ self._squares
-        q, s = Scaled(self.factors, alpha, beta).graph_part(self._weights, d2)
+        q, s = GraphPart(self.factors, alpha, beta).of(self._weights, d2)
         return self._lower(self.kernel.structure.combine(q, s, d2, w[:, None]))[0]
 
     def _evaluate(self, eta: Tensor) -> tuple[Tensor, Tensor]:
         theta, alpha, beta, w, g = self.split(eta)
         d2, structure = theta.pow(-2) @ self._squares, self.kernel.structure
-        graphs = Traced(Scaled(self.factors, alpha, beta), self._weights, d2)
+        graphs = Traced(GraphPart(self.factors, alpha, beta), self._weights, d2)
         q, s = graphs.q, graphs.s
         value, by_r, by_g = self._from_correlation(structure.combine(q, s, d2, w[:, None]), g)
         by_q, by_s, by_d2, by_w = (by_r * slope for slope in structure.slopes(q, s, d2, w[:, None]))

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from fmnas.optimizers.factors import Weights
+from fmnas.optimizers.graph_part import GraphPart
 from fmnas.optimizers.likelihood import Likelihood
 from fmnas.optimizers.points import Points
-from fmnas.optimizers.scaled import Scaled
 from fmnas.optimizers.traced import Traced
 
 CHUNK = 128  # points predicted at once
@@ -53,8 +53,8 @@ class Posterior:
         self.structure = likelihood.kernel.structure
         theta, alpha, beta, w, g = (part[0] for part in likelihood.split(eta[None]))
         self.parameters = Parameters(theta, alpha, beta, w, float(g), 0.0, 1.0)
-        self._scaled = Scaled(self.factors, alpha[None], beta[None])
-        self.N = self._scaled.N[0]  # [P]
+        self._graphs = GraphPart(self.factors, alpha[None], beta[None])
+        self.N = self._graphs.N[0]  # [P]
         self._diagonals = [self.factors.diagonal(p, beta) / self.N[p] for p in range(self.factors.P)]
         self._rows = self.factors.rows(points.V)
         A = likelihood.correlation(eta)
@@ -78,20 +78,20 @@ class Posterior:
     def correlation(self, C: Tensor, here: Here) -> Tensor:
         """r [m, n] between points with continuous parts C and the observations."""
         d2 = self.squared_distance(C)
-        q, s = (part.reshape(d2.shape) for part in self._scaled.graph_part(here.weights, d2.reshape(1, -1)))
+        q, s = (part.reshape(d2.shape) for part in self._graphs.of(here.weights, d2.reshape(1, -1)))
         return self.structure.combine(q, s, d2, self.parameters.w)
 
     def correlation_and_slope(self, C: Tensor, here: Here) -> tuple[Tensor, Tensor]:
         """(r, d r / d d2), each [m, n]."""
         d2, w = self.squared_distance(C), self.parameters.w
-        traced = Traced(self._scaled, here.weights, d2.reshape(1, -1))
+        traced = Traced(self._graphs, here.weights, d2.reshape(1, -1))
         q, s, q_slope, s_slope = (part.reshape(d2.shape) for part in (traced.q, traced.s, *traced.slopes()))
         by_q, by_s, by_d2, _ = self.structure.slopes(q, s, d2, w)
         return self.structure.combine(q, s, d2, w), by_d2 + by_q * q_slope + by_s * s_slope
 
     def graph_tables(self, d2: Tensor) -> list[Tensor]:
         """For each discrete variable the normalised factor between every vertex and each observation: [m, V_p, n]."""
-        return self._scaled.tables(self._rows, d2)
+        return self._graphs.tables(self._rows, d2)
 
     def _prior(self, V: Tensor) -> Tensor:
         own = torch.stack([diagonal[V[:, p]] for p, diagonal in enumerate(self._diagonals)])  # [P, m]

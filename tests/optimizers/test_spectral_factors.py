@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fmnas.optimizers.factors import Eigenspaces, Factors
-from fmnas.optimizers.scaled import Scaled
+from fmnas.optimizers.graph_part import GraphPart
 from fmnas.optimizers.spectral import ModulatedDiffusion, ModulatedLaplacian
 from fmnas.optimizers.structures import BLENDED_KERNELS, FAST_KERNELS
 from fmnas.optimizers.traced import Traced
@@ -103,16 +103,16 @@ def test_every_way_to_a_factor_gives_the_same(name: str, data: st.DataObject, sp
     v1, v2 = (torch.from_numpy(space.sample_encoded(rng, n)[:, len(space.continuous) :]).long() for _ in range(2))
     d2 = torch.from_numpy(rng.uniform(0, 4, (n, n)))
     alpha, beta = (torch.from_numpy(rng.uniform(0.1, 2, factors.P)) for _ in range(2))
-    rows, scaled = factors.rows(v2), Scaled(factors, alpha[None], beta[None])
-    tables = scaled.tables(rows, d2)
+    rows, graphs = factors.rows(v2), GraphPart(factors, alpha[None], beta[None])
+    tables = graphs.tables(rows, d2)
     own = torch.stack([table[torch.arange(n), v1[:, p]] for p, table in enumerate(tables)])  # [P, n, n]
     by_table = own.prod(0), own.mean(0)
-    found = scaled.graph_part(factors.against(rows, v1), d2.reshape(1, -1))
-    pairwise = scaled.graph_part(factors.pairs(v1, v2), d2.diagonal()[None])
+    found = graphs.of(factors.against(rows, v1), d2.reshape(1, -1))
+    pairwise = graphs.of(factors.pairs(v1, v2), d2.diagonal()[None])
     for right, every, some in zip(by_table, found, pairwise, strict=True):
         np.testing.assert_allclose(every.reshape(n, n), right, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(some[0], right.diagonal(), rtol=1e-9, atol=1e-12)
-    at_home = scaled.tables(factors.rows(v1), torch.zeros(n, n).double())
+    at_home = graphs.tables(factors.rows(v1), torch.zeros(n, n).double())
     N = factors.normaliser(beta[None])[0][0]  # [P]
     for p, table in enumerate(at_home):
         points, diagonal = torch.arange(n), factors.diagonal(p, beta) / N[p]
@@ -130,13 +130,13 @@ def test_pairs_computed_in_parts_are_the_same(monkeypatch: pytest.MonkeyPatch) -
     weights = factors.pairs(v1, v2)
 
     def everything() -> list[torch.Tensor]:
-        scaled = Scaled(factors, alpha, beta)
-        traced = Traced(scaled, weights, d2)
+        graphs = GraphPart(factors, alpha, beta)
+        traced = Traced(graphs, weights, d2)
         pulls = traced.pull(by_log_q, by_s)
-        return [*scaled.graph_part(weights, d2), traced.q, traced.s, *traced.slopes(), *pulls]
+        return [*graphs.of(weights, d2), traced.q, traced.s, *traced.slopes(), *pulls]
 
     whole = everything()
-    monkeypatch.setattr("fmnas.optimizers.scaled.CACHE", 1)
+    monkeypatch.setattr("fmnas.optimizers.graph_part.CACHE", 1)
     q, s = whole[:2]
     np.testing.assert_allclose(whole[2], q, rtol=1e-12)
     np.testing.assert_allclose(whole[3], s, rtol=1e-12)

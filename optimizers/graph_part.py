@@ -27,7 +27,7 @@ CACHE = 1 << 17  # numbers that one intermediate result may have: a megabyte
 
 
 @dataclass(frozen=True)
-class ScaledGroup:
+class GroupHere:
     """A group of variables under given parameters: alpha [B, G, 1], b = beta mu [B, G, E, 1].
 
     members: their positions among the P variables. rows: where they stand when the variables stand group by group.
@@ -40,8 +40,8 @@ class ScaledGroup:
     b: Tensor
 
 
-class Scaled:
-    """Factors under parameters alpha, beta [B, P]: worth keeping while only the pairs change.
+class GraphPart:
+    """The graph part under parameters alpha, beta [B, P]: worth keeping while only the pairs change.
 
     Group by group stand the variables in alpha [B, P], in log_slope_of_N [B, P], and in share [B, 1, P]: 1 / (P N),
     what a factor is multiplied by in s. places [P]: where the space's variables are in that order. N [B, P] is in the
@@ -60,7 +60,7 @@ class Scaled:
         for group in factors.groups:
             rows = slice(start, start := start + len(group.members))
             b = (beta[:, group.members, None] * group.mu)[..., None]
-            self.groups.append(ScaledGroup(group.members, rows, group.complete, self.alpha[:, rows, None], b))
+            self.groups.append(GroupHere(group.members, rows, group.complete, self.alpha[:, rows, None], b))
         self._product_of_N = self.N.prod(1)[:, None]
         self._sizes = [space.projectors.shape[1] for space in factors.spaces]
         self._step = CACHE // (len(alpha) * factors.terms)
@@ -74,7 +74,7 @@ class Scaled:
         """q [B, M] from prod_p S_p, in place."""
         return product.div_(self._product_of_N)
 
-    def graph_part(self, weights: Weights, d2: Tensor) -> tuple[Tensor, Tensor]:
+    def of(self, weights: Weights, d2: Tensor) -> tuple[Tensor, Tensor]:
         """(q, s), each [B, M], of pairs with these weights at squared distances d2 [B, M]."""
         q = torch.ones_like(d2)
         s = torch.zeros_like(d2) if self.additive else q
