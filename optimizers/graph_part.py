@@ -30,7 +30,7 @@ CACHE = 1 << 17  # numbers that one intermediate result may have: a megabyte
 class GroupHere:
     """A group of variables under given parameters: alpha [B, G, 1], b = beta mu [B, G, E, 1].
 
-    members: their positions among the P variables. rows: where they stand when the variables stand group by group.
+    members, complete: as in factors.py. rows: where the members stand when the variables stand group by group.
     """
 
     members: list[int]
@@ -63,12 +63,11 @@ class GraphPart:
             self.groups.append(GroupHere(group.members, rows, group.complete, self.alpha[:, rows, None], b))
         self._product_of_N = self.N.prod(1)[:, None]
         self._sizes = [space.projectors.shape[1] for space in factors.spaces]
-        self._step = CACHE // (len(alpha) * factors.terms)
+        self._step = max(256, CACHE // (len(alpha) * factors.terms))
 
     def parts(self, M: int) -> Iterator[slice]:
         """Slices of M pairs."""
-        step = max(256, self._step)
-        return (slice(start, start + step) for start in range(0, M, step))
+        return (slice(start, start + self._step) for start in range(0, M, self._step))
 
     def normalised(self, product: Tensor) -> Tensor:
         """q [B, M] from prod_p S_p, in place."""

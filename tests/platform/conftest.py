@@ -171,7 +171,7 @@ def _configured(**changes: Any) -> Config:
 
 
 class ScriptedPool:
-    """Evaluates in this process; `fate` says how each job ends, `pick` which of those in flight ends next."""
+    """Evaluates in this process; `fate` says how each job ends, `seed` in which order those in flight end."""
 
     def __init__(
         self, state: ExperimentState, capacity: int = 1, fate: Fate = lambda job: "finish", seed: int = 0
