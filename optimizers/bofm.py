@@ -9,7 +9,7 @@ import torch
 
 from fmnas.optimizers.close_up import NOISELESS, closer
 from fmnas.optimizers.coverage import Part, covering, fifths, rarest, values
-from fmnas.optimizers.exploration import LOST, Turn, doubt, doubted, refined, stalled, turn_of, unlearned
+from fmnas.optimizers.exploration import LOST, Turn, doubt, doubted, ending, refined, stalled, turn_of, unlearned
 from fmnas.optimizers.optimizer import Optimizer, OptimizerError, Suggestion, random_design
 from fmnas.optimizers.points import Points
 from fmnas.optimizers.posterior import Posterior
@@ -64,6 +64,7 @@ class BOFM(Optimizer):
     log_objective: model log of the objective; it must then be positive.
     initial_design: configurations to begin with; 10 random ones by default.
     mode: one of MODES, or a Mode of one's own.
+    evaluations: how many there will be in all, if that is known: where asks take turns, the last explore no more.
 
     Pending trials enter the model with the value it predicts for them, so any number may be asked ahead and no two
     asks give the same configuration. Each fit starts from where the last one ended, too, and with many results only
@@ -86,14 +87,18 @@ class BOFM(Optimizer):
         initial_design: Sequence[Configuration] | None = None,
         log_objective: bool = False,
         mode: str | Mode = "default",
+        evaluations: int | None = None,
     ) -> None:
         if kernel not in FAST_KERNELS:
             raise OptimizerError(f"kernel = {kernel!r}: it must be one of {sorted(FAST_KERNELS)}")
         if isinstance(mode, str) and mode not in MODES:
             raise OptimizerError(f"mode = {mode!r}: it must be one of {sorted(MODES)}, or a Mode")
+        if evaluations is not None and evaluations < 1:
+            raise OptimizerError(f"evaluations = {evaluations}: it must be at least 1, or None where it is not known")
         design = random_design(space, INITIAL_POINTS, seed) if initial_design is None else initial_design
         super().__init__(space, seed=seed, epochs=epochs, initial_design=design)
         self.log_objective = log_objective
+        self.evaluations = evaluations
         self.mode = MODES[mode] if isinstance(mode, str) else mode
         kernels = FAST_KERNELS | BLENDED_KERNELS if self.mode.blended else FAST_KERNELS
         self.surrogate = Surrogate(space, kernels[kernel], self.mode.fit)
@@ -168,7 +173,7 @@ class BOFM(Optimizer):
 
     def _candidates(self, acquisition: Acquisition, y: np.ndarray, situation: Situation) -> Points:
         """Configurations worth trying, the best first: by the turn of this ask (exploration.py)."""
-        turn = turn_of(self.mode.turns, self._asked, self._objectives(), len(self.initial_design))
+        turn = self._turn(noisy=acquisition.posterior.parameters.g >= NOISELESS)
         if turn == "refine":
             found = self._refined(acquisition, situation)
             if len(found):
@@ -185,6 +190,13 @@ class BOFM(Optimizer):
         starts = start_points(acquisition, situation)
         found, _ = alternate(acquisition, starts, situation.settings)
         return found.and_then(starts)
+
+    def _turn(self, noisy: bool) -> Turn:
+        """What this ask does; one of the last has no turn."""
+        turns, initial, committed = self.mode.turns, len(self.initial_design), len(self.history) + len(self.pending)
+        if "refine" in turns and ending(committed, initial, self.evaluations):
+            return "expect" if noisy else "refine"
+        return turn_of(turns, self._asked, self._objectives(), initial)
 
     def _parts(self, turn: Turn, y: np.ndarray) -> list[Part]:
         """Of these an exploring ask takes the rarest: nominal values; after a long stall, parts of other variables."""

@@ -11,7 +11,8 @@ a small improvement that is sure is worth less to it than a large one that is no
 | rethink | explores with parameters at the prior's medians; after a long stall, parts of continuous variables, too |
 | refine | maximises expected improvement over the incumbent's continuous part |
 
-Once nothing is gained, every second turn to refine explores.
+Once nothing is gained, every second turn to refine explores. Where the number of evaluations is known, the last of them
+explore no more: they refine, or expect where noise hides what could be refined.
 
 Where no variable is nominal, asks that explore doubt the model: the more, the longer nothing was gained.
 """
@@ -36,6 +37,7 @@ PROGRESS = 1e-3  # of the standard deviation of what the model sees: an improvem
 PATIENCE = 4  # results without progress that double the doubt
 LOST = 16  # results without progress, four rounds, after which rethinking looks elsewhere
 RESTS = 8  # results without any gain, two rounds of turns, after which refining rests every second time
+ENDING = (0.1, 10)  # the last asks: this share of those after the design, and at most so many
 WORTH = 1e-4  # of the same standard deviation: refining that promises less waits
 
 
@@ -43,6 +45,14 @@ def turn_of(turns: Sequence[Turn], asked: int, y: NDArray[np.float64], initial: 
     """What the ask after `asked` others does; y [n]: the objectives, of which the first `initial` do not count."""
     turn, odd = turns[asked % len(turns)], asked // len(turns) % 2 == 1
     return "explore" if turn == "refine" and odd and spent(y, initial) else turn
+
+
+def ending(committed: int, initial: int, evaluations: int | None) -> bool:
+    """Whether exploring can no longer pay: of all `evaluations`, `initial` for the design, so many are committed."""
+    if evaluations is None:
+        return False
+    share, most = ENDING
+    return evaluations - min(share * (evaluations - initial), most) <= committed < evaluations
 
 
 def stalled(y: NDArray[np.float64], initial: int) -> int:

@@ -88,6 +88,7 @@ def _build_run(config: Config, task: Problem, entry: OptimizerConfig, repeat: in
         space=task.space,
         seed=derived_seed(config.seed, repeat, zlib.crc32(entry.name.encode())),
         epochs=config.fidelity.epochs,
+        evaluations=config.budget.evaluations,
         log_objective=task.log_objective,
         initial_design=tuple(design),
     )

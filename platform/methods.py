@@ -12,11 +12,12 @@ from fmnas.search_spaces import Configuration, Space
 
 @dataclass(frozen=True)
 class Setting:
-    """What every method is built from: the space, its seed, full fidelity, the shared initial design."""
+    """What every method is built from: the space, its seed, full fidelity, the budget, the shared initial design."""
 
     space: Space
     seed: int
     epochs: int
+    evaluations: int
     log_objective: bool
     initial_design: tuple[Configuration, ...]
 
@@ -69,6 +70,7 @@ def _bofm(setting: Setting, options: BOFMOptions) -> Optimizer:
         initial_design=setting.initial_design,
         log_objective=setting.log_objective,
         mode=options.mode,
+        evaluations=setting.evaluations,
     )
 
 

@@ -192,6 +192,40 @@ def test_kernels_suggest_differently() -> None:
     assert sum(a.configuration != b.configuration for a, b in zip(one, other, strict=True)) >= 2
 
 
+def test_the_last_of_known_evaluations_keep_to_the_incumbents_discrete_part() -> None:
+    told, untold = played(built(MIXED, evaluations=33), 33), played(built(MIXED), 33)
+    assert told[:30] == untold[:30]
+    assert told[30:] != untold[30:]
+    best = min(told[:30], key=lambda trial: score(trial.configuration)).configuration
+    assert [{key: t.configuration[key] for key in ("op", "k")} for t in told[30:]] == [
+        {"op": best["op"], "k": best["k"]}
+    ] * 3
+
+
+def test_pending_trials_bring_the_end_nearer() -> None:
+    told, untold = built(MIXED, evaluations=30), built(MIXED)  # numbers 28 and 29 end it
+    for optimizer in (told, untold):
+        played(optimizer, 26)
+    ahead, without = ([key(optimizer.ask()) for _ in range(3)] for optimizer in (told, untold))
+    assert ahead[:2] == without[:2]
+    assert ahead[2] != without[2]
+
+
+def test_more_evaluations_than_were_told_go_on_in_turns() -> None:
+    optimizer = built(MIXED, evaluations=5)
+    assert [t.origin for t in played(optimizer, 9)[3:]] == [MODEL] * 6
+
+
+def test_the_papers_mode_takes_no_notice_of_the_end() -> None:
+    expecting = {"mode": replace(QUICK["mode"], turns=("expect",))}
+    assert played(built(MIXED, evaluations=14, **expecting), 14) == played(built(MIXED, **expecting), 14)
+
+
+def test_at_least_one_evaluation() -> None:
+    with pytest.raises(OptimizerError, match=r"evaluations = 0: it must be at least 1"):
+        BOFM(MIXED, evaluations=0)
+
+
 def test_initial_design_must_fit_the_space() -> None:
     with pytest.raises(SpaceError, match="k = 9"):
         BOFM(MIXED, initial_design=[{"x": 0.5, "op": "a", "k": 9, "rate": 1.0}])

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmnas.optimizers.exploration import Turn, doubt, doubted, refined, spent, stalled, turn_of, unlearned
+from fmnas.optimizers.exploration import Turn, doubt, doubted, ending, refined, spent, stalled, turn_of, unlearned
 from fmnas.optimizers.likelihood import Likelihood, Prior
 from fmnas.optimizers.points import Points
 from fmnas.optimizers.posterior import Posterior
@@ -77,6 +77,21 @@ TURNS: tuple[Turn, ...] = ("expect", "explore", "refine", "rethink")
 def test_turns_follow_what_the_last_results_were(asked: int, since_progress: int, expected: str) -> None:
     y = np.array([5.0, 4.0, 3.0, 0.0, *[4.0] * since_progress])
     assert turn_of(TURNS, asked, y, 3) == expected
+
+
+@pytest.mark.parametrize(
+    ("evaluations", "initial", "first"),
+    [(60, 10, 55), (100, 0, 90), (100, 10, 91), (1000, 10, 990), (20, 10, 19), (15, 10, 15), (5, 10, 5)],
+)
+def test_the_last_tenth_of_known_evaluations_ends_them_but_ten_at_most(
+    evaluations: int, initial: int, first: int
+) -> None:
+    ends = [ending(committed, initial, evaluations) for committed in range(evaluations + 20)]
+    assert ends == [False] * first + [True] * (evaluations - first) + [False] * 20
+
+
+def test_nothing_ends_where_the_number_of_evaluations_is_unknown() -> None:
+    assert not any(ending(committed, 10, None) for committed in range(1000))
 
 
 def test_doubt_doubles_every_four_results_and_has_an_end() -> None:

@@ -1,4 +1,4 @@
-"""What an experiment is built of: the initial designs that the optimizers of a repeat share."""
+"""What an experiment is built of: the designs that the optimizers of a repeat share, and what BO-FM is told."""
 
 from typing import Any
 
@@ -48,6 +48,11 @@ def test_every_optimizer_that_takes_the_design_begins_with_it(design: int | str)
         assert designs[0] == designs[1] == designs[2]
     firsts = [designs[0] for designs in asked.values()]
     assert firsts[0] != firsts[1] != firsts[2] != firsts[0]
+
+
+def test_bofm_is_told_its_budget() -> None:
+    budgets = [getattr(run.optimizer, "evaluations", None) for run in built(budget={"evaluations": 17}).runs]
+    assert budgets == [17 if run.optimizer_name == "bo-fm" else None for run in built().runs]
 
 
 def test_random_designs_differ_by_the_seed() -> None:
