@@ -131,8 +131,8 @@ def main() -> None:
                 flush=True,
             )
     if arguments.json:
-        result = {"evaluations": evaluations, "told": not arguments.untold, "rows": rows}
-        arguments.json.write_text(json.dumps(result, indent=2))
+        measured = {"evaluations": evaluations, "told": not arguments.untold, "rows": rows}
+        arguments.json.write_text(json.dumps(measured, indent=2))
 
 
 if __name__ == "__main__":

@@ -37,7 +37,8 @@ PROGRESS = 1e-3  # of the standard deviation of what the model sees: an improvem
 PATIENCE = 4  # results without progress that double the doubt
 LOST = 16  # results without progress, four rounds, after which rethinking looks elsewhere
 RESTS = 8  # results without any gain, two rounds of turns, after which refining rests every second time
-ENDING = (0.1, 10)  # the last asks: this share of those after the design, and at most so many
+ENDING_SHARE = 0.1  # of the asks after the design: the last ones
+ENDING_MOST = 10  # of them
 WORTH = 1e-4  # of the same standard deviation: refining that promises less waits
 
 
@@ -51,8 +52,8 @@ def ending(committed: int, initial: int, evaluations: int | None) -> bool:
     """Whether exploring can no longer pay: of all `evaluations`, `initial` for the design, so many are committed."""
     if evaluations is None:
         return False
-    share, most = ENDING
-    return evaluations - min(share * (evaluations - initial), most) <= committed < evaluations
+    last = min(ENDING_SHARE * (evaluations - initial), ENDING_MOST)
+    return evaluations - last <= committed < evaluations
 
 
 def stalled(y: NDArray[np.float64], initial: int) -> int:

@@ -202,6 +202,17 @@ def test_the_last_of_known_evaluations_keep_to_the_incumbents_discrete_part() ->
     ] * 3
 
 
+def test_where_there_is_noise_the_last_asks_maximise_expected_improvement() -> None:
+    before, noise = built(MIXED), np.random.default_rng(0)
+    played(before, 30, lambda c: score(c) + 0.05 * noise.standard_normal())
+    told, expecting = built(MIXED, evaluations=33), built(MIXED, mode=replace(QUICK["mode"], turns=("expect",)))
+    for optimizer in (told, expecting):
+        for trial, evaluation in before.history:
+            optimizer.restore(trial)
+            optimizer.tell(trial, evaluation)
+    assert told.ask() == expecting.ask() != before.ask()
+
+
 def test_pending_trials_bring_the_end_nearer() -> None:
     told, untold = built(MIXED, evaluations=30), built(MIXED)  # numbers 28 and 29 end it
     for optimizer in (told, untold):
@@ -212,13 +223,18 @@ def test_pending_trials_bring_the_end_nearer() -> None:
 
 
 def test_more_evaluations_than_were_told_go_on_in_turns() -> None:
-    optimizer = built(MIXED, evaluations=5)
-    assert [t.origin for t in played(optimizer, 9)[3:]] == [MODEL] * 6
+    told, untold = built(MIXED, evaluations=13), built(MIXED)
+    for trial in played(untold, 13):
+        told.restore(trial)
+        told.tell(trial, score(trial.configuration))
+    further = played(told, 4)
+    assert further == played(untold, 4)
+    assert [t.origin for t in further] == [MODEL] * 4
 
 
 def test_the_papers_mode_takes_no_notice_of_the_end() -> None:
     expecting = {"mode": replace(QUICK["mode"], turns=("expect",))}
-    assert played(built(MIXED, evaluations=14, **expecting), 14) == played(built(MIXED, **expecting), 14)
+    assert played(built(MIXED, evaluations=33, **expecting), 33) == played(built(MIXED, **expecting), 33)
 
 
 def test_at_least_one_evaluation() -> None:
