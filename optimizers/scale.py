@@ -9,7 +9,7 @@ is above its median compressed, and then bent by Manly's transform
     g(u) = (exp(a u) - 1) / a,  and u itself for a = 0                                     (Manly 1976)
 
 which stretches what is bad for a > 0 and what is good for a < 0. All of it keeps the order. The log likelihood of y is
-that of g less the sum of log dy / dg: for the bend that is a sum u.
+that of g plus the sum of log dg / dy. The bend adds nothing to that sum: it would be a sum u, and u is standardised.
 
 | symbol | shape | meaning |
 |---|---|---|
@@ -95,6 +95,6 @@ def likeliest(posterior: Posterior, y: Floats, scales: Sequence[Scale]) -> Scale
     mu = (inverse @ G).sum(0) / inverse.sum()
     residual = G - mu
     s2 = (residual * (inverse @ residual)).sum(0).div(len(y)).clamp(min=1e-300).numpy()
-    log_slopes = [log_slope + scale.bend * u.sum() for scale, (u, log_slope) in zip(scales, seen, strict=True)]
+    log_slopes = [log_slope for _, log_slope in seen]
     prior = -0.5 * np.square([scale.bend for scale in scales])
     return scales[int((-0.5 * len(y) * np.log(s2) + log_slopes + prior).argmax())]
