@@ -7,7 +7,9 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.metadata import version
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TypeAlias
 
@@ -24,20 +26,28 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
+    for stream in (sys.stdout, sys.stderr):  # a terminal that cannot show a letter shows another one in its place
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace" if stream is sys.stdout else "backslashreplace")
     parsed = _parser().parse_args(arguments)
     try:
         return int(parsed.command(parsed))
     except FmnasError as error:
-        print(f"fmnas: {error}", file=sys.stderr)  # noqa: T201
+        _complain(str(error))
         return _ended(parsed, "wrong input", error, WRONG_INPUT)
     except ExperimentFailed as error:
-        print(f"fmnas: the experiment failed: {error}", file=sys.stderr)  # noqa: T201
+        _complain(f"the experiment failed: {error}")
         return _ended(parsed, "failed", error, FAILED)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:  # the reader of our output went away, e.g. `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
+
+
+def _complain(text: str) -> None:
+    with suppress(OSError):  # nobody listens, and the exit code says it too
+        print(f"fmnas: {text}", file=sys.stderr)  # noqa: T201
 
 
 def _ended(parsed: argparse.Namespace, status: str, reason: Exception, code: int) -> int:

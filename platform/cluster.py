@@ -1,12 +1,18 @@
-"""Connecting to Ray: a lean cluster of our own, or a standing one."""
+"""Connecting to Ray: a lean cluster of our own, or a standing one.
 
+Ray runs whatever code reaches it, as the user that started it. So a cluster of our own listens on the loopback alone,
+and answers only who knows its token: random, made for this cluster, and told to nobody but Ray's own processes.
+"""
+
+import importlib
 import logging
 import os
+import secrets
 import signal
 import socket
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from fmnas.platform.errors import ClusterError
@@ -19,37 +25,89 @@ CONNECT_SECONDS = 10.0
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 _LOCAL = {
     "RAY_enable_metrics_collection": "0",
-    "RAY_AUTH_MODE": "disabled",
     "RAY_worker_niceness": "0",  # by Ray's default any other process of the machine starves the trainings
 }
+_COMMON: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "namespace": "fmnas"}
+
+_MANY_NODES = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+"""Ray's switch for clusters of several machines, in spite of its name: off, everything listens on 127.0.0.1 alone."""
 
 
 def connect(address: str | None) -> Any:
     """Ray, connected to the cluster at `address` ("auto" finds one), or to one of our own when it is None.
 
-    A cluster of our own listens on this machine alone and ends with this process, so it needs no token; a standing one
-    keeps its own rules. Raises ClusterError when there is none at the address.
+    A cluster of our own ends with this process; whatever the environment says of tokens is for standing ones, which
+    keep their own rules. Raises ClusterError when there is none at the address, or ours does not start.
     """
     for name, value in (_QUIET if address else {**_QUIET, **_LOCAL}).items():
         os.environ.setdefault(name, value)
+    with _own_signals():
+        return _own_cluster() if address is None else _standing_cluster(address)
+
+
+def _own_cluster() -> Any:
+    closed = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_AUTH_TOKEN_PATH": None}
+    with _environment({**closed, _MANY_NODES: "0"}):  # Ray's processes inherit it; what else we start need not know it
+        import ray
+
+        _take_environment(ray, many_nodes=False)
+        try:
+            # Without an address Ray would join one that `ray start` began here, or the one in RAY_ADDRESS.
+            ray.init(address="local", include_dashboard=False, object_store_memory=OBJECT_STORE_BYTES, **_COMMON)
+        except Exception as error:  # a node that is late is a plain Exception
+            raise _no_start(error) from None
+    return ray
+
+
+def _standing_cluster(address: str) -> Any:
     import ray
 
-    with _own_signals():
-        return _initialised(ray, address)
-
-
-def _initialised(ray: Any, address: str | None) -> Any:
-    common: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "namespace": "fmnas"}
-    if address is None:
-        # Without an address Ray would join one that `ray start` began here, or the one in RAY_ADDRESS.
-        ray.init(address="local", include_dashboard=False, object_store_memory=OBJECT_STORE_BYTES, **common)
-        return ray
+    _take_environment(ray, many_nodes=True)
     _check_listens(address)
     try:
-        ray.init(address=address, **common)
+        ray.init(address=address, **_COMMON)
     except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise _no_cluster(address, " ".join(str(error).split())) from None
     return ray
+
+
+@contextmanager
+def _environment(changes: Mapping[str, str | None]) -> Iterator[None]:
+    """These environment variables in the block; None: not set."""
+    before = {name: os.environ.get(name) for name in changes}
+
+    def put(values: Mapping[str, str | None]) -> None:
+        for name, value in values.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+    put(changes)
+    try:
+        yield
+    finally:
+        put(before)
+
+
+def _take_environment(ray: Any, many_nodes: bool) -> None:
+    """Ray reads these when it is first imported, and keeps them: a second cluster of this process needs them anew."""
+    ray._private.ray_constants.ENABLE_RAY_CLUSTER = many_nodes
+    with suppress(
+        ImportError, AttributeError
+    ):  # Ray's own, and not for others: without it a process has one cluster only
+        inside = importlib.import_module("ray._raylet")
+        inside.Config.initialize("")
+        inside.AuthenticationTokenLoader.instance().reset_cache()
+
+
+def _no_start(error: Exception) -> ClusterError:
+    said = " ".join(str(error).split())[:300]
+    return ClusterError(
+        f"Ray did not start on this machine ({type(error).__name__}: {said}): its logs are below "
+        "/tmp/ray/session_latest/logs. Is the machine busy, or /dev/shm or /tmp full? Try again, or give a cluster "
+        "that runs by --address"
+    )
 
 
 def _check_listens(address: str) -> None:
@@ -102,6 +160,13 @@ def _own_signals() -> Iterator[None]:
         for number, handler in before.items():
             if handler is not None:  # None is one that was not set from Python
                 signal.signal(number, handler)
+
+
+def own_cluster_lives(ray: Any) -> bool:
+    """Whether the processes that make a cluster of our own still run. Without one of them it never comes back."""
+    node = ray._private.worker._global_node
+    essential = ("gcs_server", "raylet")
+    return all(info.process.poll() is None for kind in essential for info in node.all_processes.get(kind, ()))
 
 
 def live_nodes(ray: Any) -> dict[str, dict[str, float]]:

@@ -11,7 +11,7 @@ from fmnas.platform.endings import Teller, tell_interrupted
 from fmnas.platform.paths import RunDirectory
 from fmnas.platform.screen import mode_for, open_screen
 from fmnas.platform.stop import stopped_by_signals
-from fmnas.platform.terminal import terminal
+from fmnas.platform.terminal import output, terminal
 
 if TYPE_CHECKING:
     from fmnas.platform.launch import Ending, Surroundings
@@ -76,7 +76,7 @@ def _resume(directory: RunDirectory) -> str:
 
 def _drive(arguments: argparse.Namespace, plan: Callable[[], _Plan]) -> int:
     """To its ending, and tell of it. Signals are heeded before the imports of a plan, which take seconds."""
-    console = terminal()
+    console = terminal(output())
     mode = mode_for(arguments.progress, console)
     teller = None
     with stopped_by_signals() as stop:

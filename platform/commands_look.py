@@ -34,7 +34,7 @@ def replay(arguments: argparse.Namespace) -> int:
 
     directory, console = RunDirectory(arguments.directory), terminal()
     records = experiment_records(directory)
-    config = begun_config(directory, records[0])
+    config = begun_config(directory, records)
     replayed = ask_again(lambda: build_experiment(config), records[1:])
     for difference in replayed.differences:
         console.print(in_words(difference), soft_wrap=True, highlight=False, markup=False)

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from fmnas.platform.config import WorkersConfig
-from fmnas.platform.errors import ExperimentFailed
+from fmnas.platform.errors import ExperimentFailed, one_line
 from fmnas.platform.experiment import Run
 from fmnas.platform.journal import Journal, Record
 from fmnas.platform.outcomes import CANCELLED, FAILED, TIMED_OUT
-from fmnas.platform.pool import Event, Failed, Finished, Job, Pool, TimedOut, one_line
+from fmnas.platform.pool import Event, Failed, Finished, Job, Pool, TimedOut
 from fmnas.platform.progress import Progress
 from fmnas.platform.state import (
     ExperimentState,
@@ -54,13 +54,22 @@ class Stage:
     clock: Clock = field(default_factory=Clock)
 
 
+@dataclass(frozen=True)
+class _Flight:
+    """A job in flight, its worker, and when it was submitted, in monotonic seconds."""
+
+    job: Job
+    worker: str
+    since: float
+
+
 class Driver:
     """Runs an experiment from its state to the end of every budget."""
 
     def __init__(self, state: ExperimentState, workers: WorkersConfig, stage: Stage) -> None:
         self._state, self._workers, self._stage = state, workers, stage
         self._waiting: deque[Job] = deque(state.unfinished())
-        self._flying: dict[tuple[str, int], tuple[Job, str]] = {}  # (run, trial) -> what, and where
+        self._flying: dict[tuple[str, int], _Flight] = {}  # (run, trial) ->
         self._failures = 0
         self._announced = False
 
@@ -110,7 +119,7 @@ class Driver:
                 self._waiting.appendleft(job)
                 return
             worker = self._stage.pool.submit(job)
-            self._flying[job.run, job.trial.id] = job, worker
+            self._flying[job.run, job.trial.id] = _Flight(job, worker, self._stage.clock.elapsed())
             self._record(started_record(job, worker, self._stage.clock.now()), wait=False)
             self._stage.progress.started(job, worker)
 
@@ -157,13 +166,13 @@ class Driver:
 
     def _handle(self, event: Event) -> None:
         job, now = event.job, self._stage.clock.now()
-        del self._flying[job.run, job.trial.id]
+        seconds = self._stage.clock.elapsed() - self._flying.pop((job.run, job.trial.id)).since
         if isinstance(event, Finished):
             self._failures = 0
             self._record(finished_record(job, event.worker, event.evaluation, now))
         elif isinstance(event, Failed | TimedOut):
             status = FAILED if isinstance(event, Failed) else TIMED_OUT
-            self._record(unfinished_record(status, job, event.worker, event.reason, now))
+            self._record({**unfinished_record(status, job, event.worker, event.reason, now), "seconds": seconds})
             self._count_failure(f"{job.run}, trial {job.trial.id}: {event.reason}")
         else:
             losses = self._state.open[job.run, job.trial.id].losses + 1
@@ -178,8 +187,8 @@ class Driver:
     def _cancel(self, reason: str) -> None:
         """What still runs is left, on record."""
         now = self._stage.clock.now()
-        for job, worker in self._flying.values():
-            self._record(unfinished_record(CANCELLED, job, worker, reason, now))
+        for flight in self._flying.values():
+            self._record(unfinished_record(CANCELLED, flight.job, flight.worker, reason, now))
 
     def _record(self, record: Record, wait: bool = True) -> None:
         """Journal first, then tell (the state does), then track."""

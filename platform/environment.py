@@ -4,6 +4,8 @@ import os
 import platform
 import socket
 import subprocess
+from collections.abc import Mapping
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -38,6 +40,31 @@ def describe_environment() -> dict[str, Any]:
         "packages": {name: package_version(name) for name in PACKAGES},
         "commit": commit(),
     }
+
+
+@cache
+def provenance() -> Mapping[str, Any]:
+    """What decides whether two drivers give the same numbers, and where this one runs; plain JSON data."""
+    return {
+        "fmnas": package_version("fmnas"),
+        "commit": commit(),
+        "python": platform.python_version(),
+        "torch": package_version("torch"),
+        "host": socket.gethostname(),
+    }
+
+
+def same_fmnas(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two drivers are of the same version and commit."""
+    return all(one.get(name) == other.get(name) for name in ("fmnas", "commit"))
+
+
+def in_words(driver: Mapping[str, Any]) -> str:
+    """e.g. "fmnas 0.1.0 (commit 1a2b3c4d, torch 2.13.0)"."""
+    commit = str(driver.get("commit") or "")
+    changed = "-dirty" if commit.endswith("-dirty") else ""
+    source = f"commit {commit[:12]}{changed}" if commit else "installed"
+    return f"fmnas {driver.get('fmnas')} ({source}, torch {driver.get('torch')}, Python {driver.get('python')})"
 
 
 def package_version(name: str) -> str | None:

@@ -5,7 +5,11 @@ FmnasError                 exit code 2: wrong input
 ├── RunDirectoryError      a run directory that exists, is missing, cannot be written or was changed
 └── ClusterError           a Ray cluster that cannot be reached or lacks what was asked for
 ExperimentFailed           exit code 1: the experiment itself failed; it can be resumed
+
+And how an exception is told.
 """
+
+import re
 
 from fmnas.search_spaces import FmnasError
 
@@ -24,3 +28,19 @@ class ClusterError(FmnasError):
 
 class ExperimentFailed(Exception):  # noqa: N818  # it is an ending, not a mistake in a call
     """Too many trials in a row failed: something is broken that more trials will not mend."""
+
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
+
+
+def legible(text: str) -> str:
+    """Text on one line, as any file and terminal takes it: without control characters, a lone surrogate spelt out."""
+    plain = _CONTROLS.sub(" ", _COLOURS.sub("", text)).encode("utf-8", "backslashreplace").decode()
+    return " ".join(plain.split())
+
+
+def one_line(error: BaseException) -> str:
+    """An exception as one line: its type and message."""
+    text = legible(str(error))
+    return f"{type(error).__name__}: {text}"[:500] if text else type(error).__name__

@@ -5,7 +5,7 @@ Everything that can be wrong with the input is checked before the run directory 
 
 import shutil
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,19 +14,20 @@ import yaml
 from fmnas.comparison.summary import Summary
 from fmnas.platform.config import Config, check_config
 from fmnas.platform.driver import DONE, Clock, Driver, Stage
-from fmnas.platform.environment import describe_environment
-from fmnas.platform.errors import ExperimentFailed, RunDirectoryError
+from fmnas.platform.environment import describe_environment, in_words, provenance, same_fmnas
+from fmnas.platform.errors import ConfigError, ExperimentFailed, RunDirectoryError, legible
 from fmnas.platform.experiment import Experiment, build_experiment
-from fmnas.platform.journal import Journal, Record, experiment_records
+from fmnas.platform.journal import DRIVER, EXPERIMENT, FORMAT, Journal, Record, experiment_records
 from fmnas.platform.lock import locked
 from fmnas.platform.opening import Work, open_pool
 from fmnas.platform.paths import RunDirectory, write_aside, write_json
 from fmnas.platform.pool import Pool
 from fmnas.platform.problems import Data
 from fmnas.platform.progress import ExperimentProgress
+from fmnas.platform.results import last_driver
 from fmnas.platform.screen import Screen
 from fmnas.platform.sending import SYNC_SECONDS, begin_tracking, check_tracking, finish_tracking, shown_store
-from fmnas.platform.state import ExperimentState, ended_record
+from fmnas.platform.state import ExperimentState, driver_record, ended_record
 from fmnas.platform.stop import StopRequest
 from fmnas.platform.tracking import TrackingReport
 from fmnas.trainers import Checkpoints
@@ -73,7 +74,8 @@ def launch(config: Config, directory: RunDirectory, around: Surroundings) -> End
             write_json(directory.environment, {**describe_environment(), **place})
             with Journal(directory.journal) as journal:
                 resolved = config.model_dump(mode="json")
-                journal.append({"event": "experiment", "id": identity, "config": resolved, "at": around.clock.now()})
+                head = {"event": "experiment", "id": identity, "format": FORMAT, "config": resolved}
+                journal.append({**head, "at": around.clock.now()})
                 return _conduct(ExperimentState(experiment), directory, journal, pool, identity, around)
 
 
@@ -87,6 +89,8 @@ def resume(directory: RunDirectory, around: Surroundings) -> Ending:
         data = state.experiment.problem.load()
         pool_of_it = open_pool(_work(state.experiment, data, directory), around.address, around.stop, around.screen.say)
         with pool_of_it as pool, Journal(directory.journal) as journal:
+            if not directory.config.exists():
+                write_aside(directory.config, config.to_yaml())
             note(work="experiment", workers=pool.size, since=around.clock.now())
             return _conduct(state, directory, journal, pool, identity, around)
 
@@ -104,7 +108,7 @@ def sync(directory: RunDirectory, around: Surroundings) -> Sent:
     directory.check_present()
     with locked(directory.lock, around.screen.say) as note:
         note(work="sync", since=around.clock.now())
-        state, identity = restore(directory)
+        state, identity = restore(directory, heard=False)
         config = state.experiment.config
         if not config.tracking.enabled:
             raise RunDirectoryError(
@@ -116,27 +120,43 @@ def sync(directory: RunDirectory, around: Surroundings) -> Sent:
         return Sent(report, shown_store(config, directory))
 
 
-def restore(directory: RunDirectory) -> tuple[ExperimentState, str]:
-    """The state that the journal proves, and the experiment's id."""
+def restore(directory: RunDirectory, heard: bool = True) -> tuple[ExperimentState, str]:
+    """The state that the journal proves, and the experiment's id. heard: whether its optimizers are to go on."""
     records = experiment_records(directory)
-    config = _unchanged_config(directory, records[0])
-    state = ExperimentState(build_experiment(config))
+    config = _unchanged_config(directory, records)
+    state = ExperimentState(build_experiment(config), heard)
     state.replay(records[1:])
     return state, str(records[0]["id"])
 
 
-def begun_config(directory: RunDirectory, head: Record) -> Config:
+def begun_config(directory: RunDirectory, records: Sequence[Record]) -> Config:
     """What the experiment began with, by the first record of its journal; keys that came later have their defaults."""
-    return check_config(head["config"], str(directory.journal))
-
-
-def _unchanged_config(directory: RunDirectory, head: Record) -> Config:
     try:
-        data = yaml.safe_load(directory.config.read_text())
-    except (OSError, yaml.YAMLError) as error:
-        raise RunDirectoryError(f"{directory.config} cannot be read: {' '.join(str(error).split())}") from None
+        return check_config(records[0]["config"], str(directory.journal))
+    except ConfigError as error:
+        driver = next((record for record in records if record["event"] == DRIVER), None)
+        if driver is None or same_fmnas(driver, provenance()):
+            raise
+        raise RunDirectoryError(
+            f"{directory.root} was begun by {in_words(driver)}, and this is {in_words(provenance())}, which does not "
+            f"take its configuration; use the other one, or mend what differs. {error}"
+        ) from None
+
+
+def _unchanged_config(directory: RunDirectory, records: Sequence[Record]) -> Config:
+    """The configuration as it lies there now; that of the journal where there is no file any more."""
+    begun = begun_config(directory, records)
+    try:
+        data = yaml.safe_load(directory.config.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return begun
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise RunDirectoryError(
+            f"{directory.config} cannot be read ({legible(str(error))}): mend it, or remove it, and the configuration "
+            "in the journal takes its place"
+        ) from None
     config = check_config(data if isinstance(data, dict) else {}, str(directory.config))
-    before, now = (_flat(each.model_dump(mode="json")) for each in (begun_config(directory, head), config))
+    before, now = (_flat(each.model_dump(mode="json")) for each in (begun, config))
     changed = [
         key for key in {**before, **now} if before.get(key) != now.get(key) and not key.startswith(FREE_TO_CHANGE)
     ]
@@ -169,10 +189,22 @@ def _work(experiment: Experiment, data: Data | None, directory: RunDirectory) ->
     return Work(config, data, config.seeds, wanted, config.budget.trial_seconds, checkpoints)
 
 
-def _leave(state: ExperimentState, journal: Journal, status: str, at: float) -> None:
+def _enter(state: ExperimentState, directory: RunDirectory, journal: Journal, around: Surroundings) -> None:
+    """Say in the journal who goes on, and say it aloud where that is not who was here before."""
+    before, record = last_driver(state, directory), driver_record(EXPERIMENT, around.clock.now())
+    if before and not (same_fmnas(before, record) and before.get("torch") == record["torch"]):
+        around.screen.say(
+            f"{directory.root} was driven by {in_words(before)}, and goes on with {in_words(record)}: results of both "
+            "stand in one comparison, and the report says so"
+        )
+    journal.append(record)
+    state.apply(record)
+
+
+def _leave(state: ExperimentState, journal: Journal, status: str, reason: str, at: float) -> None:
     """Say in the journal how the driver leaves, unless it said so before and did nothing since."""
     if state.status != status:
-        record = ended_record(status, at)
+        record = ended_record(status, reason, at)
         journal.append(record)
         state.apply(record)
 
@@ -186,6 +218,8 @@ def _conduct(
     around: Surroundings,
 ) -> Ending:
     """Drive to the end, then write results and close the tracking, however it ended."""
+    if state.status != DONE:
+        _enter(state, directory, journal, around)
     tracker = begin_tracking(state, directory, identity)
     progress = ExperimentProgress(around.screen, state, lambda: pool.size)
     reason = ""
@@ -196,7 +230,7 @@ def _conduct(
         status, reason = "failed", str(error)
     finally:
         around.screen.close()
-    _leave(state, journal, status, around.clock.now())
+    _leave(state, journal, status, reason, around.clock.now())
     if status == DONE:  # what is left is of trials that were killed
         shutil.rmtree(directory.checkpoints, ignore_errors=True)
     report, summary = finish_tracking(tracker, state, directory, status)

@@ -1,13 +1,15 @@
 """One driver at a time in a run directory: a lock file that names the process that holds it.
 
 The file appears whole or not at all. Who died without removing it is recognised by its process: the pid is gone, or
-belongs to a process that began later. Of a process elsewhere nothing can be known, so its lock stays.
+belongs to a process that began later. Of a process elsewhere nothing can be known, so its lock stays. Two machines may
+share a name: a lock of another boot is this machine's own only where its id agrees, and it was taken before this boot.
 """
 
 import fcntl
 import json
 import os
 import socket
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -23,6 +25,8 @@ class Holder:
 
     began: when the process began, in clock ticks since the machine did; a pid may be given again, but not with it.
     boot: the machine's current boot. namespace: whose pids these are; containers of one machine have their own.
+    machine: the machine's own id, if it has one. booted, taken: when it started, and when this was written, in seconds
+    since the epoch; 0 in the lock of an older fmnas.
     """
 
     host: str
@@ -30,26 +34,37 @@ class Holder:
     began: int
     boot: str
     namespace: str
+    machine: str = ""
+    booted: float = 0.0
+    taken: float = 0.0
 
     @classmethod
     def this(cls) -> "Holder":
         """The process that asks."""
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        pid = os.getpid()
-        return cls(socket.gethostname(), pid, _began(pid) or 0, boot, os.readlink("/proc/self/ns/pid"))
+        pid, now = os.getpid(), time.time()
+        up = float(Path("/proc/uptime").read_text().split()[0])
+        where = os.readlink("/proc/self/ns/pid")
+        return cls(socket.gethostname(), pid, _began(pid) or 0, boot, where, _machine(), round(now - up), round(now))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Holder":
         """The inverse of asdict. Raises KeyError, TypeError or ValueError for anything else."""
-        texts = {name: str(data[name]) for name in ("host", "boot", "namespace")}
-        return cls(pid=int(data["pid"]), began=int(data["began"]), **texts)
+        host, boot, namespace = (str(data[name]) for name in ("host", "boot", "namespace"))
+        booted, taken = (float(data.get(name, 0.0)) for name in ("booted", "taken"))
+        machine = str(data.get("machine", ""))
+        return cls(host, int(data["pid"]), int(data["began"]), boot, namespace, machine, booted, taken)
+
+    def is_seen_from(self, here: "Holder") -> bool:
+        """Whether its pid means something to the process `here`."""
+        return (self.host, self.boot, self.namespace) == (here.host, here.boot, here.namespace)
 
     def is_dead(self, here: "Holder") -> bool:
         """Whether the process surely is gone, as far as the process `here` can know."""
         if self.host != here.host:
             return False
         if self.boot != here.boot:
-            return True
+            return self.machine in ("", here.machine) and self.taken < here.booted
         return self.namespace == here.namespace and _began(self.pid) != self.began
 
 
@@ -76,8 +91,7 @@ def look(path: Path) -> AtWork | None:
     if held is None:
         return None
     holder, facts = held
-    visible = (holder.host, holder.namespace) == (here.host, here.namespace)
-    return AtWork(holder, not holder.is_dead(here), visible, facts)
+    return AtWork(holder, not holder.is_dead(here), holder.is_seen_from(here), facts)
 
 
 class Note(Protocol):
@@ -101,7 +115,7 @@ def locked(path: Path, say: Callable[[str], None]) -> Iterator[Note]:
             if not holder.is_dead(here):
                 raise RunDirectoryError(_refusal(path, holder, here))
             say(f"{path}: its driver (process {holder.pid} on {holder.host}) is dead; taking over")
-        _write(path, here, {})
+        _take(path, here)
 
     def note(**facts: Any) -> None:
         if _is_held(path, here):
@@ -119,6 +133,17 @@ def _is_held(path: Path, here: Holder) -> bool:
     """Whether the lock is ours; not if someone was told to remove it and did."""
     held = _read(path)
     return held is not None and held[0] == here
+
+
+def _take(path: Path, here: Holder) -> None:
+    """Write the lock. Raises RunDirectoryError where that may not be."""
+    try:
+        _write(path, here, {})
+    except OSError as error:
+        raise RunDirectoryError(
+            f"{path} cannot be written ({error.strerror}), so no driver can work in {path.parent}: mend that, or run "
+            "as the user whose directory it is"
+        ) from None
 
 
 def _write(path: Path, here: Holder, facts: Mapping[str, Any]) -> None:
@@ -150,9 +175,11 @@ def _read(path: Path) -> tuple[Holder, Mapping[str, Any]] | None:
         data = json.loads(path.read_text())
         facts = data.get("facts", {}) if isinstance(data, dict) else {}
         return Holder.from_dict(data), facts if isinstance(facts, dict) else {}
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, KeyError, TypeError, ValueError):
+    except OSError as error:
+        raise RunDirectoryError(f"{path} cannot be read: {error.strerror}") from None
+    except (KeyError, TypeError, ValueError):
         raise RunDirectoryError(
             f"{path} is no lock of fmnas: if no driver works in {path.parent}, remove the file and try again"
         ) from None
@@ -160,10 +187,20 @@ def _read(path: Path) -> tuple[Holder, Mapping[str, Any]] | None:
 
 def _refusal(path: Path, held: Holder, here: Holder) -> str:
     who = f"a driver works in {path.parent} already: process {held.pid} on {held.host}"
-    if (held.host, held.namespace) == (here.host, here.namespace):
+    if held.is_seen_from(here):
         return f"{who}; wait for it, or stop it with `kill {held.pid}`, and then `fmnas resume {path.parent}`"
-    where = "in another container" if held.host == here.host else "which cannot be seen from here"
+    where = "which cannot be seen from here"
+    if held.host == here.host:
+        where = "in another container" if held.boot == here.boot else "another machine of this name"
     return f"{who}, {where}; stop it there, or, if it surely is dead, remove {path}, and try again"
+
+
+def _machine() -> str:
+    """What tells this machine from another of the same name; empty where nothing does."""
+    try:
+        return Path("/etc/machine-id").read_text().strip()
+    except OSError:
+        return ""
 
 
 def _began(pid: int) -> int | None:

@@ -50,7 +50,7 @@ def report(roots: Sequence[Path], out: Path | None = None) -> tuple[Summary, Run
     out: that folder. Without it, it is the run directory itself if there is one, else runs/report-NAMES.
     Raises RunDirectoryError for directories that cannot be compared, or an `out` that holds an experiment.
     """
-    sources = [Source(directory, restore(directory)[0]) for directory in map(RunDirectory, roots)]
+    sources = [Source(directory, restore(directory, heard=False)[0]) for directory in map(RunDirectory, roots)]
     if len(sources) == 1 and out is None:
         return write_results(sources[0].directory, sources[0].state), sources[0].directory
     folder = RunDirectory(out or Path("runs") / f"report-{'-'.join(source.directory.root.name for source in sources)}")

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from fmnas.platform.cluster import connect, live_nodes, most_workers
+from fmnas.platform.cluster import connect, live_nodes, most_workers, own_cluster_lives
 from fmnas.platform.config import Config, WorkersConfig
 from fmnas.platform.pool import InProcessPool, Pool
 from fmnas.platform.problems import Data, Hardware, ProblemSettings, problem
@@ -44,7 +44,7 @@ def open_pool(work: Work, address: str | None, stop: StopRequest, say: Callable[
         trainer = problem(config.problem, settings).build(work.data, Hardware(arrangement=workers.arrangement))
         yield InProcessPool(trainer, work.trial_seconds, stop, workers.grace_seconds)
         return
-    from fmnas.platform.ray_pool import RayPool
+    from fmnas.platform.ray_pool import RayPool, Watch
     from fmnas.platform.ray_worker import build_trainer
 
     ray = connect(address)
@@ -52,7 +52,8 @@ def open_pool(work: Work, address: str | None, stop: StopRequest, say: Callable[
         nodes = live_nodes(ray).values()
         most = most_workers(nodes, workers.count, workers.cpus, workers.gpus, work.wanted)
         build = partial(build_trainer, config.problem, settings, _hardware(workers))
-        pool = RayPool(ray, build, work.data, workers, most, work.trial_seconds, say)
+        lives = partial(own_cluster_lives, ray) if address is None else None
+        pool = RayPool(ray, build, work.data, workers, most, work.trial_seconds, Watch(say, lives))
         try:
             yield pool
         finally:

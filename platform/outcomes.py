@@ -28,6 +28,7 @@ class Outcome:
     reason: why it did not finish; empty when it did.
     suggest_seconds: how long the optimizer took to ask for it.
     started_at, finished_at: seconds since the epoch, of the last attempt.
+    seconds: how long that took by a clock that nobody sets; of a finished trial its evaluation has them.
     worker: which worker ran it.
     attempt: 1 for the first; more when workers were lost.
     lost_seconds: what the attempts before it took of workers; nobody is charged for it.
@@ -45,6 +46,7 @@ class Outcome:
     attempt: int = 1
     reason: str = ""
     lost_seconds: float = 0.0
+    seconds: float = 0.0
 
     @property
     def run(self) -> str:

@@ -2,7 +2,9 @@
 
 import json
 import os
+import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -110,24 +112,34 @@ class RunDirectory:
 
     def check_present(self) -> None:
         """Raise RunDirectoryError unless an experiment lies here."""
-        for path in (self.journal, self.config):
-            if not path.is_file():
-                raise RunDirectoryError(
-                    f"{self.root} is no run directory: {path.name} is missing; give the folder that `fmnas run` named"
-                )
+        try:
+            found = self.journal.is_file()
+        except OSError as error:
+            raise RunDirectoryError(f"{self.root} cannot be looked into: {error.strerror}") from None
+        if not found:
+            raise RunDirectoryError(
+                f"{self.root} is no run directory: {self.journal.name} is missing; give the folder that `fmnas run` "
+                "named. One that was stopped before its first line there has nothing to go on with: run it again"
+            )
 
 
 def write_aside(path: Path, text: str) -> None:
-    """Write a file so that a reader sees the old or the new one, never half of it.
+    """Write a file so that a reader, and one after a power failure, sees the old or the new one, never half of it.
 
-    Raises ExperimentFailed when the disk will not take it; the journal has it all.
+    Two processes may write it at once; one of theirs stays. Raises ExperimentFailed when the disk will not take it; the
+    journal has it all.
     """
-    aside = path.with_name(f".{path.name}.part")
+    aside = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        aside.write_text(text)
+        with aside.open("w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(aside, path)
     except OSError as error:
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)
         raise ExperimentFailed(f"{path} cannot be written ({error.strerror}): mend that and resume") from error
 
 

@@ -1,19 +1,22 @@
 """Pools of workers: where trials are evaluated. The contract, its events, and the pool in this process.
 
 Contract: a pool takes at most `capacity` jobs at a time and answers each with exactly one event. A failed job is the
-trial's own fault (its exception, or more memory than there is), and so is one that was ended at its deadline; a lost
-one is the worker's, which is replaced. Nothing is retried by the pool.
+trial's own fault (its exception, more memory than there is, or what is no result), and so is one that was ended at its
+deadline; a lost one is the worker's, which is replaced. Nothing is retried by the pool. What finished is whole, and all
+its numbers are finite.
 """
 
 import math
 import socket
 import traceback
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
+from fmnas.platform.errors import legible, one_line
 from fmnas.platform.stop import PastDeadline, Stopped, StopRequest, deadline, watched
 from fmnas.search_spaces import Evaluation, Trial
-from fmnas.trainers import Trainer
+from fmnas.trainers import Trainer, TrainerError
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class Finished:
 
 @dataclass(frozen=True)
 class Failed:
-    """The job raised: the reason is its exception in one line."""
+    """The job raised, or came to no result: the reason in one line."""
 
     job: Job
     worker: str
@@ -90,10 +93,22 @@ class Pool(Protocol):
         ...
 
 
-def one_line(error: BaseException) -> str:
-    """An exception as one line: its type and message."""
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}"[:500] if text else type(error).__name__
+def checked(evaluation: Any) -> Evaluation:
+    """What a trainer returned, if it is a result. Raises TrainerError for anything else, and for a NaN or infinity."""
+    if not isinstance(evaluation, Evaluation):
+        raise TrainerError(f"it returned {legible(repr(evaluation))[:100]}, which is no Evaluation")
+    for name, value in _numbers(evaluation.to_dict()):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise TrainerError(f"it returned {name} = {legible(repr(value))[:100]}, which is no finite number")
+    return evaluation
+
+
+def _numbers(fields: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in fields.items():
+        if isinstance(value, list | tuple):
+            yield from ((f"{name}[{i}]", each) for i, each in enumerate(value))
+        elif name != "diverged" and (value is not None or name not in ("flops", "flops_ratio")):
+            yield name, value
 
 
 def past_deadline(seconds: float) -> str:
@@ -158,7 +173,7 @@ class InProcessPool:
 
         try:
             with watched(check):
-                return Finished(job, self._worker, self._trainer.evaluate(job.trial))
+                return Finished(job, self._worker, checked(self._trainer.evaluate(job.trial)))
         except PastDeadline:
             return TimedOut(job, self._worker, past_deadline(self._seconds))
         except Exception as error:

@@ -8,8 +8,8 @@ from typing import Any
 
 from fmnas.platform.cluster import fitting, live_nodes
 from fmnas.platform.config import WorkersConfig
-from fmnas.platform.errors import ExperimentFailed
-from fmnas.platform.pool import Event, Failed, Finished, Job, Lost, TimedOut, one_line, past_deadline
+from fmnas.platform.errors import ExperimentFailed, legible, one_line
+from fmnas.platform.pool import Event, Failed, Finished, Job, Lost, TimedOut, past_deadline
 from fmnas.platform.problems import Data
 from fmnas.platform.ray_worker import NODE, Build, Worker, refusal, remark, versions
 
@@ -41,6 +41,14 @@ class _Task:
     ends_by: float
 
 
+@dataclass(frozen=True)
+class Watch:
+    """say: told what a person should know. lives: whether a cluster of our own still does; None: it is not ours."""
+
+    say: Callable[[str], None] = print
+    lives: Callable[[], bool] | None = None
+
+
 class RayPool:
     """Up to `most` actors on the connected cluster; fewer while fewer fit on its live nodes.
 
@@ -51,8 +59,10 @@ class RayPool:
     A worker ends a job at its deadline itself and lives on. One that cannot, because a call into C does not return or
     its node is out of reach, is killed GRACE_SECONDS later and replaced.
 
+    Nodes of a standing cluster may go and others come: it is waited for. A cluster of our own is this machine: when it
+    dies, the experiment ends, and can be resumed.
+
     build, data: what a worker makes its trainer of. trial_seconds: how long a job may take; None: for ever.
-    say: told what a person should know.
     """
 
     def __init__(
@@ -63,9 +73,9 @@ class RayPool:
         workers: WorkersConfig,
         most: int,
         trial_seconds: float | None = None,
-        say: Callable[[str], None] = print,
+        watch: Watch | None = None,
     ) -> None:
-        self._ray, self._workers, self._most, self._say = ray, workers, most, say
+        self._ray, self._workers, self._most, self._watch = ray, workers, most, watch or Watch()
         self._actor_class = ray.remote(Worker).options(
             num_cpus=workers.cpus, num_gpus=workers.gpus, max_restarts=0, max_task_retries=0
         )
@@ -132,6 +142,13 @@ class RayPool:
     def _look(self) -> None:
         """Let the pool have as many workers as fit on the nodes that are there now."""
         self._looked_at = time.monotonic()
+        if self._watch.lives is not None and not self._watch.lives():
+            self._idle, self._busy, self._starting = [], {}, {}
+            self._ray.shutdown()  # now: a minute after its head has died, Ray would end this process
+            raise ExperimentFailed(
+                "the Ray that it had started on this machine died (killed, or out of memory?), and its workers with "
+                "it; its logs are below /tmp/ray/session_latest/logs. Resume"
+            )
         nodes = live_nodes(self._ray)
         for member in [member for member in self._idle if member.node not in nodes]:
             self._idle.remove(member)
@@ -153,7 +170,7 @@ class RayPool:
         elif self._looked_at > self._served_at + SILENT_SECONDS:
             self._served_at = self._looked_at
             why = "the rest of the cluster is taken, or they are still being built" if size else "no node has room"
-            self._say(
+            self._watch.say(
                 f"no worker is ready (each takes {self._workers.cpus:g} CPUs and {self._workers.gpus:g} GPUs): {why}; "
                 "waiting. `ray status` says who takes what"
             )
@@ -170,7 +187,7 @@ class RayPool:
         except self._ray.exceptions.RayError as error:
             self._ray.kill(member.actor, no_restart=True)
             if getattr(error, "actor_init_failed", False):  # else its node is gone; the next look starts another
-                self._count_bad_start(member.name, one_line(error))
+                self._count_bad_start(member.name, _cause(error))
             return
         reason = refusal(introduction, self._versions)
         if reason:
@@ -178,7 +195,7 @@ class RayPool:
         words = remark(introduction, self._versions)
         if words and words not in self._remarks:
             self._remarks.add(words)
-            self._say(words)
+            self._watch.say(words)
         self._bad_starts = 0
         member.node = introduction[NODE]
         self._idle.append(member)
@@ -223,3 +240,9 @@ class RayPool:
         if evaluation is None:
             return self._timed_out(job, worker)
         return Finished(job, worker, evaluation)
+
+
+def _cause(error: BaseException) -> str:
+    """Why an actor's constructor raised: the end of what Ray says, which begins with where it was."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return legible(lines[-1])[-500:] if lines else type(error).__name__

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fmnas.platform.environment import package_version
+from fmnas.platform.pool import checked
 from fmnas.platform.problems import Data, Hardware, ProblemSettings, problem
 from fmnas.platform.stop import PastDeadline, deadline, watched
 from fmnas.search_spaces import Evaluation, Trial
@@ -48,10 +49,10 @@ class Worker:
         Ray calls this in the main thread of the process, which can be watched.
         """
         if seconds == math.inf:
-            return self._trainer.evaluate(trial), self._place
+            return checked(self._trainer.evaluate(trial)), self._place
         try:
             with watched(deadline(seconds)):
-                return self._trainer.evaluate(trial), self._place
+                return checked(self._trainer.evaluate(trial)), self._place
         except PastDeadline:
             pass
         gc.collect()  # frames and the exceptions that went through them hold each other, and the next job needs memory

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fmnas.platform.errors import one_line
 from fmnas.platform.experiment import Experiment, Run
 from fmnas.platform.journal import Record
-from fmnas.platform.pool import one_line
 from fmnas.platform.state import ExperimentState
 from fmnas.search_spaces import FmnasError, Trial
 

@@ -1,6 +1,7 @@
 """From a state to the files of a run directory that people read: trials.csv, summary.json, report/."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from fmnas.comparison.retrained import read_retrained
 from fmnas.comparison.summary import ReportContext, Summary
 from fmnas.comparison.trials import Budget
 from fmnas.platform.driver import DONE
+from fmnas.platform.errors import legible
 from fmnas.platform.outcomes import trials_table
 from fmnas.platform.paths import RunDirectory, write_aside, write_json
 from fmnas.platform.state import ExperimentState
@@ -43,8 +45,8 @@ def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext
         name=config.name,
         problem=config.problem,
         budget=Budget(config.budget.evaluations, config.fidelity.epochs, config.budget.seconds),
-        environment=_environment(directory),
-        config_text=directory.config.read_text(),
+        environment=_environment(directory, state),
+        config_text=config.to_yaml(),
         pending=[Pending(run.name, opened.suggest_seconds) for run, opened in state.pending()],
         finished=state.status == DONE,
         retrained=_retrained(directory.retrained),
@@ -55,8 +57,30 @@ def _retrained(path: Path) -> pd.DataFrame | None:
     return read_retrained(path) if path.is_file() else None
 
 
-def _environment(directory: RunDirectory) -> dict[str, Any]:
-    if not directory.environment.is_file():
+def last_driver(state: ExperimentState, directory: RunDirectory) -> Mapping[str, Any]:
+    """With what the last driver worked; by environment.json, which is of the first, where the journal does not say."""
+    if state.drivers:
+        return state.drivers[-1]
+    environment = _read_environment(directory)
+    packages = environment.get("packages")
+    if not isinstance(packages, dict):
         return {}
-    data: dict[str, Any] = json.loads(directory.environment.read_text())
-    return data
+    found = {name: packages.get(name) for name in ("fmnas", "torch")}
+    return {**found, **{name: environment.get(name) for name in ("commit", "python", "host")}}
+
+
+def _environment(directory: RunDirectory, state: ExperimentState) -> dict[str, Any]:
+    """environment.json, and every driver that worked here since."""
+    shown = ("work", "fmnas", "commit", "python", "torch", "host")
+    drivers = {str(i): {key: each.get(key) for key in shown} for i, each in enumerate(state.drivers, start=1)}
+    return {**_read_environment(directory), **({"drivers": drivers} if len(drivers) > 1 else {})}
+
+
+def _read_environment(directory: RunDirectory) -> dict[str, Any]:
+    try:
+        data = json.loads(directory.environment.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        return {directory.environment.name: f"cannot be read: {legible(str(error))}"}
+    return data if isinstance(data, dict) else {directory.environment.name: "holds no JSON object"}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fmnas.platform.config import Config
 from fmnas.platform.errors import ExperimentFailed, RunDirectoryError
 from fmnas.platform.experiment import Experiment
+from fmnas.platform.journal import RETRAINING, Journal
 from fmnas.platform.launch import Ending, Surroundings, restore
 from fmnas.platform.lock import locked
 from fmnas.platform.opening import Work, open_pool
@@ -16,7 +17,7 @@ from fmnas.platform.retrained import Retrained, Scale, read_retrained, write_ret
 from fmnas.platform.retraining import Place, Retraining, incumbents
 from fmnas.platform.retraining_progress import RetrainingProgress
 from fmnas.platform.sending import begin_tracking, check_tracking, finish_tracking, shown_store
-from fmnas.platform.state import ExperimentState
+from fmnas.platform.state import ExperimentState, driver_record
 from fmnas.trainers import FinalSplit
 
 
@@ -36,7 +37,7 @@ def retrain(directory: RunDirectory, wishes: Wishes, around: Surroundings) -> En
     """
     directory.check_present()
     with locked(directory.lock, around.screen.say) as note:
-        state, identity = restore(directory)
+        state, identity = restore(directory, heard=False)
         config = state.experiment.config
         scale, chosen = _scale(state.experiment, wishes), _chosen(state, directory, around)
         there = _there(directory, chosen, scale)
@@ -48,6 +49,8 @@ def retrain(directory: RunDirectory, wishes: Wishes, around: Surroundings) -> En
             work = Work(config, split, scale.seeds, len(left))
             with open_pool(work, around.address, around.stop, around.screen.say) as pool:
                 note(work="retraining", workers=pool.size, since=around.clock.now())
+                with Journal(directory.journal) as journal:
+                    journal.append(driver_record(RETRAINING, around.clock.now()))
                 status, reason = _train(_Task(config, scale, chosen, there, split), directory, pool, around)
         tracker = begin_tracking(state, directory, identity)
         report, summary = finish_tracking(tracker, state, directory, state.status or "interrupted")

@@ -1,8 +1,9 @@
-"""How what happens reaches someone: a live table, a line each, JSON for programs, or nothing until the end."""
+"""How what happens reaches someone: a live table, a line each, JSON for programs, or nothing until the end.
+
+Whoever reads may go away: what is told then is lost, and the experiment goes on.
+"""
 
 import json
-import os
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -14,6 +15,7 @@ from rich.live import Live
 from rich.text import Text
 
 from fmnas.platform.errors import ConfigError
+from fmnas.platform.terminal import output
 
 LIVE, LINES, JSON, QUIET = "live", "lines", "json", "quiet"
 MODES = (LIVE, LINES, JSON, QUIET)
@@ -105,14 +107,11 @@ class LiveScreen(LineScreen):
 
 
 class JsonScreen:
-    """A JSON object per line: `event`, `at` (seconds since the epoch) and its facts.
-
-    Whoever reads may go away: what is told then is lost, and the experiment goes on.
-    """
+    """A JSON object per line: `event`, `at` (seconds since the epoch) and its facts."""
 
     def __init__(self, file: TextIO | None = None, now: Callable[[], float] = time.time) -> None:
         """file: standard output if None."""
-        self._file, self._now = file or sys.stdout, now
+        self._file, self._now = file or output(), now
 
     def show(self, table: Callable[[], RenderableType]) -> None:
         """Nothing."""
@@ -120,10 +119,7 @@ class JsonScreen:
     def tell(self, happening: Happening) -> None:
         """One line, at once."""
         record = {"event": happening.event, "at": round(self._now(), 3), **happening.facts}
-        try:
-            print(json.dumps(record, default=str), file=self._file, flush=True)
-        except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self._file.fileno())
+        print(json.dumps(record, default=str), file=self._file, flush=True)
 
     def say(self, text: str) -> None:
         """An event of its own: said."""

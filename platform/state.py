@@ -8,16 +8,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from fmnas.platform.errors import RunDirectoryError
+from fmnas.platform.environment import in_words, provenance, same_fmnas
+from fmnas.platform.errors import ExperimentFailed, RunDirectoryError, legible, one_line
 from fmnas.platform.experiment import Experiment, Run
-from fmnas.platform.journal import Record
+from fmnas.platform.journal import DRIVER, ENDED, EXPERIMENT, ILLEGIBLE, Record
 from fmnas.platform.outcomes import CANCELLED, FAILED, FINISHED, LOST, TIMED_OUT, Outcome
-from fmnas.platform.pool import Job, one_line
+from fmnas.platform.pool import Job
 from fmnas.platform.tracking import Standing
 from fmnas.search_spaces import Evaluation, Trial
 
-ENDED = "ended"
-"""The event of a driver that leaves."""
+MISSING_LINE = (
+    "a line is missing or was changed. Lines before it are whole: to go on from there, keep a copy and cut the file to "
+    "its first {} lines"
+)
 
 
 @dataclass
@@ -53,12 +56,15 @@ class OpenTrial:
 class ExperimentState:
     """Runs, open trials and outcomes.
 
+    heard: whether the optimizers hear what happened; without that the state serves for looking, not for going on.
     outcomes: every trial that ended with its run's standing after it, in the journal's order.
+    drivers: the record of every driver that worked here, from journals of format 2 on.
     status: how the last driver left: "finished", "interrupted" or "failed"; empty if it did not say, or still works.
     """
 
-    def __init__(self, experiment: Experiment) -> None:
-        self.experiment = experiment
+    def __init__(self, experiment: Experiment, heard: bool = True) -> None:
+        self.experiment, self._heard = experiment, heard
+        self.drivers: list[Record] = []
         self.runs: dict[str, Run] = {run.name: run for run in experiment.runs}
         self.open: dict[tuple[str, int], OpenTrial] = {}
         self.outcomes: list[tuple[Outcome, Standing]] = []
@@ -81,9 +87,18 @@ class ExperimentState:
             what = ", ".join(f"{key} {record[key]!r}" for key in ("event", "run", "attempt") if key in record)
             raise RunDirectoryError(
                 f"line {line} of the journal ({what}) does not follow from the lines before it ({one_line(error)}): "
-                "a line is missing or was changed. Lines before it are whole: to go on from there, keep a copy and cut "
-                f"the file to its first {line - 1} lines"
+                f"{self._other_version() or MISSING_LINE.format(line - 1)}"
             ) from None
+
+    def _other_version(self) -> str:
+        """What to do when the journal was written by another fmnas; empty if it was not, or does not say."""
+        driver = self.drivers[-1] if self.drivers else {}
+        if not driver or same_fmnas(driver, provenance()):
+            return ""
+        return (
+            f"it was written by {in_words(driver)}, and this is {in_words(provenance())}, which may not know all that "
+            "it says; use the other one"
+        )
 
     def apply(self, record: Record, live: bool = True) -> tuple[Outcome, Standing] | None:
         """Take one record; the outcome and standing if a trial ended with it."""
@@ -92,8 +107,13 @@ class ExperimentState:
         return ended
 
     def _take(self, record: Record, event: str, live: bool) -> tuple[Outcome, Standing] | None:
-        self.status = ""
-        if event == "asked":
+        if event == DRIVER:
+            self.drivers.append(record)
+        if event != DRIVER or record["work"] == EXPERIMENT:
+            self.status = ""
+        if event in (DRIVER, ILLEGIBLE):
+            pass
+        elif event == "asked":
             self._asked(record, live)
         elif event == "started":
             self._started(record)
@@ -157,7 +177,8 @@ class ExperimentState:
 
     def _suggested(self, run: Run, recorded: Trial) -> None:
         """A journal says that the run's optimizer once suggested this."""
-        run.optimizer.restore(recorded)
+        if self._heard:
+            run.optimizer.restore(recorded)
 
     def _ended(self, record: Record, status: str) -> tuple[Outcome, Standing]:
         run, opened = self.runs[record["run"]], self.open.pop(self._key(record))
@@ -188,25 +209,32 @@ class ExperimentState:
             finished_at=record["at"],
             worker=record["worker"],
             attempt=record["attempt"],
-            reason=record.get("reason", ""),
+            reason=legible(record.get("reason", "")),
             lost_seconds=opened.lost_seconds,
+            seconds=record.get("seconds", max(0.0, record["at"] - opened.started_at)),
         )
 
     def _tell(self, run: Run, outcome: Outcome) -> None:
         """A result is told and charged; a failure is charged, and told as the configuration says; a loss is neither."""
         trial, evaluation = outcome.trial, outcome.evaluation
         if outcome.status == LOST:
-            run.optimizer.forget(trial)
             run.budget.release(trial.epochs)
-        elif evaluation:
-            run.optimizer.tell(trial, evaluation)
-            run.budget.settle(trial.epochs, evaluation.seconds)
         else:
-            if self.experiment.config.on_failure == "skip":
+            run.budget.settle(trial.epochs, evaluation.seconds if evaluation else outcome.seconds)
+        if not self._heard:
+            return
+        if evaluation is None and outcome.status != LOST and self.experiment.config.on_failure == "penalty":
+            evaluation = Evaluation(self.experiment.problem.penalty, epochs=trial.epochs)
+        try:
+            if evaluation is None:
                 run.optimizer.forget(trial)
             else:
-                run.optimizer.tell(trial, Evaluation(self.experiment.problem.penalty, epochs=trial.epochs))
-            run.budget.settle(trial.epochs, max(0.0, outcome.finished_at - outcome.started_at))
+                run.optimizer.tell(trial, evaluation)
+        except Exception as error:
+            raise ExperimentFailed(
+                f"{run.name}: the optimizer failed when it heard of trial {trial.id} ({one_line(error)}). The result "
+                "is in the journal: mend the optimizer and resume; `fmnas report` needs none"
+            ) from error
 
 
 def asked_record(run: str, trial: Trial, suggest_seconds: float, at: float) -> dict[str, Any]:
@@ -234,9 +262,14 @@ def lost_record(job: Job, worker: str, reason: str, final: bool, at: float) -> d
     return {**_of_job(LOST, job, worker, at), "reason": reason, "final": final}
 
 
-def ended_record(status: str, at: float) -> dict[str, Any]:
+def driver_record(work: str, at: float) -> dict[str, Any]:
+    """The record of a driver that begins: what it works at, and with what."""
+    return {"event": DRIVER, "work": work, **provenance(), "at": at}
+
+
+def ended_record(status: str, reason: str, at: float) -> dict[str, Any]:
     """The record of a driver that leaves."""
-    return {"event": ENDED, "status": status, "at": at}
+    return {"event": ENDED, "status": status, **({"reason": reason} if reason else {}), "at": at}
 
 
 def _of_job(event: str, job: Job, worker: str, at: float) -> dict[str, Any]:

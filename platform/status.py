@@ -32,8 +32,8 @@ from rich.console import Console
 from rich.table import Table
 
 from fmnas.platform.endings import called
-from fmnas.platform.errors import RunDirectoryError
-from fmnas.platform.journal import Record, experiment_records
+from fmnas.platform.errors import RunDirectoryError, legible
+from fmnas.platform.journal import DRIVER, ENDED, EXPERIMENT, ILLEGIBLE, Record, experiment_records
 from fmnas.platform.lock import AtWork, look
 from fmnas.platform.outcomes import CANCELLED, FAILED, FINISHED, LOST, TIMED_OUT, run_name
 from fmnas.platform.pace import as_time, seconds_left
@@ -105,14 +105,16 @@ class _Reading:
     def take(self, record: Record) -> None:
         """One record, in its order."""
         event, key = record["event"], (record.get("run", ""), record.get("trial", 0))
-        self.ended = record["status"] if event == "ended" else ""
+        if event == ILLEGIBLE or (event == DRIVER and record["work"] != EXPERIMENT):
+            return
+        self.ended = record["status"] if event == ENDED else ""
         if event == "asked":
             self.asked[record["run"], record["trial"]["id"]] = record["trial"]
             return
         self.last.append(record)
         if event == "started":
             self.running[key] = record
-        elif event != "ended":
+        elif event not in (DRIVER, ENDED):
             self.running.pop(key, None)
             if event not in (LOST, CANCELLED) or record.get("final"):
                 self._end(record, key)
@@ -196,7 +198,8 @@ def _driver(driver: AtWork | None) -> dict[str, Any] | None:
 def _event(record: Record) -> dict[str, Any]:
     evaluation = record.get("evaluation")
     objective = f"objective {evaluation['objective']:.5f}" if evaluation else ""
-    text = objective or record.get("reason", "") or record.get("status", "")
+    said = ": ".join(record[key] for key in ("status", "reason") if record.get(key))
+    text = objective or legible(said) or str(record.get("work", ""))
     return {**{key: record.get(key) for key in ("at", "event", "run", "trial", "worker")}, "text": text}
 
 

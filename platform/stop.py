@@ -112,7 +112,10 @@ def _half_done(frame: FrameType | None) -> int:
 
 @contextmanager
 def stopped_by_signals() -> Iterator[StopRequest]:
-    """Ctrl-C and SIGTERM ask the driver to stop; before it runs and after, the second of them ends the process."""
+    """Ctrl-C, SIGTERM and a terminal that is closed (SIGHUP, unless `nohup` ignores it) ask the driver to stop.
+
+    Before it runs and after, the second of them ends the process.
+    """
     stop = StopRequest()
 
     def handle(number: int, frame: object) -> None:
@@ -120,7 +123,10 @@ def stopped_by_signals() -> Iterator[StopRequest]:
         if stop.count > (2 if stop.heeded else 1):
             raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    heeded = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        heeded.append(signal.SIGHUP)
+    before = {number: signal.signal(number, handle) for number in heeded}
     try:
         yield stop
     finally:

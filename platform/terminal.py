@@ -1,6 +1,9 @@
 """What the command line prints on: a terminal, or a file; and the final table as it looks there."""
 
-from typing import TYPE_CHECKING, Any
+import os
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from rich.console import Console
 from rich.table import Table
@@ -56,7 +59,47 @@ def _least_width(rows: "list[tuple[str, ...]]", column: int) -> int:
     return max(len(text) for text in (*FINAL_HEADER[column].split(), *(row[column] for row in rows)))
 
 
-def terminal() -> Console:
-    """The terminal; a file or pipe has no width of its own and gets a wide one."""
-    console = Console()
-    return console if console.is_terminal else Console(width=max(WIDE, console.width))
+class PatientOutput:
+    """A text file that swallows what it cannot write: from then on all goes nowhere.
+
+    An experiment of days must not end because a reader went away (`| head`), a terminal was closed or the disk that
+    holds a log is full.
+    """
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def write(self, text: str) -> int:
+        """All of it, or nothing from now on."""
+        try:
+            return self._file.write(text)
+        except OSError:
+            self._give_up()
+            return len(text)
+
+    def flush(self) -> None:
+        """As far as it goes."""
+        try:
+            self._file.flush()
+        except OSError:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        with suppress(OSError, ValueError):  # one without a descriptor has no buffer that fails at the end
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self._file.fileno())
+            os.close(nowhere)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+def output() -> TextIO:
+    """Standard output, for who must not end with it."""
+    return cast(TextIO, PatientOutput(sys.stdout))
+
+
+def terminal(file: TextIO | None = None) -> Console:
+    """The terminal; a file or pipe has no width of its own and gets a wide one. file: standard output if None."""
+    console = Console(file=file)
+    return console if console.is_terminal else Console(file=file, width=max(WIDE, console.width))

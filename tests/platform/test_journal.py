@@ -3,14 +3,20 @@
 import errno
 import json
 import os
+import tempfile
+import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fmnas.platform.errors import ExperimentFailed, RunDirectoryError
 from fmnas.platform.journal import Journal, read_journal
 
-RECORDS = [{"event": "asked", "run": "a/repeat-0", "trial": {"id": i}, "at": 0.1 + i} for i in range(4)]
+HEAD: dict[str, Any] = {"event": "experiment", "id": "a", "format": 2}
+RECORDS = [HEAD, *({"event": "asked", "run": "a/repeat-0", "trial": {"id": i}, "at": 0.1 + i} for i in range(1, 4))]
 
 
 def write(path: Path) -> bytes:
@@ -37,7 +43,7 @@ def test_cut_at_every_byte_of_the_last_record_loses_that_record_alone(tmp_path: 
         assert read_journal(path) == [*RECORDS[:3], {"event": "more"}]
 
 
-@pytest.mark.parametrize("garbage", [b"\x00\x00\x00", b"\xff\r", b'{"event": ', b"nonsense\n", b"[1]\n", b"\n", b" "])
+@pytest.mark.parametrize("garbage", [b"\x00\x00\x00", b"\xff\r", b'{"event": ', b"\n", b" "])
 def test_garbage_at_the_end_is_dropped_and_what_comes_next_is_kept(tmp_path: Path, garbage: bytes) -> None:
     path = tmp_path / "j"
     path.write_bytes(write(path) + garbage)
@@ -63,11 +69,14 @@ def test_a_missing_line_is_named(tmp_path: Path, missing: int) -> None:
 
 def test_a_journal_without_numbers_is_read_and_gone_on_with(tmp_path: Path) -> None:
     path = tmp_path / "j"
-    path.write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
-    assert read_journal(path) == RECORDS
+    old = [{"event": "experiment", "id": "a"}, *RECORDS[1:]]
+    path.write_text("".join(json.dumps(record) + "\n" for record in old))
+    assert read_journal(path) == old
     with Journal(path) as journal:
         journal.append({"event": "more"})
-    assert json.loads(path.read_text().splitlines()[-1]) == {"n": 5, "event": "more"}
+    last = json.loads(path.read_text().splitlines()[-1])
+    body = b'{"n":5,"event":"more"'
+    assert last == {"n": 5, "event": "more", "crc": f"{zlib.crc32(body):08x}"}
 
 
 def test_a_full_disk_ends_the_experiment_in_words_and_leaves_whole_lines(
@@ -97,6 +106,56 @@ def test_damage_inside_is_named_with_its_line(tmp_path: Path) -> None:
         read_journal(path)
 
 
+@pytest.mark.parametrize("garbage", [b"nonsense\n", b"[1]\n", b"{}\n", b"\x00\n"])
+def test_a_whole_last_line_that_is_damaged_is_named_and_stays(tmp_path: Path, garbage: bytes) -> None:
+    path = tmp_path / "j"
+    path.write_bytes(write(path) + garbage)
+    before = path.read_bytes()
+    for read in (read_journal, Journal):
+        with pytest.raises(RunDirectoryError, match="line 5 is damaged"):
+            read(path)
+    assert path.read_bytes() == before
+
+
+@given(st.integers(0), st.integers(1, 255))
+def test_a_record_that_was_changed_is_noticed_wherever_it_was(place: int, change: int) -> None:
+    """Any byte that becomes any other one: the record is refused, or, where it was the last newline, torn off."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "j"
+        whole = bytearray(write(path))
+        place %= len(whole)
+        whole[place] ^= change
+        path.write_bytes(whole)
+        if place == len(whole) - 1:
+            assert read_journal(path) == RECORDS[:3]
+            return
+        with pytest.raises(RunDirectoryError, match=r"line [1-4] "):
+            read_journal(path)
+
+
+def test_a_digit_that_was_changed_is_named_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    path.write_bytes(write(path).replace(b'"id":1', b'"id":7'))
+    with pytest.raises(RunDirectoryError, match="line 2 was changed"):
+        read_journal(path)
+
+
+def test_a_checksum_that_is_gone_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    lines = write(path).splitlines(keepends=True)
+    lines[2] = json.dumps({"n": 3, **RECORDS[2]}).encode() + b"\n"
+    path.write_bytes(b"".join(lines))
+    with pytest.raises(RunDirectoryError, match="line 3 has lost its checksum"):
+        read_journal(path)
+
+
+def test_a_line_that_is_lost_may_be_replaced_and_the_others_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    lines = write(path).splitlines(keepends=True)
+    path.write_bytes(b"".join([lines[0], b'{"event":"illegible"}\n', *lines[2:]]))
+    assert read_journal(path) == [RECORDS[0], {"event": "illegible"}, *RECORDS[2:]]
+
+
 def test_values_that_json_does_not_know_are_refused(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal, pytest.raises(ValueError, match="not JSON compliant"):
         journal.append({"event": "finished", "objective": float("nan")})
@@ -106,18 +165,27 @@ def test_values_that_json_does_not_know_are_refused(tmp_path: Path) -> None:
 def test_a_record_is_on_disk_when_append_returns(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         journal.append(RECORDS[0])
-        assert json.loads((tmp_path / "j").read_text()) == {"n": 1, **RECORDS[0]}
+        assert read_journal(tmp_path / "j") == RECORDS[:1]
+
+
+def test_a_new_journal_is_in_its_folder_after_a_power_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.readlink(f"/proc/self/fd/{descriptor}")))
+    with Journal(tmp_path / "j"):
+        assert synced == [str(tmp_path)]
+    with Journal(tmp_path / "j"):
+        assert synced == [str(tmp_path)]
 
 
 def test_a_result_waits_for_the_disk_and_takes_what_came_before_along(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes: list[int] = []
-    monkeypatch.setattr(os, "fsync", lambda descriptor: sizes.append(os.fstat(descriptor).st_size))
     path = tmp_path / "j"
     with Journal(path) as journal:
+        monkeypatch.setattr(os, "fsync", lambda descriptor: sizes.append(os.fstat(descriptor).st_size))
         journal.append(RECORDS[0], wait=False)
-        assert json.loads(path.read_text()) == {"n": 1, **RECORDS[0]}  # whoever reads the file, or is killed, has it
+        assert read_journal(path) == RECORDS[:1]  # whoever reads the file, or is killed, has it
         assert sizes == []
         journal.append(RECORDS[1])
         assert sizes == [path.stat().st_size]

@@ -1,5 +1,6 @@
 """One driver at a time: who is refused, who takes over, and that a lock never outlives its process for long."""
 
+import errno
 import json
 import os
 import subprocess
@@ -88,7 +89,7 @@ def gone() -> int:
     return process.pid
 
 
-@pytest.mark.parametrize("changes", [{"pid": None}, {"began": 1}, {"boot": "before", "pid": 1}])
+@pytest.mark.parametrize("changes", [{"pid": None}, {"began": 1}, {"boot": "before", "pid": 1, "taken": 1.0}])
 def test_the_lock_of_a_dead_process_is_taken_over_and_said(tmp_path: Path, changes: dict[str, object]) -> None:
     path, said = tmp_path / "lock", list[str]()
     dead = leave(path, **{name: gone() if value is None else value for name, value in changes.items()})
@@ -103,6 +104,9 @@ def test_the_lock_of_a_dead_process_is_taken_over_and_said(tmp_path: Path, chang
     [
         ({"host": "elsewhere", "pid": None}, ["on elsewhere", "stop it there", "remove", "lock"]),
         ({"namespace": "pid:[1]", "pid": None}, ["another container", "remove"]),
+        # Clones, and containers that are given a name: their drivers may live, whatever boot they are of.
+        ({"boot": "another"}, ["another machine of this name", "remove"]),
+        ({"boot": "another", "taken": 1.0, "machine": "another"}, ["another machine of this name", "remove"]),
     ],
 )
 def test_of_what_cannot_be_seen_one_is_told_what_to_do(
@@ -116,6 +120,30 @@ def test_of_what_cannot_be_seen_one_is_told_what_to_do(
     for word in words:
         assert word in str(caught.value)
     assert path.read_bytes() == before
+
+
+def test_a_lock_of_an_older_fmnas_is_understood(tmp_path: Path) -> None:
+    old = {name: value for name, value in asdict(Holder.this()).items() if name not in ("machine", "booted", "taken")}
+    (tmp_path / "lock").write_text(json.dumps({**old, "boot": "before"}))
+    said: list[str] = []
+    with locked(tmp_path / "lock", said.append):
+        assert "taking over" in said[0]
+
+
+@pytest.mark.parametrize("does", ["read", "written"])
+def test_a_lock_that_may_not_be_touched_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str) -> None:
+    def refuse(*_: object, **__: object) -> str:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    path = tmp_path / "lock"
+    if does == "read":
+        leave(path)
+    monkeypatch.setattr(Path, "read_text" if does == "read" else "write_text", refuse)
+    here = Holder("host", 1, 1, "boot", "namespace")
+    monkeypatch.setattr(Holder, "this", lambda: here)
+    with pytest.raises(RunDirectoryError, match=f"cannot be {does}.*Permission denied") as caught, locked(path, print):
+        pass
+    assert "remove" not in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "[]", "{}", '{"host": "a", "pid": "x"}'])

@@ -18,7 +18,7 @@ from fmnas.platform.config import WorkersConfig
 from fmnas.platform.errors import ClusterError, ExperimentFailed
 from fmnas.platform.pool import Event, Failed, Finished, InProcessPool, Job, Lost, Pool, TimedOut
 from fmnas.platform.problems import DataSettings, Hardware, ProblemSettings, problem
-from fmnas.platform.ray_pool import RayPool
+from fmnas.platform.ray_pool import RayPool, Watch
 from fmnas.platform.ray_worker import FMNAS, NODE, PLACE, PYTHON, TORCH, build_trainer, versions
 from fmnas.search_spaces import Trial
 
@@ -222,7 +222,7 @@ def test_a_cluster_without_room_is_told_of(monkeypatch: pytest.MonkeyPatch, exce
     fake = FakeRay(exceptions)
     fake.cpus = {}
     said: list[str] = []
-    pool = RayPool(fake, BUILD, None, WorkersConfig(), 1, say=said.append)
+    pool = RayPool(fake, BUILD, None, WorkersConfig(), 1, watch=Watch(said.append))
     assert pool.next_event(0.001) is None
     assert "no node has room; waiting" in said[-1]
     fake.cpus, fake.done = {"a": 1.0}, set()
@@ -247,7 +247,7 @@ def test_another_python_or_torch_is_told_of_once(exceptions: Any, give: Give) ->
     fake = FakeRay(exceptions, ready={**versions(), PYTHON: "3.99", TORCH: "1.0", PLACE: "far:7", NODE: "a"})
     fake.cpus, fake.done = {"a": 2.0}, {"ready"}
     said: list[str] = []
-    pool = RayPool(fake, BUILD, None, WorkersConfig(), 2, say=said.append)
+    pool = RayPool(fake, BUILD, None, WorkersConfig(), 2, watch=Watch(said.append))
     give(pool, job())
     pool.next_event(0.0)
     assert pool.capacity == 2

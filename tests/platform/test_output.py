@@ -1,0 +1,141 @@
+"""Whoever reads may go away, close the terminal or fill the disk: the experiment goes on, with its own exit code."""
+
+import errno
+import io
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fmnas.platform.journal import read_journal
+from fmnas.platform.screen import Happening, JsonScreen, LineScreen, LiveScreen, Screen
+from fmnas.platform.terminal import PatientOutput, terminal
+
+FMNAS = [sys.executable, "-m", "fmnas.platform.cli"]
+LITTLE = ["-o", "workers.kind=in-process", "-o", "tracking.enabled=false", "-o", "optimizers=[random]"]
+
+
+class Broken(io.StringIO):
+    """Takes so many writes, and then none."""
+
+    def __init__(self, writes: int, error: int) -> None:
+        super().__init__()
+        self.left, self.error = writes, error
+
+    def write(self, text: str) -> int:
+        self.left -= 1
+        if self.left < 0:
+            raise OSError(self.error, os.strerror(self.error))
+        return super().write(text)
+
+    def isatty(self) -> bool:
+        return True
+
+
+SCREENS: dict[str, Callable[[Any], Screen]] = {
+    "lines": lambda file: LineScreen(terminal(file)),
+    "live": lambda file: LiveScreen(terminal(file)),
+    "json": JsonScreen,
+}
+
+
+@pytest.mark.parametrize("mode", SCREENS)
+@pytest.mark.parametrize("error", [errno.EPIPE, errno.ENOSPC, errno.EIO])
+def test_a_screen_never_raises(mode: str, error: int) -> None:
+    screen = SCREENS[mode](PatientOutput(Broken(1, error)))
+    screen.show(lambda: "a table")
+    for i in range(3):
+        screen.tell(Happening("ended", {"i": i}, f"line {i}", bad=i == 1))
+        screen.say("said")
+    screen.close()
+
+
+def run(out: Path, *arguments: str, stdout: Any) -> "subprocess.Popen[bytes]":
+    command = [*FMNAS, "run", "smoke", *LITTLE, *arguments, "--out", str(out)]
+    return subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE)
+
+
+@pytest.mark.parametrize("mode", ["lines", "json"])
+@pytest.mark.parametrize("where", ["a pipe", "a full disk"])
+def test_an_experiment_outlives_its_reader(tmp_path: Path, mode: str, where: str) -> None:
+    out = tmp_path / "run"
+    if where == "a full disk":
+        with open("/dev/full", "w") as full:
+            process = run(out, "--progress", mode, stdout=full)
+    else:
+        process = run(out, "--progress", mode, stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.close()
+    with process:
+        assert process.stderr is not None
+        errors = process.stderr.read().decode()
+    assert (process.returncode, errors) == (0, "")
+    assert json.loads((out / "summary.json").read_text())["optimizers"]
+    assert read_journal(out / "journal.jsonl")[-1]["status"] == "finished"
+
+
+def test_a_terminal_that_is_closed_stops_the_experiment_as_ctrl_c_does(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    ours, theirs = pty.openpty()
+    command = [*FMNAS, "run", "smoke", *LITTLE, "-o", "budget.evaluations=100000", "--out", str(out)]
+    process = subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True, preexec_fn=_own_terminal
+    )
+    os.close(theirs)
+    journal = out / "journal.jsonl"
+    while not journal.exists() or journal.read_text().count('"event":"finished"') < 3:
+        assert process.poll() is None
+        os.set_blocking(ours, False)
+        try:
+            os.read(ours, 65536)
+        except BlockingIOError:
+            time.sleep(0.05)
+    os.close(ours)
+    assert process.wait(60) == 130
+    assert read_journal(journal)[-1]["status"] == "interrupted"
+    assert (out / "summary.json").exists()
+    assert not (out / "driver.lock").exists()
+
+
+def _own_terminal() -> None:
+    """Its standard input becomes its controlling terminal, whose end is told by SIGHUP."""
+    import fcntl
+    import termios
+
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def test_what_nohup_ignores_stays_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fmnas.platform.stop import stopped_by_signals
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with stopped_by_signals() as stop:
+            signal.raise_signal(signal.SIGHUP)
+            assert stop.count == 0
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        with stopped_by_signals() as stop:
+            signal.raise_signal(signal.SIGHUP)
+            assert stop.count == 1
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
+def test_a_terminal_that_lacks_a_letter_shows_another(tmp_path: Path, encoding: str) -> None:
+    """The final table has a dash that no such terminal knows."""
+    command = [*FMNAS, "run", "smoke", *LITTLE, "-o", "budget.evaluations=5", "--out", str(tmp_path / "run")]
+    environment = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
+    done = subprocess.run(command, env=environment, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert b"random" in done.stdout

@@ -1,0 +1,153 @@
+"""A Ray of our own: nobody else reaches it, nobody without its token is answered, and its death ends the experiment."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fmnas.platform import cluster
+from fmnas.platform.cluster import connect
+from fmnas.platform.errors import ClusterError
+from fmnas.platform.journal import read_journal
+
+FMNAS = [sys.executable, "-m", "fmnas.platform.cli"]
+LISTENS = "0A"
+LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F"}
+"""127.0.0.1 as /proc/net/tcp and tcp6 write it."""
+
+INTRUDER = """
+import logging, sys
+import ray
+try:
+    ray.init(address=sys.argv[1], log_to_driver=False, logging_level=logging.ERROR)
+    print(ray.get(ray.remote(num_cpus=0)(lambda: "ran").remote()))
+except Exception as error:
+    print(f"refused: {type(error).__name__}: {error}")
+"""
+
+
+@pytest.fixture(scope="module")
+def ray() -> Iterator[Any]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_AUTH_MODE", "disabled")  # what the environment says is of standing clusters
+        patch.setenv("RAY_AUTH_TOKEN", "theirs")
+        connected = connect(None)
+    yield connected
+    connected.shutdown()
+
+
+def tree(pid: int) -> list[int]:
+    """A process and all that descend from it."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [pid, *(each for child in children for each in tree(int(child)))]
+
+
+def sockets(pid: int) -> set[str]:
+    """The inodes of a process's sockets."""
+    found = set()
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            match = re.fullmatch(r"socket:\[(\d+)\]", os.readlink(descriptor))
+        except FileNotFoundError:
+            continue
+        found |= {match[1]} if match else set()
+    return found
+
+
+def test_it_listens_on_the_loopback_alone(ray: Any) -> None:
+    ours = set().union(*(sockets(pid) for pid in tree(os.getpid())))
+    lines = [
+        line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]
+    ]
+    places = [line[1].split(":")[0] for line in lines if line[3] == LISTENS and line[9] in ours]
+    assert len(places) >= 4, "its head, its node and its workers listen somewhere"
+    assert set(places) <= LOOPBACK
+
+
+STRANGERS = [{}, {"RAY_AUTH_MODE": "disabled"}, {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64}]
+"""Who has no token, who thinks that none is needed, and who has another one; all on this machine."""
+
+
+def test_who_does_not_know_its_token_is_refused(ray: Any, tmp_path: Path) -> None:
+    address = ray.get_runtime_context().gcs_address
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    clean |= {"HOME": str(tmp_path), "RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+    tries = [
+        subprocess.Popen(
+            [sys.executable, "-c", INTRUDER, address],
+            env={**clean, **stranger},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for stranger in STRANGERS
+    ]
+    for each in tries:
+        printed, errors = each.communicate(timeout=300)
+        assert printed.startswith("refused: ")
+        assert "InvalidAuthToken" in errors
+
+
+def test_its_token_is_random_and_told_to_nobody_else(ray: Any) -> None:
+    def token() -> str:
+        return os.environ["RAY_AUTH_TOKEN"]
+
+    inside = ray.get(ray.remote(num_cpus=0)(token).remote())
+    assert re.fullmatch("[0-9a-f]{64}", inside)
+    assert os.environ.get("RAY_AUTH_TOKEN") != inside
+
+
+def test_a_second_one_in_the_same_process_has_another_token(ray: Any) -> None:
+    """And a standing cluster is met afterwards as the environment says."""
+
+    def token() -> str:
+        return os.environ["RAY_AUTH_TOKEN"]
+
+    first = ray.get(ray.remote(num_cpus=0)(token).remote())
+    ray.shutdown()
+    again = connect(None)
+    assert again.get(again.remote(num_cpus=0)(token).remote()) != first
+
+
+def test_a_ray_that_does_not_start_is_one_line_with_the_next_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+
+    def late(**_: Any) -> None:
+        raise Exception("The current node timed out during startup.\nThis could happen because ...")  # as Ray has it
+
+    monkeypatch.setattr(ray, "init", late)
+    monkeypatch.setattr(cluster, "_take_environment", lambda *_, **__: None)
+    with pytest.raises(ClusterError, match=r"Ray did not start .*node timed out.*logs.*Try again") as caught:
+        connect(None)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("process", ["raylet", "gcs_server"])
+def test_its_death_ends_the_experiment_which_can_be_resumed(tmp_path: Path, process: str) -> None:
+    out = tmp_path / "run"
+    flags = ["-o", "optimizers=[random]", "-o", "tracking.enabled=false", "-o", "budget.evaluations=100000"]
+    driver = subprocess.Popen(
+        [*FMNAS, "run", "smoke", *flags, "--out", str(out)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    journal = out / "journal.jsonl"
+    while not journal.exists() or journal.read_text().count('"event":"finished"') < 3:
+        assert driver.poll() is None
+        time.sleep(0.1)
+    names = {pid: Path(f"/proc/{pid}/comm").read_text().strip() for pid in tree(driver.pid)}
+    (victim,) = (pid for pid, name in names.items() if name == process)
+    os.kill(victim, signal.SIGKILL)
+    _, errors = driver.communicate(timeout=120)
+    assert driver.returncode == 1
+    assert "its workers with it" in errors
+    assert "Traceback" not in errors
+    records = read_journal(journal)
+    assert (records[-1]["event"], records[-1]["status"]) == ("ended", "failed")
+    assert "the Ray that it had started on this machine died" in records[-1]["reason"]
+    assert (out / "summary.json").exists()
