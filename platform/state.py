@@ -103,7 +103,7 @@ class ExperimentState:
     def apply(self, record: Record, live: bool = True) -> tuple[Outcome, Standing] | None:
         """Take one record; the outcome and standing if a trial ended with it."""
         ended = self._take(record, record["event"], live)
-        self._last_at = record["at"]
+        self._last_at = record.get("at", self._last_at)
         return ended
 
     def _take(self, record: Record, event: str, live: bool) -> tuple[Outcome, Standing] | None:

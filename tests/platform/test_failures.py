@@ -3,6 +3,7 @@
 import csv
 import errno
 import json
+import math
 import os
 import time
 from pathlib import Path
@@ -10,8 +11,13 @@ from typing import Any
 
 import pytest
 
+from fmnas.baselines import RandomSearch
 from fmnas.platform.cli import main
+from fmnas.platform.driver import Clock
+from fmnas.platform.journal import Journal, read_journal
+from fmnas.platform.ray_worker import Worker
 from fmnas.search_spaces import Evaluation, Trial
+from fmnas.trainers import TrainerError
 from fmnas.trainers.function_trainer import FunctionTrainer
 
 LITTLE = ["-o", "workers.kind=in-process", "-o", "optimizers=[random, regularized-evolution]"]
@@ -108,13 +114,136 @@ def test_a_line_missing_inside_is_named_and_the_advice_works(
     assert results(out) == results(whole)
 
 
-@pytest.mark.parametrize("first", [{}, {"event": "experiment"}, {"event": "asked", "n": 1}])
+@pytest.mark.parametrize(
+    ("first", "words"),
+    [
+        ({}, "line 1 is damaged"),
+        ({"event": "experiment"}, "does not begin with an experiment"),
+        ({"event": "asked", "n": 1}, "does not begin with an experiment"),
+    ],
+)
 def test_a_journal_that_begins_with_something_else_is_named(
-    first: dict[str, Any], whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    first: dict[str, Any], words: str, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = damaged(whole, tmp_path, (json.dumps(first) + "\n").encode())
     assert main(["resume", str(out)]) == 2
-    assert "does not begin with an experiment" in capsys.readouterr().err
+    assert words in capsys.readouterr().err
+
+
+def test_a_line_that_is_lost_can_be_left_out_and_the_others_kept(whole: Path, tmp_path: Path) -> None:
+    """A result becomes illegible: with the advised line in its place its trial is trained again, and no other."""
+    lines = (whole / "journal.jsonl").read_bytes().splitlines(keepends=True)
+    lost = next(i for i, line in enumerate(lines) if b'"event":"finished"' in line)
+    lines[lost] = lines[lost].replace(b"objective", b"objection")
+    out = damaged(whole, tmp_path, b"".join(lines))
+    assert main(["resume", str(out)]) == 2
+    lines[lost] = b'{"event":"illegible"}\n'
+    (out / "journal.jsonl").write_bytes(b"".join(lines))
+    assert main(["resume", str(out)]) == 0
+    assert {row["status"] for row in rows(out)} == {"finished"}
+    assert len(results(out) ^ results(whole)) == 0
+    started = [record for record in read_journal(out / "journal.jsonl") if record["event"] == "started"]
+    assert len(started) == len(rows(out)) + 1
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), None, "0.5"])
+def test_a_result_that_is_none_is_a_failure_and_the_experiment_goes_on(
+    value: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, evaluate = tmp_path / "run", FunctionTrainer.evaluate
+
+    def evaluate_badly(self: FunctionTrainer, trial: Trial) -> Evaluation:
+        return Evaluation(value, epochs=trial.epochs) if trial.id == 3 else evaluate(self, trial)
+
+    monkeypatch.setattr(FunctionTrainer, "evaluate", evaluate_badly)
+    assert main(["run", "smoke", *CALM, "--out", str(out)]) == 0
+    for row in rows(out):
+        assert row["status"] == ("failed" if row["trial"] == "3" else "finished")
+    reasons = {row["reason"] for row in rows(out)} - {""}
+    assert reasons == {f"TrainerError: it returned objective = {value!r}, which is no finite number"}
+
+
+@pytest.mark.parametrize("wrong", [None, 0.5, Evaluation(0.5, errors=(0.1, float("nan")))])
+def test_a_worker_lets_no_result_pass_that_is_none(wrong: Any) -> None:
+    class Odd:
+        def evaluate(self, trial: Trial) -> Any:
+            return wrong
+
+    worker = Worker(lambda data: Odd(), None)  # type: ignore[arg-type,return-value]
+    for seconds in (math.inf, 60.0):
+        with pytest.raises(TrainerError, match=r"it returned"):
+            worker.evaluate(Trial(0, {}, 1, "random"), seconds)
+
+
+def test_an_optimizer_that_cannot_hear_a_result_ends_the_experiment_and_nothing_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+
+    def deaf(self: RandomSearch, trial: Trial, evaluation: Evaluation) -> None:
+        if trial.id == 3:
+            raise ValueError("singular matrix")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RandomSearch, "_observe", deaf)
+        for arguments in (["run", "smoke", *CALM, "--out", str(out)], ["resume", str(out)]):
+            assert main(arguments) == 1
+            said = capsys.readouterr().err
+            assert (
+                "random/repeat-0: the optimizer failed when it heard of trial 3 (ValueError: singular matrix)" in said
+            )
+            assert "Traceback" not in said
+            assert "cut" not in said
+        for command in ("report", "status"):
+            assert main([command, str(out)]) == 0
+        assert ("random/repeat-0", "3") in {(row["run"], row["trial"]) for row in rows(out)}
+    assert main(["resume", str(out)]) == 0
+    assert {row["status"] for row in rows(out)} == {"finished"}
+    assert len(rows(out)) == 16
+
+
+def test_a_reason_that_no_file_takes_is_spelt_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python puts lone surrogates into messages about file names that it cannot decode."""
+    out, evaluate = tmp_path / "run", FunctionTrainer.evaluate
+
+    def evaluate_badly(self: FunctionTrainer, trial: Trial) -> Evaluation:
+        if trial.id == 3:
+            raise RuntimeError("No such file: '/data/\udcff.pt' \x1b[31mred\x1b[0m\x00\x07 end")
+        return evaluate(self, trial)
+
+    monkeypatch.setattr(FunctionTrainer, "evaluate", evaluate_badly)
+    assert main(["run", "smoke", *CALM, "--out", str(out)]) == 0
+    (reason,) = {row["reason"] for row in rows(out)} - {""}
+    assert reason == r"RuntimeError: No such file: '/data/\udcff.pt' red end"
+    journal = out / "journal.jsonl"  # as one of before has it
+    records = read_journal(journal)
+    journal.unlink()
+    with Journal(journal) as written:
+        for record in records:
+            written.append({**record, "reason": "\udcff"} if record["event"] == "failed" else record)
+    assert main(["report", str(out)]) == 0
+    assert {row["reason"] for row in rows(out)} == {"", r"\udcff"}
+
+
+def test_a_failure_is_charged_the_seconds_that_passed_and_not_those_of_a_clock_that_was_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The wall clock jumps by an hour in a failing trial; budget.seconds must not."""
+    out, evaluate, ahead = tmp_path / "run", FunctionTrainer.evaluate, [0.0]
+
+    def evaluate_badly(self: FunctionTrainer, trial: Trial) -> Evaluation:
+        if trial.id == 3:
+            ahead[0] += 3600.0
+            raise ValueError("no")
+        return evaluate(self, trial)
+
+    monkeypatch.setattr(FunctionTrainer, "evaluate", evaluate_badly)
+    monkeypatch.setattr(Clock.__init__, "__defaults__", (lambda: time.time() + ahead[0], time.perf_counter))
+    assert main(["run", "smoke", *CALM, "-o", "budget.seconds=600", "--out", str(out)]) == 0
+    assert len(rows(out)) == 16
+    failed = [r for r in read_journal(out / "journal.jsonl") if r["event"] == "failed"]
+    assert len(failed) == 2
+    assert all(record["seconds"] < 60 for record in failed)
 
 
 def test_a_directory_cut_off_before_its_journal_is_named(
