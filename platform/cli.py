@@ -110,7 +110,7 @@ def _add_looks(commands: Commands) -> None:
 
     ui = commands.add_parser("ui", help="open MLflow's UI on the store of a run directory")
     ui.add_argument("directory", type=Path, metavar="DIR", nargs="?", help="default: the latest below runs/")
-    ui.add_argument("--port", type=int, default=5000)
+    ui.add_argument("--port", type=_port, default=5000, help="1 to 65535; default: 5000")
     ui.set_defaults(command=commands_look.ui)
 
     listing = commands.add_parser("list", help="what there is, one line each")
@@ -122,13 +122,24 @@ def _add_looks(commands: Commands) -> None:
     doctor.set_defaults(command=commands_look.doctor)
 
 
+def _port(text: str) -> int:
+    port = int(text) if text.isascii() and text.isdecimal() and len(text) <= 5 else 0
+    if not 1 <= port <= 65535:
+        raise argparse.ArgumentTypeError(f"{text!r}: it must be a number from 1 to 65535")
+    return port
+
+
 def _report(arguments: argparse.Namespace) -> int:
+    from fmnas.platform.given import run_directory
     from fmnas.platform.merging import report
 
     console = terminal()
+    in_place = arguments.out is None and len(arguments.directories) == 1
+    for path in arguments.directories:
+        run_directory(path, write=in_place)
     summary, directory = report(arguments.directories, arguments.out)
     print_summary(summary, console)
-    console.print(f"page            {directory.page}", soft_wrap=True, highlight=False)
+    console.print(f"page            {directory.page}", soft_wrap=True, highlight=False, markup=False)
     return DONE
 
 

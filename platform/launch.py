@@ -13,6 +13,7 @@ import yaml
 
 from fmnas.comparison.summary import Summary
 from fmnas.platform.config import Config, check_config
+from fmnas.platform.config_errors import of_another_version
 from fmnas.platform.driver import DONE, Clock, Driver, Stage
 from fmnas.platform.environment import describe_environment
 from fmnas.platform.errors import ExperimentFailed, RunDirectoryError
@@ -127,7 +128,7 @@ def restore(directory: RunDirectory) -> tuple[ExperimentState, str]:
 
 def begun_config(directory: RunDirectory, head: Record) -> Config:
     """What the experiment began with, by the first record of its journal; keys that came later have their defaults."""
-    return check_config(head["config"], str(directory.journal))
+    return check_config(head["config"], str(directory.journal), of_another_version())
 
 
 def _unchanged_config(directory: RunDirectory, head: Record) -> Config:
@@ -135,7 +136,7 @@ def _unchanged_config(directory: RunDirectory, head: Record) -> Config:
         data = yaml.safe_load(directory.config.read_text())
     except (OSError, yaml.YAMLError) as error:
         raise RunDirectoryError(f"{directory.config} cannot be read: {' '.join(str(error).split())}") from None
-    config = check_config(data if isinstance(data, dict) else {}, str(directory.config))
+    config = check_config(data if isinstance(data, dict) else {}, str(directory.config), of_another_version())
     before, now = (_flat(each.model_dump(mode="json")) for each in (begun_config(directory, head), config))
     changed = [
         key for key in {**before, **now} if before.get(key) != now.get(key) and not key.startswith(FREE_TO_CHANGE)
