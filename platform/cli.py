@@ -11,13 +11,16 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TypeAlias
 
-from fmnas.platform import commands_drive, commands_look
-from fmnas.platform.endings import tell_ending
-from fmnas.platform.errors import ExperimentFailed
-from fmnas.platform.exit_codes import DONE, FAILED, INTERRUPTED, WRONG_INPUT
-from fmnas.platform.screen import JSON, MODES
-from fmnas.platform.terminal import print_summary, terminal
-from fmnas.search_spaces import FmnasError
+try:
+    from fmnas.platform import commands_drive, commands_look
+    from fmnas.platform.endings import tell_ending
+    from fmnas.platform.errors import ExperimentFailed
+    from fmnas.platform.exit_codes import DONE, FAILED, INTERRUPTED, WRONG_INPUT
+    from fmnas.platform.screen import JSON, MODES
+    from fmnas.platform.terminal import print_summary, terminal
+    from fmnas.search_spaces import FmnasError
+except ImportError as missing:  # without these not even the doctor can begin
+    sys.exit(f"fmnas: {missing}: a package that it needs is not whole; install fmnas again, as README.md says")
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
@@ -33,6 +36,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ExperimentFailed as error:
         print(f"fmnas: the experiment failed: {error}", file=sys.stderr)  # noqa: T201
         return _ended(parsed, "failed", error, FAILED)
+    except ImportError as error:
+        if (error.name or "").startswith("fmnas"):
+            raise  # a mistake of our own
+        print(f"fmnas: {error}: install it; `fmnas doctor` says what else is missing", file=sys.stderr)  # noqa: T201
+        return _ended(parsed, "wrong input", error, WRONG_INPUT)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:  # the reader of our output went away, e.g. `| head`

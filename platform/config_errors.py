@@ -68,6 +68,19 @@ def of_another_version(begun_with: str | None = None) -> str:
     )
 
 
+def recipes(changed: Sequence[str]) -> str:
+    """How to come by what a changed configuration of an experiment wants, by the keys changed; empty without a way."""
+    ways = []
+    if any(key.startswith("optimizers.") and key.endswith(".name") for key in changed):
+        ways.append("to add an optimizer, run it alone with the same seed into another directory")
+    if "repeats" in changed:
+        ways.append("to add repeats, run the same configuration with another seed into another directory")
+    if not ways:
+        return ""
+    both = "; then `fmnas report DIR OTHER --out FOLDER` puts both into one report."
+    return f"\nBut what there is can be added to: {'; '.join(ways)}{both}"
+
+
 def unknown(key: str, value: str, allowed: Sequence[str], command: str) -> str:
     """A name that is none of those allowed; `command` lists them."""
     return (

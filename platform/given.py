@@ -33,16 +33,21 @@ def run_directory(path: Path, write: bool = False) -> RunDirectory:
 def new_run_directory(path: Path) -> RunDirectory:
     """A directory to run an experiment in. Raises RunDirectoryError where something is there, or nobody may look."""
     directory = RunDirectory(path)
-    with looked_at(path):
+    with looked_at(path, "with --out DIR"):
         directory.check_absent()
     return directory
 
 
 @contextmanager
-def looked_at(path: Path) -> Iterator[None]:
-    """Raise RunDirectoryError where the block cannot look at the path: its name is too long, or it is another's."""
+def looked_at(path: Path, how: str = "") -> Iterator[None]:
+    """Raise RunDirectoryError where the block cannot look at the path: its name is too long, or it is another's.
+
+    how: to give another, where that is not plain.
+    """
     try:
         yield
     except OSError as error:
         step = "give a shorter name" if error.errno == errno.ENAMETOOLONG else "give one that you may read"
-        raise RunDirectoryError(f"directory {cut(str(path))} cannot be looked at ({error.strerror}): {step}") from None
+        raise RunDirectoryError(
+            f"directory {cut(str(path))} cannot be looked at ({error.strerror}): {step} {how}".rstrip()
+        ) from None

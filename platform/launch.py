@@ -13,7 +13,7 @@ import yaml
 
 from fmnas.comparison.summary import Summary
 from fmnas.platform.config import Config, check_config
-from fmnas.platform.config_errors import of_another_version
+from fmnas.platform.config_errors import of_another_version, recipes
 from fmnas.platform.driver import DONE, Clock, Driver, Stage
 from fmnas.platform.environment import describe_environment
 from fmnas.platform.errors import ExperimentFailed, RunDirectoryError
@@ -147,7 +147,7 @@ def _unchanged_config(directory: RunDirectory, head: Record) -> Config:
         )
         raise RunDirectoryError(
             f"{directory.config} was changed:\n{lines}\nPut it back to resume, or run the new configuration into "
-            f"another directory. Only {', '.join(FREE_TO_CHANGE)} may change."
+            f"another directory. Only {', '.join(FREE_TO_CHANGE)} may change.{recipes(changed)}"
         )
     return config
 
