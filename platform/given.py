@@ -10,6 +10,9 @@ from fmnas.platform.config_errors import cut
 from fmnas.platform.errors import RunDirectoryError
 from fmnas.platform.paths import RunDirectory
 
+LONGEST_NAME = 255
+"""Bytes of a file's name, on Linux."""
+
 
 def run_directory(path: Path, write: bool = False) -> RunDirectory:
     """A directory that holds an experiment and can be read; and written, if that is to be done.
@@ -22,7 +25,7 @@ def run_directory(path: Path, write: bool = False) -> RunDirectory:
         for file in (directory.journal, directory.config, directory.lock):
             if file.exists():
                 file.open("rb").close()
-    if write and not os.access(path, os.W_OK):
+    if write and not os.access(path, os.W_OK, effective_ids=True):
         raise RunDirectoryError(
             f"{cut(str(path))} cannot be written by you: copy it to a place that can, or ask its owner; a report "
             "alone can be written elsewhere with --out DIR"
@@ -45,6 +48,8 @@ def looked_at(path: Path, how: str = "") -> Iterator[None]:
     how: to give another, where that is not plain.
     """
     try:
+        if any(len(os.fsencode(part)) > LONGEST_NAME for part in path.parts):  # also below a folder that is yet to be
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
         yield
     except OSError as error:
         step = "give a shorter name" if error.errno == errno.ENAMETOOLONG else "give one that you may read"

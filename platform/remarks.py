@@ -62,7 +62,7 @@ def _of_bohb(config: Config, entry: OptimizerConfig, options: BOHBOptions) -> li
     enough = epochs // config.fidelity.epochs + 1
     return [
         f"{entry.name}: its model needs {needed} results of one length, which take {enough} evaluations; with "
-        f"{config.budget.evaluations} it is random search: -o budget.evaluations={enough}, or more"
+        f"{config.budget.evaluations} all that is new is drawn at random: -o budget.evaluations={enough}, or more"
     ]
 
 

@@ -209,6 +209,7 @@ def test_whatever_stands_in_a_configuration_is_taken_or_explained(key: str, valu
         config = check_config(data, "here")
     except ConfigError as error:
         assert key.split(".")[0] in str(error)  # noqa: PT017  # either outcome is right
+        assert "Input should" not in str(error)  # noqa: PT017
     else:
         assert config.budget.evaluations >= 1
 
@@ -271,7 +272,7 @@ def test_a_mutated_configuration_is_taken_or_explained_and_names_no_place_outsid
         patch.chdir(folder)
         patch.setattr("fmnas.platform.launch.launch", launch)
         assert main(["run", str(path)]) == 2
-    assert "Traceback" not in told.getvalue()
+    assert not [talk for talk in ("Traceback", "Input should") if talk in told.getvalue()]
     assert told.getvalue().startswith("fmnas: ")
     if reached:
         (directory,) = reached
