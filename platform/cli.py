@@ -13,13 +13,16 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import TypeAlias
 
-from fmnas.platform import commands_drive, commands_look
-from fmnas.platform.endings import tell_ending
-from fmnas.platform.errors import ExperimentFailed
-from fmnas.platform.exit_codes import DONE, FAILED, INTERRUPTED, WRONG_INPUT
-from fmnas.platform.screen import JSON, MODES
-from fmnas.platform.terminal import print_summary, terminal
-from fmnas.search_spaces import FmnasError
+try:
+    from fmnas.platform import commands_drive, commands_look
+    from fmnas.platform.endings import tell_ending
+    from fmnas.platform.errors import ExperimentFailed
+    from fmnas.platform.exit_codes import DONE, FAILED, INTERRUPTED, WRONG_INPUT
+    from fmnas.platform.screen import JSON, MODES
+    from fmnas.platform.terminal import print_summary, terminal
+    from fmnas.search_spaces import FmnasError
+except ImportError as missing:  # without these not even the doctor can begin
+    sys.exit(f"fmnas: {missing}: a package that it needs is not whole; install fmnas again, as README.md says")
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
@@ -38,6 +41,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ExperimentFailed as error:
         _complain(f"the experiment failed: {error}")
         return _ended(parsed, "failed", error, FAILED)
+    except ImportError as error:
+        if (error.name or "").startswith("fmnas"):
+            raise  # a mistake of our own
+        print(f"fmnas: {error}: install it; `fmnas doctor` says what else is missing", file=sys.stderr)  # noqa: T201
+        return _ended(parsed, "wrong input", error, WRONG_INPUT)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:  # the reader of our output went away, e.g. `| head`
@@ -120,7 +128,7 @@ def _add_looks(commands: Commands) -> None:
 
     ui = commands.add_parser("ui", help="open MLflow's UI on the store of a run directory")
     ui.add_argument("directory", type=Path, metavar="DIR", nargs="?", help="default: the latest below runs/")
-    ui.add_argument("--port", type=int, default=5000)
+    ui.add_argument("--port", type=_port, default=5000, help="1 to 65535; default: 5000")
     ui.set_defaults(command=commands_look.ui)
 
     listing = commands.add_parser("list", help="what there is, one line each")
@@ -132,13 +140,24 @@ def _add_looks(commands: Commands) -> None:
     doctor.set_defaults(command=commands_look.doctor)
 
 
+def _port(text: str) -> int:
+    port = int(text) if text.isascii() and text.isdecimal() and len(text) <= 5 else 0
+    if not 1 <= port <= 65535:
+        raise argparse.ArgumentTypeError(f"{text!r}: it must be a number from 1 to 65535")
+    return port
+
+
 def _report(arguments: argparse.Namespace) -> int:
+    from fmnas.platform.given import run_directory
     from fmnas.platform.merging import report
 
     console = terminal()
+    in_place = arguments.out is None and len(arguments.directories) == 1
+    for path in arguments.directories:
+        run_directory(path, write=in_place)
     summary, directory = report(arguments.directories, arguments.out)
     print_summary(summary, console)
-    console.print(f"page            {directory.page}", soft_wrap=True, highlight=False)
+    console.print(f"page            {directory.page}", soft_wrap=True, highlight=False, markup=False)
     return DONE
 
 

@@ -33,10 +33,11 @@ def run(arguments: argparse.Namespace) -> int:
 
     def plan() -> _Plan:
         from fmnas.platform.config import load_config
+        from fmnas.platform.given import new_run_directory
         from fmnas.platform.launch import launch
 
         config = load_config(arguments.config, arguments.overrides)
-        directory = RunDirectory(arguments.out or Path("runs") / config.name)
+        directory = new_run_directory(arguments.out or Path("runs") / config.name)
         return _Plan(directory, _resume(directory), lambda around: launch(config, directory, around))
 
     return _drive(arguments, plan)
@@ -46,9 +47,10 @@ def resume(arguments: argparse.Namespace) -> int:
     """An experiment to go on with."""
 
     def plan() -> _Plan:
+        from fmnas.platform.given import run_directory
         from fmnas.platform.launch import resume as go_on
 
-        directory = RunDirectory(arguments.directory)
+        directory = run_directory(arguments.directory, write=True)
         return _Plan(directory, _resume(directory), lambda around: go_on(directory, around))
 
     return _drive(arguments, plan)
@@ -58,10 +60,11 @@ def retrain(arguments: argparse.Namespace) -> int:
     """The best configurations of an experiment, on test images."""
 
     def plan() -> _Plan:
+        from fmnas.platform.given import run_directory
         from fmnas.platform.retrain import Wishes
         from fmnas.platform.retrain import retrain as train_again
 
-        directory = RunDirectory(arguments.directory)
+        directory = run_directory(arguments.directory, write=True)
         given = {name: getattr(arguments, name) for name in RETRAIN_OPTIONS}
         options = "".join(f" --{name} {value}" for name, value in given.items() if value is not None)
         again = f"retrain {shlex.quote(str(directory.root))}{options}"

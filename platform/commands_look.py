@@ -7,16 +7,16 @@ from pathlib import Path
 
 from fmnas.platform.errors import RunDirectoryError
 from fmnas.platform.exit_codes import DONE, FAILED
-from fmnas.platform.paths import RunDirectory
 from fmnas.platform.screen import LineScreen
 from fmnas.platform.terminal import terminal
 
 
 def status(arguments: argparse.Namespace) -> int:
     """How an experiment stands; nothing is written, and no driver disturbed."""
+    from fmnas.platform.given import run_directory
     from fmnas.platform.status import print_status, status_of
 
-    facts = status_of(RunDirectory(arguments.directory))
+    facts = status_of(run_directory(arguments.directory))
     if arguments.json:
         print(json.dumps(facts, indent=2))  # noqa: T201
     else:
@@ -27,12 +27,13 @@ def status(arguments: argparse.Namespace) -> int:
 def replay(arguments: argparse.Namespace) -> int:
     """Every optimizer is asked again."""
     from fmnas.platform.experiment import build_experiment
+    from fmnas.platform.given import run_directory
     from fmnas.platform.journal import experiment_records
     from fmnas.platform.launch import begun_config
     from fmnas.platform.replay import in_words
     from fmnas.platform.replay import replay as ask_again
 
-    directory, console = RunDirectory(arguments.directory), terminal()
+    directory, console = run_directory(arguments.directory), terminal()
     records = experiment_records(directory)
     config = begun_config(directory, records)
     replayed = ask_again(lambda: build_experiment(config), records[1:])
@@ -41,21 +42,22 @@ def replay(arguments: argparse.Namespace) -> int:
     for run, asks in replayed.asks.items():
         differ = sum(difference.run == run for difference in replayed.differences)
         told = f"{differ} differ" if differ else "all as recorded"
-        console.print(f"{run}: {asks} suggestions asked again, {told}", soft_wrap=True, highlight=False)
+        console.print(f"{run}: {asks} suggestions asked again, {told}", soft_wrap=True, highlight=False, markup=False)
     return FAILED if replayed.differences else DONE
 
 
 def sync(arguments: argparse.Namespace) -> int:
     """What MLflow missed is sent."""
+    from fmnas.platform.given import run_directory
     from fmnas.platform.launch import Surroundings
     from fmnas.platform.launch import sync as send
     from fmnas.platform.stop import StopRequest
 
-    directory, console = RunDirectory(arguments.directory), terminal()
+    directory, console = run_directory(arguments.directory, write=True), terminal()
     sent = send(directory, Surroundings(None, LineScreen(console), StopRequest()))
     tracking = sent.tracking
     counts = f"{tracking.written} trial(s) sent, {tracking.present} were there already, {tracking.missed} missed"
-    console.print(f"{sent.store}: {counts}", soft_wrap=True, highlight=False)
+    console.print(f"{sent.store}: {counts}", soft_wrap=True, highlight=False, markup=False)
     if tracking.missed or tracking.reason:
         print(f"fmnas: not all could be sent: {tracking.reason}; try again", file=sys.stderr)  # noqa: T201
         return FAILED
@@ -65,11 +67,12 @@ def sync(arguments: argparse.Namespace) -> int:
 def ui(arguments: argparse.Namespace) -> int:
     """MLflow's UI."""
     from fmnas.platform.config import load_config
+    from fmnas.platform.config_errors import of_another_version
+    from fmnas.platform.given import run_directory
     from fmnas.platform.mlflow_ui import open_ui
 
-    directory = RunDirectory(arguments.directory or _latest(Path("runs")))
-    directory.check_present()
-    config = load_config(directory.config)
+    directory = run_directory(arguments.directory or _latest(Path("runs")))
+    config = load_config(directory.config, advice=of_another_version())
     tracking = config.tracking
     open_ui(tracking.uri or directory.store, arguments.port, experiment=tracking.experiment or config.name)
     return DONE
@@ -98,13 +101,16 @@ def list_(arguments: argparse.Namespace) -> int:
 
 def doctor(arguments: argparse.Namespace) -> int:
     """What this machine can do."""
+    from rich.text import Text
+
     from fmnas.platform.doctor import examine
 
     console = terminal()
     findings = examine(arguments.address)
     for finding in findings:
-        mark = "[green]ok[/]     " if finding.good else "[red]missing[/]"
-        console.print(f"{mark}  {finding.what:<18} {finding.detail}", soft_wrap=True, highlight=False)
+        mark = ("ok     ", "green") if finding.good else ("missing", "red")
+        line = Text.assemble(mark, f"  {finding.what:<18} {finding.detail}")
+        console.print(line, soft_wrap=True, highlight=False)
     return DONE if all(finding.good for finding in findings) else FAILED
 
 

@@ -1,14 +1,13 @@
 """The configuration of an experiment: YAML, checked by pydantic, every default filled in."""
 
 from collections.abc import Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml
 from pydantic import Field, ValidationError, field_validator
 
-from fmnas.platform.config_errors import describe, explain, unknown
+from fmnas.platform.config_errors import MEND, describe, explain, shown, unknown
 from fmnas.platform.config_sections import (
     BudgetConfig,
     CheckpointsConfig,
@@ -18,6 +17,7 @@ from fmnas.platform.config_sections import (
     TrackingConfig,
     WorkersConfig,
 )
+from fmnas.platform.config_source import override, parse, read_source, shipped_configs
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.methods import METHODS
 from fmnas.platform.problems import ALIASES, PROBLEMS, DataSettings
@@ -40,6 +40,7 @@ __all__ = [
 
 AUTHORS = "authors"
 """The initial design of the BO-FM paper's own runs."""
+MOST_POINTS = 100_000
 
 
 class Config(Section):
@@ -54,10 +55,10 @@ class Config(Section):
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
     problem: str
     optimizers: list[OptimizerConfig] = Field(min_length=1)
-    repeats: int = Field(default=1, ge=1)
-    seed: int = Field(default=0, ge=0)
+    repeats: int = Field(default=1, ge=1, le=1000)
+    seed: int = Field(default=0, ge=0, lt=2**64)
     initial_design: int | Literal["authors"] = 10
-    seeds: int = Field(default=4, ge=1)
+    seeds: int = Field(default=4, ge=1, le=1000)
     budget: BudgetConfig
     fidelity: FidelityConfig
     on_failure: Literal["penalty", "skip"] = "penalty"
@@ -69,9 +70,9 @@ class Config(Section):
     @field_validator("initial_design", mode="before")
     @classmethod
     def _number_or_authors(cls, given: Any) -> Any:
-        if given == AUTHORS or (isinstance(given, int) and not isinstance(given, bool) and given >= 0):
+        if given == AUTHORS or (isinstance(given, int) and not isinstance(given, bool) and 0 <= given <= MOST_POINTS):
             return given
-        raise ValueError(f"it must be a whole number of at least 0, or {AUTHORS}")
+        raise ValueError(f"it must be a whole number of at least 0, or {AUTHORS}; at most {MOST_POINTS}")
 
     @property
     def initial_points(self) -> int:
@@ -88,95 +89,31 @@ class Config(Section):
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
 
 
-def load_config(source: str | Path, overrides: Sequence[str] = ()) -> Config:
+def load_config(source: str | Path, overrides: Sequence[str] = (), advice: str = MEND) -> Config:
     """Read a configuration file, or a shipped one by its name; apply overrides `key=value`; check everything.
 
-    Raises ConfigError that names every offending key, its value, what is allowed and the next step.
+    Raises ConfigError that names every offending key, its value, what is allowed and the next step, `advice`.
     """
-    path, text = _read(source)
-    data = _parse(text, str(path))
-    data.setdefault("name", Path(path).stem)
-    for override in overrides:
-        _override(data, override)
-    return check_config(data, str(path))
+    path, text = read_source(source)
+    data = parse(text, str(path))
+    data.setdefault("name", path.stem)
+    for each in overrides:
+        override(data, each)
+    return check_config(data, str(path), advice)
 
 
-def check_config(data: dict[str, Any], place: str) -> Config:
-    """A checked Config from plain data; `place` names its source in errors."""
+def check_config(data: dict[str, Any], place: str, advice: str = MEND) -> Config:
+    """A checked Config from plain data; `place` names its source in errors, and `advice` says how to mend it there."""
     try:
         config = Config.model_validate(data)
     except ValidationError as error:
-        raise ConfigError(explain(place, [describe(e, Config) for e in error.errors()])) from None
+        raise ConfigError(explain(place, [describe(e, Config) for e in error.errors()], advice)) from None
     problems = _check_names(config) + _check_options(config) + _check_design(config) + _check_budget(config)
     problems += _check_data(config) + _check_checkpoints(config)
     if problems:
-        raise ConfigError(explain(place, problems))
+        raise ConfigError(explain(place, problems, advice))
     entry = PROBLEMS[ALIASES.get(config.problem, config.problem)]
     return config.model_copy(update={"data": entry.complete(config.data)})
-
-
-def shipped_configs() -> dict[str, str]:
-    """Name -> text of the configurations that come with the package."""
-    folder = resources.files("fmnas.configs")
-    return {
-        entry.name.removesuffix(".yaml"): entry.read_text()
-        for entry in sorted(folder.iterdir(), key=lambda e: e.name)
-        if entry.name.endswith(".yaml")
-    }
-
-
-def _read(source: str | Path) -> tuple[Path, str]:
-    path = Path(source)
-    if path.is_file():
-        try:
-            return path, path.read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"configuration {path} cannot be read: {error}") from None
-    shipped = shipped_configs()
-    if path.name.removesuffix(".yaml") in shipped and path.parent.name in ("", "configs"):
-        return path, shipped[path.name.removesuffix(".yaml")]
-    raise ConfigError(
-        f"configuration {path}: no such file; give a YAML file, or one that is shipped: {', '.join(shipped)}"
-    )
-
-
-def _parse(text: str, place: str) -> dict[str, Any]:
-    try:
-        data = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{place} is not valid YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
-        raise ConfigError(f"{place}: a configuration is a mapping of keys such as problem, optimizers, budget")
-    return data
-
-
-def _override(data: dict[str, Any], override: str) -> None:
-    key, equals, text = override.partition("=")
-    if not equals or not key:
-        raise ConfigError(f"-o {override}: write key=value, e.g. -o budget.evaluations=20")
-    try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
-        raise ConfigError(f"-o {override}: the value {text!r} is not valid YAML") from None
-    *parents, last = key.split(".")
-    place: Any = data
-    for part in parents:
-        if isinstance(place, list) and part.isdigit() and int(part) < len(place):
-            if isinstance(place[int(part)], str):
-                place[int(part)] = {"name": place[int(part)]}
-            place = place[int(part)]
-        elif isinstance(place, dict):
-            if place.get(part) is None:
-                place[part] = {}
-            place = place[part]
-        else:
-            raise ConfigError(f"-o {override}: {part!r} leads nowhere; {key!r} is not a key of the configuration")
-    if isinstance(place, list) and last.isdigit() and int(last) < len(place):
-        place[int(last)] = value
-    elif isinstance(place, dict):
-        place[last] = value
-    else:
-        raise ConfigError(f"-o {override}: {key!r} is not a key of the configuration")
 
 
 def _check_names(config: Config) -> list[str]:
@@ -188,7 +125,7 @@ def _check_names(config: Config) -> list[str]:
             found.append(unknown(f"optimizers.{i}", entry.name, list(METHODS), "fmnas list optimizers"))
     names = [entry.name for entry in config.optimizers]
     found += [
-        f"optimizers: {name!r} is given twice; each may compete once"
+        f"optimizers: {name!r} is given twice; each may compete once: leave one out"
         for name in dict.fromkeys(names)
         if names.count(name) > 1
     ]
@@ -233,10 +170,11 @@ def _check_data(config: Config) -> list[str]:
     entry = PROBLEMS.get(ALIASES.get(config.problem, config.problem))
     if entry is None:
         return []
-    taken = ", ".join(f"data.{key}" for key in entry.data or ()) or "none, its data are fixed"
+    without = "none, it has no data" if entry.data is None else "none, its data are fixed"
+    taken = ", ".join(f"data.{key}" for key in entry.data or ()) or without
     return [
-        f"data.{key} = {getattr(config.data, key)!r}: {config.problem} does not take it (of data.* it takes {taken}); "
-        "leave it out"
+        f"data.{key} = {shown(getattr(config.data, key))}: {config.problem} does not take it (of data.* it takes "
+        f"{taken}); leave it out"
         for key in entry.refused(config.data)
     ]
 
@@ -248,12 +186,12 @@ def _check_checkpoints(config: Config) -> list[str]:
     if entry is not None and not entry.checkpoints:
         able = ", ".join(name for name, other in PROBLEMS.items() if other.checkpoints)
         return [
-            f"checkpoints.{key} = {value}: {config.problem} keeps no checkpoints ({able} does); leave it out"
+            f"checkpoints.{key} = {shown(value)}: {config.problem} keeps no checkpoints ({able} does); leave it out"
             for key, value in wanted.items()
         ]
     if chosen.continue_promoted and chosen.every is None:
         return [
-            "checkpoints.continue_promoted = True: it needs checkpoints.every, the epochs between two checkpoints; "
+            "checkpoints.continue_promoted = true: it needs checkpoints.every, the epochs between two checkpoints; "
             "set that, e.g. to 5, or leave continue_promoted out"
         ]
     return []

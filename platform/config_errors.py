@@ -1,51 +1,200 @@
 """What is wrong with a configuration, in lines that a user can act on: key = value: what is allowed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from importlib.metadata import version
+from math import isfinite, isnan
+from typing import Any
 
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
+LONGEST = 200
+"""How many characters of a value a message shows."""
 
-def explain(place: str, problems: Sequence[str]) -> str:
+MEND = "Mend it there, or override a key with -o KEY=VALUE."
+
+_SECTIONS = {
+    "budget": ("evaluations", "20"),
+    "fidelity": ("epochs", "5"),
+    "workers": ("cpus", "1"),
+    "checkpoints": ("every", "5"),
+    "tracking": ("experiment", "my-experiment"),
+    "data": ("root", "/a/folder"),
+}
+"""Of each section, the key that most people set, and a value of it."""
+
+_EXAMPLES = {
+    "name": "name: my-experiment",
+    "problem": "problem: joint",
+    "optimizers": "optimizers: [bo-fm, random]",
+} | {key: f"{key}: {{{inner}: {value}}}" for key, (inner, value) in _SECTIONS.items()}
+_BOUNDS = {
+    "greater_than_equal": "at least",
+    "greater_than": "above",
+    "less_than_equal": "at most",
+    "less_than": "below",
+}
+_RULES = {
+    **dict.fromkeys(("int_type", "int_from_float", "int_parsing", "int_parsing_size"), "it must be a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "it must be a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "it must be true or false"),
+    "finite_number": "it must be a finite number",
+    "string_type": "it must be text",
+    "string_too_short": "it must not be empty; leave it out, or say null, for the default",
+    "string_pattern_mismatch": "it must be letters, digits, '.', '_' and '-', 100 at most, and begin with a letter or "
+    "digit; give one with -o name=NAME",
+    "too_short": "name at least one (`fmnas list optimizers`)",
+    "invalid_key": "a key must be a word",
+    "recursion_loop": "it contains itself",
+}
+
+
+def explain(place: str, problems: Sequence[str], advice: str = MEND) -> str:
     """The message about a configuration from `place`: every problem once, and how to mend them."""
     lines = "\n".join(f"  {problem}" for problem in dict.fromkeys(problems))
-    return f"{place}:\n{lines}\nMend it there, or override a key with -o KEY=VALUE."
+    return f"{place}:\n{lines}\n{advice}"
+
+
+def of_another_version(begun_with: str | None = None) -> str:
+    """Advice about a configuration that lies in a run directory, where fmnas itself wrote it, whole.
+
+    begun_with: the other fmnas that did, where it is known to be another.
+    """
+    it = begun_with or "the version of fmnas that it was begun with"
+    return (
+        "fmnas wrote this when the experiment began. If it was changed since, put it back; if not, it is of another "
+        f"version than this one, fmnas {version('fmnas')}: go on with {it}."
+    )
+
+
+def recipes(changed: Sequence[str]) -> str:
+    """How to come by what a changed configuration of an experiment wants, by the keys changed; empty without a way."""
+    ways = []
+    if any(key.startswith("optimizers.") and key.endswith(".name") for key in changed):
+        ways.append("to add an optimizer, run it alone with the same seed into another directory")
+    if "repeats" in changed:
+        ways.append("to add repeats, run the same configuration with another seed into another directory")
+    if not ways:
+        return ""
+    both = "; then `fmnas report DIR OTHER --out FOLDER` puts both into one report."
+    return f"\nBut what there is can be added to: {'; '.join(ways)}{both}"
 
 
 def unknown(key: str, value: str, allowed: Sequence[str], command: str) -> str:
     """A name that is none of those allowed; `command` lists them."""
-    close = get_close_matches(value, allowed, n=1)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
-    return f"{key} = {value!r}: unknown; it must be one of {', '.join(allowed)} (`{command}`).{hint}"
+    return (
+        f"{key} = {shown(value)}: unknown; it must be one of {', '.join(allowed)} (`{command}`).{hint(value, allowed)}"
+    )
+
+
+def hint(given: str, allowed: Sequence[str]) -> str:
+    """The nearest of the names allowed, as a question after a sentence; empty where none is near."""
+    close = get_close_matches(given, allowed, n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
 
 
 def describe(
     error: ErrorDetails, schema: type[BaseModel], prefix: Sequence[str | int] = (), besides: Sequence[str] = ()
 ) -> str:
     """One of pydantic's errors about `schema`, which stands at `prefix` and allows the keys `besides` its own."""
-    place = [part for part in error["loc"] if part not in ("int", "literal['auto']")]
-    key = ".".join(str(part) for part in (*prefix, *place))
-    kind, context = error["type"], error.get("ctx", {})
-    if kind == "extra_forbidden":
+    place = [part for part in error["loc"] if part not in ("int", "[key]")]
+    key = ".".join(_word(part) for part in (*prefix, *place))
+    if error["type"] == "extra_forbidden":
         names = [*_fields_at(schema, place[:-1]), *besides]
-        close = get_close_matches(str(place[-1]), names, n=1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
-        return f"{key}: unknown key; allowed are {', '.join(names)}.{hint}"
-    if kind == "missing":
-        return f"{key}: missing; it is required"
-    bounds = {"greater_than_equal": "at least", "greater_than": "above", "less_than_equal": "at most"}
-    if kind in bounds:
-        rule = f"it must be {bounds[kind]} {next(iter(context.values()))}"
-    elif kind in ("int_type", "int_from_float", "int_parsing"):
-        rule = "it must be a whole number"
-    elif kind == "literal_error":
-        rule = f"it must be {context['expected']}"
-    elif kind == "string_pattern_mismatch":
-        rule = "it must be letters, digits, '.', '_' and '-', and begin with a letter or digit"
+        return f"{key}: unknown key; allowed are {', '.join(names)}.{hint(str(place[-1]), names)}"
+    if error["type"] == "missing":
+        section = key.partition(".")[0]
+        return f"{key}: missing; it is required: write e.g. {_EXAMPLES.get(section, f'{key}: ...')}"
+    return f"{key} = {shown(error['input'])}: {_rule(error, [*prefix, *place])}"
+
+
+def _rule(error: ErrorDetails, place: Sequence[str | int]) -> str:
+    """What is allowed at a place."""
+    kind, context, given = error["type"], error.get("ctx", {}), error["input"]
+    if kind in _BOUNDS:
+        return f"it must be {_BOUNDS[kind]} {next(iter(context.values()))}"
+    if kind == "literal_error":
+        return f"it must be {context['expected']}"
+    if kind == "list_type":
+        meant = f"[{shown(given, quoted=False)}]" if given and isinstance(given, str | dict) else "[NAME, NAME]"
+        return f"it must be a list: write {meant}"
+    if kind in ("dict_type", "model_type", "model_attributes_type"):
+        return _mapping(place, given)
+    if kind == "float_type" and _is_number(given):
+        return "it must be a number, which YAML takes for one: 1e-3 is text, 1.0e-3 a number"
+    return _RULES.get(kind, error["msg"].removeprefix("Value error, "))
+
+
+def _mapping(place: Sequence[str | int], given: Any) -> str:
+    """What is allowed at a place that takes keys with values."""
+    section = str(place[-1])
+    if section in _SECTIONS:
+        inner, value = _SECTIONS[section]
+        meant = isinstance(given, int) and not isinstance(given, bool) and value.isdecimal()
+        return f"it must be a mapping: write {section}: {{{inner}: {given if meant and given > 0 else value}}}"
+    if place[0] == "optimizers" and len(place) == 2:
+        return "it must be a name, or {name: NAME, KEY: VALUE} with its options (`fmnas list optimizers`)"
+    return f"it must be a mapping: write {section}: {{KEY: VALUE}}"
+
+
+def _is_number(given: Any) -> bool:
+    try:
+        return isinstance(given, str) and isfinite(float(given))
+    except ValueError:
+        return False
+
+
+def shown(value: Any, quoted: bool = True) -> str:
+    """A value as YAML has it, in one line, cut after LONGEST characters. quoted: whether text has quotes."""
+    text = ""
+    for piece in _pieces(value, quoted):
+        text += piece
+        if len(text) > LONGEST:
+            break
+    return cut(text)
+
+
+def cut(text: str) -> str:
+    """A text's first LONGEST characters."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
+
+def _pieces(value: Any, quoted: bool) -> Iterator[str]:
+    """The parts of a value's text, one by one: a value may be endless, as one that contains itself."""
+    if isinstance(value, Mapping):
+        for before, (key, inner) in zip(_separators("{"), value.items(), strict=False):
+            yield f"{before}{_word(key)}: "
+            yield from _pieces(inner, quoted)
+        yield "}" if value else "{}"
+    elif isinstance(value, list):
+        for before, inner in zip(_separators("["), value, strict=False):
+            yield before
+            yield from _pieces(inner, quoted)
+        yield "]" if value else "[]"
+    elif value is None or isinstance(value, bool):
+        yield {None: "null", True: "true", False: "false"}[value]
+    elif isinstance(value, float) and not isfinite(value):
+        yield ".nan" if isnan(value) else ".inf" if value > 0 else "-.inf"
+    elif isinstance(value, int):  # Python refuses to write the decimals of a very large one
+        yield str(value) if value.bit_length() < 4 * LONGEST else hex(value)
+    elif isinstance(value, str):
+        start = value[: LONGEST + 1]
+        yield start if not quoted and start.isprintable() else repr(start)
     else:
-        rule = error["msg"].removeprefix("Value error, ")
-    return f"{key} = {error['input']!r}: {rule}"
+        yield repr(value) if isinstance(value, float | bytes) else " ".join(str(value).split())
+
+
+def _separators(first: str) -> Iterator[str]:
+    yield first
+    while True:
+        yield ", "
+
+
+def _word(part: Any) -> str:
+    """A key, or a number in a list."""
+    text = part[: LONGEST + 1] if isinstance(part, str) else shown(part)
+    return cut(text if text.isprintable() and text.strip() == text != "" else repr(text))
 
 
 def _fields_at(schema: type[BaseModel], place: Sequence[str | int]) -> list[str]:

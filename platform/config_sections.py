@@ -2,15 +2,21 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from fmnas.platform.config_errors import hint, shown
 from fmnas.trainers.arrangement import Arrangement
+
+LONG = 1e9
+"""Seconds, some thirty years: timers of the operating system take no more than a few times that."""
+SHARE = 0.0001
+"""The smallest share of a CPU or GPU that Ray can count."""
 
 
 class Section(BaseModel):
-    """A mapping whose keys and types are known; anything else is an error."""
+    """A mapping whose keys and types are known; anything else is an error, as are numbers that are not finite."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class BudgetConfig(Section):
@@ -21,15 +27,15 @@ class BudgetConfig(Section):
     trial_seconds: what one trial may take; one that takes longer is ended and has timed out. None: no limit.
     """
 
-    evaluations: int = Field(ge=1)
-    seconds: float | None = Field(default=None, gt=0)
-    trial_seconds: float | None = Field(default=None, gt=0)
+    evaluations: int = Field(ge=1, le=10_000_000)
+    seconds: float | None = Field(default=None, gt=0, le=LONG)
+    trial_seconds: float | None = Field(default=None, gt=0, le=LONG)
 
 
 class FidelityConfig(Section):
     """epochs: what a full evaluation trains for."""
 
-    epochs: int = Field(ge=1)
+    epochs: int = Field(ge=1, le=1_000_000)
 
 
 class WorkersConfig(Section):
@@ -46,21 +52,28 @@ class WorkersConfig(Section):
 
     kind: Literal["ray", "in-process"] = "ray"
     count: int | Literal["auto"] = "auto"
-    cpus: float = Field(default=1, gt=0)
-    gpus: float = Field(default=0, ge=0)
+    cpus: float = Field(default=1, ge=SHARE, le=100_000)
+    gpus: float = Field(default=0, ge=0, le=100_000)
     arrangement: Arrangement = "auto"
-    attempts: int = Field(default=3, ge=1)
-    failures: int = Field(default=5, ge=1)
-    grace_seconds: float = Field(default=30, ge=0)
+    attempts: int = Field(default=3, ge=1, le=1_000_000)
+    failures: int = Field(default=5, ge=1, le=1_000_000)
+    grace_seconds: float = Field(default=30, ge=0, le=LONG)
+
+    @field_validator("count", mode="before")
+    @classmethod
+    def _number_or_auto(cls, given: Any) -> Any:
+        if given == "auto" or (isinstance(given, int) and not isinstance(given, bool) and 1 <= given <= 100_000):
+            return given
+        raise ValueError("it must be a whole number of at least 1 and at most 100000, or auto")
 
     @model_validator(mode="after")
     def _whole_gpus(self) -> "WorkersConfig":
         if self.gpus > 1 and self.gpus != int(self.gpus):
             raise ValueError("gpus above 1 must be a whole number: a worker shares one device or owns several")
+        if 0 < self.gpus < SHARE:
+            raise ValueError(f"gpus must be 0, or at least {SHARE}")
         if self.arrangement == "fast" and self.gpus > 0:
             raise ValueError("arrangement fast is for CPUs, so gpus must be 0; auto suits both")
-        if isinstance(self.count, int) and self.count < 1:
-            raise ValueError("count must be at least 1, or auto")
         return self
 
 
@@ -79,7 +92,7 @@ class CheckpointsConfig(Section):
     gone on from them, or the experiment is done.
     """
 
-    every: int | None = Field(default=None, ge=1)
+    every: int | None = Field(default=None, ge=1, le=1_000_000)
     continue_promoted: bool = False
 
 
@@ -87,15 +100,15 @@ class TrackingConfig(Section):
     """MLflow. uri None: SQLite in the run directory. experiment None: the experiment's name."""
 
     enabled: bool = True
-    uri: str | None = None
-    experiment: str | None = None
+    uri: str | None = Field(default=None, min_length=1)
+    experiment: str | None = Field(default=None, min_length=1)
 
 
 class OptimizerConfig(Section):
     """One competitor: its name, how many trials it may have in flight, and its own options."""
 
     name: str
-    concurrency: int = Field(default=1, ge=1)
+    concurrency: int = Field(default=1, ge=1, le=100_000)
     options: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="before")
@@ -104,10 +117,25 @@ class OptimizerConfig(Section):
         """A bare name, or a mapping whose unknown keys are the method's options."""
         if isinstance(given, str):
             return {"name": given}
-        if isinstance(given, dict):
-            own = {k: v for k, v in given.items() if k in cls.model_fields}
-            options = given.get("options", {})
-            if isinstance(options, dict):  # else it is refused as it stands
-                own["options"] = {**options, **{k: v for k, v in given.items() if k not in cls.model_fields}}
-            return own
-        return given
+        if not isinstance(given, dict):
+            return given
+        own = {k: v for k, v in given.items() if k in cls.model_fields}
+        beside = {k: v for k, v in given.items() if k not in cls.model_fields}
+        if "name" not in own:
+            raise ValueError(_nameless([str(key) for key in given]))
+        options = given.get("options", {})
+        if isinstance(options, dict):  # else it is refused as it stands
+            if doubled := [key for key in options if key in given]:
+                raise ValueError(f"{shown(doubled[0])} stands beside the name and under options: keep one of the two")
+            if inner := [key for key in options if key in cls.model_fields]:
+                raise ValueError(f"{shown(inner[0])} stands under options: write it beside the name")
+            own["options"] = {**options, **beside}
+        return own
+
+
+def _nameless(keys: list[str]) -> str:
+    """What is wrong with an optimizer that has these keys."""
+    meant = [key for key in keys if hint(key, ["name"])]
+    if meant:
+        return f"it has no name. Did you mean 'name' for {shown(meant[0])}?"
+    return "it has no name: write {name: NAME, KEY: VALUE} with one of `fmnas list optimizers`"

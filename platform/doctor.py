@@ -8,8 +8,13 @@ from dataclasses import dataclass
 from fmnas.platform.environment import package_version
 from fmnas.search_spaces import FmnasError
 
-REQUIRED = ("torch", "gpytorch", "numpy", "pandas", "ray", "mlflow", "hpbandster", "ConfigSpace", "torchvision")
+REQUIRED = (
+    *("torch", "gpytorch", "numpy", "scipy", "pandas", "matplotlib", "ray", "mlflow", "pydantic", "pyyaml", "rich"),
+    *("hpbandster", "ConfigSpace", "statsmodels", "torchvision"),
+)
 FREE_GIGABYTES = 2.0
+MOST_LETTERS = 300
+"""Of a foreign error, as much as is shown."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +28,25 @@ class Finding:
 
 def examine(address: str | None) -> list[Finding]:
     """Look at packages, data, devices, cluster and disk. Nothing is changed, but data may be fetched into the cache."""
-    checks: list[Callable[[], Iterator[Finding]]] = [_packages, _devices, _data, lambda: _cluster(address), _disk]
-    return [finding for check in checks for finding in check()]
+    checks: dict[str, Callable[[], Iterator[Finding]]] = {
+        "packages": _packages,
+        "GPUs": _devices,
+        "FashionMNIST": _data,
+        "Ray": lambda: _cluster(address),
+        "disk": _disk,
+    }
+    return [finding for what, check in checks.items() for finding in _looked(what, check)]
+
+
+def _looked(what: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+    """A check's findings, the last of which is why it broke down: what is missing must not hide the rest."""
+    try:
+        yield from check()
+    except ImportError as error:
+        yield Finding(what, False, f"{error}: install it as README.md says, and look again")
+    except Exception as error:
+        why = " ".join(str(error).split())[:MOST_LETTERS] or "no reason given"
+        yield Finding(what, False, f"this could not be looked at ({type(error).__name__}: {why}): mend that first")
 
 
 def _packages() -> Iterator[Finding]:
@@ -35,7 +57,7 @@ def _packages() -> Iterator[Finding]:
     yield Finding("xgboost", True, found or "not installed, and only xgb_* problems need it: pip install xgboost-cpu")
     try:
         importlib.import_module("hpbandster.core.dispatcher")
-    except ImportError as error:
+    except Exception as error:  # it is unmaintained, and may break on whatever is newer than it
         yield Finding(
             "bohb", False, f"hpbandster does not import ({error}): its netifaces needs gcc and Python headers"
         )

@@ -15,6 +15,7 @@ The facts of `--progress json`'s last line, whose event is `ending`:
 A run that was broken off before it could write its results has only the first three, and `again`.
 """
 
+import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,7 +78,7 @@ class Teller:
     def _print_places(self, ending: "Ending") -> None:
         places = {"run directory": str(self.directory.root), "page": str(self.directory.page)}
         if ending.tracking.store_experiment or ending.tracking.missed:
-            places |= {"MLflow store": ending.store, "open it with": f"{called()} ui {self.directory.root}"}
+            places |= {"MLflow store": ending.store, "open it with": f"{called()} ui {self._quoted}"}
         for what, place in places.items():
             self._print(f"{what:<15} {place}")
 
@@ -86,8 +87,12 @@ class Teller:
         if tracking.missed:
             self._print(
                 f"MLflow missed {tracking.missed} trial(s) ({tracking.reason}); the journal has them: "
-                f"`{called()} sync {self.directory.root}` sends them"
+                f"`{called()} sync {self._quoted}` sends them"
             )
+
+    @property
+    def _quoted(self) -> str:
+        return shlex.quote(str(self.directory.root))
 
     def _print_interrupted(self) -> None:
         self._print(f"interrupted; resume with     {called()} {self.again}")
@@ -110,7 +115,7 @@ def tell_ending(status: str, reason: str, code: int, facts: dict[str, Any]) -> N
 
 def called() -> str:
     """How this command was called, so that what is printed can be typed: the virtual environment may not be active."""
-    return sys.argv[0] if Path(sys.argv[0]).name == "fmnas" else "fmnas"
+    return shlex.quote(sys.argv[0]) if Path(sys.argv[0]).name == "fmnas" else "fmnas"
 
 
 def _results(ending: "Ending") -> dict[str, Any]:

@@ -13,9 +13,10 @@ import yaml
 
 from fmnas.comparison.summary import Summary
 from fmnas.platform.config import Config, check_config
+from fmnas.platform.config_errors import of_another_version, recipes
 from fmnas.platform.driver import DONE, Clock, Driver, Stage
 from fmnas.platform.environment import describe_environment, in_words, provenance, same_fmnas
-from fmnas.platform.errors import ConfigError, ExperimentFailed, RunDirectoryError, legible
+from fmnas.platform.errors import ExperimentFailed, RunDirectoryError, legible
 from fmnas.platform.experiment import Experiment, build_experiment
 from fmnas.platform.journal import DRIVER, EXPERIMENT, FORMAT, Journal, Record, experiment_records
 from fmnas.platform.lock import locked
@@ -24,6 +25,7 @@ from fmnas.platform.paths import RunDirectory, write_aside, write_json
 from fmnas.platform.pool import Pool
 from fmnas.platform.problems import Data
 from fmnas.platform.progress import ExperimentProgress
+from fmnas.platform.remarks import remarks
 from fmnas.platform.results import last_driver
 from fmnas.platform.screen import Screen
 from fmnas.platform.sending import SYNC_SECONDS, begin_tracking, check_tracking, finish_tracking, shown_store
@@ -62,6 +64,8 @@ def launch(config: Config, directory: RunDirectory, around: Surroundings) -> End
     directory.check_absent()
     experiment = build_experiment(config)
     check_tracking(config)
+    for remark in remarks(config):
+        around.screen.say(remark)
     data = experiment.problem.load()
     with open_pool(_work(experiment, data, directory), around.address, around.stop, around.screen.say) as pool:
         directory.create()
@@ -131,16 +135,14 @@ def restore(directory: RunDirectory, heard: bool = True) -> tuple[ExperimentStat
 
 def begun_config(directory: RunDirectory, records: Sequence[Record]) -> Config:
     """What the experiment began with, by the first record of its journal; keys that came later have their defaults."""
-    try:
-        return check_config(records[0]["config"], str(directory.journal))
-    except ConfigError as error:
-        driver = next((record for record in records if record["event"] == DRIVER), None)
-        if driver is None or same_fmnas(driver, provenance()):
-            raise
-        raise RunDirectoryError(
-            f"{directory.root} was begun by {in_words(driver)}, and this is {in_words(provenance())}, which does not "
-            f"take its configuration; use the other one, or mend what differs. {error}"
-        ) from None
+    return check_config(records[0]["config"], str(directory.journal), _advice(records))
+
+
+def _advice(records: Sequence[Record]) -> str:
+    """What to do about a configuration in a run directory that this fmnas does not take."""
+    driver = next((record for record in records if record["event"] == DRIVER), None)
+    known = driver is not None and not same_fmnas(driver, provenance())
+    return of_another_version(in_words(driver) if driver is not None and known else None)
 
 
 def _unchanged_config(directory: RunDirectory, records: Sequence[Record]) -> Config:
@@ -155,7 +157,7 @@ def _unchanged_config(directory: RunDirectory, records: Sequence[Record]) -> Con
             f"{directory.config} cannot be read ({legible(str(error))}): mend it, or remove it, and the configuration "
             "in the journal takes its place"
         ) from None
-    config = check_config(data if isinstance(data, dict) else {}, str(directory.config))
+    config = check_config(data if isinstance(data, dict) else {}, str(directory.config), _advice(records))
     before, now = (_flat(each.model_dump(mode="json")) for each in (begun, config))
     changed = [
         key for key in {**before, **now} if before.get(key) != now.get(key) and not key.startswith(FREE_TO_CHANGE)
@@ -166,7 +168,7 @@ def _unchanged_config(directory: RunDirectory, records: Sequence[Record]) -> Con
         )
         raise RunDirectoryError(
             f"{directory.config} was changed:\n{lines}\nPut it back to resume, or run the new configuration into "
-            f"another directory. Only {', '.join(FREE_TO_CHANGE)} may change."
+            f"another directory. Only {', '.join(FREE_TO_CHANGE)} may change.{recipes(changed)}"
         )
     return config
 

@@ -5,6 +5,7 @@ it is: two directories with the same seed hold the same repeats, with the same i
 compared repeat by repeat; with another seed they hold other repeats, which get numbers of their own.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from fmnas.comparison.summary import ReportContext, Summary
 from fmnas.comparison.trials import LAST_COLUMN, SOURCE
 from fmnas.platform.config import Config, OptimizerConfig
 from fmnas.platform.errors import RunDirectoryError
+from fmnas.platform.given import looked_at
 from fmnas.platform.launch import restore
 from fmnas.platform.methods import METHODS
 from fmnas.platform.outcomes import run_name
@@ -23,6 +25,9 @@ from fmnas.platform.paths import RunDirectory
 from fmnas.platform.problems import ALIASES
 from fmnas.platform.results import context_of, trials_of, write_report_files, write_results
 from fmnas.platform.state import ExperimentState
+
+_SUMMARY_KEYS = {"name", "problem", "budget", "optimizers", "headline", "caution"}
+"""Some that every summary.json of a report has."""
 
 ALIKE = ("problem", "fidelity", "budget", "data", "seeds", "initial_design", "on_failure")
 """The keys of a configuration that must agree, with checkpoints.continue_promoted; data.root may differ."""
@@ -48,21 +53,53 @@ def report(roots: Sequence[Path], out: Path | None = None) -> tuple[Summary, Run
     """Write the report of run directories; the summary, and the folder with trials.csv, summary.json and report/.
 
     out: that folder. Without it, it is the run directory itself if there is one, else runs/report-NAMES.
-    Raises RunDirectoryError for directories that cannot be compared, or an `out` that holds an experiment.
+    Raises RunDirectoryError for directories that cannot be compared, or an `out` that holds anything but
+    an earlier report of this kind; it is looked at before anything is read.
     """
+    names = "-".join(root.name for root in roots)
+    folder = RunDirectory(out or Path("runs") / f"report-{names}")
+    in_place = len(roots) == 1 and out is None
+    if not in_place:
+        _check_out(folder)
     sources = [Source(directory, restore(directory, heard=False)[0]) for directory in map(RunDirectory, roots)]
-    if len(sources) == 1 and out is None:
+    if in_place:
         return write_results(sources[0].directory, sources[0].state), sources[0].directory
-    folder = RunDirectory(out or Path("runs") / f"report-{'-'.join(source.directory.root.name for source in sources)}")
-    if folder.journal.exists() or (folder.root.exists() and not folder.root.is_dir()):
-        what = "holds an experiment, whose own report this would replace" if folder.root.is_dir() else "is no folder"
-        raise RunDirectoryError(f"{folder.root} {what}: give another folder with --out DIR")
     _check_alike(sources)
     numbers = _renumbered(sources)
     tables = [_labelled(_numbered(trials_of(source.state), source, numbers), source) for source in sources]
     known = [table for table in tables if not table.empty]
     trials = pd.concat(known, ignore_index=True) if known else tables[0]
     return write_report_files(folder, trials, _context(sources, numbers)), folder
+
+
+def _check_out(folder: RunDirectory) -> None:
+    """Raise RunDirectoryError unless the folder is absent, empty, or holds an earlier report of this kind."""
+    with looked_at(folder.root, "with --out DIR"):
+        if not folder.root.exists():
+            return
+        if not folder.root.is_dir():
+            what = "is no folder"
+        elif folder.journal.exists():
+            what = "holds an experiment, whose own report this would replace"
+        elif any(folder.root.iterdir()) and not _is_merged_report(folder):
+            what = "is not empty, and what it holds is no report of fmnas: nothing in it is replaced"
+        else:
+            return
+    raise RunDirectoryError(f"{folder.root} {what}: give another folder with --out DIR")
+
+
+def _is_merged_report(folder: RunDirectory) -> bool:
+    """Whether fmnas wrote a report here, and no experiment lies here whose journal is lost."""
+    if (
+        any(path.exists() for path in (folder.config, folder.environment, folder.retrained))
+        or not folder.page.is_file()
+    ):
+        return False
+    try:
+        summary = json.loads(folder.summary.read_bytes())
+    except (FileNotFoundError, ValueError):
+        return False
+    return isinstance(summary, dict) and set(summary) >= _SUMMARY_KEYS
 
 
 def _check_alike(sources: Sequence[Source]) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from fmnas.optimizers import Optimizer
 from fmnas.search_spaces import Configuration, Space
@@ -25,7 +25,7 @@ class Setting:
 class Options(BaseModel):
     """A method's own options; none by default."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class BOFMOptions(Options):
@@ -38,14 +38,22 @@ class BOFMOptions(Options):
 class EvolutionOptions(Options):
     """population and tournament sizes; the paper's are 50 and 15."""
 
-    population: int = Field(default=50, ge=2)
-    tournament: int = Field(default=15, ge=1)
+    population: int = Field(default=50, ge=2, le=10_000_000)
+    tournament: int = Field(default=15, ge=1, le=10_000_000)
+
+    @field_validator("tournament")  # of one that is given: the default is left alone
+    @classmethod
+    def _within_population(cls, given: int, others: ValidationInfo) -> int:
+        population = others.data.get("population", given)
+        if given > population:
+            raise ValueError(f"it must be at most the population, {population}; lower it, or raise population")
+        return given
 
 
 class BOHBOptions(Options):
     """eta: how many compete for one place in the next rung."""
 
-    eta: int = Field(default=3, ge=2)
+    eta: int = Field(default=3, ge=2, le=1_000_000)
 
 
 @dataclass(frozen=True)

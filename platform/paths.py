@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
@@ -95,8 +96,8 @@ class RunDirectory:
         """Raise RunDirectoryError if something is there already; nothing is touched."""
         if self.journal.exists():
             raise RunDirectoryError(
-                f"run directory {self.root} holds an experiment: go on with `fmnas resume {self.root}`, "
-                "or give another with --out DIR"
+                f"run directory {self.root} holds an experiment: go on with "
+                f"`fmnas resume {shlex.quote(str(self.root))}`, or give another with --out DIR"
             )
         if self.config.is_file() and self.environment.is_file():
             raise RunDirectoryError(

@@ -225,7 +225,7 @@ class Entry:
     """A line of the registry.
 
     data: the keys of DataSettings that the problem takes, with the values that they have unless set. None: there are no
-    data, and what is set for them is not looked at. checkpoints: whether its trainings can go on from one.
+    data. checkpoints: whether its trainings can go on from one.
     """
 
     summary: str
@@ -239,9 +239,7 @@ class Entry:
 
     def refused(self, data: DataSettings) -> list[str]:
         """The keys that are set although the problem does not take them."""
-        if self.data is None:
-            return []
-        return [key for key, value in data if value is not None and key not in self.data]
+        return [key for key, value in data if value is not None and key not in (self.data or {})]
 
 
 PROBLEMS: dict[str, Entry] = {

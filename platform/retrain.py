@@ -1,5 +1,6 @@
 """Retraining the best configuration of every run of a run directory, on the test images that no search has seen."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -110,7 +111,7 @@ def _chosen(state: ExperimentState, directory: RunDirectory, around: Surrounding
     if not chosen:
         raise RunDirectoryError(
             f"{directory.root} has no finished full training yet, so there is nothing to retrain; go on with "
-            f"`fmnas resume {directory.root}`"
+            f"`fmnas resume {shlex.quote(str(directory.root))}`"
         )
     if state.status != "finished":
         around.screen.say("the experiment is not finished: what is best in each run now is retrained")

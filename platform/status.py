@@ -22,6 +22,7 @@ running.
 """
 
 import csv
+import shlex
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -48,13 +49,14 @@ _Key = tuple[str, int]
 def status_of(directory: RunDirectory, now: float | None = None) -> dict[str, Any]:
     """The facts. now: seconds since the epoch. Raises RunDirectoryError for what is no run directory, or is damaged."""
     now = time.time() if now is None else now
+    directory.check_present()
     found = look(directory.lock)
     driver = found if found and found.alive else None
     since = driver.facts.get("since") if driver else None
     records = experiment_records(directory)
     config, reading = records[0]["config"], _read(directory, records)
     state = _state(driver, reading.ended)
-    again = None if driver or state == "finished" else f"{called()} resume {directory.root}"
+    again = None if driver or state == "finished" else f"{called()} resume {shlex.quote(str(directory.root))}"
     running = reading.running_since(since) if state == "working" and since is not None else {}
     return {
         "directory": str(directory.root),
@@ -81,7 +83,7 @@ def _read(directory: RunDirectory, records: Sequence[Record]) -> "_Reading":
     except (KeyError, TypeError) as error:
         raise RunDirectoryError(
             f"{directory.journal}: a line does not follow from those before it ({type(error).__name__}: {error}); "
-            f"`{called()} report {directory.root}` says which, and what to do"
+            f"`{called()} report {shlex.quote(str(directory.root))}` says which, and what to do"
         ) from None
     return reading
 
@@ -218,7 +220,7 @@ def print_status(facts: Mapping[str, Any], console: Console) -> None:
         console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     say(f"{facts['name']} ({facts['problem']}) in {facts['directory']}: {_in_words(facts)}")
-    console.print(_table(facts["runs"]))
+    console.print(_table(facts["runs"]), markup=False)
     workers = "" if facts["workers"] is None else f" of {facts['workers']}"
     say(
         f"{facts['spent_share']:.0%} of all budgets spent ({facts['spent_epochs']}/{facts['budget_epochs']} epochs), "

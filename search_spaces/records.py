@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from fmnas.search_spaces.errors import SpaceError
 from fmnas.search_spaces.space import Configuration
 
 INITIAL, RANDOM, MODEL, MUTATION, PROMOTION = "initial", "random", "model", "mutation", "promotion"
@@ -13,7 +14,7 @@ ORIGINS = (INITIAL, RANDOM, MODEL, MUTATION, PROMOTION)
 
 @dataclass(frozen=True)
 class Trial:
-    """A configuration to evaluate.
+    """A configuration to evaluate. Raises SpaceError for an origin that is not known.
 
     id: number within its run, from 0 in the order asked.
     epochs: its fidelity: how many epochs each of its trainings lasts.
@@ -32,6 +33,13 @@ class Trial:
     seed: int = 0
     note: str = ""
     memo: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.origin not in ORIGINS:  # at once: a report would refuse it after the last trial
+            raise SpaceError(
+                f"trial {self.id}: origin = {self.origin!r}: it must be one of {', '.join(ORIGINS)}; say which of them "
+                "its configuration came from"
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data."""

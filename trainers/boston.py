@@ -38,11 +38,11 @@ def boston_table(path: Path | None) -> Table:
     """
     if path is None:
         raise DataError(f"no file given. {_NEEDED}")
-    path = path.expanduser()
     try:
+        path = path.expanduser()
         lines = path.read_text().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} cannot be read: {error}. {_NEEDED}") from None
+    except (OSError, UnicodeDecodeError, RuntimeError) as error:  # the latter for a home that is not known
+        raise DataError(f"{str(path)[:200]} cannot be read: {error}. {_NEEDED}") from None
     values = _numeric(lines, path)
     targets = values[:, -1].copy()
     mean, deviation = float(targets.mean()), float(targets.std())

@@ -59,11 +59,19 @@ class Source:
     test_labels: Bytes
 
 
-def default_cache(environment: Mapping[str, str] = os.environ) -> Path:
-    """Where fetched data are kept: FMNAS_CACHE, or fmnas below XDG_CACHE_HOME, which is ~/.cache unless set."""
+def default_cache(environment: Mapping[str, str] = os.environ) -> Path | None:
+    """Where fetched data are kept: FMNAS_CACHE, or fmnas below XDG_CACHE_HOME, which is ~/.cache unless set.
+
+    None where neither is set and the user has no home. Raises DataError for a home that is not known.
+    """
     if own := environment.get("FMNAS_CACHE"):
-        return Path(own).expanduser()
-    return Path(environment.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "fmnas"
+        return _at_home(Path(own), "FMNAS_CACHE")
+    if base := environment.get("XDG_CACHE_HOME"):
+        return _at_home(Path(base), "XDG_CACHE_HOME") / "fmnas"
+    try:
+        return Path("~/.cache").expanduser() / "fmnas"
+    except RuntimeError:  # no HOME, and no entry in the list of users: so it is in many containers
+        return None
 
 
 def root_from_environment(environment: Mapping[str, str] = os.environ) -> Path | None:
@@ -72,22 +80,33 @@ def root_from_environment(environment: Mapping[str, str] = os.environ) -> Path |
     return Path(root) if root else None
 
 
-def find_fashion_mnist(root: Path | None, cache: Path) -> Source:
+def find_fashion_mnist(root: Path | None, cache: Path | None) -> Source:
     """FashionMNIST from the first place that has it.
 
     root: the folder given, holding the four IDX files (plain or .gz) or torchvision's FashionMNIST/raw with them.
-    cache: the folder below which FashionMNIST/raw is kept; see `default_cache`.
+    cache: the folder below which FashionMNIST/raw is kept; see `default_cache`. None: nothing is kept or fetched.
     Raises DataError: a root without data, a file that is not what it should be, or every place tried in vain.
     """
     if root is not None:
-        return _logged(_read_root(root.expanduser()))
-    kept = cache / "FashionMNIST" / "raw"
+        return _logged(_read_root(_at_home(root, "data.root (or FMNAS_DATA)")))
     tried = []
+    if cache is None:
+        tried.append("cache: none, as your home folder is not known here; FMNAS_CACHE=/a/folder names one")
+    kept = cache / "FashionMNIST" / "raw" if cache else None
     for place, folder in (("cache", kept), ("system copy", SYSTEM_FOLDER)):
-        if holds_data(folder):
+        if folder is None:
+            continue
+        try:
+            there = holds_data(folder)
+        except DataError as error:
+            tried.append(f"{place}: {error}")
+            continue
+        if there:
             return _logged(read_folder(place, folder))
         tried.append(f"{place}: nothing in {folder}")
     for place, fetch in FETCHERS:
+        if kept is None:
+            break
         try:
             return _logged(_fetch_into(kept, place, fetch))
         except DataError as error:
@@ -97,8 +116,22 @@ def find_fashion_mnist(root: Path | None, cache: Path) -> Source:
 
 
 def holds_data(folder: Path) -> bool:
-    """Whether any of the files is there."""
-    return any(_path_of(file, folder) is not None for file in FILES)
+    """Whether any of the files is there. Raises DataError for a folder that cannot be looked at."""
+    try:
+        return any(_path_of(file, folder) is not None for file in FILES)
+    except OSError as error:  # a name that is too long, or a folder of someone else
+        raise DataError(
+            f"{str(folder)[:200]} cannot be looked at ({error.strerror}): give one that you may read, in data.root, "
+            "FMNAS_DATA or FMNAS_CACHE"
+        ) from None
+
+
+def _at_home(path: Path, what: str) -> Path:
+    """A path whose ~ is someone's home folder. Raises DataError where that is not known."""
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        raise DataError(f"{what} = {path}: that home folder is not known here: write the whole path") from None
 
 
 def read_folder(place: str, folder: Path) -> Source:
@@ -164,14 +197,14 @@ def _logged(source: Source) -> Source:
     return source
 
 
-def _nowhere(tried: list[str], cache: Path) -> str:
+def _nowhere(tried: list[str], cache: Path | None) -> str:
     return "\n  ".join(
         [
             "FashionMNIST was found nowhere. Tried, in this order:",
             *tried,
             "Any one of these helps:",
             "sudo apt-get update && sudo apt-get install dataset-fashion-mnist",
-            f"pip install torchvision, and a network for its download into {cache}",
+            f"pip install torchvision, and a network for its download into {cache or 'FMNAS_CACHE=/a/folder'}",
             "FMNAS_DATA=/a/folder (or data.root in the config) with the four IDX files, plain or .gz",
         ]
     )

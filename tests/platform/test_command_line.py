@@ -13,6 +13,8 @@ import pytest
 import yaml
 
 from fmnas.platform.cli import main
+from fmnas.platform.config import check_config, load_config
+from fmnas.platform.journal import Journal
 from fmnas.trainers import authors_initial_design
 
 FMNAS = [sys.executable, "-m", "fmnas.platform.cli"]
@@ -170,6 +172,40 @@ def test_a_changed_configuration_is_not_resumed(tmp_path: Path, capsys: pytest.C
     assert "seed = 5: the experiment began with 0" in message
     assert "attempts =" not in message
     assert (out / "journal.jsonl").read_bytes() == journal
+
+
+@pytest.mark.parametrize(
+    ("change", "way"),
+    [
+        ({"optimizers": ["random", "bohb"]}, "to add an optimizer, run it alone with the same seed"),
+        ({"repeats": 2}, "to add repeats, run the same configuration with another seed"),
+        ({"budget": {"evaluations": 7}}, ""),
+    ],
+)
+def test_a_changed_configuration_is_told_how_to_add_to_what_there_is(
+    change: dict[str, object], way: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    data = {**yaml.safe_load(load_config("smoke").to_yaml()), "optimizers": ["random"], "repeats": 1}
+    config = check_config(data, "here")
+    out.mkdir()
+    with Journal(out / "journal.jsonl") as journal:
+        journal.append({"event": "experiment", "id": "1", "config": config.model_dump(mode="json"), "at": 0.0})
+    (out / "config.yaml").write_text(yaml.safe_dump({**data, **change}))
+    message = complaint(["resume", str(out)], capsys)
+    assert "was changed" in message
+    assert way in message
+    assert ("`fmnas report DIR OTHER --out FOLDER`" in message) == bool(way)
+
+
+def test_an_origin_that_is_not_known_ends_the_experiment_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fmnas.baselines.random_search.RANDOM", "mine")
+    assert main(["run", "smoke", *FAST, *LITTLE, "--out", str(tmp_path / "run")]) == 1
+    printed = capsys.readouterr().err
+    assert "random/repeat-0: the optimizer failed: SpaceError: trial 4: origin = 'mine': it must be one of" in printed
+    assert "Traceback" not in printed
 
 
 def test_resume_of_a_finished_experiment_shows_it_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -111,18 +111,18 @@ def test_options_of_an_optimizer_stand_beside_its_name() -> None:
         ("budget.evaluations", 0, ["budget.evaluations = 0", "at least 1"]),
         ("budget.evaluations", "many", ["budget.evaluations = 'many'", "whole number"]),
         ("budget.evaluations", 8.5, ["budget.evaluations = 8.5", "whole number"]),
-        ("budget.evaluations", True, ["budget.evaluations = True", "whole number"]),
+        ("budget.evaluations", True, ["budget.evaluations = true", "whole number"]),
         ("budget.evaluations", 3, ["budget.evaluations = 3", "initial_design = 3", "bo-fm"]),
         ("initial_design", "authors", ["budget.evaluations = 8", "initial_design = 'authors' (10 points)", "bo-fm"]),
         ("initial_design", "autors", ["initial_design = 'autors'", "whole number of at least 0, or authors"]),
         ("initial_design", -1, ["initial_design = -1", "whole number of at least 0, or authors"]),
-        ("initial_design", True, ["initial_design = True", "whole number of at least 0, or authors"]),
+        ("initial_design", True, ["initial_design = true", "whole number of at least 0, or authors"]),
         ("initial_design", 2.0, ["initial_design = 2.0", "whole number of at least 0, or authors"]),
         ("budget.seconds", -1, ["budget.seconds = -1", "above 0"]),
-        ("fidelity.epochs", None, ["fidelity.epochs = None", "whole number"]),
+        ("fidelity.epochs", None, ["fidelity.epochs = null", "whole number"]),
         ("problem", "func2", ["problem = 'func2'", "Did you mean 'func2c'", "fmnas list problems"]),
         ("optimizers", ["bo-fn"], ["optimizers.0 = 'bo-fn'", "Did you mean 'bo-fm'"]),
-        ("optimizers", [], ["optimizers = []", "at least 1"]),
+        ("optimizers", [], ["optimizers = []", "name at least one", "fmnas list optimizers"]),
         ("optimizers", ["random", "random"], ["'random' is given twice"]),
         ("optimizers", [{"name": "bohb", "etta": 3}], ["optimizers.0.etta", "unknown key", "Did you mean 'eta'"]),
         ("optimizers", [{"name": "bohb", "eta": 1}], ["optimizers.0.eta = 1", "at least 2"]),
@@ -162,7 +162,7 @@ def test_every_mistake_is_told_at_once() -> None:
 
 def test_overrides_reach_nested_keys_and_lists(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
-    path.write_text(yaml.safe_dump({k: v for k, v in GOOD.items() if k != "name"}))
+    path.write_text(yaml.safe_dump({**{k: v for k, v in GOOD.items() if k != "name"}, "problem": "svm_boston"}))
     overrides = ["budget.evaluations=9", "data.root=/data", "optimizers.1.population=7", "optimizers.0.mode=paper"]
     config = load_config(path, overrides)
     assert config.name == "a"
@@ -209,6 +209,7 @@ def test_whatever_stands_in_a_configuration_is_taken_or_explained(key: str, valu
         config = check_config(data, "here")
     except ConfigError as error:
         assert key.split(".")[0] in str(error)  # noqa: PT017  # either outcome is right
+        assert "Input should" not in str(error)  # noqa: PT017
     else:
         assert config.budget.evaluations >= 1
 
@@ -271,7 +272,7 @@ def test_a_mutated_configuration_is_taken_or_explained_and_names_no_place_outsid
         patch.chdir(folder)
         patch.setattr("fmnas.platform.launch.launch", launch)
         assert main(["run", str(path)]) == 2
-    assert "Traceback" not in told.getvalue()
+    assert not [talk for talk in ("Traceback", "Input should") if talk in told.getvalue()]
     assert told.getvalue().startswith("fmnas: ")
     if reached:
         (directory,) = reached

@@ -119,6 +119,49 @@ def test_a_report_does_not_replace_that_of_an_experiment(
     assert "is no folder" in refused(capsys, one, "--out", tmp_path / "file")
 
 
+def test_a_report_replaces_no_files_of_a_user(
+    one: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError("nothing is to be written")
+
+    monkeypatch.setattr("fmnas.platform.merging.write_report_files", never)
+    thesis = tmp_path / "thesis"
+    (thesis / "report").mkdir(parents=True)
+    mine = {"trials.csv": "years", "summary.json": '{"name": "mine"}', "report/index.html": "<p>mine"}
+    for name, text in mine.items():
+        (thesis / name).write_text(text)
+        message = refused(capsys, one, "--out", thesis)
+        assert f"{thesis} is not empty, and what it holds is no report of fmnas" in message
+        assert "give another folder with --out DIR" in message
+    (thesis / "summary.json").write_text("{no JSON")
+    assert "is no report of fmnas" in refused(capsys, one, "--out", thesis)
+    whole = (one / "summary.json").read_text()
+    (thesis / "summary.json").write_text(whole)
+    (thesis / "environment.json").write_text("{}")  # an experiment, whose journal is lost
+    assert "is no report of fmnas" in refused(capsys, one, "--out", thesis)
+    assert (thesis / "trials.csv").read_text() == "years"
+
+
+def test_a_report_may_replace_an_earlier_one_and_use_an_empty_folder(one: Path, tmp_path: Path) -> None:
+    (tmp_path / "both").mkdir()
+    first = merged(tmp_path / "both", one)
+    (tmp_path / "both" / "notes.txt").write_text("mine")
+    assert merged(tmp_path / "both", one) == first
+    assert (tmp_path / "both" / "notes.txt").read_text() == "mine"
+
+
+def test_a_folder_for_a_report_that_cannot_be_looked_at_is_explained(
+    one: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    message = refused(capsys, one, "--out", tmp_path / ("x" * 300))
+    assert "(File name too long): give a shorter name with --out DIR" in message
+    names = [tmp_path / (letter * 200) for letter in "ab"]
+    for name in names:
+        name.symlink_to(one)
+    assert "(File name too long): give a shorter name with --out DIR" in refused(capsys, *names)
+
+
 def test_without_out_it_lies_beside_the_runs(
     one: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

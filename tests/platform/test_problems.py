@@ -95,6 +95,7 @@ def test_sizes_that_are_not_set_are_the_problems(name: str, train: int | None, v
 @pytest.mark.parametrize(
     ("name", "key", "value", "taken"),
     [
+        ("func2c", "train", 100, "it has no data"),
         ("nusvr_diabetes", "train", 100, "its data are fixed"),
         ("xgb_digits", "root", "/data", "its data are fixed"),
         ("svm_boston", "validation", 100, "takes data.root"),

@@ -137,7 +137,7 @@ def test_a_configuration_of_another_version_is_not_called_wrong(
     another(monkeypatch, fmnas="0.0.9")
     assert main(["report", str(cut)]) == 2
     said = capsys.readouterr().err
-    assert "was begun by fmnas" in said
+    assert f"go on with {environment.in_words(drivers(cut)[0])}" in said
     assert "future" in said
 
 

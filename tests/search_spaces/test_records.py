@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmnas.search_spaces import Evaluation, Trial
+from fmnas.search_spaces import Evaluation, SpaceError, Trial
 from fmnas.search_spaces.records import ORIGINS
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
@@ -24,6 +24,14 @@ EVALUATIONS = st.builds(
     seconds=st.floats(0, 1e6),
     diverged=st.booleans(),
 )
+
+
+def test_an_origin_that_is_not_known_is_refused_at_once() -> None:
+    words = "trial 3: origin = 'mine': it must be one of initial, random, model, mutation, promotion"
+    with pytest.raises(SpaceError, match=words):
+        Trial(3, {"x": 1}, 1, "mine")
+    with pytest.raises(SpaceError, match=words):
+        Trial.from_dict({**Trial(3, {"x": 1}, 1, "model").to_dict(), "origin": "mine"})
 
 
 @given(data=st.data())

@@ -216,6 +216,55 @@ def test_the_environment_moves_cache_and_root() -> None:
     assert root_from_environment({}) is None
 
 
+@pytest.fixture
+def homeless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user without HOME and without an entry in the list of users, as in many containers."""
+
+    def unknown(_: object) -> None:
+        raise KeyError
+
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+
+
+@pytest.mark.usefixtures("homeless")
+def test_without_a_home_there_is_no_cache_and_the_other_places_are_searched(
+    tmp_path: Path, contents: Contents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert default_cache({}) is None
+    assert default_cache({"FMNAS_CACHE": "/c"}) == Path("/c")
+    with pytest.raises(DataError, match="FMNAS_CACHE = ~/y: that home folder is not known here: write the whole path"):
+        default_cache({"FMNAS_CACHE": "~/y"})
+    fetched: list[Path] = []
+    monkeypatch.setattr(fashion_mnist, "FETCHERS", (("download", fetched.append),))
+    with pytest.raises(DataError, match=r"found nowhere(?s:.*)home folder is not known here; FMNAS_CACHE=/a/folder"):
+        find_fashion_mnist(None, default_cache({}))
+    assert not fetched
+    write(tmp_path / "system", contents)
+    assert find_fashion_mnist(None, default_cache({})).place == "system copy"
+
+
+@pytest.mark.parametrize(
+    ("root", "words"),
+    [
+        ("~no-such-user/x", "that home folder is not known here: write the whole path"),
+        ("x" * 300, r"cannot be looked at \(File name too long\): give one that you may read"),
+    ],
+)
+def test_a_folder_given_that_cannot_be_looked_at_is_explained(
+    root: str, words: str, tmp_path: Path, contents: Contents
+) -> None:
+    with pytest.raises(DataError, match=words):
+        find_fashion_mnist(Path(root), tmp_path)
+
+
+def test_a_cache_that_cannot_be_looked_at_does_not_hide_the_other_places(tmp_path: Path, contents: Contents) -> None:
+    with pytest.raises(DataError, match=r"found nowhere(?s:.*)cache: x.*\(File name too long\)"):
+        find_fashion_mnist(None, Path("x" * 300))
+    write(tmp_path / "system", contents)
+    assert find_fashion_mnist(None, Path("x" * 300)).place == "system copy"
+
+
 def test_the_real_data_set() -> None:
     try:
         source = find_fashion_mnist(root_from_environment(), default_cache())

@@ -1,0 +1,174 @@
+"""Run directories as a command line names them: odd names, folders of others, and commands that can be typed."""
+
+import json
+import os
+import shlex
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from fmnas.platform import endings, given, launch, merging, status  # noqa: F401  # loaded before rights are given up
+from fmnas.platform.cli import main
+from fmnas.platform.errors import RunDirectoryError
+from fmnas.platform.given import new_run_directory, run_directory
+from fmnas.platform.paths import RunDirectory
+from fmnas.platform.tracking import TrackingReport
+
+LITTLE = ["workers.kind=in-process", "tracking.enabled=false", "optimizers=[random]", "budget.evaluations=5"]
+FLAGS = [flag for override in LITTLE for flag in ("-o", override)]
+LONG = "d" * 300
+NOBODY = 65534
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that everyone may enter, as pytest's own may not be."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    yield folder
+    for path in folder.rglob("*"):
+        path.chmod(0o755)
+    shutil.rmtree(folder)
+
+
+@contextmanager
+def without_root() -> Iterator[None]:
+    """The rights of a user whom a closed folder stops."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def complaint(arguments: list[Any], capsys: pytest.CaptureFixture[str]) -> str:
+    """The message of a call that must end with exit code 2."""
+    assert main([str(each) for each in arguments]) == 2
+    message = capsys.readouterr().err
+    assert "Traceback" not in message
+    assert len(message) < 600
+    return message
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An experiment that can be resumed, in a directory whose name means something to rich and to a shell."""
+    out = tmp_path_factory.mktemp("odd") / "[red]z" / "[" / "x]y $(a) 'b'"
+    assert main(["run", "smoke", *FLAGS, "--out", str(out)]) == 0
+    lines = (out / "journal.jsonl").read_text().splitlines(keepends=True)
+    (out / "journal.jsonl").write_text("".join(lines[:-3]))
+    return out
+
+
+@pytest.mark.parametrize("command", ["status", "report", "replay", "resume", "retrain", "sync", "ui"])
+def test_a_name_that_is_too_long_is_explained(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    message = complaint([command, LONG], capsys)
+    assert "(File name too long): give a shorter name" in message
+
+
+def test_a_run_directory_with_a_name_that_is_too_long_is_explained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    message = complaint(["run", "smoke", *FLAGS, "--out", LONG], capsys)
+    assert "cannot be looked at (File name too long): give a shorter name with --out DIR" in message
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("command", ["status", "report", "replay", "resume", "retrain", "sync", "ui"])
+def test_a_file_is_no_run_directory(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "my.yaml"
+    path.write_text("problem: func2c\n")
+    assert f"{path} is no run directory" in complaint([command, path], capsys)
+    assert path.exists()
+
+
+@pytest.mark.parametrize("command", ["status", "report", "replay", "resume", "retrain", "sync", "ui"])
+def test_a_directory_that_may_not_be_entered_is_explained(
+    command: str, open_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (open_folder / "run").mkdir(mode=0)
+    with without_root():
+        message = complaint([command, open_folder / "run"], capsys)
+    assert f"directory {open_folder / 'run'} cannot be looked at (Permission denied): give one that you may" in message
+
+
+def test_a_new_directory_in_one_that_may_not_be_entered_is_explained(
+    open_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (open_folder / "closed").mkdir(mode=0)
+    with without_root():
+        for out in (open_folder / "closed", open_folder / "closed" / "run"):
+            with pytest.raises(RunDirectoryError, match=r"\(Permission denied\): give .* with --out DIR"):
+                new_run_directory(out)
+
+
+@pytest.mark.parametrize("name", ["journal.jsonl", "config.yaml", "driver.lock"])
+def test_files_that_may_not_be_read_are_no_locks_to_remove(
+    name: str, open_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for each in ("journal.jsonl", "config.yaml", "driver.lock"):
+        (open_folder / each).touch(mode=0 if each == name else 0o644)
+    with without_root():
+        message = complaint(["status", open_folder], capsys)
+    assert "cannot be looked at (Permission denied)" in message
+    assert "remove" not in message
+
+
+def test_a_directory_of_another_user_is_read_and_not_written(
+    odd: Path, open_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    theirs = open_folder / "theirs"
+    shutil.copytree(odd, theirs)
+    theirs.chmod(0o555)
+    before = sorted(path.name for path in theirs.iterdir())
+    with without_root():
+        assert run_directory(theirs).root == theirs
+        for command in ("resume", "retrain", "sync", "report"):
+            assert f"{theirs} cannot be written by you: copy it" in complaint([command, theirs], capsys)
+    assert sorted(path.name for path in theirs.iterdir()) == before
+
+
+def test_a_path_is_printed_as_it_is(odd: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "[bold]" / "[" / "x]"
+    for arguments, shown in (
+        (["report", odd, "--out", out], out / "report" / "index.html"),
+        (["status", odd], odd),
+    ):
+        assert main([str(each) for each in arguments]) == 0
+        assert str(shown) in capsys.readouterr().out
+
+
+def test_the_command_that_status_names_can_be_typed(odd: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", str(odd), "--json"]) == 0
+    again = json.loads(capsys.readouterr().out)["again"]
+    assert shlex.split(again) == ["fmnas", "resume", str(odd)]
+
+
+def test_the_commands_that_an_ending_names_can_be_typed(
+    odd: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setattr(endings, "print_summary", lambda *_: None)
+    monkeypatch.setattr("sys.argv", ["/my tools/fmnas"])
+    report = TrackingReport(written=0, present=0, missed=2, reason="down", store_experiment="1")
+    ending: Any = SimpleNamespace(status="finished", summary={}, tracking=report, store="s")
+    endings.Teller("lines", Console(width=120), RunDirectory(odd), "").tell(ending)
+    printed = capsys.readouterr().out.replace("\n", " ")
+    for command in ("ui", "sync"):
+        typed = shlex.join(["/my tools/fmnas", command, str(odd)])
+        assert typed in printed
+
+
+def test_the_command_for_a_directory_that_is_taken_can_be_typed(odd: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    message = complaint(["run", "smoke", *FLAGS, "--out", odd], capsys)
+    assert f"`{shlex.join(['fmnas', 'resume', str(odd)])}`" in message

@@ -1,0 +1,91 @@
+"""What is said before an experiment begins, and that it is true."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fmnas.baselines import BOHB
+from fmnas.platform.config import Config, check_config
+from fmnas.platform.problems import problem
+from fmnas.platform.remarks import epochs_to_model, remarks, results_needed
+
+PLAIN = {"name": "t", "problem": "func2c", "initial_design": 1, "fidelity": {"epochs": 1}}
+
+
+def config(optimizers: list[Any], evaluations: int = 100, repeats: int = 8, **others: Any) -> Config:
+    budget = {"evaluations": evaluations}
+    return check_config({**PLAIN, "optimizers": optimizers, "repeats": repeats, "budget": budget, **others}, "here")
+
+
+def evolution(**options: int) -> dict[str, Any]:
+    return {"name": "regularized-evolution", **options}
+
+
+def test_nothing_is_said_of_an_experiment_that_can_answer() -> None:
+    assert remarks(config(["bo-fm", "regularized-evolution", "bohb", "random"])) == []
+
+
+@pytest.mark.parametrize(
+    ("names", "repeats", "line"),
+    [
+        (["random", "bo-fm"], 5, "5 repeats of 2 optimizers: no verdict is possible, 6 are needed: -o repeats=6"),
+        (
+            ["random", "bo-fm", "bohb"],
+            1,
+            "1 repeat of 3 optimizers: no verdict is possible, 7 are needed: -o repeats=7",
+        ),
+    ],
+)
+def test_too_few_repeats_for_a_verdict_are_said(names: list[str], repeats: int, line: str) -> None:
+    assert remarks(config(names, repeats=repeats)) == [line]
+    enough = int(line.rpartition("=")[2])
+    assert remarks(config(names, repeats=enough)) == []
+    assert remarks(config(names, repeats=enough - 1)) != []
+
+
+def test_one_optimizer_alone_needs_no_verdict() -> None:
+    assert remarks(config(["random"], repeats=1)) == []
+
+
+def test_a_population_that_is_never_full_is_said() -> None:
+    (line,) = remarks(config(["random", evolution()], evaluations=50))
+    assert line.startswith("regularized-evolution: a population of 50 takes all of 50 evaluations")
+    assert line.endswith("-o optimizers.1.population=10 leaves some")
+    assert remarks(config(["random", evolution()], evaluations=51)) == []
+
+
+def test_a_tournament_larger_than_the_population_is_said() -> None:
+    (line,) = remarks(config([evolution(population=6)], repeats=1))
+    assert "a tournament of 15 among 6" in line
+    assert line.endswith("-o optimizers.0.tournament=2 leaves others a chance")
+    assert remarks(config([evolution(population=6, tournament=2)], repeats=1)) == []
+
+
+def test_what_a_remark_advises_silences_it() -> None:
+    names = ["bo-fm", evolution(population=30), "bohb"]
+    before = config(names, evaluations=6, repeats=2, fidelity={"epochs": 9})
+    assert len(remarks(before)) == 3
+    after = config(["bo-fm", evolution(population=2, tournament=1), "bohb"], evaluations=9, fidelity={"epochs": 9})
+    assert remarks(after) == []
+
+
+@pytest.mark.parametrize(("epochs", "eta"), [(1, 3), (3, 3), (9, 3), (25, 3), (4, 2)])
+def test_bohb_has_its_model_after_just_the_epochs_that_are_said(epochs: int, eta: int) -> None:
+    space = problem("func2c").space
+    said = epochs_to_model(epochs, eta, results_needed(len(space.names)))
+    optimizer, rng = BOHB(space, epochs=epochs, eta=eta), np.random.default_rng(0)
+    spent = 0
+    while not optimizer._model.generator.kde_models and spent <= said:
+        trial = optimizer.ask()
+        assert trial is not None
+        optimizer.tell(trial, float(rng.random()))
+        spent += trial.epochs
+    assert spent == said
+
+
+def test_a_budget_that_leaves_bohb_without_a_model_is_said() -> None:
+    (line,) = remarks(config(["bohb"], evaluations=10))  # 10 results are needed in 4 dimensions, and none is left
+    assert line.startswith("bohb: its model needs 10 results of one length, which take 11 evaluations; with 10 all")
+    assert line.endswith("-o budget.evaluations=11, or more")
+    assert remarks(config(["bohb"], evaluations=11)) == []
