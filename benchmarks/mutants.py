@@ -128,7 +128,7 @@ def run_tests(tree: Path, tests: Iterable[str], limit: float) -> tuple[int | Non
     # No bytecode: a changed file of the same size and second would be taken for the one before.
     environment = os.environ | {"PYTHONPATH": str(tree.parent / "link"), "PYTHONDONTWRITEBYTECODE": "1"}
     environment.setdefault("OMP_NUM_THREADS", "1")
-    command = [sys.executable, "-c", _GUARDED, str(tree), "-x", "-p", "no:cacheprovider", "--tb=short", *tests]
+    command = [sys.executable, "-c", _GUARDED, str(tree.parent), "-x", "-p", "no:cacheprovider", "--tb=short", *tests]
     try:
         done = subprocess.run(
             command, cwd=tree, env=environment, capture_output=True, text=True, timeout=limit, check=False
@@ -161,12 +161,12 @@ def tried(mutant: Mutant, limit: float = LIMIT, root: Path = ROOT) -> Verdict:
         code, printed = run_tests(tree, mutant.tests, limit)
     if code is None:
         return verdict(HANGS, f"longer than {limit:.0f} s")
-    if code == FAILED:
-        failed = re.search(r"^(?:FAILED|ERROR) (\S+)", printed, flags=re.MULTILINE)
-        return verdict(CAUGHT, failed[1] if failed else "")
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", printed, flags=re.MULTILINE)
+    if code == FAILED and failed:  # where Python itself gives up, it returns the same
+        return verdict(CAUGHT, failed[1])
     if code == PASSED:
         return verdict(SURVIVED, f"unseen, {mutant.unseen}")
-    return verdict(BROKEN, f"pytest returned {code}: {_last_line(printed)}")
+    return verdict(BROKEN, f"the tests did not run ({code}): {_last_line(printed)}")
 
 
 def pass_unchanged(mutants: Sequence[Mutant], limit: float = LIMIT, root: Path = ROOT) -> str:
