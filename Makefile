@@ -38,7 +38,7 @@ types: install
 	MYPYPATH=.cache/types $(BIN)/mypy -p fmnas.search_spaces -p fmnas.trainers -p fmnas.optimizers \
 		-p fmnas.baselines -p fmnas.comparison -p fmnas.platform
 
-# Whether the tests notice damage: each of some fifty changes must make one of them fail. A quarter to half an hour.
+# Whether the tests notice damage: each of some fifty changes must make one of them fail. Half an hour on two busy cores.
 mutants: install
 	$(BIN)/python benchmarks/mutants.py --all
 
