@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: install run test check types clean
+.PHONY: install run test check types mutants clean
 
 install: $(INSTALLED)
 
@@ -37,6 +37,10 @@ types: install
 	mkdir -p .cache/types && ln -sfn ../.. .cache/types/fmnas
 	MYPYPATH=.cache/types $(BIN)/mypy -p fmnas.search_spaces -p fmnas.trainers -p fmnas.optimizers \
 		-p fmnas.baselines -p fmnas.comparison -p fmnas.platform
+
+# Whether the tests notice damage: each of some fifty changes must make one of them fail. Half an hour on two busy cores.
+mutants: install
+	$(BIN)/python benchmarks/mutants.py --all
 
 clean:
 	rm -rf $(VENV) .cache build *.egg-info

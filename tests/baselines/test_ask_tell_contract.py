@@ -199,8 +199,10 @@ def test_constraints_are_respected(name: str, space: Space, seed: int) -> None:
 
 def test_the_joint_space(method: Method) -> None:
     space = joint_space()
-    for trial in played(method(space, 0), 6):
+    trials = played(method(space, 0), 6)
+    for trial in trials:
         space.validate(trial.configuration)
+    assert len({json.dumps(trial.configuration) for trial in trials}) == 6
 
 
 def test_same_seed_same_trials(method: Method, space: Space) -> None:

@@ -45,6 +45,11 @@ def played(optimizer: BOHB, count: int) -> list[tuple[Trial, float]]:
     return told
 
 
+def asked(optimizer: BOHB, count: int) -> list[Trial]:
+    trials = [optimizer.ask() for _ in range(count)]
+    return [trial for trial in trials if trial is not None]
+
+
 @pytest.mark.parametrize("epochs", TABLE)
 def test_brackets(epochs: int) -> None:
     found = [
@@ -96,6 +101,29 @@ def test_the_best_of_a_rung_are_promoted() -> None:
             best = sorted(lower, key=lambda pair: pair[1])[: len(upper)]
             assert {t.parent for t, _ in upper} == {t.id for t, _ in best}
             assert {t.origin for t, _ in upper} == {PROMOTION}
+
+
+def test_promotion_and_model_go_by_the_objective_not_by_the_error() -> None:
+    """The largest networks err least here, and their FLOPs make them the worst."""
+    told = [(trial, score(trial)) for trial in asked(BOHB(SPACE, epochs=9), 9)]
+    optimizer = BOHB(SPACE, epochs=9)
+    for trial, objective in told:
+        optimizer.restore(trial)
+        optimizer.tell(trial, Evaluation(objective, epochs=1, errors=(1.0 - objective / 9, 1.0 - objective / 9)))
+    best = sorted(told, key=lambda pair: pair[1])[:3]
+    assert {trial.parent for trial in asked(optimizer, 3)} == {trial.id for trial, _ in best}
+
+
+def test_errors_of_an_evaluation_change_nothing_that_is_asked() -> None:
+    """Nor what the density model picks: with and without errors that say the opposite, all trials are the same."""
+    plain, with_errors = BOHB(SPACE, epochs=1, seed=3), BOHB(SPACE, epochs=1, seed=3)
+    for _ in range(40):
+        trial, other = plain.ask(), with_errors.ask()
+        assert trial is not None
+        assert trial == other
+        plain.tell(trial, score(trial))
+        with_errors.tell(other, Evaluation(score(trial), errors=(1.0 / (1.0 + score(trial)),)))
+    assert sum(trial.origin == MODEL for trial, _ in plain.history) > 10
 
 
 def test_a_promotion_is_its_parent_with_more_epochs() -> None:

@@ -71,6 +71,7 @@ def test_log_is_the_log_of_ei_where_both_are_accurate() -> None:
     u = torch.linspace(-4.0, 30.0, 500, dtype=torch.float64)
     direct = expected_improvement(-u, torch.ones_like(u), 0.0).log()
     np.testing.assert_allclose(log_h(u), direct, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(log_expected_improvement(-u, torch.ones_like(u), 0.0), direct, rtol=1e-8, atol=1e-10)
 
 
 @given(mean=st.floats(-3, 3), deviation=st.floats(0.1, 10), best=st.floats(-3, 3), shift=st.floats(-5, 5))

@@ -194,6 +194,32 @@ def test_start_points_are_the_best_of_many(make_problem: Any, space: Space) -> N
     assert len(start_points(acquisition, Situation(incumbent, NOTHING_KNOWN, few, np.random.default_rng(0)))) <= 5
 
 
+def test_start_points_are_none_of_the_known_ones(make_problem: Any, space: Space) -> None:
+    """The best starts are known in turn, as if pending: the same draws then give the next best, and as many of them."""
+    problem = make_problem(space, 8)
+    acquisition, size = acquisition_of(problem), SearchSettings(random_points=60, spray_points=10, starts=3)
+    incumbent, known = problem.X[int(problem.y.argmin())], np.empty((0, len(space)))
+    values: list[float] = []
+    for _ in range(4):
+        starts = start_points(acquisition, Situation(incumbent, known, size, np.random.default_rng(0)))
+        X = starts.encoded(space)
+        assert len(X) == 3
+        assert all((x != known).any(axis=1).all() for x in X)
+        values += acquisition(starts).tolist()
+        known = np.concatenate([known, X])
+    assert len(np.unique(known, axis=0)) == 12
+    np.testing.assert_allclose(values, sorted(values, reverse=True), atol=1e-9)
+
+
+def test_where_all_is_known_the_search_still_has_a_start(make_problem: Any) -> None:
+    space = Space([Nominal("a", ["p", "q"]), Integer("k", 0, 2)])
+    problem, everything = make_problem(space, 5), all_vertices(space)
+    situation = Situation(problem.X[0], everything, SETTINGS, np.random.default_rng(0))
+    assert len(start_points(acquisition_of(problem), situation)) == len(everything)
+    one_left = Situation(problem.X[0], everything[:-1], SETTINGS, np.random.default_rng(0))
+    assert start_points(acquisition_of(problem), one_left).encoded(space).tolist() == [[1.0, 2.0]]
+
+
 def test_spray_stays_near_the_incumbent() -> None:
     space = Space(
         [

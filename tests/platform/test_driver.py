@@ -1,7 +1,9 @@
 """The driver against a scripted pool: order, budgets, stops, and resuming after any event."""
 
+import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +25,14 @@ from fmnas.platform.state import ExperimentState
 from fmnas.platform.stop import StopRequest
 from fmnas.platform.tracking import NoTracker
 from fmnas.search_spaces import Evaluation, Trial
+from fmnas.trainers.function_trainer import FunctionTrainer
 
 Drive = Callable[..., tuple[str, ExperimentState, Any]]
 Configured = Callable[..., Config]
 Results = Callable[[Path], dict[tuple[str, int], Any]]
 Asks = Callable[[Path], list[tuple[str, str]]]
 ScriptedPool = Callable[[ExperimentState], Pool]
+OPTIMIZERS = ("bo-fm", "regularized-evolution", "bohb", "random")  # of `configured`, in its order
 
 
 def test_every_optimizer_spends_the_same_and_no_more(tmp_path: Path, drive: Drive, configured: Configured) -> None:
@@ -50,6 +54,48 @@ def test_no_optimizer_starts_a_trial_once_its_seconds_are_spent(
     assert status == DONE
     assert {run.name: run.ended for run in state.runs.values()} == {f"{o.name}/repeat-0": 4 for o in config.optimizers}
     assert {len([a for a in asks(tmp_path / "j") if a[0] == run]) for run in state.runs} == {4}
+
+
+@pytest.mark.parametrize(("seconds", "trials"), [(2.0, 3), (2.5, 2)])
+def test_training_takes_its_part_of_the_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, trials: int, drive: Drive, configured: Configured
+) -> None:
+    """Suggestions are free here; while 5 seconds are not spent, another trial starts."""
+    evaluate = FunctionTrainer.evaluate
+
+    def evaluate_slowly(self: FunctionTrainer, trial: Trial) -> Evaluation:
+        return replace(evaluate(self, trial), seconds=seconds)
+
+    monkeypatch.setattr(FunctionTrainer, "evaluate", evaluate_slowly)
+    config = configured(budget={"evaluations": 5, "seconds": 5.0})
+    status, state, _ = drive(config, tmp_path / "j")
+    assert status == DONE
+    assert {run.name: run.ended for run in state.runs.values()} == dict.fromkeys(state.runs, trials)
+    assert {run.budget.seconds_spent for run in state.runs.values()} == {seconds * trials}
+
+
+def test_what_a_failed_training_took_counts_as_its_seconds(
+    tmp_path: Path, drive: Drive, configured: Configured
+) -> None:
+    """On the scripted clock a training takes a second from its start to its end, and nothing else takes any."""
+    config = configured(optimizers=["random"], budget={"evaluations": 5, "seconds": 3.0})
+    _, state, _ = drive(config, tmp_path / "j", fate=lambda job: "fail")
+    (run,) = state.runs.values()
+    assert (run.ended, run.budget.seconds_spent) == (3, 3.0)
+
+
+def test_the_run_that_has_spent_least_goes_first(
+    tmp_path: Path, drive: Drive, configured: Configured, asks: Asks
+) -> None:
+    """So an experiment that is cut compares runs that came equally far."""
+    drive(configured(repeats=2), tmp_path / "j")
+    order = [(run, int(json.loads(trial)["epochs"])) for run, trial in asks(tmp_path / "j")]
+    assert [run for run, _ in order[:8]] == [f"{o}/repeat-{r}" for r in (0, 1) for o in OPTIMIZERS]
+    spent = dict.fromkeys((run for run, _ in order), 0)
+    for number, (run, epochs) in enumerate(order):
+        on_their_way = {other for other, _ in order[number:]}
+        assert spent[run] == min(spent[other] for other in on_their_way)
+        spent[run] += epochs
 
 
 def test_no_result_is_told_before_it_is_on_disk(

@@ -1,6 +1,7 @@
 """The driver against a scripted pool: lost workers, failures, timeouts, and what ends an experiment."""
 
 from collections.abc import Callable
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,16 @@ from fmnas.platform.state import ExperimentState
 Drive = Callable[..., tuple[str, ExperimentState, Any]]
 Configured = Callable[..., Config]
 Results = Callable[[Path], dict[tuple[str, int], Any]]
+
+
+class Cycle:
+    """Fates of jobs in the order in which they end, again and again."""
+
+    def __init__(self, fates: tuple[str, ...]) -> None:
+        self._fates = cycle(fates)
+
+    def __call__(self, job: Job) -> str:
+        return next(self._fates)
 
 
 def test_a_lost_worker_is_requeued_and_never_told(
@@ -57,10 +68,10 @@ def test_a_failed_trial_is_charged_and_told_as_the_penalty(
     (run,) = state.runs.values()
     outcome = next(o for o, _ in state.outcomes if o.trial.id == 0)
     assert (outcome.status, outcome.evaluation, outcome.reason) == (FAILED, None, "ValueError: no")
-    assert run.optimizer.history[0][1].objective == state.experiment.problem.penalty
+    assert run.optimizer.history[0][1].objective == 100.0, "the penalty of func2c"
     assert run.budget.spent == 15
     assert run.incumbent is not None
-    assert run.incumbent < state.experiment.problem.penalty
+    assert run.incumbent < 100.0
 
 
 @pytest.mark.parametrize("policy", ["penalty", "skip"])
@@ -77,7 +88,7 @@ def test_a_failure_and_a_timeout_are_charged_and_told_as_the_configuration_says(
     ] * len(state.runs)
     for run in state.runs.values():
         told = {trial.id: evaluation.objective for trial, evaluation in run.optimizer.history}
-        assert told.get(1) == (state.experiment.problem.penalty if policy == "penalty" else None)
+        assert told.get(1) == (100.0 if policy == "penalty" else None)
         assert run.budget.spent == sum(o.trial.epochs for o, _ in state.outcomes if o.run == run.name)
     again = ExperimentState(build_experiment(config))
     again.replay(read_journal(tmp_path / "j"))
@@ -87,6 +98,29 @@ def test_a_failure_and_a_timeout_are_charged_and_told_as_the_configuration_says(
 def test_too_many_failures_in_a_row_end_the_experiment(tmp_path: Path, drive: Drive, configured: Configured) -> None:
     with pytest.raises(ExperimentFailed, match=r"2 trials in a row failed, .*ValueError: no"):
         drive(configured(workers={"failures": 2}), tmp_path / "j", fate=lambda job: "fail")
+
+
+@pytest.mark.parametrize("bad", ["fail", "time out", "lose"])
+def test_failures_with_results_between_them_never_end_the_experiment(
+    tmp_path: Path, bad: str, drive: Drive, configured: Configured
+) -> None:
+    """Two bad trials, one good one, and so on: more than the limit of three in all, never three in a row."""
+    config = configured(budget={"evaluations": 9}, workers={"failures": 3, "attempts": 1})
+    status, state, _ = drive(config, tmp_path / "j", fate=Cycle((bad, bad, "finish")))
+    assert status == DONE
+    assert sum(outcome.status != FINISHED for outcome, _ in state.outcomes) > 20
+
+
+def test_the_third_of_three_failures_in_a_row_ends_the_experiment_wherever_it_comes(
+    tmp_path: Path, drive: Drive, configured: Configured
+) -> None:
+    fate = Cycle(("fail", "fail", "finish", "fail", "finish", "time out", "fail", "fail"))
+    with pytest.raises(ExperimentFailed, match="3 trials in a row failed"):
+        drive(configured(workers={"failures": 3}), tmp_path / "j", fate=fate)
+    ends = [
+        record["event"] for record in read_journal(tmp_path / "j") if record["event"] in (FINISHED, FAILED, TIMED_OUT)
+    ]
+    assert ends == [FAILED, FAILED, FINISHED, FAILED, FINISHED, TIMED_OUT, FAILED, FAILED]
 
 
 def test_too_many_timeouts_in_a_row_end_the_experiment(tmp_path: Path, drive: Drive, configured: Configured) -> None:

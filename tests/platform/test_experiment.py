@@ -7,6 +7,7 @@ import pytest
 from fmnas.platform.config import check_config
 from fmnas.platform.experiment import Experiment, build_experiment
 from fmnas.platform.methods import METHODS
+from fmnas.search_spaces import Trial
 from fmnas.trainers import authors_initial_design
 
 TAKERS = [name for name, method in METHODS.items() if method.takes_initial_design]
@@ -59,3 +60,16 @@ def test_random_designs_differ_by_the_seed() -> None:
     first, second = (built(seed=seed).runs[0].optimizer.initial_design for seed in (0, 1))
     assert len(first) == len(second) == 10
     assert first != second
+
+
+def test_a_trial_has_the_seed_of_its_repeat_and_number_whoever_asked_for_it() -> None:
+    seeds: dict[tuple[int, int], set[int]] = {}
+    for seed in (0, 1):
+        experiment = built(seed=seed)
+        for run in experiment.runs:
+            for number in range(4):
+                found = experiment.trial_seed(run, Trial(number, {}, 1, "random"))
+                seeds.setdefault((10 * seed + run.repeat, number), set()).add(found)
+    assert len(seeds) == 2 * 3 * 4
+    assert {len(found) for found in seeds.values()} == {1}
+    assert len(set().union(*seeds.values())) == 2 * 3 * 4

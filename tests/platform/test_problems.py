@@ -63,6 +63,36 @@ def test_every_problem_evaluates_a_trial_of_its_space(small: Problem) -> None:
     assert small.epochs >= 1
 
 
+PENALTIES = {
+    "joint": 0.92,  # guesses, with the largest cell
+    "func2c": 100.0,
+    "func3c": 100.0,
+    "ackley5c": 10.0,
+    "ackley53c": 10.0,
+    "nusvr_diabetes": 100.0,
+    "svm_boston": 30.0,
+    "xgb_digits": 0.9,  # guesses
+    "xgb_fashion_mnist": 0.9,
+}
+
+
+def test_a_failure_is_told_as_a_bad_result_of_each_problem() -> None:
+    assert {name: problem(name).penalty for name in PROBLEMS} == PENALTIES
+
+
+@pytest.mark.parametrize("name", ["func2c", "func3c", "ackley5c", "ackley53c", "nusvr_diabetes"])
+def test_what_chance_finds_is_better_than_the_penalty(name: str) -> None:
+    """An optimizer turns away from where trials fail."""
+    task, rng = problem(name), np.random.default_rng(1)
+    trials = [Trial(i, task.space.sample(rng), 1, "random", seed=i) for i in range(9)]
+    assert np.median([task.trainer.evaluate(trial).objective for trial in trials]) < task.penalty
+
+
+def test_the_logarithm_is_modelled_of_the_joint_problem_alone() -> None:
+    """Errors span orders of magnitude; functions may be negative."""
+    assert {name for name in PROBLEMS if problem(name).log_objective} == {"joint"}
+
+
 def test_every_name_in_the_list_is_a_problem(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "problems"]) == 0
     names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]

@@ -126,6 +126,27 @@ def test_what_runs_for_how_long_and_how_long_it_will_take(tmp_path: Path) -> Non
     assert facts["events"][-1]["text"] == "late"
 
 
+@pytest.mark.parametrize(
+    ("ending", "ended", "unfinished", "spent"),
+    [
+        (told("finished", 0, 3.0, evaluation=EVALUATION), 1, 0, 2),
+        (told("failed", 0, 3.0, reason="ValueError: no"), 1, 1, 2),
+        (told("timed_out", 0, 3.0, reason="late"), 1, 1, 2),
+        (told("lost", 0, 3.0, reason="gone", final=True), 1, 1, 0),
+        (told("lost", 0, 3.0, reason="gone", final=False), 0, 0, 0),
+        (told("cancelled", 0, 3.0, reason="stopped"), 0, 0, 0),
+    ],
+    ids=["finished", "failed", "timed out", "lost for good", "lost once", "cancelled"],
+)
+def test_what_is_charged_is_spent_and_nothing_else(
+    tmp_path: Path, ending: dict[str, Any], ended: int, unfinished: int, spent: int
+) -> None:
+    facts = status_of(written(tmp_path, records(asked(0, 1.0), told("started", 0, 2.0), ending)), now=4.0)
+    (run,) = facts["runs"]
+    assert (run["trials"], run["unfinished"], run["spent_epochs"]) == (ended, unfinished, spent)
+    assert (run["evaluations"], facts["spent_epochs"], facts["spent_share"]) == (spent / 2, spent, spent / 10)
+
+
 def test_what_a_dead_driver_left_does_not_run(tmp_path: Path) -> None:
     directory = written(tmp_path, HISTORY)
     facts = status_of(directory, now=130.0)

@@ -1,0 +1,131 @@
+"""What a configuration sets reaches the optimizer: it suggests what one built by hand with that setting suggests."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fmnas.baselines import BOHB, RandomSearch, RegularizedEvolution
+from fmnas.optimizers import BOFM, Optimizer, OptimizerError
+from fmnas.platform.config import check_config
+from fmnas.platform.experiment import build_experiment
+from fmnas.platform.methods import METHODS
+from fmnas.search_spaces import Configuration, Trial
+
+
+@dataclass(frozen=True)
+class Case:
+    """An option with a value other than its default, the other options it needs, and how many asks show it."""
+
+    optimizer: str
+    option: str
+    value: Any
+    asks: int
+    others: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return {**dict(self.others), self.option: self.value}
+
+
+CASES = [
+    Case("bo-fm", "kernel", "addlap", 9),
+    Case("bo-fm", "kernel", "moddif", 9),
+    Case("bo-fm", "mode", "paper", 7),
+    Case("regularized-evolution", "population", 7, 12),
+    Case("regularized-evolution", "tournament", 2, 20, (("population", 7),)),
+    Case("bohb", "eta", 2, 12),
+]
+BY_HAND: dict[str, Callable[..., Optimizer]] = {
+    "bo-fm": BOFM,
+    "regularized-evolution": RegularizedEvolution,
+    "bohb": BOHB,
+    "random": RandomSearch,
+}
+EPOCHS, EVALUATIONS = 9, 40
+
+
+def built(entry: dict[str, Any], problem: str = "func2c") -> Optimizer:
+    """As an experiment has it."""
+    data = {
+        "name": "t",
+        "problem": problem,
+        "optimizers": [entry],
+        "initial_design": 6,
+        "budget": {"evaluations": EVALUATIONS},
+        "fidelity": {"epochs": EPOCHS},
+    }
+    (run,) = build_experiment(check_config(data, "here")).runs
+    return run.optimizer
+
+
+def by_hand(like: Optimizer, name: str, **settings: Any) -> Optimizer:
+    """The same, from its class; BO-FM knows its budget, and all but BOHB begin with the same design."""
+    if METHODS[name].takes_initial_design:
+        settings["initial_design"] = like.initial_design
+    if name == "bo-fm":
+        settings["evaluations"] = EVALUATIONS
+    return BY_HAND[name](like.space, seed=like.seed, epochs=EPOCHS, **settings)
+
+
+def score(configuration: Configuration) -> float:
+    return sum((float(value) - 0.3) ** 2 for value in configuration.values())
+
+
+def played(optimizer: Optimizer, asks: int) -> list[Trial]:
+    trials = []
+    for _ in range(asks):
+        trial = optimizer.ask()
+        assert trial is not None
+        optimizer.tell(trial, score(trial.configuration))
+        trials.append(trial)
+    return trials
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.optimizer}-{case.option}={case.value}")
+def test_an_option_of_a_configuration_changes_what_is_suggested(case: Case) -> None:
+    optimizer = built({"name": case.optimizer, **case.options})
+    expected = played(by_hand(optimizer, case.optimizer, **case.options), case.asks)
+    default = played(by_hand(optimizer, case.optimizer, **dict(case.others)), case.asks)
+    assert played(optimizer, case.asks) == expected
+    assert expected != default
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_without_options_an_optimizer_has_its_own_defaults(name: str) -> None:
+    optimizer = built({"name": name})
+    assert played(optimizer, 9) == played(by_hand(optimizer, name), 9)
+
+
+def test_every_option_that_a_configuration_may_set_is_tried_here() -> None:
+    offered = {(name, option) for name, method in METHODS.items() for option in method.options.model_fields}
+    assert {(case.optimizer, case.option) for case in CASES} == offered
+
+
+def test_the_joint_objective_is_modelled_by_its_logarithm() -> None:
+    """Told the objectives, BO-FM asks what it asks without a logarithm when told their logarithms."""
+    optimizer = built({"name": "bo-fm"}, "joint")
+    logarithms = by_hand(optimizer, "bo-fm", log_objective=False)
+    values = [0.9, 0.4, 0.05, 0.6, 0.09, 0.3]
+    for value in values:
+        for each, told in ((optimizer, value), (logarithms, float(np.log(value)))):
+            trial = each.ask()
+            assert trial is not None
+            each.tell(trial, told)
+    asked, expected = optimizer.ask(), logarithms.ask()
+    assert asked is not None
+    assert expected is not None
+    assert asked.origin == "model"
+    assert asked.configuration == expected.configuration
+    with pytest.raises(OptimizerError, match=r"objective 0\.0 with log_objective"):
+        optimizer.tell(asked, 0.0)
+
+
+def test_the_objective_of_a_function_may_be_negative() -> None:
+    optimizer = built({"name": "bo-fm"})
+    trial = optimizer.ask()
+    assert trial is not None
+    optimizer.tell(trial, -0.2)
+    assert len(optimizer.history) == 1
