@@ -189,7 +189,8 @@ def _read(path: Path) -> tuple[Holder, Mapping[str, Any]] | None:
 def _refusal(path: Path, held: Holder, here: Holder) -> str:
     who = f"a driver works in {path.parent} already: process {held.pid} on {held.host}"
     if held.is_seen_from(here):
-        return f"{who}; wait for it, or stop it with `kill {held.pid}`, and then `fmnas resume {shlex.quote(str(path.parent))}`"
+        resume = f"fmnas resume {shlex.quote(str(path.parent))}"
+        return f"{who}; wait for it, or stop it with `kill {held.pid}`, and then `{resume}`"
     where = "which cannot be seen from here"
     if held.host == here.host:
         where = "in another container" if held.boot == here.boot else "another machine of this name"

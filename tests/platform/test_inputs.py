@@ -230,9 +230,9 @@ def test_what_another_version_wrote_is_not_to_be_mended(where: str, capsys: pyte
 
 
 def test_the_version_that_began_an_experiment_is_named_where_it_is_known() -> None:
-    assert of_another_version("9.1").endswith(": go on with fmnas 9.1.")
+    assert of_another_version("fmnas 9.1").endswith(": go on with fmnas 9.1.")
     with pytest.raises(ConfigError, match=r"go on with fmnas 9\.1\."):
-        check_config({**GOOD, "future": 1}, "here", of_another_version("9.1"))
+        check_config({**GOOD, "future": 1}, "here", of_another_version("fmnas 9.1"))
 
 
 def test_a_file_that_cannot_be_read_is_named(capsys: pytest.CaptureFixture[str]) -> None:
