@@ -15,6 +15,7 @@ from fmnas.platform import commands_drive, commands_look
 from fmnas.platform.endings import tell_ending
 from fmnas.platform.errors import ExperimentFailed
 from fmnas.platform.exit_codes import DONE, FAILED, INTERRUPTED, WRONG_INPUT
+from fmnas.platform.mlflow_uri import hide_passwords
 from fmnas.platform.screen import JSON, MODES
 from fmnas.platform.terminal import print_summary, terminal
 from fmnas.search_spaces import FmnasError
@@ -28,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(parsed.command(parsed))
     except FmnasError as error:
-        print(f"fmnas: {error}", file=sys.stderr)  # noqa: T201
+        print(f"fmnas: {hide_passwords(str(error))}", file=sys.stderr)  # noqa: T201
         return _ended(parsed, "wrong input", error, WRONG_INPUT)
     except ExperimentFailed as error:
         print(f"fmnas: the experiment failed: {error}", file=sys.stderr)  # noqa: T201
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _ended(parsed: argparse.Namespace, status: str, reason: Exception, code: int) -> int:
     """The exit code; a program that follows by JSON is told of it."""
     if getattr(parsed, "progress", None) == JSON:
-        tell_ending(status, str(reason), code, {"again": None})
+        tell_ending(status, hide_passwords(str(reason)), code, {"again": None})
     return code
 
 

@@ -34,8 +34,9 @@ def run(arguments: argparse.Namespace) -> int:
     def plan() -> _Plan:
         from fmnas.platform.config import load_config
         from fmnas.platform.launch import launch
+        from fmnas.platform.tracking_uri import settled
 
-        config = load_config(arguments.config, arguments.overrides)
+        config = settled(load_config(arguments.config, arguments.overrides), Path.cwd())
         directory = RunDirectory(arguments.out or Path("runs") / config.name)
         return _Plan(directory, _resume(directory), lambda around: launch(config, directory, around))
 

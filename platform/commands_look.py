@@ -66,12 +66,13 @@ def ui(arguments: argparse.Namespace) -> int:
     """MLflow's UI."""
     from fmnas.platform.config import load_config
     from fmnas.platform.mlflow_ui import open_ui
+    from fmnas.platform.tracking_uri import tracking_uri
 
     directory = RunDirectory(arguments.directory or _latest(Path("runs")))
     directory.check_present()
     config = load_config(directory.config)
-    tracking = config.tracking
-    open_ui(tracking.uri or directory.store, arguments.port, experiment=tracking.experiment or config.name)
+    experiment = config.tracking.experiment or config.name
+    open_ui(tracking_uri(config, directory), arguments.port, experiment=experiment)
     return DONE
 
 

@@ -2,8 +2,9 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_serializer, model_validator
 
+from fmnas.platform.mlflow_uri import shown_uri
 from fmnas.trainers.arrangement import Arrangement
 
 
@@ -84,11 +85,18 @@ class CheckpointsConfig(Section):
 
 
 class TrackingConfig(Section):
-    """MLflow. uri None: SQLite in the run directory. experiment None: the experiment's name."""
+    """MLflow. uri None: SQLite in the run directory. experiment None: the experiment's name.
+
+    A password in the URI is known to this record alone: in whatever is written from it, *** stands in its place.
+    """
 
     enabled: bool = True
-    uri: str | None = None
+    uri: str | None = Field(default=None, repr=False)
     experiment: str | None = None
+
+    @field_serializer("uri")
+    def _hide_password(self, uri: str | None) -> str | None:
+        return None if uri is None else shown_uri(uri)
 
 
 class OptimizerConfig(Section):

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from fmnas.platform.mlflow_records import CAMPAIGN_ID, Point
-from fmnas.platform.mlflow_settings import TrackingError, TrackingSettings, load_mlflow, sqlite_path
+from fmnas.platform.mlflow_settings import TrackingSettings, load_mlflow
+from fmnas.platform.mlflow_uri import TrackingError, is_server, sqlite_path
 from fmnas.platform.mlflow_views import page_note, view_tags
 
 _METRICS_PER_BATCH, _PARAMS_PER_BATCH, _TAGS_PER_BATCH = 800, 100, 100
@@ -104,7 +105,7 @@ class MlflowExperiment:
         name, artifacts = self._settings.experiment, self._settings.artifacts
         found = self._client.get_experiment_by_name(name)
         if found is None:
-            local = artifacts is not None and not self._settings.uri.startswith("http")
+            local = artifacts is not None and not is_server(self._settings.uri)
             location = artifacts.absolute().as_uri() if artifacts is not None and local else None
             return str(self._client.create_experiment(name, artifact_location=location))
         if found.lifecycle_stage != "active":

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from fmnas.platform.mlflow_settings import without_password
+from fmnas.platform.mlflow_uri import hide_passwords
 from fmnas.platform.outcomes import Outcome
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
@@ -106,12 +106,20 @@ class BackgroundTracker:
 
     flush_seconds: how long `finish` may take. It takes far less when the store is down: a store that has failed
     LAST_TRIES times in a row by then gets one more try.
+    shown: turns an error's text into one that may be shown.
     """
 
-    def __init__(self, store: Store, flush_seconds: float = 60.0, first_pause: float = FIRST_PAUSE) -> None:
+    def __init__(
+        self,
+        store: Store,
+        flush_seconds: float = 60.0,
+        first_pause: float = FIRST_PAUSE,
+        shown: Callable[[str], str] = hide_passwords,
+    ) -> None:
         self._store = store
         self._flush_seconds = flush_seconds
         self._first_pause = first_pause
+        self._shown = shown
         self._queue: deque[Callable[[], None]] = deque()
         self._news = threading.Condition()
         self._deadline: float | None = None  # on the monotonic clock; set by finish
@@ -169,7 +177,7 @@ class BackgroundTracker:
                 self._queue[0]()
             except Exception as error:
                 # Whatever it is, it is no reason to stop an experiment that trains for days.
-                reason = _reason(error)
+                reason = self._reason(error)
                 if self._store.experiment and self._store.is_refusal(error):
                     self._refusal = reason
                 else:
@@ -196,7 +204,6 @@ class BackgroundTracker:
             else:
                 self._news.wait(min(self._first_pause, FIRST_PAUSE))
 
-
-def _reason(error: Exception) -> str:
-    """One line that may be shown."""
-    return without_password(" ".join(f"{type(error).__name__}: {error}".split()))[:500]
+    def _reason(self, error: Exception) -> str:
+        """One line that may be shown."""
+        return " ".join(self._shown(f"{type(error).__name__}: {error}").split())[:500]

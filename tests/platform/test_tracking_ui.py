@@ -9,8 +9,9 @@ from urllib.request import ProxyHandler, build_opener
 
 import pytest
 
-from fmnas.platform.mlflow_settings import TrackingError, TrackingSettings
+from fmnas.platform.mlflow_settings import TrackingSettings
 from fmnas.platform.mlflow_ui import open_ui, ui_command, ui_environment
+from fmnas.platform.mlflow_uri import TrackingError
 from fmnas.platform.tracking import BackgroundTracker
 
 LOADER = "ignore:The ``noload`` loader strategy:DeprecationWarning"
