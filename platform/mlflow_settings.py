@@ -22,6 +22,7 @@ class TrackingSettings:
     tags: put on every run, e.g. problem, dataset, commit.
     space: tells which parameters are on a log scale; None if nothing is.
     artifacts: folder for the files of a store that MLflow reaches without a server; a server has its own.
+    own: whether the store is a SQLite file of the run directory's own, which may be made anew from the journal.
     """
 
     uri: str
@@ -30,6 +31,7 @@ class TrackingSettings:
     tags: Mapping[str, str] = field(default_factory=dict)
     space: Space | None = None
     artifacts: Path | None = None
+    own: bool = False
 
     def __post_init__(self) -> None:
         check_uri(self.uri)

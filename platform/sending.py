@@ -73,5 +73,6 @@ def _new_tracker(state: ExperimentState, directory: RunDirectory, identity: str,
         },
         space=state.experiment.problem.space,
         artifacts=directory.artifacts,
+        own=config.tracking.uri is None,
     )
     return BackgroundTracker(MlflowStore(settings), flush_seconds, shown=partial(hide_passwords, uri=settings.uri))

@@ -25,8 +25,9 @@ QUICK = ["-o", "workers.kind=in-process", "-o", "optimizers=[random]", "-o", "bu
 
 @pytest.fixture(autouse=True)
 def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store that is down is given up at once."""
+    """A store that is down is given up at once, and pages have no figures."""
     monkeypatch.setattr("fmnas.platform.tracking.FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("fmnas.comparison.report.drawings", lambda *_: [])
     monkeypatch.delenv(VARIABLE, raising=False)
 
 
@@ -41,7 +42,9 @@ def holders(folder: Path) -> list[str]:
 def run_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of a finished run whose server never answered."""
     out = tmp_path_factory.mktemp("passwords") / "run"
-    assert main(["run", "smoke", *QUICK, "-o", f"tracking.uri={URI}", "--out", str(out)]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fmnas.comparison.report.drawings", lambda *_: [])
+        assert main(["run", "smoke", *QUICK, "-o", f"tracking.uri={URI}", "--out", str(out)]) == 0
     return out
 
 
