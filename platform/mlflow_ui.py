@@ -114,6 +114,8 @@ def _say_pages(base_url: str, experiment: str, say: Callable[[str], None]) -> No
 
 
 def _next(error: Exception) -> str:
+    if isinstance(error, HTTPError):
+        error.close()  # it is an answer, with a connection of its own
     if isinstance(error, HTTPError) and error.code in (401, 403):
         return "give a user and a password that it knows: http://USER:PASSWORD@HOST"
     return "start it"

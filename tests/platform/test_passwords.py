@@ -200,7 +200,7 @@ def test_what_could_be_read_in_two_ways_is_refused_and_not_repeated(uri: str) ->
 
 def test_an_error_of_someone_else_is_shown_without_the_password() -> None:
     class Talkative:
-        experiment = ""
+        experiment = remark = gone = ""
 
         def open(self, *_: object) -> None:
             raise ConnectionError(f"no answer from {URI} for {SECRET!r}\n")

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from fmnas.platform.mlflow_experiment import MlflowExperiment
 from fmnas.platform.mlflow_records import retrained_errors
 from fmnas.platform.mlflow_settings import TrackingSettings
 from fmnas.platform.mlflow_store import MlflowStore
