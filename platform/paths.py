@@ -69,7 +69,7 @@ class RunDirectory:
     @property
     def secret(self) -> Path:
         """The tracking URI with its password, where it has one; never shown and never sent."""
-        return self.root / "tracking.secret"
+        return self.root / "mlflow.secret"
 
     @property
     def artifacts(self) -> Path:

@@ -1,6 +1,6 @@
 """The tracking URI that an experiment really uses: its configuration and journal hold none of the passwords in it.
 
-A configuration that is given a password keeps it in the run directory's tracking.secret, which only its owner may read,
+A configuration that is given a password keeps it in the run directory's mlflow.secret, which only its owner may read,
 and has *** in its place from then on. Whoever would not have it there writes *** from the beginning, and gives the
 whole URI by the environment; that also replaces a password that has changed.
 """

@@ -62,9 +62,9 @@ def test_a_run_tells_nobody_the_password(progress: str, tmp_path: Path, capfd: p
     printed = "".join(capfd.readouterr())
     assert MASKED in printed
     assert "S3cr" not in printed
-    assert holders(tmp_path) == ["run/tracking.secret"]
-    assert (out / "tracking.secret").read_text() == f"{URI}\n"
-    assert stat.S_IMODE((out / "tracking.secret").stat().st_mode) == 0o600
+    assert holders(tmp_path) == ["run/mlflow.secret"]
+    assert (out / "mlflow.secret").read_text() == f"{URI}\n"
+    assert stat.S_IMODE((out / "mlflow.secret").stat().st_mode) == 0o600
     head = read_journal(out / "journal.jsonl")[0]["config"]
     assert head["tracking"]["uri"] == yaml.safe_load((out / "config.yaml").read_text())["tracking"]["uri"] == MASKED
     assert MASKED in (out / "report/index.html").read_text()
@@ -86,19 +86,19 @@ def test_what_comes_after_a_run_tells_nobody_either(
     printed = "".join(capfd.readouterr())
     assert "no MLflow server answers" in printed
     assert "S3cr" not in printed
-    assert sorted(holders(tmp_path)) == ["other/tracking.secret", "run/tracking.secret"]
+    assert sorted(holders(tmp_path)) == ["other/mlflow.secret", "run/mlflow.secret"]
 
 
 def test_a_directory_without_the_password_asks_for_it(
     out: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    (out / "tracking.secret").unlink()
+    (out / "mlflow.secret").unlink()
     for command in ("resume", "sync", "ui"):
         assert main([command, str(out)]) == 2
         told = capfd.readouterr().err
         assert MASKED in told
         assert VARIABLE in told
-        assert str(out / "tracking.secret") in told
+        assert str(out / "mlflow.secret") in told
     monkeypatch.setenv(VARIABLE, URI.replace("alice", "bob"))
     assert main(["sync", str(out)]) == 2
     told = capfd.readouterr().err
@@ -121,14 +121,14 @@ def test_a_run_may_be_given_its_password_by_the_environment_alone(
 def test_a_directory_of_before_goes_on_and_its_configuration_is_cleaned(
     out: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    (out / "tracking.secret").unlink()
+    (out / "mlflow.secret").unlink()
     for name in ("journal.jsonl", "config.yaml"):
         (out / name).write_text((out / name).read_text().replace(MASKED, URI))
     assert main(["report", str(out)]) == 0
     assert sorted(holders(out)) == ["config.yaml", "journal.jsonl"]
     assert main(["resume", str(out)]) == 0
     assert "S3cr" not in "".join(capfd.readouterr())
-    assert sorted(holders(out)) == ["journal.jsonl", "tracking.secret"]
+    assert sorted(holders(out)) == ["journal.jsonl", "mlflow.secret"]
     assert main(["sync", str(out)]) == 1
 
 
