@@ -70,6 +70,15 @@ def run(tracker: Tracker, trials: Sequence[int]) -> TrackingReport:
     return tracker.finish("finished", [], {})
 
 
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Until it holds; fails where it never does."""
+    for _ in range(20_000):
+        if condition():
+            return
+        time.sleep(0.001)
+    raise AssertionError("it did not come about")
+
+
 def test_everything_arrives_in_order_from_one_other_thread() -> None:
     store = FakeStore()
     report = run(BackgroundTracker(store), [0, 1, 99])
@@ -121,8 +130,7 @@ def test_a_trial_that_only_fails_lets_the_others_pass() -> None:
     tracker.start(RUNS)
     for number in range(4):
         tracker.trial(outcome(number), STANDING)
-    while "write 3" not in store.calls:
-        time.sleep(0.001)
+    wait_for(lambda: "write 3" in store.calls)
     assert tried.count("write 1") >= TRIES_IN_A_ROW
     report = tracker.finish("finished", [], {})
     assert store.calls == ["open", "write 0", "write 2", "write 3", "close finished"]
@@ -152,8 +160,7 @@ def test_a_trial_that_was_passed_is_tried_again() -> None:
     tracker.start(RUNS)
     for number in range(2):
         tracker.trial(outcome(number), STANDING)
-    while len(store.calls) < 3:
-        time.sleep(0.001)
+    wait_for(lambda: len(store.calls) == 3)
     assert tracker.finish("finished", [], {}) == TrackingReport(written=2, store_experiment="1")
     assert store.calls == ["open", "write 1", "write 0", "close finished"]
 
