@@ -4,11 +4,13 @@
 
 Drivers: small synthetic experiments with every optimizer, each run once undisturbed, and once more with `kill -9` at
 random moments and a resume after each, until it is done. Workers: a small training on a Ray cluster of this machine,
-of whose busy workers one is killed again and again.
+of whose busy workers one is killed again and again. Starts: drivers killed in their first seconds, while MLflow makes
+its store in the run directory; each is resumed, and MLflow must then have every trial.
 
 Counted against the undisturbed run of the same seed: finished trials that are no longer there, or with another value;
 trials there twice; and suggestions that are not the same (all runs have one trial in flight). For workers also the
-seconds from the kill to the moment when the trial is given to a worker again.
+seconds from the kill to the moment when the trial is given to a worker again. For starts, "lost" is what MLflow has
+not, and "twice" what it has more than once.
 """
 
 import argparse
@@ -18,7 +20,10 @@ import json
 import os
 import random
 import signal
+import sqlite3
 import statistics
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -58,7 +63,6 @@ TRAINING = {
     "workers": {"attempts": 10**6},
 }
 
-
 LOADED = (
     "fmnas.optimizers.bofm",
     "fmnas.baselines.bohb",
@@ -67,6 +71,11 @@ LOADED = (
     "hpbandster.optimizers.config_generators.bohb",
 )
 """What a driver loads when it needs it: before the first is forked, so that it is killed at work and not loading."""
+
+
+ENDED_TRIALS = """
+    select a.value, b.value from runs join tags a using (run_uuid) join tags b using (run_uuid)
+    where a.key = 'fmnas.run' and b.key = 'fmnas.trial' and end_time is not null"""
 
 
 @dataclass
@@ -248,33 +257,60 @@ def kill_workers(kills: int, rng: random.Random, folder: Path) -> Damage:
     return damage
 
 
+def kill_starts(kills: int, rng: random.Random, folder: Path, seconds: float = 10.0) -> Damage:
+    """As many kills of drivers that have just begun, at moments spread over their first seconds; MLflow is on."""
+    damage = Damage()
+    # Processes of their own and no forks: MLflow's import is a part of what is to be killed.
+    called = [sys.executable, "-m", "fmnas.platform.cli"]
+    while damage.kills < kills:
+        out = folder / f"start-{damage.kills}"
+        flags = ["-o", "workers.kind=in-process", "-o", "optimizers=[random]", "--progress", "quiet"]
+        with subprocess.Popen([*called, "run", "smoke", *flags, "--out", out], stdout=subprocess.DEVNULL) as driver:
+            while not (out / "journal.jsonl").exists() and driver.poll() is None:
+                time.sleep(0.01)
+            time.sleep((damage.kills + rng.random()) / kills * seconds)
+            driver.kill()
+        damage.kills += 1
+        subprocess.run([*called, "resume", out, "--progress", "quiet"], check=True, stdout=subprocess.DEVNULL)
+        expected = {(run, str(trial)) for run, trial, _ in _results(read_journal(out / "journal.jsonl"))}
+        with contextlib.closing(sqlite3.connect(out / "mlflow.db")) as store:
+            there = Counter(store.execute(ENDED_TRIALS).fetchall())
+        damage.finished += len(expected)
+        damage.lost += len(expected - set(there))
+        damage.duplicates += sum(count - 1 for count in there.values())
+    return damage
+
+
 def main() -> None:
     """Kill, count and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--kills", type=int, default=100, help="of drivers, and of workers")
+    parser.add_argument("--kills", type=int, default=100, help="of drivers, and of workers; of starts a tenth")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--quick", action="store_true", help="5 kills of each")
+    parser.add_argument("--quick", action="store_true", help="5 kills of each, 3 of starts")
+    parser.add_argument("--only", choices=("drivers", "workers", "starts"), help="one part alone")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     kills = 5 if arguments.quick else arguments.kills
     for module in LOADED:
         importlib.import_module(module)
+    # Drivers first: they are forked, and Ray's threads would not come along.
+    parts = {
+        "drivers": (kill_drivers, kills),
+        "starts": (kill_starts, 3 if arguments.quick else max(3, kills // 10)),
+        "workers": (kill_workers, kills),
+    }
     with tempfile.TemporaryDirectory() as folder:
-        # Drivers first: they are forked, and Ray's threads would not come along.
-        damage = {
-            "drivers": kill_drivers(kills, random.Random(arguments.seed), Path(folder)),
-            "workers": kill_workers(kills, random.Random(arguments.seed), Path(folder)),
-        }
+        chosen = {name: part for name, part in parts.items() if arguments.only in (None, name)}
+        damage = {name: kill(n, random.Random(arguments.seed), Path(folder)) for name, (kill, n) in chosen.items()}
     print(f"{'':>8} {'kills':>6} {'finished':>9} {'lost':>5} {'twice':>6} {'divergent asks':>15}")
-    for who, found in damage.items():
+    for who, of in damage.items():
+        print(f"{who:>8} {of.kills:>6} {of.finished:>9} {of.lost:>5} {of.duplicates:>6} {of.divergent:>15}")
+    if "workers" in damage:
+        seconds = damage["workers"].seconds
         print(
-            f"{who:>8} {found.kills:>6} {found.finished:>9} {found.lost:>5} {found.duplicates:>6} {found.divergent:>15}"
+            f"from a worker's death to the next dispatch of its trial: median {statistics.median(seconds):.3f} s, "
+            f"worst {max(seconds):.3f} s, of {len(seconds)}"
         )
-    seconds = damage["workers"].seconds
-    print(
-        f"from a worker's death to the next dispatch of its trial: median {statistics.median(seconds):.3f} s, "
-        f"worst {max(seconds):.3f} s, of {len(seconds)}"
-    )
     if arguments.json:
         arguments.json.write_text(json.dumps({who: asdict(found) for who, found in damage.items()}, indent=2))
 

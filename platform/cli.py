@@ -18,6 +18,7 @@ try:
     from fmnas.platform.endings import tell_ending
     from fmnas.platform.errors import ExperimentFailed
     from fmnas.platform.exit_codes import DONE, FAILED, INTERRUPTED, WRONG_INPUT
+    from fmnas.platform.mlflow_uri import hide_passwords
     from fmnas.platform.screen import JSON, MODES
     from fmnas.platform.terminal import print_summary, terminal
     from fmnas.search_spaces import FmnasError
@@ -55,13 +56,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _complain(text: str) -> None:
     with suppress(OSError):  # nobody listens, and the exit code says it too
-        print(f"fmnas: {text}", file=sys.stderr)  # noqa: T201
+        print(f"fmnas: {hide_passwords(text)}", file=sys.stderr)  # noqa: T201
 
 
 def _ended(parsed: argparse.Namespace, status: str, reason: Exception, code: int) -> int:
     """The exit code; a program that follows by JSON is told of it."""
     if getattr(parsed, "progress", None) == JSON:
-        tell_ending(status, str(reason), code, {"again": None})
+        tell_ending(status, hide_passwords(str(reason)), code, {"again": None})
     return code
 
 

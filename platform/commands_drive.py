@@ -35,8 +35,9 @@ def run(arguments: argparse.Namespace) -> int:
         from fmnas.platform.config import load_config
         from fmnas.platform.given import new_run_directory
         from fmnas.platform.launch import launch
+        from fmnas.platform.tracking_uri import settled
 
-        config = load_config(arguments.config, arguments.overrides)
+        config = settled(load_config(arguments.config, arguments.overrides), Path.cwd())
         directory = new_run_directory(arguments.out or Path("runs") / config.name)
         return _Plan(directory, _resume(directory), lambda around: launch(config, directory, around))
 

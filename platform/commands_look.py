@@ -57,6 +57,8 @@ def sync(arguments: argparse.Namespace) -> int:
     sent = send(directory, Surroundings(None, LineScreen(console), StopRequest()))
     tracking = sent.tracking
     counts = f"{tracking.written} trial(s) sent, {tracking.present} were there already, {tracking.missed} missed"
+    if tracking.remark:
+        console.print(tracking.remark, soft_wrap=True, highlight=False, markup=False)
     console.print(f"{sent.store}: {counts}", soft_wrap=True, highlight=False, markup=False)
     if tracking.missed or tracking.reason:
         print(f"fmnas: not all could be sent: {tracking.reason}; try again", file=sys.stderr)  # noqa: T201
@@ -69,12 +71,16 @@ def ui(arguments: argparse.Namespace) -> int:
     from fmnas.platform.config import load_config
     from fmnas.platform.config_errors import of_another_version
     from fmnas.platform.given import run_directory
+    from fmnas.platform.mlflow_file import find_files_again
     from fmnas.platform.mlflow_ui import open_ui
+    from fmnas.platform.tracking_uri import tracking_uri
 
     directory = run_directory(arguments.directory or _latest(Path("runs")))
     config = load_config(directory.config, advice=of_another_version())
-    tracking = config.tracking
-    open_ui(tracking.uri or directory.store, arguments.port, experiment=tracking.experiment or config.name)
+    uri, experiment = tracking_uri(config, directory), config.tracking.experiment or config.name
+    if config.tracking.uri is None:
+        find_files_again(uri, directory.artifacts)
+    open_ui(uri, arguments.port, experiment=experiment)
     return DONE
 
 

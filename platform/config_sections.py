@@ -2,9 +2,10 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_validator, model_validator
 
 from fmnas.platform.config_errors import hint, shown
+from fmnas.platform.mlflow_uri import shown_uri
 from fmnas.trainers.arrangement import Arrangement
 
 LONG = 1e9
@@ -97,11 +98,18 @@ class CheckpointsConfig(Section):
 
 
 class TrackingConfig(Section):
-    """MLflow. uri None: SQLite in the run directory. experiment None: the experiment's name."""
+    """MLflow. uri None: SQLite in the run directory. experiment None: the experiment's name.
+
+    A password in the URI is known to this record alone: in whatever is written from it, *** stands in its place.
+    """
 
     enabled: bool = True
-    uri: str | None = Field(default=None, min_length=1)
+    uri: str | None = Field(default=None, min_length=1, repr=False)
     experiment: str | None = Field(default=None, min_length=1)
+
+    @field_serializer("uri")
+    def _hide_password(self, uri: str | None) -> str | None:
+        return None if uri is None else shown_uri(uri)
 
 
 class OptimizerConfig(Section):

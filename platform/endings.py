@@ -10,7 +10,7 @@ The facts of `--progress json`'s last line, whose event is `ending`:
 | again | the command that goes on with it; None where it is finished |
 | headline, caution | what the table shows, and what it does not |
 | optimizers | name -> mean, standard_error, best, repeats; the lowest mean first |
-| mlflow | store, written, present, missed, reason |
+| mlflow | store, written, present, missed, reason, remark: what to know of how the store was found |
 
 A run that was broken off before it could write its results has only the first three, and `again`.
 """
@@ -84,6 +84,8 @@ class Teller:
 
     def _print_missed(self, ending: "Ending") -> None:
         tracking = ending.tracking
+        if tracking.remark:
+            self._print(tracking.remark)
         if tracking.missed:
             self._print(
                 f"MLflow missed {tracking.missed} trial(s) ({tracking.reason}); the journal has them: "
@@ -132,5 +134,6 @@ def _results(ending: "Ending") -> dict[str, Any]:
             "present": tracking.present,
             "missed": tracking.missed,
             "reason": tracking.reason,
+            "remark": tracking.remark,
         },
     }

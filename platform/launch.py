@@ -32,6 +32,7 @@ from fmnas.platform.sending import SYNC_SECONDS, begin_tracking, check_tracking,
 from fmnas.platform.state import ExperimentState, driver_record, ended_record
 from fmnas.platform.stop import StopRequest
 from fmnas.platform.tracking import TrackingReport
+from fmnas.platform.tracking_uri import keep_password
 from fmnas.trainers import Checkpoints
 
 FREE_TO_CHANGE = ("workers", "tracking", "data.root", "checkpoints.every")
@@ -63,7 +64,7 @@ def launch(config: Config, directory: RunDirectory, around: Surroundings) -> End
     """Run a new experiment. Raises FmnasError, with nothing written, when the input or the machine will not do."""
     directory.check_absent()
     experiment = build_experiment(config)
-    check_tracking(config)
+    check_tracking(config, directory)
     for remark in remarks(config):
         around.screen.say(remark)
     data = experiment.problem.load()
@@ -73,6 +74,7 @@ def launch(config: Config, directory: RunDirectory, around: Surroundings) -> End
             directory.check_absent()  # another may have begun here since
             note(work="experiment", workers=pool.size, since=around.clock.now())
             identity = uuid.uuid4().hex
+            keep_password(config, directory)
             write_aside(directory.config, config.to_yaml())
             place = {"data": data.place} if data is not None else {}
             write_json(directory.environment, {**describe_environment(), **place})
@@ -89,7 +91,7 @@ def resume(directory: RunDirectory, around: Surroundings) -> Ending:
     with locked(directory.lock, around.screen.say) as note:
         state, identity = restore(directory)
         config = state.experiment.config
-        check_tracking(config)
+        check_tracking(config, directory)
         data = state.experiment.problem.load()
         pool_of_it = open_pool(_work(state.experiment, data, directory), around.address, around.stop, around.screen.say)
         with pool_of_it as pool, Journal(directory.journal) as journal:
@@ -118,7 +120,7 @@ def sync(directory: RunDirectory, around: Surroundings) -> Sent:
             raise RunDirectoryError(
                 f"{directory.config} says tracking.enabled = false: there is no store to send to; say true to have one"
             )
-        check_tracking(config)
+        check_tracking(config, directory)
         tracker = begin_tracking(state, directory, identity, SYNC_SECONDS)
         report, _ = finish_tracking(tracker, state, directory, state.status or "interrupted")
         return Sent(report, shown_store(config, directory))

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from fmnas.platform.mlflow_records import CAMPAIGN_ID, Point
-from fmnas.platform.mlflow_settings import TrackingError, TrackingSettings, load_mlflow, sqlite_path
+from fmnas.platform.mlflow_settings import TrackingSettings, load_mlflow
+from fmnas.platform.mlflow_uri import TrackingError, is_server
 from fmnas.platform.mlflow_views import page_note, view_tags
 
 _METRICS_PER_BATCH, _PARAMS_PER_BATCH, _TAGS_PER_BATCH = 800, 100, 100
@@ -24,12 +25,9 @@ class MlflowExperiment:
     """The runs of one run directory in the MLflow experiment of its name, which is created if absent."""
 
     def __init__(self, settings: TrackingSettings) -> None:
-        """Connect. Takes seconds the first time: MLflow's import, and the tables of a fresh SQLite file."""
+        """Connect. Takes seconds the first time, for MLflow's import."""
         self._settings = settings
         mlflow = load_mlflow()
-        path = sqlite_path(settings.uri)
-        if path is not None:
-            path.absolute().parent.mkdir(parents=True, exist_ok=True)
         self._client: Any = mlflow.MlflowClient(tracking_uri=settings.uri)
         self.id = self._find_or_create()
 
@@ -104,8 +102,8 @@ class MlflowExperiment:
         name, artifacts = self._settings.experiment, self._settings.artifacts
         found = self._client.get_experiment_by_name(name)
         if found is None:
-            local = artifacts is not None and not self._settings.uri.startswith("http")
-            location = artifacts.absolute().as_uri() if artifacts is not None and local else None
+            local = artifacts is not None and not is_server(self._settings.uri)
+            location = artifacts.resolve().as_uri() if artifacts is not None and local else None
             return str(self._client.create_experiment(name, artifact_location=location))
         if found.lifecycle_stage != "active":
             raise TrackingError(

@@ -1,6 +1,5 @@
 """Which MLflow store an experiment goes to, and under which labels; and the one place that imports mlflow."""
 
-import importlib.util
 import logging
 import os
 import re
@@ -8,31 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from urllib.parse import SplitResult, urlsplit
 
-from fmnas.search_spaces import FmnasError, Space
-
-_DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
-_DRIVERS = {
-    "psycopg2": ("psycopg2", "psycopg2-binary"),
-    "psycopg": ("psycopg", "psycopg"),
-    "pymysql": ("pymysql", "pymysql"),
-    "mysqldb": ("MySQLdb", "mysqlclient"),
-    "pymssql": ("pymssql", "pymssql"),
-    "pyodbc": ("pyodbc", "pyodbc"),
-}
-"""SQLAlchemy's name of a driver -> (module, package to install)."""
-
-_DEFAULT_DRIVER = {"mysql": "mysqldb", "mssql": "pymssql"}
-
-_ALLOWED = (
-    "sqlite:///PATH.db, http://HOST:PORT or https://HOST of an MLflow server, "
-    "postgresql+psycopg2://..., mysql+pymysql://... or mssql+pyodbc://..."
-)
-
-
-class TrackingError(FmnasError, ValueError):
-    """A tracking setting that cannot work."""
+from fmnas.platform.mlflow_uri import TrackingError, check_uri
+from fmnas.search_spaces import Space
 
 
 @dataclass(frozen=True)
@@ -45,6 +22,7 @@ class TrackingSettings:
     tags: put on every run, e.g. problem, dataset, commit.
     space: tells which parameters are on a log scale; None if nothing is.
     artifacts: folder for the files of a store that MLflow reaches without a server; a server has its own.
+    own: whether the store is a SQLite file of the run directory's own, which may be made anew from the journal.
     """
 
     uri: str
@@ -53,6 +31,7 @@ class TrackingSettings:
     tags: Mapping[str, str] = field(default_factory=dict)
     space: Space | None = None
     artifacts: Path | None = None
+    own: bool = False
 
     def __post_init__(self) -> None:
         check_uri(self.uri)
@@ -60,30 +39,6 @@ class TrackingSettings:
             raise TrackingError(
                 f"experiment id {self.experiment_id!r}: it must be 1 to 64 letters, digits, '_', '-' or '.'"
             )
-
-
-def check_uri(uri: str) -> None:
-    """Raise TrackingError unless MLflow can use the URI. Touches neither network nor disk."""
-    try:
-        parts = urlsplit(uri)
-    except ValueError as error:
-        raise _uri_error(uri, f"{error}; correct it") from None
-    if parts.scheme in ("http", "https"):
-        if not parts.hostname:
-            raise _uri_error(uri, "give the server's host, e.g. http://127.0.0.1:5000")
-        return
-    database, _, driver = parts.scheme.partition("+")
-    if database not in _DATABASES:
-        raise _uri_error(uri, _hint(uri, parts))
-    if database == "sqlite":
-        _check_sqlite(uri)
-    else:
-        _check_driver(uri, database, driver)
-
-
-def sqlite_path(uri: str) -> Path | None:
-    """The file of a SQLite URI; None for any other store."""
-    return Path(uri.partition(":///")[2].partition("?")[0]) if uri.startswith("sqlite:///") else None
 
 
 def load_mlflow() -> ModuleType:
@@ -108,39 +63,3 @@ def load_mlflow() -> ModuleType:
     import mlflow
 
     return mlflow
-
-
-def without_password(uri: str) -> str:
-    """The URI, or a text with URIs, as it may be shown."""
-    return re.sub(r"(://[^/@:\s]*):[^/@\s]*@", r"\1:***@", uri)
-
-
-def _check_sqlite(uri: str) -> None:
-    path = sqlite_path(uri)
-    if path is None or path == Path() or ":memory:" in uri:
-        raise _uri_error(uri, "name a file, e.g. sqlite:///mlflow.db (relative) or sqlite:////data/mlflow.db")
-
-
-def _check_driver(uri: str, database: str, driver: str) -> None:
-    if database == "postgresql" and not driver:
-        # SQLAlchemy 2.1 takes the bare scheme for psycopg 3, older ones for psycopg2.
-        raise _uri_error(
-            uri, "name the driver: " + without_password(uri.replace("postgresql", "postgresql+psycopg2", 1))
-        )
-    driver = driver or _DEFAULT_DRIVER[database]
-    module, package = _DRIVERS.get(driver, (driver, driver))
-    if importlib.util.find_spec(module) is None:
-        raise _uri_error(uri, f"its driver is not installed: pip install {package}")
-
-
-def _hint(uri: str, parts: SplitResult) -> str:
-    if parts.scheme in ("", "file"):
-        path = parts.path.rstrip("/") or "/data/mlruns"
-        return f"MLflow no longer writes to folders; use a SQLite file: sqlite:///{path}/mlflow.db"
-    if parts.scheme == "postgres":
-        return "write " + without_password(uri.replace("postgres", "postgresql+psycopg2", 1))
-    return "leave tracking.uri empty for a SQLite file in the run directory"
-
-
-def _uri_error(uri: str, next_step: str) -> TrackingError:
-    return TrackingError(f"tracking.uri = {without_password(uri)!r}: it must be {_ALLOWED}; {next_step}")

@@ -20,8 +20,10 @@ from typing import Any
 
 from fmnas.platform import mlflow_records as records
 from fmnas.platform.mlflow_experiment import MlflowExperiment
+from fmnas.platform.mlflow_file import file_identity, prepare_file
 from fmnas.platform.mlflow_records import COLOR, KIND, PARENT, RUN, TRIAL, Point
 from fmnas.platform.mlflow_settings import TrackingSettings
+from fmnas.platform.mlflow_uri import sqlite_path
 from fmnas.platform.outcomes import CANCELLED, LOST, Outcome, run_name
 from fmnas.platform.tracking import Standing
 
@@ -45,10 +47,13 @@ class _Progress:
     trials: set[int] = field(default_factory=set)
 
     def take(self, outcome: Outcome, standing: Standing, points: Iterable[Point]) -> None:
-        before = self.standing and self.standing.incumbent
-        if standing.incumbent is not None and standing.incumbent != before:
+        """A trial was written; one that had to be set aside comes after later ones."""
+        found = outcome.evaluation.objective if outcome.evaluation else None
+        best = self.best.evaluation.objective if self.best and self.best.evaluation else math.inf
+        if found is not None and found == standing.incumbent and found < best:
             self.best = outcome
-        self.standing = standing
+        if self.standing is None or standing.epochs >= self.standing.epochs:
+            self.standing = standing
         self.trials.add(outcome.trial.id)
         self.there |= {(point.key, point.step) for point in points}
 
@@ -61,6 +66,8 @@ class MlflowStore:
         self._clock = clock
         self._mlflow: MlflowExperiment
         self._ready = False
+        self._remark = ""
+        self._file: tuple[int, int] | None = None
         self._campaign = ""
         self._colors: dict[str, str] = {}
         self._runs: dict[str, _Progress] = {}
@@ -69,13 +76,27 @@ class MlflowStore:
         self._doubtful: set[_Key] = set()  # creation failed on our side; the server may have done it
 
     @property
+    def remark(self) -> str:
+        """What a person should know of how the store was found; empty if nothing."""
+        return self._remark
+
+    @property
+    def gone(self) -> str:
+        """Why what was written is no longer there; empty while it is, as far as that can be known."""
+        if not self._ready or file_identity(self._settings.uri) == self._file:
+            return ""
+        return f"{sqlite_path(self._settings.uri)} was removed or replaced, and with it what had been written"
+
+    @property
     def experiment(self) -> str:
         """MLflow's id of the experiment; empty before `open`."""
         return self._mlflow.id if self._ready else ""
 
     def open(self, runs: Sequence[tuple[str, int]]) -> None:
         """Connect; find or create the experiment, its pages, and the runs of every optimizer."""
+        self._remark = prepare_file(self._settings) or self._remark  # there may be several attempts
         self._mlflow = MlflowExperiment(self._settings)
+        self._file = file_identity(self._settings.uri)
         optimizers = list(dict.fromkeys(optimizer for optimizer, _ in runs))
         self._mlflow.publish_pages(optimizers, self._now())
         known = self._known_runs()
@@ -89,12 +110,12 @@ class MlflowStore:
     def write(self, outcome: Outcome, standing: Standing) -> bool:
         """Write a trial and its run's progress; False if the trial was there already."""
         progress = self._runs[outcome.run]
-        new = self._write_trial(outcome, standing, progress.run_id)
         ended = records.milliseconds(outcome.finished_at)
         points = records.incumbent_points(progress.standing, standing, ended)
         self._mlflow.log(progress.run_id, [p for p in points if (p.key, p.step) not in progress.there])
         progress.take(outcome, standing, points)
-        return new
+        # Last: one that the store will not take for now is tried again after others, and the lines are there by then.
+        return self._write_trial(outcome, standing, progress.run_id)
 
     def close(self, status: str, artifacts: Sequence[Path], summary: Mapping[str, Any]) -> None:
         """Write the final values of every run, and the campaign's numbers and files."""

@@ -1,5 +1,6 @@
 """MLflow's UI on a store: a server on the loopback, the links to our pages, and a clean end on Ctrl-C."""
 
+import base64
 import json
 import os
 import signal
@@ -12,11 +13,19 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO, Any
-from urllib.error import URLError
-from urllib.parse import urlsplit
+from urllib.error import HTTPError, URLError
+from urllib.parse import unquote, urlsplit
 from urllib.request import ProxyHandler, Request, build_opener
 
-from fmnas.platform.mlflow_settings import TrackingError, check_uri, sqlite_path, without_password
+from fmnas.platform.mlflow_uri import (
+    TrackingError,
+    check_uri,
+    has_password,
+    hide_passwords,
+    is_server,
+    shown_uri,
+    sqlite_path,
+)
 from fmnas.platform.mlflow_views import experiment_link, links_from_tags
 
 LOOPBACK, PORT = "127.0.0.1", 5000
@@ -26,7 +35,7 @@ START_SECONDS = 90.0
 
 def ui_command(uri: str, host: str = LOOPBACK, port: int = PORT) -> list[str]:
     """The command that serves the store. A URI with a password goes by `ui_environment` instead, away from `ps`."""
-    store = ["--backend-store-uri", uri] if without_password(uri) == uri else []
+    store = [] if has_password(uri) else ["--backend-store-uri", uri]
     return [sys.executable, "-m", "mlflow", "server", *store, "--host", host, "--port", str(port), "--workers", "1"]
 
 
@@ -49,7 +58,7 @@ def open_ui(
     experiment: the name of the only experiment to show; empty for all.
     """
     check_uri(uri)
-    if uri.startswith("http"):
+    if is_server(uri):
         _say_pages(uri, experiment, say)
         return
     path = sqlite_path(uri)
@@ -66,16 +75,23 @@ def open_ui(
             raise _ended(process, log)
     except KeyboardInterrupt:
         say("MLflow UI stopped.")
+    except TrackingError as error:  # it may repeat what the server said
+        raise TrackingError(hide_passwords(str(error), uri)) from None
 
 
 def pages(base_url: str, experiment: str = "") -> dict[str, str]:
-    """Title -> address of our pages on a running server; of the experiments themselves where it has none."""
+    """Title -> address of our pages on a running server; of the experiments themselves where it has none.
+
+    base_url: with user and password if the server asks for them; no address that is returned has them.
+    """
+    base_url, login = _without_login(base_url)
     body: dict[str, Any] = {"max_results": 200, "order_by": ["last_update_time DESC"]}
     if experiment:
         quoted = experiment.replace("'", "''")
         body["filter"] = f"name = '{quoted}'"
     found: dict[str, str] = {}
-    for entry in _post(f"{base_url.rstrip('/')}/api/2.0/mlflow/experiments/search", body).get("experiments", []):
+    answer = _post(f"{base_url.rstrip('/')}/api/2.0/mlflow/experiments/search", body, login)
+    for entry in answer.get("experiments", []):
         name, number = entry["name"], entry["experiment_id"]
         links = links_from_tags(base_url, number, [tag["key"] for tag in entry.get("tags", [])])
         found |= {f"{name}: {key}": link for key, link in links.items()}
@@ -88,17 +104,41 @@ def _say_pages(base_url: str, experiment: str, say: Callable[[str], None]) -> No
     try:
         links = pages(base_url, experiment)
     except (OSError, ValueError) as error:
-        shown = without_password(base_url)
-        raise TrackingError(f"tracking.uri = {shown!r}: no MLflow server answers ({error}); start it") from None
-    say(f"MLflow UI on {without_password(base_url)}")
+        reason = hide_passwords(str(error), base_url)
+        shown = shown_uri(base_url)
+        raise TrackingError(f"tracking.uri = {shown!r}: no MLflow server answers ({reason}); {_next(error)}") from None
+    say(f"MLflow UI on {shown_uri(base_url)}")
     width = max(map(len, links), default=0)
     for title, link in links.items():
         say(f"  {title:{width}}  {link}")
 
 
-def _post(url: str, body: dict[str, Any]) -> dict[str, Any]:
-    headers = {"Content-Type": "application/json"}
-    with _open(Request(url, json.dumps(body).encode(), headers), timeout=10) as answer:
+def _next(error: Exception) -> str:
+    if isinstance(error, HTTPError):
+        error.close()  # it is an answer, with a connection of its own
+    if isinstance(error, HTTPError) and error.code in (401, 403):
+        return "give a user and a password that it knows: http://USER:PASSWORD@HOST"
+    return "start it"
+
+
+def _without_login(url: str) -> tuple[str, str]:
+    """The address as urllib takes it, which looks for a host named USER:PASSWORD@HOST, and the Authorization header."""
+    parts = urlsplit(url)
+    login, _, host = parts.netloc.rpartition("@")
+    user, _, password = map(unquote, login.partition(":"))
+    if not login:  # MLflow's own client heeds these, too
+        user, password = (os.environ.get(f"MLFLOW_TRACKING_{name}", "") for name in ("USERNAME", "PASSWORD"))
+    if not user and not password:
+        return url, ""
+    encoded = base64.b64encode(f"{user}:{password}".encode()).decode()
+    return parts._replace(netloc=host).geturl(), f"Basic {encoded}"
+
+
+def _post(url: str, body: dict[str, Any], login: str = "") -> dict[str, Any]:
+    request = Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    if login:
+        request.add_unredirected_header("Authorization", login)  # for this host and no other
+    with _open(request, timeout=10) as answer:
         data: dict[str, Any] = json.load(answer)
     return data
 

@@ -70,6 +70,11 @@ class RunDirectory:
         return self.report / "index.html"
 
     @property
+    def secret(self) -> Path:
+        """The tracking URI with its password, where it has one; never shown and never sent."""
+        return self.root / "mlflow.secret"
+
+    @property
     def artifacts(self) -> Path:
         """Where the default MLflow store keeps its artifacts."""
         return self.root / "mlartifacts"

@@ -42,7 +42,7 @@ def retrain(directory: RunDirectory, wishes: Wishes, around: Surroundings) -> En
         config = state.experiment.config
         scale, chosen = _scale(state.experiment, wishes), _chosen(state, directory, around)
         there = _there(directory, chosen, scale)
-        check_tracking(config)
+        check_tracking(config, directory)
         left = [outcome for outcome in chosen if outcome.run not in there]
         status, reason = "finished", ""
         if left:

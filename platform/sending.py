@@ -1,23 +1,29 @@
 """What an experiment sends to MLflow: its trials as they end, and at the end its results."""
 
+from functools import partial
+
 from fmnas.comparison.summary import Summary
 from fmnas.platform.config import Config
 from fmnas.platform.environment import describe_environment
-from fmnas.platform.mlflow_settings import TrackingSettings, check_uri, without_password
+from fmnas.platform.mlflow_settings import TrackingSettings
 from fmnas.platform.mlflow_store import MlflowStore
+from fmnas.platform.mlflow_uri import hide_passwords, masked_uri, shown_uri
 from fmnas.platform.paths import RunDirectory
 from fmnas.platform.results import write_results
 from fmnas.platform.state import ExperimentState
 from fmnas.platform.tracking import BackgroundTracker, NoTracker, Tracker, TrackingReport
+from fmnas.platform.tracking_uri import keep_password, tracking_uri
 
 FLUSH_SECONDS, SYNC_SECONDS = 60.0, 24 * 3600.0
 """How long a store that answers may take for what is left: at the end of an experiment, and of a sync."""
 
 
-def check_tracking(config: Config) -> None:
-    """Raise TrackingError for a store that cannot be; it is not asked for anything."""
-    if config.tracking.enabled and config.tracking.uri is not None:
-        check_uri(config.tracking.uri)
+def check_tracking(config: Config, directory: RunDirectory) -> None:
+    """Raise TrackingError for a store that cannot be, or whose password is missing; it is not asked for anything."""
+    if config.tracking.enabled:
+        tracking_uri(config, directory)
+    elif config.tracking.uri is not None:
+        masked_uri(config.tracking.uri)  # it is written to files all the same
 
 
 def begin_tracking(
@@ -47,16 +53,17 @@ def finish_tracking(
 
 def shown_store(config: Config, directory: RunDirectory) -> str:
     """The URI of the experiment's store as it may be shown."""
-    return without_password(config.tracking.uri or directory.store)
+    return shown_uri(config.tracking.uri or directory.store)
 
 
 def _new_tracker(state: ExperimentState, directory: RunDirectory, identity: str, flush_seconds: float) -> Tracker:
     config = state.experiment.config
     if not config.tracking.enabled:
         return NoTracker()
+    keep_password(config, directory)
     environment = describe_environment()
     settings = TrackingSettings(
-        uri=config.tracking.uri or directory.store,
+        uri=tracking_uri(config, directory),
         experiment=config.tracking.experiment or config.name,
         experiment_id=identity,
         tags={
@@ -66,5 +73,6 @@ def _new_tracker(state: ExperimentState, directory: RunDirectory, identity: str,
         },
         space=state.experiment.problem.space,
         artifacts=directory.artifacts,
+        own=config.tracking.uri is None,
     )
-    return BackgroundTracker(MlflowStore(settings), flush_seconds)
+    return BackgroundTracker(MlflowStore(settings), flush_seconds, shown=partial(hide_passwords, uri=settings.uri))

@@ -2,12 +2,14 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -20,6 +22,7 @@ from fmnas.platform.config import Config, check_config
 from fmnas.platform.driver import Clock, Driver, Stage
 from fmnas.platform.experiment import build_experiment
 from fmnas.platform.journal import Journal, read_journal
+from fmnas.platform.mlflow_settings import TrackingSettings, load_mlflow
 from fmnas.platform.mlflow_ui import ui_command, ui_environment
 from fmnas.platform.outcomes import FINISHED
 from fmnas.platform.pool import Event, Failed, Finished, Job, Lost, Pool, TimedOut
@@ -101,6 +104,28 @@ def server_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
     yield make
     for server in made:
         server.kill()
+
+
+@pytest.fixture(scope="session")
+def whole_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """MLflow makes its tables once; the tests copy the file."""
+    path = tmp_path_factory.mktemp("store") / "mlflow.db"
+    load_mlflow()
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+    SqlAlchemyStore(f"sqlite:///{path}", str(path.parent)).engine.dispose()
+    return path
+
+
+@pytest.fixture
+def quick_stores(whole_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """New stores of run directories are copies of that one."""
+
+    @contextmanager
+    def copied(path: Path, _: TrackingSettings) -> Iterator[Path]:
+        yield Path(shutil.copy(whole_store, path.with_name("copied.db")))
+
+    monkeypatch.setattr("fmnas.platform.mlflow_file._made", copied)
 
 
 @pytest.fixture

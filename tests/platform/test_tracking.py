@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from fmnas.platform.outcomes import FINISHED, Outcome
-from fmnas.platform.tracking import BackgroundTracker, NoTracker, Standing, Tracker, TrackingReport
+from fmnas.platform.tracking import (
+    TRIES_IN_A_ROW,
+    BackgroundTracker,
+    NoTracker,
+    Standing,
+    Tracker,
+    TrackingReport,
+)
 from fmnas.search_spaces import Evaluation, Trial
 
 RUNS = [("random", 0)]
@@ -33,7 +40,7 @@ class FakeStore:
     def __init__(self, before: Callable[[str], None] = lambda call: None) -> None:
         self.before = before
         self.calls: list[str] = []
-        self.experiment = ""
+        self.experiment = self.gone = self.remark = ""
         self.threads: set[int] = set()
 
     def _call(self, name: str) -> None:
@@ -61,6 +68,15 @@ def run(tracker: Tracker, trials: Sequence[int]) -> TrackingReport:
     for number in trials:
         tracker.trial(outcome(number), STANDING)
     return tracker.finish("finished", [], {})
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Until it holds; fails where it never does."""
+    for _ in range(20_000):
+        if condition():
+            return
+        time.sleep(0.001)
+    raise AssertionError("it did not come about")
 
 
 def test_everything_arrives_in_order_from_one_other_thread() -> None:
@@ -98,6 +114,64 @@ def test_a_refused_trial_is_missed_and_the_next_are_written() -> None:
     report = run(BackgroundTracker(store), [0, 1, 2])
     assert store.calls == ["open", "write 0", "write 2", "close finished"]
     assert report == TrackingReport(written=2, missed=1, reason="RefusalError: no such run", store_experiment="1")
+
+
+def test_a_trial_that_only_fails_lets_the_others_pass() -> None:
+    """As a server does that answers 500 to one run and takes every other."""
+    tried: list[str] = []
+
+    def fail(call: str) -> None:
+        tried.append(call)
+        if call == "write 1":
+            raise ConnectionError("500")
+
+    store = FakeStore(fail)
+    tracker = BackgroundTracker(store, first_pause=0.001)
+    tracker.start(RUNS)
+    for number in range(4):
+        tracker.trial(outcome(number), STANDING)
+    wait_for(lambda: "write 3" in store.calls)
+    assert tried.count("write 1") >= TRIES_IN_A_ROW
+    report = tracker.finish("finished", [], {})
+    assert store.calls == ["open", "write 0", "write 2", "write 3", "close finished"]
+    assert report == TrackingReport(written=3, missed=1, reason="ConnectionError: 500", store_experiment="1")
+
+
+def test_at_the_end_a_trial_that_fails_stops_none_of_the_others() -> None:
+    def fail(call: str) -> None:
+        if call == "write 0":
+            raise ConnectionError("500")
+
+    store = FakeStore(fail)
+    report = run(BackgroundTracker(store, first_pause=0.001), range(6))
+    assert store.calls == ["open", *(f"write {number}" for number in range(1, 6)), "close finished"]
+    assert (report.written, report.missed, report.reason) == (5, 1, "ConnectionError: 500")
+
+
+def test_a_trial_that_was_passed_is_tried_again() -> None:
+    failures = iter([ConnectionError("500")] * TRIES_IN_A_ROW)
+
+    def fail_at_first(call: str) -> None:
+        if call == "write 0" and (error := next(failures, None)):
+            raise error
+
+    store = FakeStore(fail_at_first)
+    tracker = BackgroundTracker(store, first_pause=0.001)
+    tracker.start(RUNS)
+    for number in range(2):
+        tracker.trial(outcome(number), STANDING)
+    wait_for(lambda: len(store.calls) == 3)
+    assert tracker.finish("finished", [], {}) == TrackingReport(written=2, store_experiment="1")
+    assert store.calls == ["open", "write 1", "write 0", "close finished"]
+
+
+def test_what_is_no_longer_in_the_store_was_missed() -> None:
+    store = FakeStore()
+    tracker = BackgroundTracker(store)
+    tracker.start(RUNS)
+    tracker.trial(outcome(0), STANDING)
+    store.gone = "it was removed"
+    assert tracker.finish("finished", [], {}) == TrackingReport(missed=1, reason="it was removed", store_experiment="1")
 
 
 def test_a_store_that_is_down_costs_neither_the_driver_nor_the_end() -> None:

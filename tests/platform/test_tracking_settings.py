@@ -2,7 +2,8 @@
 
 import pytest
 
-from fmnas.platform.mlflow_settings import TrackingError, TrackingSettings, check_uri
+from fmnas.platform.mlflow_settings import TrackingSettings
+from fmnas.platform.mlflow_uri import TrackingError, check_uri
 
 
 @pytest.mark.parametrize(
@@ -32,6 +33,9 @@ def test_usable_uris(uri: str) -> None:
         ("postgres://host/db", "postgresql+psycopg2://host/db"),
         ("mysql+nodriver://host/db", "pip install nodriver"),
         ("databricks", "sqlite"),
+        ("postgresql+a.b://h/d", "correct it"),
+        ("postgresql+.b://h/d", "correct it"),
+        ("sqlite:////data/a%20b/mlflow.db", "without one"),
         ("ftp://host/x", "leave tracking.uri empty"),
         ("http://[broken", "correct it"),
     ],

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from fmnas.platform.mlflow_experiment import MlflowExperiment
 from fmnas.platform.mlflow_records import retrained_errors
 from fmnas.platform.mlflow_settings import TrackingSettings
 from fmnas.platform.mlflow_store import MlflowStore
@@ -86,24 +85,16 @@ class Reader:
         return sorted((point.step, point.value) for point in history)
 
 
-@pytest.fixture(scope="module")
-def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """MLflow makes its 50 tables once; the tests copy the file."""
-    config = settings(tmp_path_factory.mktemp("empty"))
-    MlflowExperiment(replace(config, experiment="another experiment"))
-    return Path(config.uri.removeprefix("sqlite:///"))
-
-
 @pytest.fixture
-def config(tmp_path: Path, empty_store: Path) -> TrackingSettings:
-    shutil.copy(empty_store, tmp_path / "mlflow.db")
+def config(tmp_path: Path, whole_store: Path) -> TrackingSettings:
+    shutil.copy(whole_store, tmp_path / "mlflow.db")
     return settings(tmp_path)
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> tuple[TrackingSettings, Any, Reader]:
+def written(tmp_path_factory: pytest.TempPathFactory, whole_store: Path) -> tuple[TrackingSettings, Any, Reader]:
     folder = tmp_path_factory.mktemp("store")
-    shutil.copy(empty_store, folder / "mlflow.db")
+    shutil.copy(whole_store, folder / "mlflow.db")
     (folder / "config.yaml").write_text("problem: toy\n")
     config = settings(folder)
     report = track(config, [*bo_fm(), *bohb()], files=[folder / "config.yaml", folder / "absent.png"])

@@ -1,16 +1,23 @@
 """Opening MLflow's UI: what can be wrong beforehand, and a real server from start to end."""
 
+import base64
+import json
 import signal
 import socket
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.request import ProxyHandler, build_opener
 
 import pytest
 
-from fmnas.platform.mlflow_settings import TrackingError, TrackingSettings
+from fmnas.platform.mlflow_settings import TrackingSettings
 from fmnas.platform.mlflow_ui import open_ui, ui_command, ui_environment
+from fmnas.platform.mlflow_uri import TrackingError
 from fmnas.platform.tracking import BackgroundTracker
 
 LOADER = "ignore:The ``noload`` loader strategy:DeprecationWarning"
@@ -50,12 +57,67 @@ def test_a_server_that_does_not_answer_is_an_error() -> None:
         open_ui("http://127.0.0.1:9")
 
 
+@pytest.fixture
+def asked() -> Iterator[tuple[str, list[str]]]:
+    """A server that wants a login: its host and port, and what it was sent for one."""
+    sent: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            sent.append(self.headers.get("Authorization", ""))
+            self.rfile.read(int(self.headers["Content-Length"]))
+            body = json.dumps({"experiments": [{"name": "toy", "experiment_id": "7"}]}).encode()
+            known = sent[-1] == f"Basic {base64.b64encode(b'alice:S3cr/et').decode()}"
+            self.send_response(200 if known else 401)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"127.0.0.1:{server.server_address[1]}", sent
+        server.shutdown()
+        thread.join()
+
+
+def test_a_login_is_sent_to_the_server_and_to_nobody_else(
+    asked: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host, sent = asked
+    looked_up: list[object] = []
+    look_up = socket.getaddrinfo
+
+    def note(name: object, *rest: Any, **more: Any) -> Any:
+        looked_up.append(name)
+        return look_up(name, *rest, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", note)
+    said: list[str] = []
+    open_ui(f"http://alice:S3cr%2Fet@{host}/", say=said.append)
+    assert looked_up == ["127.0.0.1"]
+    assert said[0] == f"MLflow UI on http://alice:***@{host}/"
+    assert f"http://{host}/#/experiments/7" in said[1]
+    assert "S3cr" not in " ".join(said)
+    with pytest.raises(TrackingError, match=r"401.*USER:PASSWORD") as error:
+        open_ui(f"http://alice:S3cr%2Fit@{host}/", say=said.append)
+    assert "S3cr" not in str(error.value)
+    monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "alice")
+    monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "S3cr/et")
+    open_ui(f"http://{host}", say=said.append)
+    assert sent[0] == sent[2] != sent[1]
+
+
 def test_the_command_listens_on_the_loopback_and_hides_passwords() -> None:
     command = ui_command("sqlite:////data/mlflow.db")
     assert command[command.index("--host") + 1] == "127.0.0.1"
     assert "sqlite:////data/mlflow.db" in command
     secret = "postgresql+psycopg2://me:secret@host/db"
-    assert not any("secret" in word for word in ui_command(secret))
+    for each in (secret, "postgresql+psycopg2://me:my/secret@host/db", "postgresql+psycopg2:///db?password=secret"):
+        assert not any("secret" in word for word in ui_command(each))
     assert ui_environment(secret)["MLFLOW_BACKEND_STORE_URI"] == secret
 
 
