@@ -5,6 +5,7 @@ from html import escape
 from typing import Any
 
 from fmnas.comparison.html_parts import Pictures, Section, count, figures, filled, hint, joined, seconds, subtitle
+from fmnas.comparison.paired_tests import ALL
 from fmnas.comparison.result_section import interval, mean_of
 from fmnas.comparison.summary import Summary
 from fmnas.comparison.wording import MISSING, number
@@ -15,17 +16,26 @@ def pairs_section(summary: Summary, pictures: Pictures) -> Section | None:
     tests = summary.get("tests")
     if not tests or not tests["pairs"]:
         return None
-    header = ("pair", "verdict", "difference", "95% interval", "p", "p corrected", "effect", "repeats")
+    header = ("pair", "verdict", "difference", "95% interval", "p", "p corrected", "effect", "repeats", "differ")
     told = (
-        f"Two-sided paired Wilcoxon tests over repeats; p corrected by {tests['correction'].capitalize()} for all "
-        f"pairs, held against {tests['level']:.0%}. Difference: mean of first − second; below 0 the first is lower. "
-        "Effect: matched-pairs rank-biserial correlation, −1 where the first is lower in every repeat, 1 where it "
-        "never is."
+        f"Two-sided paired Wilcoxon tests over repeats of {_family(tests)}; p corrected by "
+        f"{tests['correction'].capitalize()} for these {len(tests['pairs'])}, held against {tests['level']:.0%}. "
+        "Difference: mean of first − second; below 0 the first is lower. Effect: matched-pairs rank-biserial "
+        "correlation, −1 where the first is lower in every repeat, 1 where it never is. Differ: the repeats that are "
+        "no ties, which are all that the test can use. These p hold for a number of repeats, and for hypotheses, that "
+        "were chosen before any result was known: who looks after every repeat, and stops where he likes what he sees, "
+        "finds a small p too often."
     )
     rows = [_pair_row(pair) for pair in tests["pairs"]]
     power = f"<p class='caution'>{escape(tests['power'])}</p>" if tests.get("power") else ""
     body = joined(power, filled(header, rows), hint(told), figures(pictures.get("statistics", ())))
     return Section("statistics", "Differences", body)
+
+
+def _family(tests: Mapping[str, Any]) -> str:
+    """The hypotheses that were tested, in words."""
+    one = tests.get("hypotheses", ALL)
+    return "all pairs" if one == ALL else f"{one} against each of the others, as `hypotheses: {one}` has it"
 
 
 def _pair_row(pair: Mapping[str, Any]) -> tuple[str, ...]:
@@ -38,6 +48,7 @@ def _pair_row(pair: Mapping[str, Any]) -> tuple[str, ...]:
         number(pair["p_corrected"], digits=2),
         MISSING if pair["effect"] is None else f"{pair['effect']:+.2f}",
         str(pair["repeats"]),
+        count(pair.get("differing")),
     )
 
 

@@ -10,7 +10,7 @@ from fmnas.comparison.checkpoints import checkpoints
 from fmnas.comparison.efficiency import areas, equivalents, targets
 from fmnas.comparison.honesty import honesty
 from fmnas.comparison.ledger import Pending
-from fmnas.comparison.paired_tests import LEVEL, Comparisons, compare
+from fmnas.comparison.paired_tests import ALL, LEVEL, Comparisons, compare
 from fmnas.comparison.retrained import retrained_summary
 from fmnas.comparison.statistics import final_table
 from fmnas.comparison.trials import Budget, configuration_of, variable_columns
@@ -33,6 +33,14 @@ FINAL_HEADER = (
 
 
 @dataclass(frozen=True)
+class Remark:
+    """A sentence for page and summary. optimizer: whom it is about; "" for all of it: then it is a caution."""
+
+    text: str
+    optimizer: str = ""
+
+
+@dataclass(frozen=True)
 class ReportContext:
     """What a report tells beside the trials.
 
@@ -42,6 +50,8 @@ class ReportContext:
     config_text: the configuration as resolved, as YAML.
     pending: trials asked and not ended. finished: whether every run has spent its budget.
     retrained: the table of `read_retrained`, if there is one.
+    hypotheses: which pairs are tested, as `compare` takes it.
+    remarks: what the reader must know and no trial tells, as `Remark` describes it.
     """
 
     name: str
@@ -52,6 +62,8 @@ class ReportContext:
     pending: Sequence[Pending] = ()
     finished: bool = False
     retrained: pd.DataFrame | None = None
+    hypotheses: str = ALL
+    remarks: Sequence[Remark] = ()
 
 
 def summarise(trials: pd.DataFrame, curves: pd.DataFrame, ledger: pd.DataFrame, context: ReportContext) -> Summary:
@@ -64,7 +76,7 @@ def summarise(trials: pd.DataFrame, curves: pd.DataFrame, ledger: pd.DataFrame, 
     """
     budget, final = context.budget, final_table(curves, ledger, context.budget, context.finished)
     at = int(final["common_epochs"].iloc[0]) if len(final) else 0
-    tests = compare({str(row["optimizer"]): row["values"] for _, row in final.iterrows()})
+    tests = compare({str(row["optimizer"]): row["values"] for _, row in final.iterrows()}, context.hypotheses)
     shown = [name for name in final.columns if name not in ("optimizer", "common_epochs", "budget_epochs")]
     return {
         "name": context.name,
@@ -77,7 +89,7 @@ def summarise(trials: pd.DataFrame, curves: pd.DataFrame, ledger: pd.DataFrame, 
         },
         "compared_at": {"epochs": at, "evaluations": at / budget.epochs_per_evaluation},
         "headline": headline(final, tests, budget.seconds),
-        "caution": caution(final, tests),
+        "caution": " ".join([caution(final, tests), *(each.text for each in context.remarks if not each.optimizer)]),
         "optimizers": {
             str(row["optimizer"]): {**_plain(row[shown].to_dict()), "best_configuration": _best(trials, row)}
             for _, row in final.iterrows()
@@ -88,6 +100,7 @@ def summarise(trials: pd.DataFrame, curves: pd.DataFrame, ledger: pd.DataFrame, 
         "honesty": _plain([asdict(each) for each in honesty(trials, ledger)]),
         "retrained": _plain(retrained_summary(context.retrained)),
         "incidents": _incidents(trials),
+        "remarks": [asdict(remark) for remark in context.remarks],
     }
 
 

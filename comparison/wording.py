@@ -9,7 +9,18 @@ from typing import Any
 
 import pandas as pd
 
-from fmnas.comparison.paired_tests import FIRST, LEVEL, NONE, SECOND, TOO_FEW, Comparisons, smallest_p
+from fmnas.comparison.paired_tests import (
+    ALL,
+    FIRST,
+    LEVEL,
+    NONE,
+    SECOND,
+    TOO_FEW,
+    Comparisons,
+    PairedTest,
+    can_show,
+    smallest_p,
+)
 
 MISSING = "–"
 
@@ -31,7 +42,7 @@ def headline(table: pd.DataFrame, tests: Comparisons, seconds: float | None = No
     if len(leaders) > 1:
         return f"{listed(leaders)} share the lowest {mean}: {value}."
     found = f"{leaders[0]} has the lowest {mean}: {value}."
-    return found if first["repeats"] == 1 else f"{found} {_standing(leaders[0], tests)}"
+    return found if first["repeats"] == 1 else f"{found} {_standing(leaders[0], tests)}".rstrip()
 
 
 def caution(table: pd.DataFrame, tests: Comparisons) -> str:
@@ -51,21 +62,29 @@ def caution(table: pd.DataFrame, tests: Comparisons) -> str:
 
 def power(tests: Comparisons) -> str:
     """What so many repeats can show at all, whatever the results."""
+    if not tests.pairs and tests.hypotheses != ALL:
+        return f"Only {tests.hypotheses} is to be tested against the rest, and it has no trial yet: no test."
     if not tests.pairs:
         return "There is one optimizer: nothing to compare it with."
     repeats, pairs, needed = tests.repeats, len(tests.pairs), tests.repeats_needed
     if repeats == 0:
-        return f"Not all optimizers share a repeat: no test; {needed} paired repeats can show a difference."
+        return (
+            "Not all optimizers that are to be compared share a repeat: no test; "
+            f"{needed} paired repeats can show a difference{_corrected(tests)}, without ties."
+        )
     if repeats == 1:
         return "1 repeat: no standard error, no test; the order is an anecdote."
     least = smallest_p(repeats)
     start = f"{repeats} paired repeats: the smallest p that a two-sided paired Wilcoxon test can give is {least:.3g}"
     if least > LEVEL:
         can = f"so no difference between two optimizers can be significant at {LEVEL:.0%} by it"
-        return f"{start}, {can}; {needed} repeats can show one{_corrected(pairs)}."
+        return f"{start}, {can}; {needed} repeats can show one{_corrected(tests)}, without ties."
     if least * pairs >= LEVEL:
-        return f"{start}, which is above {LEVEL:.0%} once corrected for {pairs} comparisons; {needed} repeats suffice."
-    return f"{start}{f', {least * pairs:.3g} corrected for {pairs} comparisons' if pairs > 1 else ''}."
+        return (
+            f"{start}, which is above {LEVEL:.0%} once{_corrected(tests).lstrip(',')}; "
+            f"{needed} repeats without ties suffice."
+        )
+    return f"{start}{f', {least * pairs:.3g}{_corrected(tests)[1:]}' if pairs > 1 else ''}."
 
 
 def listed(names: Sequence[str]) -> str:
@@ -111,8 +130,12 @@ def _uneven(optimizers: list[str], repeats: list[set[int]]) -> str:
     )
 
 
-def _corrected(pairs: int) -> str:
-    return f", corrected for {pairs} comparisons" if pairs > 1 else ""
+def _corrected(tests: Comparisons) -> str:
+    """How many hypotheses there are, and of what kind."""
+    if len(tests.pairs) < 2:
+        return ""
+    whose = "" if tests.hypotheses == ALL else f" ({tests.hypotheses} with each of the others)"
+    return f", corrected for {len(tests.pairs)} comparisons{whose}"
 
 
 def _cost(row: "pd.Series[Any]", seconds: float | None) -> str:
@@ -143,16 +166,17 @@ def _standing(leader: str, tests: Comparisons) -> str:
     }
     parts = [text.format(listed(verdicts[verdict])) for verdict, text in sentences.items() if verdict in verdicts]
     text = "; ".join(parts)
-    return f"{text[:1].upper()}{text[1:]}."
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
 def _found(tests: Comparisons) -> str:
-    """What the tests of all pairs found."""
+    """What the tests found."""
     better = [(test, test.verdict == FIRST) for test in tests.pairs if test.verdict in (FIRST, SECOND)]
+    tied = _tied(tests)
     if all(test.verdict == TOO_FEW for test in tests.pairs):
-        return "The order of the means alone is not evidence."
+        return f"{tied}The order of the means alone is not evidence."
     if not better:
-        return "No test shows a difference: the order of the means alone is not evidence."
+        return f"{tied}No test shows a difference: the order of the means alone is not evidence."
     found = [
         f"{test.first if first else test.second} is better than {test.second if first else test.first} "
         f"(p = {test.p_corrected:.2g})"
@@ -161,4 +185,15 @@ def _found(tests: Comparisons) -> str:
     others = len(tests.pairs) - len(better)
     rest = f" The other {'pair is' if others == 1 else f'{others} pairs are'} not told apart." if others else ""
     holm = ", after Holm's correction" if len(tests.pairs) > 1 else ""
-    return f"By the tests{holm}: {'; '.join(found)}.{rest}"
+    return f"{tied}By the tests{holm}: {'; '.join(found)}.{rest}"
+
+
+def _tied(tests: Comparisons) -> str:
+    """The pairs whose ties leave too few repeats that differ, where all of their repeats would have been enough."""
+    few = [test for test in tests.pairs if _short_of_differences(test, tests)]
+    told = "; ".join(f"{test.first} and {test.second} in {test.differing} of {test.repeats}" for test in few)
+    return f"Ties are evidence of nothing, and leave too few repeats that differ: {told}. " if few else ""
+
+
+def _short_of_differences(test: PairedTest, tests: Comparisons) -> bool:
+    return can_show(test.repeats, len(tests.pairs)) and not can_show(test.differing, len(tests.pairs))

@@ -12,7 +12,8 @@ from typing import Any
 
 import pandas as pd
 
-from fmnas.comparison.summary import ReportContext, Summary
+from fmnas.comparison.paired_tests import ALL
+from fmnas.comparison.summary import Remark, ReportContext, Summary
 from fmnas.comparison.trials import LAST_COLUMN, SOURCE
 from fmnas.platform.config import Config, OptimizerConfig
 from fmnas.platform.errors import RunDirectoryError
@@ -142,6 +143,7 @@ def _context(sources: Sequence[Source], numbers: dict[Repeat, int]) -> ReportCon
         for context, source in zip(contexts, sources, strict=True)
         for each in context.pending
     ]
+    hypotheses, remarks = _hypotheses([source.config for source in sources])
     return ReportContext(
         name=" + ".join(dict.fromkeys(context.name for context in contexts)),
         problem=contexts[0].problem,
@@ -151,7 +153,18 @@ def _context(sources: Sequence[Source], numbers: dict[Repeat, int]) -> ReportCon
         pending=pending,
         finished=all(context.finished for context in contexts),
         retrained=pd.concat(retrained, ignore_index=True) if retrained else None,
+        hypotheses=hypotheses,
+        remarks=remarks,
     )
+
+
+def _hypotheses(configs: Sequence[Config]) -> tuple[str, list[Remark]]:
+    """What all of them test, or all pairs with a word on why. One that holds a single optimizer has no say on pairs."""
+    said = list(dict.fromkeys(c.hypotheses for c in configs if len(c.optimizers) > 1 or c.hypotheses != ALL))
+    if len(said) < 2:
+        return (said or [ALL])[0], []
+    told = f"All pairs are tested: the configurations differ in their hypotheses ({', '.join(said)})."
+    return ALL, [Remark(told)]
 
 
 def _new_name(run: str, source: Source, numbers: dict[Repeat, int]) -> str:

@@ -48,6 +48,7 @@ def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext
         pending=[Pending(run.name, opened.suggest_seconds) for run, opened in state.pending()],
         finished=state.status == DONE,
         retrained=_retrained(directory.retrained),
+        hypotheses=config.hypotheses,
     )
 
 
