@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fmnas.comparison.curves import AXES, mean_curve
+from fmnas.comparison.curves import AXES, NO_TRIAL, mean_curve
 from fmnas.comparison.files import write_aside
 
 if TYPE_CHECKING:
@@ -33,8 +33,12 @@ CURVES = ("run", "optimizer", "repeat", "trial", *AXES, "objective", "incumbent"
 
 
 def write_tables(summary: "Summary", curves: pd.DataFrame, folder: Path) -> list[Path]:
-    """Write them all into a folder; returns where they are. Raises ReportError where that is not allowed."""
-    tables = {"curves": curves[list(CURVES)], "mean_curves": mean_curves(curves), **_of_summary(summary)}
+    """Write them all into a folder; returns where they are. Raises ReportNotWritten where that fails."""
+    tables = {
+        "curves": curves.loc[curves["trial"] != NO_TRIAL, list(CURVES)],
+        "mean_curves": mean_curves(curves),
+        **_of_summary(summary),
+    }
     return [
         write_aside(folder / f"{name}.csv", table.to_csv(index=False, lineterminator="\n").encode())
         for name, table in tables.items()

@@ -3,7 +3,7 @@
 Nothing is called better but by a test that says so.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import floor, isfinite, log10
 from typing import Any
 
@@ -23,6 +23,11 @@ from fmnas.comparison.paired_tests import (
 )
 
 MISSING = "–"
+PEEKING = (
+    "This is not the end: tests that are looked at before it, as often as one likes, make p too small. They count "
+    "once, at the end."
+)
+"""Of optional stopping."""
 
 
 def headline(table: pd.DataFrame, tests: Comparisons, seconds: float | None = None) -> str:
@@ -47,7 +52,7 @@ def headline(table: pd.DataFrame, tests: Comparisons, seconds: float | None = No
 
 def caution(table: pd.DataFrame, tests: Comparisons) -> str:
     """What the data of a `final_table` can support, in plain words."""
-    partial = _partial(table)
+    partial = _partial(table, tests)
     if table.empty or table["best"].isna().all():
         return partial + "There is no full-fidelity result to compare."
     if len(table) == 1:
@@ -58,6 +63,36 @@ def caution(table: pd.DataFrame, tests: Comparisons) -> str:
     if tests.repeats < 2:
         return partial + power(tests)
     return f"{partial}{power(tests)} {_found(tests)}"
+
+
+def retrained_headline(means: Sequence[Mapping[str, Any]], tests: Comparisons) -> str:
+    """What was found when the best were trained again: means of `retrained_summary`, and the tests of their errors."""
+    if not means:
+        return ""
+    first = means[0]
+    error = with_error(first["error"], first["standard_error"])
+    start = "Trained again with fresh seeds and measured on test images:"
+    if len(means) == 1:
+        return f"{start} {first['optimizer']} has a test error of {error}."
+    found = f"{start} {first['optimizer']} has the lowest {'mean ' if first['repeats'] > 1 else ''}test error, {error}."
+    return found if tests.repeats < 2 else f"{found} {_standing(first['optimizer'], tests)}".rstrip()
+
+
+def retrained_caution(means: Sequence[Mapping[str, Any]], tests: Comparisons, search: Comparisons) -> str:
+    """Which results to believe, and what the tests of the test errors say. search: the tests of the objectives."""
+    if not means:
+        return ""
+    told = (
+        "The objective of a search is the lowest of many noisy values, and too good: the test errors of the "
+        "configurations trained again are the ones to believe."
+    )
+    if not tests.pairs:
+        return told
+    if len({row["repeats"] for row in means}) > 1:
+        told += " They are not there for the same repeats of every optimizer: their means are no fair comparison."
+    same = (tests.repeats, len(tests.pairs)) == (search.repeats, len(search.pairs))
+    found = " ".join([*([] if same else [power(tests)]), *([_found(tests)] if tests.repeats > 1 else [])])
+    return f"{told} Among them, {found[:1].lower()}{found[1:]}" if found else told
 
 
 def power(tests: Comparisons) -> str:
@@ -114,11 +149,14 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-def _partial(table: pd.DataFrame) -> str:
+def _partial(table: pd.DataFrame, tests: Comparisons) -> str:
     if table.empty or table["common_epochs"].iloc[0] == table["budget_epochs"].iloc[0]:
         return ""
     at, budget = table["common_epochs"].iloc[0], table["budget_epochs"].iloc[0]
-    return f"Compared at {at} of {budget} epochs, the least that any run has spent so far. "
+    told = f"Compared at {at} of {budget} epochs, the least that any run has spent so far. "
+    if tests.repeats < 2:
+        return told
+    return f"{told}{PEEKING} "
 
 
 def _uneven(optimizers: list[str], repeats: list[set[int]]) -> str:

@@ -14,7 +14,7 @@ import pandas as pd
 
 from fmnas.comparison.paired_tests import ALL
 from fmnas.comparison.summary import Remark, ReportContext, Summary
-from fmnas.comparison.trials import LAST_COLUMN, SOURCE
+from fmnas.comparison.trials import LAST_COLUMN, SOURCE, PlannedRun
 from fmnas.platform.config import Config, OptimizerConfig
 from fmnas.platform.errors import RunDirectoryError
 from fmnas.platform.launch import restore
@@ -144,6 +144,12 @@ def _context(sources: Sequence[Source], numbers: dict[Repeat, int]) -> ReportCon
         for each in context.pending
     ]
     hypotheses, remarks = _hypotheses([source.config for source in sources])
+    remarks += dict.fromkeys(remark for context in contexts for remark in context.remarks)
+    runs = [
+        PlannedRun(_new_name(run.run, source, numbers), run.optimizer, numbers[source.config.seed, run.repeat])
+        for context, source in zip(contexts, sources, strict=True)
+        for run in context.runs
+    ]
     return ReportContext(
         name=" + ".join(dict.fromkeys(context.name for context in contexts)),
         problem=contexts[0].problem,
@@ -155,6 +161,8 @@ def _context(sources: Sequence[Source], numbers: dict[Repeat, int]) -> ReportCon
         retrained=pd.concat(retrained, ignore_index=True) if retrained else None,
         hypotheses=hypotheses,
         remarks=remarks,
+        runs=runs,
+        methods={name: method for context in contexts for name, method in context.methods.items()},
     )
 
 
