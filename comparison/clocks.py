@@ -21,7 +21,7 @@ def clock_remarks(trials: pd.DataFrame) -> list[str]:
     known = trials[trials["started_at"].notna() & trials["finished_at"].notna()]
     elapsed = (known["finished_at"] - known["started_at"]).dt.total_seconds()
     measured = known["train_seconds"].fillna(0.0)
-    back = int(((elapsed < -SLACK) | (elapsed < 0.5 * measured - SLACK)).sum())
+    back = int((elapsed < 0.5 * measured - SLACK).sum())
     ahead = int((known["train_seconds"].notna() & (elapsed > 2.0 * measured + STILL)).sum())
     remarks = []
     if back:

@@ -6,6 +6,7 @@
 | mean_curves.csv | a place on an axis: an optimizer's mean, standard error and 95% bootstrap interval there |
 | checkpoints.csv | an optimizer after a share of the budget; repeat_0.. are its repeats' values |
 | tests.csv | a pair of optimizers |
+| retrained_tests.csv | the same of the test errors, where the best were trained again |
 | targets.csv | an optimizer and an objective to reach; repeat_0.. are the evaluations it took |
 | ledger.csv | a run |
 | honesty.csv | an optimizer |
@@ -65,6 +66,8 @@ def _of_summary(summary: "Summary") -> dict[str, pd.DataFrame]:
         "ledger": (summary["ledger"], ("run", "optimizer", "repeat")),
         "honesty": (_flat(summary["honesty"]), ("optimizer", "trials")),
     }
+    if summary["retrained"]:
+        tables["retrained_tests"] = summary["retrained"]["tests"]["pairs"], tables["tests"][1]
     return {name: _table(rows, header) for name, (rows, header) in tables.items()}
 
 

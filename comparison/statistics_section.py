@@ -193,7 +193,7 @@ def retrained_section(summary: Summary, pictures: Pictures) -> Section | None:
         figures(pictures.get("retrained", ())),
         subtitle("Mean over repeats"),
         filled(("optimizer", "selected error", "test error", "95% interval"), means),
-        *((subtitle("Differences of test errors"), _tested(tests), hint(_LIKE_THE_OTHERS)) if tests["pairs"] else ()),
+        *((subtitle("Test errors, pair by pair"), _tested(tests), hint(_LIKE_THE_OTHERS)) if tests["pairs"] else ()),
         subtitle("Each configuration"),
         filled(header, rows),
     )

@@ -81,7 +81,7 @@ def test_the_sections_in_words(summary):
         "0.08090 ± 0.00070",
         "< 1%".replace("<", "&lt;"),
         "10000 images that no optimizer has seen. These are the errors to believe",
-        "Differences of test errors",
+        "Test errors, pair by pair",
         "two retrained are too few",
         "0.08010 to 0.08220",
         "20 (12 to never, not in time in 3% of resamples)",

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from fmnas.comparison import Budget, ReportContext, ReportError, anytime_curves, ledger_table, write_report
+from fmnas.comparison.exports import write_tables
 from fmnas.comparison.resampling import mean_interval
 from fmnas.comparison.retrained import read_retrained, retrained_summary
 from fmnas.comparison.summary import summarise
@@ -83,17 +84,20 @@ def several(runs):
     return pd.DataFrame([row(name, r, [error]) for name, errors in runs.items() for r, error in errors.items()])
 
 
-def told(make_table, runs, hypotheses="all"):
+def told(make_table, runs, hypotheses="all", folder=None):
     """The summary of a search in which all are equal, and whose best were trained again."""
     trials = make_table({(name, r): [1.0] for name in runs for r in range(7)})
     context = ReportContext("n", "joint", Budget(1, 25), {}, "", retrained=several(runs), hypotheses=hypotheses)
     curves, ledger = anytime_curves(trials, context.budget), ledger_table(trials, context.budget)
-    return summarise(trials, curves, ledger, context)
+    summary = summarise(trials, curves, ledger, context)
+    if folder is not None:
+        write_tables(summary, curves, folder)
+    return summary
 
 
-def test_the_test_errors_have_tests_and_intervals_of_their_own(make_table):
+def test_the_test_errors_have_tests_and_intervals_of_their_own(make_table, tmp_path):
     low, high = {r: 0.1 + r / 100 for r in range(7)}, {r: 0.2 + r / 50 for r in range(7)}
-    summary = told(make_table, {"b": high, "a": low})
+    summary = told(make_table, {"b": high, "a": low}, folder=tmp_path)
     a, b = summary["retrained"]["means"]
     assert (a["optimizer"], a["error"], a["repeats"]) == ("a", pytest.approx(0.13), 7)
     assert a["low"] == pytest.approx(mean_interval(np.array(list(low.values())))[0])
@@ -103,6 +107,7 @@ def test_the_test_errors_have_tests_and_intervals_of_their_own(make_table):
     assert (pair["first"], pair["second"], pair["verdict"], pair["p"]) == ("a", "b", "first better", 2 / 2**7)
     assert pair["difference"] == pytest.approx(0.13 - 0.26)
     assert tests["power"] == summary["tests"]["power"]
+    assert list(pd.read_csv(tmp_path / "retrained_tests.csv")["verdict"]) == ["first better"]
     # The search itself shows nothing, and the words keep the two apart.
     assert summary["tests"]["pairs"][0]["verdict"] == "too few repeats to tell"
     assert summary["headline"].startswith("a and b share the lowest mean objective: 1.000")
