@@ -4,7 +4,7 @@ from fmnas.comparison.anytime import anytime_figure
 from fmnas.comparison.cell_drawing import cell_figure
 from fmnas.comparison.curves import anytime_curves, incumbent_at, mean_curve
 from fmnas.comparison.duplicates import Duplicates, duplicates, has_cell
-from fmnas.comparison.errors import ReportError
+from fmnas.comparison.errors import ReportError, ReportNotWritten
 from fmnas.comparison.files import save_figure
 from fmnas.comparison.ledger import ledger_table
 from fmnas.comparison.report import write_report
@@ -19,6 +19,7 @@ __all__ = [
     "Duplicates",
     "ReportContext",
     "ReportError",
+    "ReportNotWritten",
     "Summary",
     "anytime_curves",
     "anytime_figure",

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from fmnas.comparison.errors import ReportError
 from fmnas.comparison.ledger import charged_epochs, is_full_result, is_result, wall_seconds, worker_seconds
 from fmnas.comparison.resampling import mean_interval
-from fmnas.comparison.trials import Budget
+from fmnas.comparison.trials import Budget, PlannedRun
 
 AXES = ("evaluations", "epochs", "seconds", "train_seconds", "wall_seconds")
 """Epochs, and those in full trainings' worth; training + suggestion, training alone, the clock since the start."""
@@ -36,10 +36,15 @@ CURVE_COLUMNS = (
 )
 MEAN_COLUMNS = ("optimizer", "mean", "standard_error", "low", "high", "minimum", "maximum", "repeats")
 
+NO_TRIAL = -1
+"""In place of a trial's number: the row of a run that has none yet."""
+
 Floats = NDArray[np.float64]
 
 
-def anytime_curves(trials: pd.DataFrame, budget: Budget, partial: bool = False) -> pd.DataFrame:
+def anytime_curves(
+    trials: pd.DataFrame, budget: Budget, partial: bool = False, runs: Sequence[PlannedRun] = ()
+) -> pd.DataFrame:
     """One row per trial in the order in which its run got to know them; columns CURVE_COLUMNS.
 
     trials: as `read_trials` gives them. Within a run they are ordered by finish time, then by number.
@@ -47,10 +52,16 @@ def anytime_curves(trials: pd.DataFrame, budget: Budget, partial: bool = False) 
     incumbent, incumbent_trial, incumbent_error: after this trial; NaN before the first full-fidelity result.
     partial: count short trainings as results, too. Such a curve shows what a multi-fidelity method saw; beside the
         others it flatters, for an objective at few epochs is another one.
+    runs: all that the experiment has. One without a trial, of an optimizer that has others, gets a row NO_TRIAL without
+        an incumbent: no mean over that optimizer's repeats may pass over it.
     """
     ordered = trials.sort_values(["optimizer", "repeat", "run", "finished_at", "trial", "attempt"])
     curves = [_run_curve(run, budget, partial) for _, run in ordered.groupby("run", sort=False)]
-    return pd.concat(curves, ignore_index=True) if curves else _empty(CURVE_COLUMNS)
+    if not curves:
+        return _empty(CURVE_COLUMNS)
+    begun, optimizers = set(ordered["run"]), set(ordered["optimizer"])
+    waiting = [run for run in runs if run.run not in begun and run.optimizer in optimizers]
+    return pd.concat([*curves, *(_waiting(run).astype(curves[0].dtypes) for run in waiting)], ignore_index=True)
 
 
 def incumbent_at(curve: pd.DataFrame, axis: str, grid: Sequence[float] | Floats) -> Floats:
@@ -112,6 +123,11 @@ def _run_curve(run: pd.DataFrame, budget: Budget, partial: bool) -> pd.DataFrame
             "incumbent_error": _held(run["error"], improved),
         }
     )
+
+
+def _waiting(run: PlannedRun) -> pd.DataFrame:
+    nothing = {**dict.fromkeys(CURVE_COLUMNS, np.nan), **dict.fromkeys(AXES, 0.0)}
+    return pd.DataFrame([nothing | run._asdict() | {"trial": NO_TRIAL}], columns=list(CURVE_COLUMNS))
 
 
 def _held(values: "pd.Series[float]", improved: "pd.Series[bool]") -> Floats:

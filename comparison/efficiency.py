@@ -5,6 +5,7 @@ All of it is on the axis of evaluations, up to the evaluations at which all are 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import ceil
 
 import numpy as np
 import pandas as pd
@@ -12,8 +13,12 @@ from numpy.typing import NDArray
 
 from fmnas.comparison.checkpoints import Checkpoint
 from fmnas.comparison.curves import standard_error
+from fmnas.comparison.resampling import tail, weights
 
 Floats = NDArray[np.float64]
+
+AREA_FROM = 1.0
+"""Evaluations from which on the area under a curve counts."""
 
 
 @dataclass(frozen=True)
@@ -51,26 +56,33 @@ class Target:
 
 @dataclass(frozen=True)
 class Equivalent:
-    """What `optimizer` has on average `at` so many evaluations, `other` has after `evaluations`; NaN: not in time."""
+    """What `optimizer` has on average `at` so many evaluations, `other` has after `evaluations`; NaN: not in time.
+
+    low, high: the 95% bootstrap interval of that number over the repeats of `other`, while `value` stands as it is. NaN
+    with one repeat, and where an end lies among the resamples in which it is not in time. late: the share of those.
+    """
 
     optimizer: str
     at: float
     value: float
     other: str
     evaluations: float
+    low: float
+    high: float
+    late: float
 
 
 def areas(curves: pd.DataFrame, end: float) -> list[Area]:
     """The mean height of every step curve, the lowest first.
 
-    Between the same evaluations for all: from the first at which every run with an incumbent by `end` has one, to
-    `end`. A run without one has no height, and its optimizer no mean.
+    Between the same evaluations for all, whoever takes part: from AREA_FROM, where a first full training is paid for,
+    to `end`. A run whose first full result comes later, as one that begins with short trainings, is charged the value
+    of that result from AREA_FROM on, which flatters it. A run without any by `end` has no height, and its optimizer no
+    mean.
     """
-    paths = {run: path.until(end) for run, path in _paths(curves).items()}
-    begin = max((path.x[0] for path in paths.values() if len(path.x)), default=np.nan)
     heights: dict[str, dict[int, float]] = {}
-    for path in paths.values():
-        heights.setdefault(path.optimizer, {})[path.repeat] = path.height(begin, end)
+    for path in _paths(curves).values():
+        heights.setdefault(path.optimizer, {})[path.repeat] = path.until(end).height(AREA_FROM, end)
     rows = [_area(name, values) for name, values in heights.items()]
     return sorted(rows, key=lambda row: (np.isnan(row.mean), row.mean, row.optimizer))
 
@@ -91,9 +103,9 @@ def equivalents(curves: pd.DataFrame, points: list[Checkpoint]) -> list[Equivale
     if not points:
         return []
     end = points[-1].evaluations
-    means = {name: _mean_path(mine, end) for name, mine in curves.groupby("optimizer", sort=False)}
+    means = {str(name): _Means(mine, end) for name, mine in curves.groupby("optimizer", sort=False)}
     return [
-        Equivalent(row.optimizer, point.evaluations, row.mean, str(other), mean.first_at(row.mean))
+        Equivalent(row.optimizer, point.evaluations, row.mean, other, mean.first_at(row.mean), *mean.interval(row.mean))
         for point in points
         for row in point.rows
         for other, mean in means.items()
@@ -115,10 +127,14 @@ class _Path:
         return _Path(self.optimizer, self.repeat, self.x[kept], self.y[kept])
 
     def height(self, begin: float, end: float) -> float:
-        """The mean value between two places; NaN where they are none apart, or it has no value yet."""
+        """The mean value between two places; NaN where they are none apart, or it has no value.
+
+        Before x[0] it counts as y[0].
+        """
         if not len(self.x) or not begin < end:
             return float("nan")
         edges = np.clip(np.append(self.x, end), begin, end)
+        edges[0] = begin
         return float((np.diff(edges) * self.y).sum() / (end - begin))
 
     def first_at(self, target: float) -> float:
@@ -141,14 +157,44 @@ def _path(run: pd.DataFrame) -> _Path:
     return _Path(str(run["optimizer"].iloc[0]), int(run["repeat"].iloc[0]), x[steps], y[steps])
 
 
-def _mean_path(mine: pd.DataFrame, end: float) -> _Path:
-    """The mean curve of an optimizer's runs, from where every one has an incumbent."""
-    paths = [path.until(end) for path in _paths(mine).values()]
-    x = np.unique(np.concatenate([path.x for path in paths]))
-    heights = [np.append(np.nan, path.y)[np.searchsorted(path.x, x, side="right")] for path in paths]
-    y = np.mean(heights, axis=0)
-    known = ~np.isnan(y)
-    return _Path(paths[0].optimizer, -1, x[known], y[known])
+class _Means:
+    """The mean curve of an optimizer's runs, and those of its resampled repeats.
+
+    A mean has a value from where each of its runs has an incumbent. x: [G] where any of them steps.
+    """
+
+    def __init__(self, mine: pd.DataFrame, end: float) -> None:
+        paths = [path.until(end) for path in _paths(mine).values()]
+        self._x = np.unique(np.concatenate([path.x for path in paths]))
+        rows = [np.append(np.nan, path.y)[np.searchsorted(path.x, self._x, side="right")] for path in paths]
+        self._heights = np.stack(rows)  # [repeats, G]
+        self._resampled: Floats | None = None
+
+    def first_at(self, target: float) -> float:
+        """Where the mean is at or below a value for the first time; NaN where it never is."""
+        below = np.flatnonzero(self._heights.mean(axis=0) <= target)
+        return float(self._x[below[0]]) if len(below) else float("nan")
+
+    def interval(self, target: float) -> tuple[float, float, float]:
+        """low, high and late of an `Equivalent`."""
+        repeats = len(self._heights)
+        if repeats < 2:
+            return float("nan"), float("nan"), float("nan")
+        if self._resampled is None:
+            self._resampled = self._resample()
+        # What rounding adds to a mean of equal values must not put it above them.
+        above = self._resampled > target + 1e-12 * abs(target)
+        first = np.append(self._x, np.inf)[above.sum(axis=1)]  # curves never rise: above the target, then no more
+        ordered, last = np.sort(first), len(first) - 1  # no interpolation: half of infinity is no number
+        ends = ordered[int(tail(repeats) * last)], ordered[ceil((1 - tail(repeats)) * last)]
+        low, high = (float(end) if np.isfinite(end) else float("nan") for end in ends)
+        return low, high, float(np.isinf(first).mean())
+
+    def _resample(self) -> Floats:
+        """[RESAMPLES, G]: the mean curves; infinite before each run that counts has an incumbent."""
+        drawn, missing = weights(len(self._heights)), np.isnan(self._heights)
+        means = drawn @ np.where(missing, 0.0, self._heights)
+        return np.asarray(np.where(drawn @ missing > 0, np.inf, means))
 
 
 def _reached(optimizer: str, target: float, paths: list[_Path]) -> Reached:

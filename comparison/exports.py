@@ -6,6 +6,7 @@
 | mean_curves.csv | a place on an axis: an optimizer's mean, standard error and 95% bootstrap interval there |
 | checkpoints.csv | an optimizer after a share of the budget; repeat_0.. are its repeats' values |
 | tests.csv | a pair of optimizers |
+| retrained_tests.csv | the same of the test errors, where the best were trained again |
 | targets.csv | an optimizer and an objective to reach; repeat_0.. are the evaluations it took |
 | ledger.csv | a run |
 | honesty.csv | an optimizer |
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fmnas.comparison.curves import AXES, mean_curve
+from fmnas.comparison.curves import AXES, NO_TRIAL, mean_curve
 from fmnas.comparison.files import write_aside
 
 if TYPE_CHECKING:
@@ -33,8 +34,12 @@ CURVES = ("run", "optimizer", "repeat", "trial", *AXES, "objective", "incumbent"
 
 
 def write_tables(summary: "Summary", curves: pd.DataFrame, folder: Path) -> list[Path]:
-    """Write them all into a folder; returns where they are. Raises ReportError where that is not allowed."""
-    tables = {"curves": curves[list(CURVES)], "mean_curves": mean_curves(curves), **_of_summary(summary)}
+    """Write them all into a folder; returns where they are. Raises ReportNotWritten where that fails."""
+    tables = {
+        "curves": curves.loc[curves["trial"] != NO_TRIAL, list(CURVES)],
+        "mean_curves": mean_curves(curves),
+        **_of_summary(summary),
+    }
     return [
         write_aside(folder / f"{name}.csv", table.to_csv(index=False, lineterminator="\n").encode())
         for name, table in tables.items()
@@ -61,6 +66,8 @@ def _of_summary(summary: "Summary") -> dict[str, pd.DataFrame]:
         "ledger": (summary["ledger"], ("run", "optimizer", "repeat")),
         "honesty": (_flat(summary["honesty"]), ("optimizer", "trials")),
     }
+    if summary["retrained"]:
+        tables["retrained_tests"] = summary["retrained"]["tests"]["pairs"], tables["tests"][1]
     return {name: _table(rows, header) for name, (rows, header) in tables.items()}
 
 

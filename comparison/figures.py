@@ -17,6 +17,7 @@ from fmnas.comparison.importance_figure import importance_figure
 from fmnas.comparison.ledger import is_full_result
 from fmnas.comparison.palette import styles
 from fmnas.comparison.parallel_figure import parallel_figure, shown_trials
+from fmnas.comparison.resampling import shortcoming
 from fmnas.comparison.retrained_figure import retrained_figure
 from fmnas.comparison.summary import ReportContext, Summary
 from fmnas.comparison.timeline import timeline
@@ -48,7 +49,7 @@ def drawings(trials: pd.DataFrame, curves: pd.DataFrame, summary: Summary, conte
     return [
         *_curves(curves, context),
         *_given("final", "result", final_figure(summary), FINAL),
-        *_given("differences", "statistics", differences_figure(summary), DIFFERENCES),
+        *_given("differences", "statistics", differences_figure(summary), _differences(summary)),
         *_given("retrained", "retrained", retrained_figure(summary), RETRAINED),
         *_cells(summary),
         *_variables(trials, context.budget),
@@ -62,9 +63,8 @@ FINAL = (
     "repeats are paired."
 )
 DIFFERENCES = (
-    "Left of 0 the first is lower. Mean difference of each pair over repeats that share seeds and initial design, with "
-    "its 95% bootstrap interval. "
-    "Filled: significant after correction. With few repeats such an interval is too short: it alone proves nothing."
+    "Left of 0 the first is lower. Mean difference of each pair over the repeats that both have, with its 95% "
+    "bootstrap interval. Filled: significant after correction. An interval alone proves nothing."
 )
 RETRAINED = (
     "What was chosen as the lowest of many noisy values is lower than its true value: hollow, the validation error for "
@@ -83,6 +83,10 @@ IMPORTANCE = (
     "where it was good, so chance reaches further than the tick, and this describes the experiment, not the problem. "
     "It sees each variable alone, no interactions. A configuration tried twice counts once."
 )
+
+
+def _differences(summary: Summary) -> str:
+    return f"{DIFFERENCES} {shortcoming(summary['tests']['repeats'])}".rstrip() if summary.get("tests") else ""
 
 
 def _given(name: str, section: str, figure: "Figure | None", caption: str) -> Iterator[Drawing]:
@@ -148,8 +152,9 @@ def _timeline(trials: pd.DataFrame) -> Iterator[Drawing]:
     times = timeline(trials)
     if times is not None:
         caption = (
-            f"Workers were busy {times.busy_share:.0%} of the time between the first start and the last finish. Gaps: "
-            "a worker waited for a suggestion, for others at the end, or the experiment was interrupted. Last attempts "
+            f"Workers were busy {times.busy_share:.0%} of their time up to the last finish. A row is a worker's "
+            "process: one that takes the place of a lost one, or comes with a resume, has a row of its own. Gaps: a "
+            "worker waited for a suggestion, for others at the end, or the experiment was interrupted. Last attempts "
             "only: the time of attempts that were repeated is a gap, too. Trials closer than a hair are one bar."
         )
         yield Drawing("timeline", timeline_figure(times), "timeline", caption, wide=True)

@@ -10,7 +10,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fmnas.comparison.errors import ReportError
+from fmnas.comparison.errors import ReportNotWritten
 from fmnas.comparison.palette import variables
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def settle(figure: "Figure") -> None:
 
 
 def write_aside(path: Path, content: bytes) -> Path:
-    """Write a file beside its place, then rename it. Raises ReportError where that is not allowed."""
+    """Write a file beside its place, then rename it. Raises ReportNotWritten where that fails."""
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -69,8 +69,8 @@ def write_aside(path: Path, content: bytes) -> Path:
     except OSError as error:
         with suppress(OSError):
             aside.unlink()
-        raise ReportError(
-            f"cannot write {path}: {error}; free the place or choose a folder that can be written"
+        raise ReportNotWritten(
+            f"cannot write {path}: {error}; make room or choose a folder that can be written, and report again"
         ) from error
     return path
 

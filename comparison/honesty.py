@@ -5,13 +5,14 @@ note that no line of it fits is counted as unknown and reported, never guessed a
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import pandas as pd
 
 from fmnas.comparison.ledger import SHARES
-from fmnas.search_spaces.records import INITIAL, MODEL, ORIGINS, PROMOTION, RANDOM
+from fmnas.search_spaces.records import INITIAL, MODEL, MUTATION, ORIGINS, PROMOTION, RANDOM
 
 FAILED_FIT, FALLBACK, UNKNOWN = "failed fit", "fallback", "unknown"
 NOTES = (
@@ -24,8 +25,9 @@ NOTES = (
 )
 """How a note begins, and what it tells: that a model could not be fitted, or that chance chose for another reason."""
 
-CHANCE_BY_DESIGN = ("random", "random-search", "hyperband")
-"""Optimizers whose new configurations are all drawn at random; for any other that would be a disguise."""
+WITHOUT_MODEL = {"random": RANDOM, "random-search": RANDOM, "hyperband": RANDOM, "regularized-evolution": MUTATION}
+"""The methods that have no model, and what their new configurations are by design. Of any other, "all at random" would
+be a disguise: it is taken to have a model."""
 MOSTLY, MANY_DUPLICATES, DEAR = 0.5, 0.05, 0.1
 """From which share on a warning is given: of chance, of duplicates, of suggestions in the time."""
 
@@ -34,7 +36,8 @@ MOSTLY, MANY_DUPLICATES, DEAR = 0.5, 0.05, 0.1
 class Honesty:
     """One optimizer over all its runs.
 
-    trials: that ended or were cut off. shares: of them, by origin. model_share: of a model's.
+    trials: that ended or were cut off. shares: of them, by origin. model_share: of a model's. has_model: whether its
+    method has one. model_unused: it has one, and all of its new configurations were drawn at random.
     fallbacks: asks in which chance chose in place of a model or a mutation, failed fits among them.
     duplicates, isomorphic_duplicates: charged trials that repeat one of their run.
     suggest_seconds: mean per ask. suggest_share: suggestion / (suggestion + training); NaN where nothing took time.
@@ -45,6 +48,8 @@ class Honesty:
     trials: int
     shares: Mapping[str, float]
     model_share: float
+    has_model: bool
+    model_unused: bool
     fallbacks: int
     failed_fits: int
     duplicates: int
@@ -60,15 +65,26 @@ def kind_of_note(note: str) -> str:
     return next((kind for pattern, kind in NOTES if re.match(pattern, note)), UNKNOWN)
 
 
-def honesty(trials: pd.DataFrame, ledger: pd.DataFrame) -> list[Honesty]:
-    """A record per optimizer, by name."""
+def honesty(
+    trials: pd.DataFrame, ledger: pd.DataFrame, methods: Mapping[str, str] = MappingProxyType({})
+) -> list[Honesty]:
+    """A record per optimizer, by name. methods: the method behind a name, where it is another."""
     return [
-        _record(str(name), trials[trials["optimizer"] == name], runs)
+        _record(str(name), methods.get(str(name), str(name)), trials[trials["optimizer"] == name], runs)
         for name, runs in ledger.groupby("optimizer", sort=True)
     ]
 
 
-def _record(optimizer: str, trials: pd.DataFrame, runs: pd.DataFrame) -> Honesty:
+def unused_models(records: Sequence[Honesty]) -> list[str]:
+    """A sentence for each optimizer whose model chose nothing."""
+    return [
+        f"{record.optimizer} never used its model: all of its new configurations were drawn at random."
+        for record in records
+        if record.model_unused
+    ]
+
+
+def _record(optimizer: str, method: str, trials: pd.DataFrame, runs: pd.DataFrame) -> Honesty:
     count, asks = int(runs["trials"].sum()), int((runs["trials"] + runs["pending"]).sum())
     weights = runs["trials"] / count
     shares = {origin: float((runs[of] * weights).sum()) for origin, of in zip(ORIGINS, SHARES, strict=True)}
@@ -78,8 +94,9 @@ def _record(optimizer: str, trials: pd.DataFrame, runs: pd.DataFrame) -> Honesty
     repeated = int(runs["duplicates"].sum()), int(runs["isomorphic_duplicates"].sum())
     charged = int((runs["finished"] + runs["failed"] + runs["timed_out"]).sum())
     share = thought / (thought + trained) if thought + trained > 0 else float("nan")
+    new, by_chance = _drawn(trials["origin"])
     warnings = [
-        *_disguise(optimizer, trials["origin"]),
+        *_disguise(method, trials["origin"]),
         *_failures(trials["note"], failed_fits, asks),
         *_repeats(sum(repeated), charged),
         *([f"suggestions took {share:.0%} of its training and suggestion time"] if share > DEAR else []),
@@ -90,6 +107,8 @@ def _record(optimizer: str, trials: pd.DataFrame, runs: pd.DataFrame) -> Honesty
         count,
         shares,
         shares[MODEL],
+        method not in WITHOUT_MODEL,
+        method not in WITHOUT_MODEL and by_chance == new > 0,
         fallbacks,
         failed_fits,
         *repeated,
@@ -100,16 +119,21 @@ def _record(optimizer: str, trials: pd.DataFrame, runs: pd.DataFrame) -> Honesty
     )
 
 
-def _disguise(optimizer: str, origins: "pd.Series[str]") -> list[str]:
-    """Where most of what an optimizer chose anew was chance. A promotion chooses nothing new."""
+def _drawn(origins: "pd.Series[str]") -> tuple[int, int]:
+    """How many configurations were chosen anew, and how many of these by chance. A promotion chooses nothing new."""
     chosen = origins[~origins.isin([INITIAL, PROMOTION])]
-    by_chance = int((chosen == RANDOM).sum())
-    if optimizer in CHANCE_BY_DESIGN or not len(chosen) or by_chance <= MOSTLY * len(chosen):
+    return len(chosen), int((chosen == RANDOM).sum())
+
+
+def _disguise(method: str, origins: "pd.Series[str]") -> list[str]:
+    """Where most of what an optimizer chose anew was chance."""
+    new, by_chance = _drawn(origins)
+    if WITHOUT_MODEL.get(method) == RANDOM or not new or by_chance <= MOSTLY * new:
         return []
     start = "after the initial design " if (origins == INITIAL).any() else ""
     return [
-        f"{start}chance chose {by_chance} of its {len(chosen)} new configurations: "
-        f"{'all' if by_chance == len(chosen) else 'most'} of it was random search"
+        f"{start}chance chose {by_chance} of its {new} new configurations: "
+        f"{'all' if by_chance == new else 'most'} of it was random search"
     ]
 
 

@@ -1,9 +1,16 @@
 """Paired tests between optimizers, and what so many repeats can show at all.
 
-The optimizers of a repeat start from the same initial design, so their results are compared repeat by repeat: by
-Wilcoxon's signed-rank test on the differences, two-sided, corrected over all pairs of optimizers by Holm's method.
+The trials of a repeat train with the same seeds, and most of its optimizers start from the same initial design, so
+their results are compared repeat by repeat: by Wilcoxon's signed-rank test on the differences, two-sided, corrected
+by Holm's method over the pairs that are tested. Those are all pairs of optimizers, or one optimizer against each of
+the rest: fewer hypotheses, chosen before the results are known, take fewer repeats.
 
-- Repeats with no difference say nothing of its sign; they are left out (Wilcoxon's own way).
+BOHB draws a start of its own. Its p stays valid: where the results of two optimizers have the same distribution and
+a repeat lends them nothing in common, their difference is as often above 0 as below, and as far, which is all that the
+test assumes. Pairing then gains nothing; it costs nothing either.
+
+- Repeats with no difference say nothing of its sign; they are left out (Wilcoxon's own way), and count as no repeats
+  when it is asked what the test can show.
 - The p-value is exact. Where differences are tied in size their ranks are shared, and with up to 13 of them every
   assignment of signs is counted; beyond that, and beyond 50 without ties, it is scipy's normal approximation.
 - Effect: the matched-pairs rank-biserial correlation, (W+ - W-) / (W+ + W-), from -1 (the first optimizer is lower in
@@ -25,6 +32,8 @@ Floats = NDArray[np.float64]
 
 LEVEL = 0.05
 """The usual level of significance."""
+ALL = "all"
+"""The hypotheses on every pair; else they are named after the one optimizer that is tested against the rest."""
 FIRST, SECOND, NONE, TOO_FEW = "first better", "second better", "no difference shown", "too few repeats to tell"
 _ENUMERATED, _EXACT = 13, 50
 """Up to how many differences all signs are counted with ties, and scipy has the exact distribution without."""
@@ -34,13 +43,15 @@ _ENUMERATED, _EXACT = 13, 50
 class PairedTest:
     """Two optimizers on the repeats that both have.
 
-    repeats: how many. difference: mean of first - second; low, high: its 95% bootstrap interval; NaN without repeats.
+    repeats: how many; differing: in how many of them they differ, which is what the test can use.
+    difference: mean of first - second; low, high: its 95% bootstrap interval; NaN without repeats.
     p, p_corrected: before and after Holm. effect: rank-biserial. verdict: FIRST, SECOND, NONE or TOO_FEW.
     """
 
     first: str
     second: str
     repeats: int
+    differing: int
     difference: float
     low: float
     high: float
@@ -52,23 +63,26 @@ class PairedTest:
 
 @dataclass(frozen=True)
 class Comparisons:
-    """The tests of all pairs, and their power.
+    """The tests of the pairs that the hypotheses are about, and their power.
 
-    repeats: the fewest that any pair has. repeats_needed: from how many on a test can show anything at LEVEL.
+    repeats: the fewest that any pair has. repeats_needed: from how many on, without ties, a test can show anything at
+    LEVEL. hypotheses: ALL, or the optimizer that was tested against the rest.
     """
 
     pairs: tuple[PairedTest, ...]
     repeats: int
     repeats_needed: int
+    hypotheses: str = ALL
 
 
-def compare(values: Mapping[str, Mapping[int, float]]) -> Comparisons:
-    """Test every pair of optimizers.
+def compare(values: Mapping[str, Mapping[int, float]], hypotheses: str = ALL) -> Comparisons:
+    """Test every pair of optimizers, or one against each of the rest.
 
-    values: optimizer -> repeat -> its objective, NaN for a repeat without one. Pairs are in the order given. Equal
-    repeat numbers mean the same initial design.
+    values: optimizer -> repeat -> what it reached, NaN for a repeat without. Pairs are in the order given; an optimizer
+    that is tested against the rest is the first of each. Equal repeat numbers mean the same seeds.
+    hypotheses: ALL, or an optimizer; one that is not in values has no pairs.
     """
-    names = list(combinations(values, 2))
+    names = _pairs(list(values), hypotheses)
     shared = [_differences(values[first], values[second]) for first, second in names]
     ps = [signed_rank_p(differences) for differences in shared]
     tests = [
@@ -76,7 +90,13 @@ def compare(values: Mapping[str, Mapping[int, float]]) -> Comparisons:
         for pair, differences, p, corrected in zip(names, shared, ps, holm(ps), strict=True)
     ]
     fewest = min((test.repeats for test in tests), default=0)
-    return Comparisons(tuple(tests), fewest, repeats_needed(len(names)))
+    return Comparisons(tuple(tests), fewest, repeats_needed(len(names)), hypotheses)
+
+
+def _pairs(optimizers: list[str], hypotheses: str) -> list[tuple[str, str]]:
+    if hypotheses == ALL:
+        return list(combinations(optimizers, 2))
+    return [(hypotheses, other) for other in optimizers if other != hypotheses] if hypotheses in optimizers else []
 
 
 def signed_rank_p(differences: Floats) -> float:
@@ -127,7 +147,7 @@ def can_show(repeats: int, pairs: int) -> bool:
 
 
 def repeats_needed(pairs: int) -> int:
-    """From how many repeats on a difference can be shown."""
+    """From how many repeats on a difference can be shown, where no repeat is a tie."""
     repeats = 2
     while not can_show(repeats, pairs):
         repeats += 1
@@ -137,12 +157,13 @@ def repeats_needed(pairs: int) -> int:
 def _tested(pair: tuple[str, str], differences: Floats, ps: tuple[float, float], pairs: int) -> PairedTest:
     mean, (low, high) = (float(differences.mean()) if len(differences) else nan), mean_interval(differences)
     effect = rank_biserial(differences)
+    differing = int(np.count_nonzero(differences))
     verdict = NONE
-    if not can_show(len(differences), pairs):
+    if not can_show(differing, pairs):
         verdict = TOO_FEW
     elif ps[1] < LEVEL and effect * mean > 0:  # where ranks and mean point to different sides, neither is better
         verdict = FIRST if effect < 0 else SECOND
-    return PairedTest(*pair, len(differences), mean, float(low), float(high), *ps, effect, verdict)
+    return PairedTest(*pair, len(differences), differing, mean, float(low), float(high), *ps, effect, verdict)
 
 
 def _differences(first: Mapping[int, float], second: Mapping[int, float]) -> Floats:

@@ -22,10 +22,10 @@ def write_report(trials: pd.DataFrame, context: ReportContext, folder: Path) -> 
     The figures are those of `figures.drawings`, as PNG, SVG and PDF; the tables those of `write_tables`.
 
     trials: as `read_trials` or the platform's `trials_table` gives them; it may be empty, or hold no full result.
-    Raises ReportError for a table that cannot be compared or a folder that cannot be written.
+    Raises ReportError for a table that cannot be compared, ReportNotWritten for a folder that cannot be written.
     """
     trials = typed_trials(trials, f"the trials of {context.name}")
-    curves = anytime_curves(trials, context.budget)
+    curves = anytime_curves(trials, context.budget, runs=context.runs)
     ledger = ledger_table(trials, context.budget, context.pending)
     summary = summarise(trials, curves, ledger, context)
     write_tables(summary, curves, folder)

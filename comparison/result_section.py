@@ -5,6 +5,7 @@ from typing import Any
 
 from fmnas.comparison.html_parts import Pictures, Section, count, figures, filled, hint, joined, table
 from fmnas.comparison.legend import legend
+from fmnas.comparison.resampling import shortcoming
 from fmnas.comparison.summary import FINAL_HEADER, Summary, final_rows
 from fmnas.comparison.wording import MISSING, number, with_error
 
@@ -31,9 +32,13 @@ def result_section(summary: Summary, pictures: Pictures) -> Section | None:
     values = [_each_repeat(row["values"]) for row in summary["optimizers"].values()]
     rows = [(*row, each) for row, each in zip(final_rows(summary), values, strict=True)]
     at = summary["compared_at"]
-    told = f"The best full-fidelity objective of each repeat after {at['epochs']} epochs; the lowest mean first."
+    told = (
+        f"The best full-fidelity objective of each repeat after {at['epochs']} epochs; the lowest mean first. "
+        "Model-based: the share of trials that a model chose; – for an optimizer that has none."
+    )
+    remarks = [hint(remark["text"]) for remark in summary.get("remarks") or () if remark["optimizer"]]
     shown = table((*FINAL_HEADER, "each repeat"), rows, "wide")
-    return Section("result", "Result", joined(shown, hint(told), figures(pictures.get("result", ()))))
+    return Section("result", "Result", joined(shown, hint(told), *remarks, figures(pictures.get("result", ()))))
 
 
 def checkpoints_section(summary: Summary, _: Pictures) -> Section | None:
@@ -50,7 +55,7 @@ def checkpoints_section(summary: Summary, _: Pictures) -> Section | None:
     told = (
         f"Of the budget at which all are compared, {spent}. Means with standard errors. Rank: the place within each "
         "repeat, 1 the lowest objective, averaged over repeats; ties share their places. Intervals: bootstrap over "
-        "repeats; with few of them they are too short."
+        f"repeats. {shortcoming(min(len(row['values']) for row in steps[-1]['rows']))}"
     )
     places = {row["optimizer"]: row["rank"] for row in steps[-1]["rows"]}
     ordered = sorted(rows, key=lambda name: (places[name] is None, places[name] or 0.0, name))

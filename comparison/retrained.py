@@ -21,6 +21,7 @@ import pandas as pd
 
 from fmnas.comparison.curves import standard_error
 from fmnas.comparison.errors import ReportError
+from fmnas.comparison.resampling import mean_interval
 
 COLUMNS = (
     "run",
@@ -79,8 +80,9 @@ def seed_columns(table: pd.DataFrame) -> list[str]:
 def retrained_summary(table: pd.DataFrame | None) -> dict[str, Any] | None:
     """As plain data: epochs, images, seeds, test_images, a row per configuration and means; None without any.
 
-    A row's standard_error is over its seeds, a mean's over the repeats. epochs, images, test_images: None where the
-    rows differ. means: by optimizer, the lowest test error first; each repeat weighs the same.
+    A row's standard_error is over its seeds, a mean's over the repeats, as is its 95% bootstrap interval low, high.
+    epochs, images, test_images: None where the rows differ. means: by optimizer, the lowest test error first, with the
+    number of repeats; each repeat weighs the same.
     """
     if table is None or table.empty:
         return None
@@ -94,6 +96,16 @@ def retrained_summary(table: pd.DataFrame | None) -> dict[str, Any] | None:
         "rows": [_row(row, seeds) for row in table.to_dict("records")],
         "means": sorted(_means(table), key=lambda row: (row["error"], row["optimizer"])),
     }
+
+
+def errors_by_repeat(table: pd.DataFrame) -> dict[str, dict[int, float]]:
+    """optimizer -> repeat -> test error; the lowest mean first, as `retrained_summary` has the means."""
+    values: dict[str, dict[int, float]] = {}
+    for optimizer, mine in table.groupby("optimizer"):
+        errors = mine.groupby("repeat")["test_error"].mean()
+        values[str(optimizer)] = {int(r): float(error) for r, error in zip(errors.index, errors, strict=True)}
+    ordered = sorted(_means(table), key=lambda row: (row["error"], row["optimizer"]))
+    return {row["optimizer"]: values[row["optimizer"]] for row in ordered}
 
 
 def _common(column: "pd.Series[int]") -> int | None:
@@ -113,12 +125,19 @@ def _row(row: dict[Any, Any], seeds: list[str]) -> dict[str, Any]:
 
 def _means(table: pd.DataFrame) -> list[dict[str, Any]]:
     by_repeat = table.groupby(["optimizer", "repeat"])[["selected_error", "test_error"]].mean()
-    return [
-        {
-            "optimizer": optimizer,
-            "selected_error": float(mine["selected_error"].mean()),
-            "error": float(mine["test_error"].mean()),
-            "standard_error": float(standard_error(mine["test_error"].to_numpy(dtype=float))),
-        }
-        for optimizer, mine in by_repeat.groupby(level="optimizer")
-    ]
+    means = []
+    for optimizer, mine in by_repeat.groupby(level="optimizer"):
+        errors = mine["test_error"].to_numpy(dtype=float)
+        low, high = mean_interval(errors)
+        means.append(
+            {
+                "optimizer": str(optimizer),
+                "selected_error": float(mine["selected_error"].mean()),
+                "error": float(errors.mean()),
+                "standard_error": float(standard_error(errors)),
+                "low": float(low),
+                "high": float(high),
+                "repeats": len(errors),
+            }
+        )
+    return means

@@ -127,7 +127,7 @@ def _honesty_row(row: Mapping[str, Any]) -> tuple[str, ...]:
     return (
         row["optimizer"],
         str(row["trials"]),
-        share(row["model_share"]),
+        share(row["model_share"] if row.get("has_model", True) else None),
         count(row["fallbacks"]),
         count(row["failed_fits"]),
         count(row["duplicates"]),

@@ -45,6 +45,7 @@ def common_epochs(ledger: pd.DataFrame, budget: Budget, finished: bool = False) 
 def final_table(curves: pd.DataFrame, ledger: pd.DataFrame, budget: Budget, finished: bool = False) -> pd.DataFrame:
     """One row per optimizer at equal epochs (`common_epochs`), the lowest mean first; columns FINAL_COLUMNS.
 
+    repeats: of the optimizer, with those that have no trial yet where the curves know of them.
     values: repeat -> objective of its incumbent; NaN for a repeat without a full-fidelity result.
     mean, standard_error: over the repeats (ddof = 1); NaN when one has no value, the latter also with one repeat.
     best, best_error, best_run, best_trial: the lowest of the values, its validation error, where it was found.
@@ -58,11 +59,12 @@ def final_table(curves: pd.DataFrame, ledger: pd.DataFrame, budget: Budget, fini
     for optimizer, runs in ledger.groupby("optimizer", sort=True):
         mine = curves[curves["optimizer"] == optimizer]
         spent = mine[mine["epochs"] <= at].groupby("run")["epochs"].max()
-        epochs = float(spent.sum() / len(runs))
+        repeats = mine["repeat"].nunique()
+        epochs = float(spent.sum() / repeats)
         rows.append(
             {
                 "optimizer": optimizer,
-                "repeats": len(runs),
+                "repeats": repeats,
                 **_objectives(mine, at),
                 "epochs": epochs,
                 "evaluations": epochs / budget.epochs_per_evaluation,

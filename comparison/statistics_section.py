@@ -4,7 +4,20 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-from fmnas.comparison.html_parts import Pictures, Section, count, figures, filled, hint, joined, seconds, subtitle
+from fmnas.comparison.efficiency import AREA_FROM
+from fmnas.comparison.html_parts import (
+    Pictures,
+    Section,
+    count,
+    figures,
+    filled,
+    hint,
+    joined,
+    seconds,
+    share,
+    subtitle,
+)
+from fmnas.comparison.paired_tests import ALL
 from fmnas.comparison.result_section import interval, mean_of
 from fmnas.comparison.summary import Summary
 from fmnas.comparison.wording import MISSING, number
@@ -15,17 +28,34 @@ def pairs_section(summary: Summary, pictures: Pictures) -> Section | None:
     tests = summary.get("tests")
     if not tests or not tests["pairs"]:
         return None
-    header = ("pair", "verdict", "difference", "95% interval", "p", "p corrected", "effect", "repeats")
     told = (
-        f"Two-sided paired Wilcoxon tests over repeats; p corrected by {tests['correction'].capitalize()} for all "
-        f"pairs, held against {tests['level']:.0%}. Difference: mean of first − second; below 0 the first is lower. "
-        "Effect: matched-pairs rank-biserial correlation, −1 where the first is lower in every repeat, 1 where it "
-        "never is."
+        f"Two-sided paired Wilcoxon tests over repeats of {_family(tests)}; p corrected by "
+        f"{tests['correction'].capitalize()} for these {len(tests['pairs'])}, held against {tests['level']:.0%}. "
+        "Difference: mean of first − second; below 0 the first is lower. Effect: matched-pairs rank-biserial "
+        "correlation, −1 where the first is lower in every repeat, 1 where it never is. Differ: the repeats that are "
+        "no ties, which are all that the test can use. These p hold where the hypotheses and the number of repeats "
+        "were chosen before any result was known; repeats added until a test shows something make p too small."
     )
-    rows = [_pair_row(pair) for pair in tests["pairs"]]
-    power = f"<p class='caution'>{escape(tests['power'])}</p>" if tests.get("power") else ""
-    body = joined(power, filled(header, rows), hint(told), figures(pictures.get("statistics", ())))
+    body = joined(_tested(tests), hint(told), figures(pictures.get("statistics", ())))
     return Section("statistics", "Differences", body)
+
+
+def _tested(tests: Mapping[str, Any]) -> str:
+    """What so many repeats can show at all, and a row per pair."""
+    header = ("pair", "verdict", "difference", "95% interval", "p", "p corrected", "effect", "repeats", "differ")
+    power = f"<p class='caution'>{escape(tests['power'])}</p>" if tests.get("power") else ""
+    return joined(power, filled(header, [_pair_row(pair) for pair in tests["pairs"]]))
+
+
+_LIKE_THE_OTHERS = (
+    "The same tests of the same pairs, over the repeats in which both were trained again, corrected among themselves."
+)
+
+
+def _family(tests: Mapping[str, Any]) -> str:
+    """The hypotheses that were tested, in words."""
+    one = tests.get("hypotheses", ALL)
+    return "all pairs" if one == ALL else f"{one} against each of the others, as `hypotheses: {one}` has it"
 
 
 def _pair_row(pair: Mapping[str, Any]) -> tuple[str, ...]:
@@ -38,6 +68,7 @@ def _pair_row(pair: Mapping[str, Any]) -> tuple[str, ...]:
         number(pair["p_corrected"], digits=2),
         MISSING if pair["effect"] is None else f"{pair['effect']:+.2f}",
         str(pair["repeats"]),
+        count(pair.get("differing")),
     )
 
 
@@ -60,8 +91,9 @@ def _area(summary: Summary) -> str:
         for row in sorted(summary["area"], key=lambda row: (row["mean"] is None, row["mean"]))
     ]
     told = (
-        "Mean height of the best-so-far curve over evaluations, from where every run has a result to where all are "
-        "compared. Low: good soon, and good at the end; the two cannot be told apart by it."
+        f"Mean height of the best-so-far curve, from {AREA_FROM:g} evaluation to where all are compared: the same for "
+        "whoever takes part. A run whose first full result comes later is charged that result from the start, which "
+        "flatters it. Low: good soon, and good at the end; the two cannot be told apart by it."
     )
     return joined(
         subtitle("Area under the curve"), filled(("optimizer", "mean height", "each repeat"), rows, "wide"), hint(told)
@@ -100,17 +132,28 @@ def _equivalents(summary: Summary) -> str:
     rows: dict[tuple[str, float], dict[str, str]] = {}
     for row in given:
         cells = rows.setdefault((row["optimizer"], row["at"]), {"value": number(row["value"])})
-        cells[row["other"]] = "never" if row["evaluations"] is None else count(row["evaluations"])
+        cells[row["other"]] = _matched(row)
     shown = [
         (f"{name} at {count(at)}", cells["value"], *(cells.get(other, MISSING) for other in names))
         for (name, at), cells in rows.items()
     ]
     told = (
         "The evaluations after which the mean curve of the optimizer above is as low as that of the one on the left; "
-        "never: not within the budget. Of mean curves: a single repeat may differ widely."
+        "never: not within the budget. In brackets: the 95% bootstrap interval over the repeats of the optimizer "
+        "above, and in how many resamples it was not in time; the mean on the left is taken as it stands. With few "
+        "repeats such an interval is too short."
     )
     header = ("evaluations", "mean objective", *names)
     return joined(subtitle("Who is where another one was"), filled(header, shown), hint(told))
+
+
+def _matched(row: Mapping[str, Any]) -> str:
+    """ "12 (8 to 20, not in time in 3% of resamples)"."""
+    found = "never" if row["evaluations"] is None else count(row["evaluations"])
+    low, high, late = row.get("low"), row.get("high"), row.get("late")
+    between = "" if low is None else f"{count(low)} to {'never' if high is None else count(high)}"
+    told = [between, f"not in time in {share(late)} of resamples" if late else ""]
+    return f"{found} ({', '.join(each for each in told if each)})" if any(told) else found
 
 
 def retrained_section(summary: Summary, pictures: Pictures) -> Section | None:
@@ -120,9 +163,19 @@ def retrained_section(summary: Summary, pictures: Pictures) -> Section | None:
         return None
     told = (
         f"Trained afresh with {retrained['seeds']} seeds, {retrained['images']} images and {retrained['epochs']} "
-        f"epochs; test error on {retrained['test_images']} images that no optimizer has seen."
+        f"epochs; test error on {retrained['test_images']} images that no optimizer has seen. These are the errors to "
+        "believe: the objective of a search is the lowest of many noisy values."
     )
-    means = [(row["optimizer"], number(row["selected_error"]), mean_of(row, "error")) for row in retrained["means"]]
+    means = [
+        (
+            row["optimizer"],
+            number(row["selected_error"]),
+            mean_of(row, "error"),
+            interval(row.get("low"), row.get("high")),
+        )
+        for row in retrained["means"]
+    ]
+    tests = retrained.get("tests") or {"pairs": ()}
     header = ("run", "trial", "selected objective", "selected error", "test error", "training")
     rows = [
         (
@@ -139,7 +192,8 @@ def retrained_section(summary: Summary, pictures: Pictures) -> Section | None:
         hint(told),
         figures(pictures.get("retrained", ())),
         subtitle("Mean over repeats"),
-        filled(("optimizer", "selected error", "test error"), means),
+        filled(("optimizer", "selected error", "test error", "95% interval"), means),
+        *((subtitle("Test errors, pair by pair"), _tested(tests), hint(_LIKE_THE_OTHERS)) if tests["pairs"] else ()),
         subtitle("Each configuration"),
         filled(header, rows),
     )

@@ -1,20 +1,29 @@
 """The summary of an experiment as plain data: what summary.json holds, and what page and command line print."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pandas as pd
 
 from fmnas.comparison.checkpoints import checkpoints
+from fmnas.comparison.clocks import clock_remarks
 from fmnas.comparison.efficiency import areas, equivalents, targets
-from fmnas.comparison.honesty import honesty
+from fmnas.comparison.honesty import honesty, unused_models
 from fmnas.comparison.ledger import Pending
-from fmnas.comparison.paired_tests import LEVEL, Comparisons, compare
-from fmnas.comparison.retrained import retrained_summary
+from fmnas.comparison.paired_tests import ALL, LEVEL, Comparisons, compare
+from fmnas.comparison.retrained import errors_by_repeat, retrained_summary
 from fmnas.comparison.statistics import final_table
-from fmnas.comparison.trials import Budget, configuration_of, variable_columns
-from fmnas.comparison.wording import caution, headline, number, power
+from fmnas.comparison.trials import Budget, PlannedRun, configuration_of, variable_columns
+from fmnas.comparison.wording import (
+    MISSING,
+    caution,
+    headline,
+    number,
+    power,
+    retrained_caution,
+    retrained_headline,
+)
 
 Summary = dict[str, Any]
 """Plain JSON data; missing values are None. The keys are those of `summarise`."""
@@ -33,6 +42,14 @@ FINAL_HEADER = (
 
 
 @dataclass(frozen=True)
+class Remark:
+    """A sentence for page and summary. optimizer: whom it is about; "" for all of it: then it is a caution."""
+
+    text: str
+    optimizer: str = ""
+
+
+@dataclass(frozen=True)
 class ReportContext:
     """What a report tells beside the trials.
 
@@ -42,6 +59,10 @@ class ReportContext:
     config_text: the configuration as resolved, as YAML.
     pending: trials asked and not ended. finished: whether every run has spent its budget.
     retrained: the table of `read_retrained`, if there is one.
+    hypotheses: which pairs are tested, as `compare` takes it.
+    remarks: what the reader must know and no trial tells, as `Remark` describes it.
+    runs: all that the experiment has, begun or not. methods: the method behind an optimizer's name, where it is
+    another.
     """
 
     name: str
@@ -52,20 +73,37 @@ class ReportContext:
     pending: Sequence[Pending] = ()
     finished: bool = False
     retrained: pd.DataFrame | None = None
+    hypotheses: str = ALL
+    remarks: Sequence[Remark] = ()
+    runs: Sequence[PlannedRun] = ()
+    methods: Mapping[str, str] = field(default_factory=dict)
 
 
 def summarise(trials: pd.DataFrame, curves: pd.DataFrame, ledger: pd.DataFrame, context: ReportContext) -> Summary:
     """The summary: what was compared, at what cost, with what result, and what that result can support.
 
-    headline, caution: the result in words. optimizers: name -> a row of the final table and best_configuration; the
-    lowest mean first. ledger: a row per run. incidents: what went wrong or was noted, how often, by optimizer.
+    headline, caution: the result in words. optimizers: name -> a row of the final table, best_configuration and
+    has_model; the lowest mean first. ledger: a row per run. incidents: what went wrong or was noted, how often, by
+    optimizer. clocks: what is odd about the times of day. remarks: those of the context.
     checkpoints, tests, area, targets, equivalents, honesty, retrained: as `Checkpoint`, `Comparisons`, `Area`,
-    `Target`, `Equivalent`, `Honesty` and `retrained_summary` describe them.
+    `Target`, `Equivalent`, `Honesty` and `retrained_summary` describe them; `retrained` has tests of its own, of the
+    test errors.
     """
     budget, final = context.budget, final_table(curves, ledger, context.budget, context.finished)
     at = int(final["common_epochs"].iloc[0]) if len(final) else 0
-    tests = compare({str(row["optimizer"]): row["values"] for _, row in final.iterrows()})
+    tests = compare({str(row["optimizer"]): row["values"] for _, row in final.iterrows()}, context.hypotheses)
     shown = [name for name in final.columns if name not in ("optimizer", "common_epochs", "budget_epochs")]
+    records, clocks = honesty(trials, ledger, context.methods), clock_remarks(trials)
+    has_model = {record.optimizer: record.has_model for record in records}
+    again, again_tests = _retrained(context)
+    means = again["means"] if again else []
+    cautions = [
+        caution(final, tests),
+        *unused_models(records),
+        *clocks,
+        *(remark.text for remark in context.remarks if not remark.optimizer),
+        retrained_caution(means, again_tests, tests),
+    ]
     return {
         "name": context.name,
         "problem": context.problem,
@@ -76,24 +114,37 @@ def summarise(trials: pd.DataFrame, curves: pd.DataFrame, ledger: pd.DataFrame, 
             "seconds": budget.seconds,
         },
         "compared_at": {"epochs": at, "evaluations": at / budget.epochs_per_evaluation},
-        "headline": headline(final, tests, budget.seconds),
-        "caution": caution(final, tests),
+        "headline": f"{headline(final, tests, budget.seconds)} {retrained_headline(means, again_tests)}".rstrip(),
+        "caution": " ".join(text for text in cautions if text),
         "optimizers": {
-            str(row["optimizer"]): {**_plain(row[shown].to_dict()), "best_configuration": _best(trials, row)}
+            str(row["optimizer"]): {
+                **_plain(row[shown].to_dict()),
+                "best_configuration": _best(trials, row),
+                "has_model": has_model[str(row["optimizer"])],
+            }
             for _, row in final.iterrows()
         },
         "tests": _tests(tests),
         **_progress(curves, at, budget),
         "ledger": _plain(ledger.to_dict("records")),
-        "honesty": _plain([asdict(each) for each in honesty(trials, ledger)]),
-        "retrained": _plain(retrained_summary(context.retrained)),
+        "honesty": _plain([asdict(each) for each in records]),
+        "retrained": _plain({**again, "tests": _tests(again_tests)}) if again else None,
+        "clocks": clocks,
         "incidents": _incidents(trials),
+        "remarks": [asdict(remark) for remark in context.remarks],
     }
 
 
 def _tests(tests: Comparisons) -> dict[str, Any]:
     plain = {"level": LEVEL, "correction": "holm", "power": power(tests)}
     return plain | _plain(asdict(tests))
+
+
+def _retrained(context: ReportContext) -> tuple[dict[str, Any] | None, Comparisons]:
+    """The summary of the retrained configurations, and the tests of their errors: the same hypotheses, paired alike."""
+    found = retrained_summary(context.retrained)
+    errors = errors_by_repeat(context.retrained) if found and context.retrained is not None else {}
+    return found, compare(errors, context.hypotheses)
 
 
 def _progress(curves: pd.DataFrame, at: int, budget: Budget) -> dict[str, Any]:
@@ -120,7 +171,7 @@ def final_rows(summary: Summary) -> list[tuple[str, ...]]:
             number(row["best_error"]),
             f"{row['evaluations']:.1f}",
             f"{row['epochs']:.0f}",
-            f"{row['model_share']:.0%}",
+            f"{row['model_share']:.0%}" if row.get("has_model", True) else MISSING,
         )
         for name, row in summary["optimizers"].items()
     ]

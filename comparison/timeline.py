@@ -17,7 +17,7 @@ class Timeline:
 
     busy: columns worker (row of the figure), optimizer, start, end. ended: those of trials without a result, as columns
     worker, optimizer, status, at. workers: their names, in the order of the rows. seconds: from first start to last
-    finish. busy_share: of that time, how much the workers were busy with trials.
+    finish. busy_share: how much of their time (`capacity`) the workers were busy with trials.
     """
 
     busy: pd.DataFrame
@@ -47,7 +47,7 @@ def timeline(trials: pd.DataFrame) -> Timeline | None:
     seconds = max(float(spans["end"].max()), 1e-9)
     late = spans[spans["status"].isin(LATE)].rename(columns={"end": "at"})
     merged = merge(spans, seconds / RESOLUTION)
-    share = _length(merge(spans.assign(optimizer=""), 0.0)) / (seconds * len(workers))
+    share = _length(merge(spans.assign(optimizer=""), 0.0)) / max(capacity(spans), 1e-9)
     ended = late[["worker", "optimizer", "status", "at"]].reset_index(drop=True)
     return Timeline(merged, ended, workers, seconds, min(1.0, share))
 
@@ -63,6 +63,26 @@ def merge(spans: pd.DataFrame, gap: float) -> pd.DataFrame:
         worker=("worker", "first"), optimizer=("optimizer", "first"), start=("start", "first"), end=("end", "max")
     )
     return merged.reset_index(drop=True)
+
+
+def capacity(spans: pd.DataFrame) -> float:
+    """The worker-seconds that there were, to the last finish: columns worker, start, end.
+
+    A worker is there from its first start on. A new one takes the place of one that has finished its last trial, if
+    there is any, as after a loss or a resume: there are as many workers as were ever there at the same time, not as
+    many as there were processes.
+    """
+    lives = spans.groupby("worker", sort=False).agg(start=("start", "min"), end=("end", "max")).sort_values("start")
+    opened: list[float] = []  # since when a place is there
+    places: list[float] = []  # when it becomes free
+    for start, end in lives.itertuples(index=False):
+        free = next((i for i, until in enumerate(places) if until <= start), None)
+        if free is None:
+            opened.append(float(start))
+            places.append(float(end))
+        else:
+            places[free] = float(end)
+    return sum(max(places) - since for since in opened)
 
 
 def _length(spans: pd.DataFrame) -> float:

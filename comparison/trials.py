@@ -24,7 +24,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -78,6 +78,14 @@ class Budget:
     def epochs(self) -> int:
         """The budget in epochs, the unit of cost."""
         return self.evaluations * self.epochs_per_evaluation
+
+
+class PlannedRun(NamedTuple):
+    """A run that the experiment has, whether or not one of its trials has ended."""
+
+    run: str
+    optimizer: str
+    repeat: int
 
 
 def read_trials(path: Path) -> pd.DataFrame:

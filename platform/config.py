@@ -41,6 +41,8 @@ __all__ = [
 AUTHORS = "authors"
 """The initial design of the BO-FM paper's own runs."""
 MOST_POINTS = 100_000
+ALL_PAIRS = "all"
+"""Hypotheses on every pair of optimizers; what the room `comparison` calls ALL, which takes long to import."""
 
 
 class Config(Section):
@@ -50,6 +52,7 @@ class Config(Section):
     the points that the BO-FM paper's run with seed r began with.
     on_failure: what an optimizer hears of a trial that failed or timed out: the problem's penalty as its objective, or
     nothing (skip); it is charged either way.
+    hypotheses: which differences the report tests: "all" pairs, or the name of one optimizer, against each of the rest.
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
@@ -62,6 +65,7 @@ class Config(Section):
     budget: BudgetConfig
     fidelity: FidelityConfig
     on_failure: Literal["penalty", "skip"] = "penalty"
+    hypotheses: str = ALL_PAIRS
     data: DataSettings = DataSettings()
     workers: WorkersConfig = WorkersConfig()
     checkpoints: CheckpointsConfig = CheckpointsConfig()
@@ -129,6 +133,11 @@ def _check_names(config: Config) -> list[str]:
         for name in dict.fromkeys(names)
         if names.count(name) > 1
     ]
+    if config.hypotheses not in {ALL_PAIRS, *names}:
+        found.append(
+            f"hypotheses = {config.hypotheses!r}: it must be {ALL_PAIRS}, for every pair, or the one optimizer of this "
+            f"configuration that is tested against each of the rest: {', '.join(dict.fromkeys(names))}"
+        )
     return found
 
 

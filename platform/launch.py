@@ -35,8 +35,11 @@ from fmnas.platform.tracking import TrackingReport
 from fmnas.platform.tracking_uri import keep_password
 from fmnas.trainers import Checkpoints
 
-FREE_TO_CHANGE = ("workers", "tracking", "data.root", "checkpoints.every")
-"""What a resume may change: it decides where and how fast trials run. What comes out changes by rounding at most."""
+FREE_TO_CHANGE = ("workers", "tracking", "data.root", "checkpoints.every", "hypotheses")
+"""What a resume may change: where and how fast trials run, and which differences a report tests.
+
+What comes out of the trials changes by rounding at most.
+"""
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ from typing import Any
 
 import pandas as pd
 
-from fmnas.comparison.summary import ReportContext, Summary
-from fmnas.comparison.trials import LAST_COLUMN, SOURCE
+from fmnas.comparison.paired_tests import ALL
+from fmnas.comparison.summary import Remark, ReportContext, Summary
+from fmnas.comparison.trials import LAST_COLUMN, SOURCE, PlannedRun
 from fmnas.platform.config import Config, OptimizerConfig
 from fmnas.platform.errors import RunDirectoryError
 from fmnas.platform.given import looked_at
@@ -179,6 +180,13 @@ def _context(sources: Sequence[Source], numbers: dict[Repeat, int]) -> ReportCon
         for context, source in zip(contexts, sources, strict=True)
         for each in context.pending
     ]
+    hypotheses, remarks = _hypotheses([source.config for source in sources])
+    remarks += dict.fromkeys(remark for context in contexts for remark in context.remarks)
+    runs = [
+        PlannedRun(_new_name(run.run, source, numbers), run.optimizer, numbers[source.config.seed, run.repeat])
+        for context, source in zip(contexts, sources, strict=True)
+        for run in context.runs
+    ]
     return ReportContext(
         name=" + ".join(dict.fromkeys(context.name for context in contexts)),
         problem=contexts[0].problem,
@@ -188,7 +196,20 @@ def _context(sources: Sequence[Source], numbers: dict[Repeat, int]) -> ReportCon
         pending=pending,
         finished=all(context.finished for context in contexts),
         retrained=pd.concat(retrained, ignore_index=True) if retrained else None,
+        hypotheses=hypotheses,
+        remarks=remarks,
+        runs=runs,
+        methods={name: method for context in contexts for name, method in context.methods.items()},
     )
+
+
+def _hypotheses(configs: Sequence[Config]) -> tuple[str, list[Remark]]:
+    """What all of them test, or all pairs with a word on why. One that holds a single optimizer has no say on pairs."""
+    said = list(dict.fromkeys(c.hypotheses for c in configs if len(c.optimizers) > 1 or c.hypotheses != ALL))
+    if len(said) < 2:
+        return (said or [ALL])[0], []
+    told = f"All pairs are tested: the configurations differ in their hypotheses ({', '.join(said)})."
+    return ALL, [Remark(told)]
 
 
 def _new_name(run: str, source: Source, numbers: dict[Repeat, int]) -> str:

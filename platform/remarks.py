@@ -7,7 +7,7 @@ import math
 
 from fmnas.baselines.bohb import brackets
 from fmnas.comparison.paired_tests import repeats_needed
-from fmnas.platform.config import Config, OptimizerConfig
+from fmnas.platform.config import ALL_PAIRS, Config, OptimizerConfig
 from fmnas.platform.methods import METHODS, BOHBOptions, EvolutionOptions
 from fmnas.platform.problems import ProblemSettings, problem
 
@@ -27,11 +27,13 @@ def remarks(config: Config) -> list[str]:
 def _of_repeats(config: Config) -> list[str]:
     """Whether the paired tests can show anything."""
     count, repeats = len(config.optimizers), config.repeats
-    needed = repeats_needed(math.comb(count, 2)) if count > 1 else 0
+    pairs = math.comb(count, 2) if config.hypotheses == ALL_PAIRS else count - 1
+    needed = repeats_needed(pairs) if pairs else 0
     if repeats >= needed:
         return []
+    what = f"{count} optimizers" if config.hypotheses == ALL_PAIRS else f"{config.hypotheses} and {count - 1} others"
     return [
-        f"{repeats} repeat{'s' * (repeats > 1)} of {count} optimizers: no verdict is possible, {needed} are needed: "
+        f"{repeats} repeat{'s' * (repeats > 1)} of {what}: no verdict is possible, {needed} are needed: "
         f"-o repeats={needed}"
     ]
 

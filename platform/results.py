@@ -7,16 +7,24 @@ from typing import Any
 
 import pandas as pd
 
+from fmnas.comparison.errors import ReportNotWritten
 from fmnas.comparison.ledger import Pending
 from fmnas.comparison.report import write_report
 from fmnas.comparison.retrained import read_retrained
-from fmnas.comparison.summary import ReportContext, Summary
-from fmnas.comparison.trials import Budget
+from fmnas.comparison.summary import Remark, ReportContext, Summary
+from fmnas.comparison.trials import Budget, PlannedRun
+from fmnas.platform.config import Config, OptimizerConfig
 from fmnas.platform.driver import DONE
-from fmnas.platform.errors import legible
+from fmnas.platform.errors import ExperimentFailed, legible
+from fmnas.platform.methods import METHODS, BOFMOptions
 from fmnas.platform.outcomes import trials_table
 from fmnas.platform.paths import RunDirectory, write_aside, write_json
 from fmnas.platform.state import ExperimentState
+
+TOLD_THE_BUDGET = (
+    "knows the size of its budget and makes use of it: the last tenth of its suggestions after the initial design, ten "
+    "at most, explore no more. The others make no use of it."
+)
 
 
 def write_results(directory: RunDirectory, state: ExperimentState) -> Summary:
@@ -25,9 +33,15 @@ def write_results(directory: RunDirectory, state: ExperimentState) -> Summary:
 
 
 def write_report_files(directory: RunDirectory, trials: pd.DataFrame, context: ReportContext) -> Summary:
-    """Write trials.csv, summary.json and report/ into a folder; returns the summary."""
+    """Write trials.csv, summary.json and report/ into a folder; returns the summary.
+
+    Raises ExperimentFailed where the disk will not take them.
+    """
     write_aside(directory.trials, trials.to_csv(index=False))
-    summary = write_report(trials, context, directory.report)
+    try:
+        summary = write_report(trials, context, directory.report)
+    except ReportNotWritten as error:
+        raise ExperimentFailed(f"{error}; the journal has it all") from error
     write_json(directory.summary, summary)
     return summary
 
@@ -50,7 +64,22 @@ def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext
         pending=[Pending(run.name, opened.suggest_seconds) for run, opened in state.pending()],
         finished=state.status == DONE,
         retrained=_retrained(directory.retrained),
+        hypotheses=config.hypotheses,
+        remarks=_remarks(config),
+        runs=[PlannedRun(run.name, run.optimizer_name, run.repeat) for run in state.runs.values()],
+        methods={entry.name: entry.name for entry in config.optimizers},
     )
+
+
+def _remarks(config: Config) -> list[Remark]:
+    """What a reader must know of an optimizer that its trials do not tell."""
+    return [Remark(f"{entry.name} {TOLD_THE_BUDGET}", entry.name) for entry in config.optimizers if _is_told(entry)]
+
+
+def _is_told(entry: OptimizerConfig) -> bool:
+    """Whether it makes use of the number of evaluations that it may spend."""
+    options = METHODS[entry.name].options.model_validate(entry.options)
+    return isinstance(options, BOFMOptions) and options.mode == "default"
 
 
 def _retrained(path: Path) -> pd.DataFrame | None:

@@ -38,16 +38,34 @@ def print_summary(summary: "Summary", console: Console) -> None:
 
 def _print_retrained(retrained: "dict[str, Any]", console: Console) -> None:
     """The test errors of the best configurations, trained again."""
+    from fmnas.comparison.result_section import interval
     from fmnas.comparison.wording import number
 
     scale = f"epochs = {retrained['epochs']}, images = {retrained['images']}, fresh seeds = {retrained['seeds']}"
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for i, header in enumerate(("optimizer", "validation error", "test error", "standard error")):
+    for i, header in enumerate(("optimizer", "validation error", "test error", "standard error", "95% interval")):
         table.add_column(header, justify="left" if i == 0 else "right")
     for row in retrained["means"]:
         values = (number(row["selected_error"]), number(row["error"]), number(row["standard_error"], digits=2))
-        table.add_row(row["optimizer"], *values)
+        table.add_row(row["optimizer"], *values, interval(row["low"], row["high"]))
     console.print(f"The best of every run, trained again: {scale}", highlight=False)
+    console.print(table)
+    console.print()
+    _print_pairs(retrained["tests"]["pairs"], console)
+
+
+def _print_pairs(pairs: "list[dict[str, Any]]", console: Console) -> None:
+    """The differences of the test errors, and which of them a test supports."""
+    from fmnas.comparison.wording import number
+
+    if not pairs:
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for i, header in enumerate(("test errors", "difference", "p corrected", "verdict")):
+        table.add_column(header, justify="right" if i in (1, 2) else "left")
+    for pair in pairs:
+        values = (number(pair["difference"], digits=2), number(pair["p_corrected"], digits=2))
+        table.add_row(f"{pair['first']} - {pair['second']}", *values, pair["verdict"])
     console.print(table)
     console.print()
 

@@ -153,6 +153,10 @@ def equivalents(first: str, second: str) -> list[dict[str, Any]]:
     return [
         {"optimizer": first, "at": 25, "value": 0.075, "other": second, "evaluations": None},
         {"optimizer": first, "at": 12, "value": 0.08, "other": second, "evaluations": 20},
+        {
+            **{"optimizer": second, "at": 25, "value": 0.07, "other": first, "evaluations": 20},
+            **{"low": 12.0, "high": None, "late": 0.03},
+        },
     ]
 
 
@@ -179,5 +183,6 @@ def retrained(first: str, second: str) -> dict[str, Any]:
         "seeds": 2,
         "test_images": 10000,
         "rows": [{**row, "run": f"{first}/repeat-0"}, other],
-        "means": [{"optimizer": first, **means}, {"optimizer": second, **means}],
+        "means": [{"optimizer": first, **means}, {"optimizer": second, **means, "low": 0.0801, "high": 0.0822}],
+        "tests": {**paired_tests(second, first), "power": "two retrained are too few"},
     }

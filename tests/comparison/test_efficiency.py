@@ -29,11 +29,16 @@ def curves(make_table):
 
 def test_areas_by_hand(curves):
     a, b = areas(curves, 4.0)
-    # All have an incumbent from 1.4 evaluations on: b/0's first full training comes after 35 epochs.
+    # From 1 to 4. b/0's first full training comes after 35 epochs, at 1.4, and counts from 1 on.
     assert (a.optimizer, b.optimizer) == ("a", "b")
-    assert a.values == pytest.approx({0: (0.6 * 4 + 2 * 3) / 2.6, 1: (1.6 * 2 + 1 * 1.5) / 2.6})
-    assert b.values == pytest.approx({0: (5 * 1 + 3 * 1 + 2.5 * 0.6) / 2.6, 1: (0.6 * 6 + 4 + 2) / 2.6})
+    assert a.values == pytest.approx({0: (1 * 4 + 2 * 3) / 3, 1: (2 * 2 + 1 * 1.5) / 3})
+    assert b.values == pytest.approx({0: (5 * 1.4 + 3 * 1 + 2.5 * 0.6) / 3, 1: (1 * 6 + 4 + 2) / 3})
     assert a.mean == pytest.approx(np.mean(list(a.values.values())))
+
+
+def test_an_area_does_not_depend_on_who_else_takes_part(curves):
+    alone = areas(curves[curves["optimizer"] == "a"], 4.0)
+    assert alone == areas(curves, 4.0)[:1]
 
 
 def test_targets_by_hand(curves):
@@ -55,6 +60,41 @@ def test_equivalents_by_hand(curves):
     assert np.isnan(found["a", 4.0].evaluations)
     assert (found["b", 4.0].value, found["b", 4.0].evaluations) == (2.25, 3.0)
     assert ("b", 1.0) not in found  # no mean yet
+
+
+def test_the_interval_of_an_equivalent_by_hand(curves):
+    """b's runs are 5, 3, 2.5 from 1.4, 2.4, 3.4 on, and 6, 4, 2 from 1, 2, 3 on; a resample may hold one twice."""
+    found = {(e.optimizer, e.at): e for e in equivalents(curves, checkpoints(curves, 100, BUDGET))}
+    a = found["a", 1.0]  # 3.0: run 0 alone at 2.4, both at 3, run 1 alone at 3
+    assert (a.value, a.evaluations, a.low, a.high, a.late) == (3.0, 3.0, 2.4, 3.0, 0.0)
+    a = found["a", 2.0]  # 2.5: run 0 alone at 3.4, both at 3, run 1 alone at 3
+    assert (a.value, a.evaluations, a.low, a.high, a.late) == (2.5, 3.0, 3.0, 3.4, 0.0)
+    a = found["a", 4.0]  # 1.25: never
+    assert np.isnan([a.evaluations, a.low, a.high]).all()
+    assert a.late == 1.0
+
+
+def test_an_equivalent_that_some_resamples_do_not_reach(make_table):
+    runs = {("a", r): [3.0, 2.0, 2.0, 2.0] for r in range(2)} | {("b", 0): [3.0, 1.0] * 2, ("b", 1): [3.0] * 4}
+    curves = anytime_curves(make_table(runs), BUDGET)
+    found = {(e.optimizer, e.at): e for e in equivalents(curves, checkpoints(curves, 100, BUDGET))}
+    a = found["a", 4.0]
+    assert (a.evaluations, a.low) == (2.0, 2.0)  # the mean of 1 and 3 is 2
+    assert np.isnan(a.high)
+    assert a.late == pytest.approx(0.25, abs=0.03)  # twice b/1
+
+
+def test_one_repeat_has_no_interval(make_table):
+    curves = anytime_curves(make_table({("a", 0): [3.0, 1.0], ("b", 0): [2.0, 1.0]}), BUDGET)
+    for each in equivalents(curves, checkpoints(curves, 50, BUDGET)):
+        assert np.isnan([each.low, each.high, each.late]).all()
+
+
+def test_rounding_of_resampled_means_makes_nobody_late(make_table):
+    """Seven equal runs on each side: every resampled mean is that value, but for what is lost in adding sevenths."""
+    curves = anytime_curves(make_table({(name, r): [0.3, 0.1] for name in "ab" for r in range(7)}), BUDGET)
+    for each in equivalents(curves, checkpoints(curves, 50, BUDGET)):
+        assert (each.low, each.high, each.late) == (each.evaluations, each.evaluations, 0.0)
 
 
 def test_what_lies_beyond_the_comparison_does_not_count(curves):

@@ -1,11 +1,19 @@
 import numpy as np
 import pytest
 
-from fmnas.comparison import Budget, ReportError, anytime_curves, anytime_figure, cell_figure, has_cell, save_figure
+from fmnas.comparison import (
+    Budget,
+    ReportNotWritten,
+    anytime_curves,
+    anytime_figure,
+    cell_figure,
+    has_cell,
+    save_figure,
+)
 from fmnas.comparison.anytime import TITLES, anytime_panel, currencies
 from fmnas.comparison.cell_drawing import DEAD, cell_panel, cells_figure, schedule_panel
 from fmnas.comparison.schedule_drawing import LOWEST_RATE
-from fmnas.search_spaces import Cell, joint_space
+from fmnas.search_spaces import Cell, FmnasError, joint_space
 
 SHOWN = ("evaluations", "seconds")
 BUDGET = Budget(evaluations=4, epochs_per_evaluation=25)
@@ -94,8 +102,10 @@ def test_the_same_figure_gives_the_same_bytes(make_table, tmp_path):
 
 def test_a_place_that_cannot_be_written(make_table, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ReportError, match="cannot write"):
+    with pytest.raises(OSError, match="cannot write") as caught:
         draw(make_table({("a", 0): [1.0]}), tmp_path / "file")
+    assert type(caught.value) is ReportNotWritten
+    assert not isinstance(caught.value, FmnasError)  # which says that the input is wrong
 
 
 def test_cell(tmp_path):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fmnas.comparison import Budget, ledger_table
-from fmnas.comparison.honesty import FAILED_FIT, FALLBACK, UNKNOWN, honesty, kind_of_note
+from fmnas.comparison.honesty import FAILED_FIT, FALLBACK, UNKNOWN, honesty, kind_of_note, unused_models
 from fmnas.comparison.ledger import Pending
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,6 +50,7 @@ def quick(trials):
         ("bo-fm", [INITIAL] * 5 + [CHANCE, CHANCE, MODEL], True),
         ("bohb", [CHANCE] * 5, True),
         ("bohb", [CHANCE, MODEL, {**MODEL, "origin": "promotion"}], False),
+        ("bohb", [CHANCE, CHANCE, MODEL] + [{**MODEL, "origin": "promotion"}] * 2, True),  # 2 of 3, not of 5
         ("regularized-evolution", [INITIAL, CHANCE, CHANCE, {**MODEL, "origin": "mutation"}], True),
         ("random", [INITIAL] + [CHANCE] * 9, False),
         ("bo-fm", [INITIAL] * 3, False),
@@ -65,6 +66,31 @@ def test_random_search_in_disguise_is_named(make_run, name, trials, disguised):
 def test_all_of_it(make_run):
     (text,) = only(make_run("bohb", 0, quick([CHANCE] * 3))).warnings
     assert text == "chance chose 3 of its 3 new configurations: all of it was random search"
+
+
+@pytest.mark.parametrize(
+    ("name", "trials", "has_model", "unused"),
+    [
+        ("bohb", [CHANCE, CHANCE, {**MODEL, "origin": "promotion"}], True, True),
+        ("bohb", [CHANCE, CHANCE, MODEL], True, False),
+        ("bo-fm", [INITIAL, CHANCE], True, True),
+        ("bo-fm", [INITIAL, INITIAL], True, False),  # nothing new was to be chosen yet
+        ("random", [CHANCE], False, False),
+        ("regularized-evolution", [INITIAL, CHANCE], False, False),
+    ],
+)
+def test_a_model_that_chose_nothing_is_named(make_run, name, trials, has_model, unused):
+    record = only(make_run(name, 0, trials))
+    assert (record.has_model, record.model_unused) == (has_model, unused)
+    told = f"{name} never used its model: all of its new configurations were drawn at random."
+    assert unused_models([record]) == [told] * unused
+
+
+def test_a_method_is_known_under_another_name(make_run):
+    trials = make_run("a", 0, [CHANCE])
+    ledger = ledger_table(trials, BUDGET)
+    assert honesty(trials, ledger)[0].has_model
+    assert not honesty(trials, ledger, {"a": "random"})[0].has_model
 
 
 def test_an_unknown_note_is_reported_and_not_counted(make_run):

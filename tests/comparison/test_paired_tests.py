@@ -113,8 +113,52 @@ def test_the_same_pair_among_three_optimizers_is_not_enough():
     assert [test.p_corrected for test in found.pairs] == pytest.approx([3 / 32] * 3)
 
 
+def test_one_against_the_rest_needs_fewer_repeats_than_all_pairs():
+    a = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    rows = [[x + 0.1 * j * i for i, x in enumerate(a, 1)] for j in range(4)]
+    every = compare(values(*rows))
+    assert (len(every.pairs), every.repeats_needed, {test.verdict for test in every.pairs}) == (6, 8, {TOO_FEW})
+    one = compare(values(*rows), "b")
+    assert [(test.first, test.second) for test in one.pairs] == [("b", "a"), ("b", "c"), ("b", "d")]
+    assert (one.hypotheses, one.repeats, one.repeats_needed) == ("b", 7, 7)
+    assert [test.verdict for test in one.pairs] == [SECOND, FIRST, FIRST]
+    assert [test.p for test in one.pairs] == [2 / 2**7] * 3
+    assert [test.p_corrected for test in one.pairs] == pytest.approx([3 * 2 / 2**7] * 3)
+
+
+def test_an_optimizer_without_a_trial_is_tested_against_nobody():
+    found = compare(values([1.0] * 8, [2.0] * 8), "z")
+    assert (found.pairs, found.repeats, found.hypotheses) == ((), 0, "z")
+
+
+def test_repeats_that_are_tied_show_nothing():
+    """Nine repeats, of which six differ: enough for one pair, and not for three."""
+    a = [float(i) for i in range(9)]
+    b = [x + (i + 1.0 if i < 6 else 0.0) for i, x in enumerate(a)]
+    (test,) = compare(values(a, b)).pairs
+    assert (test.repeats, test.differing, test.p, test.verdict) == (9, 6, 2 / 2**6, FIRST)
+    among_three = compare(values(a, b, [x + 10.0 + i for i, x in enumerate(a)]))
+    first, second, third = among_three.pairs
+    assert (first.repeats, first.differing, first.verdict) == (9, 6, TOO_FEW)
+    assert [second.differing, third.differing, second.verdict, third.verdict] == [9, 9, FIRST, FIRST]
+    assert (among_three.repeats, among_three.repeats_needed) == (9, 7)
+
+
+def test_the_verdict_is_that_of_the_corrected_p():
+    """Nine repeats, p = .02 for one of three pairs, which Holm makes .04 or .06."""
+    a = np.zeros(9)
+    b = np.array([9.0, 8, 7, 6, 5, 4, 3, -2, -1]) / 10  # W = 3, so p = 10 / 512
+    (alone,) = compare(values(a, b)).pairs
+    assert (alone.p, alone.verdict) == (pytest.approx(10 / 512), FIRST)
+    among_three = compare(values(a, b, [0.11, -0.12, 0.13, -0.14, 0.15, -0.16, 0.17, -0.18, 0.19])).pairs
+    assert among_three[0].p == pytest.approx(10 / 512)
+    assert among_three[0].p_corrected > 0.05
+    assert among_three[0].verdict == NONE
+
+
 def test_no_difference_and_too_few():
-    assert compare(values([1.0] * 8, [1.0] * 8)).pairs[0].verdict == NONE
+    assert compare(values([0.0] * 6, [3.0, -2.0, 1.0, -4.0, 6.0, -5.0])).pairs[0].verdict == NONE
+    assert compare(values([1.0] * 8, [1.0] * 8)).pairs[0].verdict == TOO_FEW
     assert compare(values([1.0, 2.0, 3.0, 4.0], [2.0, 3.5, 5.0, 7.0])).pairs[0].verdict == TOO_FEW
     assert compare(values([1.0])).pairs == ()
 

@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 
 from fmnas.comparison import FINAL_HEADER, Budget, ReportContext, final_rows, write_report
+from fmnas.comparison.summary import Remark
+from fmnas.comparison.trials import PlannedRun
 from fmnas.search_spaces import joint_space
 
 BUDGET = Budget(evaluations=3, epochs_per_evaluation=25)
@@ -73,6 +75,7 @@ def test_a_comparison(make_table, tmp_path):
     for part in (summary["headline"], summary["caution"], "versions.torch", "2.9", "seeds: 4 # <b>&", "oom"):
         assert part in text
     assert final_rows(summary)[0] == ("bo-fm", "1.000", "–", "1", "1.000", "–", "3.0", "75", "33%")
+    assert (bofm["has_model"], summary["clocks"], summary["remarks"]) == (True, [], [])
     figures = {f"{name}.{kind}" for name in ("anytime", "timeline") for kind in ("png", "svg", "pdf")}
     tables = {f"{name}.csv" for name in TABLES}
     assert {path.name for path in tmp_path.iterdir()} == {"index.html", *figures, *tables}
@@ -99,6 +102,25 @@ def test_no_trials(make_run, tmp_path):
     assert summary["optimizers"] == {}
     assert final_rows(summary) == []
     assert "no full-fidelity result" in text
+
+
+def test_what_the_context_remarks_is_on_the_page(make_table, tmp_path):
+    remarks = [Remark("The moon was full."), Remark("re was told the budget.", "re")]
+    runs = [PlannedRun(f"{name}/repeat-{r}", name, r) for name in ("re", "bohb") for r in range(2)]
+    context = ReportContext("n", "p", BUDGET, {}, "", remarks=remarks, runs=runs, methods={"re": "random"})
+    table = make_table({("re", 0): [3.0] * 3, ("re", 1): [2.0] * 3, ("bohb", 0): [4.0] * 3})
+    summary = write_report(table, context, tmp_path)
+    html = (tmp_path / "index.html").read_text()
+    assert "bohb never used its model: all of its new configurations were drawn at random." in summary["caution"]
+    assert summary["caution"].endswith("The moon was full.")
+    assert summary["caution"] in html
+    assert "<p class='hint'>re was told the budget.</p>" in html
+    assert summary["remarks"][1] == {"text": "re was told the budget.", "optimizer": "re"}
+    assert [row[-1] for row in final_rows(summary)] == ["–", "0%"]
+    assert (summary["optimizers"]["bohb"]["mean"], summary["optimizers"]["bohb"]["repeats"]) == (None, 2)
+    curves = (tmp_path / "curves.csv").read_text()
+    assert "bohb/repeat-0" in curves
+    assert "bohb/repeat-1" not in curves  # a run without a trial has no row in a table of trials
 
 
 def test_names_are_escaped(make_table, tmp_path):

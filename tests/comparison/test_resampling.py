@@ -1,12 +1,20 @@
 """The bootstrap interval by its properties."""
 
+import re
+import sys
+from math import erfc, pi, sqrt, tan
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import bootstrap
 
-from fmnas.comparison.resampling import mean_interval
+from fmnas.comparison import resampling
+from fmnas.comparison.resampling import COVERAGE, mean_interval, shortcoming, tail, weights
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
 VALUES = st.lists(st.floats(-100, 100), min_size=2, max_size=10).map(np.array)
 
@@ -33,6 +41,41 @@ def test_the_same_values_give_the_same_interval():
     assert [end.tobytes() for end in first] == [end.tobytes() for end in second]
     columns = [mean_interval(values[:, i]) for i in range(4)]
     np.testing.assert_allclose(np.array(first).T, np.array(columns), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("repeats", "student"),
+    [(2, tan(0.475 * pi)), (3, 0.95 / sqrt(2 * 0.025 * 0.975)), (5, 2.7764451051977987), (10, 2.2621571627409915)],
+)
+def test_the_percentiles_are_expanded(repeats, student):
+    """The tail of the normal distribution beyond sqrt(n / (n - 1)) t; for 1 and 2 degrees t has a closed form."""
+    beyond = sqrt(repeats / (repeats - 1)) * student
+    assert tail(repeats) == pytest.approx(erfc(beyond / sqrt(2)) / 2, rel=1e-6)
+
+
+def test_the_ends_are_the_percentiles_of_the_resampled_means():
+    values = np.random.default_rng(5).normal(size=8)
+    means = weights(8) @ values
+    low, high = mean_interval(values)
+    assert (means < low).mean() == pytest.approx(tail(8), abs=1 / len(means))
+    assert (means > high).mean() == pytest.approx(tail(8), abs=1 / len(means))
+
+
+def test_the_sentence_on_short_intervals_agrees_with_the_table():
+    rows = re.findall(r"^\| (\d+) \| \.\d+ \| \.\d+ \| (\.\d+) \|$", resampling.__doc__, flags=re.MULTILINE)
+    assert {int(repeats): float(covered) for repeats, covered in rows} == COVERAGE
+    assert [repeats for repeats in range(2, 30) if shortcoming(repeats)] == [2, 3, 4, 5]
+    assert "it holds the mean in some 88% of cases" in shortcoming(4)
+
+
+def test_the_script_of_the_table_simulates_what_the_table_says(monkeypatch):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    from coverage_of_intervals import coverage
+
+    found = coverage(4, 500, np.random.default_rng(0))
+    sys.modules.pop("coverage_of_intervals")
+    for method, about in (("percentile", 0.801), ("BCa", 0.800), ("expanded percentile", COVERAGE[4])):
+        assert found[method] == pytest.approx(about, abs=4 * sqrt(about * (1 - about) / 500))
 
 
 def test_few_values():

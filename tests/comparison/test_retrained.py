@@ -4,8 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fmnas.comparison import Budget, ReportContext, ReportError, write_report
+from fmnas.comparison import Budget, ReportContext, ReportError, anytime_curves, ledger_table, write_report
+from fmnas.comparison.exports import write_tables
+from fmnas.comparison.resampling import mean_interval
 from fmnas.comparison.retrained import read_retrained, retrained_summary
+from fmnas.comparison.summary import summarise
 
 
 def row(optimizer, repeat, errors, **given):
@@ -61,10 +64,67 @@ def test_in_the_summary(make_table, tmp_path):
     summary = write_report(trials, context, tmp_path / "report")
     json.dumps(summary, allow_nan=False)
     assert summary["retrained"]["means"] == [
-        {"optimizer": "a", "selected_error": 0.06, "error": 0.1, "standard_error": None}
+        {
+            "optimizer": "a",
+            "selected_error": 0.06,
+            "error": 0.1,
+            "standard_error": None,
+            "low": None,
+            "high": None,
+            "repeats": 1,
+        }
     ]
+    assert summary["retrained"]["tests"]["pairs"] == []
     without = write_report(trials, ReportContext("n", "joint", Budget(1, 25), {}, ""), tmp_path / "report")
     assert without["retrained"] is None
+
+
+def several(runs):
+    """A retrained table of {optimizer: test error by repeat}."""
+    return pd.DataFrame([row(name, r, [error]) for name, errors in runs.items() for r, error in errors.items()])
+
+
+def told(make_table, runs, hypotheses="all", folder=None):
+    """The summary of a search in which all are equal, and whose best were trained again."""
+    trials = make_table({(name, r): [1.0] for name in runs for r in range(7)})
+    context = ReportContext("n", "joint", Budget(1, 25), {}, "", retrained=several(runs), hypotheses=hypotheses)
+    curves, ledger = anytime_curves(trials, context.budget), ledger_table(trials, context.budget)
+    summary = summarise(trials, curves, ledger, context)
+    if folder is not None:
+        write_tables(summary, curves, folder)
+    return summary
+
+
+def test_the_test_errors_have_tests_and_intervals_of_their_own(make_table, tmp_path):
+    low, high = {r: 0.1 + r / 100 for r in range(7)}, {r: 0.2 + r / 50 for r in range(7)}
+    summary = told(make_table, {"b": high, "a": low}, folder=tmp_path)
+    a, b = summary["retrained"]["means"]
+    assert (a["optimizer"], a["error"], a["repeats"]) == ("a", pytest.approx(0.13), 7)
+    assert a["low"] == pytest.approx(mean_interval(np.array(list(low.values())))[0])
+    assert a["low"] < a["error"] < a["high"] < b["low"]
+    tests = summary["retrained"]["tests"]
+    (pair,) = tests["pairs"]
+    assert (pair["first"], pair["second"], pair["verdict"], pair["p"]) == ("a", "b", "first better", 2 / 2**7)
+    assert pair["difference"] == pytest.approx(0.13 - 0.26)
+    assert tests["power"] == summary["tests"]["power"]
+    assert list(pd.read_csv(tmp_path / "retrained_tests.csv")["verdict"]) == ["first better"]
+    # The search itself shows nothing, and the words keep the two apart.
+    assert summary["tests"]["pairs"][0]["verdict"] == "too few repeats to tell"
+    assert summary["headline"].startswith("a and b share the lowest mean objective: 1.000")
+    assert (
+        "on test images: a has the lowest mean test error, 0.1300 ± 0.0082. It is better than b" in summary["headline"]
+    )
+    assert "are the ones to believe. Among them, by the tests: a is better than b (p = 0.016)." in summary["caution"]
+
+
+def test_the_test_errors_are_paired_by_repeat_and_tested_by_the_same_hypotheses(make_table):
+    runs = {"a": {0: 0.1, 1: 0.2, 5: 0.9}, "b": {1: 0.3, 0: 0.3}, "c": {0: 0.5, 1: 0.5}}
+    summary = told(make_table, runs, "b")
+    pairs = {(pair["first"], pair["second"]): pair for pair in summary["retrained"]["tests"]["pairs"]}
+    assert set(pairs) == {("b", "a"), ("b", "c")}
+    assert (pairs["b", "a"]["repeats"], pairs["b", "a"]["difference"]) == (2, pytest.approx(0.15))
+    assert "not there for the same repeats of every optimizer" in summary["caution"]
+    assert "2 paired repeats: the smallest p" in summary["caution"]  # the search has seven
 
 
 def test_none():

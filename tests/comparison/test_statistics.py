@@ -2,9 +2,11 @@ import numpy as np
 import pytest
 from scipy.stats import sem, wilcoxon
 
-from fmnas.comparison import Budget, anytime_curves, final_table, ledger_table, wording
+from fmnas.comparison import Budget, anytime_curves, final_table, ledger_table, mean_curve, wording
+from fmnas.comparison.checkpoints import checkpoints
 from fmnas.comparison.paired_tests import compare, smallest_p
 from fmnas.comparison.statistics import common_epochs
+from fmnas.comparison.trials import PlannedRun
 from fmnas.comparison.wording import duration, number, with_error
 
 BUDGET = Budget(evaluations=3, epochs_per_evaluation=25)
@@ -74,6 +76,42 @@ def test_a_run_whose_seconds_are_spent_is_through(make_table):
     ledger = ledger_table(make_table({("a", 0): [{"suggest_seconds": 20.0}], ("b", 0): [6.0]}), timed)
     assert common_epochs(ledger, timed) == 25
     assert common_epochs(ledger, timed, finished=True) == 75
+    # Nor does one that spent its seconds on fewer epochs than the others have by now.
+    slow, fast = [{"suggest_seconds": 20.0}], [6.0, 3.0]
+    ledger = ledger_table(make_table({("a", 0): slow, ("b", 0): fast}), Budget(3, 25, seconds=30.0))
+    assert list(ledger["epochs"]) == [25, 50]
+    assert common_epochs(ledger, Budget(3, 25, seconds=30.0)) == 50
+
+
+def test_a_repeat_without_any_trial_leaves_no_mean(make_table):
+    trials = make_table({("a", 0): [1.0] * 3, ("b", 0): [2.0] * 3, ("b", 1): [4.0] * 3})
+    runs = [PlannedRun(f"{name}/repeat-{r}", name, r) for name in "abc" for r in range(2)]
+    curves = anytime_curves(trials, BUDGET, runs=runs)
+    final = final_table(curves, ledger_table(trials, BUDGET), BUDGET)
+    assert list(final["optimizer"]) == ["b", "a"]  # c has none at all, and so no row
+    b, a = final.to_dict("records")
+    assert (b["mean"], b["repeats"], b["epochs"]) == (3.0, 2, 75.0)
+    np.testing.assert_equal(a["values"], {0: 1.0, 1: float("nan")})
+    assert np.isnan(a["mean"])
+    assert np.isnan(a["standard_error"])
+    assert (a["repeats"], a["best"], a["best_trial"], a["epochs"]) == (2, 1.0, 0, 37.5)
+    assert headline(final).startswith("b has the lowest mean objective: 3.0")
+    assert "(b 2, a 1; 1 shared by all)" in caution(final)
+    for name, mean in (("a", float("nan")), ("b", 3.0)):
+        assert [row.mean for row in checkpoints(curves, 75, BUDGET)[-1].rows if row.optimizer == name] == [
+            pytest.approx(mean, nan_ok=True)
+        ]
+        assert mean_curve(curves, "epochs", [75]).set_index("optimizer")["mean"][name] == pytest.approx(
+            mean, nan_ok=True
+        )
+
+
+def test_before_the_end_a_small_p_is_warned_of(make_table):
+    runs = {(name, r): [1.0 + r / 10 + (name == "b")] * 2 for name in "ab" for r in range(3)}
+    assert "make p too small" in caution(table_of(make_table(runs)))
+    assert "make p too small" not in caution(table_of(make_table({key: [*run, 1.0] for key, run in runs.items()})))
+    one = {("a", 0): [1.0], ("b", 0): [2.0]}
+    assert "make p too small" not in caution(table_of(make_table(one)))  # there is no test to look at
 
 
 def test_no_mean_over_the_quick_repeats_alone(make_table):

@@ -26,9 +26,28 @@ def test_by_hand(make_table):
     assert times.busy.values.tolist() == [[0, "a", 0.0, 14.0], [1, "b", 21.0, 28.0], [2, "a", 13.0, 20.0]]
     assert times.ended.values.tolist() == [[2, "a", "failed", 20.0]]
     assert times.seconds == 28
-    assert times.busy_share == pytest.approx((14 + 7 + 7) / (3 * 28))
+    # w2 comes when w0 is done: two places, one from the first second on and one from the 13th.
+    assert times.busy_share == pytest.approx((14 + 7 + 7) / (28 + 15))
     figure = timeline_figure(times)
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a", "b", "failed or timed out"]
+
+
+def test_a_resume_brings_new_processes_and_no_more_workers(make_table):
+    """Two workers, each without a pause, and two in their place after 10 s of interruption: 7 s a trial."""
+    trials = [{"objective": 1.0, "at": 7.0 * (i + 1), "worker": f"w{w}@1"} for i in range(10) for w in (0, 1)]
+    trials += [{"objective": 1.0, "at": 80.0 + 7.0 * (i + 1), "worker": f"w{w}@2"} for i in range(10) for w in (0, 1)]
+    times = timeline(make_table({("a", 0): trials}))
+    assert len(times.workers) == 4
+    assert times.busy_share == pytest.approx(140 / 150)
+
+
+def test_a_lost_worker_is_replaced_by_one(make_table):
+    """w1 is lost at 14 s, and w2 begins at 17 s in its place; w3 is one more, from 21 s on."""
+    trials = [{"objective": 1.0, "at": 7.0 * (i + 1), "worker": "w0"} for i in range(6)]
+    trials += [{"objective": 1.0, "at": at, "worker": "w1"} for at in (7, 14)]
+    trials += [{"objective": 1.0, "at": at, "worker": "w2"} for at in (24, 31, 38)]
+    times = timeline(make_table({("a", 0): [*trials, {"objective": 1.0, "at": 28, "worker": "w3"}]}))
+    assert times.busy_share == pytest.approx((42 + 14 + 21 + 7) / (42 + 42 + 21))
 
 
 def test_two_optimizers_at_once_on_a_worker_are_busy_once(make_table):

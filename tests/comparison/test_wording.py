@@ -27,10 +27,10 @@ def final(results):
     return pd.DataFrame(rows).sort_values(["mean", "best", "optimizer"], ignore_index=True)
 
 
-def words(results, seconds=None):
+def words(results, seconds=None, hypotheses="all"):
     """Headline, caution and tests."""
     table = final(results)
-    tests = compare({row["optimizer"]: row["values"] for row in table.to_dict("records")})
+    tests = compare({row["optimizer"]: row["values"] for row in table.to_dict("records")}, hypotheses)
     return headline(table, tests, seconds), caution(table, tests), tests
 
 
@@ -82,11 +82,35 @@ def test_the_leader_may_be_worse_where_both_have_repeats():
     assert "not a fair comparison" in second
 
 
+def test_one_against_the_rest_in_words():
+    results = numbered(*([i * (1.0 + j) + j for i in range(7)] for j in range(4)))
+    first, second, _ = words(results, hypotheses="q")
+    assert first.endswith("It is better than q (corrected p = 0.047).")  # nothing is said of r and s
+    assert "0.0469 corrected for 3 comparisons (q with each of the others)" in second
+    assert "q is better than r (p = 0.047)" in second
+    assert "not told apart" not in second
+    short, few, _ = words({name: {r: mine[r] for r in range(6)} for name, mine in results.items()}, hypotheses="p")
+    assert short.endswith("Too few repeats to tell whether it is better than q, r and s.")
+    assert "once corrected for 3 comparisons (p with each of the others); 7 repeats without ties suffice" in few
+    _, none, _ = words(results, hypotheses="z")
+    assert none.startswith("Only z is to be tested against the rest, and it has no trial yet: no test.")
+
+
+def test_ties_are_counted():
+    tied = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
+    first, second, _ = words(numbered(tied, [x + (i < 3) for i, x in enumerate(tied)]))
+    assert first.endswith("Too few repeats to tell whether it is better than q.")
+    assert "leave too few repeats that differ: p and q in 3 of 8." in second
+    assert "No test shows a difference" not in second
+    _, untied, _ = words(numbered(tied, [x + 1 for x in tied]))
+    assert "repeats that differ" not in untied
+
+
 def test_too_few():
     first, second, tests = words(numbered([1.0, 1.0, 1.0, 1.0], [2.0, 3.0, 4.0, 5.0], [6.0, 7.0, 8.0, 9.0]))
     assert first.endswith("Too few repeats to tell whether it is better than q and r.")
     assert "0.125" in second
-    assert "7 repeats can show one, corrected for 3 comparisons" in second
+    assert "7 repeats can show one, corrected for 3 comparisons, without ties." in second
     assert second == f"{power(tests)} The order of the means alone is not evidence."
     _, one, _ = words(numbered([1.0], [2.0]))
     assert one == "1 repeat: no standard error, no test; the order is an anecdote."

@@ -1,5 +1,6 @@
 """Wrong input as a user meets it: exit code 2, a line that says what is allowed and what to write, nothing touched."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from fmnas.platform.cli import main
 from fmnas.platform.config import Config, check_config, load_config
 from fmnas.platform.config_errors import LONGEST, of_another_version, shown
 from fmnas.platform.errors import ConfigError
+from fmnas.platform.journal import Journal
 from fmnas.platform.methods import METHODS, Options
 
 HERE = "problem: func2c\noptimizers: [random]\ninitial_design: 2\nbudget: {evaluations: 20}\nfidelity: {epochs: 1}\n"
@@ -218,6 +220,12 @@ def test_what_another_version_wrote_is_not_to_be_mended(where: str, capsys: pyte
     path = Path("out", where)
     old, new = ("seeds:", "future: 1\nseeds:") if where == "config.yaml" else ('"seeds":', '"future":1,"seeds":')
     path.write_text(path.read_text().replace(old, new, 1))
+    if where == "journal.jsonl":  # as that version would have written it
+        records = [json.loads(line) for line in path.read_text().splitlines()]
+        path.unlink()
+        with Journal(path) as journal:
+            for record in records:
+                journal.append({key: value for key, value in record.items() if key not in ("n", "crc")})
     for command in ("resume", "report", "replay", *(("ui",) if where == "config.yaml" else ())):
         capsys.readouterr()
         if command == "replay" and where == "config.yaml":

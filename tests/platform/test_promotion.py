@@ -140,7 +140,7 @@ def test_a_resume_may_change_the_rhythm_and_nothing_else(whole: tuple[Path, int]
     off = changed(whole[0], tmp_path / "b", "continue_promoted: true", "continue_promoted: false")
     with pytest.raises(RunDirectoryError, match=r"continue_promoted = False: the experiment began with True") as caught:
         restore(off)
-    assert "Only workers, tracking, data.root, checkpoints.every may change" in str(caught.value)
+    assert "Only workers, tracking, data.root, checkpoints.every, hypotheses may change" in str(caught.value)
     with pytest.raises(ConfigError, match=r"continue_promoted = true: it needs checkpoints\.every"):
         restore(changed(whole[0], tmp_path / "c", "every: 2", "every: null"))
 

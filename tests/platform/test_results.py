@@ -1,0 +1,50 @@
+"""What a report is given beside the trials, and what happens where the disk will not take it."""
+
+import io
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from fmnas.comparison import Budget, ReportContext
+from fmnas.platform.config import Config, check_config
+from fmnas.platform.errors import ExperimentFailed
+from fmnas.platform.paths import RunDirectory
+from fmnas.platform.results import _remarks, write_report_files
+from fmnas.platform.terminal import print_summary
+
+
+def config(*optimizers: object) -> Config:
+    data = {"name": "t", "problem": "func2c", "optimizers": list(optimizers), "initial_design": 3}
+    return check_config({**data, "budget": {"evaluations": 20}, "fidelity": {"epochs": 1}}, "here")
+
+
+def test_it_is_told_that_bofm_knows_its_budget_and_the_others_do_not() -> None:
+    (remark,) = _remarks(config("random", "bo-fm", "bohb", "regularized-evolution"))
+    assert remark.optimizer == "bo-fm"
+    assert remark.text.startswith("bo-fm knows the size of its budget and makes use of it")
+    assert _remarks(config("random", {"name": "bo-fm", "mode": "paper"})) == []
+
+
+def test_a_report_that_the_disk_does_not_take_is_a_failure_and_no_wrong_input(tmp_path: Path) -> None:
+    (tmp_path / "report").touch()  # a file where a folder is to be
+    context = ReportContext("t", "func2c", Budget(3, 1), {}, "")
+    with pytest.raises(ExperimentFailed, match=r"cannot write .*report.*; the journal has it all"):
+        write_report_files(RunDirectory(tmp_path), pd.DataFrame(), context)
+
+
+def test_the_terminal_shows_the_tests_of_the_test_errors() -> None:
+    pair = {"first": "a", "second": "b", "difference": -0.016, "p_corrected": 0.047, "verdict": "first better"}
+    means = [
+        {"optimizer": "a", "selected_error": 0.2, "error": 0.21, "standard_error": 0.01, "low": 0.1899, "high": 0.23},
+        {"optimizer": "b", "selected_error": 0.2, "error": 0.22, "standard_error": None, "low": None, "high": None},
+    ]
+    retrained = {"epochs": 3, "images": 9, "seeds": 4, "means": means, "tests": {"pairs": [pair]}}
+    summary = {"optimizers": {}, "headline": "a headline", "caution": "a caution", "retrained": retrained}
+    console = Console(width=120, file=io.StringIO())
+    print_summary(summary, console)
+    printed = console.file.getvalue()
+    assert "0.1899 to 0.2300" in printed
+    (row,) = [line.split() for line in printed.splitlines() if line.startswith("a - b")]
+    assert row == ["a", "-", "b", "-0.016", "0.047", "first", "better"]
