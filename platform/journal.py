@@ -176,6 +176,11 @@ class _Reading:
         return record, True
 
     def _damage(self, number: int, line: bytes, what: str) -> RunDirectoryError:
+        if number == 1:
+            return RunDirectoryError(
+                f"{self._path}, line 1 {what}: {line[:60]!r}. It holds the configuration that the experiment began "
+                "with, without which nothing can be followed: put it back as it was"
+            )
         return RunDirectoryError(
             f"{self._path}, line {number} {what}: {line[:60]!r}. Keep a copy; then put the line back as it was, or put "
             f'{{"event":"{ILLEGIBLE}"}} in its place: what it said is lost, and the lines after it are kept where they '

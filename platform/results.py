@@ -15,7 +15,9 @@ from fmnas.comparison.summary import Remark, ReportContext, Summary
 from fmnas.comparison.trials import Budget, PlannedRun
 from fmnas.platform.config import Config, OptimizerConfig
 from fmnas.platform.driver import DONE
+from fmnas.platform.environment import in_words
 from fmnas.platform.errors import ExperimentFailed, legible
+from fmnas.platform.journal import EXPERIMENT
 from fmnas.platform.methods import METHODS, BOFMOptions
 from fmnas.platform.outcomes import trials_table
 from fmnas.platform.paths import RunDirectory, write_aside, write_json
@@ -65,7 +67,7 @@ def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext
         finished=state.status == DONE,
         retrained=_retrained(directory.retrained),
         hypotheses=config.hypotheses,
-        remarks=_remarks(config),
+        remarks=[*_remarks(config), *_of_versions(state)],
         runs=[PlannedRun(run.name, run.optimizer_name, run.repeat) for run in state.runs.values()],
         methods={entry.name: entry.name for entry in config.optimizers},
     )
@@ -74,6 +76,15 @@ def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext
 def _remarks(config: Config) -> list[Remark]:
     """What a reader must know of an optimizer that its trials do not tell."""
     return [Remark(f"{entry.name} {TOLD_THE_BUDGET}", entry.name) for entry in config.optimizers if _is_told(entry)]
+
+
+def _of_versions(state: ExperimentState) -> list[Remark]:
+    """That another fmnas or torch went on with what one had begun."""
+    worked = [driver for driver in state.drivers if driver["work"] == EXPERIMENT]
+    versions = list(dict.fromkeys(in_words(driver) for driver in worked))
+    if len(versions) < 2:
+        return []
+    return [Remark(f"Several versions worked at this experiment, one after the other: {', then '.join(versions)}.")]
 
 
 def _is_told(entry: OptimizerConfig) -> bool:

@@ -297,3 +297,17 @@ def asks() -> Callable[[Path], list[tuple[str, str]]]:
 def results() -> Callable[[Path], dict[tuple[str, int], Any]]:
     """results(journal): (run, trial) -> objective; fails on a trial that finished twice."""
     return _results
+
+
+def _forge(journal: Path, change: Callable[[str], str]) -> None:
+    records = [json.loads(change(json.dumps(record, separators=(",", ":")))) for record in read_journal(journal)]
+    journal.unlink()
+    with Journal(journal) as written:
+        for record in records:
+            written.append(record)
+
+
+@pytest.fixture(scope="session")
+def forge() -> Callable[[Path, Callable[[str], str]], None]:
+    """forge(journal, change): every record after a change of its text, with a checksum that fits."""
+    return _forge

@@ -11,6 +11,7 @@ from fmnas.platform.cli import main
 from fmnas.platform.config import check_config
 from fmnas.platform.errors import ConfigError, RunDirectoryError
 from fmnas.platform.experiment import build_experiment, derived_seed
+from fmnas.platform.journal import Journal, read_journal
 from fmnas.platform.launch import restore
 from fmnas.platform.paths import RunDirectory
 from fmnas.platform.problems import DataSettings, Hardware, ProblemSettings, problem
@@ -128,9 +129,13 @@ def changed(run: Path, out: Path, old: str, new: str) -> RunDirectory:
 
 def begun_so(directory: RunDirectory, old: str, new: str) -> RunDirectory:
     """With a journal whose first record says something else, too."""
-    head, rest = directory.journal.read_text().split("\n", 1)
-    assert head.count(old) == 1
-    directory.journal.write_text(f"{head.replace(old, new)}\n{rest}")
+    head, *others = read_journal(directory.journal)
+    text = json.dumps(head, separators=(",", ":"))
+    assert text.count(old) == 1
+    directory.journal.unlink()
+    with Journal(directory.journal) as journal:
+        for record in (json.loads(text.replace(old, new)), *others):
+            journal.append(record)
     return directory
 
 

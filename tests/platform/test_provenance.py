@@ -65,6 +65,7 @@ def test_a_resume_by_another_fmnas_is_said_recorded_and_shown(
     first, second = drivers(cut)
     assert {**second, "at": 0.0} == {**first, **change, "at": 0.0}
     page = (cut / "report" / "index.html").read_text()
+    assert "Several versions worked at this experiment" in page
     for driver, number in ((first, 1), (second, 2)):
         for name in ("fmnas", "torch"):
             assert f"drivers.{number}.{name}" in page

@@ -156,7 +156,10 @@ def test_the_command_ends_with_0_or_1(tmp_path: Path, capsys: pytest.CaptureFixt
     lines = [json.loads(line) for line in (out / "journal.jsonl").read_text().splitlines()]
     place = suggestion([{**line, "trial": line.get("trial")} for line in lines], "bo-fm/repeat-0", "model")
     lines[place]["trial"]["configuration"]["x1"] = 0.5
-    (out / "journal.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (out / "journal.jsonl").unlink()
+    with Journal(out / "journal.jsonl") as journal:
+        for line in lines:
+            journal.append({key: value for key, value in line.items() if key not in ("n", "crc")})
     assert main(["replay", str(out)]) == 1
     printed = capsys.readouterr().out
     assert f"line {place + 1}: bo-fm/repeat-0" in printed
