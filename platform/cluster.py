@@ -1,7 +1,8 @@
 """Connecting to Ray: a lean cluster of our own, or a standing one.
 
 Ray runs whatever code reaches it, as the user that started it. So a cluster of our own listens on the loopback alone,
-and answers only who knows its token: random, made for this cluster, and told to nobody but Ray's own processes.
+and answers only who knows its token: random, made for this cluster, and told to nobody but Ray's own processes. Its
+sockets and logs lie in a folder that nobody else may enter; in Ray's own, everybody may write.
 """
 
 import importlib
@@ -10,9 +11,11 @@ import os
 import secrets
 import signal
 import socket
+import stat
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from fmnas.platform.errors import ClusterError
@@ -45,15 +48,34 @@ def connect(address: str | None) -> Any:
         return _own_cluster() if address is None else _standing_cluster(address)
 
 
+def own_folder() -> Path:
+    """Where our own clusters have their sockets and logs, for this user alone; short, as names of sockets must be.
+
+    Raises ClusterError where somebody else was there before.
+    """
+    folder = Path(f"/tmp/fmnas-{os.getuid()}")
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        raise ClusterError(
+            f"{folder} is not a folder for you alone, and Ray's sockets are to lie there: look who made it, remove it, "
+            "and try again"
+        )
+    return folder / "ray"
+
+
 def _own_cluster() -> Any:
     closed = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_AUTH_TOKEN_PATH": None}
+    folder = own_folder()
     with _environment({**closed, _MANY_NODES: "0"}):  # Ray's processes inherit it; what else we start need not know it
         import ray
 
         _take_environment(ray, many_nodes=False)
         try:
             # Without an address Ray would join one that `ray start` began here, or the one in RAY_ADDRESS.
-            ray.init(address="local", include_dashboard=False, object_store_memory=OBJECT_STORE_BYTES, **_COMMON)
+            lean = {"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES}
+            ray.init(address="local", _temp_dir=str(folder), **lean, **_COMMON)
         except Exception as error:  # a node that is late is a plain Exception
             raise _no_start(error) from None
     return ray
@@ -105,8 +127,8 @@ def _no_start(error: Exception) -> ClusterError:
     said = " ".join(str(error).split())[:300]
     return ClusterError(
         f"Ray did not start on this machine ({type(error).__name__}: {said}): its logs are below "
-        "/tmp/ray/session_latest/logs. Is the machine busy, or /dev/shm or /tmp full? Try again, or give a cluster "
-        "that runs by --address"
+        f"{own_folder()}/session_latest/logs. Is the machine busy, or /dev/shm or /tmp full? Try again, or give a "
+        "cluster that runs by --address"
     )
 
 

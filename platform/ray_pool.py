@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from fmnas.platform.cluster import fitting, live_nodes
+from fmnas.platform.cluster import fitting, live_nodes, own_folder
 from fmnas.platform.config import WorkersConfig
 from fmnas.platform.errors import ExperimentFailed, legible, one_line
 from fmnas.platform.pool import Event, Failed, Finished, Job, Lost, TimedOut, past_deadline
@@ -147,7 +147,7 @@ class RayPool:
             self._ray.shutdown()  # now: a minute after its head has died, Ray would end this process
             raise ExperimentFailed(
                 "the Ray that it had started on this machine died (killed, or out of memory?), and its workers with "
-                "it; its logs are below /tmp/ray/session_latest/logs. Resume"
+                f"it; its logs are below {own_folder()}/session_latest/logs. Resume"
             )
         nodes = live_nodes(self._ray)
         for member in [member for member in self._idle if member.node not in nodes]:

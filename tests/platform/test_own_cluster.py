@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fmnas.platform import cluster
-from fmnas.platform.cluster import connect
+from fmnas.platform.cluster import connect, own_folder
 from fmnas.platform.errors import ClusterError
 from fmnas.platform.journal import read_journal
 
@@ -69,6 +69,34 @@ def test_it_listens_on_the_loopback_alone(ray: Any) -> None:
     places = [line[1].split(":")[0] for line in lines if line[3] == LISTENS and line[9] in ours]
     assert len(places) >= 4, "its head, its node and its workers listen somewhere"
     assert set(places) <= LOOPBACK
+
+
+def test_its_sockets_and_logs_lie_where_nobody_else_may_enter(ray: Any) -> None:
+    node = ray._private.worker._global_node
+    for path in (node.get_session_dir_path(), node.get_logs_dir_path(), node.raylet_socket_name):
+        assert Path(path).is_relative_to(own_folder())
+    guard = own_folder().parent.stat()
+    assert (guard.st_mode & 0o777, guard.st_uid) == (0o700, os.getuid())
+
+
+@pytest.mark.parametrize("there", ["a link", "open to all", "of another"])
+def test_a_folder_that_somebody_else_can_enter_is_not_used(
+    there: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / f"fmnas-{os.getuid()}"
+    if there == "a link":
+        (tmp_path / "elsewhere").mkdir(mode=0o700)
+        folder.symlink_to(tmp_path / "elsewhere")
+    else:
+        folder.mkdir(mode=0o700)
+        folder.chmod(0o777 if there == "open to all" else 0o700)
+    if there == "of another":
+        other = os.getuid() + 1
+        monkeypatch.setattr(os, "getuid", lambda: other)
+        folder.rename(tmp_path / f"fmnas-{other}")
+    monkeypatch.setattr(cluster, "Path", lambda name: tmp_path / Path(name).name)
+    with pytest.raises(ClusterError, match=r"is not a folder for you alone.*remove it"):
+        own_folder()
 
 
 STRANGERS = [{}, {"RAY_AUTH_MODE": "disabled"}, {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64}]
