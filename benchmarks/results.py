@@ -8,7 +8,7 @@ import json
 import os
 import platform
 import subprocess
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -155,7 +155,7 @@ class Results:
             self.commits.append(commit)
         packages = {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
         content = {
-            "seeds": {"origin": self.seeds.origin, "values": self._all.values},
+            "seeds": self._all.kept(),
             "commits": self.commits,
             "versions": packages,
             "rows": [self._kept(row) for row in self.rows],
@@ -207,7 +207,7 @@ def found(row: Row) -> str:
 
 def published(row: Row) -> str:
     """The paper's figure, if it has one."""
-    figure = PAPER.get(row.problem, {}).get("modlap" if row.method in ("paper", "ei") else row.method)
+    figure = PAPER.get(row.problem, {}).get(row.method)
     return f"{figure[0]:.4f} ± {figure[1]:.4f}" if figure else ""
 
 
@@ -219,8 +219,6 @@ def markdown(results: Results) -> str:
         for k, row in enumerate([row for row in results.rows if row.problem == problem and row.values]):
             name = NAMES[row.method] + untold(row)
             name += f", noise {row.noise:g}" if row.noise else ""
-            shown = replace(row, method="") if row.method in ("ei", "paper") else row  # the paper had other settings
-            lines.append(
-                f"| {NAMES[problem] if k == 0 else ''} | {name} | {plus_minus(row)} | {found(row)} | {published(shown)} |"
-            )
+            head = NAMES[problem] if k == 0 else ""
+            lines.append(f"| {head} | {name} | {plus_minus(row)} | {found(row)} | {published(row)} |")
     return "\n".join(lines) + "\n"

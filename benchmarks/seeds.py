@@ -25,6 +25,10 @@ class Seeds:
     values: tuple[int, ...]
     origin: str
 
+    def kept(self) -> dict[str, object]:
+        """As `read` finds them in a file of results."""
+        return {"origin": self.origin, "values": self.values}
+
     def __str__(self) -> str:
         return f"seeds, {self.origin}: {' '.join(map(str, self.values))}"
 
