@@ -202,7 +202,8 @@ def plus_minus(row: Row) -> str:
 
 def found(row: Row) -> str:
     """How many runs are at the optimum, of how many."""
-    return f"{row.at_optimum} of {len(row.values)}" if row.at_optimum is not None else f"{len(row.values)} runs"
+    runs = len(row.values)
+    return f"{row.at_optimum} of {runs}" if row.at_optimum is not None else f"{runs} run" + "s" * (runs > 1)
 
 
 def published(row: Row) -> str:
