@@ -212,14 +212,31 @@ def published(row: Row) -> str:
     return f"{figure[0]:.4f} ± {figure[1]:.4f}" if figure else ""
 
 
+def ahead(row: Row, first: Row) -> str:
+    """On how many seeds, of those that both have, the row's value is lower than that of another row."""
+    if row is first:
+        return ""
+    theirs = dict(zip(first.seeds, first.values, strict=True))
+    pairs = [(value, theirs[seed]) for seed, value in zip(row.seeds, row.values, strict=True) if seed in theirs]
+    return f"{sum(value < other for value, other in pairs)} of {len(pairs)}"
+
+
 def markdown(results: Results) -> str:
-    """A table of all rows, those of a problem together."""
-    problems = list(dict.fromkeys(row.problem for row in results.rows))
-    lines = ["| problem | method | mean ± standard error | at the optimum | paper |", "|---|---|---|---|---|"]
-    for problem in problems:
-        for k, row in enumerate([row for row in results.rows if row.problem == problem and row.values]):
-            name = NAMES[row.method] + untold(row)
-            name += f", noise {row.noise:g}" if row.noise else ""
-            head = NAMES[problem] if k == 0 else ""
-            lines.append(f"| {head} | {name} | {plus_minus(row)} | {found(row)} | {published(row)} |")
-    return "\n".join(lines) + "\n"
+    """Tables of all rows, those of a problem together: of problems whose optimum is known to be met, and of others."""
+    head = "| problem | method | mean ± standard error |"
+    solved = [f"{head} at the optimum | paper |", "|---|---|---|---|---|"]
+    others = [f"{head} runs | lower than the problem's first row |", "|---|---|---|---|---|"]
+    for problem in dict.fromkeys(row.problem for row in results.rows):
+        rows = [row for row in results.rows if row.problem == problem and row.values]
+        for row in rows:
+            name = NAMES[row.method] + untold(row) + (f", noise {row.noise:g}" if row.noise else "")
+            cells = ["" if row is not rows[0] else NAMES[problem], name, plus_minus(row)]
+            if problem in AT_OPTIMUM:
+                solved.append(_cells(*cells, found(row), published(row)))
+            else:
+                others.append(_cells(*cells, str(len(row.values)), ahead(row, rows[0])))
+    return "\n\n".join("\n".join(table) for table in (solved, others) if len(table) > 2) + "\n"
+
+
+def _cells(*cells: str) -> str:
+    return "| " + " | ".join(cells) + " |"
