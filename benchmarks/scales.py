@@ -1,11 +1,12 @@
-"""What random points of a problem are like: their values, and how much of them is a sum over variables.
+"""What random points of a problem are like: their cost and their values, and how much of them is a sum over variables.
 
     python benchmarks/scales.py [--quick] [--problems ackley5c ...] [--points N] [--seed K] [--json FILE]
 
-For each problem the least value, the quartiles and the largest of N uniform points; and the share of the variance of
-the logarithm of the values, of the values, and of their exponential that a sum of functions of one variable each
-explains. The logarithm is of the value above the least one known, the exponential of u / 2 and of u, where u is the
-value standardised: the scales that BO-FM may choose among (optimizers/scale.py) are of this kind.
+For each problem the CPU-milliseconds of an evaluation; the least value, the quartiles and the largest of N uniform
+points; and the share of the variance of the logarithm of the values, of the values, and of their exponential that a sum
+of functions of one variable each explains. The logarithm is of the value above the least one known, the exponential of
+u / 2 and of u, where u is the value standardised: the scales that BO-FM may choose among (optimizers/scale.py) are of
+this kind.
 
 Of Ackley5C the same for points half of whose variables, chosen at random, have the optimum's value: nearer to it, as
 the points of a search are.
@@ -13,6 +14,7 @@ the points of a search are.
 
 import argparse
 import json
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -68,7 +70,9 @@ def row(problem: str, count: int, seed: int, near: bool) -> dict[str, Any]:
     space = nusvr_space() if problem == "nusvr_diabetes" else SYNTHETIC_PROBLEMS[problem].space
     optimum = np.array([0.5] + [8.0] * 5) if near else None  # of Ackley5C: x1 = 0, every h = 8
     X = points(space, count, np.random.default_rng(seed), optimum)
+    start = time.process_time()
     y = values(problem, space, X)
+    milliseconds = 1000.0 * (time.process_time() - start) / count
     least = min(SYNTHETIC_PROBLEMS[problem].minimum if problem in SYNTHETIC_PROBLEMS else np.inf, float(y.min()))
     kept = y > least + NOISE  # the logarithm of the optimum itself is none
     u = (y - y.mean()) / y.std(ddof=1)
@@ -76,7 +80,7 @@ def row(problem: str, count: int, seed: int, near: bool) -> dict[str, Any]:
     seen["exp u"] = (X, np.exp(u))
     shares = {name: additive_share(space, at, value) for name, (at, value) in seen.items()}
     quantiles = np.quantile(y, [0.0, 0.25, 0.5, 0.75, 1.0]).tolist()
-    return {"problem": problem, "near": near, "quantiles": quantiles, "shares": shares}
+    return {"problem": problem, "near": near, "milliseconds": milliseconds, "quantiles": quantiles, "shares": shares}
 
 
 def main() -> None:
@@ -89,14 +93,17 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     problems, count = (["ackley5c"], 500) if arguments.quick else (arguments.problems, arguments.points)
-    print(f"{'problem':<24}{'least, quartiles, largest':>44}{'log':>8}{'plain':>8}{'exp u/2':>8}{'exp u':>8}")
+    print(f"{'problem':<26}{'ms':>7}{'least, quartiles, largest':>44}{'log':>8}{'plain':>8}{'exp u/2':>8}{'exp u':>8}")
     rows = []
     for problem, near in [(p, False) for p in problems] + [("ackley5c", True)] * ("ackley5c" in problems):
         found = row(problem, count, arguments.seed, near)
         rows.append(found)
         spread = " ".join(f"{q:8.3f}" for q in found["quantiles"])
         shares = "".join(f"{share:8.2f}" for share in found["shares"].values())
-        print(f"{problem + (', half at optimum' if near else ''):<26}{spread:>44}{shares}", flush=True)
+        print(
+            f"{problem + (', half at optimum' if near else ''):<26}{found['milliseconds']:7.2f}{spread:>44}{shares}",
+            flush=True,
+        )
     if arguments.json:
         arguments.json.write_text(json.dumps({"points": count, "seed": arguments.seed, "rows": rows}, indent=2))
 
