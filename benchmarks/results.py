@@ -228,6 +228,7 @@ def markdown(results: Results) -> str:
     others = [f"{head} runs | lower than the problem's first row |", "|---|---|---|---|---|"]
     for problem in dict.fromkeys(row.problem for row in results.rows):
         rows = [row for row in results.rows if row.problem == problem and row.values]
+        rows.sort(key=lambda row: (list(NAMES).index(row.method), not row.told, row.noise))
         for row in rows:
             name = NAMES[row.method] + untold(row) + (f", noise {row.noise:g}" if row.noise else "")
             cells = ["" if row is not rows[0] else NAMES[problem], name, plus_minus(row)]
