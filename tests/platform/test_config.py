@@ -12,6 +12,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fmnas.comparison.paired_tests import can_show, repeats_needed
 from fmnas.platform.cli import main
 from fmnas.platform.config import Config, check_config, load_config, shipped_configs
 from fmnas.platform.errors import ConfigError
@@ -48,6 +49,16 @@ def test_shipped_configurations_are_whole() -> None:
     for name, text in shipped_configs().items():
         assert load_config(name).name == name
         assert text.startswith("# "), "the first line says what it is"
+
+
+@pytest.mark.parametrize("name", sorted(shipped_configs()))
+def test_a_shipped_configuration_can_give_a_verdict_or_says_in_its_first_line_that_it_cannot(name: str) -> None:
+    config, first_line = load_config(name), shipped_configs()[name].splitlines()[0]
+    rest = len(config.optimizers) - 1
+    pairs = rest if config.hypotheses == "bo-fm" else rest * (rest + 1) // 2
+    assert can_show(config.repeats, pairs) != ("cannot give a verdict" in first_line)
+    if "-o repeats=" in first_line:
+        assert int(first_line.split("-o repeats=")[1].split()[0]) == repeats_needed(pairs)
 
 
 def test_the_papers_experiment_has_the_papers_numbers() -> None:
