@@ -1,6 +1,7 @@
 """How converged the fit and the search are: likelihoods and expected improvements on data of the joint space.
 
-    python benchmarks/convergence.py [--data FILE] [--reference FILE] [--seeds N] [--json FILE]
+    python benchmarks/convergence.py [--data FILE] [--reference FILE] [--json FILE] [--seeds N]
+        [--first-seed K | --fresh | --seeds-from FILE]
 
 Fit: negative log likelihood per observation of the standardised objective, of the paper's mode (maximum likelihood, ten
 cold starts) and of the default mode's settings without its prior; the best and the worst over the seeds.
@@ -8,7 +9,7 @@ Search: log EI of the default mode's search, median and worst over the seeds, be
 points), at the same fitted parameters.
 
 --data: a JSON file with X [n][18] (log learning rate, momentum, log weight decay, gamma, r1, r2, then 12 vertex
-indices), bounds [6][2] and y [n]; synthetic data otherwise.
+indices), bounds [6][2] and y [n]; 200 points of the joint space with a synthetic y unless given.
 --reference: a JSON file with results [{n, x, ei_float64, params}] of another implementation on these data, with
 parameters in its authors' form (distances in standard deviations of the data, alpha / (D P), factors normalised). Then
 EI is searched at its parameters, too.
@@ -17,6 +18,7 @@ EI is searched at its parameters, too.
 import argparse
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,8 +26,9 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
+import seeds as seeds_of
 import torch
-from suggestion import dataset
+from suggestion import JOINT_POINTS, dataset
 
 from fmnas.optimizers.kernels import ModLap
 from fmnas.optimizers.likelihood import Likelihood
@@ -40,7 +43,7 @@ SIZES = (20, 50, 100, 200)
 KERNEL = FAST_KERNELS["modlap"]
 
 
-def observations(space: Space, n: int, path: Path | None) -> tuple[np.ndarray, Points, torch.Tensor]:
+def observations(space: Space, n: int, path: Path) -> tuple[np.ndarray, Points, torch.Tensor]:
     """(X [n, 18], the same as points, standardised y [n])."""
     configurations, ys = dataset(space, n, path)
     X, y = space.encode_all(configurations), np.array(ys)
@@ -76,27 +79,27 @@ def at_parameters(space: Space, points: Points, y: torch.Tensor, given: dict[str
     return posterior
 
 
-def row(n: int, path: Path | None, seeds: int) -> dict[str, Any]:
+def row(n: int, path: Path, seeds: Sequence[int]) -> dict[str, Any]:
     """Both modes on the first n observations."""
     space = joint_space()
     X, points, y = observations(space, n, path)
     likely = FitSettings(prior=None)
     paper, default = (
-        [Surrogate(space, KERNEL, settings).fit(points, y, np.random.default_rng(seed)) for seed in range(seeds)]
+        [Surrogate(space, KERNEL, settings).fit(points, y, np.random.default_rng(seed)) for seed in seeds]
         for settings in (PAPER_FIT, likely)
     )
     best = min(paper, key=lambda fit: fit.nll)
-    found = [best_ei(space, X, best.posterior, y, SearchSettings(), seed) for seed in range(seeds)]
+    found = [best_ei(space, X, best.posterior, y, SearchSettings(), seed) for seed in seeds]
     return {
         "n": n,
         "paper_nll": [fit.nll for fit in paper],
         "default_nll": [fit.nll for fit in default],
         "default_log_ei": found,
-        "paper_log_ei": best_ei(space, X, best.posterior, y, PAPER_SEARCH, 0),
+        "paper_log_ei": best_ei(space, X, best.posterior, y, PAPER_SEARCH, seeds[0]),
     }
 
 
-def against(reference: dict[str, Any], path: Path, seeds: int) -> dict[str, Any]:
+def against(reference: dict[str, Any], path: Path, seeds: Sequence[int]) -> dict[str, Any]:
     """EI of the default search at the reference's parameters, beside what the reference found."""
     space = joint_space()
     X, points, y = observations(space, reference["n"], path)
@@ -105,29 +108,30 @@ def against(reference: dict[str, Any], path: Path, seeds: int) -> dict[str, Any]
     bounds = np.array(json.loads(path.read_text())["bounds"])
     x = np.concatenate([(c - bounds[:, 0]) / (bounds[:, 1] - bounds[:, 0]), v])
     at_theirs = Acquisition(space, posterior, best=float(y.min()))(Points.of(space, x[None])).exp()
-    found = [np.exp(best_ei(space, X, posterior, y, SearchSettings(), seed)) for seed in range(seeds)]
+    found = [np.exp(best_ei(space, X, posterior, y, SearchSettings(), seed)) for seed in seeds]
     return {"n": reference["n"], "theirs": reference["ei_float64"], "theirs_here": float(at_theirs), "ours": found}
 
 
 def main() -> None:
     """Compute and print two tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", type=Path)
+    parser.add_argument("--data", type=Path, default=JOINT_POINTS)
     parser.add_argument("--reference", type=Path)
-    parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--json", type=Path)
+    seeds_of.add_arguments(parser, 5)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     with torch.no_grad():
-        report(arguments)
+        report(arguments, seeds_of.chosen(arguments))
 
 
-def report(arguments: argparse.Namespace) -> None:
+def report(arguments: argparse.Namespace, seeds: seeds_of.Seeds) -> None:
     """The tables, and the file of figures."""
+    print(seeds)
     print(f"{'n':>5} {'nll, paper mode':>20} {'nll, default':>20} {'log EI, default':>22} {'log EI, paper':>14}")
     rows, references = [], []
     for n in SIZES:
-        found = row(n, arguments.data, arguments.seeds)
+        found = row(n, arguments.data, seeds.values)
         rows.append(found)
         paper, default, ei = found["paper_nll"], found["default_nll"], found["default_log_ei"]
         print(
@@ -138,12 +142,12 @@ def report(arguments: argparse.Namespace) -> None:
     if arguments.reference:
         print(f"\n{'n':>5} {'EI, reference':>14} {'its point, here':>16} {'EI, ours (median, worst)':>26}")
         for result in json.loads(arguments.reference.read_text())["results"]:
-            found = against(result, arguments.data, arguments.seeds)
+            found = against(result, arguments.data, seeds.values)
             references.append(found)
             ours = f"{np.median(found['ours']):.4f}, {min(found['ours']):.4f}"
             print(f"{found['n']:>5} {found['theirs']:>14.4f} {found['theirs_here']:>16.4f} {ours:>26}", flush=True)
     if arguments.json:
-        arguments.json.write_text(json.dumps({"rows": rows, "references": references}, indent=2))
+        arguments.json.write_text(json.dumps({"seeds": seeds.kept(), "rows": rows, "references": references}, indent=2))
 
 
 if __name__ == "__main__":

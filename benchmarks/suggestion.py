@@ -7,8 +7,9 @@ all results were told at once: nothing is warm. Fit and acquisition are parts of
 more and more variables, half of them nominal with four values, half real. Optuna is optional:
 pip install 'fmnas[benchmarks]'.
 
+The observations are random points with a smooth synthetic objective, up to 2,000 of them, the same in every run.
 --data: a JSON file with X [n][18] (log learning rate, momentum, log weight decay, gamma, r1, r2, then 12 vertex
-indices), bounds [6][2] and y [n] to use instead of a synthetic objective, for the sizes that it has.
+indices), bounds [6][2] and y [n] to use instead, for the sizes that it has: benchmarks/data/joint_points.json has 200.
 """
 
 import argparse
@@ -32,6 +33,8 @@ from fmnas.search_spaces import Configuration, Nominal, Real, Space, joint_space
 
 SIZES = (20, 50, 100, 200, 500, 1000, 2000)
 ASKS = 5
+JOINT_POINTS = Path(__file__).parent / "data" / "joint_points.json"
+"""200 points of the joint space with a synthetic objective; the file says where they are from."""
 VARIABLES, OBSERVATIONS = (4, 8, 16, 32, 60), 100
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from fmnas.comparison.paired_tests import can_show
 from fmnas.platform.cli import main
-from fmnas.platform.config import check_config, shipped_configs
+from fmnas.platform.config import check_config, load_config, shipped_configs
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
@@ -39,6 +40,20 @@ def test_links_lead_somewhere() -> None:
 def test_every_shipped_configuration_is_named() -> None:
     for name in shipped_configs():
         assert f"`{name}`" in README
+
+
+def test_the_table_of_configurations_has_their_repeats_and_says_which_can_give_a_verdict() -> None:
+    table = README.split("| shipped configuration |")[1].split("\n\n")[0].splitlines()[2:]
+    named = set()
+    for row in table:
+        names, _, repeats, verdict = (cell.strip() for cell in row.strip("|").split("|"))
+        for name in re.findall(r"`(\w+)`", names):
+            config = load_config(name)
+            assert int(re.match(r"\d+", repeats)[0]) == config.repeats, name
+            assert (verdict == "possible") == can_show(config.repeats, len(config.optimizers) - 1), name
+            assert (config.hypotheses == "bo-fm") == (name not in ("smoke", "quickstart")), name
+            named.add(name)
+    assert named == set(shipped_configs())
 
 
 @pytest.mark.parametrize("command", sorted(set(re.findall(r"^ +fmnas (\w+)", README, flags=re.MULTILINE))))

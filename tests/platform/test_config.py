@@ -12,6 +12,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fmnas.comparison.paired_tests import can_show, repeats_needed
 from fmnas.platform.cli import main
 from fmnas.platform.config import Config, check_config, load_config, shipped_configs
 from fmnas.platform.errors import ConfigError
@@ -50,6 +51,16 @@ def test_shipped_configurations_are_whole() -> None:
         assert text.startswith("# "), "the first line says what it is"
 
 
+@pytest.mark.parametrize("name", sorted(shipped_configs()))
+def test_a_shipped_configuration_can_give_a_verdict_or_says_in_its_first_line_that_it_cannot(name: str) -> None:
+    config, first_line = load_config(name), shipped_configs()[name].splitlines()[0]
+    rest = len(config.optimizers) - 1
+    pairs = rest if config.hypotheses == "bo-fm" else rest * (rest + 1) // 2
+    assert can_show(config.repeats, pairs) != ("cannot give a verdict" in first_line)
+    if "-o repeats=" in first_line:
+        assert int(first_line.split("-o repeats=")[1].split()[0]) == repeats_needed(pairs)
+
+
 def test_the_papers_experiment_has_the_papers_numbers() -> None:
     config = load_config("fashion_mnist")
     assert (config.data.train, config.data.validation, config.data.batch_size) == (30_000, 30_000, 32)
@@ -70,7 +81,7 @@ def test_the_synthetic_experiments(name: str, design: int | str, points: int) ->
     config = load_config(name)
     assert config.problem == name
     assert [entry.name for entry in config.optimizers] == ["bo-fm", "regularized-evolution", "bohb", "random"]
-    assert (config.repeats, config.budget.evaluations, config.fidelity.epochs) == (5, 100, 1)
+    assert (config.budget.evaluations, config.fidelity.epochs) == (100, 1)
     assert (config.initial_design, config.initial_points) == (design, points)
 
 

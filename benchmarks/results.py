@@ -1,0 +1,243 @@
+"""The file of results of sample_efficiency.py, its lines and its Markdown.
+
+A mean is printed with its standard error: the standard deviation over the runs (ddof 1) by the root of their number,
+as in an experiment's table. The paper's own figures stay as they were published.
+"""
+
+import json
+import os
+import platform
+import subprocess
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import seeds as seeds_of
+
+PAPER = {
+    "func2c": {
+        "modlap": (-0.2063, 0.0000),
+        "moddif": (-0.0662, 0.0463),
+        "prodlap": (-0.2060, 0.0001),
+        "proddif": (-0.2060, 0.0002),
+        "addlap": (-0.1669, 0.0127),
+        "adddif": (-0.1167, 0.0472),
+    },
+    "func3c": {
+        "modlap": (-0.7215, 0.0004),
+        "moddif": (-0.0977, 0.0742),
+        "prodlap": (-0.7213, 0.0005),
+        "proddif": (-0.7100, 0.0106),
+        "addlap": (-0.3156, 0.1125),
+        "adddif": (-0.3979, 0.1555),
+    },
+    "ackley5c": {
+        "modlap": (0.0186, 0.0057),
+        "moddif": (0.0008, 0.0003),
+        "prodlap": (0.0177, 0.0038),
+        "proddif": (0.0152, 0.0044),
+        "addlap": (0.0042, 0.0018),
+        "adddif": (0.0040, 0.0015),
+    },
+}
+"""Mean and standard error over five runs, at a budget that is not stated (BO-FM paper, Appendix E)."""
+
+AT_OPTIMUM = {"func2c": -0.2, "func3c": -0.7, "ackley5c": 0.1}
+"""Below, every discrete variable has its best value."""
+
+NAMES = {
+    "func2c": "Func2C",
+    "func3c": "Func3C",
+    "ackley5c": "Ackley5C",
+    "ackley53c": "Ackley53C",
+    "nusvr_diabetes": "nusvr_diabetes",
+    "modlap": "ModLap",
+    "moddif": "ModDif",
+    "prodlap": "ProdLap",
+    "proddif": "ProdDif",
+    "addlap": "AddLap",
+    "adddif": "AddDif",
+    "ei": "ModLap, no turns",
+    "paper": "ModLap, `mode: paper`",
+    "regularized-evolution": "regularized evolution",
+    "random": "random search",
+}
+MEASURED = ("search_spaces", "trainers", "optimizers", "baselines", "benchmarks/sample_efficiency.py")
+"""What the results depend on."""
+PACKAGES = ("fmnas", "numpy", "torch", "scikit-learn")
+
+
+@dataclass
+class Row:
+    """One method on one problem: a value for each seed so far."""
+
+    problem: str
+    method: str
+    evaluations: int
+    told: bool
+    noise: float
+    seeds: list[int] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+    seconds_per_suggestion: float = 0.0
+
+    @property
+    def key(self) -> tuple[str, str, int, bool, float]:
+        """What makes it another row."""
+        return self.problem, self.method, self.evaluations, self.told, self.noise
+
+    @property
+    def mean(self) -> float:
+        """Of the values."""
+        return float(np.mean(self.values))
+
+    @property
+    def standard_error(self) -> float | None:
+        """Of the mean, ddof 1; None for one value."""
+        n = len(self.values)
+        return float(np.std(self.values, ddof=1) / np.sqrt(n)) if n > 1 else None
+
+    @property
+    def at_optimum(self) -> int | None:
+        """How many values are at the optimum; None where that is not defined."""
+        limit = AT_OPTIMUM.get(self.problem)
+        return None if limit is None else sum(value < limit for value in self.values)
+
+    def add(self, seed: int, value: float, seconds: float) -> None:
+        """One more run."""
+        n = len(self.values)
+        self.seconds_per_suggestion = (n * self.seconds_per_suggestion + seconds) / (n + 1)
+        self.seeds.append(seed)
+        self.values.append(value)
+
+
+class Results:
+    """Rows over the same seeds; a row may have the first of them only.
+
+    A run that goes on with the file of another commit says so in `commits`.
+    """
+
+    def __init__(self, seeds: seeds_of.Seeds, rows: list[Row] | None = None, commits: list[str] | None = None) -> None:
+        self.seeds, self.rows, self.commits = seeds, rows or [], commits or []
+        self._all = seeds
+
+    @classmethod
+    def read(cls, path: Path, count: int | None = None) -> "Results":
+        """A file's rows, with the first `count` of its seeds, or all; exits with a message where it is no such file."""
+        every = seeds_of.read(path)
+        try:
+            kept = json.loads(path.read_text())
+            names = list(Row.__dataclass_fields__)
+            rows = [Row(**{name: row[name] for name in names}) for row in kept["rows"]]
+            commits = list(kept["commits"])
+        except (KeyError, TypeError) as error:
+            raise SystemExit(
+                f"{path}: it is no file of these results ({error!r}); name one that --json wrote"
+            ) from error
+        results = cls(seeds_of.first(every, count, path), rows, commits)
+        results._all = every
+        return results
+
+    def row(self, wanted: Row) -> Row:
+        """The row with that key, which is new where there was none."""
+        for row in self.rows:
+            if row.key == wanted.key:
+                return row
+        self.rows.append(wanted)
+        return wanted
+
+    def write(self, path: Path) -> None:
+        """Write everything, aside first: a run that is cut off keeps what it has."""
+        commit = commit_here()
+        if commit not in self.commits:
+            self.commits.append(commit)
+        packages = {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
+        content = {
+            "seeds": self._all.kept(),
+            "commits": self.commits,
+            "versions": packages,
+            "rows": [self._kept(row) for row in self.rows],
+        }
+        aside = path.with_name(path.name + ".tmp")
+        aside.write_text(json.dumps(content, indent=1) + "\n")
+        os.replace(aside, path)
+
+    @staticmethod
+    def _kept(row: Row) -> dict[str, Any]:
+        return {**asdict(row), "mean": row.mean if row.values else None, "standard_error": row.standard_error}
+
+
+@cache
+def commit_here() -> str:
+    """The commit of this code when it was first asked for, with "+changes" where files differ from it; or "unknown"."""
+    git = ["git", "-C", str(Path(__file__).resolve().parent.parent)]
+    head = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False)
+    status = [*git, "status", "--porcelain", "--", *MEASURED]
+    changed = subprocess.run(status, capture_output=True, text=True, check=False).stdout.strip()
+    return head.stdout.strip() + ("+changes" if changed else "") if head.returncode == 0 else "unknown"
+
+
+def line(row: Row) -> str:
+    """A row for the terminal."""
+    return (
+        f"{row.problem:<15}{row.method + untold(row):<24}{plus_minus(row):>24}"
+        f"{found(row):>10}{published(row):>20}{row.seconds_per_suggestion:>8.3f} s/ask"
+    )
+
+
+def untold(row: Row) -> str:
+    """Says it of a method that would have made use of knowing its budget."""
+    return ", untold" if row.method in PAPER["func2c"] and not row.told else ""
+
+
+def plus_minus(row: Row) -> str:
+    """Mean ± standard error, to two digits of the error, five decimals at most."""
+    if row.standard_error is None:
+        return f"{row.mean:.5f}"
+    decimals = 5 if row.standard_error < 1e-4 else int(min(5, max(0, 1 - np.floor(np.log10(row.standard_error)))))
+    return f"{row.mean:.{decimals}f} ± {row.standard_error:.{decimals}f}"
+
+
+def found(row: Row) -> str:
+    """How many runs are at the optimum, of how many."""
+    runs = len(row.values)
+    return f"{row.at_optimum} of {runs}" if row.at_optimum is not None else f"{runs} run" + "s" * (runs > 1)
+
+
+def published(row: Row) -> str:
+    """The paper's figure, if it has one."""
+    figure = PAPER.get(row.problem, {}).get(row.method)
+    return f"{figure[0]:.4f} ± {figure[1]:.4f}" if figure else ""
+
+
+def ahead(row: Row, first: Row) -> str:
+    """On how many seeds, of those that both have, the row's value is lower than that of another row."""
+    if row is first:
+        return ""
+    theirs = dict(zip(first.seeds, first.values, strict=True))
+    pairs = [(value, theirs[seed]) for seed, value in zip(row.seeds, row.values, strict=True) if seed in theirs]
+    return f"{sum(value < other for value, other in pairs)} of {len(pairs)}"
+
+
+def markdown(results: Results) -> str:
+    """Tables of all rows, those of a problem together: of problems whose optimum is known to be met, and of others."""
+    head = "| problem | method | mean ± standard error |"
+    solved = [f"{head} at the optimum | paper |", "|---|---|---|---|---|"]
+    others = [f"{head} runs | lower than the problem's first row |", "|---|---|---|---|---|"]
+    for problem in dict.fromkeys(row.problem for row in results.rows):
+        rows = [row for row in results.rows if row.problem == problem and row.values]
+        rows.sort(key=lambda row: (list(NAMES).index(row.method), not row.told, row.noise))
+        for row in rows:
+            name = NAMES[row.method] + untold(row) + (f", noise {row.noise:g}" if row.noise else "")
+            cells = ["" if row is not rows[0] else NAMES[problem], name, plus_minus(row)]
+            if problem in AT_OPTIMUM:
+                solved.append(_cells(*cells, found(row), published(row)))
+            else:
+                others.append(_cells(*cells, str(len(row.values)), ahead(row, rows[0])))
+    return "\n\n".join("\n".join(table) for table in (solved, others) if len(table) > 2) + "\n"
+
+
+def _cells(*cells: str) -> str:
+    return "| " + " | ".join(cells) + " |"
