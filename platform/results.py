@@ -67,13 +67,13 @@ def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext
         finished=state.status == DONE,
         retrained=_retrained(directory.retrained),
         hypotheses=config.hypotheses,
-        remarks=[*_remarks(config), *_of_versions(state)],
+        remarks=[*remarks_of(config), *_of_versions(state)],
         runs=[PlannedRun(run.name, run.optimizer_name, run.repeat) for run in state.runs.values()],
         methods={entry.name: entry.name for entry in config.optimizers},
     )
 
 
-def _remarks(config: Config) -> list[Remark]:
+def remarks_of(config: Config) -> list[Remark]:
     """What a reader must know of an optimizer that its trials do not tell."""
     return [Remark(f"{entry.name} {TOLD_THE_BUDGET}", entry.name) for entry in config.optimizers if _is_told(entry)]
 

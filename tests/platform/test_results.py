@@ -11,7 +11,7 @@ from fmnas.comparison import Budget, ReportContext
 from fmnas.platform.config import Config, check_config
 from fmnas.platform.errors import ExperimentFailed
 from fmnas.platform.paths import RunDirectory
-from fmnas.platform.results import _remarks, write_report_files
+from fmnas.platform.results import remarks_of, write_report_files
 from fmnas.platform.terminal import print_summary
 
 
@@ -21,10 +21,10 @@ def config(*optimizers: object) -> Config:
 
 
 def test_it_is_told_that_bofm_knows_its_budget_and_the_others_do_not() -> None:
-    (remark,) = _remarks(config("random", "bo-fm", "bohb", "regularized-evolution"))
+    (remark,) = remarks_of(config("random", "bo-fm", "bohb", "regularized-evolution"))
     assert remark.optimizer == "bo-fm"
     assert remark.text.startswith("bo-fm knows the size of its budget and makes use of it")
-    assert _remarks(config("random", {"name": "bo-fm", "mode": "paper"})) == []
+    assert remarks_of(config("random", {"name": "bo-fm", "mode": "paper"})) == []
 
 
 def test_a_report_that_the_disk_does_not_take_is_a_failure_and_no_wrong_input(tmp_path: Path) -> None:

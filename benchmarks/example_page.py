@@ -1,0 +1,63 @@
+"""The page of the example in docs/example, made again from its trials.
+
+    python benchmarks/example_page.py [--out DIR]
+
+docs/example has the trials, the retrained configurations, the configuration and the environment of a run of
+`fmnas run fashion_mnist_example && fmnas retrain runs/fashion_mnist_example`, but not its journal, of which `fmnas
+report` makes such a page. DIR gets the page and all its figures; by default docs/example gets those that it keeps.
+"""
+
+import argparse
+import json
+import shutil
+import tempfile
+from pathlib import Path
+
+from fmnas.comparison.report import write_report
+from fmnas.comparison.retrained import read_retrained
+from fmnas.comparison.summary import ReportContext
+from fmnas.comparison.trials import Budget, PlannedRun, read_trials
+from fmnas.platform.config import load_config
+from fmnas.platform.outcomes import run_name
+from fmnas.platform.results import remarks_of
+
+EXAMPLE = Path(__file__).resolve().parent.parent / "docs" / "example"
+KEPT = ("index.html", "anytime.png", "retrained.png")
+
+
+def context() -> ReportContext:
+    """What the report tells beside the trials."""
+    config = load_config(EXAMPLE / "config.yaml")
+    names = [entry.name for entry in config.optimizers]
+    return ReportContext(
+        name=config.name,
+        problem=config.problem,
+        budget=Budget(config.budget.evaluations, config.fidelity.epochs, config.budget.seconds),
+        environment=json.loads((EXAMPLE / "environment.json").read_text()),
+        config_text=config.to_yaml(),
+        finished=True,
+        retrained=read_retrained(EXAMPLE / "retrained.csv"),
+        hypotheses=config.hypotheses,
+        remarks=remarks_of(config),
+        runs=[PlannedRun(run_name(name, r), name, r) for r in range(config.repeats) for name in names],
+        methods={name: name for name in names},
+    )
+
+
+def main() -> None:
+    """Write them."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--out", type=Path, help="default: docs/example, and only what is kept there")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        made = arguments.out or Path(folder)
+        summary = write_report(read_trials(EXAMPLE / "trials.csv"), context(), made)
+        if arguments.out is None:
+            for name in KEPT:
+                shutil.copy(made / name, EXAMPLE / name)
+    print(summary["headline"])
+    print(summary["caution"])
+
+
+if __name__ == "__main__":
+    main()
