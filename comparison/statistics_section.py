@@ -140,7 +140,7 @@ def _equivalents(summary: Summary) -> str:
     told = (
         "The evaluations after which the mean curve of the optimizer above is as low as that of the one on the left; "
         "never: not within the budget. In brackets: the 95% bootstrap interval over the repeats of the optimizer "
-        "above, and in how many resamples it was not in time; the mean on the left is taken as it stands. With few "
+        "above and, where some were late, the share of resamples that were not there in time; the mean on the left is taken as it stands. With few "
         "repeats such an interval is too short."
     )
     header = ("evaluations", "mean objective", *names)
@@ -148,12 +148,12 @@ def _equivalents(summary: Summary) -> str:
 
 
 def _matched(row: Mapping[str, Any]) -> str:
-    """ "12 (8 to 20, not in time in 3% of resamples)"."""
+    """ "12 (8 to 20; late 3%)"."""
     found = "never" if row["evaluations"] is None else count(row["evaluations"])
     low, high, late = row.get("low"), row.get("high"), row.get("late")
     between = "" if low is None else f"{count(low)} to {'never' if high is None else count(high)}"
-    told = [between, f"not in time in {share(late)} of resamples" if late else ""]
-    return f"{found} ({', '.join(each for each in told if each)})" if any(told) else found
+    told = [between, f"late {share(late)}" if late else ""]
+    return f"{found} ({'; '.join(each for each in told if each)})" if any(told) else found
 
 
 def retrained_section(summary: Summary, pictures: Pictures) -> Section | None:

@@ -84,7 +84,7 @@ def test_the_sections_in_words(summary):
         "Test errors, pair by pair",
         "two retrained are too few",
         "0.08010 to 0.08220",
-        "20 (12 to never, not in time in 3% of resamples)",
+        "20 (12 to never; late 3%)",
         "the same for whoever takes part",
     ):
         assert text in html, text
