@@ -1,5 +1,6 @@
 """The driver against a scripted pool: order, budgets, stops, and resuming after any event."""
 
+import itertools
 import json
 import time
 from collections.abc import Callable
@@ -77,9 +78,10 @@ def test_training_takes_its_part_of_the_seconds(
 def test_what_a_failed_training_took_counts_as_its_seconds(
     tmp_path: Path, drive: Drive, configured: Configured
 ) -> None:
-    """On the scripted clock a training takes a second from its start to its end, and nothing else takes any."""
+    """On the scripted clock a suggestion takes half a second, and a training from its start to its end another half."""
     config = configured(optimizers=["random"], budget={"evaluations": 5, "seconds": 3.0})
-    _, state, _ = drive(config, tmp_path / "j", fate=lambda job: "fail")
+    ticks = itertools.count()
+    _, state, _ = drive(config, tmp_path / "j", fate=lambda job: "fail", elapsed=lambda: next(ticks) / 2)
     (run,) = state.runs.values()
     assert (run.ended, run.budget.seconds_spent) == (3, 3.0)
 
