@@ -140,8 +140,8 @@ def _equivalents(summary: Summary) -> str:
     told = (
         "The evaluations after which the mean curve of the optimizer above is as low as that of the one on the left; "
         "never: not within the budget. In brackets: the 95% bootstrap interval over the repeats of the optimizer "
-        "above and, where some were late, the share of resamples that were not there in time; the mean on the left is taken as it stands. With few "
-        "repeats such an interval is too short."
+        "above and, where some were late, the share of resamples that were not there in time; the mean on the left is "
+        "taken as it stands. With few repeats such an interval is too short."
     )
     header = ("evaluations", "mean objective", *names)
     return joined(subtitle("Who is where another one was"), filled(header, shown), hint(told))
