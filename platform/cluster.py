@@ -71,11 +71,12 @@ def _own_cluster() -> Any:
     with _environment({**closed, _MANY_NODES: "0"}):  # Ray's processes inherit it; what else we start need not know it
         import ray
 
-        _take_environment(ray, many_nodes=False)
+        _take_environment()
+        lean = {"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES}
         try:
             # Without an address Ray would join one that `ray start` began here, or the one in RAY_ADDRESS.
-            lean = {"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES}
-            ray.init(address="local", _temp_dir=str(folder), **lean, **_COMMON)
+            with _on_loopback(ray):
+                ray.init(address="local", _temp_dir=str(folder), **lean, **_COMMON)
         except Exception as error:  # a node that is late is a plain Exception
             raise _no_start(error) from None
     return ray
@@ -84,7 +85,7 @@ def _own_cluster() -> Any:
 def _standing_cluster(address: str) -> Any:
     import ray
 
-    _take_environment(ray, many_nodes=True)
+    _take_environment()
     _check_listens(address)
     try:
         ray.init(address=address, **_COMMON)
@@ -112,15 +113,26 @@ def _environment(changes: Mapping[str, str | None]) -> Iterator[None]:
         put(before)
 
 
-def _take_environment(ray: Any, many_nodes: bool) -> None:
-    """Ray reads these when it is first imported, and keeps them: a second cluster of this process needs them anew."""
-    ray._private.ray_constants.ENABLE_RAY_CLUSTER = many_nodes
-    with suppress(
-        ImportError, AttributeError
-    ):  # Ray's own, and not for others: without it a process has one cluster only
+def _take_environment() -> None:
+    """Ray reads what its environment says of tokens once, and keeps it: a second cluster of this process needs it anew.
+
+    Both are Ray's own, and may be gone in another version: then a process has one kind of cluster only.
+    """
+    with suppress(ImportError, AttributeError):
         inside = importlib.import_module("ray._raylet")
         inside.Config.initialize("")
         inside.AuthenticationTokenLoader.instance().reset_cache()
+
+
+@contextmanager
+def _on_loopback(ray: Any) -> Iterator[None]:
+    """What Ray starts in the block listens on the loopback: its own switch, which it read when it was imported."""
+    constants = ray._private.ray_constants
+    constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        constants.ENABLE_RAY_CLUSTER = True
 
 
 def _no_start(error: Exception) -> ClusterError:
