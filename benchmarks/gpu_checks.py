@@ -173,7 +173,8 @@ def captures(plan: Plan) -> Jobs:
 
 def capture_memory(plan: Plan, rounds: int = 3) -> dict[str, Any]:
     """As many rounds as there is time for; what the device has in use must not grow from the first to the last."""
-    split, rows, ends = noise(10 * plan.batch), [], []
+    split, rows = noise(10 * plan.batch), []
+    ends: list[tuple[int, float]] = []  # of each round: captures so far, megabytes
     device = torch.device(plan.device)
     for _ in range(rounds):
         for name, cell in {**named_cells(), **cells_of_each()}.items():

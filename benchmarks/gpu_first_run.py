@@ -37,12 +37,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-PARTS = {"machine": 15, "equality": 100, "failure": 30, "captures": 60}
-PARTS |= {"steps": 90, "convolutions": 70, "whole": 110, "shared": 65}
+PARTS = {"machine": 25, "equality": 100, "failure": 30, "captures": 60}
+PARTS |= {"steps": 90, "convolutions": 70, "whole": 100, "shared": 65}
 """Parts and their shares of the time; they are seconds when there are 540."""
 
 DUMP, GRACE = 2.0, 4.0
 """Seconds that a part may overrun: until it shows where it hangs, and until it is ended."""
+
+LEAST = 15.0
+"""Seconds of a part, on average, below which it is not worth its while: importing torch takes some of them."""
 
 NO_DEVICE = 3
 """The code of a part that has no GPU to work on."""
@@ -143,6 +146,8 @@ def watched(command: Sequence[str], seconds: float, take: Take, environment: dic
             with contextlib.suppress(subprocess.TimeoutExpired):  # one that hangs in its driver cannot be ended
                 child.wait(5)
             reader.join(5)
+            if not reader.is_alive():
+                child.stdout.close()
         complaints.seek(0)
         said = complaints.read().strip()
     return code, f"{trouble}; it said: {said[-3000:]}" if trouble and said else trouble
@@ -224,8 +229,9 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.part:
         return work(arguments)
-    if not 10 <= arguments.seconds < float("inf"):
-        parser.error(f"--seconds {arguments.seconds:g}: it must be at least 10, and each part has but a share of them")
+    least = LEAST * len(arguments.only or PARTS)
+    if not least <= arguments.seconds < float("inf"):
+        parser.error(f"--seconds {arguments.seconds:g}: at least {least:g} for these parts; name fewer with --only")
     if arguments.data and not arguments.data.is_dir():
         parser.error(f"--data {arguments.data}: there is no such folder; without --data, images are synthetic")
     if arguments.json and not arguments.json.parent.is_dir():

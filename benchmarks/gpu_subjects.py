@@ -24,6 +24,12 @@ from fmnas.trainers.stacked_network import Stack
 from fmnas.trainers.stacked_training import StackedLearner
 from fmnas.trainers.training import Surroundings, streams, to_device
 
+TIMED = 0.3
+"""Seconds that are given to the timing of one operation, about."""
+
+ENOUGH = 8.0
+"""Seconds that are time enough for any job: those that may take longer end by themselves."""
+
 RATE = 0.01
 SCHEDULE = Schedule(RATE, 0.9, 1e-4, 0.5, 0.5, 0.5)
 
@@ -38,7 +44,7 @@ class Plan:
     """Where a part works, how much, and until when.
 
     seeds: trainings in one program. batch: images of a step. images: of a timed epoch. sizes: of validation batches.
-    inside: operations in a timed graph; times: replays of it. cells: at most so many rows of a kind.
+    cells: at most so many rows of a kind.
     lengths: images and epochs of whole evaluations. processes: at a time; epochs: in each, of `images` images;
     together: the cell that they train. ends: as `time.monotonic` tells it.
     """
@@ -48,8 +54,6 @@ class Plan:
     batch: int = 32
     images: int = 3_200
     sizes: tuple[int, ...] = (250, 1_000, 5_000)
-    inside: int = 20
-    times: int = 20
     cells: int = 99
     lengths: tuple[tuple[int, int], ...] = ((2_000, 6), (30_000, 25))
     processes: tuple[int, ...] = (1, 2, 4, 8)
@@ -67,12 +71,12 @@ class Plan:
         return self.ends - time.monotonic()
 
     def split(self, images: int) -> Split:
-        """So many images to train on, and so many to validate on."""
+        """So many images to train on, and so many to validate on: real ones, if there are."""
         return fashion_mnist_split(images, images, self.data) if self.data else noise(images)
 
 
 FULL = Plan()
-DRY = Plan("cpu", 2, 4, 8, (4,), 1, 1, 1, ((8, 2),), (1,), 2, "identity")
+DRY = Plan("cpu", 2, 4, 8, (4,), 1, ((8, 2),), (1,), 2, "identity")
 
 
 def named_cells() -> dict[str, Cell]:
@@ -151,30 +155,36 @@ def median_seconds(run: Callable[[], object], times: int, device: str) -> float:
 def replayed_seconds(run: Callable[[], object], plan: Plan) -> float:
     """Median seconds of one of many runs in a CUDA graph: what the device takes, without asking it. On a CPU: a run."""
     if torch.device(plan.device).type != "cuda":
-        return median_seconds(run, plan.times, plan.device)
+        return median_seconds(run, 1, plan.device)
+    run()
+    once = median_seconds(run, 2, plan.device)
+    runs = round(min(max(TIMED / once, 5), 400))  # at least 5, whatever they take
+    inside = max(1, runs // 10)
 
     def many() -> list[Any]:
-        return [run() for _ in range(plan.inside)]
+        return [run() for _ in range(inside)]
 
     replay, seconds = captured(many, run, list[Tensor]()), []
-    for _ in range(plan.times):
+    for _ in range(runs // inside):
         first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         first.record()
         replay()
         last.record()
         last.synchronize()
-        seconds.append(first.elapsed_time(last) / 1e3 / plan.inside)
+        seconds.append(first.elapsed_time(last) / 1e3 / inside)
     return statistics.median(seconds)
 
 
 def jobs_done(part: str, jobs: Jobs, plan: Plan) -> Iterator[dict[str, Any]]:
     """A row for each job, as long as there is time and the device answers; what was left out is the last."""
-    left_out = []
+    left_out, needed = [], 0.0
     for name, job in jobs.items():
-        if plan.left() <= 0:
+        if plan.left() <= needed:
             left_out.append(name)
             continue
+        begun = plan.left()
         found = outcome(job)
+        needed = max(needed, min(begun - plan.left(), ENOUGH))  # the next may take as long
         yield {"part": part, "row": name, "found": found}
         if "error" in found and not answers(plan.device):
             yield {"part": part, "row": "device", "found": {"error": f"none: {plan.device} answers no more"}}

@@ -30,9 +30,10 @@ from gpu_subjects import (
     some,
     wait,
 )
+from torch.autograd import DeviceType
 from torch.nn import functional
 from torch.profiler import ProfilerActivity, profile
-from training_gpu import BATCH, EPOCHS, IMAGES, share, trial
+from training_gpu import BATCH, EPOCHS, IMAGES, noise, share, trial
 from training_gpu import Plan as Sharing
 
 from fmnas.search_spaces import Cell
@@ -85,7 +86,8 @@ def versions() -> dict[str, Any]:
 
 def device_facts(plan: Plan) -> dict[str, Any]:
     """Its name and size, and whether MPS is there."""
-    found: dict[str, Any] = {"mps": shutil.which("nvidia-cuda-mps-control") or "none"}
+    pipes = Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"))
+    found: dict[str, Any] = {"mps": shutil.which("nvidia-cuda-mps-control") or "none", "mps_pipes": pipes.exists()}
     if torch.device(plan.device).type != "cuda":
         return {"name": plan.device, **found}
     facts = torch.cuda.get_device_properties(0)
@@ -122,7 +124,7 @@ def steps(plan: Plan) -> Jobs:
 
 def step_times(cell: Cell, plan: Plan) -> dict[str, Any]:
     """Microseconds of a step and of a validation image; what a full evaluation takes is EXTRAPOLATED from them."""
-    split, device = plan.split(plan.images), plan.device
+    split, device = noise(plan.images), plan.device
     full = plan.images // plan.batch
     with exactly(torch.device(device)):
         learner = learner_of(cell, split, plan)
@@ -162,7 +164,7 @@ def validation_times(learner: Any, plan: Plan) -> dict[int, float]:
 def kernels(cell: Cell, plan: Plan, count: int = 5) -> dict[str, Any]:
     """How many kernels a step has, and which take the most: name, calls and microseconds a step."""
     with exactly(torch.device(plan.device)):
-        learner = learner_of(cell, plan.split(plan.images), plan)
+        learner = learner_of(cell, noise(plan.images), plan)
         begin_epoch(learner)
         on_gpu = torch.device(plan.device).type == "cuda"
         count = count if on_gpu else 1
@@ -170,8 +172,11 @@ def kernels(cell: Cell, plan: Plan, count: int = 5) -> dict[str, Any]:
             for _ in range(count):
                 learner._full_step()
             wait(plan.device)
-    rows = [(getattr(e, "self_device_time_total" if on_gpu else "self_cpu_time_total"), e) for e in seen.key_averages()]
+    own, time_of = (DeviceType.CUDA, "self_device_time_total") if on_gpu else (DeviceType.CPU, "self_cpu_time_total")
+    rows = [(getattr(e, time_of), e) for e in seen.key_averages() if e.device_type == own]
     rows = sorted(((us, e) for us, e in rows if us > 0), key=lambda row: -row[0])
+    if not rows:
+        return {"error": "the profiler saw no kernels: has this user the right to NVIDIA's performance counters?"}
     found = {"kernels": sum(e.count for _, e in rows) / count, "us": sum(us for us, _ in rows) / count}
     return {**found, "top": [[e.key[:120], e.count / count, us / count] for us, e in rows[:TOP]]}
 
@@ -212,9 +217,9 @@ def total(found: dict[str, float], way: str) -> float:
 def convolution_seconds(shape: tuple[int, ...], memory: torch.memory_format, plan: Plan) -> dict[str, float]:
     """Forward, and backward to input and weights. shape: networks, channels of each, side, size and groups."""
     networks, channels, side, size, groups = shape
-    own = {"device": torch.device(plan.device)}
-    images = torch.randn(plan.batch, networks * channels, side, side, **own).to(memory_format=memory)
-    weights = torch.randn(networks * channels, channels // groups, size, size, **own).to(memory_format=memory)
+    device = torch.device(plan.device)
+    images = torch.randn(plan.batch, networks * channels, side, side, device=device).to(memory_format=memory)
+    weights = torch.randn(networks * channels, channels // groups, size, size, device=device).to(memory_format=memory)
     groups, padding = networks * groups, size // 2
     forward = partial(functional.conv2d, images, weights, padding=padding, groups=groups)
     outputs = forward()

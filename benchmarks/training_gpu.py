@@ -196,9 +196,10 @@ def share(plan: Plan, cell: Cell, count: int, seconds: float) -> dict[str, Any]:
                     ends = min(ends, time.time() + 5.0)
     finally:
         for member in members:
-            if member.is_alive() and len(rows) < count:
+            member.join(5 if len(rows) == count else 0)
+            if member.is_alive():
                 member.kill()
-            member.join(5)
+                member.join(5)
     return summary(rows, [member.exitcode for member in members], seconds)
 
 

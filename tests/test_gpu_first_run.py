@@ -1,0 +1,294 @@
+"""The first run on a GPU, as far as a CPU can tell: all of it is rehearsed, faults are found, and nothing stops it."""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import BrokenBarrierError
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from fmnas.search_spaces import Cell
+from fmnas.trainers.stacked_training import StackedLearner
+
+ROOT = Path(__file__).resolve().parent.parent
+SCRIPT = ROOT / "benchmarks" / "gpu_first_run.py"
+ALL = ("machine", "equality", "failure", "captures", "steps", "convolutions", "whole", "shared")
+
+
+@pytest.fixture(scope="module")
+def scripts() -> Iterator[SimpleNamespace]:
+    """The scripts as modules; benchmarks/ is no package."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(SCRIPT.parent))
+        import gpu_checks
+        import gpu_first_run
+        import gpu_subjects
+        import training_gpu
+
+        yield SimpleNamespace(first=gpu_first_run, checks=gpu_checks, subjects=gpu_subjects, timing=training_gpu)
+
+
+def run(*options: str, paths: Path = ROOT / "nowhere") -> "subprocess.CompletedProcess[str]":
+    """The command, from elsewhere; paths: where Python looks first."""
+    environment, command = {**os.environ, "PYTHONPATH": str(paths)}, [sys.executable, str(SCRIPT), *options]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd="/")
+
+
+@pytest.fixture(scope="module")
+def rehearsal(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, dict[str, Any]]:
+    """Where nothing but torch and numpy can be imported, and what is installed as fmnas is broken."""
+    place = tmp_path_factory.mktemp("gpu")
+    for name in ("ray", "mlflow", "pandas", "pydantic", "scipy", "sklearn", "gpytorch", "matplotlib", "torchvision"):
+        (place / f"{name}.py").write_text("raise ImportError(__name__)")
+    for room in ("trainers", "search_spaces"):
+        (place / "fmnas" / room).mkdir(parents=True)
+        (place / "fmnas" / room / "__init__.py").write_text("raise ImportError(__name__)")
+    done = run("--dry", "--json", str(place / "found.json"), paths=place)
+    return done, json.loads((place / "found.json").read_text())
+
+
+def test_every_part_is_rehearsed_on_the_cpu(rehearsal: tuple[Any, dict[str, Any]]) -> None:
+    done, found = rehearsal
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith("wrong or broken: nothing\n")
+    assert tuple(found["parts"]) == ALL
+    for name, part in found["parts"].items():
+        assert part["rows"], name
+        assert part["left_out"] == []
+        assert not any("error" in row for row in part["rows"].values())
+
+
+def test_the_rehearsal_judges_and_measures(rehearsal: tuple[Any, dict[str, Any]]) -> None:
+    rows = {name: part["rows"] for name, part in rehearsal[1]["parts"].items()}
+    assert rows["equality"]["identity"]["ok"] is True
+    assert 0 < rows["equality"]["identity"]["losses_apart"] < 1e-4, "two ways, not the same one twice"
+    assert rows["failure"]["a capture that fails"]["ok"] is True
+    assert "could not be captured" in rows["failure"]["a capture that fails"]["told"]
+    assert rows["steps"]["largest"]["step_us"] > 0
+    assert len(rows["steps"]["kernels of largest"]["top"]) == 15
+    (found,) = rows["convolutions"].values()
+    both = {
+        name[:-9]: us + found["ways"][f"{name[:-9]}, backward"]
+        for name, us in found["ways"].items()
+        if name[-7:] == "forward"
+    }
+    assert (len(both), both["as trained, NCHW"]) == (9, found["us_as_trained"])
+    assert (
+        found["us_best"] == both[found["best"]] == min(us for name, us in both.items() if name.startswith("searched"))
+    )
+    (evaluation,) = rows["whole"].values()
+    assert evaluation["epochs"] == 2
+    assert rows["shared"]["1 processes"]["evaluations_per_minute"] > 0
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_it_says_what_can_be_done() -> None:
+    done = run("--only", "machine", "--seconds", "60")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "'cuda' cannot be used here" in done.stderr
+    assert "--dry rehearses on the CPU" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_wrong_options_are_told_before_anything_is_done(tmp_path: Path) -> None:
+    nowhere = tmp_path / "nowhere"
+    wrong = {"--seconds": "30", "--data": str(nowhere), "--json": str(nowhere / "found.json"), "--only": "speed"}
+    for option, value in wrong.items():
+        done = run(option, value)
+        assert done.returncode == 2
+        assert option in done.stderr.splitlines()[-1]
+        assert value in done.stderr.splitlines()[-1]
+
+
+def command(code: str) -> list[str]:
+    return [sys.executable, "-c", f"import json, os, subprocess, sys, time\n{code}"]
+
+
+def test_shares_of_the_time_use_all_of_it(scripts: SimpleNamespace) -> None:
+    left, coming = 400.0, list(ALL)
+    while coming:
+        left -= scripts.first.share(left, coming)
+        coming.pop(0)
+    assert left == pytest.approx(0.0)
+    assert scripts.first.share(540.0, ALL) == scripts.first.PARTS["machine"]
+
+
+def test_a_part_that_hangs_is_ended_with_all_that_it_started_and_its_rows_stay(scripts: SimpleNamespace) -> None:
+    rows: list[dict[str, Any]] = []
+    hanging = """
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+print(json.dumps({"part": "p", "row": "r", "found": {"pid": child.pid}}), flush=True)
+print("here it hangs", file=sys.stderr, flush=True)
+time.sleep(600)
+"""
+    code, trouble = scripts.first.watched(command(hanging), 4.0, rows.append, dict(os.environ))
+    assert code != 0
+    assert trouble == "it had to be ended after 4 s; it said: here it hangs"
+    assert [row["row"] for row in rows] == ["r"]
+    assert ended(rows[0]["found"]["pid"])
+
+
+def ended(pid: int) -> bool:
+    """Whether the process is gone, or waits to be collected, within some seconds."""
+    for _ in range(100):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def test_a_part_that_dies_says_with_what_code(scripts: SimpleNamespace, capsys: pytest.CaptureFixture[str]) -> None:
+    rows: list[dict[str, Any]] = []
+    dying = 'print("only words"); print(json.dumps([1])); sys.stdout.flush(); os._exit(7)'
+    assert scripts.first.watched(command(dying), 30.0, rows.append, dict(os.environ)) == (7, "it ended with code 7")
+    assert rows == []
+    assert capsys.readouterr().out == "only words\n[1]\n"
+    assert scripts.first.watched(command("pass"), 30.0, rows.append, dict(os.environ)) == (0, "")
+
+
+def test_one_part_that_breaks_lets_the_others_go_on(
+    scripts: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """And each has a process and a share of its own."""
+    calls: list[tuple[list[str], float]] = []
+
+    def watched(command: list[str], seconds: float, take: Callable[[Any], None], environment: Any) -> tuple[int, str]:
+        name = command[-1]
+        calls.append((command, seconds))
+        take({"part": name, "row": "a", "found": {"ok": name != "equality"}})
+        return (9, "it ended with code 9") if name == "machine" else (0, "")
+
+    monkeypatch.setattr(scripts.first, "watched", watched)
+    file = tmp_path / "found.json"
+    options = argparse.Namespace(only=None, dry=False, data=None, json=file, seconds=540.0)
+    assert scripts.first.supervise(options) == 1
+    assert [command[-2:] for command, _ in calls] == [["--part", name] for name in ALL]
+    assert calls[0][1] == pytest.approx(scripts.first.PARTS["machine"], abs=1.0)
+    found = json.loads(file.read_text())
+    assert found["parts"]["machine"]["trouble"] == "it ended with code 9"
+    assert found["parts"]["shared"]["rows"] == {"a": {"ok": True}}
+    assert not [path for path in tmp_path.iterdir() if path != file]
+
+
+def test_what_is_wrong_is_listed_and_on_disk_at_once(scripts: SimpleNamespace, tmp_path: Path) -> None:
+    file = tmp_path / "found.json"
+    findings = scripts.first.Findings(file, {})
+    rows = {"good": {"ok": True}, "bad": {"ok": False}, "broken": {"error": "x"}, "time": {"us": 1.0}}
+    for number, (name, found) in enumerate(rows.items(), start=1):
+        findings.take({"part": "p", "row": name, "found": found})
+        assert len(json.loads(file.read_text())["parts"]["p"]["rows"]) == number
+    findings.take({"part": "p", "left_out": ["later"]})
+    findings.close(["q"], 1.0, "it hung")
+    assert findings.wrong() == ["p, bad", "p, broken", "q"]
+    assert json.loads(file.read_text())["parts"]["p"]["left_out"] == ["later"]
+
+
+def plan_of(scripts: SimpleNamespace, seconds: float = 1e6) -> Any:
+    return scripts.subjects.DRY.until(time.monotonic() + seconds, None)
+
+
+def test_a_job_that_fails_lets_the_others_go_on_and_time_that_is_over_leaves_them_out(scripts: SimpleNamespace) -> None:
+    def fails() -> dict[str, Any]:
+        raise RuntimeError("out of luck")
+
+    jobs = {"a": fails, "b": lambda: {"us": 1.0}}
+    first, second = scripts.subjects.jobs_done("p", jobs, plan_of(scripts))
+    assert first["found"]["error"] == "RuntimeError: out of luck"
+    assert "in fails" in first["found"]["at"]
+    assert second == {"part": "p", "row": "b", "found": {"us": 1.0}}
+    assert list(scripts.subjects.jobs_done("p", jobs, plan_of(scripts, 0.0))) == [{"part": "p", "left_out": ["a", "b"]}]
+
+
+def test_a_device_that_answers_no_more_ends_its_part(scripts: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scripts.subjects, "answers", lambda device: False)
+    jobs = {"good": lambda: {"us": 1.0}, "bad": lambda: 1 // 0, "never": lambda: {"us": 2.0}}
+    rows = list(scripts.subjects.jobs_done("p", jobs, plan_of(scripts)))
+    assert [row["row"] for row in rows] == ["good", "bad", "device"]
+    assert "answers no more" in rows[-1]["found"]["error"]
+
+
+def faster(self: StackedLearner, gradient: Tensor, losses: Tensor) -> None:
+    """Twice the learning rate."""
+    REAL(self, gradient * 2, losses)
+
+
+def noisy(self: StackedLearner, gradient: Tensor, losses: Tensor) -> None:
+    """Never the same twice, in the sixth digit."""
+    REAL(self, gradient * (1 + 1e-6 * torch.rand_like(gradient)), losses)
+
+
+def mixing(self: StackedLearner, gradient: Tensor, losses: Tensor) -> None:
+    """What is not finite reaches all."""
+    REAL(self, gradient + 0 * losses.sum(), losses)
+
+
+REAL = StackedLearner._update
+FAULTS = {faster: "losses_apart", noisy: "same_twice", mixing: "alone beside nan"}
+
+
+@pytest.mark.parametrize("fault", [None, *FAULTS], ids=lambda fault: fault.__name__ if fault else "none")
+def test_a_step_that_is_not_right_is_found(
+    scripts: SimpleNamespace, fault: Callable[..., None] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if fault:
+        monkeypatch.setattr(StackedLearner, "_update", fault)
+    cell: Cell = scripts.subjects.cells_of_each()["identity"]
+    found = scripts.checks.check_cell(cell, scripts.timing.noise(14), plan_of(scripts))
+    assert found["ok"] == (fault is None)
+    if fault:
+        value = found[FAULTS[fault]]
+        assert value is False or value > scripts.checks.LOSS_BOUND
+
+
+def test_processes_that_fail_together_are_told_by_the_first_failure(scripts: SimpleNamespace) -> None:
+    summary, fine = scripts.timing.summary, {"evaluation": 30.0, "ready": 1.0}
+    assert summary([fine, {"evaluation": 60.0, "ready": 3.0}], [0, 0], 9.0) == {
+        "evaluation": 45.0,
+        "ready": 2.0,
+        "evaluations_per_minute": 3.0,
+    }
+    broken = {"error": BrokenBarrierError.__name__, "aborted": True}
+    assert summary([broken, {"error": "memory", "aborted": False}], [0, 0], 9.0) == {"error": "memory"}
+    assert "codes [-9]" in summary([broken], [0, -9], 9.0)["error"]
+    assert "only 1 of 2" in summary([fine], [0, None], 9.0)["error"]
+
+
+def test_a_process_that_cannot_begin_does_not_keep_the_others_waiting(scripts: SimpleNamespace) -> None:
+    """It has a device that is none."""
+    plan = scripts.timing.Plan("nonsense", 32, epochs=2)
+    found = scripts.timing.share(plan, scripts.subjects.cells_of_each()["identity"], 1, 120.0)
+    assert "nonsense" in found["error"]
+
+
+def test_timings_are_kept_one_by_one_and_end_with_their_seconds(
+    scripts: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def alone(label: str, *rest: object) -> dict[str, float]:
+        if label == "largest":
+            raise MemoryError("too large")
+        return {"stacked": 1.0}
+
+    timing, kept = scripts.timing, []
+    monkeypatch.setattr(timing, "alone", alone)
+    monkeypatch.setattr(timing, "share", lambda plan, cell, count, seconds: {"evaluation": seconds})
+    cells = {"largest": None, "random 1": None}
+    found = timing.measure_gpu(cells, timing.Plan("cpu", processes=(1, 2)), lambda so_far: kept.append(repr(so_far)))
+    assert found["alone"] == {"largest": {"error": "MemoryError: too large"}, "random 1": {"stacked": 1.0}}
+    assert found["shared"][2]["evaluation"] == pytest.approx(540.0, abs=30.0)
+    assert len(kept) == len(set(kept)) == 4
+    found = timing.measure_gpu(cells, timing.Plan("cpu", processes=(1,), seconds=0.0), lambda so_far: None)
+    assert (found["alone"], found["shared"], len(found["left_out"])) == ({}, {}, 3)
+    assert "there is no time left" in capsys.readouterr().out
