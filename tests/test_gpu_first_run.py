@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -292,3 +293,13 @@ def test_timings_are_kept_one_by_one_and_end_with_their_seconds(
     found = timing.measure_gpu(cells, timing.Plan("cpu", processes=(1,), seconds=0.0), lambda so_far: None)
     assert (found["alone"], found["shared"], len(found["left_out"])) == ({}, {}, 3)
     assert "there is no time left" in capsys.readouterr().out
+
+
+def test_the_options_that_the_page_on_clusters_names_exist() -> None:
+    page, known = (ROOT / "docs" / "cluster.md").read_text(), run("--help").stdout
+    commands = re.findall(r"python benchmarks/gpu_first_run\.py([^`\n]*)", page)
+    options = {option for rest in commands for option in re.findall(r"--[a-z]+", rest)}
+    assert options >= {"--json", "--only", "--seconds"}
+    assert all(option in known for option in options)
+    assert all(part in known for rest in commands for part in re.findall(r"--only (\w+)", rest))
+    assert set(re.findall(r"`(\w+)` part", page)) <= set(ALL)
