@@ -1,6 +1,7 @@
 """The first run on a GPU, as far as a CPU can tell: all of it is rehearsed, faults are found, and nothing stops it."""
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -252,6 +253,62 @@ def test_a_step_that_is_not_right_is_found(
     if fault:
         value = found[FAULTS[fault]]
         assert value is False or value > scripts.checks.LOSS_BOUND
+
+
+class FakeEvent:
+    """Two of them are 8 milliseconds apart."""
+
+    def __init__(self, enable_timing: bool) -> None: ...
+    def record(self) -> None: ...
+    def synchronize(self) -> None: ...
+    def elapsed_time(self, end: "FakeEvent") -> float:
+        return 8.0
+
+
+def gpu_plan(scripts: SimpleNamespace) -> Any:
+    return scripts.subjects.FULL.until(time.monotonic() + 1e6, None)
+
+
+def test_the_time_of_an_operation_is_its_part_of_a_graphs(
+    scripts: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a graph that is none, of an operation that takes a millisecond by the host's clock: 300 runs, 10 replays."""
+    runs: list[int] = []
+
+    def captured(step: Callable[[], object], first_step: Callable[[], object], state: list[Tensor]) -> Any:
+        assert state == []
+        first_step()
+        return step
+
+    monkeypatch.setattr(scripts.subjects, "captured", captured)
+    monkeypatch.setattr(scripts.subjects, "median_seconds", lambda run, times, device: 1e-3)
+    monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
+    found = scripts.subjects.replayed_seconds(lambda: runs.append(1), gpu_plan(scripts))
+    assert found == pytest.approx(8e-3 / 30)
+    assert len(runs) == 1 + 1 + 300
+
+
+@pytest.mark.parametrize("leak", [0.0, 40.0])
+def test_captures_that_leak_are_found(scripts: SimpleNamespace, leak: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the first round takes for good."""
+    made: list[str] = []
+
+    def learner_of(cell: Cell, split: Any, plan: Any) -> Any:
+        made.append("one")
+        return SimpleNamespace(train=lambda rates: None)
+
+    def memory() -> tuple[int, int]:
+        first = scripts.checks.named_cells().keys() | scripts.checks.cells_of_each().keys()
+        return int(1e11 - 5e6 * min(len(made), len(first)) - 1e6 * leak * len(made)), int(1e11)
+
+    monkeypatch.setattr(scripts.checks, "learner_of", learner_of)
+    monkeypatch.setattr(scripts.checks, "exactly", lambda device: contextlib.nullcontext())
+    monkeypatch.setattr(torch.cuda, "mem_get_info", memory)
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: 0)
+    found = scripts.checks.captures(gpu_plan(scripts))["memory"]()
+    assert found["ok"] == (leak == 0.0)
+    assert found["grown_mb_per_capture"] == pytest.approx(leak)
+    assert found["captures"] == len(made) == len(found["rows"])
 
 
 def test_processes_that_fail_together_are_told_by_the_first_failure(scripts: SimpleNamespace) -> None:
