@@ -8,9 +8,9 @@ Part of `training.py`. Needs torch and numpy alone.
   times the median of the next ones. An epoch ends when it is reported.
 - It ends by itself when its seconds are over; what there was no time for is told of. Each finding is kept at once, and
   one that fails lets the others go on. plain is timed on few images: it takes some ten times as long.
-- Floors: a training image takes 3 times the multiplications of a forward pass, a validation image 1; at the device's
-  float32 rate. Layers that do not fuse move some 13 TB for the largest cell; at its bandwidth. Shares are given for
-  devices whose rates are known here.
+- Floor: a training image takes 3 times the multiplications of a forward pass, a validation image 1; at the device's
+  float32 rate. Its share is given for devices whose rate is known here. (Of the bytes that layers move there is no
+  floor: how many of them reach the memory is the cache's affair.)
 """
 
 import multiprocessing
@@ -48,9 +48,8 @@ from fmnas.trainers.stacked_training import StackedLearner
 from fmnas.trainers.training import Surroundings, streams, to_device
 
 EPOCHS, SEEDS, BATCH, IMAGES = 25, 4, 32, 30_000
-BYTES_OF_LARGEST = 13e12
-RATES = {"H200": (67e12, 4.8e12), "H100": (67e12, 3.35e12), "A100": (19.5e12, 2.0e12)}
-"""A part of the device's name -> float32 operations and bytes per second, by its maker."""
+RATES = {"H200": 67e12, "H100": 67e12, "A100": 19.5e12}
+"""A part of the device's name -> float32 operations per second, by its maker."""
 
 
 @dataclass(frozen=True)
@@ -120,13 +119,12 @@ def whole(seconds: list[float], images: int) -> float:
     return start + EPOCHS * later * IMAGES / images
 
 
-def floors(cell: Cell, largest: bool, name: str) -> dict[str, float]:
-    """Seconds that the multiplications, and for the largest cell the bytes, take at the device's rates."""
-    for part, (operations, width) in RATES.items():
+def floor(cell: Cell, name: str) -> float | None:
+    """Seconds that the multiplications take at the rate of a device of this name; None if it is not known."""
+    for part, operations in RATES.items():
         if part in name:
-            counted = count_flops(cell) * IMAGES * EPOCHS * SEEDS * (3 + 1)
-            return {"compute": counted / operations, **({"memory": BYTES_OF_LARGEST / width} if largest else {})}
-    return {}
+            return count_flops(cell) * IMAGES * EPOCHS * SEEDS * (3 + 1) / operations
+    return None
 
 
 def first_step(plan: Plan, split: Split, cell: Cell) -> float:
@@ -194,13 +192,15 @@ def share(plan: Plan, cell: Cell, count: int, seconds: float) -> dict[str, Any]:
                 if any(member.exitcode for member in members):  # killed, as for memory: it says nothing any more
                     barrier.abort()
                     ends = min(ends, time.time() + 5.0)
+        codes = [member.exitcode for member in members]  # of those that ended by themselves
     finally:
         for member in members:
-            member.join(5 if len(rows) == count else 0)
+            if member.pid is not None:
+                member.join(5 if len(rows) == count else 0)
             if member.is_alive():
                 member.kill()
                 member.join(5)
-    return summary(rows, [member.exitcode for member in members], seconds)
+    return summary(rows, codes, seconds)
 
 
 def summary(rows: list[dict[str, Any]], codes: list[int | None], seconds: float) -> dict[str, Any]:
@@ -216,13 +216,14 @@ def summary(rows: list[dict[str, Any]], codes: list[int | None], seconds: float)
     return {**means, "evaluations_per_minute": sum(60 / row["evaluation"] for row in rows)}
 
 
-def alone(label: str, cell: Cell, plan: Plan, name: str, stop: Stop) -> dict[str, float]:
+def alone(cell: Cell, plan: Plan, name: str, stop: Stop) -> dict[str, float]:
     """The cell's evaluation with the device to itself, stacked and plain."""
     stacked = whole(epoch_seconds(trainer(plan, noise(plan.images)), cell, plan.epochs, stop), plan.images)
     one_seed = epoch_seconds(trainer(plan, noise(plan.plain_images), "plain", seeds=1), cell, 2, stop)
     plain = SEEDS * whole(one_seed, plan.plain_images)
     row = {"stacked": stacked, "plain": plain, "speedup": plain / stacked}
-    return row | {f"share_of_{kind}": s / stacked for kind, s in floors(cell, label == "largest", name).items()}
+    least = floor(cell, name)
+    return row | ({} if least is None else {"share_of_compute": least / stacked})
 
 
 def measure_gpu(cells: dict[str, Cell], plan: Plan, keep: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
@@ -252,7 +253,7 @@ def measure_gpu(cells: dict[str, Cell], plan: Plan, keep: Callable[[dict[str, An
 
     shared = "random 1"
     for label, cell in cells.items():
-        add(result["alone"], label, label, partial(alone, label, cell, plan, name, stop))
+        add(result["alone"], label, label, partial(alone, cell, plan, name, stop))
     for count in plan.processes:
         what = f"{count} processes that share the device, evaluations of {shared}"
         add(result["shared"], count, what, partial(together, count))

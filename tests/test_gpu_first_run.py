@@ -331,18 +331,25 @@ def test_a_process_that_cannot_begin_does_not_keep_the_others_waiting(scripts: S
     assert "nonsense" in found["error"]
 
 
+def test_processes_that_take_too_long_are_ended_and_not_blamed(scripts: SimpleNamespace) -> None:
+    """They have no time to begin."""
+    cell = scripts.subjects.cells_of_each()["identity"]
+    found = scripts.timing.share(scripts.timing.Plan("cpu", 32, epochs=2), cell, 2, 0.3)
+    assert found == {"error": "only 0 of 2 processes were done after 0 s"}
+
+
 def test_timings_are_kept_one_by_one_and_end_with_their_seconds(
     scripts: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def alone(label: str, *rest: object) -> dict[str, float]:
-        if label == "largest":
+    def alone(cell: str, *rest: object) -> dict[str, float]:
+        if cell == "the largest":
             raise MemoryError("too large")
         return {"stacked": 1.0}
 
     timing, kept = scripts.timing, []
     monkeypatch.setattr(timing, "alone", alone)
     monkeypatch.setattr(timing, "share", lambda plan, cell, count, seconds: {"evaluation": seconds})
-    cells = {"largest": None, "random 1": None}
+    cells = {"largest": "the largest", "random 1": "a random one"}
     found = timing.measure_gpu(cells, timing.Plan("cpu", processes=(1, 2)), lambda so_far: kept.append(repr(so_far)))
     assert found["alone"] == {"largest": {"error": "MemoryError: too large"}, "random 1": {"stacked": 1.0}}
     assert found["shared"][2]["evaluation"] == pytest.approx(540.0, abs=30.0)
