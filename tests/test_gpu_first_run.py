@@ -1,6 +1,5 @@
 """The first run on a GPU, as far as a CPU can tell: all of it is rehearsed, faults are found, and nothing stops it."""
 
-import argparse
 import contextlib
 import json
 import os
@@ -32,11 +31,10 @@ def scripts() -> Iterator[SimpleNamespace]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(SCRIPT.parent))
         import gpu_checks
-        import gpu_first_run
         import gpu_subjects
         import training_gpu
 
-        yield SimpleNamespace(first=gpu_first_run, checks=gpu_checks, subjects=gpu_subjects, timing=training_gpu)
+        yield SimpleNamespace(checks=gpu_checks, subjects=gpu_subjects, timing=training_gpu)
 
 
 def run(*options: str, paths: Path = ROOT / "nowhere") -> "subprocess.CompletedProcess[str]":
@@ -109,93 +107,6 @@ def test_wrong_options_are_told_before_anything_is_done(tmp_path: Path) -> None:
         assert done.returncode == 2
         assert option in done.stderr.splitlines()[-1]
         assert value in done.stderr.splitlines()[-1]
-
-
-def command(code: str) -> list[str]:
-    return [sys.executable, "-c", f"import json, os, subprocess, sys, time\n{code}"]
-
-
-def test_shares_of_the_time_use_all_of_it(scripts: SimpleNamespace) -> None:
-    left, coming = 400.0, list(ALL)
-    while coming:
-        left -= scripts.first.share(left, coming)
-        coming.pop(0)
-    assert left == pytest.approx(0.0)
-    assert scripts.first.share(540.0, ALL) == scripts.first.PARTS["machine"]
-
-
-def test_a_part_that_hangs_is_ended_with_all_that_it_started_and_its_rows_stay(scripts: SimpleNamespace) -> None:
-    rows: list[dict[str, Any]] = []
-    hanging = """
-child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-print(json.dumps({"part": "p", "row": "r", "found": {"pid": child.pid}}), flush=True)
-print("here it hangs", file=sys.stderr, flush=True)
-time.sleep(600)
-"""
-    code, trouble = scripts.first.watched(command(hanging), 4.0, rows.append, dict(os.environ))
-    assert code != 0
-    assert trouble == "it had to be ended after 4 s; it said: here it hangs"
-    assert [row["row"] for row in rows] == ["r"]
-    assert ended(rows[0]["found"]["pid"])
-
-
-def ended(pid: int) -> bool:
-    """Whether the process is gone, or waits to be collected, within some seconds."""
-    for _ in range(100):
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            return True
-        if state == "Z":
-            return True
-        time.sleep(0.1)
-    return False
-
-
-def test_a_part_that_dies_says_with_what_code(scripts: SimpleNamespace, capsys: pytest.CaptureFixture[str]) -> None:
-    rows: list[dict[str, Any]] = []
-    dying = 'print("only words"); print(json.dumps([1])); sys.stdout.flush(); os._exit(7)'
-    assert scripts.first.watched(command(dying), 30.0, rows.append, dict(os.environ)) == (7, "it ended with code 7")
-    assert rows == []
-    assert capsys.readouterr().out == "only words\n[1]\n"
-    assert scripts.first.watched(command("pass"), 30.0, rows.append, dict(os.environ)) == (0, "")
-
-
-def test_one_part_that_breaks_lets_the_others_go_on(
-    scripts: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """And each has a process and a share of its own."""
-    calls: list[tuple[list[str], float]] = []
-
-    def watched(command: list[str], seconds: float, take: Callable[[Any], None], environment: Any) -> tuple[int, str]:
-        name = command[-1]
-        calls.append((command, seconds))
-        take({"part": name, "row": "a", "found": {"ok": name != "equality"}})
-        return (9, "it ended with code 9") if name == "machine" else (0, "")
-
-    monkeypatch.setattr(scripts.first, "watched", watched)
-    file = tmp_path / "found.json"
-    options = argparse.Namespace(only=None, dry=False, data=None, json=file, seconds=540.0)
-    assert scripts.first.supervise(options) == 1
-    assert [command[-2:] for command, _ in calls] == [["--part", name] for name in ALL]
-    assert calls[0][1] == pytest.approx(scripts.first.PARTS["machine"], abs=1.0)
-    found = json.loads(file.read_text())
-    assert found["parts"]["machine"]["trouble"] == "it ended with code 9"
-    assert found["parts"]["shared"]["rows"] == {"a": {"ok": True}}
-    assert not [path for path in tmp_path.iterdir() if path != file]
-
-
-def test_what_is_wrong_is_listed_and_on_disk_at_once(scripts: SimpleNamespace, tmp_path: Path) -> None:
-    file = tmp_path / "found.json"
-    findings = scripts.first.Findings(file, {})
-    rows = {"good": {"ok": True}, "bad": {"ok": False}, "broken": {"error": "x"}, "time": {"us": 1.0}}
-    for number, (name, found) in enumerate(rows.items(), start=1):
-        findings.take({"part": "p", "row": name, "found": found})
-        assert len(json.loads(file.read_text())["parts"]["p"]["rows"]) == number
-    findings.take({"part": "p", "left_out": ["later"]})
-    findings.close(["q"], 1.0, "it hung")
-    assert findings.wrong() == ["p, bad", "p, broken", "q"]
-    assert json.loads(file.read_text())["parts"]["p"]["left_out"] == ["later"]
 
 
 def plan_of(scripts: SimpleNamespace, seconds: float = 1e6) -> Any:
