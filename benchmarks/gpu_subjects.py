@@ -156,7 +156,7 @@ def replayed_seconds(run: Callable[[], object], plan: Plan) -> float:
     """Median seconds of one of many runs in a CUDA graph: what the device takes, without asking it. On a CPU: a run."""
     if torch.device(plan.device).type != "cuda":
         return median_seconds(run, 1, plan.device)
-    run()
+    run()  # where memory runs out, it does so here, and not in a capture
     once = median_seconds(run, 2, plan.device)
     runs = round(min(max(TIMED / once, 5), 400))  # at least 5, whatever they take
     inside = max(1, runs // 10)

@@ -152,12 +152,17 @@ def step_times(cell: Cell, plan: Plan) -> dict[str, Any]:
 
 @torch.no_grad()
 def validation_times(learner: Any, plan: Plan) -> dict[int, float]:
-    """Seconds per image, of all networks, by the size of batches."""
+    """Seconds per image, of all networks, by the size of batches; a size for which there is no memory is the last."""
     learner._stack.train(False)
-    found = {}
+    found: dict[int, float] = {}
     for size in plan.sizes:
-        images = torch.randn(size, plan.seeds, 28, 28, device=plan.device)
-        found[size] = replayed_seconds(partial(learner._stack, images), plan) / size
+        try:
+            images = torch.randn(size, plan.seeds, 28, 28, device=plan.device)
+            found[size] = replayed_seconds(partial(learner._stack, images), plan) / size
+        except torch.OutOfMemoryError:
+            if not found:
+                raise
+            break
     return found
 
 

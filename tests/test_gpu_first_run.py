@@ -9,7 +9,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from threading import BrokenBarrierError
+from queue import SimpleQueue
+from threading import Barrier, BrokenBarrierError, Thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -235,7 +236,32 @@ def test_processes_that_fail_together_are_told_by_the_first_failure(scripts: Sim
     assert "only 1 of 2" in summary([fine], [0, None], 9.0)["error"]
 
 
-def test_a_process_that_cannot_begin_does_not_keep_the_others_waiting(scripts: SimpleNamespace) -> None:
+def test_one_that_fails_does_not_keep_the_others_waiting(
+    scripts: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without that, they would wait a minute for it."""
+
+    def measured(plan: str, cell: None, begun: float, ends: float, barrier: Barrier) -> dict[str, Any]:
+        if plan == "fails":
+            raise MemoryError("no room")
+        barrier.wait(60)
+        return {}
+
+    monkeypatch.setattr(scripts.timing, "measured", measured)
+    barrier, found = Barrier(2), SimpleQueue[dict[str, Any]]()
+    members = [
+        Thread(target=scripts.timing.process, args=(p, None, 0.0, 0.0, barrier, found)) for p in ("waits", "fails")
+    ]
+    for member in members:
+        member.start()
+    rows = [found.get(timeout=30) for _ in members]
+    for member in members:
+        member.join()
+    assert scripts.timing.summary(rows, [0, 0], 9.0) == {"error": "MemoryError: no room"}
+    assert [row["aborted"] for row in rows] == [False, True]
+
+
+def test_a_process_that_cannot_begin_says_so(scripts: SimpleNamespace) -> None:
     """It has a device that is none."""
     plan = scripts.timing.Plan("nonsense", 32, epochs=2)
     found = scripts.timing.share(plan, scripts.subjects.cells_of_each()["identity"], 1, 120.0)
