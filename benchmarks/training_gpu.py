@@ -6,18 +6,24 @@ Part of `training.py`. Needs torch and numpy alone.
 - An evaluation has 25 epochs, 4 seeds, 30,000 + 30,000 images, batch 32. With `--real`, that of the largest cell is
   MEASURED at this length; everything else is EXTRAPOLATED: the first epoch (which holds building and capturing) + 24
   times the median of the next ones. An epoch ends when it is reported.
-- Floors: a training image takes 3 times the multiplications of a forward pass, a validation image 1; at the device's
-  float32 rate. Layers that do not fuse move some 13 TB for the largest cell; at its bandwidth. Shares are given for
-  devices whose rates are known here.
+- It ends by itself when its seconds are over; what there was no time for is told of. Each finding is kept at once, and
+  one that fails lets the others go on. plain is timed on few images: it takes some ten times as long.
+- Floor: a training image takes 3 times the multiplications of a forward pass, a validation image 1; at the device's
+  float32 rate. Its share is given for devices whose rate is known here. (Of the bytes that layers move there is no
+  floor: how many of them reach the memory is the cache's affair.)
 """
 
 import multiprocessing
 import statistics
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Barrier
+from queue import Empty
+from threading import BrokenBarrierError
 from typing import Any
 
 import numpy as np
@@ -25,7 +31,16 @@ import torch
 
 from fmnas.search_spaces import Cell, Schedule, Trial
 from fmnas.search_spaces.cell import pair_name
-from fmnas.trainers import ImageTrainer, Split, TrainingSettings, build_network, count_flops
+from fmnas.trainers import (
+    EvaluationStoppedError,
+    ImageTrainer,
+    Split,
+    Stop,
+    TrainingSettings,
+    build_network,
+    count_flops,
+    never,
+)
 from fmnas.trainers.arrangement import Arrangement
 from fmnas.trainers.devices import exactly
 from fmnas.trainers.stacked_network import Stack
@@ -33,20 +48,24 @@ from fmnas.trainers.stacked_training import StackedLearner
 from fmnas.trainers.training import Surroundings, streams, to_device
 
 EPOCHS, SEEDS, BATCH, IMAGES = 25, 4, 32, 30_000
-BYTES_OF_LARGEST = 13e12
-RATES = {"H200": (67e12, 4.8e12), "H100": (67e12, 3.35e12), "A100": (19.5e12, 2.0e12)}
-"""A part of the device's name -> float32 operations and bytes per second, by its maker."""
+RATES = {"H200": 67e12, "H100": 67e12, "A100": 19.5e12}
+"""A part of the device's name -> float32 operations per second, by its maker."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is measured: on which device, with how many images, epochs per timing, and processes at a time."""
+    """What is measured: on which device, with how many images, epochs per timing, and processes at a time.
+
+    plain_images: for the plain way. seconds: for all of it.
+    """
 
     device: str = "cuda"
     images: int = IMAGES
+    plain_images: int = 3_200
     epochs: int = 4
     processes: tuple[int, ...] = (1, 2, 4, 8)
     real: bool = False
+    seconds: float = 540.0
 
 
 def noise(images: int) -> Split:
@@ -73,16 +92,23 @@ def trainer(plan: Plan, split: Split, arrangement: Arrangement = "stacked", seed
     return ImageTrainer(split, TrainingSettings(seeds, BATCH, device=plan.device, arrangement=arrangement))
 
 
-def epoch_seconds(chosen: ImageTrainer, cell: Cell, epochs: int) -> list[float]:
-    """Seconds of each epoch of the first seed; of a stack, they are those of all."""
+def epoch_seconds(chosen: ImageTrainer, cell: Cell, epochs: int, stop: Stop = never) -> list[float]:
+    """Seconds of each epoch of the first seed; of a stack, they are those of all. Fewer epochs when it is stopped.
+
+    Raises TimeoutError when it is stopped before the second has ended.
+    """
     ends = [time.perf_counter()]
 
     def report(number: int, epoch: int, error: float) -> None:
         if number == 0:
             ends.append(time.perf_counter())
 
-    if chosen.evaluate(trial(cell, epochs), report).diverged:
-        print("  note: a training diverged and ended early, so the time is too short")
+    try:
+        if chosen.evaluate(trial(cell, epochs), report, stop).diverged:
+            print("  note: a training diverged and ended early, so the time is too short")
+    except EvaluationStoppedError:
+        if len(ends) < 3:
+            raise TimeoutError(f"there was no time for two epochs, but for {len(ends) - 1}") from None
     return [b - a for a, b in pairwise(ends)]
 
 
@@ -93,13 +119,12 @@ def whole(seconds: list[float], images: int) -> float:
     return start + EPOCHS * later * IMAGES / images
 
 
-def floors(cell: Cell, largest: bool, name: str) -> dict[str, float]:
-    """Seconds that the multiplications, and for the largest cell the bytes, take at the device's rates."""
-    for part, (operations, width) in RATES.items():
+def floor(cell: Cell, name: str) -> float | None:
+    """Seconds that the multiplications take at the rate of a device of this name; None if it is not known."""
+    for part, operations in RATES.items():
         if part in name:
-            counted = count_flops(cell) * IMAGES * EPOCHS * SEEDS * (3 + 1)
-            return {"compute": counted / operations, **({"memory": BYTES_OF_LARGEST / width} if largest else {})}
-    return {}
+            return count_flops(cell) * IMAGES * EPOCHS * SEEDS * (3 + 1) / operations
+    return None
 
 
 def first_step(plan: Plan, split: Split, cell: Cell) -> float:
@@ -116,61 +141,134 @@ def first_step(plan: Plan, split: Split, cell: Cell) -> float:
     return time.perf_counter() - begin
 
 
-def process(plan: Plan, cell: Cell, begun: float, barrier: Barrier, found: "Queue[dict[str, float]]") -> None:
-    """One of several that share the device: what it measured."""
+def process(
+    plan: Plan, cell: Cell, begun: float, ends: float, barrier: Barrier, found: "Queue[dict[str, Any]]"
+) -> None:
+    """One of several that share the device: what it measured, or how it failed; then the others wait for it no more.
+
+    begun, ends: by `time.time`, which all processes have in common.
+    """
+    try:
+        found.put(measured(plan, cell, begun, ends, barrier))
+    except Exception as error:
+        barrier.abort()
+        found.put({"error": f"{type(error).__name__}: {error}"[:300], "aborted": isinstance(error, BrokenBarrierError)})
+
+
+def measured(plan: Plan, cell: Cell, begun: float, ends: float, barrier: Barrier) -> dict[str, Any]:
+    """What one of several processes measures."""
     split = noise(plan.images)
     chosen = trainer(plan, split)
     ready = time.time() - begun
     first = first_step(plan, split, cell)
-    barrier.wait()
-    seconds = epoch_seconds(chosen, cell, plan.epochs)
-    barrier.wait()  # everyone still holds its memory
+    barrier.wait(ends - time.time())
+    seconds = epoch_seconds(chosen, cell, plan.epochs, lambda: time.time() > ends)
+    barrier.wait(max(ends - time.time(), 1.0))  # everyone still holds its memory
     row = {"evaluation": whole(seconds, plan.images), "ready": ready, "first_step": first}
     if torch.cuda.is_available():
         free, total = torch.cuda.mem_get_info()
         row |= {"reserved_mb": torch.cuda.max_memory_reserved() / 1e6, "device_mb": (total - free) / 1e6}
-    barrier.wait()
-    found.put(row)
+    barrier.wait(max(ends - time.time(), 1.0))
+    return row
 
 
-def share(plan: Plan, cell: Cell, count: int) -> dict[str, float]:
-    """Several processes with evaluations of the cell at once: evaluations per minute, and means over the processes."""
-    context = multiprocessing.get_context("spawn")
+def share(plan: Plan, cell: Cell, count: int, seconds: float) -> dict[str, Any]:
+    """Several processes with evaluations of the cell at once: evaluations per minute, and means over the processes.
+
+    seconds: after so many, whoever still works is ended. "error" says how it went wrong, if it did.
+    """
+    context, ends = multiprocessing.get_context("spawn"), time.time() + seconds
     barrier, found = context.Barrier(count), context.Queue()
-    members = [
-        context.Process(target=process, args=(plan, cell, time.time(), barrier, found), daemon=True)
-        for _ in range(count)
-    ]
-    for member in members:
-        member.start()
-    rows = [found.get(timeout=900) for _ in members]
-    for member in members:
-        member.join()
+    given = (plan, cell, time.time(), ends - min(5.0, seconds / 4), barrier, found)
+    members = [context.Process(target=process, args=given, daemon=True) for _ in range(count)]
+    rows: list[dict[str, Any]] = []
+    try:
+        for member in members:
+            member.start()
+        while len(rows) < count and time.time() < ends:
+            try:
+                rows.append(found.get(timeout=0.2))
+            except Empty:
+                if any(member.exitcode for member in members):  # killed, as for memory: it says nothing any more
+                    barrier.abort()
+                    ends = min(ends, time.time() + 5.0)
+        codes = [member.exitcode for member in members]  # of those that ended by themselves
+    finally:
+        for member in members:
+            if member.pid is not None:
+                member.join(5 if len(rows) == count else 0)
+            if member.is_alive():
+                member.kill()
+                member.join(5)
+    return summary(rows, codes, seconds)
+
+
+def summary(rows: list[dict[str, Any]], codes: list[int | None], seconds: float) -> dict[str, Any]:
+    """Of what processes measured; of several failures, the one that came first."""
+    errors = sorted((row for row in rows if "error" in row), key=lambda row: row["aborted"])
+    if any(codes) and (not errors or errors[0]["aborted"]):
+        return {"error": f"of {len(codes)} processes, some ended with codes {[code for code in codes if code]}"}
+    if errors:
+        return {"error": errors[0]["error"]}
+    if len(rows) < len(codes):
+        return {"error": f"only {len(rows)} of {len(codes)} processes were done after {seconds:.0f} s"}
     means = {key: statistics.fmean(row[key] for row in rows) for key in rows[0]}
     return {**means, "evaluations_per_minute": sum(60 / row["evaluation"] for row in rows)}
 
 
-def measure_gpu(cells: dict[str, Cell], plan: Plan) -> dict[str, Any]:
-    """Measure and print; the numbers."""
+def alone(cell: Cell, plan: Plan, name: str, stop: Stop) -> dict[str, float]:
+    """The cell's evaluation with the device to itself, stacked and plain."""
+    stacked = whole(epoch_seconds(trainer(plan, noise(plan.images)), cell, plan.epochs, stop), plan.images)
+    one_seed = epoch_seconds(trainer(plan, noise(plan.plain_images), "plain", seeds=1), cell, 2, stop)
+    plain = SEEDS * whole(one_seed, plan.plain_images)
+    row = {"stacked": stacked, "plain": plain, "speedup": plain / stacked}
+    least = floor(cell, name)
+    return row | ({} if least is None else {"share_of_compute": least / stacked})
+
+
+def measure_gpu(cells: dict[str, Cell], plan: Plan, keep: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+    """Measure and print; the numbers. keep: given all of them so far, whenever one is new."""
+    ends = time.monotonic() + plan.seconds
     name = torch.cuda.get_device_name() if torch.cuda.is_available() else plan.device
     print(f"{name}: seconds of a full evaluation, extrapolated from {plan.epochs} epochs of {plan.images} images")
-    split, alone = noise(plan.images), {}
+    result: dict[str, Any] = {"device": name, "alone": {}, "shared": {}, "left_out": []}
+
+    def stop() -> bool:
+        return time.monotonic() >= ends
+
+    def together(count: int) -> dict[str, Any]:
+        return share(plan, cells[shared], count, ends - time.monotonic())
+
+    def add(place: dict[Any, Any], key: Any, what: str, job: Callable[[], Any]) -> None:
+        if stop():
+            result["left_out"].append(what)
+            print(f"  {what}: there is no time left")
+        else:
+            try:
+                place[key] = job()
+            except Exception as error:
+                place[key] = {"error": f"{type(error).__name__}: {error}"[:300]}
+            print(f"  {what}: {shown(place[key])}", flush=True)
+        keep(result)
+
+    shared = "random 1"
     for label, cell in cells.items():
-        stacked = whole(epoch_seconds(trainer(plan, split), cell, plan.epochs), plan.images)
-        one_seed = epoch_seconds(trainer(plan, split, "plain", seeds=1), cell, 2)
-        plain = SEEDS * whole(one_seed, plan.images)
-        row = {"stacked": stacked, "plain": plain, "speedup": plain / stacked}
-        row |= {f"share_of_{kind}": s / stacked for kind, s in floors(cell, label == "largest", name).items()}
-        alone[label] = row
-        print(f"  {label:<9} " + ", ".join(f"{key} {value:.2f}" for key, value in row.items()), flush=True)
-    result: dict[str, Any] = {"device": name, "alone": alone, "shared": {}}
-    if plan.real:
-        seconds = sum(epoch_seconds(trainer(plan, noise(IMAGES)), cells["largest"], EPOCHS))
-        result["largest_measured"] = seconds
-        print(f"  largest, MEASURED at full length: {seconds:.1f} s")
-    label = "random 1"
-    print(f"  processes that share the device, evaluations of {label}")
+        add(result["alone"], label, label, partial(alone, cell, plan, name, stop))
     for count in plan.processes:
-        row = result["shared"][count] = share(plan, cells[label], count)
-        print(f"  {count}: " + ", ".join(f"{key} {value:.2f}" for key, value in row.items()), flush=True)
+        what = f"{count} processes that share the device, evaluations of {shared}"
+        add(result["shared"], count, what, partial(together, count))
+    if plan.real:
+
+        def full() -> dict[str, float]:
+            seconds = epoch_seconds(trainer(plan, noise(IMAGES)), cells["largest"], EPOCHS, stop)
+            return {"seconds": sum(seconds), "epochs": len(seconds)}
+
+        add(result, "largest_measured", "largest, MEASURED at full length", full)
     return result
+
+
+def shown(found: dict[str, Any]) -> str:
+    """Numbers on one line."""
+    return ", ".join(
+        f"{key} {value:.2f}" if isinstance(value, float) else f"{key} {value}" for key, value in found.items()
+    )

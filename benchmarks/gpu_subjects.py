@@ -1,0 +1,201 @@
+"""What the first run on a GPU works on: cells, learners, images; a clock; and the jobs of a part, one after another.
+
+Part of `gpu_first_run.py`.
+"""
+
+import statistics
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from training import cells
+from training_gpu import noise
+
+from fmnas.search_spaces import Cell, Schedule, largest_cell
+from fmnas.search_spaces.cell import OPERATIONS
+from fmnas.trainers import Split, build_network, fashion_mnist_split
+from fmnas.trainers.captured import captured
+from fmnas.trainers.stacked_network import Stack
+from fmnas.trainers.stacked_training import StackedLearner
+from fmnas.trainers.training import Surroundings, streams, to_device
+
+TIMED = 0.3
+"""Seconds that are given to the timing of one operation, about."""
+
+ENOUGH = 8.0
+"""Seconds that are time enough for any job: those that may take longer end by themselves."""
+
+RATE = 0.01
+SCHEDULE = Schedule(RATE, 0.9, 1e-4, 0.5, 0.5, 0.5)
+
+Job = Callable[[], dict[str, Any]]
+"""Finds something. With "ok" it judges it, too."""
+
+Jobs = dict[str, Job]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Where a part works, how much, and until when.
+
+    seeds: trainings in one program. batch: images of a step. images: of a timed epoch. sizes: of validation batches.
+    cells: at most so many rows of a kind.
+    lengths: images and epochs of whole evaluations. processes: at a time; epochs: in each, of `images` images;
+    together: the cell that they train. ends: as `time.monotonic` tells it.
+    """
+
+    device: str = "cuda"
+    seeds: int = 4
+    batch: int = 32
+    images: int = 3_200
+    sizes: tuple[int, ...] = (250, 1_000, 5_000)
+    cells: int = 99
+    lengths: tuple[tuple[int, int], ...] = ((2_000, 6), (30_000, 25))
+    processes: tuple[int, ...] = (1, 2, 4, 8)
+    epochs: int = 3
+    together: str = "random 1"
+    ends: float = 0.0
+    data: Path | None = None
+
+    def until(self, ends: float, data: Path | None) -> "Plan":
+        """The same, with a time to end."""
+        return replace(self, ends=ends, data=data)
+
+    def left(self) -> float:
+        """Seconds."""
+        return self.ends - time.monotonic()
+
+    def split(self, images: int) -> Split:
+        """So many images to train on, and so many to validate on: real ones, if there are."""
+        return fashion_mnist_split(images, images, self.data) if self.data else noise(images)
+
+
+FULL = Plan()
+DRY = Plan("cpu", 2, 4, 8, (4,), 1, ((8, 2),), (1,), 2, "identity")
+
+
+def named_cells() -> dict[str, Cell]:
+    """The largest cell and four random ones: those of `training.py`."""
+    return cells()
+
+
+def cells_of_each() -> dict[str, Cell]:
+    """For each operation the chain of it, and one cell that has them all. That of conv5x5 is the largest cell."""
+    big = largest_cell()
+    mixed = replace(big, operations=tuple(zip(OPERATIONS[::2], OPERATIONS[1::2], strict=True)))
+    return {name: replace(big, operations=((name, name),) * 4) for name in OPERATIONS} | {"all operations": mixed}
+
+
+def some(named: dict[str, Any], plan: Plan) -> dict[str, Any]:
+    """As many of them as the plan has."""
+    return dict(list(named.items())[: plan.cells])
+
+
+def learner_of(
+    cell: Cell,
+    split: Split,
+    plan: Plan,
+    capture: bool = True,
+    ill: float | None = None,
+    kind: type[StackedLearner] = StackedLearner,
+) -> StackedLearner:
+    """The trainer's learner on the device. ill: what the second training's first weights are."""
+    device = torch.device(plan.device)
+    draws = [streams(0, number) for number in range(plan.seeds)]
+    networks = [build_network(cell, each.initialisation) for each in draws]
+    if ill is not None:
+        networks[1].stem.weight.data.fill_(ill)
+    around = Surroundings(to_device(split, device), plan.batch, min(1_000, len(split.validation_images)))
+    learner = kind(Stack(networks, cell, device), SCHEDULE, draws, around)
+    if capture and device.type == "cuda":
+        learner.capture()
+    return learner
+
+
+def begin_epoch(learner: StackedLearner) -> None:
+    """All that comes before an epoch's first step."""
+    learner._stack.train()
+    learner._draw_epoch()
+    learner._rate.fill_(RATE)
+    learner._position.zero_()
+
+
+def wait(device: str) -> None:
+    """Until the device has done what it was asked for."""
+    if torch.device(device).type == "cuda":
+        torch.cuda.synchronize()
+
+
+def answers(device: str) -> bool:
+    """Whether the device still does; after some errors it does not, until the process ends."""
+    try:
+        wait(device)
+        return bool(torch.ones(8, device=device).sum().item() == 8.0)
+    except RuntimeError:
+        return False
+
+
+def median_seconds(run: Callable[[], object], times: int, device: str) -> float:
+    """Of one run, each waited for."""
+    seconds = []
+    for _ in range(times):
+        wait(device)
+        start = time.perf_counter()
+        run()
+        wait(device)
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds)
+
+
+def replayed_seconds(run: Callable[[], object], plan: Plan) -> float:
+    """Median seconds of one of many runs in a CUDA graph: what the device takes, without asking it. On a CPU: a run."""
+    if torch.device(plan.device).type != "cuda":
+        return median_seconds(run, 1, plan.device)
+    run()  # where memory runs out, it does so here, and not in a capture
+    once = median_seconds(run, 2, plan.device)
+    runs = round(min(max(TIMED / once, 5), 400))  # at least 5, whatever they take
+    inside = max(1, runs // 10)
+
+    def many() -> list[Any]:
+        return [run() for _ in range(inside)]
+
+    replay, seconds = captured(many, run, list[Tensor]()), []
+    for _ in range(runs // inside):
+        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        first.record()
+        replay()
+        last.record()
+        last.synchronize()
+        seconds.append(first.elapsed_time(last) / 1e3 / inside)
+    return statistics.median(seconds)
+
+
+def jobs_done(part: str, jobs: Jobs, plan: Plan) -> Iterator[dict[str, Any]]:
+    """A row for each job, as long as there is time and the device answers; what was left out is the last."""
+    left_out, needed = [], 0.0
+    for name, job in jobs.items():
+        if plan.left() <= needed:
+            left_out.append(name)
+            continue
+        begun = plan.left()
+        found = outcome(job)
+        needed = max(needed, min(begun - plan.left(), ENOUGH))  # the next may take as long
+        yield {"part": part, "row": name, "found": found}
+        if "error" in found and not answers(plan.device):
+            yield {"part": part, "row": "device", "found": {"error": f"none: {plan.device} answers no more"}}
+            return
+    if left_out:
+        yield {"part": part, "left_out": left_out}
+
+
+def outcome(job: Job) -> dict[str, Any]:
+    """What the job found, or how it failed."""
+    try:
+        return job()
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"[:500], "at": traceback.format_exc()[-2000:]}
