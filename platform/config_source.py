@@ -38,7 +38,7 @@ def read_source(source: str | Path) -> tuple[Path, str]:
     name = path.name.removesuffix(".yaml")
     try:
         if path.is_file():
-            return path, path.read_text()
+            return path, path.read_text(encoding="utf-8")
         is_folder = path.is_dir()
     except UnicodeDecodeError:
         raise ConfigError(f"configuration {cut(str(path))} is no text: give a YAML file, in UTF-8") from None
@@ -59,7 +59,7 @@ def shipped_configs() -> dict[str, str]:
     """Name -> text of the configurations that come with the package."""
     folder = resources.files("fmnas.configs")
     return {
-        entry.name.removesuffix(".yaml"): entry.read_text()
+        entry.name.removesuffix(".yaml"): entry.read_text(encoding="utf-8")
         for entry in sorted(folder.iterdir(), key=lambda e: e.name)
         if entry.name.endswith(".yaml")
     }
