@@ -18,8 +18,7 @@ from hashlib import sha256
 import torch
 
 from fmnas.search_spaces import Cell, Evaluation, Schedule, Trial, joint_space
-from fmnas.trainers.arrangement import PLAIN, Arranged, Arrangement, arrange
-from fmnas.trainers.captured import CaptureError
+from fmnas.trainers.arrangement import Arranged, Arrangement, arrange
 from fmnas.trainers.checkpoints import Checkpoints, Progress, fingerprint_of
 from fmnas.trainers.data import Split
 from fmnas.trainers.devices import evaluation_batch, exactly, usable_device
@@ -114,7 +113,8 @@ class ImageTrainer:
         A training that goes on from a checkpoint reports the epochs before it, too. What `report` raises ends the
         evaluation and reaches the caller. stop: asked before each step, in several threads.
         Raises SpaceError for a configuration outside the joint space, TrainerError for epochs or a seed that cannot be,
-        EvaluationStoppedError once `stop` says yes, TrainingFailedError when a training breaks down.
+        EvaluationStoppedError once `stop` says yes, TrainingFailedError when a training breaks down, DeviceFailedError
+        when the device does: then this process should end, and checkpoints stay for whoever repeats the trial.
         """
         start = self._clock()
         check_trial(trial, self.space)
@@ -145,11 +145,7 @@ class ImageTrainer:
     def _trainings(self, task: Task) -> list[Training]:
         """All trainings of the trial, arranged."""
         if task.how.way == "stacked":
-            try:
-                return self._train(task)
-            except CaptureError as error:
-                logger.warning("trial %d is trained the plain way: %s", task.trial.id, error)
-                task = replace(task, how=replace(task.how, way="plain"))
+            return self._train(task)
 
         def train(number: int, report: Report, stop: Stop) -> Training:
             return self._train(replace(task, numbers=(number,), report=report, stop=stop))[0]
@@ -162,13 +158,13 @@ class ImageTrainer:
     def _train(self, task: Task) -> list[Training]:
         """The trainings of a task; reports after each epoch."""
         schedule, planned = Schedule.from_configuration(task.trial.configuration), self._planned(task.trial)
-        with named_failure(task):
+        with named_failure(task, self._device):
             learner, rows = self._begun(task, schedule)  # rows: the errors of each epoch
             diverged = learner.ended()
         for epoch, known in enumerate(rows):
             task.tell(epoch, known)
         for epoch in range(len(rows), task.trial.epochs):
-            with named_failure(task):
+            with named_failure(task, self._device):
                 found = learner.train([schedule.learning_rate_at(epoch, planned)])
                 diverged = [error is None for error in found]
                 rows.append([GUESSING_ERROR if error is None else error for error in found])
@@ -241,9 +237,7 @@ class ImageTrainer:
         """Remove the trial's checkpoints."""
         if self._checkpoints is None:
             return
-        for way in {self._arranged.way, PLAIN}:
-            fingerprint = self._fingerprint(trial, replace(self._arranged, way=way))
-            self._checkpoints.discard(fingerprint, self.settings.seeds)
+        self._checkpoints.discard(self._fingerprint(trial, self._arranged), self.settings.seeds)
 
     def _fingerprint(self, trial: Trial, how: Arranged) -> str:
         """Of all that decides the numbers of the trial's trainings; where a longer trial goes on, not of the epochs."""
