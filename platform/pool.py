@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from fmnas.platform.errors import ExperimentFailed, legible, one_line
 from fmnas.platform.stop import PastDeadline, Stopped, StopRequest, deadline, watched
-from fmnas.search_spaces import Evaluation, Trial
+from fmnas.search_spaces import Conditions, Evaluation, Trial
 from fmnas.trainers import DeviceFailedError, Trainer, TrainerError
 
 
@@ -97,6 +97,8 @@ def checked(evaluation: Any) -> Evaluation:
     """What a trainer returned, if it is a result. Raises TrainerError for anything else, and for a NaN or infinity."""
     if not isinstance(evaluation, Evaluation):
         raise TrainerError(f"it returned {legible(repr(evaluation))[:100]}, which is no Evaluation")
+    if not isinstance(evaluation.conditions, Conditions | None):
+        raise TrainerError(f"it returned conditions = {legible(repr(evaluation.conditions))[:100]}, which are none")
     for name, value in _numbers(evaluation.to_dict()):
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise TrainerError(f"it returned {name} = {legible(repr(value))[:100]}, which is no finite number")
@@ -107,7 +109,7 @@ def _numbers(fields: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in fields.items():
         if isinstance(value, list | tuple):
             yield from ((f"{name}[{i}]", each) for i, each in enumerate(value))
-        elif name != "diverged" and (value is not None or name not in ("flops", "flops_ratio")):
+        elif name not in ("diverged", "conditions") and (value is not None or name not in ("flops", "flops_ratio")):
             yield name, value
 
 

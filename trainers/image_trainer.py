@@ -5,8 +5,8 @@
 How the trainings are arranged on the machine is a setting (`arrangement`): results agree up to float rounding.
 
 Same trial, same data, same settings: the same evaluation (its seconds apart), in any order and any process, on the same
-kind of device with the same number of threads. The fast arrangement gives the same numbers for 1 thread up to one per
-seed.
+kind of device with the same number of threads; the evaluation says how it was trained, and on what (`conditions`). The
+fast arrangement gives the same numbers for 1 thread up to one per seed.
 """
 
 import logging
@@ -17,11 +17,11 @@ from hashlib import sha256
 
 import torch
 
-from fmnas.search_spaces import Cell, Evaluation, Schedule, Trial, joint_space
+from fmnas.search_spaces import Cell, Conditions, Evaluation, Schedule, Trial, joint_space
 from fmnas.trainers.arrangement import Arranged, Arrangement, arrange
 from fmnas.trainers.checkpoints import Checkpoints, Progress, fingerprint_of
 from fmnas.trainers.data import Split
-from fmnas.trainers.devices import evaluation_batch, exactly, usable_device
+from fmnas.trainers.devices import device_name, evaluation_batch, exactly, usable_device
 from fmnas.trainers.errors import TrainerError, TrainingFailedError
 from fmnas.trainers.fast_training import fast_learner
 from fmnas.trainers.flops import count_flops, flops_ratio
@@ -97,6 +97,7 @@ class ImageTrainer:
         self._clock = clock
         self._device = device = usable_device(self.settings.device)
         self._arranged = arrange(self.settings.arrangement, device, self.settings.threads, self.settings.seeds)
+        self._conditions = _conditions(self._arranged, device)
         at_once = self.settings.evaluation_batch_size or evaluation_batch(device)
         self._around = Surroundings(to_device(split, device), self.settings.batch_size, at_once)
         self._checkpoints = checkpoints
@@ -140,6 +141,7 @@ class ImageTrainer:
             curve=tuple(_mean(of_epoch) for of_epoch in zip(*(t.errors for t in trainings), strict=True)),
             seconds=self._clock() - start,
             diverged=any(training.diverged for training in trainings),
+            conditions=self._conditions,
         )
 
     def _trainings(self, task: Task) -> list[Training]:
@@ -259,6 +261,11 @@ class ImageTrainer:
 def _data_fingerprint(split: Split) -> str:
     parts = (split.train_images, split.train_labels, split.validation_images, split.validation_labels)
     return sha256(b"".join(sha256(part.tobytes()).digest() for part in parts)).hexdigest()
+
+
+def _conditions(arranged: Arranged, device: torch.device) -> Conditions:
+    cudnn = torch.backends.cudnn.version() if device.type == "cuda" else None
+    return Conditions(arranged.way, arranged.captured, device_name(device), str(torch.__version__), cudnn)
 
 
 def _mean(values: tuple[float, ...]) -> float:

@@ -1,5 +1,6 @@
 """A GPU that fails: what is lost, and what is the trial's own. The GPU is a stub; tensors lie on the CPU."""
 
+import json
 import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from fmnas.search_spaces import Trial
+from fmnas.search_spaces import Conditions, Evaluation, Trial
 from fmnas.trainers import (
     Checkpoints,
     DeviceFailedError,
@@ -24,6 +25,7 @@ from fmnas.trainers import (
     image_trainer,
 )
 from fmnas.trainers.captured import CaptureError, captured
+from fmnas.trainers.device_check import train_a_little
 from fmnas.trainers.devices import exactly, give_back_memory, usable_device
 from fmnas.trainers.stacked_training import StackedLearner
 
@@ -383,3 +385,29 @@ def test_the_errors_travel_between_processes() -> None:
         again = pickle.loads(pickle.dumps(error))
         assert (type(again), str(again)) == (type(error), str(error))
         assert isinstance(again, DeviceFailedError)
+
+
+@pytest.mark.usefixtures("graphs_hold_their_step")
+def test_an_evaluation_says_how_it_was_trained_and_on_what(
+    noise_split: Split, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(devices.torch.backends.cudnn, "version", lambda: 91002)
+    torch_version = str(torch.__version__)
+    for arrangement, captured_or_not in (("stacked", True), ("plain", False)):
+        settings = replace(SETTINGS, arrangement=arrangement)
+        evaluation = ImageTrainer(noise_split, settings).evaluate(make_trial())
+        assert evaluation.conditions == Conditions(arrangement, captured_or_not, "Stub 3000", torch_version, 91002)
+    settings = replace(SETTINGS, device="cpu", arrangement="fast")
+    evaluation = ImageTrainer(noise_split, settings).evaluate(make_trial())
+    assert evaluation.conditions == Conditions("fast", False, "cpu", torch_version)
+    assert Evaluation.from_dict(json.loads(json.dumps(evaluation.to_dict()))) == evaluation
+
+
+@pytest.mark.usefixtures("graphs_hold_their_step")
+def test_a_gpu_is_tried_as_it_is_trained_on(gpu: StubGpu) -> None:
+    how = train_a_little("cuda:1")
+    assert how is not None
+    assert (how.way, how.device) == ("stacked (captured)", "Stub 3000")
+    gpu.sticky = ILLEGAL
+    with pytest.raises(DeviceFailedError, match="cannot be used by this process"):
+        train_a_little("cuda:1")
