@@ -5,6 +5,7 @@ note that no line of it fits is counted as unknown and reported, never guessed a
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -12,6 +13,7 @@ from types import MappingProxyType
 import pandas as pd
 
 from fmnas.comparison.ledger import SHARES
+from fmnas.comparison.trials import HOW
 from fmnas.search_spaces.records import INITIAL, MODEL, MUTATION, ORIGINS, PROMOTION, RANDOM
 
 FAILED_FIT, FALLBACK, UNKNOWN = "failed fit", "fallback", "unknown"
@@ -99,6 +101,7 @@ def _record(optimizer: str, method: str, trials: pd.DataFrame, runs: pd.DataFram
         *_disguise(method, trials["origin"]),
         *_failures(trials["note"], failed_fits, asks),
         *_repeats(sum(repeated), charged),
+        *_mixed(trials[list(HOW)]),
         *([f"suggestions took {share:.0%} of its training and suggestion time"] if share > DEAR else []),
     ]
     idle = float(runs["idle_seconds"].sum())
@@ -149,3 +152,13 @@ def _repeats(repeated: int, charged: int) -> list[str]:
     if not charged or repeated <= MANY_DUPLICATES * charged:
         return []
     return [f"{repeated} of its {charged} charged trials ({repeated / charged:.0%}) repeat an earlier one of their run"]
+
+
+def _mixed(how: pd.DataFrame) -> list[str]:
+    """Where its trials were trained in more than one way: then what differs between them is not the trial alone."""
+    ways = Counter(way for way in zip(*(how[name] for name in HOW), strict=True) if any(way))
+    if len(ways) < 2:
+        return []
+    most_first = sorted(ways.items(), key=lambda way: (-way[1], way[0]))
+    told = ", ".join(f"{count} {arrangement} on {device}" for (device, arrangement), count in most_first)
+    return [f"its trials were trained in {len(ways)} ways, whose results differ by rounding: {told}"]

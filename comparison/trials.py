@@ -14,6 +14,7 @@
 | started_at, finished_at | UTC time | of the last attempt |
 | worker | str | who ran it |
 | lost_seconds | float | worker time of earlier attempts, which came to nothing; it may be absent, in older files |
+| device, arrangement | str, str | what it was trained on, and how; they may be absent, in older files |
 | note | str | what its optimizer wants known, e.g. that a model failed and chance chose |
 | any other | as inferred | the variables of the space |
 """
@@ -43,6 +44,7 @@ FLOATS = ("objective", "error", "flops", "flops_ratio", "suggest_seconds", "trai
 TIMES = ("started_at", "finished_at")
 COLUMNS = (*TEXTS, *INTEGERS, *FLOATS, "diverged", *TIMES)
 LOST_SECONDS = "lost_seconds"
+HOW = ("device", "arrangement")
 SOURCE = "run_directory"
 """The run directory of a trial, where several were put together: its clock and its workers are those of no other."""
 NEVER_EMPTY = ("run", "optimizer", "origin", "status", "repeat", "trial", "epochs", "attempt", "finished_at")
@@ -120,11 +122,12 @@ def typed_trials(table: pd.DataFrame, source: str) -> pd.DataFrame:
     if LOST_SECONDS not in typed:
         # A first attempt had none before it; what a later one's cost is not known.
         typed[LOST_SECONDS] = [0.0 if str(attempt) == "1" else None for attempt in typed["attempt"]]
-    if SOURCE not in typed:
-        typed[SOURCE] = ""
+    for name in (SOURCE, *HOW):
+        if name not in typed:
+            typed[name] = ""
     floats = (*FLOATS, LOST_SECONDS, *filter(_SEED_ERROR.fullmatch, map(str, typed.columns)))
     conversions: list[tuple[tuple[str, ...], Callable[[Any], Any], Any]] = [
-        ((*TEXTS, SOURCE), str, "object"),
+        ((*TEXTS, SOURCE, *HOW), str, "object"),
         (INTEGERS, int, "Int64"),
         (floats, float, "float64"),
         (("diverged",), _boolean, "bool"),
@@ -149,7 +152,7 @@ def configuration_of(row: "pd.Series[Any]", variables: list[str]) -> dict[str, A
 
 
 def _is_fixed(name: str) -> bool:
-    return name in (*COLUMNS, LOST_SECONDS, SOURCE) or _SEED_ERROR.fullmatch(name) is not None
+    return name in (*COLUMNS, LOST_SECONDS, SOURCE, *HOW) or _SEED_ERROR.fullmatch(name) is not None
 
 
 def _check_file_columns(columns: list[str], path: Path) -> None:

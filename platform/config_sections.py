@@ -44,7 +44,8 @@ class WorkersConfig(Section):
 
     kind: "ray", or "in-process" for a debugger (one trial at a time in this process).
     count: how many; "auto" takes what the cluster holds and the runs can use.
-    cpus, gpus: what one worker takes; fractions let several share a device. With gpus 0 it trains on CPUs.
+    cpus, gpus: what one worker takes; fractions let several share a device. With gpus 0 it trains on CPUs; it trains
+    on one GPU, so it takes no more than 1.
     arrangement: how it arranges the trainings of one evaluation: auto takes what is fastest (fast on CPUs, stacked on
     GPUs), plain is the reference.
     attempts: how often a trial is tried when workers are lost. failures: how many failed trials in a row end the
@@ -54,7 +55,7 @@ class WorkersConfig(Section):
     kind: Literal["ray", "in-process"] = "ray"
     count: int | Literal["auto"] = "auto"
     cpus: float = Field(default=1, ge=SHARE, le=100_000)
-    gpus: float = Field(default=0, ge=0, le=100_000)
+    gpus: float = Field(default=0, ge=0)
     arrangement: Arrangement = "auto"
     attempts: int = Field(default=3, ge=1, le=1_000_000)
     failures: int = Field(default=5, ge=1, le=1_000_000)
@@ -67,10 +68,15 @@ class WorkersConfig(Section):
             return given
         raise ValueError("it must be a whole number of at least 1 and at most 100000, or auto")
 
+    @field_validator("gpus")
+    @classmethod
+    def _one_gpu(cls, given: float) -> float:
+        if given > 1:
+            raise ValueError("it must be at most 1: a worker trains on one GPU, and several workers use several")
+        return given
+
     @model_validator(mode="after")
-    def _whole_gpus(self) -> "WorkersConfig":
-        if self.gpus > 1 and self.gpus != int(self.gpus):
-            raise ValueError("gpus above 1 must be a whole number: a worker shares one device or owns several")
+    def _device(self) -> "WorkersConfig":
         if 0 < self.gpus < SHARE:
             raise ValueError(f"gpus must be 0, or at least {SHARE}")
         if self.arrangement == "fast" and self.gpus > 0:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from fmnas.platform.environment import package_version
-from fmnas.search_spaces import FmnasError
+from fmnas.platform.errors import legible, one_line
+from fmnas.search_spaces import Conditions, FmnasError
 
 REQUIRED = (
     *("torch", "gpytorch", "numpy", "scipy", "pandas", "matplotlib", "ray", "mlflow", "pydantic", "pyyaml", "rich"),
@@ -15,6 +16,12 @@ REQUIRED = (
 FREE_GIGABYTES = 2.0
 MOST_LETTERS = 300
 """Of a foreign error, as much as is shown."""
+
+
+NO_CAPTURE = (
+    "Is its driver new enough for this torch, and is its memory free (nvidia-smi)? Where steps cannot be captured, "
+    "workers.arrangement: plain trains without, and takes longer"
+)
 
 
 @dataclass(frozen=True)
@@ -26,11 +33,18 @@ class Finding:
     detail: str
 
 
-def examine(address: str | None) -> list[Finding]:
-    """Look at packages, data, devices, cluster and disk. Nothing is changed, but data may be fetched into the cache."""
+TryDevice = Callable[[str], Conditions | None]
+"""Trains a little on a torch device, such as "cuda:0", and says how; raises FmnasError when that cannot be done."""
+
+
+def examine(address: str | None, try_device: TryDevice | None = None) -> list[Finding]:
+    """Look at packages, data, devices, cluster and disk. Nothing is changed, but data may be fetched into the cache.
+
+    try_device: how each GPU is tried; None: `train_a_little`.
+    """
     checks: dict[str, Callable[[], Iterator[Finding]]] = {
         "packages": _packages,
-        "GPUs": _devices,
+        "GPUs": lambda: _devices(try_device),
         "FashionMNIST": _data,
         "Ray": lambda: _cluster(address),
         "disk": _disk,
@@ -63,12 +77,30 @@ def _packages() -> Iterator[Finding]:
         )
 
 
-def _devices() -> Iterator[Finding]:
+def _devices(try_device: TryDevice | None = None) -> Iterator[Finding]:
+    """Each GPU is trained on: that it has a name says little."""
     import torch
 
+    from fmnas.trainers.device_check import train_a_little
+
     count = torch.cuda.device_count()
-    names = ", ".join(torch.cuda.get_device_name(i) for i in range(count))
-    yield Finding("GPUs", True, names or "none: workers train on CPUs (workers.gpus: 0)")
+    if not count:
+        yield Finding("GPUs", True, "none: workers train on CPUs (workers.gpus: 0)")
+    for device in (f"cuda:{i}" for i in range(count)):
+        name = torch.cuda.get_device_name(device)
+        try:
+            how = (try_device or train_a_little)(device)
+        except FmnasError as error:
+            told = f"{name} cannot train: {legible(one_line(error))[:MOST_LETTERS]}. {NO_CAPTURE}"
+            yield Finding(device, False, told)
+        else:
+            yield Finding(device, True, f"{name} trains: {_in_words(how)}")
+
+
+def _in_words(how: Conditions | None) -> str:
+    if how is None:
+        return "it does not say how"
+    return f"{how.way}, torch {how.torch}, cuDNN {how.cudnn or 'none'}"
 
 
 def _data() -> Iterator[Finding]:

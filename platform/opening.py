@@ -3,15 +3,16 @@
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from fmnas.platform.cluster import connect, live_nodes, most_workers, own_cluster_lives
 from fmnas.platform.config import Config, WorkersConfig
+from fmnas.platform.errors import ClusterError
 from fmnas.platform.pool import InProcessPool, Pool
 from fmnas.platform.problems import Data, Hardware, ProblemSettings, problem
 from fmnas.platform.stop import StopRequest
-from fmnas.trainers import Checkpoints
+from fmnas.trainers import Checkpoints, Trainer, TrainerError
 
 
 @dataclass(frozen=True)
@@ -36,12 +37,12 @@ def open_pool(work: Work, address: str | None, stop: StopRequest, say: Callable[
     """Its pool, on the cluster at the address; closed, and Ray left, whatever happens.
 
     say: told what a person should know.
-    Raises ClusterError when the cluster cannot be reached or lacks what is asked for.
+    Raises ClusterError when the cluster cannot be reached, or it or this process lacks what is asked for.
     """
     config, workers = work.config, work.config.workers
     settings = ProblemSettings(config.data, work.seeds, work.checkpoints, config.schedule_epochs)
     if workers.kind == "in-process":
-        trainer = problem(config.problem, settings).build(work.data, Hardware(arrangement=workers.arrangement))
+        trainer = _trainer_here(work, settings)
         yield InProcessPool(trainer, work.trial_seconds, stop, workers.grace_seconds)
         return
     from fmnas.platform.ray_pool import RayPool, Watch
@@ -60,6 +61,21 @@ def open_pool(work: Work, address: str | None, stop: StopRequest, say: Callable[
             pool.close()
     finally:
         ray.shutdown()
+
+
+def _trainer_here(work: Work, settings: ProblemSettings) -> Trainer:
+    """In this process: on its GPU, if workers are promised one, or on one thread."""
+    workers = work.config.workers
+    hardware = replace(_hardware(workers), threads=1)
+    try:
+        return problem(work.config.problem, settings).build(work.data, hardware)
+    except TrainerError as error:
+        if workers.gpus == 0:
+            raise
+        raise ClusterError(
+            f"workers.gpus = {workers.gpus:g} with workers.kind = in-process, and this process has no such GPU "
+            f"({error}). workers.gpus: 0 trains on its CPU"
+        ) from error
 
 
 def _hardware(workers: WorkersConfig) -> Hardware:

@@ -56,6 +56,7 @@ class Outcome:
     def to_row(self, seeds: int) -> dict[str, Any]:
         """The row of trials.csv; `seeds` is the number of error columns (0 for a synthetic problem)."""
         evaluation = self.evaluation
+        conditions = evaluation.conditions if evaluation else None
         errors: Sequence[float | None] = evaluation.errors if evaluation else ()
         errors = [*errors, *[None] * (seeds - len(errors))]
         return {
@@ -81,6 +82,8 @@ class Outcome:
             "attempt": self.attempt,
             "reason": self.reason,
             "lost_seconds": round(self.lost_seconds, 6),
+            "device": conditions.device if conditions else "",
+            "arrangement": conditions.way if conditions else "",
             "note": self.trial.note,
             **self.trial.configuration,
         }

@@ -2,8 +2,8 @@
 
 Contract: a pool takes at most `capacity` jobs at a time and answers each with exactly one event. A failed job is the
 trial's own fault (its exception, more memory than there is, or what is no result), and so is one that was ended at its
-deadline; a lost one is the worker's, which is replaced. Nothing is retried by the pool. What finished is whole, and all
-its numbers are finite.
+deadline; a lost one is the worker's, which died or whose device failed, and which is replaced. Nothing is retried by
+the pool. What finished is whole, and all its numbers are finite.
 """
 
 import math
@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from fmnas.platform.errors import legible, one_line
+from fmnas.platform.errors import ExperimentFailed, legible, one_line
 from fmnas.platform.stop import PastDeadline, Stopped, StopRequest, deadline, watched
-from fmnas.search_spaces import Evaluation, Trial
-from fmnas.trainers import Trainer, TrainerError
+from fmnas.search_spaces import Conditions, Evaluation, Trial
+from fmnas.trainers import DeviceFailedError, Trainer, TrainerError
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Failed:
 
 @dataclass(frozen=True)
 class Lost:
-    """The worker died, or its node did."""
+    """The worker died, its device failed, or its node died."""
 
     job: Job
     worker: str
@@ -97,6 +97,8 @@ def checked(evaluation: Any) -> Evaluation:
     """What a trainer returned, if it is a result. Raises TrainerError for anything else, and for a NaN or infinity."""
     if not isinstance(evaluation, Evaluation):
         raise TrainerError(f"it returned {legible(repr(evaluation))[:100]}, which is no Evaluation")
+    if not isinstance(evaluation.conditions, Conditions | None):
+        raise TrainerError(f"it returned conditions = {legible(repr(evaluation.conditions))[:100]}, which are none")
     for name, value in _numbers(evaluation.to_dict()):
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise TrainerError(f"it returned {name} = {legible(repr(value))[:100]}, which is no finite number")
@@ -107,7 +109,7 @@ def _numbers(fields: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in fields.items():
         if isinstance(value, list | tuple):
             yield from ((f"{name}[{i}]", each) for i, each in enumerate(value))
-        elif name != "diverged" and (value is not None or name not in ("flops", "flops_ratio")):
+        elif name not in ("diverged", "conditions") and (value is not None or name not in ("flops", "flops_ratio")):
             yield name, value
 
 
@@ -118,6 +120,9 @@ def past_deadline(seconds: float) -> str:
 
 class InProcessPool:
     """One job at a time in this process, for a debugger: an exception's stack is printed as it is.
+
+    There is no other worker to give a job to when the device fails, and this process cannot use it any more: the
+    experiment ends, the job is on record as cancelled, and a resume, which is a new process, repeats it.
 
     trial_seconds: how long a job may take; None: for ever. stop, grace_seconds: when a job is left unanswered.
     """
@@ -153,7 +158,10 @@ class InProcessPool:
         return self._worker
 
     def next_event(self, timeout: float) -> Event | None:
-        """Evaluate the job, until its deadline or a stop; after a stop it stays in flight."""
+        """Evaluate the job, until its deadline or a stop; after a stop it stays in flight.
+
+        Raises ExperimentFailed when the device fails.
+        """
         if self._job is None:
             return None
         try:
@@ -176,6 +184,12 @@ class InProcessPool:
                 return Finished(job, self._worker, checked(self._trainer.evaluate(job.trial)))
         except PastDeadline:
             return TimedOut(job, self._worker, past_deadline(self._seconds))
+        except DeviceFailedError as error:
+            traceback.print_exc()
+            raise ExperimentFailed(
+                f"{job.run}, trial {job.trial.id}: {one_line(error)}. This process, the only worker, cannot train "
+                "any more; it charged nobody. Mend the device and resume; workers.kind = ray replaces such a worker"
+            ) from error
         except Exception as error:
             traceback.print_exc()
             return Failed(job, self._worker, one_line(error))

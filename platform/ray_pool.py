@@ -12,6 +12,7 @@ from fmnas.platform.errors import ExperimentFailed, legible, one_line
 from fmnas.platform.pool import Event, Failed, Finished, Job, Lost, TimedOut, past_deadline
 from fmnas.platform.problems import Data
 from fmnas.platform.ray_worker import NODE, Build, Worker, refusal, remark, versions
+from fmnas.trainers import DeviceFailedError
 
 LOOK_SECONDS = 1.0
 """How often the pool looks which nodes there are."""
@@ -54,7 +55,7 @@ class RayPool:
 
     Only workers that are ready are given jobs, so one that waits for a place keeps no trial waiting. Ray neither
     restarts an actor nor retries a method: both would hide a loss from the journal. A dead actor is reported as lost
-    and replaced.
+    and replaced; so is one whose device failed, which is killed: CUDA's errors stay until their process ends.
 
     A worker ends a job at its deadline itself and lives on. One that cannot, because a call into C does not return or
     its node is out of reach, is killed GRACE_SECONDS later and replaced.
@@ -226,9 +227,13 @@ class RayPool:
         job, member, errors = task.job, task.member, self._ray.exceptions
         try:
             evaluation, where = self._ray.get(future)
-        except errors.RayTaskError as error:  # the trial's own exception: the worker lives on
-            self._idle.append(member)
-            return Failed(job, member.name, one_line(error.cause if error.cause is not None else error))
+        except errors.RayTaskError as error:
+            cause = error.cause if error.cause is not None else error
+            if isinstance(cause, DeviceFailedError):
+                self._drop(member)
+                return Lost(job, member.name, one_line(cause))
+            self._idle.append(member)  # the trial's own exception: the worker lives on
+            return Failed(job, member.name, one_line(cause))
         except errors.OutOfMemoryError as error:  # Ray killed the worker before its node ran out
             self._drop(member)
             return Failed(job, member.name, f"out of memory: {one_line(error)}"[:500])

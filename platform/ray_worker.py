@@ -5,6 +5,7 @@ import math
 import os
 import platform
 import socket
+import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ from fmnas.platform.problems import Data, Hardware, ProblemSettings, problem
 from fmnas.platform.stop import PastDeadline, deadline, watched
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers import Trainer
+from fmnas.trainers.devices import give_back_memory
 from fmnas.trainers.memory import keep_freed_memory
 
 Build = Callable[[Data | None], Trainer]
@@ -46,17 +48,35 @@ class Worker:
     def evaluate(self, trial: Trial, seconds: float) -> tuple[Evaluation | None, str]:
         """The evaluation, or None if it was not done after so many seconds, and where it was made (host:pid).
 
-        Ray calls this in the main thread of the process, which can be watched.
+        Ray calls this in the main thread of the process, which can be watched. However it ends, what it took of memory
+        is given back then, not with the next job: the next one, and others on the same GPU, need it.
         """
-        if seconds == math.inf:
-            return checked(self._trainer.evaluate(trial)), self._place
         try:
+            if seconds == math.inf:
+                return checked(self._trainer.evaluate(trial)), self._place
             with watched(deadline(seconds)):
                 return checked(self._trainer.evaluate(trial)), self._place
         except PastDeadline:
             pass
-        gc.collect()  # frames and the exceptions that went through them hold each other, and the next job needs memory
+        except Exception as error:
+            _let_go(error)
+            raise
+        _collect()
         return None, self._place
+
+
+def _let_go(error: BaseException) -> None:
+    """Free what the frames that an exception went through, or one behind it, hold of memory."""
+    found: BaseException | None = error
+    while found is not None:
+        traceback.clear_frames(found.__traceback__)
+        found = found.__cause__ or found.__context__
+    _collect()
+
+
+def _collect() -> None:
+    gc.collect()  # frames and the exceptions that went through them hold each other
+    give_back_memory()
 
 
 def versions() -> dict[str, str]:

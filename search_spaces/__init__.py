@@ -8,7 +8,7 @@ from fmnas.search_spaces.cell import Cell, largest_cell
 from fmnas.search_spaces.constraints import LinearConstraint, QuadraticConstraint
 from fmnas.search_spaces.errors import FmnasError, SpaceError
 from fmnas.search_spaces.joint import joint_space
-from fmnas.search_spaces.records import Evaluation, Trial
+from fmnas.search_spaces.records import Conditions, Evaluation, Trial
 from fmnas.search_spaces.sgd import Schedule
 from fmnas.search_spaces.space import Configuration, Space
 from fmnas.search_spaces.variables import Graph, Integer, Nominal, Ordinal, Real
@@ -16,6 +16,7 @@ from fmnas.search_spaces.variables import Graph, Integer, Nominal, Ordinal, Real
 __all__ = [
     "CanonicalCell",
     "Cell",
+    "Conditions",
     "Configuration",
     "Evaluation",
     "FmnasError",

@@ -1,4 +1,4 @@
-"""The two records that pass between optimizer, driver and trainer. Frozen, and plain JSON inside."""
+"""The records that pass between optimizer, driver and trainer. Frozen, and plain JSON inside."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -52,6 +52,27 @@ class Trial:
 
 
 @dataclass(frozen=True)
+class Conditions:
+    """How a trial was trained, and on what. Its numbers depend on it, by rounding.
+
+    arrangement: how its trainings were arranged on the device, e.g. "fast". captured: whether steps were a CUDA graph.
+    device: the model of a GPU, or "cpu".
+    torch, cudnn: versions, the second as cuDNN counts them (91002 is 9.10.2); None where it computed nothing.
+    """
+
+    arrangement: str
+    captured: bool
+    device: str
+    torch: str
+    cudnn: int | None = None
+
+    @property
+    def way(self) -> str:
+        """The arrangement in words, e.g. "stacked (captured)"."""
+        return f"{self.arrangement} (captured)" if self.captured else self.arrangement
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """What came out of a trial.
 
@@ -62,6 +83,7 @@ class Evaluation:
     curve: validation error after each epoch, averaged over seeds.
     seconds: wall-clock of the whole evaluation on its worker.
     diverged: whether any training's loss stopped being finite (its error is then that of guessing).
+    conditions: how it was trained, and on what; None where its trainer does not say, and of older journals.
     """
 
     objective: float
@@ -72,6 +94,7 @@ class Evaluation:
     curve: tuple[float, ...] = field(default=())
     seconds: float = 0.0
     diverged: bool = False
+    conditions: Conditions | None = None
 
     @property
     def error(self) -> float | None:
@@ -85,4 +108,7 @@ class Evaluation:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Evaluation":
         """The inverse of `to_dict`."""
-        return cls(**{**data, "errors": tuple(data["errors"]), "curve": tuple(data["curve"])})
+        given = data.get("conditions")
+        conditions = None if given is None else Conditions(**given)
+        series = {name: tuple(data[name]) for name in ("errors", "curve")}
+        return cls(**{**data, **series, "conditions": conditions})

@@ -9,7 +9,13 @@ from fmnas.trainers.boosting import XGB_DIGITS, XGB_FASHION_MNIST, BoostingTask,
 from fmnas.trainers.boston import boston_from_environment, boston_table
 from fmnas.trainers.checkpoints import Checkpoints
 from fmnas.trainers.data import Split, digits_split, fashion_mnist_split
-from fmnas.trainers.errors import DataError, EvaluationStoppedError, TrainerError, TrainingFailedError
+from fmnas.trainers.errors import (
+    DataError,
+    DeviceFailedError,
+    EvaluationStoppedError,
+    TrainerError,
+    TrainingFailedError,
+)
 from fmnas.trainers.fashion_mnist import Source, default_cache, find_fashion_mnist, root_from_environment
 from fmnas.trainers.final_data import final_digits, final_fashion_mnist
 from fmnas.trainers.final_training import FinalSplit, FinalTrainer
@@ -34,6 +40,7 @@ __all__ = [
     "BoostingTrainer",
     "Checkpoints",
     "DataError",
+    "DeviceFailedError",
     "EvaluationStoppedError",
     "FinalSplit",
     "FinalTrainer",

@@ -12,7 +12,7 @@ and 15 to 19 against 15 to 18 of two others. The convolutions of the largest cel
 at 95 to 135 GFLOP/s on a core where a large matrix product had 79. torch.compile took a minute and then 30% more time
 per step.
 
-Where a step cannot be captured, the evaluation is trained the plain way, and the log says why.
+A step that cannot be captured is a device that fails: the evaluation is not trained in another, much slower way.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,6 @@ from fmnas.trainers.errors import TrainerError
 Way = Literal["plain", "fast", "stacked"]
 Arrangement = Literal["auto", "plain", "fast", "stacked"]
 ARRANGEMENTS: tuple[str, ...] = get_args(Arrangement)
-PLAIN: Way = "plain"
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from fmnas.trainers.errors import TrainerError
+from fmnas.trainers.errors import DeviceFailedError
 
 WARM_UP = 3
 """Steps before the recording: libraries choose their kernels and take their memory in the first ones."""
@@ -18,8 +18,8 @@ STEPS_AHEAD = 32
 """How far the host may run ahead of the device. More would only make a stop wait longer."""
 
 
-class CaptureError(TrainerError):
-    """A step could not be recorded."""
+class CaptureError(DeviceFailedError):
+    """A step could not be recorded. What was left of the recording stands in the way of this process's later ones."""
 
 
 def captured(
@@ -29,12 +29,14 @@ def captured(
 
     first_step: the same, from a beginning of its own, to warm up.
     state: the tensors that a step changes; they are as before when this returns.
-    Raises CaptureError with the reason, be it that there is no GPU.
+    Raises CaptureError with the reason, be it that there is no GPU; where memory ran out, torch's OutOfMemoryError.
     """
     before = [tensor.detach().clone() for tensor in state]
     try:
         graph = _recorded(step, first_step)
     except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts
+        if (first := _what_ended_it(error)) is not None:
+            raise first from None
         reason = " ".join(str(error).split()) or type(error).__name__
         raise CaptureError(f"the step could not be captured as a CUDA graph: {reason[:300]}") from error
     with torch.no_grad():
@@ -43,16 +45,31 @@ def captured(
     return graph.replay
 
 
+def _what_ended_it(error: BaseException) -> BaseException | None:
+    """Memory that ran out, or whatever broke the step off: the end of a recording may fail after it, and hide it."""
+    found: BaseException | None = error
+    while found is not None:
+        if isinstance(found, torch.OutOfMemoryError) or not isinstance(found, Exception):
+            return found
+        found = found.__context__
+    return None
+
+
 def _recorded(step: Callable[[], object], first_step: Callable[[], object]) -> torch.cuda.CUDAGraph:
+    """The graph of a step, on torch's current GPU."""
+    current = torch.cuda.current_stream()
     side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(WARM_UP):
-            first_step()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        step()
+    side.wait_stream(current)
+    try:
+        with torch.cuda.stream(side):
+            for _ in range(WARM_UP):
+                first_step()
+        current.wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            step()
+    finally:
+        torch.cuda.set_stream(current)  # torch leaves its own in place when a recording cannot be ended
     return graph
 
 

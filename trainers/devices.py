@@ -1,11 +1,18 @@
-"""The devices that networks train on, and how exactly they compute there."""
+"""The devices that networks train on: how exactly they compute there, and whether a failure is theirs."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 
-from fmnas.trainers.errors import TrainerError
+from fmnas.trainers.errors import DeviceFailedError, TrainerError
+
+logger = logging.getLogger(__name__)
+
+CONTEXT_BYTES = 2**30
+"""What a process may hold of a GPU beside its tensors: its context, its libraries, its graphs. They take half of it."""
 
 
 def usable_device(name: str) -> torch.device:
@@ -19,6 +26,11 @@ def usable_device(name: str) -> torch.device:
     return device
 
 
+def device_name(device: torch.device) -> str:
+    """The model of a GPU, e.g. "NVIDIA H200"; of another device its type, e.g. "cpu"."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
 def evaluation_batch(device: torch.device) -> int:
     """Images per validation batch: few enough for a CPU's cache, enough for a GPU to have work."""
     return 100 if device.type == "cpu" else 1000
@@ -26,15 +38,90 @@ def evaluation_batch(device: torch.device) -> int:
 
 @contextmanager
 def exactly(device: torch.device) -> Iterator[None]:
-    """While in the block, a GPU's convolutions are float32, not the shorter TF32, and the same each time they run.
+    """While in the block, a GPU computes in float32, not the shorter TF32, and the same each time it runs.
 
-    What a GPU kept for the block's work is given back at its end: other processes may share the device.
+    The GPU is torch's current one, whatever its index. What it kept for the block's work is given back at the end:
+    other processes may share it. That this fails takes no result away; the next block finds out.
+    Raises DeviceFailedError, before anything is done, when this process cannot use the GPU any more.
     """
     if device.type != "cuda":
         yield
         return
-    try:
-        with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
+    _check_usable(device)
+    with torch.cuda.device(device), _float32():
+        try:
             yield
-    finally:
+        finally:
+            give_back_memory()
+
+
+def give_back_memory() -> None:
+    """Let other processes have what torch keeps of a GPU and does not use. Without a GPU in use there is nothing."""
+    try:
         torch.cuda.empty_cache()
+    except RuntimeError as error:
+        logger.warning("the GPU's unused memory could not be given back: %s", _words(error))
+
+
+def device_failure(error: BaseException, device: torch.device) -> str:
+    """Why what broke a training is the device's failure; empty if it is the training's own, or nobody can tell.
+
+    A GPU that fails goes on failing until its process ends, so one that does not answer after the error has failed.
+    Memory that ran out is the training's own, unless other processes hold some of the device: more is taken than this
+    one's tensors and CONTEXT_BYTES. Whether it would have been enough without them is not known; nor is it blamed on
+    them when they have left by then.
+    """
+    if device.type != "cuda":
+        return ""
+    try:
+        torch.cuda.synchronize(device)
+        free, total = torch.cuda.mem_get_info(device)
+        own = torch.cuda.memory_reserved(device) + CONTEXT_BYTES
+    except RuntimeError as found:
+        return f"{device} does not answer any more: {_words(found)}"
+    if _out_of_memory(error) and (others := total - free - own) > 0:
+        return (
+            f"{device} has no memory left, and other processes hold {others / 2**30:.1f} of its {total / 2**30:.1f} GiB"
+            ": let fewer workers share it (a larger workers.gpus)"
+        )
+    return ""
+
+
+def _check_usable(device: torch.device) -> None:
+    """Raises DeviceFailedError when an earlier failure left the GPU, or torch's allocator, of no use."""
+    try:
+        torch.cuda.synchronize(device)
+        torch.cuda.empty_cache()  # refused for ever after a recording that was not ended
+    except RuntimeError as error:
+        raise DeviceFailedError(f"{device} cannot be used by this process any more: {_words(error)}") from error
+
+
+def _out_of_memory(error: BaseException) -> bool:
+    """Whether a GPU's memory ran out. Libraries beside torch say so in words of their own."""
+    said = str(error)
+    return isinstance(error, torch.OutOfMemoryError) or "CUDA error: out of memory" in said or "ALLOC_FAILED" in said
+
+
+@contextmanager
+def _float32() -> Iterator[None]:
+    """cuDNN's and cuBLAS's flags, put back in the end."""
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    wanted: list[tuple[Any, str, Any]] = [(cudnn, "enabled", True), (cudnn, "benchmark", False)]
+    wanted.append((cudnn, "deterministic", True))
+    # Since torch 2.9 precision is said operation by operation; to mix that with the older flags is an error.
+    if hasattr(cudnn, "conv"):
+        wanted += [(part, "fp32_precision", "ieee") for part in (cudnn.conv, matmul)]
+    else:
+        wanted += [(part, "allow_tf32", False) for part in (cudnn, matmul)]
+    before = [(part, name, getattr(part, name)) for part, name, _ in wanted]
+    try:
+        for part, name, value in wanted:
+            setattr(part, name, value)
+        yield
+    finally:
+        for part, name, value in before:
+            setattr(part, name, value)
+
+
+def _words(error: BaseException) -> str:
+    return (" ".join(str(error).split()) or type(error).__name__)[:300]

@@ -3,7 +3,9 @@
 FmnasError
 ├── DataError                data that are missing, cut off, altered, or too few for what is asked
 ├── TrainerError             a setting, a trial or a problem name that a trainer cannot work with
-├── TrainingFailedError      a training that broke down: memory ran out, a device failed
+├── TrainingFailedError      a training that broke down, by its own doing: it took more memory than there is
+├── DeviceFailedError        a device that this process cannot train on any more
+│   └── CaptureError         a step that could not be recorded as a CUDA graph (captured.py)
 └── EvaluationStoppedError   an evaluation that was told to stop
 """
 
@@ -20,6 +22,13 @@ class TrainerError(FmnasError, ValueError):
 
 class TrainingFailedError(FmnasError, RuntimeError):
     """A training that broke down, with the cell that it trained. The trainer can go on with another trial."""
+
+
+class DeviceFailedError(FmnasError):
+    """A device broke down, or others took its memory: not the trial's fault, which may be repeated elsewhere.
+
+    The process must not train on it again. What CUDA and torch keep of a failure ends with the process alone.
+    """
 
 
 class EvaluationStoppedError(FmnasError):

@@ -47,7 +47,7 @@ class FinalTrainer(ImageTrainer):
         """The trainings of a task; reports once, at their end."""
         schedule, epochs = Schedule.from_configuration(task.trial.configuration), task.trial.epochs
         planned = self._planned(task.trial)
-        with named_failure(task):
+        with named_failure(task, self._device):
             learner = self._learner(task, schedule)
             measured = learner.train(schedule.learning_rate_at(epoch, planned) for epoch in range(epochs))
         errors = [GUESSING_ERROR if error is None else error for error in measured]

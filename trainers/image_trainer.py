@@ -5,8 +5,8 @@
 How the trainings are arranged on the machine is a setting (`arrangement`): results agree up to float rounding.
 
 Same trial, same data, same settings: the same evaluation (its seconds apart), in any order and any process, on the same
-kind of device with the same number of threads. The fast arrangement gives the same numbers for 1 thread up to one per
-seed.
+kind of device with the same number of threads; the evaluation says how it was trained, and on what (`conditions`). The
+fast arrangement gives the same numbers for 1 thread up to one per seed.
 """
 
 import logging
@@ -17,12 +17,11 @@ from hashlib import sha256
 
 import torch
 
-from fmnas.search_spaces import Cell, Evaluation, Schedule, Trial, joint_space
-from fmnas.trainers.arrangement import PLAIN, Arranged, Arrangement, arrange
-from fmnas.trainers.captured import CaptureError
+from fmnas.search_spaces import Cell, Conditions, Evaluation, Schedule, Trial, joint_space
+from fmnas.trainers.arrangement import Arranged, Arrangement, arrange
 from fmnas.trainers.checkpoints import Checkpoints, Progress, fingerprint_of
 from fmnas.trainers.data import Split
-from fmnas.trainers.devices import evaluation_batch, exactly, usable_device
+from fmnas.trainers.devices import device_name, evaluation_batch, exactly, usable_device
 from fmnas.trainers.errors import TrainerError, TrainingFailedError
 from fmnas.trainers.fast_training import fast_learner
 from fmnas.trainers.flops import count_flops, flops_ratio
@@ -98,6 +97,7 @@ class ImageTrainer:
         self._clock = clock
         self._device = device = usable_device(self.settings.device)
         self._arranged = arrange(self.settings.arrangement, device, self.settings.threads, self.settings.seeds)
+        self._conditions = _conditions(self._arranged, device)
         at_once = self.settings.evaluation_batch_size or evaluation_batch(device)
         self._around = Surroundings(to_device(split, device), self.settings.batch_size, at_once)
         self._checkpoints = checkpoints
@@ -114,7 +114,8 @@ class ImageTrainer:
         A training that goes on from a checkpoint reports the epochs before it, too. What `report` raises ends the
         evaluation and reaches the caller. stop: asked before each step, in several threads.
         Raises SpaceError for a configuration outside the joint space, TrainerError for epochs or a seed that cannot be,
-        EvaluationStoppedError once `stop` says yes, TrainingFailedError when a training breaks down.
+        EvaluationStoppedError once `stop` says yes, TrainingFailedError when a training breaks down, DeviceFailedError
+        when the device does: then this process should end, and checkpoints stay for whoever repeats the trial.
         """
         start = self._clock()
         check_trial(trial, self.space)
@@ -140,16 +141,13 @@ class ImageTrainer:
             curve=tuple(_mean(of_epoch) for of_epoch in zip(*(t.errors for t in trainings), strict=True)),
             seconds=self._clock() - start,
             diverged=any(training.diverged for training in trainings),
+            conditions=self._conditions,
         )
 
     def _trainings(self, task: Task) -> list[Training]:
         """All trainings of the trial, arranged."""
         if task.how.way == "stacked":
-            try:
-                return self._train(task)
-            except CaptureError as error:
-                logger.warning("trial %d is trained the plain way: %s", task.trial.id, error)
-                task = replace(task, how=replace(task.how, way="plain"))
+            return self._train(task)
 
         def train(number: int, report: Report, stop: Stop) -> Training:
             return self._train(replace(task, numbers=(number,), report=report, stop=stop))[0]
@@ -162,13 +160,13 @@ class ImageTrainer:
     def _train(self, task: Task) -> list[Training]:
         """The trainings of a task; reports after each epoch."""
         schedule, planned = Schedule.from_configuration(task.trial.configuration), self._planned(task.trial)
-        with named_failure(task):
+        with named_failure(task, self._device):
             learner, rows = self._begun(task, schedule)  # rows: the errors of each epoch
             diverged = learner.ended()
         for epoch, known in enumerate(rows):
             task.tell(epoch, known)
         for epoch in range(len(rows), task.trial.epochs):
-            with named_failure(task):
+            with named_failure(task, self._device):
                 found = learner.train([schedule.learning_rate_at(epoch, planned)])
                 diverged = [error is None for error in found]
                 rows.append([GUESSING_ERROR if error is None else error for error in found])
@@ -241,9 +239,7 @@ class ImageTrainer:
         """Remove the trial's checkpoints."""
         if self._checkpoints is None:
             return
-        for way in {self._arranged.way, PLAIN}:
-            fingerprint = self._fingerprint(trial, replace(self._arranged, way=way))
-            self._checkpoints.discard(fingerprint, self.settings.seeds)
+        self._checkpoints.discard(self._fingerprint(trial, self._arranged), self.settings.seeds)
 
     def _fingerprint(self, trial: Trial, how: Arranged) -> str:
         """Of all that decides the numbers of the trial's trainings; where a longer trial goes on, not of the epochs."""
@@ -265,6 +261,11 @@ class ImageTrainer:
 def _data_fingerprint(split: Split) -> str:
     parts = (split.train_images, split.train_labels, split.validation_images, split.validation_labels)
     return sha256(b"".join(sha256(part.tobytes()).digest() for part in parts)).hexdigest()
+
+
+def _conditions(arranged: Arranged, device: torch.device) -> Conditions:
+    cudnn = torch.backends.cudnn.version() if device.type == "cuda" else None
+    return Conditions(arranged.way, arranged.captured, device_name(device), str(torch.__version__), cudnn)
 
 
 def _mean(values: tuple[float, ...]) -> float:

@@ -4,9 +4,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import torch
+
 from fmnas.search_spaces import Cell, Trial
 from fmnas.trainers.arrangement import Arranged
-from fmnas.trainers.errors import TrainingFailedError
+from fmnas.trainers.devices import device_failure
+from fmnas.trainers.errors import DeviceFailedError, TrainingFailedError
 from fmnas.trainers.trainer import Report, Stop
 
 
@@ -39,13 +42,17 @@ class Training:
 
 
 @contextmanager
-def named_failure(task: Task) -> Iterator[None]:
-    """Memory that runs out, a device that fails: TrainingFailedError, which names the trainings and their cell."""
+def named_failure(task: Task, device: torch.device) -> Iterator[None]:
+    """Names the trainings and their cell in what breaks down on the device.
+
+    Raises TrainingFailedError; DeviceFailedError where it is the device's failure, see `device_failure`.
+    """
     try:
         yield
     except (RuntimeError, MemoryError) as error:
         reason = " ".join(str(error).split()) or "no reason given"
         numbers = " ".join(str(number) for number in task.numbers)
-        raise TrainingFailedError(
-            f"training {numbers} of {task.cell} failed: {type(error).__name__}: {reason}"
-        ) from error
+        what = f"training {numbers} of {task.cell} failed: {type(error).__name__}: {reason}"
+        if why := device_failure(error, device):
+            raise DeviceFailedError(f"{why} ({what})") from error
+        raise TrainingFailedError(what) from error

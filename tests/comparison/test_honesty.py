@@ -99,6 +99,32 @@ def test_an_unknown_note_is_reported_and_not_counted(make_run):
     assert "1 of its notes are of a kind that is not counted here, such as: the moon was full" in record.warnings
 
 
+H200, T4 = {"device": "NVIDIA H200"}, {"device": "Tesla T4"}
+GRAPH, PLAIN = {"arrangement": "stacked (captured)"}, {"arrangement": "plain"}
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ([{**H200, **GRAPH}] * 3, ""),
+        ([{**H200, **GRAPH}, {}, {**H200, **GRAPH}], ""),  # one that failed, or of an older file
+        ([{}] * 3, ""),
+        (
+            [{**H200, **PLAIN}, {**H200, **GRAPH}, {**H200, **GRAPH}],
+            "2 ways, whose results differ by rounding: 2 stacked (captured) on NVIDIA H200, 1 plain on NVIDIA H200",
+        ),
+        (
+            [{**T4, **PLAIN}, {**H200, **PLAIN}],
+            "2 ways, whose results differ by rounding: 1 plain on NVIDIA H200, 1 pl",
+        ),
+    ],
+)
+def test_an_optimizer_whose_trials_were_trained_in_more_than_one_way_is_named(make_run, how, told):
+    plain = {"device": "", "arrangement": ""}
+    warnings = only(make_run("bo-fm", 0, quick([{**MODEL, **plain, **each} for each in how]))).warnings
+    assert [text.startswith("its trials were trained in " + told) for text in warnings] == [True] * bool(told)
+
+
 def notes():
     """Every text that an optimizer gives as a note; what it fills in stands as X."""
     for path in [*(ROOT / "optimizers").glob("*.py"), *(ROOT / "baselines").glob("*.py")]:

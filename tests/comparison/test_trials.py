@@ -4,14 +4,24 @@ import pandas as pd
 import pytest
 
 from fmnas.comparison import Budget, ReportError, read_trials
-from fmnas.comparison.trials import COLUMNS, LAST_COLUMN, STATUSES, configuration_of, typed_trials, variable_columns
+from fmnas.comparison.trials import (
+    COLUMNS,
+    HOW,
+    LAST_COLUMN,
+    STATUSES,
+    configuration_of,
+    typed_trials,
+    variable_columns,
+)
 from fmnas.platform import outcomes
-from fmnas.search_spaces import Evaluation, Trial
+from fmnas.search_spaces import Conditions, Evaluation, Trial
 
 
 def outcome(number: int, status: str = "finished", seeds: int = 2, **configuration: object) -> outcomes.Outcome:
     errors = (0.1, 0.30000000000000004)[:seeds]
-    evaluation = Evaluation(0.1 + 0.2, 25, errors, 70_274_048, 1 / 3, (), 1.5) if status == "finished" else None
+    how = Conditions("stacked", True, "NVIDIA H200", "2.13.0", 91002)
+    evaluation = Evaluation(0.1 + 0.2, 25, errors, 70_274_048, 1 / 3, (), 1.5, False, how)
+    evaluation = evaluation if status == "finished" else None
     trial = Trial(number, {"lr": 0.1 * 3, "op": "None", "in2": "-1,0", "n": 2, **configuration}, 25, "random")
     return outcomes.Outcome("bo-fm", 0, trial, status, evaluation, 0.25, 1.7e9, 1.7e9 + 2, "gpu-0", reason='a "b",\nc')
 
@@ -25,6 +35,7 @@ def test_the_platform_writes_what_this_room_reads():
     columns = list(outcome(0).to_row(2))
     assert set(COLUMNS) <= set(columns)
     assert columns[columns.index(LAST_COLUMN) + 1 :] == ["lr", "op", "in2", "n"]
+    assert columns[columns.index("lost_seconds") :][:4] == ["lost_seconds", *HOW, LAST_COLUMN]
     assert STATUSES == outcomes.STATUSES
 
 
@@ -43,6 +54,14 @@ def test_file_and_memory_give_the_same_table(tmp_path, seeds):
     assert read["finished_at"].iloc[0] - read["started_at"].iloc[0] == pd.Timedelta(seconds=2)
     assert read["reason"].iloc[0] == 'a "b",\nc'
     assert pd.isna(read["objective"].iloc[1])
+    assert list(read["device"]) == ["NVIDIA H200", ""]
+    assert list(read["arrangement"]) == ["stacked (captured)", ""]
+
+
+def test_a_file_from_before_it_was_told_how_trials_were_trained_is_read(tmp_path):
+    read = read_trials(write(outcomes.trials_table([outcome(0)], 2).drop(columns=list(HOW)), tmp_path))
+    assert [read[name].iloc[0] for name in HOW] == ["", ""]
+    assert variable_columns(read) == ["lr", "op", "in2", "n"]
 
 
 def test_a_file_from_before_lost_seconds_is_read(tmp_path):

@@ -3,9 +3,14 @@
 import sys
 
 import pytest
+import torch
 
 from fmnas.platform import doctor
 from fmnas.platform.cli import main
+from fmnas.search_spaces import Conditions
+from fmnas.trainers import TrainerError
+from fmnas.trainers.captured import CaptureError
+from fmnas.trainers.device_check import train_a_little
 
 
 @pytest.mark.parametrize(
@@ -62,3 +67,54 @@ def test_packages_that_do_not_import_are_lines(monkeypatch: pytest.MonkeyPatch) 
     assert "hpbandster does not import" in missing["bohb"]
     assert "torch" in missing["GPUs"]
     assert "install it as README.md says" in missing["GPUs"]
+
+
+@pytest.fixture
+def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: {"cuda:0": "A100", "cuda:1": "T4"}[device])
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_each_gpu_is_trained_on_and_one_that_cannot_is_told_of_with_the_reason() -> None:
+    def try_device(device: str) -> Conditions:
+        if device == "cuda:1":
+            raise CaptureError("the step could not be captured as a CUDA graph: no kernel image is available")
+        return Conditions("stacked", True, "A100", "2.11.0", 91002)
+
+    good, bad = doctor._devices(try_device)
+    assert good == doctor.Finding("cuda:0", True, "A100 trains: stacked (captured), torch 2.11.0, cuDNN 91002")
+    assert (bad.what, bad.good) == ("cuda:1", False)
+    assert bad.detail.startswith("T4 cannot train: CaptureError: the step could not be captured")
+    assert "no kernel image is available. Is its driver" in bad.detail
+    assert "workers.arrangement: plain" in bad.detail
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_the_doctor_asks_the_trainers_themselves(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tried: list[str] = []
+    monkeypatch.setattr("fmnas.trainers.device_check.train_a_little", tried.append)
+    for name in CHECKS:
+        if name != "_devices":
+            monkeypatch.setattr(doctor, name, lambda *_: [])
+    assert main(["doctor"]) == 0
+    assert tried == ["cuda:0", "cuda:1"]
+    assert "T4 trains" in capsys.readouterr().out
+
+
+def test_without_a_gpu_nothing_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    tried: list[str] = []
+    (finding,) = doctor._devices(tried.append)
+    assert (finding.good, finding.detail) == (True, "none: workers train on CPUs (workers.gpus: 0)")
+    assert not tried
+
+
+def test_a_device_is_tried_with_a_trial_like_any_other() -> None:
+    how = train_a_little("cpu")
+    assert how is not None
+    assert (how.way, how.device) == ("fast", "cpu")
+    with pytest.raises(TrainerError, match="device = 'moon'"):
+        train_a_little("moon")

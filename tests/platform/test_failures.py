@@ -163,7 +163,9 @@ def test_a_result_that_is_none_is_a_failure_and_the_experiment_goes_on(
     assert reasons == {f"TrainerError: it returned objective = {value!r}, which is no finite number"}
 
 
-@pytest.mark.parametrize("wrong", [None, 0.5, Evaluation(0.5, errors=(0.1, float("nan")))])
+@pytest.mark.parametrize(
+    "wrong", [None, 0.5, Evaluation(0.5, errors=(0.1, float("nan"))), Evaluation(0.5, conditions={"device": "cpu"})]
+)
 def test_a_worker_lets_no_result_pass_that_is_none(wrong: Any) -> None:
     class Odd:
         def evaluate(self, trial: Trial) -> Any:

@@ -8,11 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmnas.search_spaces import Evaluation, SpaceError, Trial
+from fmnas.search_spaces import Conditions, Evaluation, SpaceError, Trial
 from fmnas.search_spaces.records import ORIGINS
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 SERIES = st.lists(FLOATS, max_size=4).map(tuple)
+CONDITIONS = st.builds(
+    Conditions,
+    arrangement=st.sampled_from(["plain", "fast", "stacked"]),
+    captured=st.booleans(),
+    device=st.text(max_size=20),
+    torch=st.text(max_size=20),
+    cudnn=st.none() | st.integers(0, 10**6),
+)
 EVALUATIONS = st.builds(
     Evaluation,
     objective=FLOATS,
@@ -23,6 +31,7 @@ EVALUATIONS = st.builds(
     curve=SERIES,
     seconds=st.floats(0, 1e6),
     diverged=st.booleans(),
+    conditions=st.none() | CONDITIONS,
 )
 
 
@@ -52,6 +61,17 @@ def test_trial_survives_json(data: st.DataObject, configured_spaces: Any) -> Non
 @given(evaluation=EVALUATIONS)
 def test_evaluation_survives_json(evaluation: Evaluation) -> None:
     assert Evaluation.from_dict(json.loads(json.dumps(evaluation.to_dict()))) == evaluation
+
+
+def test_an_evaluation_from_before_conditions_is_read() -> None:
+    data = Evaluation(0.5, errors=(0.5,)).to_dict()
+    del data["conditions"]
+    assert Evaluation.from_dict(data) == Evaluation(0.5, errors=(0.5,))
+
+
+def test_a_way_of_training_in_words() -> None:
+    assert Conditions("fast", False, "cpu", "2.13.0").way == "fast"
+    assert Conditions("stacked", True, "NVIDIA H200", "2.13.0", 91002).way == "stacked (captured)"
 
 
 def test_error_is_the_mean_over_seeds() -> None:

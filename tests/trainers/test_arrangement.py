@@ -13,6 +13,7 @@ from fmnas.platform.errors import ConfigError
 from fmnas.search_spaces import Trial
 from fmnas.search_spaces.cell import OPERATIONS
 from fmnas.trainers import (
+    DeviceFailedError,
     ImageTrainer,
     Split,
     TrainerError,
@@ -174,22 +175,18 @@ def test_one_of_a_stack_that_diverges_ends_with_its_step_and_the_others_go_on(
     assert [report[:2] for report in reports] == [(seed, epoch) for epoch in (1, 2) for seed in range(3)]
 
 
-def test_what_cannot_be_captured_is_trained_the_plain_way_and_the_log_says_why(
-    noise_split: Split, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_what_cannot_be_captured_is_trained_in_no_other_way(
+    noise_split: Split, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A graph is asked for where there is no GPU."""
-    settings = TrainingSettings(seeds=3, batch_size=8, arrangement="plain")
-    plain = ImageTrainer(noise_split, settings, clock=lambda: 0.0).evaluate(make_trial())
-    assert not caplog.text
     monkeypatch.setattr(captured, "_recorded", no_graph)
-    trainer = ImageTrainer(noise_split, replace(settings, arrangement="stacked"), clock=lambda: 0.0)
+    trainer = ImageTrainer(noise_split, TrainingSettings(seeds=3, batch_size=8, arrangement="stacked"))
     assert trainer.evaluate(make_trial()).curve
     trainer._arranged = replace(trainer._arranged, captured=True)
-    assert trainer.evaluate(make_trial()) == plain
-    (record,) = caplog.records
-    assert record.name.startswith("fmnas.")
-    assert "trial 0 is trained the plain way: the step could not be captured" in record.getMessage()
-    assert "no kernel image is available" in record.getMessage()
+    reports: list[tuple[int, int, float]] = []
+    with pytest.raises(DeviceFailedError, match=r"the step could not be captured .*: no kernel image is available"):
+        trainer.evaluate(make_trial(), lambda *r: reports.append(r))
+    assert not reports
 
 
 def no_graph(*steps: object) -> None:

@@ -1,0 +1,184 @@
+"""A worker whose device fails is replaced and its trial repeated; in this process, which has no other, the run ends."""
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fmnas.platform import opening
+from fmnas.platform.cluster import connect
+from fmnas.platform.config import Config, WorkersConfig
+from fmnas.platform.driver import DONE, Driver, Stage
+from fmnas.platform.errors import ClusterError, ExperimentFailed
+from fmnas.platform.experiment import build_experiment
+from fmnas.platform.journal import Journal, read_journal
+from fmnas.platform.opening import Work, open_pool
+from fmnas.platform.pool import Event, Finished, InProcessPool, Job, Lost, Pool
+from fmnas.platform.problems import Hardware
+from fmnas.platform.progress import ExperimentProgress
+from fmnas.platform.ray_pool import RayPool
+from fmnas.platform.ray_worker import Worker
+from fmnas.platform.screen import QuietScreen
+from fmnas.platform.state import ExperimentState
+from fmnas.platform.stop import PastDeadline, StopRequest
+from fmnas.platform.tracking import NoTracker
+from fmnas.search_spaces import Evaluation, Trial
+from fmnas.trainers import DeviceFailedError, TrainerError
+from fmnas.trainers.captured import CaptureError
+
+GONE = "cuda:0 does not answer any more: CUDA error: uncorrectable ECC error encountered"
+JOB = Job("random/repeat-0", Trial(3, {"x": 1}, 2, "random"))
+
+
+class Failing:
+    """A trainer whose device fails with the first trial there is, and stays so until its process ends."""
+
+    def __init__(self, note: Path, error: type[Exception]) -> None:
+        self._note, self._error, self._poisoned = note, error, False
+
+    def evaluate(self, trial: Trial) -> Evaluation:
+        if not self._note.exists():
+            self._note.write_text(str(os.getpid()))
+            self._poisoned = True
+        if self._poisoned:
+            raise self._error(GONE)
+        return Evaluation(1.0, epochs=trial.epochs)
+
+
+def build(note: Path, error: type[Exception], data: None) -> Failing:
+    return Failing(note, error)
+
+
+@pytest.mark.parametrize("error", [DeviceFailedError, CaptureError])
+def test_a_worker_whose_device_fails_is_lost_with_the_reason_and_never_used_again(
+    tmp_path: Path, answer: Callable[[Pool, Job], Event], error: type[Exception]
+) -> None:
+    ray = connect(None)
+    try:
+        pool = RayPool(ray, partial(build, tmp_path / "note", error), None, WorkersConfig(), 1)
+        event = answer(pool, JOB)
+        assert event == Lost(JOB, "worker-0", f"{error.__name__}: {GONE}")
+        again = replace(JOB, attempt=2)
+        event = answer(pool, again)
+        assert isinstance(event, Finished)
+        assert event.worker.rpartition(":")[2] != (tmp_path / "note").read_text()
+        pool.close()
+    finally:
+        ray.shutdown()
+
+
+def test_in_this_process_the_experiment_ends_uncharged_and_a_resume_repeats_the_trial(
+    configured: Callable[..., Config],
+    drive: Callable[..., Any],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    config, journal = configured(optimizers=["random"], budget={"evaluations": 4}), tmp_path / "journal.jsonl"
+    state = ExperimentState(build_experiment(config))
+    trainer, evaluated = state.experiment.problem.trainer, []
+
+    class OnAGpu:
+        def evaluate(self, trial: Trial) -> Evaluation:
+            evaluated.append(trial.id)
+            if len(evaluated) == 3:
+                raise DeviceFailedError(GONE)
+            return trainer.evaluate(trial)
+
+    with Journal(journal) as log:
+        progress = ExperimentProgress(QuietScreen(), state)
+        stage = Stage(InProcessPool(OnAGpu()), log, NoTracker(), progress, StopRequest())
+        words = r"random/repeat-0, trial 2: DeviceFailedError: cuda:0 does not answer.*the only worker, .* resume"
+        with pytest.raises(ExperimentFailed, match=words):
+            Driver(state, config.workers, stage).run()
+    assert evaluated == [0, 1, 2], "it is not tried again in this process"
+    assert "DeviceFailedError" in capsys.readouterr().err
+    assert state.runs["random/repeat-0"].budget.spent == 2 * config.fidelity.epochs
+    assert [r["event"] for r in read_journal(journal)][-1] == "cancelled"
+    status, state, _ = drive(config, journal)
+    assert status == DONE
+    assert [outcome.status for outcome, _ in state.outcomes] == ["finished"] * 4
+
+
+class Greedy:
+    """A trainer that takes memory; it fails with `error`, and its frame holds what it took."""
+
+    def __init__(self, error: type[BaseException]) -> None:
+        self._error, self.held = error, 0
+
+    def evaluate(self, trial: Trial) -> Evaluation:
+        trainer = self
+
+        class Memory:
+            def __init__(self) -> None:
+                trainer.held += 1
+
+            def __del__(self) -> None:
+                trainer.held -= 1
+
+        memory = Memory()
+        try:
+            raise self._error
+        except RuntimeError as error:
+            raise ValueError(f"of the trial, with {memory}") from error
+
+
+@pytest.mark.parametrize("error", [RuntimeError, PastDeadline])
+def test_a_worker_gives_back_the_memory_of_a_job_without_a_result_at_once(
+    monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    trainer = Greedy(error)
+    worker = Worker(lambda data: trainer, None)  # type: ignore[arg-type,return-value]
+    held: list[int] = []
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: held.append(trainer.held))
+    if error is RuntimeError:
+        with pytest.raises(ValueError, match="of the trial, with"):
+            worker.evaluate(JOB.trial, 60.0)
+    else:
+        assert worker.evaluate(JOB.trial, 60.0)[0] is None
+    assert held == [0], "what it held of the GPU was free before the cache was emptied, once"
+
+
+def pool_of(config: Config) -> Any:
+    return open_pool(Work(config, None, 1, 1), None, StopRequest(), print)
+
+
+@pytest.mark.parametrize(("gpus", "device"), [(0, "cpu"), (0.25, "cuda"), (1, "cuda")])
+def test_in_this_process_a_trainer_has_the_device_that_was_promised(
+    monkeypatch: pytest.MonkeyPatch, configured: Callable[..., Config], gpus: float, device: str
+) -> None:
+    given: list[Hardware] = []
+
+    def build(data: None, hardware: Hardware) -> object:
+        given.append(hardware)
+        return object()
+
+    real = opening.problem("func2c")
+    monkeypatch.setattr(opening, "problem", lambda *_: replace(real, build=build))
+    with pool_of(configured(workers={"kind": "in-process", "gpus": gpus, "cpus": 2, "arrangement": "stacked"})):
+        assert given == [Hardware(device, 1, "stacked")]
+
+
+def test_a_gpu_that_is_promised_to_this_process_and_not_there_is_refused(
+    monkeypatch: pytest.MonkeyPatch, configured: Callable[..., Config]
+) -> None:
+    def build(data: None, hardware: Hardware) -> object:
+        raise TrainerError("device = 'cuda' cannot be used here: Torch not compiled with CUDA enabled")
+
+    real = opening.problem("func2c")
+    monkeypatch.setattr(opening, "problem", lambda *_: replace(real, build=build))
+    words = r"workers\.gpus = 1 with workers\.kind = in-process, .*no such GPU .*not compiled.*workers\.gpus: 0 trains"
+    with (
+        pytest.raises(ClusterError, match=words),
+        pool_of(configured(workers={"kind": "in-process", "gpus": 1})),
+    ):
+        pass
+    with (
+        pytest.raises(TrainerError, match="cannot be used here"),
+        pool_of(configured(workers={"kind": "in-process"})),
+    ):
+        pass
