@@ -118,11 +118,7 @@ class RunDirectory:
 
     def check_present(self) -> None:
         """Raise RunDirectoryError unless an experiment lies here."""
-        try:
-            found = self.journal.is_file()
-        except OSError as error:
-            raise RunDirectoryError(f"{self.root} cannot be looked into: {error.strerror}") from None
-        if not found:
+        if not self.journal.is_file():
             raise RunDirectoryError(
                 f"{self.root} is no run directory: {self.journal.name} is missing; give the folder that `fmnas run` "
                 "named. One that was stopped before its first line there has nothing to go on with: run it again"

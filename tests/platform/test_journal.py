@@ -58,7 +58,8 @@ def test_a_missing_line_is_named(tmp_path: Path, missing: int) -> None:
     path = tmp_path / "j"
     lines = write(path).splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:missing] + lines[missing + 1 :]))
-    message = f"line {missing + 1} is not record {missing + 1}: .*its first {missing} lines"
+    advice = f"its first {missing} lines" if missing else "put it back as it was"
+    message = f"line {missing + 1} is not record {missing + 1}: .*{advice}"
     with pytest.raises(RunDirectoryError, match=message):
         read_journal(path)
     before = path.read_bytes()
