@@ -111,7 +111,7 @@ class JsonScreen:
 
     def __init__(self, file: TextIO | None = None, now: Callable[[], float] = time.time) -> None:
         """file: standard output if None."""
-        self._file, self._now = file or output(), now
+        self._file, self._now = output(file), now
 
     def show(self, table: Callable[[], RenderableType]) -> None:
         """Nothing."""

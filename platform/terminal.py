@@ -112,9 +112,9 @@ class PatientOutput:
         return getattr(self._file, name)
 
 
-def output() -> TextIO:
-    """Standard output, for who must not end with it."""
-    return cast(TextIO, PatientOutput(sys.stdout))
+def output(file: TextIO | None = None) -> TextIO:
+    """A file, for who must not end with it; standard output if None."""
+    return cast(TextIO, PatientOutput(file or sys.stdout))
 
 
 def terminal(file: TextIO | None = None) -> Console:

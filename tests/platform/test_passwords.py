@@ -17,6 +17,7 @@ from fmnas.platform.paths import RunDirectory
 from fmnas.platform.tracking import BackgroundTracker, TrackingReport
 from fmnas.platform.tracking_uri import VARIABLE, keep_password, tracking_uri
 
+Forge = Callable[[Path, Callable[[str], str]], None]
 SECRET = "S3cr/et"
 URI = f"http://alice:{quote(SECRET, safe='')}@127.0.0.1:9/"
 MASKED = "http://alice:***@127.0.0.1:9/"
@@ -71,14 +72,12 @@ def test_a_run_tells_nobody_the_password(progress: str, tmp_path: Path, capfd: p
 
 
 def test_what_comes_after_a_run_tells_nobody_either(
-    out: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    out: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], forge: Forge
 ) -> None:
     other = tmp_path / "other"
     shutil.copytree(out, other)
-    for name in ("journal.jsonl", "config.yaml"):
-        (other / name).write_text(
-            (other / name).read_text().replace("seed: 0", "seed: 1").replace('"seed":0', '"seed":1')
-        )
+    forge(other / "journal.jsonl", lambda text: text.replace('"seed":0', '"seed":1'))
+    (other / "config.yaml").write_text((other / "config.yaml").read_text().replace("seed: 0", "seed: 1"))
     assert main(["resume", str(out)]) == 0
     assert main(["sync", str(out)]) == 1
     assert main(["report", str(out), str(other), "--out", str(tmp_path / "both")]) == 0
@@ -119,11 +118,11 @@ def test_a_run_may_be_given_its_password_by_the_environment_alone(
 
 
 def test_a_directory_of_before_goes_on_and_its_configuration_is_cleaned(
-    out: Path, capfd: pytest.CaptureFixture[str]
+    out: Path, capfd: pytest.CaptureFixture[str], forge: Forge
 ) -> None:
     (out / "mlflow.secret").unlink()
-    for name in ("journal.jsonl", "config.yaml"):
-        (out / name).write_text((out / name).read_text().replace(MASKED, URI))
+    forge(out / "journal.jsonl", lambda text: text.replace(MASKED, URI))
+    (out / "config.yaml").write_text((out / "config.yaml").read_text().replace(MASKED, URI))
     assert main(["report", str(out)]) == 0
     assert sorted(holders(out)) == ["config.yaml", "journal.jsonl"]
     assert main(["resume", str(out)]) == 0
