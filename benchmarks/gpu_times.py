@@ -38,7 +38,7 @@ from training_gpu import Plan as Sharing
 
 from fmnas.search_spaces import Cell
 from fmnas.trainers import EvaluationStoppedError, ImageTrainer, TrainingSettings
-from fmnas.trainers.devices import exactly
+from fmnas.trainers.devices import Flag, exactly, flags
 from fmnas.trainers.network import CELL_CHANNELS, SEPARABLE_GROUPS
 
 SIDES = (28, 15, 8)
@@ -239,18 +239,11 @@ def convolving(setting: str) -> Iterator[None]:
     deterministic, search, tf32 = SETTINGS[setting]
     cudnn = torch.backends.cudnn
     # Since torch 2.9 precision is said operation by operation; to mix that with the older flag is an error.
-    precise: tuple[Any, str, Any] = (cudnn, "allow_tf32", tf32)
+    precise: Flag = (cudnn, "allow_tf32", tf32)
     if hasattr(cudnn, "conv"):
         precise = (cudnn.conv, "fp32_precision", "tf32" if tf32 else "ieee")
-    wanted = [(cudnn, "deterministic", deterministic), (cudnn, "benchmark", search), precise]
-    before = [(part, name, getattr(part, name)) for part, name, _ in wanted]
-    try:
-        for part, name, value in wanted:
-            setattr(part, name, value)
+    with flags([(cudnn, "deterministic", deterministic), (cudnn, "benchmark", search), precise]):
         yield
-    finally:
-        for part, name, value in before:
-            setattr(part, name, value)
 
 
 def whole(plan: Plan) -> Jobs:

@@ -1,7 +1,7 @@
 """The devices that networks train on: how exactly they compute there, and whether a failure is theirs."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,6 +10,9 @@ import torch
 from fmnas.trainers.errors import DeviceFailedError, TrainerError
 
 logger = logging.getLogger(__name__)
+
+Flag = tuple[Any, str, Any]
+"""A part of torch's backends, an attribute of it, and its value."""
 
 CONTEXT_BYTES = 2**30
 """What a process may hold of a GPU beside its tensors: its context, its libraries, its graphs. They take half of it."""
@@ -106,13 +109,19 @@ def _out_of_memory(error: BaseException) -> bool:
 def _float32() -> Iterator[None]:
     """cuDNN's and cuBLAS's flags, put back in the end."""
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
-    wanted: list[tuple[Any, str, Any]] = [(cudnn, "enabled", True), (cudnn, "benchmark", False)]
-    wanted.append((cudnn, "deterministic", True))
+    wanted: list[Flag] = [(cudnn, "enabled", True), (cudnn, "benchmark", False), (cudnn, "deterministic", True)]
     # Since torch 2.9 precision is said operation by operation; to mix that with the older flags is an error.
     if hasattr(cudnn, "conv"):
         wanted += [(part, "fp32_precision", "ieee") for part in (cudnn.conv, matmul)]
     else:
         wanted += [(part, "allow_tf32", False) for part in (cudnn, matmul)]
+    with flags(wanted):
+        yield
+
+
+@contextmanager
+def flags(wanted: Sequence[Flag]) -> Iterator[None]:
+    """Attributes of torch's backends as they are wanted in the block, and as they were after it."""
     before = [(part, name, getattr(part, name)) for part, name, _ in wanted]
     try:
         for part, name, value in wanted:
