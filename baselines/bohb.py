@@ -7,11 +7,12 @@ sampling: each trial's origin says which it was.
 """
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from fmnas.baselines.density_model import DensityModel, Pick, private_random_state, quiet
+from fmnas.baselines.density_model import DensityModel, private_random_state, quiet
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion
 from fmnas.search_spaces import Evaluation, Space, Trial
 from fmnas.search_spaces.records import PROMOTION
@@ -38,7 +39,7 @@ class BOHB(Optimizer):
         self._opened = 0
         self._runs: dict[int, tuple[Any, tuple[int, int, int], float]] = {}  # trial -> (iteration, config id, budget)
         self._trial_of: dict[tuple[int, int, int], int] = {}  # config id -> the trial that ran it last
-        self._recorded: Pick | None = None  # while history is replayed: what to sample
+        self._recorded: Suggestion | None = None  # while history is replayed: what to sample
 
     def _suggest(self, rng: np.random.Generator) -> Suggestion:
         with private_random_state(rng), quiet():
@@ -47,14 +48,14 @@ class BOHB(Optimizer):
         self._runs[self._asked] = (iteration, config_id, budget)
         parent = self._trial_of.get(config_id)
         self._trial_of[config_id] = self._asked
-        pick: Pick = iteration.data[config_id].config_info["pick"]
+        pick: Suggestion = iteration.data[config_id].config_info["pick"]
         if parent is not None:
             return Suggestion(pick.configuration, PROMOTION, round(budget), parent)
-        return Suggestion(pick.configuration, pick.origin, round(budget), note=pick.note)
+        return replace(pick, epochs=round(budget))
 
     def restore(self, trial: Trial) -> None:
         """Replay one ask: the brackets advance, and the recorded configuration takes the place of sampling."""
-        self._recorded = Pick(trial.configuration, trial.origin, trial.note)
+        self._recorded = Suggestion(trial.configuration, trial.origin, note=trial.note, fallback=trial.fallback)
         suggestion = self._suggest(np.random.default_rng([self.seed, self._asked]))
         self._recorded = None
         if suggestion.configuration != trial.configuration or suggestion.epochs != trial.epochs:

@@ -12,27 +12,18 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from fmnas.optimizers import Suggestion
 from fmnas.search_spaces import Configuration, Integer, Ordinal, Space
-from fmnas.search_spaces.records import MODEL, RANDOM
+from fmnas.search_spaces.records import FAILED_FIT, FALLBACK, MODEL, RANDOM
 
 TRIES = 20
 """How many picks, each the best of 64 candidates, are drawn before the model is taken to have no feasible one."""
 OUTSIDE = {"good": 0.0, "bad": 1e100}
 """Densities of infeasible candidates: hpbandster minimises bad / good, which is then worse than any, and finite."""
-
-
-@dataclass(frozen=True)
-class Pick:
-    """A configuration and where it came from, MODEL or RANDOM. note: why chance chose where a model should have."""
-
-    configuration: Configuration
-    origin: str
-    note: str = ""
 
 
 class DensityModel:
@@ -61,20 +52,21 @@ class DensityModel:
                     if not isinstance(model, _FeasibleDensity):
                         models[which] = _FeasibleDensity(model, self._is_feasible, OUTSIDE[which])
 
-    def pick(self, budget: float) -> Pick:
-        """The generator's pick for a budget, or what stands in for it where it is infeasible."""
+    def pick(self, budget: float) -> Suggestion:
+        """The generator's pick for a budget, or what stands in for it where it is infeasible: MODEL or RANDOM."""
         picked = self._pick(budget)
         if self._allows(picked):
             return picked
-        note = picked.note
+        note, fallback = picked.note, picked.fallback
         if picked.origin == MODEL:
             for _ in range(TRIES - 1):
                 again = self._pick(budget)
                 if again.origin == MODEL and self._allows(again):
                     return again
             note = f"none of the model's {TRIES} picks was feasible and chance chose"
+            fallback = FALLBACK
         own = np.random.default_rng(np.random.randint(2**31))
-        return Pick(self.space.sample(own), RANDOM, note)
+        return Suggestion(self.space.sample(own), RANDOM, note=note, fallback=fallback)
 
     def to_hpbandster(self, configuration: Configuration) -> dict[str, float]:
         """A configuration in ConfigSpace's values. Raises SpaceError where it is not valid."""
@@ -86,15 +78,15 @@ class DensityModel:
     def _from_hpbandster(self, config: Mapping[str, float]) -> Configuration:
         return self.space.decode([config[name] for name in self._names])
 
-    def _pick(self, budget: float) -> Pick:
+    def _pick(self, budget: float) -> Suggestion:
         """One pick, feasible or not."""
         self._fallbacks.messages.clear()
         config, info = self.generator.get_config(budget)
         note = "; ".join(self._fallbacks.messages)
         origin = MODEL if info.get("model_based_pick") and not note else RANDOM
-        return Pick(self._from_hpbandster(config), origin, note)
+        return Suggestion(self._from_hpbandster(config), origin, note=note, fallback=FAILED_FIT if note else "")
 
-    def _allows(self, pick: Pick) -> bool:
+    def _allows(self, pick: Suggestion) -> bool:
         return self.space.meets_constraints(pick.configuration)
 
     def _is_feasible(self, vector: Sequence[float]) -> bool:

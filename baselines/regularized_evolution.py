@@ -7,7 +7,7 @@ import numpy as np
 from fmnas.baselines.mutation import TRIES, feasible_child, mutation_for
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion
 from fmnas.search_spaces import Configuration, Space
-from fmnas.search_spaces.records import MUTATION, RANDOM
+from fmnas.search_spaces.records import FALLBACK, MUTATION, RANDOM
 
 
 class RegularizedEvolution(Optimizer):
@@ -48,5 +48,5 @@ class RegularizedEvolution(Optimizer):
         child = feasible_child(self.space, self._mutate, parent.configuration, rng)
         if child is None:
             note = f"none of {TRIES} children of trial {parent.id} was feasible and chance chose"
-            return Suggestion(self.space.sample(rng), RANDOM, note=note)
+            return Suggestion(self.space.sample(rng), RANDOM, note=note, fallback=FALLBACK)
         return Suggestion(child, MUTATION, parent=parent.id)

@@ -40,7 +40,6 @@ from fmnas.platform.config import Config, check_config
 from fmnas.platform.driver import Driver, Stage
 from fmnas.platform.experiment import build_experiment
 from fmnas.platform.journal import Journal, Record, read_journal
-from fmnas.platform.outcomes import FINISHED
 from fmnas.platform.pool import Event, Finished, InProcessPool, Job, Lost, Pool
 from fmnas.platform.problems import Hardware, ProblemSettings
 from fmnas.platform.progress import ExperimentProgress
@@ -50,6 +49,7 @@ from fmnas.platform.screen import QuietScreen
 from fmnas.platform.state import ExperimentState
 from fmnas.platform.stop import StopRequest
 from fmnas.platform.tracking import NoTracker
+from fmnas.search_spaces.records import FINISHED
 
 SYNTHETIC = ["workers.kind=in-process", "tracking.enabled=false", "budget.evaluations=12"]
 TRAINING = {

@@ -36,7 +36,6 @@ from fmnas.platform.config import WorkersConfig, check_config
 from fmnas.platform.driver import Driver, Stage
 from fmnas.platform.experiment import build_experiment
 from fmnas.platform.journal import Journal, Record, read_journal
-from fmnas.platform.outcomes import FINISHED, LOST
 from fmnas.platform.progress import ExperimentProgress
 from fmnas.platform.ray_pool import RayPool
 from fmnas.platform.screen import LineScreen
@@ -44,6 +43,7 @@ from fmnas.platform.state import ExperimentState
 from fmnas.platform.stop import StopRequest
 from fmnas.platform.tracking import NoTracker
 from fmnas.search_spaces import Evaluation, Trial
+from fmnas.search_spaces.records import FINISHED, LOST
 from fmnas.trainers.trainer import Report, ignore
 
 BRIDGE, SUBNET, PORT = "fmnas-br", "10.213.77", 46379

@@ -1,10 +1,8 @@
 """Whether each optimizer did what its name says: who chose its trials, what failed, what repeated, what it cost.
 
-What went wrong inside an optimizer is in the notes of its trials. NOTES is the one place that knows what they mean; a
-note that no line of it fits is counted as unknown and reported, never guessed at.
+What went wrong inside an optimizer, its trials say themselves, by their `fallback`.
 """
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,18 +12,7 @@ import pandas as pd
 
 from fmnas.comparison.ledger import SHARES
 from fmnas.comparison.trials import HOW
-from fmnas.search_spaces.records import INITIAL, MODEL, MUTATION, ORIGINS, PROMOTION, RANDOM
-
-FAILED_FIT, FALLBACK, UNKNOWN = "failed fit", "fallback", "unknown"
-NOTES = (
-    (r"fit failed", FAILED_FIT),
-    (r"the model failed and chance chose", FAILED_FIT),
-    (r"fewer than two results to model", FALLBACK),
-    (r"all results are equal", FALLBACK),
-    (r"every candidate was tried before", FALLBACK),
-    (r"none of .* feasible and chance chose", FALLBACK),
-)
-"""How a note begins, and what it tells: that a model could not be fitted, or that chance chose for another reason."""
+from fmnas.search_spaces.records import FAILED_FIT, INITIAL, MODEL, MUTATION, ORIGINS, PROMOTION, RANDOM
 
 WITHOUT_MODEL = {"random": RANDOM, "random-search": RANDOM, "hyperband": RANDOM, "regularized-evolution": MUTATION}
 """The methods that have no model, and what their new configurations are by design. Of any other, "all at random" would
@@ -62,11 +49,6 @@ class Honesty:
     warnings: tuple[str, ...]
 
 
-def kind_of_note(note: str) -> str:
-    """FAILED_FIT, FALLBACK or UNKNOWN."""
-    return next((kind for pattern, kind in NOTES if re.match(pattern, note)), UNKNOWN)
-
-
 def honesty(
     trials: pd.DataFrame, ledger: pd.DataFrame, methods: Mapping[str, str] = MappingProxyType({})
 ) -> list[Honesty]:
@@ -90,8 +72,7 @@ def _record(optimizer: str, method: str, trials: pd.DataFrame, runs: pd.DataFram
     count, asks = int(runs["trials"].sum()), int((runs["trials"] + runs["pending"]).sum())
     weights = runs["trials"] / count
     shares = {origin: float((runs[of] * weights).sum()) for origin, of in zip(ORIGINS, SHARES, strict=True)}
-    kinds = trials["note"][trials["note"] != ""].map(kind_of_note)
-    failed_fits, fallbacks = int((kinds == FAILED_FIT).sum()), int(kinds.isin([FAILED_FIT, FALLBACK]).sum())
+    failed_fits, fallbacks = int((trials["fallback"] == FAILED_FIT).sum()), int((trials["fallback"] != "").sum())
     thought, trained = float(runs["suggest_seconds"].sum()), float(runs["train_seconds"].sum())
     repeated = int(runs["duplicates"].sum()), int(runs["isomorphic_duplicates"].sum())
     charged = int((runs["finished"] + runs["failed"] + runs["timed_out"]).sum())
@@ -99,7 +80,7 @@ def _record(optimizer: str, method: str, trials: pd.DataFrame, runs: pd.DataFram
     new, by_chance = _drawn(trials["origin"])
     warnings = [
         *_disguise(method, trials["origin"]),
-        *_failures(trials["note"], failed_fits, asks),
+        *([f"its model could not be fitted in {failed_fits} of {asks} asks"] if failed_fits else []),
         *_repeats(sum(repeated), charged),
         *_mixed(trials[list(HOW)]),
         *([f"suggestions took {share:.0%} of its training and suggestion time"] if share > DEAR else []),
@@ -138,14 +119,6 @@ def _disguise(method: str, origins: "pd.Series[str]") -> list[str]:
         f"{start}chance chose {by_chance} of its {new} new configurations: "
         f"{'all' if by_chance == new else 'most'} of it was random search"
     ]
-
-
-def _failures(notes: "pd.Series[str]", failed_fits: int, asks: int) -> list[str]:
-    found = [f"its model could not be fitted in {failed_fits} of {asks} asks"] if failed_fits else []
-    unknown = [note for note in notes[notes != ""] if kind_of_note(note) == UNKNOWN]
-    if unknown:
-        found.append(f"{len(unknown)} of its notes are of a kind that is not counted here, such as: {unknown[0]}")
-    return found
 
 
 def _repeats(repeated: int, charged: int) -> list[str]:

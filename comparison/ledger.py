@@ -21,8 +21,8 @@ import pandas as pd
 
 from fmnas.comparison.duplicates import count_duplicates
 from fmnas.comparison.idle import idle_seconds
-from fmnas.comparison.trials import CHARGED, LOST_SECONDS, STATUSES, Budget, variable_columns
-from fmnas.search_spaces.records import MODEL, ORIGINS
+from fmnas.comparison.trials import LOST_SECONDS, Budget, variable_columns
+from fmnas.search_spaces.records import CHARGED, MODEL, ORIGINS, STATUSES
 
 SHARES = tuple(f"share_{origin}" for origin in ORIGINS)
 MODEL_SHARE = f"share_{MODEL}"

@@ -15,7 +15,8 @@
 | worker | str | who ran it |
 | lost_seconds | float | worker time of earlier attempts, which came to nothing; it may be absent, in older files |
 | device, arrangement | str, str | what it was trained on, and how; they may be absent, in older files |
-| note | str | what its optimizer wants known, e.g. that a model failed and chance chose |
+| fallback | str | one of FALLBACKS: whether chance chose in place of a model; if absent, in older files, notes tell |
+| note | str | what its optimizer wants known |
 | any other | as inferred | the variables of the space |
 """
 
@@ -32,11 +33,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fmnas.comparison.errors import ReportError
-from fmnas.search_spaces.records import ORIGINS
-
-STATUSES = ("finished", "failed", "lost", "timed_out", "cancelled")
-CHARGED = ("finished", "failed", "timed_out")
-"""The statuses that cost budget: the configuration brought them about. It is not to blame for a lost worker."""
+from fmnas.search_spaces.records import FALLBACKS, ORIGINS, STATUSES, fallback_of_older
 
 TEXTS = ("run", "optimizer", "origin", "status", "worker", "reason", "note")
 INTEGERS = ("repeat", "trial", "parent", "epochs", "attempt")
@@ -45,6 +42,7 @@ TIMES = ("started_at", "finished_at")
 COLUMNS = (*TEXTS, *INTEGERS, *FLOATS, "diverged", *TIMES)
 LOST_SECONDS = "lost_seconds"
 HOW = ("device", "arrangement")
+FALLBACK_COLUMN = "fallback"
 SOURCE = "run_directory"
 """The run directory of a trial, where several were put together: its clock and its workers are those of no other."""
 NEVER_EMPTY = ("run", "optimizer", "origin", "status", "repeat", "trial", "epochs", "attempt", "finished_at")
@@ -125,9 +123,11 @@ def typed_trials(table: pd.DataFrame, source: str) -> pd.DataFrame:
     for name in (SOURCE, *HOW):
         if name not in typed:
             typed[name] = ""
+    if FALLBACK_COLUMN not in typed:
+        typed[FALLBACK_COLUMN] = [fallback_of_older(str(note)) for note in typed["note"]]
     floats = (*FLOATS, LOST_SECONDS, *filter(_SEED_ERROR.fullmatch, map(str, typed.columns)))
     conversions: list[tuple[tuple[str, ...], Callable[[Any], Any], Any]] = [
-        ((*TEXTS, SOURCE, *HOW), str, "object"),
+        ((*TEXTS, SOURCE, *HOW, FALLBACK_COLUMN), str, "object"),
         (INTEGERS, int, "Int64"),
         (floats, float, "float64"),
         (("diverged",), _boolean, "bool"),
@@ -152,7 +152,7 @@ def configuration_of(row: "pd.Series[Any]", variables: list[str]) -> dict[str, A
 
 
 def _is_fixed(name: str) -> bool:
-    return name in (*COLUMNS, LOST_SECONDS, SOURCE, *HOW) or _SEED_ERROR.fullmatch(name) is not None
+    return name in (*COLUMNS, LOST_SECONDS, SOURCE, *HOW, FALLBACK_COLUMN) or _SEED_ERROR.fullmatch(name) is not None
 
 
 def _check_file_columns(columns: list[str], path: Path) -> None:
@@ -170,10 +170,12 @@ def _check_values(table: pd.DataFrame, source: str) -> None:
         empty = table[name].isna() | (table[name].astype(object) == "")
         if empty.any():
             raise ReportError(f"{source}: column {name!r} is empty in row {table.index[empty][0]}; every trial has one")
-    for name, allowed in (("status", STATUSES), ("origin", ORIGINS)):
+    for name, allowed in (("status", STATUSES), ("origin", ORIGINS), (FALLBACK_COLUMN, FALLBACKS)):
         odd = sorted(set(table[name]) - set(allowed))
         if odd:
-            raise ReportError(f"{source}: column {name!r} holds {odd[0]!r}; allowed are {', '.join(allowed)}")
+            raise ReportError(
+                f"{source}: column {name!r} holds {odd[0]!r}; allowed are {', '.join(filter(None, allowed))}"
+            )
     if (table["epochs"] < 1).any():
         raise ReportError(f"{source}: column 'epochs' holds {table['epochs'].min()}; a trial has at least 1")
     twice = table[table.duplicated(["optimizer", "repeat", "trial", "attempt"])]

@@ -26,7 +26,7 @@ from fmnas.optimizers.search import (
 from fmnas.optimizers.structures import BLENDED_KERNELS, FAST_KERNELS
 from fmnas.optimizers.surrogate import PAPER_FIT, Fit, FitError, FitSettings, Surrogate
 from fmnas.search_spaces import Configuration, Evaluation, Space, Trial
-from fmnas.search_spaces.records import MODEL, RANDOM
+from fmnas.search_spaces.records import FAILED_FIT, FALLBACK, MODEL, RANDOM
 
 INITIAL_POINTS = 10
 REFITS = 2  # at most, when another scale turns out to be likelier
@@ -115,19 +115,22 @@ class BOFM(Optimizer):
 
     def _suggest(self, rng: np.random.Generator) -> Suggestion:
         if len(self.history) < 2:
-            return Suggestion(self._fresh(rng), RANDOM, note="fewer than two results to model")
+            return Suggestion(self._fresh(rng), RANDOM, note="fewer than two results to model", fallback=FALLBACK)
         y = self._objectives()
         if np.ptp(y) < 1e-12:
-            return Suggestion(self._fresh(rng), RANDOM, note="all results are equal: nothing to model")
+            return Suggestion(
+                self._fresh(rng), RANDOM, note="all results are equal: nothing to model", fallback=FALLBACK
+            )
         with _one_thread():
             try:
                 fitted, points = self._fit(y, rng)
             except FitError as error:
-                return Suggestion(self._fresh(rng), RANDOM, note=f"fit failed: {error}")
+                return Suggestion(self._fresh(rng), RANDOM, note=f"fit failed: {error}", fallback=FAILED_FIT)
             configuration = self._maximise(fitted, points, rng)
         memo = (*fitted.eta.tolist(), float(self.mode.scales.index(self._scale)))
         if configuration is None:
-            return Suggestion(self._fresh(rng), RANDOM, note="every candidate was tried before", memo=memo)
+            note = "every candidate was tried before"
+            return Suggestion(self._fresh(rng), RANDOM, note=note, memo=memo, fallback=FALLBACK)
         return Suggestion(configuration, MODEL, memo=memo)
 
     def tell(self, trial: Trial, evaluation: Evaluation | float) -> None:

@@ -26,7 +26,7 @@ class OptimizerError(FmnasError, ValueError):
 
 @dataclass(frozen=True)
 class Suggestion:
-    """What an optimizer wants tried next. Epochs None: full fidelity."""
+    """What an optimizer wants tried next. Epochs None: full fidelity. The rest is as in `Trial`."""
 
     configuration: Configuration
     origin: str
@@ -34,6 +34,7 @@ class Suggestion:
     parent: int | None = None
     note: str = ""
     memo: tuple[float, ...] = ()
+    fallback: str = ""
 
 
 class Optimizer(ABC):
@@ -78,6 +79,7 @@ class Optimizer(ABC):
             parent=suggestion.parent,
             note=suggestion.note,
             memo=suggestion.memo,
+            fallback=suggestion.fallback,
         )
         self._register(trial)
         return trial

@@ -13,7 +13,6 @@ from fmnas.platform.config import WorkersConfig
 from fmnas.platform.errors import ExperimentFailed, one_line
 from fmnas.platform.experiment import Run
 from fmnas.platform.journal import Journal, Record
-from fmnas.platform.outcomes import CANCELLED, FAILED, TIMED_OUT
 from fmnas.platform.pool import Event, Failed, Finished, Job, Pool, TimedOut
 from fmnas.platform.progress import Progress
 from fmnas.platform.state import (
@@ -27,6 +26,7 @@ from fmnas.platform.state import (
 from fmnas.platform.stop import Stopped, StopRequest, watched
 from fmnas.platform.tracking import Tracker
 from fmnas.search_spaces import Trial
+from fmnas.search_spaces.records import CANCELLED, FAILED, TIMED_OUT
 
 DONE, INTERRUPTED = "finished", "interrupted"
 POLL_SECONDS = 0.25

@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fmnas.platform.outcomes import CANCELLED, FINISHED, Outcome
+from fmnas.platform.outcomes import Outcome
 from fmnas.platform.tracking import Standing
 from fmnas.search_spaces import Real, Space
+from fmnas.search_spaces.records import CANCELLED, FINISHED
 
 KIND, CAMPAIGN_ID, RUN, TRIAL = "fmnas.kind", "fmnas.experiment_id", "fmnas.run", "fmnas.trial"
 """Tags by which runs are found again."""

@@ -24,8 +24,9 @@ from fmnas.platform.mlflow_file import file_identity, prepare_file
 from fmnas.platform.mlflow_records import COLOR, KIND, PARENT, RUN, TRIAL, Point
 from fmnas.platform.mlflow_settings import TrackingSettings
 from fmnas.platform.mlflow_uri import sqlite_path
-from fmnas.platform.outcomes import CANCELLED, LOST, Outcome, run_name
+from fmnas.platform.outcomes import Outcome, run_name
 from fmnas.platform.tracking import Standing
+from fmnas.search_spaces.records import CANCELLED, LOST
 
 _STATUS = {"finished": "FINISHED", "interrupted": "KILLED"}
 

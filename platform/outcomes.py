@@ -10,9 +10,6 @@ from fmnas.search_spaces import Evaluation, Trial
 if TYPE_CHECKING:
     import pandas as pd
 
-FINISHED, FAILED, LOST, TIMED_OUT, CANCELLED = "finished", "failed", "lost", "timed_out", "cancelled"
-STATUSES = (FINISHED, FAILED, LOST, TIMED_OUT, CANCELLED)
-
 
 def run_name(optimizer: str, repeat: int) -> str:
     """The name of a run, e.g. "bo-fm/repeat-0"."""
@@ -84,6 +81,7 @@ class Outcome:
             "lost_seconds": round(self.lost_seconds, 6),
             "device": conditions.device if conditions else "",
             "arrangement": conditions.way if conditions else "",
+            "fallback": self.trial.fallback,
             "note": self.trial.note,
             **self.trial.configuration,
         }

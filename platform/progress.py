@@ -22,11 +22,12 @@ from rich.table import Table
 from rich.text import Text
 
 from fmnas.platform.experiment import Run
-from fmnas.platform.outcomes import FINISHED, Outcome
+from fmnas.platform.outcomes import Outcome
 from fmnas.platform.pace import as_time, seconds_left
 from fmnas.platform.pool import Job
 from fmnas.platform.screen import Happening, Screen
 from fmnas.platform.state import ExperimentState
+from fmnas.search_spaces.records import FINISHED
 
 
 class Progress(Protocol):

@@ -12,10 +12,11 @@ from fmnas.platform.environment import in_words, provenance, same_fmnas
 from fmnas.platform.errors import ExperimentFailed, RunDirectoryError, legible, one_line
 from fmnas.platform.experiment import Experiment, Run
 from fmnas.platform.journal import DRIVER, ENDED, EXPERIMENT, ILLEGIBLE, Record
-from fmnas.platform.outcomes import CANCELLED, FAILED, FINISHED, LOST, TIMED_OUT, Outcome
+from fmnas.platform.outcomes import Outcome
 from fmnas.platform.pool import Job
 from fmnas.platform.tracking import Standing
 from fmnas.search_spaces import Evaluation, Trial
+from fmnas.search_spaces.records import CANCELLED, FAILED, FINISHED, LOST, TIMED_OUT
 
 MISSING_LINE = (
     "a line is missing or was changed. Lines before it are whole: to go on from there, keep a copy and cut the file to "

@@ -36,9 +36,10 @@ from fmnas.platform.endings import called
 from fmnas.platform.errors import RunDirectoryError, legible
 from fmnas.platform.journal import DRIVER, ENDED, EXPERIMENT, ILLEGIBLE, Record, experiment_records
 from fmnas.platform.lock import AtWork, look
-from fmnas.platform.outcomes import CANCELLED, FAILED, FINISHED, LOST, TIMED_OUT, run_name
+from fmnas.platform.outcomes import run_name
 from fmnas.platform.pace import as_time, seconds_left
 from fmnas.platform.paths import RunDirectory
+from fmnas.search_spaces.records import CANCELLED, FAILED, FINISHED, LOST, TIMED_OUT
 
 LAST_EVENTS = 8
 _STATES = {"experiment": "working", "retraining": "retraining", "sync": "syncing"}

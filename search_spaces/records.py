@@ -1,5 +1,6 @@
 """The records that pass between optimizer, driver and trainer. Frozen, and plain JSON inside."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -11,10 +12,26 @@ INITIAL, RANDOM, MODEL, MUTATION, PROMOTION = "initial", "random", "model", "mut
 ORIGINS = (INITIAL, RANDOM, MODEL, MUTATION, PROMOTION)
 """Where a trial came from: the initial design, chance, a model, a mutated parent, a promotion to more epochs."""
 
+FAILED_FIT, FALLBACK = "failed fit", "fallback"
+FALLBACKS = ("", FAILED_FIT, FALLBACK)
+"""Whether chance chose in place of a model or a mutation: no; the model could not be fitted; for another reason."""
+
+FINISHED, FAILED, LOST, TIMED_OUT, CANCELLED = "finished", "failed", "lost", "timed_out", "cancelled"
+STATUSES = (FINISHED, FAILED, LOST, TIMED_OUT, CANCELLED)
+"""How a trial ended: a diverged training is finished."""
+CHARGED = (FINISHED, FAILED, TIMED_OUT)
+"""The statuses that cost budget: the configuration brought them about. It is not to blame for a lost worker."""
+
+_OLDER_NOTES = (
+    (r"fit failed|the model failed and chance chose", FAILED_FIT),
+    (r"fewer than two results to model|all results are equal|every candidate was tried before", FALLBACK),
+    (r"none of .* feasible and chance chose", FALLBACK),
+)
+
 
 @dataclass(frozen=True)
 class Trial:
-    """A configuration to evaluate. Raises SpaceError for an origin that is not known.
+    """A configuration to evaluate. Raises SpaceError for an origin or a fallback that is not known.
 
     id: number within its run, from 0 in the order asked.
     epochs: its fidelity: how many epochs each of its trainings lasts.
@@ -22,7 +39,7 @@ class Trial:
     parent: the trial it was promoted or mutated from.
     seed: what its trainings derive their randomness from; the driver sets it.
     memo: numbers that its optimizer wants back when history is replayed, e.g. fitted parameters to start from.
-    note: what its optimizer wants known, e.g. that a model failed and chance chose; empty when all is well.
+    fallback: one of FALLBACKS. note: what its optimizer wants known, for people; empty when all is well.
     """
 
     id: int
@@ -33,12 +50,18 @@ class Trial:
     seed: int = 0
     note: str = ""
     memo: tuple[float, ...] = ()
+    fallback: str = ""
 
     def __post_init__(self) -> None:
         if self.origin not in ORIGINS:  # at once: a report would refuse it after the last trial
             raise SpaceError(
                 f"trial {self.id}: origin = {self.origin!r}: it must be one of {', '.join(ORIGINS)}; say which of them "
                 "its configuration came from"
+            )
+        if self.fallback not in FALLBACKS:
+            raise SpaceError(
+                f"trial {self.id}: fallback = {self.fallback!r}: it must be one of {', '.join(map(repr, FALLBACKS))}; "
+                "say anything more in its note"
             )
 
     def to_dict(self) -> dict[str, Any]:
@@ -47,8 +70,14 @@ class Trial:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Trial":
-        """The inverse of `to_dict`."""
-        return cls(**{**data, "memo": tuple(data.get("memo", ()))})
+        """The inverse of `to_dict`. Of older data, which have no fallback, the note tells it."""
+        fallback = data.get("fallback", fallback_of_older(data.get("note", "")))
+        return cls(**{**data, "memo": tuple(data.get("memo", ())), "fallback": fallback})
+
+
+def fallback_of_older(note: str) -> str:
+    """The fallback that a note tells of, in data from before trials had that field; empty for any other note."""
+    return next((kind for pattern, kind in _OLDER_NOTES if re.match(pattern, note)), "")
 
 
 @dataclass(frozen=True)

@@ -4,15 +4,7 @@ import pandas as pd
 import pytest
 
 from fmnas.comparison import Budget, ReportError, read_trials
-from fmnas.comparison.trials import (
-    COLUMNS,
-    HOW,
-    LAST_COLUMN,
-    STATUSES,
-    configuration_of,
-    typed_trials,
-    variable_columns,
-)
+from fmnas.comparison.trials import COLUMNS, HOW, LAST_COLUMN, configuration_of, typed_trials, variable_columns
 from fmnas.platform import outcomes
 from fmnas.search_spaces import Conditions, Evaluation, Trial
 
@@ -35,8 +27,7 @@ def test_the_platform_writes_what_this_room_reads():
     columns = list(outcome(0).to_row(2))
     assert set(COLUMNS) <= set(columns)
     assert columns[columns.index(LAST_COLUMN) + 1 :] == ["lr", "op", "in2", "n"]
-    assert columns[columns.index("lost_seconds") :][:4] == ["lost_seconds", *HOW, LAST_COLUMN]
-    assert STATUSES == outcomes.STATUSES
+    assert columns[columns.index("lost_seconds") :][:5] == ["lost_seconds", *HOW, "fallback", LAST_COLUMN]
 
 
 @pytest.mark.parametrize("seeds", [0, 2])
@@ -62,6 +53,12 @@ def test_a_file_from_before_it_was_told_how_trials_were_trained_is_read(tmp_path
     read = read_trials(write(outcomes.trials_table([outcome(0)], 2).drop(columns=list(HOW)), tmp_path))
     assert [read[name].iloc[0] for name in HOW] == ["", ""]
     assert variable_columns(read) == ["lr", "op", "in2", "n"]
+
+
+def test_a_file_from_before_fallbacks_has_those_that_its_notes_tell(tmp_path):
+    table = outcomes.trials_table([outcome(0), outcome(1)], 2).drop(columns="fallback")
+    table["note"] = ["fit failed: not positive definite", "a note"]
+    assert list(read_trials(write(table, tmp_path))["fallback"]) == ["failed fit", ""]
 
 
 def test_a_file_from_before_lost_seconds_is_read(tmp_path):

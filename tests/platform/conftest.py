@@ -24,13 +24,13 @@ from fmnas.platform.experiment import build_experiment
 from fmnas.platform.journal import Journal, read_journal
 from fmnas.platform.mlflow_settings import TrackingSettings, load_mlflow
 from fmnas.platform.mlflow_ui import ui_command, ui_environment
-from fmnas.platform.outcomes import FINISHED
 from fmnas.platform.pool import Event, Failed, Finished, Job, Lost, Pool, TimedOut
 from fmnas.platform.progress import ExperimentProgress
 from fmnas.platform.screen import QuietScreen
 from fmnas.platform.state import ExperimentState
 from fmnas.platform.stop import StopRequest
 from fmnas.platform.tracking import NoTracker
+from fmnas.search_spaces.records import FINISHED
 
 
 class Server:

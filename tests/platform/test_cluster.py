@@ -22,7 +22,6 @@ from fmnas.platform.driver import INTERRUPTED, Driver, Stage
 from fmnas.platform.errors import ClusterError, ExperimentFailed
 from fmnas.platform.experiment import build_experiment
 from fmnas.platform.journal import Journal, Record, read_journal
-from fmnas.platform.outcomes import FINISHED, LOST
 from fmnas.platform.progress import ExperimentProgress
 from fmnas.platform.ray_pool import RayPool
 from fmnas.platform.ray_worker import FMNAS, versions
@@ -31,6 +30,7 @@ from fmnas.platform.state import ExperimentState
 from fmnas.platform.stop import StopRequest
 from fmnas.platform.tracking import NoTracker
 from fmnas.search_spaces import Evaluation, Trial
+from fmnas.search_spaces.records import FINISHED, LOST
 from fmnas.trainers.trainer import Report, ignore
 
 HEALTH = {"initial_delay_ms": 0, "period_ms": 500, "timeout_ms": 500, "failure_threshold": 3}

@@ -18,7 +18,6 @@ from fmnas.platform.driver import DONE, INTERRUPTED, Driver, Stage
 from fmnas.platform.errors import RunDirectoryError
 from fmnas.platform.experiment import build_experiment
 from fmnas.platform.journal import Journal, read_journal
-from fmnas.platform.outcomes import CANCELLED
 from fmnas.platform.pool import Job, Pool
 from fmnas.platform.progress import ExperimentProgress
 from fmnas.platform.screen import QuietScreen
@@ -26,6 +25,7 @@ from fmnas.platform.state import ExperimentState
 from fmnas.platform.stop import StopRequest
 from fmnas.platform.tracking import NoTracker
 from fmnas.search_spaces import Evaluation, Trial
+from fmnas.search_spaces.records import CANCELLED
 from fmnas.trainers.function_trainer import FunctionTrainer
 
 Drive = Callable[..., tuple[str, ExperimentState, Any]]

@@ -12,9 +12,9 @@ from fmnas.platform.driver import DONE
 from fmnas.platform.errors import ExperimentFailed
 from fmnas.platform.experiment import build_experiment
 from fmnas.platform.journal import read_journal
-from fmnas.platform.outcomes import CANCELLED, FAILED, FINISHED, LOST, TIMED_OUT
 from fmnas.platform.pool import Job
 from fmnas.platform.state import ExperimentState
+from fmnas.search_spaces.records import CANCELLED, FAILED, FINISHED, LOST, TIMED_OUT
 
 Drive = Callable[..., tuple[str, ExperimentState, Any]]
 Configured = Callable[..., Config]

@@ -17,7 +17,7 @@ from fmnas.platform.cli import main
 from fmnas.platform.config import check_config
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.experiment import build_experiment
-from fmnas.platform.outcomes import FINISHED, TIMED_OUT, Outcome
+from fmnas.platform.outcomes import Outcome
 from fmnas.platform.pace import as_time, seconds_left
 from fmnas.platform.pool import Job
 from fmnas.platform.progress import ExperimentProgress
@@ -34,6 +34,7 @@ from fmnas.platform.screen import (
 from fmnas.platform.state import ExperimentState
 from fmnas.platform.terminal import print_summary
 from fmnas.search_spaces import Evaluation, Trial
+from fmnas.search_spaces.records import FINISHED, TIMED_OUT
 
 CALM = ["-o", "workers.kind=in-process", "-o", "tracking.enabled=false", "-o", "optimizers=[random, bohb]"]
 BUDGET = {"spent_epochs", "budget_epochs", "spent_share", "seconds_left", "workers_busy", "workers"}

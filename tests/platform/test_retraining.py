@@ -13,7 +13,7 @@ from fmnas.platform.config import WorkersConfig, check_config
 from fmnas.platform.driver import DONE, INTERRUPTED, Clock
 from fmnas.platform.errors import ExperimentFailed
 from fmnas.platform.experiment import build_experiment, derived_seed
-from fmnas.platform.outcomes import FAILED, FINISHED, Outcome
+from fmnas.platform.outcomes import Outcome
 from fmnas.platform.pool import Event, Failed, Finished, Job, Lost
 from fmnas.platform.retrained import Retrained, Scale
 from fmnas.platform.retraining import Place, Retraining, incumbents, retraining_job, retraining_seed
@@ -23,6 +23,7 @@ from fmnas.platform.state import ExperimentState
 from fmnas.platform.stop import StopRequest
 from fmnas.platform.tracking import Standing
 from fmnas.search_spaces import Evaluation, Trial
+from fmnas.search_spaces.records import FAILED, FINISHED
 from fmnas.trainers.training import streams
 
 SCALE = Scale(epochs=5, images=40, seeds=2)

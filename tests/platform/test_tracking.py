@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fmnas.platform.outcomes import FINISHED, Outcome
+from fmnas.platform.outcomes import Outcome
 from fmnas.platform.tracking import (
     TRIES_IN_A_ROW,
     BackgroundTracker,
@@ -18,6 +18,7 @@ from fmnas.platform.tracking import (
     TrackingReport,
 )
 from fmnas.search_spaces import Evaluation, Trial
+from fmnas.search_spaces.records import FINISHED
 
 RUNS = [("random", 0)]
 

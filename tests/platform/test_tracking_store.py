@@ -14,9 +14,10 @@ import pytest
 from fmnas.platform.mlflow_records import retrained_errors
 from fmnas.platform.mlflow_settings import TrackingSettings
 from fmnas.platform.mlflow_store import MlflowStore
-from fmnas.platform.outcomes import CANCELLED, FAILED, FINISHED, LOST, Outcome
+from fmnas.platform.outcomes import Outcome
 from fmnas.platform.tracking import BackgroundTracker, Standing
 from fmnas.search_spaces import Evaluation, Nominal, Real, Space, Trial
+from fmnas.search_spaces.records import CANCELLED, FAILED, FINISHED, LOST
 
 # SQLAlchemy 2.1 on MLflow's own mappings.
 pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy:DeprecationWarning")

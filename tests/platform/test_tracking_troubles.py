@@ -12,9 +12,10 @@ import pytest
 from fmnas.platform.mlflow_experiment import MlflowExperiment
 from fmnas.platform.mlflow_settings import TrackingSettings
 from fmnas.platform.mlflow_store import MlflowStore
-from fmnas.platform.outcomes import FINISHED, Outcome
+from fmnas.platform.outcomes import Outcome
 from fmnas.platform.tracking import BackgroundTracker, Standing, TrackingReport
 from fmnas.search_spaces import Evaluation, Trial
+from fmnas.search_spaces.records import FINISHED
 
 pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy:DeprecationWarning")
 OBJECTIVES = (0.4, 0.1, 0.2)
