@@ -35,20 +35,20 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from fmnas.platform.cli import main as fmnas
-from fmnas.platform.cluster import connect
-from fmnas.platform.config import Config, check_config
-from fmnas.platform.driver import Driver, Stage
-from fmnas.platform.experiment import build_experiment
-from fmnas.platform.journal import Journal, Record, read_journal
-from fmnas.platform.pool import Event, Finished, InProcessPool, Job, Lost, Pool
-from fmnas.platform.problems import Hardware, ProblemSettings
-from fmnas.platform.progress import ExperimentProgress
-from fmnas.platform.ray_pool import RayPool
-from fmnas.platform.ray_worker import build_trainer
-from fmnas.platform.screen import QuietScreen
-from fmnas.platform.state import ExperimentState
-from fmnas.platform.stop import StopRequest
-from fmnas.platform.tracking import NoTracker
+from fmnas.platform.config.config import Config, check_config
+from fmnas.platform.config.problems import Hardware, ProblemSettings
+from fmnas.platform.drive.driver import Driver, Stage
+from fmnas.platform.record.experiment import build_experiment
+from fmnas.platform.record.journal import Journal, Record, read_journal
+from fmnas.platform.record.state import ExperimentState
+from fmnas.platform.screen.progress import ExperimentProgress
+from fmnas.platform.screen.screen import QuietScreen
+from fmnas.platform.tracking.tracker import NoTracker
+from fmnas.platform.workers.cluster import connect
+from fmnas.platform.workers.pool import Event, Finished, InProcessPool, Job, Lost, Pool
+from fmnas.platform.workers.ray_pool import RayPool
+from fmnas.platform.workers.ray_worker import build_trainer
+from fmnas.platform.workers.stop import StopRequest
 from fmnas.search_spaces.records import FINISHED
 
 SYNTHETIC = ["workers.kind=in-process", "tracking.enabled=false", "budget.evaluations=12"]

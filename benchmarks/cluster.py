@@ -31,17 +31,17 @@ os.environ["RAY_AUTH_MODE"] = "disabled"  # the bridge leads nowhere else
 
 from rich.console import Console
 
-from fmnas.platform.cluster import connect, live_nodes
-from fmnas.platform.config import WorkersConfig, check_config
-from fmnas.platform.driver import Driver, Stage
-from fmnas.platform.experiment import build_experiment
-from fmnas.platform.journal import Journal, Record, read_journal
-from fmnas.platform.progress import ExperimentProgress
-from fmnas.platform.ray_pool import RayPool
-from fmnas.platform.screen import LineScreen
-from fmnas.platform.state import ExperimentState
-from fmnas.platform.stop import StopRequest
-from fmnas.platform.tracking import NoTracker
+from fmnas.platform.config.config import WorkersConfig, check_config
+from fmnas.platform.drive.driver import Driver, Stage
+from fmnas.platform.record.experiment import build_experiment
+from fmnas.platform.record.journal import Journal, Record, read_journal
+from fmnas.platform.record.state import ExperimentState
+from fmnas.platform.screen.progress import ExperimentProgress
+from fmnas.platform.screen.screen import LineScreen
+from fmnas.platform.tracking.tracker import NoTracker
+from fmnas.platform.workers.cluster import connect, live_nodes
+from fmnas.platform.workers.ray_pool import RayPool
+from fmnas.platform.workers.stop import StopRequest
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FINISHED, LOST
 from fmnas.trainers.trainer import Report, ignore

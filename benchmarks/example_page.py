@@ -17,9 +17,9 @@ from fmnas.comparison.report import write_report
 from fmnas.comparison.retrained import read_retrained
 from fmnas.comparison.summary import ReportContext
 from fmnas.comparison.trials import Budget, PlannedRun, read_trials
-from fmnas.platform.config import load_config
-from fmnas.platform.outcomes import run_name
-from fmnas.platform.results import remarks_of
+from fmnas.platform.config.config import load_config
+from fmnas.platform.drive.results import remarks_of
+from fmnas.platform.record.outcome import run_name
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "docs" / "example"
 KEPT = ("index.html", "anytime.png", "retrained.png")

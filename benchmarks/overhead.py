@@ -20,20 +20,20 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
-from fmnas.platform.cluster import connect
-from fmnas.platform.config import Config, WorkersConfig, check_config
-from fmnas.platform.driver import Driver, Stage
-from fmnas.platform.experiment import build_experiment
-from fmnas.platform.journal import Journal, read_journal
-from fmnas.platform.mlflow_settings import TrackingSettings
-from fmnas.platform.mlflow_store import MlflowStore
-from fmnas.platform.pool import Event, Finished, Job, Pool
-from fmnas.platform.progress import ExperimentProgress
-from fmnas.platform.ray_pool import RayPool
-from fmnas.platform.screen import QuietScreen
-from fmnas.platform.state import ExperimentState
-from fmnas.platform.stop import StopRequest
-from fmnas.platform.tracking import BackgroundTracker, NoTracker, Tracker
+from fmnas.platform.config.config import Config, WorkersConfig, check_config
+from fmnas.platform.drive.driver import Driver, Stage
+from fmnas.platform.record.experiment import build_experiment
+from fmnas.platform.record.journal import Journal, read_journal
+from fmnas.platform.record.state import ExperimentState
+from fmnas.platform.screen.progress import ExperimentProgress
+from fmnas.platform.screen.screen import QuietScreen
+from fmnas.platform.tracking.client import TrackingSettings
+from fmnas.platform.tracking.store import MlflowStore
+from fmnas.platform.tracking.tracker import BackgroundTracker, NoTracker, Tracker
+from fmnas.platform.workers.cluster import connect
+from fmnas.platform.workers.pool import Event, Finished, Job, Pool
+from fmnas.platform.workers.ray_pool import RayPool
+from fmnas.platform.workers.stop import StopRequest
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers.trainer import Report, ignore
 

@@ -14,18 +14,16 @@ from pathlib import Path
 from typing import TypeAlias
 
 try:
-    from fmnas.platform import commands_drive, commands_look
-    from fmnas.platform.endings import tell_ending
-    from fmnas.platform.errors import ExperimentFailed
-    from fmnas.platform.exit_codes import DONE, FAILED, INTERRUPTED, WRONG_INPUT
-    from fmnas.platform.mlflow_uri import hide_passwords
-    from fmnas.platform.screen import JSON, MODES
-    from fmnas.platform.terminal import print_summary, terminal
+    from fmnas.platform import commands
+    from fmnas.platform.errors import ExitCode, ExperimentFailed
+    from fmnas.platform.screen.ending import tell_ending
+    from fmnas.platform.screen.screen import JSON, MODES
+    from fmnas.platform.tracking.uri import hide_passwords
     from fmnas.search_spaces import FmnasError
 except ImportError as missing:  # without these not even the doctor can begin
     sys.exit(f"fmnas: {missing}: a package that it needs is not whole; install fmnas again, as README.md says")
 
-Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,20 +36,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(parsed.command(parsed))
     except FmnasError as error:
         _complain(str(error))
-        return _ended(parsed, "wrong input", error, WRONG_INPUT)
+        return _ended(parsed, "wrong input", error, ExitCode.WRONG_INPUT)
     except ExperimentFailed as error:
         _complain(f"the experiment failed: {error}")
-        return _ended(parsed, "failed", error, FAILED)
+        return _ended(parsed, "failed", error, ExitCode.FAILED)
     except ImportError as error:
         if (error.name or "").startswith("fmnas"):
             raise  # a mistake of our own
         print(f"fmnas: {error}: install it; `fmnas doctor` says what else is missing", file=sys.stderr)  # noqa: T201
-        return _ended(parsed, "wrong input", error, WRONG_INPUT)
+        return _ended(parsed, "wrong input", error, ExitCode.WRONG_INPUT)
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return ExitCode.INTERRUPTED
     except BrokenPipeError:  # the reader of our output went away, e.g. `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return DONE
+        return ExitCode.DONE
 
 
 def _complain(text: str) -> None:
@@ -59,7 +57,7 @@ def _complain(text: str) -> None:
         print(f"fmnas: {hide_passwords(text)}", file=sys.stderr)  # noqa: T201
 
 
-def _ended(parsed: argparse.Namespace, status: str, reason: Exception, code: int) -> int:
+def _ended(parsed: argparse.Namespace, status: str, reason: Exception, code: ExitCode) -> int:
     """The exit code; a program that follows by JSON is told of it."""
     if getattr(parsed, "progress", None) == JSON:
         tell_ending(status, hide_passwords(str(reason)), code, {"again": None})
@@ -71,26 +69,25 @@ def _parser() -> argparse.ArgumentParser:
         prog="fmnas", description="Which optimizer is better, on real trainings, at the same budget."
     )
     parser.add_argument("--version", action="version", version=f"fmnas {version('fmnas')}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-
-    _add_drives(commands)
-    _add_looks(commands)
+    subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_drives(subparsers)
+    _add_looks(subparsers)
     return parser
 
 
-def _add_drives(commands: Commands) -> None:
+def _add_drives(subparsers: Subparsers) -> None:
     """The commands that train."""
-    run = commands.add_parser("run", help="run an experiment")
+    run = subparsers.add_parser("run", help="run an experiment")
     run.add_argument("config", metavar="CONFIG", help="a YAML file, or the name of a shipped one")
     run.add_argument("-o", dest="overrides", metavar="KEY=VALUE", action="append", default=[], help="override a key")
     run.add_argument("--out", type=Path, metavar="DIR", help="run directory; default: runs/NAME")
-    run.set_defaults(command=commands_drive.run)
+    run.set_defaults(command=commands.run)
 
-    resume = commands.add_parser("resume", help="go on after a crash or Ctrl-C")
+    resume = subparsers.add_parser("resume", help="go on after a crash or Ctrl-C")
     resume.add_argument("directory", type=Path, metavar="DIR")
-    resume.set_defaults(command=commands_drive.resume)
+    resume.set_defaults(command=commands.resume)
 
-    retrain = commands.add_parser("retrain", help="train the best of every run anew, and measure it on the test images")
+    retrain = subparsers.add_parser("retrain", help="train the best of every run anew, and measure it on test images")
     retrain.add_argument("directory", type=Path, metavar="DIR")
     for name, what in (
         ("epochs", "epochs of each training; default: the experiment's full ones"),
@@ -98,7 +95,7 @@ def _add_drives(commands: Commands) -> None:
         ("seeds", "trainings of each configuration; default: as in the experiment"),
     ):
         retrain.add_argument(f"--{name}", type=int, metavar="N", help=what)
-    retrain.set_defaults(command=commands_drive.retrain)
+    retrain.set_defaults(command=commands.retrain)
 
     for command in (run, resume, retrain):
         command.add_argument("--address", help="of a Ray cluster, or auto; default: one of its own on this machine")
@@ -107,38 +104,38 @@ def _add_drives(commands: Commands) -> None:
         )
 
 
-def _add_looks(commands: Commands) -> None:
+def _add_looks(subparsers: Subparsers) -> None:
     """The commands that do not."""
-    status = commands.add_parser("status", help="how an experiment stands, also while a driver works")
+    status = subparsers.add_parser("status", help="how an experiment stands, also while a driver works")
     status.add_argument("directory", type=Path, metavar="DIR")
     status.add_argument("--json", action="store_true", help="one JSON object")
-    status.set_defaults(command=commands_look.status)
+    status.set_defaults(command=commands.status)
 
-    report = commands.add_parser("report", help="table, figures and page of a run directory, or of several together")
+    report = subparsers.add_parser("report", help="table, figures and page of a run directory, or of several together")
     report.add_argument("directories", type=Path, metavar="DIR", nargs="+")
     report.add_argument("--out", type=Path, metavar="DIR", help="default: in DIR; of several: runs/report-NAMES")
-    report.set_defaults(command=_report)
+    report.set_defaults(command=commands.report)
 
-    replay = commands.add_parser("replay", help="ask every optimizer again, and say where its suggestions differ")
+    replay = subparsers.add_parser("replay", help="ask every optimizer again, and say where its suggestions differ")
     replay.add_argument("directory", type=Path, metavar="DIR")
-    replay.set_defaults(command=commands_look.replay)
+    replay.set_defaults(command=commands.replay)
 
-    sync = commands.add_parser("sync", help="send to MLflow what it missed")
+    sync = subparsers.add_parser("sync", help="send to MLflow what it missed")
     sync.add_argument("directory", type=Path, metavar="DIR")
-    sync.set_defaults(command=commands_look.sync)
+    sync.set_defaults(command=commands.sync)
 
-    ui = commands.add_parser("ui", help="open MLflow's UI on the store of a run directory")
+    ui = subparsers.add_parser("ui", help="open MLflow's UI on the store of a run directory")
     ui.add_argument("directory", type=Path, metavar="DIR", nargs="?", help="default: the latest below runs/")
     ui.add_argument("--port", type=_port, default=5000, help="1 to 65535; default: 5000")
-    ui.set_defaults(command=commands_look.ui)
+    ui.set_defaults(command=commands.ui)
 
-    listing = commands.add_parser("list", help="what there is, one line each")
+    listing = subparsers.add_parser("list", help="what there is, one line each")
     listing.add_argument("what", choices=["problems", "optimizers", "configs"])
-    listing.set_defaults(command=commands_look.list_)
+    listing.set_defaults(command=commands.list_)
 
-    doctor = commands.add_parser("doctor", help="what this machine and cluster can do, and what is missing")
+    doctor = subparsers.add_parser("doctor", help="what this machine and cluster can do, and what is missing")
     doctor.add_argument("--address", help="of a Ray cluster, or auto")
-    doctor.set_defaults(command=commands_look.doctor)
+    doctor.set_defaults(command=commands.doctor)
 
 
 def _port(text: str) -> int:
@@ -146,20 +143,6 @@ def _port(text: str) -> int:
     if not 1 <= port <= 65535:
         raise argparse.ArgumentTypeError(f"{text!r}: it must be a number from 1 to 65535")
     return port
-
-
-def _report(arguments: argparse.Namespace) -> int:
-    from fmnas.platform.given import run_directory
-    from fmnas.platform.merging import report
-
-    console = terminal()
-    in_place = arguments.out is None and len(arguments.directories) == 1
-    for path in arguments.directories:
-        run_directory(path, write=in_place)
-    summary, directory = report(arguments.directories, arguments.out)
-    print_summary(summary, console)
-    console.print(f"page            {directory.page}", soft_wrap=True, highlight=False, markup=False)
-    return DONE
 
 
 if __name__ == "__main__":

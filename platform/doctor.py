@@ -114,7 +114,7 @@ def _data() -> Iterator[Finding]:
 
 
 def _cluster(address: str | None) -> Iterator[Finding]:
-    from fmnas.platform.cluster import connect
+    from fmnas.platform.workers.cluster import connect
 
     try:
         ray = connect(address)

@@ -1,4 +1,4 @@
-"""What can go wrong in the platform, and the exit code each has.
+"""What can go wrong in the platform, how work ends, and the exit code of each.
 
 FmnasError                 exit code 2: wrong input
 ├── ConfigError            a configuration file, an override or a command-line argument
@@ -10,8 +10,32 @@ And how an exception is told.
 """
 
 import re
+from enum import IntEnum, StrEnum
 
 from fmnas.search_spaces import FmnasError
+
+
+class ExitCode(IntEnum):
+    """What the command line returns: done; failed, and can be gone on with; nothing was touched; stopped."""
+
+    DONE = 0
+    FAILED = 1
+    WRONG_INPUT = 2
+    INTERRUPTED = 130
+
+
+class Ending(StrEnum):
+    """How a driver leaves: every budget is spent; a stop was asked for; too much failed. The last two may go on."""
+
+    FINISHED = "finished"
+    INTERRUPTED = "interrupted"
+    FAILED = "failed"
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """Of the command."""
+        codes = {Ending.FINISHED: ExitCode.DONE, Ending.INTERRUPTED: ExitCode.INTERRUPTED}
+        return codes.get(self, ExitCode.FAILED)
 
 
 class ConfigError(FmnasError):

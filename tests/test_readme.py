@@ -10,7 +10,7 @@ import yaml
 
 from fmnas.comparison.paired_tests import can_show
 from fmnas.platform.cli import main
-from fmnas.platform.config import check_config, load_config, shipped_configs
+from fmnas.platform.config.config import check_config, load_config, shipped_configs
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()

@@ -5,7 +5,7 @@ import pytest
 
 from fmnas.comparison import Budget, ReportError, read_trials
 from fmnas.comparison.trials import COLUMNS, HOW, LAST_COLUMN, configuration_of, typed_trials, variable_columns
-from fmnas.platform import outcomes
+from fmnas.platform.record import outcome as outcomes
 from fmnas.search_spaces import Conditions, Evaluation, Trial
 
 

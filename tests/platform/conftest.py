@@ -18,18 +18,18 @@ from urllib.request import Request, urlopen
 import numpy as np
 import pytest
 
-from fmnas.platform.config import Config, check_config
-from fmnas.platform.driver import Clock, Driver, Stage
-from fmnas.platform.experiment import build_experiment
-from fmnas.platform.journal import Journal, read_journal
-from fmnas.platform.mlflow_settings import TrackingSettings, load_mlflow
-from fmnas.platform.mlflow_ui import ui_command, ui_environment
-from fmnas.platform.pool import Event, Failed, Finished, Job, Lost, Pool, TimedOut
-from fmnas.platform.progress import ExperimentProgress
-from fmnas.platform.screen import QuietScreen
-from fmnas.platform.state import ExperimentState
-from fmnas.platform.stop import StopRequest
-from fmnas.platform.tracking import NoTracker
+from fmnas.platform.config.config import Config, check_config
+from fmnas.platform.drive.driver import Clock, Driver, Stage
+from fmnas.platform.record.experiment import build_experiment
+from fmnas.platform.record.journal import Journal, read_journal
+from fmnas.platform.record.state import ExperimentState
+from fmnas.platform.screen.progress import ExperimentProgress
+from fmnas.platform.screen.screen import QuietScreen
+from fmnas.platform.tracking.client import TrackingSettings, load_mlflow
+from fmnas.platform.tracking.tracker import NoTracker
+from fmnas.platform.tracking.ui import ui_command, ui_environment
+from fmnas.platform.workers.pool import Event, Failed, Finished, Job, Lost, Pool, TimedOut
+from fmnas.platform.workers.stop import StopRequest
 from fmnas.search_spaces.records import FINISHED
 
 
@@ -125,7 +125,7 @@ def quick_stores(whole_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def copied(path: Path, _: TrackingSettings) -> Iterator[Path]:
         yield Path(shutil.copy(whole_store, path.with_name("copied.db")))
 
-    monkeypatch.setattr("fmnas.platform.mlflow_file._made", copied)
+    monkeypatch.setattr("fmnas.platform.tracking.tracker.database._made", copied)
 
 
 @pytest.fixture

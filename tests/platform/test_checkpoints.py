@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from fmnas.platform.cli import main
-from fmnas.platform.cluster import connect
-from fmnas.platform.config import WorkersConfig, check_config
+from fmnas.platform.config.config import WorkersConfig, check_config
+from fmnas.platform.config.problems import DataSettings, Hardware, ProblemSettings, problem
 from fmnas.platform.errors import ConfigError
-from fmnas.platform.pool import Event, Finished, Job, Lost, Pool
-from fmnas.platform.problems import DataSettings, Hardware, ProblemSettings, problem
-from fmnas.platform.ray_pool import RayPool
-from fmnas.platform.ray_worker import build_trainer
+from fmnas.platform.workers.cluster import connect
+from fmnas.platform.workers.pool import Event, Finished, Job, Lost, Pool
+from fmnas.platform.workers.ray_pool import RayPool
+from fmnas.platform.workers.ray_worker import build_trainer
 from fmnas.search_spaces import Trial
 from fmnas.trainers import Checkpoints, ImageTrainer
 from fmnas.trainers.checkpoints import pack, unpack

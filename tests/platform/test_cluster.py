@@ -15,20 +15,20 @@ from typing import Any
 
 import pytest
 
-from fmnas.platform import ray_pool
-from fmnas.platform.cluster import connect
-from fmnas.platform.config import WorkersConfig, check_config
-from fmnas.platform.driver import INTERRUPTED, Driver, Stage
-from fmnas.platform.errors import ClusterError, ExperimentFailed
-from fmnas.platform.experiment import build_experiment
-from fmnas.platform.journal import Journal, Record, read_journal
-from fmnas.platform.progress import ExperimentProgress
-from fmnas.platform.ray_pool import RayPool
-from fmnas.platform.ray_worker import FMNAS, versions
-from fmnas.platform.screen import QuietScreen
-from fmnas.platform.state import ExperimentState
-from fmnas.platform.stop import StopRequest
-from fmnas.platform.tracking import NoTracker
+from fmnas.platform.config.config import WorkersConfig, check_config
+from fmnas.platform.drive.driver import Driver, Stage
+from fmnas.platform.errors import ClusterError, Ending, ExperimentFailed
+from fmnas.platform.record.experiment import build_experiment
+from fmnas.platform.record.journal import Journal, Record, read_journal
+from fmnas.platform.record.state import ExperimentState
+from fmnas.platform.screen.progress import ExperimentProgress
+from fmnas.platform.screen.screen import QuietScreen
+from fmnas.platform.tracking.tracker import NoTracker
+from fmnas.platform.workers import ray_pool
+from fmnas.platform.workers.cluster import connect
+from fmnas.platform.workers.ray_pool import RayPool
+from fmnas.platform.workers.ray_worker import FMNAS, versions
+from fmnas.platform.workers.stop import StopRequest
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FINISHED, LOST
 from fmnas.trainers.trainer import Report, ignore
@@ -139,7 +139,8 @@ def test_nodes_come_die_and_freeze(cluster: Any, ray: Any, tmp_path: Path) -> No
     ]
     script = Scripted(state, tmp_path / "j", acts)
     with Journal(tmp_path / "j") as journal:
-        assert Driver(state, config.workers, Stage(pool, journal, NoTracker(), script, stop)).run() == INTERRUPTED
+        driver = Driver(state, config.workers, Stage(pool, journal, NoTracker(), script, stop))
+        assert driver.run() == Ending.INTERRUPTED
     pool.close()
     for node in (first, *later):
         cluster.remove_node(node)

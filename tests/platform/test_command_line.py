@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from fmnas.platform.cli import main
-from fmnas.platform.config import check_config, load_config
-from fmnas.platform.journal import Journal
+from fmnas.platform.config.config import check_config, load_config
+from fmnas.platform.record.journal import Journal
 from fmnas.trainers import authors_initial_design
 
 FMNAS = [sys.executable, "-m", "fmnas.platform.cli"]

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from fmnas.comparison.paired_tests import can_show, repeats_needed
 from fmnas.platform.cli import main
-from fmnas.platform.config import Config, check_config, load_config, shipped_configs
+from fmnas.platform.config.config import Config, check_config, load_config, shipped_configs
 from fmnas.platform.errors import ConfigError
-from fmnas.platform.experiment import build_experiment
-from fmnas.platform.paths import RunDirectory
+from fmnas.platform.record.experiment import build_experiment
+from fmnas.platform.record.run_directory import RunDirectory
 
 CONFIGS = ("smoke", "quickstart", "fashion_mnist")
 MUTATIONS = int(os.environ.get("FMNAS_MUTATIONS", "300"))
@@ -282,7 +282,7 @@ def test_a_mutated_configuration_is_taken_or_explained_and_names_no_place_outsid
 
     with pytest.MonkeyPatch.context() as patch, redirect_stderr(io.StringIO()) as told:
         patch.chdir(folder)
-        patch.setattr("fmnas.platform.launch.launch", launch)
+        patch.setattr("fmnas.platform.drive.launch.launch", launch)
         assert main(["run", str(path)]) == 2
     assert not [talk for talk in ("Traceback", "Input should") if talk in told.getvalue()]
     assert told.getvalue().startswith("fmnas: ")

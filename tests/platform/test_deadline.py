@@ -12,13 +12,13 @@ from weakref import WeakSet
 import numpy as np
 import pytest
 
-from fmnas.platform.cluster import connect
-from fmnas.platform.config import WorkersConfig
-from fmnas.platform.pool import Event, Finished, InProcessPool, Job, Pool, TimedOut
-from fmnas.platform.problems import Data, DataSettings, Hardware, ProblemSettings, problem
-from fmnas.platform.ray_pool import RayPool
-from fmnas.platform.ray_worker import build_trainer
-from fmnas.platform.stop import LOOK_SECONDS
+from fmnas.platform.config.config import WorkersConfig
+from fmnas.platform.config.problems import Data, DataSettings, Hardware, ProblemSettings, problem
+from fmnas.platform.workers.cluster import connect
+from fmnas.platform.workers.pool import Event, Finished, InProcessPool, Job, Pool, TimedOut
+from fmnas.platform.workers.ray_pool import RayPool
+from fmnas.platform.workers.ray_worker import build_trainer
+from fmnas.platform.workers.stop import LOOK_SECONDS
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers import Trainer
 from fmnas.trainers.trainer import Report, ignore
@@ -94,7 +94,7 @@ Answer = Callable[[Pool, Job], Event]
 @pytest.fixture(params=["in-process", "ray"])
 def make_pool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakePool]:
     """make_pool(build, trial_seconds); a worker on Ray is killed much later than it should answer."""
-    monkeypatch.setattr("fmnas.platform.ray_pool.GRACE_SECONDS", 300.0)
+    monkeypatch.setattr("fmnas.platform.workers.ray_pool.GRACE_SECONDS", 300.0)
     made: list[Pool] = []
 
     def make(build: Callable[[Data | None], Trainer], trial_seconds: float) -> Pool:
@@ -146,7 +146,7 @@ def test_a_ray_worker_keeps_nothing_and_is_killed_where_it_does_not_answer(
     assert isinstance(late, TimedOut)
     assert isinstance(after, Finished)
     assert after.evaluation.objective == 0.0, "what the job held is free"
-    monkeypatch.setattr("fmnas.platform.ray_pool.GRACE_SECONDS", 1.0)
+    monkeypatch.setattr("fmnas.platform.workers.ray_pool.GRACE_SECONDS", 1.0)
     hung = answer(pool, job(HANG))
     assert isinstance(hung, TimedOut)
     assert hung.reason == late.reason

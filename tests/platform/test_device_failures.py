@@ -10,23 +10,23 @@ from typing import Any
 import pytest
 import torch
 
-from fmnas.platform import opening
-from fmnas.platform.cluster import connect
-from fmnas.platform.config import Config, WorkersConfig
-from fmnas.platform.driver import DONE, Driver, Stage
-from fmnas.platform.errors import ClusterError, ExperimentFailed
-from fmnas.platform.experiment import build_experiment
-from fmnas.platform.journal import Journal, read_journal
-from fmnas.platform.opening import Work, open_pool
-from fmnas.platform.pool import Event, Finished, InProcessPool, Job, Lost, Pool
-from fmnas.platform.problems import Hardware
-from fmnas.platform.progress import ExperimentProgress
-from fmnas.platform.ray_pool import RayPool
-from fmnas.platform.ray_worker import Worker
-from fmnas.platform.screen import QuietScreen
-from fmnas.platform.state import ExperimentState
-from fmnas.platform.stop import PastDeadline, StopRequest
-from fmnas.platform.tracking import NoTracker
+from fmnas.platform.config.config import Config, WorkersConfig
+from fmnas.platform.config.problems import Hardware
+from fmnas.platform.drive.driver import Driver, Stage
+from fmnas.platform.errors import ClusterError, Ending, ExperimentFailed
+from fmnas.platform.record.experiment import build_experiment
+from fmnas.platform.record.journal import Journal, read_journal
+from fmnas.platform.record.state import ExperimentState
+from fmnas.platform.screen.progress import ExperimentProgress
+from fmnas.platform.screen.screen import QuietScreen
+from fmnas.platform.tracking.tracker import NoTracker
+from fmnas.platform.workers import open_pool as opening
+from fmnas.platform.workers.cluster import connect
+from fmnas.platform.workers.open_pool import Work, open_pool
+from fmnas.platform.workers.pool import Event, Finished, InProcessPool, Job, Lost, Pool
+from fmnas.platform.workers.ray_pool import RayPool
+from fmnas.platform.workers.ray_worker import Worker
+from fmnas.platform.workers.stop import PastDeadline, StopRequest
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers import DeviceFailedError, TrainerError
 from fmnas.trainers.captured import CaptureError
@@ -100,7 +100,7 @@ def test_in_this_process_the_experiment_ends_uncharged_and_a_resume_repeats_the_
     assert state.runs["random/repeat-0"].budget.spent == 2 * config.fidelity.epochs
     assert [r["event"] for r in read_journal(journal)][-1] == "cancelled"
     status, state, _ = drive(config, journal)
-    assert status == DONE
+    assert status == Ending.FINISHED
     assert [outcome.status for outcome, _ in state.outcomes] == ["finished"] * 4
 
 

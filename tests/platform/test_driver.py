@@ -13,17 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fmnas.optimizers import Optimizer
-from fmnas.platform.config import Config
-from fmnas.platform.driver import DONE, INTERRUPTED, Driver, Stage
-from fmnas.platform.errors import RunDirectoryError
-from fmnas.platform.experiment import build_experiment
-from fmnas.platform.journal import Journal, read_journal
-from fmnas.platform.pool import Job, Pool
-from fmnas.platform.progress import ExperimentProgress
-from fmnas.platform.screen import QuietScreen
-from fmnas.platform.state import ExperimentState
-from fmnas.platform.stop import StopRequest
-from fmnas.platform.tracking import NoTracker
+from fmnas.platform.config.config import Config
+from fmnas.platform.drive.driver import Driver, Stage
+from fmnas.platform.errors import Ending, RunDirectoryError
+from fmnas.platform.record.experiment import build_experiment
+from fmnas.platform.record.journal import Journal, read_journal
+from fmnas.platform.record.state import ExperimentState
+from fmnas.platform.screen.progress import ExperimentProgress
+from fmnas.platform.screen.screen import QuietScreen
+from fmnas.platform.tracking.tracker import NoTracker
+from fmnas.platform.workers.pool import Job, Pool
+from fmnas.platform.workers.stop import StopRequest
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import CANCELLED
 from fmnas.trainers.function_trainer import FunctionTrainer
@@ -38,7 +38,7 @@ OPTIMIZERS = ("bo-fm", "regularized-evolution", "bohb", "random")  # of `configu
 
 def test_every_optimizer_spends_the_same_and_no_more(tmp_path: Path, drive: Drive, configured: Configured) -> None:
     status, state, _ = drive(configured(), tmp_path / "j")
-    assert status == DONE
+    assert status == Ending.FINISHED
     for run in state.runs.values():
         assert run.budget.committed == 0
         assert 15 - 3 < run.budget.spent <= 15
@@ -52,7 +52,7 @@ def test_no_optimizer_starts_a_trial_once_its_seconds_are_spent(
     ticks = iter(range(10**9))
     config = configured(budget={"evaluations": 5, "seconds": 4.5})
     status, state, _ = drive(config, tmp_path / "j", elapsed=lambda: float(next(ticks)))
-    assert status == DONE
+    assert status == Ending.FINISHED
     assert {run.name: run.ended for run in state.runs.values()} == {f"{o.name}/repeat-0": 4 for o in config.optimizers}
     assert {len([a for a in asks(tmp_path / "j") if a[0] == run]) for run in state.runs} == {4}
 
@@ -70,7 +70,7 @@ def test_training_takes_its_part_of_the_seconds(
     monkeypatch.setattr(FunctionTrainer, "evaluate", evaluate_slowly)
     config = configured(budget={"evaluations": 5, "seconds": 5.0})
     status, state, _ = drive(config, tmp_path / "j")
-    assert status == DONE
+    assert status == Ending.FINISHED
     assert {run.name: run.ended for run in state.runs.values()} == dict.fromkeys(state.runs, trials)
     assert {run.budget.seconds_spent for run in state.runs.values()} == {seconds * trials}
 
@@ -158,7 +158,7 @@ def test_a_stop_starts_nothing_new_and_waits_for_what_runs(
         return "finish"
 
     status, state, _ = drive(configured(optimizers=["random"]), tmp_path / "j", fate=stop_at_the_fourth, stop=stop)
-    assert status == INTERRUPTED
+    assert status == Ending.INTERRUPTED
     assert len(state.outcomes) == 4
     assert not state.open
 
@@ -174,11 +174,11 @@ def test_two_stops_leave_what_runs_for_the_resume(
 
     config = configured(optimizers=[{"name": "random", "concurrency": 3}])
     status, state, _ = drive(config, tmp_path / "j", capacity=3, fate=stop_twice, stop=stop)
-    assert status == INTERRUPTED
+    assert status == Ending.INTERRUPTED
     assert len(state.open) == 2
     assert [o.status for o, _ in state.cancelled()] == [CANCELLED] * 2
     status, state, _ = drive(config, tmp_path / "j", capacity=3)
-    assert status == DONE
+    assert status == Ending.FINISHED
     assert sorted(key[1] for key in results(tmp_path / "j")) == [0, 1, 2, 3, 4]
     assert sorted(o.attempt for o, _ in state.outcomes) == [1, 1, 1, 2, 2]
     assert not list(state.cancelled())
@@ -196,7 +196,7 @@ def test_a_second_stop_does_not_wait_for_an_optimizer(
 
     monkeypatch.setattr("fmnas.baselines.random_search.RandomSearch._suggest", think)
     status, state, _ = drive(configured(optimizers=["random"]), tmp_path / "j", stop=stop)
-    assert status == INTERRUPTED
+    assert status == Ending.INTERRUPTED
     assert len(state.outcomes) == 3  # the initial design
 
 
@@ -216,10 +216,10 @@ def test_a_trial_asked_while_a_stop_comes_is_left_for_the_resume(
     run.optimizer.ask = ask_while_stopped  # type: ignore[method-assign]
     with Journal(tmp_path / "j") as log:
         stage = Stage(scripted_pool(state), log, NoTracker(), ExperimentProgress(QuietScreen(), state), stop)
-        assert Driver(state, config.workers, stage).run() == INTERRUPTED
+        assert Driver(state, config.workers, stage).run() == Ending.INTERRUPTED
     assert [record["event"] for record in read_journal(tmp_path / "j")] == ["asked"]
     status, _, _ = drive(config, tmp_path / "j")
-    assert status == DONE
+    assert status == Ending.FINISHED
     assert len(results(tmp_path / "j")) == 5
 
 

@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from fmnas.platform.config import Config
-from fmnas.platform.driver import DONE
-from fmnas.platform.errors import ExperimentFailed
-from fmnas.platform.experiment import build_experiment
-from fmnas.platform.journal import read_journal
-from fmnas.platform.pool import Job
-from fmnas.platform.state import ExperimentState
+from fmnas.platform.config.config import Config
+from fmnas.platform.errors import Ending, ExperimentFailed
+from fmnas.platform.record.experiment import build_experiment
+from fmnas.platform.record.journal import read_journal
+from fmnas.platform.record.state import ExperimentState
+from fmnas.platform.workers.pool import Job
 from fmnas.search_spaces.records import CANCELLED, FAILED, FINISHED, LOST, TIMED_OUT
 
 Drive = Callable[..., tuple[str, ExperimentState, Any]]
@@ -81,7 +80,7 @@ def test_a_failure_and_a_timeout_are_charged_and_told_as_the_configuration_says(
 ) -> None:
     config = configured(on_failure=policy)
     status, state, _ = drive(config, tmp_path / "j", fate=lambda job: fate if job.trial.id == 1 else "finish")
-    assert status == DONE
+    assert status == Ending.FINISHED
     bad = [o for o, _ in state.outcomes if o.status != FINISHED]
     assert [(o.trial.id, o.status, bool(o.reason)) for o in bad] == [
         (1, {"fail": FAILED, "time out": TIMED_OUT}[fate], True)
@@ -107,7 +106,7 @@ def test_failures_with_results_between_them_never_end_the_experiment(
     """Two bad trials, one good one, and so on: more than the limit of three in all, never three in a row."""
     config = configured(budget={"evaluations": 9}, workers={"failures": 3, "attempts": 1})
     status, state, _ = drive(config, tmp_path / "j", fate=Cycle((bad, bad, "finish")))
-    assert status == DONE
+    assert status == Ending.FINISHED
     assert sum(outcome.status != FINISHED for outcome, _ in state.outcomes) > 20
 
 
@@ -139,7 +138,7 @@ def test_what_runs_when_the_experiment_fails_is_on_record_and_repeated_by_the_re
     assert [outcome.status for outcome, _ in state.cancelled()] == [CANCELLED] * 2
     assert all("experiment failed" in outcome.reason for outcome, _ in state.cancelled())
     status, _, _ = drive(config, tmp_path / "j", capacity=3)
-    assert status == DONE
+    assert status == Ending.FINISHED
     assert len(results(tmp_path / "j")) == 4
 
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from fmnas.platform.config import check_config
-from fmnas.platform.experiment import Experiment, build_experiment
-from fmnas.platform.methods import METHODS
+from fmnas.platform.config.config import check_config
+from fmnas.platform.config.optimizers import METHODS
+from fmnas.platform.record.experiment import Experiment, build_experiment
 from fmnas.search_spaces import Trial
 from fmnas.trainers import authors_initial_design
 

@@ -13,9 +13,9 @@ import pytest
 
 from fmnas.baselines import RandomSearch
 from fmnas.platform.cli import main
-from fmnas.platform.driver import Clock
-from fmnas.platform.journal import Journal, read_journal
-from fmnas.platform.ray_worker import Worker
+from fmnas.platform.drive.driver import Clock
+from fmnas.platform.record.journal import Journal, read_journal
+from fmnas.platform.workers.ray_worker import Worker
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers import TrainerError
 from fmnas.trainers.function_trainer import FunctionTrainer

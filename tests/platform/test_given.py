@@ -14,12 +14,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from fmnas.platform import endings, given, launch, merging, status  # noqa: F401  # loaded before rights are given up
 from fmnas.platform.cli import main
 from fmnas.platform.errors import RunDirectoryError
-from fmnas.platform.given import new_run_directory, run_directory
-from fmnas.platform.paths import RunDirectory
-from fmnas.platform.tracking import TrackingReport
+from fmnas.platform.record.run_directory import RunDirectory, new_run_directory, run_directory
+from fmnas.platform.screen import ending as endings
+from fmnas.platform.tracking.tracker import TrackingReport
 
 LITTLE = ["workers.kind=in-process", "tracking.enabled=false", "optimizers=[random]", "budget.evaluations=5"]
 FLAGS = [flag for override in LITTLE for flag in ("-o", override)]

@@ -8,12 +8,12 @@ import pytest
 
 from fmnas.comparison.paired_tests import ALL
 from fmnas.platform.cli import main
-from fmnas.platform.config import ALL_PAIRS, Config, check_config
+from fmnas.platform.config.config import ALL_PAIRS, Config, check_config
+from fmnas.platform.drive.launch import restore
+from fmnas.platform.drive.merged_report import _hypotheses
+from fmnas.platform.drive.results import context_of
 from fmnas.platform.errors import ConfigError
-from fmnas.platform.launch import restore
-from fmnas.platform.merging import _hypotheses
-from fmnas.platform.paths import RunDirectory
-from fmnas.platform.results import context_of
+from fmnas.platform.record.run_directory import RunDirectory
 
 FAST = ["-o", "workers.kind=in-process", "-o", "tracking.enabled=false", "-o", "initial_design=3"]
 SMALL = ["-o", "budget.evaluations=4", "-o", "repeats=2"]

@@ -14,11 +14,11 @@ import yaml
 from pydantic import BaseModel
 
 from fmnas.platform.cli import main
-from fmnas.platform.config import Config, check_config, load_config
-from fmnas.platform.config_errors import LONGEST, of_another_version, shown
+from fmnas.platform.config.config import Config, check_config, load_config
+from fmnas.platform.config.messages import LONGEST, of_another_version, shown
+from fmnas.platform.config.optimizers import METHODS, Options
 from fmnas.platform.errors import ConfigError
-from fmnas.platform.journal import Journal
-from fmnas.platform.methods import METHODS, Options
+from fmnas.platform.record.journal import Journal
 
 HERE = "problem: func2c\noptimizers: [random]\ninitial_design: 2\nbudget: {evaluations: 20}\nfidelity: {epochs: 1}\n"
 GOOD = {**yaml.safe_load(HERE), "name": "t"}

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fmnas.platform.errors import RunDirectoryError
-from fmnas.platform.lock import Holder, locked
+from fmnas.platform.record.lock import Holder, locked
 
 FMNAS = [sys.executable, "-m", "fmnas.platform.cli"]
 LONG = ["-o", "workers.kind=in-process", "-o", "tracking.enabled=false", "-o", "optimizers=[random]"]
@@ -23,7 +23,7 @@ HOLD = """
 import sys
 from pathlib import Path
 from fmnas.platform.errors import RunDirectoryError
-from fmnas.platform.lock import locked
+from fmnas.platform.record.lock import locked
 print("ready", flush=True)
 sys.stdin.readline()
 try:

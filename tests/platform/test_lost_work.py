@@ -6,11 +6,10 @@ import pytest
 
 from fmnas.comparison import Budget, ledger_table
 from fmnas.comparison.trials import typed_trials
-from fmnas.platform.config import check_config
-from fmnas.platform.experiment import build_experiment
-from fmnas.platform.outcomes import trials_table
-from fmnas.platform.pool import Job
-from fmnas.platform.state import (
+from fmnas.platform.config.config import check_config
+from fmnas.platform.record.experiment import build_experiment
+from fmnas.platform.record.outcome import trials_table
+from fmnas.platform.record.state import (
     ExperimentState,
     asked_record,
     finished_record,
@@ -18,6 +17,7 @@ from fmnas.platform.state import (
     started_record,
     unfinished_record,
 )
+from fmnas.platform.workers.pool import Job
 from fmnas.search_spaces import Evaluation, Trial
 
 RUN = "random/repeat-0"

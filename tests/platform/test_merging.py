@@ -125,7 +125,7 @@ def test_a_report_replaces_no_files_of_a_user(
     def never(*_: object) -> None:
         raise AssertionError("nothing is to be written")
 
-    monkeypatch.setattr("fmnas.platform.merging.write_report_files", never)
+    monkeypatch.setattr("fmnas.platform.drive.merged_report.write_report_files", never)
     thesis = tmp_path / "thesis"
     (thesis / "report").mkdir(parents=True)
     mine = {"trials.csv": "years", "summary.json": '{"name": "mine"}', "report/index.html": "<p>mine"}

@@ -9,9 +9,9 @@ import pytest
 
 from fmnas.baselines import BOHB, RandomSearch, RegularizedEvolution
 from fmnas.optimizers import BOFM, Optimizer, OptimizerError
-from fmnas.platform.config import check_config
-from fmnas.platform.experiment import build_experiment
-from fmnas.platform.methods import METHODS
+from fmnas.platform.config.config import check_config
+from fmnas.platform.config.optimizers import METHODS
+from fmnas.platform.record.experiment import build_experiment
 from fmnas.search_spaces import Configuration, Trial
 
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from fmnas.platform.journal import read_journal
-from fmnas.platform.screen import Happening, JsonScreen, LineScreen, LiveScreen, Screen
-from fmnas.platform.terminal import PatientOutput, terminal
+from fmnas.platform.record.journal import read_journal
+from fmnas.platform.screen.screen import Happening, JsonScreen, LineScreen, LiveScreen, Screen
+from fmnas.platform.screen.terminal import PatientOutput, terminal
 
 FMNAS = [sys.executable, "-m", "fmnas.platform.cli"]
 LITTLE = ["-o", "workers.kind=in-process", "-o", "tracking.enabled=false", "-o", "optimizers=[random]"]
@@ -115,7 +115,7 @@ def _own_terminal() -> None:
 
 
 def test_what_nohup_ignores_stays_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fmnas.platform.stop import stopped_by_signals
+    from fmnas.platform.workers.stop import stopped_by_signals
 
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from fmnas.platform import cluster
-from fmnas.platform.cluster import connect, own_folder
 from fmnas.platform.errors import ClusterError
-from fmnas.platform.journal import read_journal
+from fmnas.platform.record.journal import read_journal
+from fmnas.platform.workers import cluster
+from fmnas.platform.workers.cluster import connect, own_folder
 
 FMNAS = [sys.executable, "-m", "fmnas.platform.cli"]
 LISTENS = "0A"

@@ -10,12 +10,12 @@ import pytest
 import yaml
 
 from fmnas.platform.cli import main
-from fmnas.platform.config import Config
-from fmnas.platform.journal import read_journal
-from fmnas.platform.mlflow_uri import TrackingError, check_uri, hide_passwords, masked_uri, shown_uri
-from fmnas.platform.paths import RunDirectory
-from fmnas.platform.tracking import BackgroundTracker, TrackingReport
-from fmnas.platform.tracking_uri import VARIABLE, keep_password, tracking_uri
+from fmnas.platform.config.config import Config
+from fmnas.platform.record.journal import read_journal
+from fmnas.platform.record.run_directory import RunDirectory
+from fmnas.platform.tracking.password import VARIABLE, keep_password, tracking_uri
+from fmnas.platform.tracking.tracker import BackgroundTracker, TrackingReport
+from fmnas.platform.tracking.uri import TrackingError, check_uri, hide_passwords, masked_uri, shown_uri
 
 Forge = Callable[[Path, Callable[[str], str]], None]
 SECRET = "S3cr/et"
@@ -27,7 +27,7 @@ QUICK = ["-o", "workers.kind=in-process", "-o", "optimizers=[random]", "-o", "bu
 @pytest.fixture(autouse=True)
 def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that is down is given up at once, and pages have no figures."""
-    monkeypatch.setattr("fmnas.platform.tracking.FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("fmnas.platform.tracking.tracker.FIRST_PAUSE", 0.01)
     monkeypatch.setattr("fmnas.comparison.report.drawings", lambda *_: [])
     monkeypatch.delenv(VARIABLE, raising=False)
 

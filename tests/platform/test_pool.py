@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fmnas.platform.cluster import connect, fitting, most_workers
-from fmnas.platform.config import WorkersConfig
+from fmnas.platform.config.config import WorkersConfig
+from fmnas.platform.config.problems import DataSettings, Hardware, ProblemSettings, problem
 from fmnas.platform.errors import ClusterError, ExperimentFailed
-from fmnas.platform.pool import Event, Failed, Finished, InProcessPool, Job, Lost, Pool, TimedOut
-from fmnas.platform.problems import DataSettings, Hardware, ProblemSettings, problem
-from fmnas.platform.ray_pool import RayPool, Watch
-from fmnas.platform.ray_worker import FMNAS, NODE, PLACE, PYTHON, TORCH, build_trainer, versions
+from fmnas.platform.workers.cluster import connect, fitting, most_workers
+from fmnas.platform.workers.pool import Event, Failed, Finished, InProcessPool, Job, Lost, Pool, TimedOut
+from fmnas.platform.workers.ray_pool import RayPool, Watch
+from fmnas.platform.workers.ray_worker import FMNAS, NODE, PLACE, PYTHON, TORCH, build_trainer, versions
 from fmnas.search_spaces import Trial
 
 SETTINGS = ProblemSettings(DataSettings(name="digits", train=64, validation=64), seeds=2)
@@ -158,7 +158,7 @@ def test_a_job_that_takes_more_memory_than_there_is_has_failed_and_its_worker_is
 
 
 def test_a_worker_that_is_still_being_built_is_given_nothing(monkeypatch: pytest.MonkeyPatch, exceptions: Any) -> None:
-    monkeypatch.setattr("fmnas.platform.ray_pool.GRACE_SECONDS", 0.0)
+    monkeypatch.setattr("fmnas.platform.workers.ray_pool.GRACE_SECONDS", 0.0)
     fake = FakeRay(exceptions)
     fake.done = set()
     pool = RayPool(fake, BUILD, None, WorkersConfig(), 1, trial_seconds=1e-6)
@@ -193,7 +193,7 @@ def test_an_answer_within_the_grace_time_is_taken_as_it_is_and_no_worker_is_kill
 def test_the_pool_grows_and_shrinks_with_the_cluster(
     monkeypatch: pytest.MonkeyPatch, exceptions: Any, give: Give
 ) -> None:
-    monkeypatch.setattr("fmnas.platform.ray_pool.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("fmnas.platform.workers.ray_pool.LOOK_SECONDS", 0.0)
     fake = FakeRay(exceptions)
     fake.done = {"ready"}
     pool = RayPool(fake, BUILD, None, WorkersConfig(), 3)
@@ -217,8 +217,8 @@ def test_the_pool_grows_and_shrinks_with_the_cluster(
 
 
 def test_a_cluster_without_room_is_told_of(monkeypatch: pytest.MonkeyPatch, exceptions: Any) -> None:
-    monkeypatch.setattr("fmnas.platform.ray_pool.LOOK_SECONDS", 0.0)
-    monkeypatch.setattr("fmnas.platform.ray_pool.SILENT_SECONDS", 0.0)
+    monkeypatch.setattr("fmnas.platform.workers.ray_pool.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("fmnas.platform.workers.ray_pool.SILENT_SECONDS", 0.0)
     fake = FakeRay(exceptions)
     fake.cpus = {}
     said: list[str] = []
@@ -259,7 +259,7 @@ def test_another_python_or_torch_is_told_of_once(exceptions: Any, give: Give) ->
 def test_workers_that_cannot_be_built_end_the_experiment_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, exceptions: Any
 ) -> None:
-    monkeypatch.setattr("fmnas.platform.ray_pool.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("fmnas.platform.workers.ray_pool.LOOK_SECONDS", 0.0)
     fake = FakeRay(exceptions, ready=exceptions.ActorDiedError(init_failure(exceptions)))
     pool = RayPool(fake, BUILD, None, WorkersConfig(failures=3), 1)
     assert pool.next_event(0.0) is None

@@ -10,9 +10,9 @@ import pytest
 
 from fmnas.comparison.trials import COLUMNS
 from fmnas.platform.cli import main
-from fmnas.platform.config import check_config
+from fmnas.platform.config.config import check_config
+from fmnas.platform.config.problems import ALIASES, PROBLEMS, DataSettings, Hardware, Problem, ProblemSettings, problem
 from fmnas.platform.errors import ConfigError
-from fmnas.platform.problems import ALIASES, PROBLEMS, DataSettings, Hardware, Problem, ProblemSettings, problem
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers import Source, TrainerError
 

@@ -14,25 +14,26 @@ from rich.console import Console
 from rich.text import Text
 
 from fmnas.platform.cli import main
-from fmnas.platform.config import check_config
+from fmnas.platform.config.config import check_config
 from fmnas.platform.errors import ConfigError
-from fmnas.platform.experiment import build_experiment
-from fmnas.platform.outcomes import Outcome
-from fmnas.platform.pace import as_time, seconds_left
-from fmnas.platform.pool import Job
-from fmnas.platform.progress import ExperimentProgress
-from fmnas.platform.screen import (
+from fmnas.platform.record.experiment import build_experiment
+from fmnas.platform.record.outcome import Outcome
+from fmnas.platform.record.state import ExperimentState
+from fmnas.platform.screen.progress import ExperimentProgress
+from fmnas.platform.screen.screen import (
     MODES,
     Happening,
     JsonScreen,
     LineScreen,
     LiveScreen,
     QuietScreen,
+    as_time,
     mode_for,
     open_screen,
+    seconds_left,
 )
-from fmnas.platform.state import ExperimentState
-from fmnas.platform.terminal import print_summary
+from fmnas.platform.screen.terminal import print_summary
+from fmnas.platform.workers.pool import Job
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FINISHED, TIMED_OUT
 
@@ -282,7 +283,7 @@ def test_an_interruption_says_how_to_go_on_in_every_mode(
     for mode in ("lines", "quiet", "json"):
         out = tmp_path / mode
         with monkeypatch.context() as patch:
-            patch.setattr("fmnas.platform.driver.Driver._drive", broken_off)
+            patch.setattr("fmnas.platform.drive.driver.Driver._drive", broken_off)
             assert main(["run", "smoke", *CALM, "--progress", mode, "--out", str(out)]) == 130
         printed = capsys.readouterr().out
         assert f"fmnas resume {out}" in printed

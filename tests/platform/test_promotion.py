@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from fmnas.platform.cli import main
-from fmnas.platform.config import check_config
+from fmnas.platform.config.config import check_config
+from fmnas.platform.config.problems import DataSettings, Hardware, ProblemSettings, problem
+from fmnas.platform.drive.launch import restore
 from fmnas.platform.errors import ConfigError, RunDirectoryError
-from fmnas.platform.experiment import build_experiment, derived_seed
-from fmnas.platform.journal import Journal, read_journal
-from fmnas.platform.launch import restore
-from fmnas.platform.paths import RunDirectory
-from fmnas.platform.problems import DataSettings, Hardware, ProblemSettings, problem
+from fmnas.platform.record.experiment import build_experiment, derived_seed
+from fmnas.platform.record.journal import Journal, read_journal
+from fmnas.platform.record.run_directory import RunDirectory
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers import FinalTrainer, ImageTrainer, training
 

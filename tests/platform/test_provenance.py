@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from fmnas.platform import environment, state
+from fmnas.platform import environment
 from fmnas.platform.cli import main
 from fmnas.platform.environment import provenance, same_fmnas
-from fmnas.platform.journal import Journal, read_journal
+from fmnas.platform.record import state
+from fmnas.platform.record.journal import Journal, read_journal
 
 FAST = ["-o", "workers.kind=in-process", "-o", "tracking.enabled=false", "-o", "optimizers=[random]"]
 
@@ -42,7 +43,7 @@ def another(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
     found = {**provenance(), **changes}
     for module in (environment, state):
         monkeypatch.setattr(module, "provenance", lambda: found)
-    monkeypatch.setattr("fmnas.platform.launch.provenance", lambda: found)
+    monkeypatch.setattr("fmnas.platform.drive.launch.provenance", lambda: found)
 
 
 def test_every_driver_says_what_it_is_and_a_finished_experiment_has_no_more(finished: Path, tmp_path: Path) -> None:
@@ -176,7 +177,7 @@ def test_two_processes_may_write_the_same_file_at_once(tmp_path: Path) -> None:
     import sys
 
     code = (
-        "import sys; from pathlib import Path; from fmnas.platform.paths import write_aside\n"
+        "import sys; from pathlib import Path; from fmnas.platform.record.run_directory import write_aside\n"
         "for i in range(200): write_aside(Path(sys.argv[1]), 'x' * 1000)"
     )
     path = tmp_path / "trials.csv"

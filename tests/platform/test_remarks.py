@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from fmnas.baselines import BOHB
-from fmnas.platform.config import Config, check_config
-from fmnas.platform.problems import problem
-from fmnas.platform.remarks import epochs_to_model, remarks, results_needed
+from fmnas.platform.config.config import Config, check_config
+from fmnas.platform.config.problems import problem
+from fmnas.platform.config.remarks import epochs_to_model, remarks, results_needed
 
 PLAIN = {"name": "t", "problem": "func2c", "initial_design": 1, "fidelity": {"epochs": 1}}
 

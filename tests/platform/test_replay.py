@@ -9,17 +9,18 @@ import numpy as np
 import pytest
 
 from fmnas.platform.cli import main
-from fmnas.platform.config import Config, check_config
-from fmnas.platform.driver import DONE, Driver, Stage
-from fmnas.platform.experiment import build_experiment
-from fmnas.platform.journal import Journal, Record, read_journal
-from fmnas.platform.pool import Event, Failed, Finished, Job, Lost, TimedOut
-from fmnas.platform.progress import ExperimentProgress
-from fmnas.platform.replay import Replayed, in_words, replay
-from fmnas.platform.screen import QuietScreen
-from fmnas.platform.state import ExperimentState
-from fmnas.platform.stop import StopRequest
-from fmnas.platform.tracking import NoTracker
+from fmnas.platform.config.config import Config, check_config
+from fmnas.platform.drive.driver import Driver, Stage
+from fmnas.platform.errors import Ending
+from fmnas.platform.record.experiment import build_experiment
+from fmnas.platform.record.journal import Journal, Record, read_journal
+from fmnas.platform.record.replay import Replayed, in_words, replay
+from fmnas.platform.record.state import ExperimentState
+from fmnas.platform.screen.progress import ExperimentProgress
+from fmnas.platform.screen.screen import QuietScreen
+from fmnas.platform.tracking.tracker import NoTracker
+from fmnas.platform.workers.pool import Event, Failed, Finished, Job, Lost, TimedOut
+from fmnas.platform.workers.stop import StopRequest
 
 MODEL_BASED = {"bo-fm": "model", "bohb": "model", "regularized-evolution": "mutation", "random": "random"}
 """Optimizer -> the origin of what it suggests once it has learnt something."""
@@ -72,7 +73,7 @@ def drive(config: Config, journal: Path, seed: int = 0) -> list[Record]:
     with Journal(journal) as log:
         progress = ExperimentProgress(QuietScreen(), state)
         stage = Stage(Shuffled(config, seed), log, NoTracker(), progress, StopRequest())
-        assert Driver(state, config.workers, stage).run() == DONE
+        assert Driver(state, config.workers, stage).run() == Ending.FINISHED
     return read_journal(journal)
 
 

@@ -8,11 +8,11 @@ import pytest
 from rich.console import Console
 
 from fmnas.comparison import Budget, ReportContext
-from fmnas.platform.config import Config, check_config
+from fmnas.platform.config.config import Config, check_config
+from fmnas.platform.drive.results import remarks_of, write_report_files
 from fmnas.platform.errors import ExperimentFailed
-from fmnas.platform.paths import RunDirectory
-from fmnas.platform.results import remarks_of, write_report_files
-from fmnas.platform.terminal import print_summary
+from fmnas.platform.record.run_directory import RunDirectory
+from fmnas.platform.screen.terminal import print_summary
 
 
 def config(*optimizers: object) -> Config:

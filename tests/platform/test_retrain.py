@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from fmnas.platform.cli import main
 from fmnas.platform.errors import RunDirectoryError
-from fmnas.platform.retrained import Retrained, Scale, read_retrained, write_retrained
+from fmnas.platform.record.retrained import Retrained, Scale, read_retrained, write_retrained
 from fmnas.trainers import FinalTrainer
 
 FMNAS = [sys.executable, "-m", "fmnas.platform.cli"]
@@ -39,7 +39,7 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def out(searched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of it, whose report, which takes seconds, is not written again."""
     summary = json.loads((searched / "summary.json").read_text())
-    monkeypatch.setattr("fmnas.platform.sending.write_results", lambda directory, state: summary)
+    monkeypatch.setattr("fmnas.platform.tracking.sending.write_results", lambda directory, state: summary)
     return Path(copytree(searched, tmp_path / "run"))
 
 

@@ -9,19 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmnas.platform.config import WorkersConfig, check_config
-from fmnas.platform.driver import DONE, INTERRUPTED, Clock
-from fmnas.platform.errors import ExperimentFailed
-from fmnas.platform.experiment import build_experiment, derived_seed
-from fmnas.platform.outcomes import Outcome
-from fmnas.platform.pool import Event, Failed, Finished, Job, Lost
-from fmnas.platform.retrained import Retrained, Scale
-from fmnas.platform.retraining import Place, Retraining, incumbents, retraining_job, retraining_seed
-from fmnas.platform.retraining_progress import RetrainingProgress
-from fmnas.platform.screen import Happening, QuietScreen
-from fmnas.platform.state import ExperimentState
-from fmnas.platform.stop import StopRequest
-from fmnas.platform.tracking import Standing
+from fmnas.platform.config.config import WorkersConfig, check_config
+from fmnas.platform.drive.driver import Clock
+from fmnas.platform.drive.retraining import Retraining, RetrainingStage, incumbents, retraining_job, retraining_seed
+from fmnas.platform.errors import Ending, ExperimentFailed
+from fmnas.platform.record.experiment import build_experiment, derived_seed
+from fmnas.platform.record.outcome import Outcome, Standing
+from fmnas.platform.record.retrained import Retrained, Scale
+from fmnas.platform.record.state import ExperimentState
+from fmnas.platform.screen.progress import RetrainingProgress
+from fmnas.platform.screen.screen import Happening, QuietScreen
+from fmnas.platform.workers.pool import Event, Failed, Finished, Job, Lost
+from fmnas.platform.workers.stop import StopRequest
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FAILED, FINISHED
 from fmnas.trainers.training import streams
@@ -85,8 +84,8 @@ class Scene:
         self.pool, self.screen, self.stop = ScriptedPool(fate, capacity), Watching(), StopRequest()
         self.kept: list[Retrained] = []
         progress = RetrainingProgress(self.screen, CHOSEN, {}, ("t", SCALE), lambda: capacity, elapsed=lambda: 0.0)
-        place = Place(self.pool, progress, self.stop, self.kept.append, Clock(now=lambda: 60.0))
-        self.retraining = Retraining(CHOSEN, 0, SCALE, 15, WorkersConfig(**workers), place)
+        stage = RetrainingStage(self.pool, progress, self.stop, self.kept.append, Clock(now=lambda: 60.0))
+        self.retraining = Retraining(CHOSEN, 0, SCALE, 15, WorkersConfig(**workers), stage)
 
     def events(self, name: str) -> list[dict[str, Any]]:
         return [dict(happening.facts) for happening in self.screen.happened if happening.event == name]
@@ -145,7 +144,7 @@ def test_incumbents_are_the_best_full_trainings_and_the_first_of_equals() -> Non
 
 def test_every_one_is_trained_once_and_kept_before_it_is_told() -> None:
     scene = Scene()
-    assert scene.retraining.run() == DONE
+    assert scene.retraining.run() == Ending.FINISHED
     assert [job.run for job in scene.pool.submitted] == [each.run for each in CHOSEN]
     assert [row.run for row in scene.kept] == [each.run for each in CHOSEN]
     row = scene.kept[3]
@@ -177,7 +176,7 @@ def test_what_cannot_be_kept_is_not_told() -> None:
     def full(row: Retrained) -> None:
         raise ExperimentFailed("the disk is full")
 
-    scene.retraining._place = replace(scene.retraining._place, keep=full)
+    scene.retraining._stage = replace(scene.retraining._stage, keep=full)
     with pytest.raises(ExperimentFailed, match="the disk is full"):
         scene.retraining.run()
     assert not scene.events("ended")
@@ -185,7 +184,7 @@ def test_what_cannot_be_kept_is_not_told() -> None:
 
 def test_a_lost_worker_is_tried_again_and_given_up_in_the_end() -> None:
     once = Scene(lambda job: "lose" if job.attempt == 1 and job.run == "random/repeat-0" else "finish")
-    assert once.retraining.run() == DONE
+    assert once.retraining.run() == Ending.FINISHED
     assert len(once.kept) == 4
     assert [(told["run"], told["attempt"]) for told in once.events("lost")] == [("random/repeat-0", 1)]
     always = Scene(lambda job: "lose" if job.run == "random/repeat-0" else "finish", attempts=2)
@@ -219,5 +218,5 @@ def test_a_stop_waits_for_what_runs_and_a_second_does_not(requests: int, trained
         return "finish"
 
     scene.pool.fate = stop
-    assert scene.retraining.run() == INTERRUPTED
+    assert scene.retraining.run() == Ending.INTERRUPTED
     assert len(scene.kept) == trained

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from fmnas.platform.cli import main
-from fmnas.platform.config import check_config, load_config
+from fmnas.platform.config.config import check_config, load_config
 from fmnas.platform.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]

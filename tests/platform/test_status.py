@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fmnas.platform.cli import main
-from fmnas.platform.launch import restore
-from fmnas.platform.lock import locked, look
-from fmnas.platform.paths import RunDirectory
-from fmnas.platform.status import status_of
+from fmnas.platform.drive.launch import restore
+from fmnas.platform.record.lock import locked, look
+from fmnas.platform.record.run_directory import RunDirectory
+from fmnas.platform.screen.status import status_of
 
 FMNAS = [sys.executable, "-m", "fmnas.platform.cli"]
 CALM = ["workers.kind=in-process", "tracking.enabled=false"]

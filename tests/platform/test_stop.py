@@ -20,9 +20,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmnas.platform.cli import main
-from fmnas.platform.cluster import connect
-from fmnas.platform.pool import Failed, Finished, InProcessPool, Job, TimedOut
-from fmnas.platform.stop import (
+from fmnas.platform.workers.cluster import connect
+from fmnas.platform.workers.pool import Failed, Finished, InProcessPool, Job, TimedOut
+from fmnas.platform.workers.stop import (
     LOOK_SECONDS,
     PastDeadline,
     Stopped,
@@ -80,7 +80,7 @@ def broken_off(work: Callable[[], None]) -> None:
 def test_what_is_broken_off_has_time_to_end_and_is_broken_off_again_where_it_does_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("fmnas.platform.stop.AGAIN_SECONDS", 10 * LOOK_SECONDS)
+    monkeypatch.setattr("fmnas.platform.workers.stop.AGAIN_SECONDS", 10 * LOOK_SECONDS)
     told = []
 
     def swallow() -> None:
@@ -149,9 +149,9 @@ def test_in_another_thread_nothing_is_broken_off() -> None:
 @given(seconds=st.floats(0, 1e9), passed=st.floats(0, 1e9))
 def test_a_deadline_has_passed_after_its_seconds_and_not_before(seconds: float, passed: float) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fmnas.platform.stop.time", SimpleNamespace(monotonic=lambda: 0.0))
+        patch.setattr("fmnas.platform.workers.stop.time", SimpleNamespace(monotonic=lambda: 0.0))
         check, never = deadline(seconds), deadline(math.inf)
-        patch.setattr("fmnas.platform.stop.time", SimpleNamespace(monotonic=lambda: passed))
+        patch.setattr("fmnas.platform.workers.stop.time", SimpleNamespace(monotonic=lambda: passed))
         never()
         with pytest.raises(PastDeadline) if passed > seconds else nullcontext():
             check()
@@ -341,7 +341,7 @@ def test_a_sigterm_while_the_configuration_is_read_ends_with_130_and_nothing_beg
         signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGTERM)  # the second does not wait
 
-    monkeypatch.setattr("fmnas.platform.config.load_config", read)
+    monkeypatch.setattr("fmnas.platform.config.config.load_config", read)
     before = signal.getsignal(signal.SIGTERM)
     assert main(["run", "smoke", "--progress", "json", "--out", str(tmp_path / "run")]) == 130
     assert json.loads(capsys.readouterr().out)["status"] == "interrupted"

@@ -8,15 +8,8 @@ from typing import Any
 
 import pytest
 
-from fmnas.platform.outcomes import Outcome
-from fmnas.platform.tracking import (
-    TRIES_IN_A_ROW,
-    BackgroundTracker,
-    NoTracker,
-    Standing,
-    Tracker,
-    TrackingReport,
-)
+from fmnas.platform.record.outcome import Outcome, Standing
+from fmnas.platform.tracking.tracker import TRIES_IN_A_ROW, BackgroundTracker, NoTracker, Tracker, TrackingReport
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FINISHED
 

@@ -17,12 +17,12 @@ import pytest
 import yaml
 
 from fmnas.platform.cli import main
-from fmnas.platform.config import Config
-from fmnas.platform.mlflow_file import fault_of, prepare_file
-from fmnas.platform.mlflow_settings import TrackingSettings
-from fmnas.platform.mlflow_uri import TrackingError
-from fmnas.platform.paths import RunDirectory
-from fmnas.platform.tracking_uri import settled, tracking_uri
+from fmnas.platform.config.config import Config
+from fmnas.platform.record.run_directory import RunDirectory
+from fmnas.platform.tracking.client import TrackingSettings
+from fmnas.platform.tracking.database import fault_of, prepare_file
+from fmnas.platform.tracking.password import settled, tracking_uri
+from fmnas.platform.tracking.uri import TrackingError
 
 pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy:DeprecationWarning")
 TRIALS = 11
@@ -160,7 +160,7 @@ def test_a_directory_that_was_moved_takes_its_files_along(
     move(before, after)
     left = files(before)
     opened: list[set[str]] = []
-    monkeypatch.setattr("fmnas.platform.mlflow_ui.open_ui", lambda *_, **__: opened.append(locations(after)))
+    monkeypatch.setattr("fmnas.platform.tracking.tracker.ui.open_ui", lambda *_, **__: opened.append(locations(after)))
     assert main(["ui", str(after)]) == 0
     again = tmp_path / "again"
     shutil.copytree(after, again)

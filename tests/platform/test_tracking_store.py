@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from fmnas.platform.mlflow_records import retrained_errors
-from fmnas.platform.mlflow_settings import TrackingSettings
-from fmnas.platform.mlflow_store import MlflowStore
-from fmnas.platform.outcomes import Outcome
-from fmnas.platform.tracking import BackgroundTracker, Standing
+from fmnas.platform.record.outcome import Outcome, Standing
+from fmnas.platform.tracking.client import TrackingSettings
+from fmnas.platform.tracking.layout import retrained_errors
+from fmnas.platform.tracking.store import MlflowStore
+from fmnas.platform.tracking.tracker import BackgroundTracker
 from fmnas.search_spaces import Evaluation, Nominal, Real, Space, Trial
 from fmnas.search_spaces.records import CANCELLED, FAILED, FINISHED, LOST
 

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from fmnas.platform.mlflow_experiment import MlflowExperiment
-from fmnas.platform.mlflow_settings import TrackingSettings
-from fmnas.platform.mlflow_store import MlflowStore
-from fmnas.platform.outcomes import Outcome
-from fmnas.platform.tracking import BackgroundTracker, Standing, TrackingReport
+from fmnas.platform.record.outcome import Outcome, Standing
+from fmnas.platform.tracking.client import MlflowExperiment, TrackingSettings
+from fmnas.platform.tracking.store import MlflowStore
+from fmnas.platform.tracking.tracker import BackgroundTracker, TrackingReport
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FINISHED
 

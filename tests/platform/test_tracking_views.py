@@ -6,8 +6,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from fmnas.platform.mlflow_records import short_name, valid_name
-from fmnas.platform.mlflow_views import experiment_link, links_from_tags, page_note, ui_links, view_tags
+from fmnas.platform.tracking.layout import short_name, valid_name
+from fmnas.platform.tracking.views import experiment_link, links_from_tags, page_note, ui_links, view_tags
 from fmnas.search_spaces import Real, Space, joint_space
 
 CAMPAIGN = "0123456789abcdef"

@@ -1,0 +1,228 @@
+"""The commands: each takes the parsed arguments and returns the exit code. What they need is imported when they run."""
+
+import argparse
+import json
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fmnas.platform.errors import ExitCode, RunDirectoryError
+from fmnas.platform.record.run_directory import RunDirectory
+from fmnas.platform.screen.ending import Teller, tell_interrupted
+from fmnas.platform.screen.screen import LineScreen, mode_for, open_screen
+from fmnas.platform.screen.terminal import output, print_summary, terminal
+from fmnas.platform.workers.stop import stopped_by_signals
+
+if TYPE_CHECKING:
+    from fmnas.platform.drive.launch import ExperimentResult, Surroundings
+
+RETRAIN_OPTIONS = ("epochs", "images", "seeds")
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What to drive, where, and the command, without `fmnas`, that goes on with it."""
+
+    directory: RunDirectory
+    again: str
+    start: "Callable[[Surroundings], ExperimentResult]"
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """A new experiment."""
+
+    def plan() -> _Plan:
+        from fmnas.platform.config.config import load_config
+        from fmnas.platform.drive.launch import launch
+        from fmnas.platform.record.run_directory import new_run_directory
+        from fmnas.platform.tracking.password import settled
+
+        config = settled(load_config(arguments.config, arguments.overrides), Path.cwd())
+        directory = new_run_directory(arguments.out or Path("runs") / config.name)
+        return _Plan(directory, _resume(directory), lambda around: launch(config, directory, around))
+
+    return _drive(arguments, plan)
+
+
+def resume(arguments: argparse.Namespace) -> int:
+    """An experiment to go on with."""
+
+    def plan() -> _Plan:
+        from fmnas.platform.drive.launch import resume as go_on
+        from fmnas.platform.record.run_directory import run_directory
+
+        directory = run_directory(arguments.directory, write=True)
+        return _Plan(directory, _resume(directory), lambda around: go_on(directory, around))
+
+    return _drive(arguments, plan)
+
+
+def retrain(arguments: argparse.Namespace) -> int:
+    """The best configurations of an experiment, on test images."""
+
+    def plan() -> _Plan:
+        from fmnas.platform.drive.retraining import RetrainingOptions
+        from fmnas.platform.drive.retraining import retrain as train_again
+        from fmnas.platform.record.run_directory import run_directory
+
+        directory = run_directory(arguments.directory, write=True)
+        given = {name: getattr(arguments, name) for name in RETRAIN_OPTIONS}
+        options = "".join(f" --{name} {value}" for name, value in given.items() if value is not None)
+        again = f"retrain {shlex.quote(str(directory.root))}{options}"
+        return _Plan(directory, again, lambda around: train_again(directory, RetrainingOptions(**given), around))
+
+    return _drive(arguments, plan)
+
+
+def _resume(directory: RunDirectory) -> str:
+    return f"resume {shlex.quote(str(directory.root))}"
+
+
+def _drive(arguments: argparse.Namespace, plan: Callable[[], _Plan]) -> int:
+    """To its ending, and tell of it. Signals are heeded before the imports of a plan, which take seconds."""
+    console = terminal(output())
+    mode = mode_for(arguments.progress, console)
+    teller = None
+    with stopped_by_signals() as stop:
+        try:
+            from fmnas.platform.drive.launch import Surroundings
+
+            planned = plan()
+            teller = Teller(mode, console, planned.directory, planned.again)
+            return teller.tell(planned.start(Surroundings(arguments.address, open_screen(mode, console), stop)))
+        except KeyboardInterrupt:
+            return teller.interrupted() if teller else tell_interrupted(mode)
+
+
+def status(arguments: argparse.Namespace) -> int:
+    """How an experiment stands; nothing is written, and no driver disturbed."""
+    from fmnas.platform.record.run_directory import run_directory
+    from fmnas.platform.screen.status import print_status, status_of
+
+    facts = status_of(run_directory(arguments.directory))
+    if arguments.json:
+        print(json.dumps(facts, indent=2))  # noqa: T201
+    else:
+        print_status(facts, terminal())
+    return ExitCode.DONE
+
+
+def report(arguments: argparse.Namespace) -> int:
+    """Table, figures and page, of one run directory or of several."""
+    from fmnas.platform.drive.merged_report import report as write
+    from fmnas.platform.record.run_directory import run_directory
+
+    console = terminal()
+    in_place = arguments.out is None and len(arguments.directories) == 1
+    for path in arguments.directories:
+        run_directory(path, write=in_place)
+    summary, directory = write(arguments.directories, arguments.out)
+    print_summary(summary, console)
+    console.print(f"page            {directory.page}", soft_wrap=True, highlight=False, markup=False)
+    return ExitCode.DONE
+
+
+def replay(arguments: argparse.Namespace) -> int:
+    """Every optimizer is asked again."""
+    from fmnas.platform.drive.launch import begun_config
+    from fmnas.platform.record.experiment import build_experiment
+    from fmnas.platform.record.journal import experiment_records
+    from fmnas.platform.record.replay import in_words
+    from fmnas.platform.record.replay import replay as ask_again
+    from fmnas.platform.record.run_directory import run_directory
+
+    directory, console = run_directory(arguments.directory), terminal()
+    records = experiment_records(directory)
+    config = begun_config(directory, records)
+    replayed = ask_again(lambda: build_experiment(config), records[1:])
+    for difference in replayed.differences:
+        console.print(in_words(difference), soft_wrap=True, highlight=False, markup=False)
+    for run, asks in replayed.asks.items():
+        differ = sum(difference.run == run for difference in replayed.differences)
+        told = f"{differ} differ" if differ else "all as recorded"
+        console.print(f"{run}: {asks} suggestions asked again, {told}", soft_wrap=True, highlight=False, markup=False)
+    return ExitCode.FAILED if replayed.differences else ExitCode.DONE
+
+
+def sync(arguments: argparse.Namespace) -> int:
+    """What MLflow missed is sent."""
+    from fmnas.platform.drive.launch import Surroundings
+    from fmnas.platform.drive.launch import sync as send
+    from fmnas.platform.record.run_directory import run_directory
+    from fmnas.platform.workers.stop import StopRequest
+
+    directory, console = run_directory(arguments.directory, write=True), terminal()
+    sent = send(directory, Surroundings(None, LineScreen(console), StopRequest()))
+    tracking = sent.tracking
+    counts = f"{tracking.written} trial(s) sent, {tracking.present} were there already, {tracking.missed} missed"
+    if tracking.remark:
+        console.print(tracking.remark, soft_wrap=True, highlight=False, markup=False)
+    console.print(f"{sent.store}: {counts}", soft_wrap=True, highlight=False, markup=False)
+    if tracking.missed or tracking.reason:
+        print(f"fmnas: not all could be sent: {tracking.reason}; try again", file=sys.stderr)  # noqa: T201
+        return ExitCode.FAILED
+    return ExitCode.DONE
+
+
+def ui(arguments: argparse.Namespace) -> int:
+    """MLflow's UI."""
+    from fmnas.platform.config.config import load_config
+    from fmnas.platform.config.messages import of_another_version
+    from fmnas.platform.record.run_directory import run_directory
+    from fmnas.platform.tracking.database import find_files_again
+    from fmnas.platform.tracking.password import tracking_uri
+    from fmnas.platform.tracking.ui import open_ui
+
+    directory = run_directory(arguments.directory or _latest(Path("runs")))
+    config = load_config(directory.config, advice=of_another_version())
+    uri, experiment = tracking_uri(config, directory), config.tracking.experiment or config.name
+    if config.tracking.uri is None:
+        find_files_again(uri, directory.artifacts)
+    open_ui(uri, arguments.port, experiment=experiment)
+    return ExitCode.DONE
+
+
+def list_(arguments: argparse.Namespace) -> int:
+    """What there is."""
+    lines: dict[str, str] = {}
+    if arguments.what == "problems":
+        from fmnas.platform.config.problems import ALIASES, PROBLEMS
+
+        lines = {name: entry.summary for name, entry in PROBLEMS.items()}
+        lines |= {alias: f"another name of {name}" for alias, name in ALIASES.items()}
+    elif arguments.what == "optimizers":
+        from fmnas.platform.config.optimizers import METHODS
+
+        lines = {name: method.summary for name, method in METHODS.items()}
+    else:
+        from fmnas.platform.config.config import shipped_configs
+
+        lines = {name: text.splitlines()[0].removeprefix("# ") for name, text in shipped_configs().items()}
+    for name, text in lines.items():
+        print(f"{name:<24}{text}")  # noqa: T201
+    return ExitCode.DONE
+
+
+def doctor(arguments: argparse.Namespace) -> int:
+    """What this machine can do."""
+    from rich.text import Text
+
+    from fmnas.platform.doctor import examine
+
+    console = terminal()
+    findings = examine(arguments.address)
+    for finding in findings:
+        mark = ("ok     ", "green") if finding.good else ("missing", "red")
+        line = Text.assemble(mark, f"  {finding.what:<18} {finding.detail}")
+        console.print(line, soft_wrap=True, highlight=False)
+    return ExitCode.DONE if all(finding.good for finding in findings) else ExitCode.FAILED
+
+
+def _latest(folder: Path) -> Path:
+    journals = sorted(folder.glob("*/journal.jsonl"), key=lambda path: path.stat().st_mtime)
+    if not journals:
+        raise RunDirectoryError(f"{folder} holds no run directory; name one: fmnas ui DIR")
+    return journals[-1].parent

@@ -1,0 +1,1 @@
+"""The configuration of an experiment, and the registries of what it can name."""

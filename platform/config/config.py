@@ -1,0 +1,206 @@
+"""The configuration of an experiment: YAML, checked by pydantic, every default filled in."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import Field, ValidationError, field_validator
+
+from fmnas.platform.config.messages import MEND, describe, explain, shown, unknown
+from fmnas.platform.config.optimizers import METHODS
+from fmnas.platform.config.problems import ALIASES, PROBLEMS, DataSettings
+from fmnas.platform.config.sections import (
+    BudgetConfig,
+    CheckpointsConfig,
+    FidelityConfig,
+    OptimizerConfig,
+    Section,
+    TrackingConfig,
+    WorkersConfig,
+)
+from fmnas.platform.config.source import override, parse, read_source, shipped_configs
+from fmnas.platform.errors import ConfigError
+from fmnas.trainers.initial_design import KNOWN as WITH_AUTHORS_POINTS
+from fmnas.trainers.initial_design import SIZE as AUTHORS_POINTS
+
+__all__ = [
+    "AUTHORS",
+    "BudgetConfig",
+    "CheckpointsConfig",
+    "Config",
+    "FidelityConfig",
+    "OptimizerConfig",
+    "TrackingConfig",
+    "WorkersConfig",
+    "check_config",
+    "load_config",
+    "shipped_configs",
+]
+
+AUTHORS = "authors"
+"""The initial design of the BO-FM paper's own runs."""
+MOST_POINTS = 100_000
+ALL_PAIRS = "all"
+"""Hypotheses on every pair of optimizers; what the room `comparison` calls ALL, which takes long to import."""
+
+
+class Config(Section):
+    """An experiment: a problem, optimizers, repeats and an equal budget for each.
+
+    initial_design: number of random points that the optimizers of a repeat share, or "authors": repeat r, from 0, has
+    the points that the BO-FM paper's run with seed r began with.
+    on_failure: what an optimizer hears of a trial that failed or timed out: the problem's penalty as its objective, or
+    nothing (skip); it is charged either way.
+    hypotheses: which differences the report tests: "all" pairs, or the name of one optimizer, against each of the rest.
+    """
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
+    problem: str
+    optimizers: list[OptimizerConfig] = Field(min_length=1)
+    repeats: int = Field(default=1, ge=1, le=1000)
+    seed: int = Field(default=0, ge=0, lt=2**64)
+    initial_design: int | Literal["authors"] = 10
+    seeds: int = Field(default=4, ge=1, le=1000)
+    budget: BudgetConfig
+    fidelity: FidelityConfig
+    on_failure: Literal["penalty", "skip"] = "penalty"
+    hypotheses: str = ALL_PAIRS
+    data: DataSettings = DataSettings()
+    workers: WorkersConfig = WorkersConfig()
+    checkpoints: CheckpointsConfig = CheckpointsConfig()
+    tracking: TrackingConfig = TrackingConfig()
+
+    @field_validator("initial_design", mode="before")
+    @classmethod
+    def _number_or_authors(cls, given: Any) -> Any:
+        if given == AUTHORS or (isinstance(given, int) and not isinstance(given, bool) and 0 <= given <= MOST_POINTS):
+            return given
+        raise ValueError(f"it must be a whole number of at least 0, or {AUTHORS}; at most {MOST_POINTS}")
+
+    @property
+    def initial_points(self) -> int:
+        """How many points the initial design has."""
+        return AUTHORS_POINTS if self.initial_design == AUTHORS else int(self.initial_design)
+
+    @property
+    def schedule_epochs(self) -> int | None:
+        """The epochs that every training's learning rate is planned for; None: each trial's own."""
+        return self.fidelity.epochs if self.checkpoints.continue_promoted else None
+
+    def to_yaml(self) -> str:
+        """The configuration with every default, as YAML that loads to the same."""
+        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
+
+
+def load_config(source: str | Path, overrides: Sequence[str] = (), advice: str = MEND) -> Config:
+    """Read a configuration file, or a shipped one by its name; apply overrides `key=value`; check everything.
+
+    Raises ConfigError that names every offending key, its value, what is allowed and the next step, `advice`.
+    """
+    path, text = read_source(source)
+    data = parse(text, str(path))
+    data.setdefault("name", path.stem)
+    for each in overrides:
+        override(data, each)
+    return check_config(data, str(path), advice)
+
+
+def check_config(data: dict[str, Any], place: str, advice: str = MEND) -> Config:
+    """A checked Config from plain data; `place` names its source in errors, and `advice` says how to mend it there."""
+    try:
+        config = Config.model_validate(data)
+    except ValidationError as error:
+        raise ConfigError(explain(place, [describe(e, Config) for e in error.errors()], advice)) from None
+    problems = _check_names(config) + _check_options(config) + _check_design(config) + _check_budget(config)
+    problems += _check_data(config) + _check_checkpoints(config)
+    if problems:
+        raise ConfigError(explain(place, problems, advice))
+    entry = PROBLEMS[ALIASES.get(config.problem, config.problem)]
+    return config.model_copy(update={"data": entry.complete(config.data)})
+
+
+def _check_names(config: Config) -> list[str]:
+    found = []
+    if config.problem not in {*PROBLEMS, *ALIASES}:
+        found.append(unknown("problem", config.problem, [*PROBLEMS, *ALIASES], "fmnas list problems"))
+    for i, entry in enumerate(config.optimizers):
+        if entry.name not in METHODS:
+            found.append(unknown(f"optimizers.{i}", entry.name, list(METHODS), "fmnas list optimizers"))
+    names = [entry.name for entry in config.optimizers]
+    found += [
+        f"optimizers: {name!r} is given twice; each may compete once: leave one out"
+        for name in dict.fromkeys(names)
+        if names.count(name) > 1
+    ]
+    if config.hypotheses not in {ALL_PAIRS, *names}:
+        found.append(
+            f"hypotheses = {config.hypotheses!r}: it must be {ALL_PAIRS}, for every pair, or the one optimizer of this "
+            f"configuration that is tested against each of the rest: {', '.join(dict.fromkeys(names))}"
+        )
+    return found
+
+
+def _check_options(config: Config) -> list[str]:
+    found = []
+    for i, entry in enumerate(config.optimizers):
+        if entry.name in METHODS:
+            options = METHODS[entry.name].options
+            try:
+                options.model_validate(entry.options)
+            except ValidationError as error:
+                found += [describe(e, options, ("optimizers", i), ("concurrency",)) for e in error.errors()]
+    return found
+
+
+def _check_design(config: Config) -> list[str]:
+    problem = ALIASES.get(config.problem, config.problem)
+    if config.initial_design != AUTHORS or problem not in PROBLEMS or problem in WITH_AUTHORS_POINTS:
+        return []
+    return [
+        f"initial_design = {AUTHORS!r}: the authors' points are known for {', '.join(WITH_AUTHORS_POINTS)}, not for "
+        f"{config.problem}; give a number of random points"
+    ]
+
+
+def _check_budget(config: Config) -> list[str]:
+    takers = [e.name for e in config.optimizers if e.name in METHODS and METHODS[e.name].takes_initial_design]
+    if takers and config.budget.evaluations <= config.initial_points:
+        points = f" ({config.initial_points} points)" if config.initial_design == AUTHORS else ""
+        return [
+            f"budget.evaluations = {config.budget.evaluations}: it must exceed initial_design = "
+            f"{config.initial_design!r}{points}, or {', '.join(takers)} would have nothing left to choose; "
+            "raise the one or lower the other"
+        ]
+    return []
+
+
+def _check_data(config: Config) -> list[str]:
+    entry = PROBLEMS.get(ALIASES.get(config.problem, config.problem))
+    if entry is None:
+        return []
+    without = "none, it has no data" if entry.data is None else "none, its data are fixed"
+    taken = ", ".join(f"data.{key}" for key in entry.data or ()) or without
+    return [
+        f"data.{key} = {shown(getattr(config.data, key))}: {config.problem} does not take it (of data.* it takes "
+        f"{taken}); leave it out"
+        for key in entry.refused(config.data)
+    ]
+
+
+def _check_checkpoints(config: Config) -> list[str]:
+    entry = PROBLEMS.get(ALIASES.get(config.problem, config.problem))
+    chosen = config.checkpoints
+    wanted = {key: value for key, value in chosen if value is not None and value is not False}
+    if entry is not None and not entry.checkpoints:
+        able = ", ".join(name for name, other in PROBLEMS.items() if other.checkpoints)
+        return [
+            f"checkpoints.{key} = {shown(value)}: {config.problem} keeps no checkpoints ({able} does); leave it out"
+            for key, value in wanted.items()
+        ]
+    if chosen.continue_promoted and chosen.every is None:
+        return [
+            "checkpoints.continue_promoted = true: it needs checkpoints.every, the epochs between two checkpoints; "
+            "set that, e.g. to 5, or leave continue_promoted out"
+        ]
+    return []

@@ -1,0 +1,155 @@
+"""The sections of a configuration: what stands under one key, with its defaults."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_validator, model_validator
+
+from fmnas.platform.config.messages import hint, shown
+from fmnas.platform.tracking.uri import shown_uri
+from fmnas.trainers.arrangement import Arrangement
+
+LONG = 1e9
+"""Seconds, some thirty years: timers of the operating system take no more than a few times that."""
+SHARE = 0.0001
+"""The smallest share of a CPU or GPU that Ray can count."""
+
+
+class Section(BaseModel):
+    """A mapping whose keys and types are known; anything else is an error, as are numbers that are not finite."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class BudgetConfig(Section):
+    """What each run may spend.
+
+    evaluations: full trainings, paid by the epoch (evaluations x fidelity.epochs).
+    seconds: training plus suggestion; no trial starts once they are spent. None: no limit.
+    trial_seconds: what one trial may take; one that takes longer is ended and has timed out. None: no limit.
+    """
+
+    evaluations: int = Field(ge=1, le=10_000_000)
+    seconds: float | None = Field(default=None, gt=0, le=LONG)
+    trial_seconds: float | None = Field(default=None, gt=0, le=LONG)
+
+
+class FidelityConfig(Section):
+    """epochs: what a full evaluation trains for."""
+
+    epochs: int = Field(ge=1, le=1_000_000)
+
+
+class WorkersConfig(Section):
+    """The pool of workers.
+
+    kind: "ray", or "in-process" for a debugger (one trial at a time in this process).
+    count: how many; "auto" takes what the cluster holds and the runs can use.
+    cpus, gpus: what one worker takes; fractions let several share a device. With gpus 0 it trains on CPUs; it trains
+    on one GPU, so it takes no more than 1.
+    arrangement: how it arranges the trainings of one evaluation: auto takes what is fastest (fast on CPUs, stacked on
+    GPUs), plain is the reference.
+    attempts: how often a trial is tried when workers are lost. failures: how many failed trials in a row end the
+    experiment. grace_seconds: how long Ctrl-C and SIGTERM wait for running trials.
+    """
+
+    kind: Literal["ray", "in-process"] = "ray"
+    count: int | Literal["auto"] = "auto"
+    cpus: float = Field(default=1, ge=SHARE, le=100_000)
+    gpus: float = Field(default=0, ge=0)
+    arrangement: Arrangement = "auto"
+    attempts: int = Field(default=3, ge=1, le=1_000_000)
+    failures: int = Field(default=5, ge=1, le=1_000_000)
+    grace_seconds: float = Field(default=30, ge=0, le=LONG)
+
+    @field_validator("count", mode="before")
+    @classmethod
+    def _number_or_auto(cls, given: Any) -> Any:
+        if given == "auto" or (isinstance(given, int) and not isinstance(given, bool) and 1 <= given <= 100_000):
+            return given
+        raise ValueError("it must be a whole number of at least 1 and at most 100000, or auto")
+
+    @field_validator("gpus")
+    @classmethod
+    def _one_gpu(cls, given: float) -> float:
+        if given > 1:
+            raise ValueError("it must be at most 1: a worker trains on one GPU, and several workers use several")
+        return given
+
+    @model_validator(mode="after")
+    def _device(self) -> "WorkersConfig":
+        if 0 < self.gpus < SHARE:
+            raise ValueError(f"gpus must be 0, or at least {SHARE}")
+        if self.arrangement == "fast" and self.gpus > 0:
+            raise ValueError("arrangement fast is for CPUs, so gpus must be 0; auto suits both")
+        return self
+
+
+class CheckpointsConfig(Section):
+    """every: epochs between two checkpoints of a training, in the run directory; None: none.
+
+    A trial that is repeated, because its worker was lost or the experiment interrupted, goes on from its last ones and
+    ends with the same numbers. On a cluster that takes a run directory that all nodes share.
+
+    continue_promoted: a trial that is promoted to more epochs goes on from the last epoch of the trial it continues,
+    with that trial's seed. Every learning rate is then planned for fidelity.epochs: a shorter trial is the beginning of
+    a full one, and a promoted trial ends with the numbers of a training that nothing cut. Without it (as BOHB's paper
+    has it) a promoted trial trains anew, and every trial's learning rate is planned for its own epochs. Either way it
+    is charged all its epochs: what an optimizer may spend does not depend on whether a file was found. Only the seconds
+    are those that it took. The files of shorter trials, up to a megabyte for each training, stay until a full one has
+    gone on from them, or the experiment is done.
+    """
+
+    every: int | None = Field(default=None, ge=1, le=1_000_000)
+    continue_promoted: bool = False
+
+
+class TrackingConfig(Section):
+    """MLflow. uri None: SQLite in the run directory. experiment None: the experiment's name.
+
+    A password in the URI is known to this record alone: in whatever is written from it, *** stands in its place.
+    """
+
+    enabled: bool = True
+    uri: str | None = Field(default=None, min_length=1, repr=False)
+    experiment: str | None = Field(default=None, min_length=1)
+
+    @field_serializer("uri")
+    def _hide_password(self, uri: str | None) -> str | None:
+        return None if uri is None else shown_uri(uri)
+
+
+class OptimizerConfig(Section):
+    """One competitor: its name, how many trials it may have in flight, and its own options."""
+
+    name: str
+    concurrency: int = Field(default=1, ge=1, le=100_000)
+    options: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _flat(cls, given: Any) -> Any:
+        """A bare name, or a mapping whose unknown keys are the method's options."""
+        if isinstance(given, str):
+            return {"name": given}
+        if not isinstance(given, dict):
+            return given
+        own = {k: v for k, v in given.items() if k in cls.model_fields}
+        beside = {k: v for k, v in given.items() if k not in cls.model_fields}
+        if "name" not in own:
+            raise ValueError(_nameless([str(key) for key in given]))
+        options = given.get("options", {})
+        if isinstance(options, dict):  # else it is refused as it stands
+            if doubled := [key for key in options if key in given]:
+                raise ValueError(f"{shown(doubled[0])} stands beside the name and under options: keep one of the two")
+            if inner := [key for key in options if key in cls.model_fields]:
+                raise ValueError(f"{shown(inner[0])} stands under options: write it beside the name")
+            own["options"] = {**options, **beside}
+        return own
+
+
+def _nameless(keys: list[str]) -> str:
+    """What is wrong with an optimizer that has these keys."""
+    meant = [key for key in keys if hint(key, ["name"])]
+    if meant:
+        return f"it has no name. Did you mean 'name' for {shown(meant[0])}?"
+    return "it has no name: write {name: NAME, KEY: VALUE} with one of `fmnas list optimizers`"

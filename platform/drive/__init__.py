@@ -1,0 +1,1 @@
+"""What drives an experiment: the loops, the commands' work in a run directory, the results."""

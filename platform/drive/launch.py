@@ -1,0 +1,244 @@
+"""Running an experiment in its directory: a new one, or one to go on with.
+
+Everything that can be wrong with the input is checked before the run directory is touched.
+"""
+
+import shutil
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from fmnas.comparison.summary import Summary
+from fmnas.platform.config.config import Config, check_config
+from fmnas.platform.config.messages import of_another_version, recipes
+from fmnas.platform.config.problems import Data
+from fmnas.platform.config.remarks import remarks
+from fmnas.platform.drive.driver import Clock, Driver, Stage
+from fmnas.platform.drive.results import last_driver
+from fmnas.platform.environment import describe_environment, in_words, provenance, same_fmnas
+from fmnas.platform.errors import Ending, ExperimentFailed, RunDirectoryError, legible
+from fmnas.platform.record.experiment import Experiment, build_experiment
+from fmnas.platform.record.journal import DRIVER, EXPERIMENT, FORMAT, Journal, Record, experiment_records
+from fmnas.platform.record.lock import locked
+from fmnas.platform.record.run_directory import RunDirectory, write_aside, write_json
+from fmnas.platform.record.state import ExperimentState, driver_record, ended_record
+from fmnas.platform.screen.progress import ExperimentProgress
+from fmnas.platform.screen.screen import Screen
+from fmnas.platform.tracking.password import keep_password
+from fmnas.platform.tracking.sending import SYNC_SECONDS, begin_tracking, check_tracking, finish_tracking, shown_store
+from fmnas.platform.tracking.tracker import TrackingReport
+from fmnas.platform.workers.open_pool import Work, open_pool
+from fmnas.platform.workers.pool import Pool
+from fmnas.platform.workers.stop import StopRequest
+from fmnas.trainers import Checkpoints
+
+FREE_TO_CHANGE = ("workers", "tracking", "data.root", "checkpoints.every", "hypotheses")
+"""What a resume may change: where and how fast trials run, and which differences a report tests.
+
+What comes out of the trials changes by rounding at most.
+"""
+
+
+@dataclass(frozen=True)
+class ExperimentResult:
+    """How it ended, and why it failed if it did; the summary; the tracking and its store."""
+
+    ending: Ending
+    reason: str
+    summary: Summary
+    tracking: TrackingReport
+    store: str
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a launch is given from outside: the cluster's address, the screen, the stop request, the clock."""
+
+    address: str | None
+    screen: Screen
+    stop: StopRequest
+    clock: Clock = field(default_factory=Clock)
+
+
+def launch(config: Config, directory: RunDirectory, around: Surroundings) -> ExperimentResult:
+    """Run a new experiment. Raises FmnasError, with nothing written, when the input or the machine will not do."""
+    directory.check_absent()
+    experiment = build_experiment(config)
+    check_tracking(config, directory)
+    for remark in remarks(config):
+        around.screen.say(remark)
+    data = experiment.problem.load()
+    with open_pool(_work(experiment, data, directory), around.address, around.stop, around.screen.say) as pool:
+        directory.create()
+        with locked(directory.lock, around.screen.say) as note:
+            directory.check_absent()  # another may have begun here since
+            note(work="experiment", workers=pool.size, since=around.clock.now())
+            identity = uuid.uuid4().hex
+            keep_password(config, directory)
+            write_aside(directory.config, config.to_yaml())
+            place = {"data": data.place} if data is not None else {}
+            write_json(directory.environment, {**describe_environment(), **place})
+            with Journal(directory.journal) as journal:
+                resolved = config.model_dump(mode="json")
+                head = {"event": "experiment", "id": identity, "format": FORMAT, "config": resolved}
+                journal.append({**head, "at": around.clock.now()})
+                return _conduct(ExperimentState(experiment), directory, journal, pool, identity, around)
+
+
+def resume(directory: RunDirectory, around: Surroundings) -> ExperimentResult:
+    """Go on with an experiment from its journal. Raises FmnasError when it cannot or its configuration was changed."""
+    directory.check_present()
+    with locked(directory.lock, around.screen.say) as note:
+        state, identity = restore(directory)
+        config = state.experiment.config
+        check_tracking(config, directory)
+        data = state.experiment.problem.load()
+        pool_of_it = open_pool(_work(state.experiment, data, directory), around.address, around.stop, around.screen.say)
+        with pool_of_it as pool, Journal(directory.journal) as journal:
+            if not directory.config.exists():
+                write_aside(directory.config, config.to_yaml())
+            note(work="experiment", workers=pool.size, since=around.clock.now())
+            return _conduct(state, directory, journal, pool, identity, around)
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What became of an experiment's trials in MLflow, and in which store."""
+
+    tracking: TrackingReport
+    store: str
+
+
+def sync(directory: RunDirectory, around: Surroundings) -> Sent:
+    """Send to MLflow what it missed; what is there already stays as it is. Raises FmnasError while a driver works."""
+    directory.check_present()
+    with locked(directory.lock, around.screen.say) as note:
+        note(work="sync", since=around.clock.now())
+        state, identity = restore(directory, heard=False)
+        config = state.experiment.config
+        if not config.tracking.enabled:
+            raise RunDirectoryError(
+                f"{directory.config} says tracking.enabled = false: there is no store to send to; say true to have one"
+            )
+        check_tracking(config, directory)
+        tracker = begin_tracking(state, directory, identity, SYNC_SECONDS)
+        report, _ = finish_tracking(tracker, state, directory, state.status or Ending.INTERRUPTED)
+        return Sent(report, shown_store(config, directory))
+
+
+def restore(directory: RunDirectory, heard: bool = True) -> tuple[ExperimentState, str]:
+    """The state that the journal proves, and the experiment's id. heard: whether its optimizers are to go on."""
+    records = experiment_records(directory)
+    config = _unchanged_config(directory, records)
+    state = ExperimentState(build_experiment(config), heard)
+    state.replay(records[1:])
+    return state, str(records[0]["id"])
+
+
+def begun_config(directory: RunDirectory, records: Sequence[Record]) -> Config:
+    """What the experiment began with, by the first record of its journal; keys that came later have their defaults."""
+    return check_config(records[0]["config"], str(directory.journal), _advice(records))
+
+
+def _advice(records: Sequence[Record]) -> str:
+    """What to do about a configuration in a run directory that this fmnas does not take."""
+    driver = next((record for record in records if record["event"] == DRIVER), None)
+    known = driver is not None and not same_fmnas(driver, provenance())
+    return of_another_version(in_words(driver) if driver is not None and known else None)
+
+
+def _unchanged_config(directory: RunDirectory, records: Sequence[Record]) -> Config:
+    """The configuration as it lies there now; that of the journal where there is no file any more."""
+    begun = begun_config(directory, records)
+    try:
+        data = yaml.safe_load(directory.config.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return begun
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise RunDirectoryError(
+            f"{directory.config} cannot be read ({legible(str(error))}): mend it, or remove it, and the configuration "
+            "in the journal takes its place"
+        ) from None
+    config = check_config(data if isinstance(data, dict) else {}, str(directory.config), _advice(records))
+    before, now = (_flat(each.model_dump(mode="json")) for each in (begun, config))
+    changed = [
+        key for key in {**before, **now} if before.get(key) != now.get(key) and not key.startswith(FREE_TO_CHANGE)
+    ]
+    if changed:
+        lines = "\n".join(
+            f"  {key} = {now.get(key)!r}: the experiment began with {before.get(key)!r}" for key in changed
+        )
+        raise RunDirectoryError(
+            f"{directory.config} was changed:\n{lines}\nPut it back to resume, or run the new configuration into "
+            f"another directory. Only {', '.join(FREE_TO_CHANGE)} may change.{recipes(changed)}"
+        )
+    return config
+
+
+def _flat(data: Any, prefix: str = "") -> dict[str, Any]:
+    """Nested data as dotted keys."""
+    if isinstance(data, Mapping):
+        items = [(str(key), value) for key, value in data.items()]
+    elif isinstance(data, list):
+        items = [(str(i), value) for i, value in enumerate(data)]
+    else:
+        return {prefix: data}
+    return {key: value for name, part in items for key, value in _flat(part, f"{prefix}.{name}".lstrip(".")).items()}
+
+
+def _work(experiment: Experiment, data: Data | None, directory: RunDirectory) -> Work:
+    config, wanted = experiment.config, sum(run.concurrency for run in experiment.runs)
+    every = config.checkpoints.every
+    checkpoints = Checkpoints(directory.checkpoints.resolve(), every) if every else None
+    return Work(config, data, config.seeds, wanted, config.budget.trial_seconds, checkpoints)
+
+
+def _enter(state: ExperimentState, directory: RunDirectory, journal: Journal, around: Surroundings) -> None:
+    """Say in the journal who goes on, and say it aloud where that is not who was here before."""
+    before, record = last_driver(state, directory), driver_record(EXPERIMENT, around.clock.now())
+    if before and not (same_fmnas(before, record) and before.get("torch") == record["torch"]):
+        around.screen.say(
+            f"{directory.root} was driven by {in_words(before)}, and goes on with {in_words(record)}: results of both "
+            "stand in one comparison, and the report says so"
+        )
+    journal.append(record)
+    state.apply(record)
+
+
+def _leave(state: ExperimentState, journal: Journal, status: str, reason: str, at: float) -> None:
+    """Say in the journal how the driver leaves, unless it said so before and did nothing since."""
+    if state.status != status:
+        record = ended_record(status, reason, at)
+        journal.append(record)
+        state.apply(record)
+
+
+def _conduct(
+    state: ExperimentState,
+    directory: RunDirectory,
+    journal: Journal,
+    pool: Pool,
+    identity: str,
+    around: Surroundings,
+) -> ExperimentResult:
+    """Drive to the end, then write results and close the tracking, however it ended."""
+    if state.status != Ending.FINISHED:
+        _enter(state, directory, journal, around)
+    tracker = begin_tracking(state, directory, identity)
+    progress = ExperimentProgress(around.screen, state, lambda: pool.size)
+    reason = ""
+    try:
+        stage = Stage(pool, journal, tracker, progress, around.stop, around.clock)
+        status = Driver(state, state.experiment.config.workers, stage).run()
+    except ExperimentFailed as error:
+        status, reason = Ending.FAILED, str(error)
+    finally:
+        around.screen.close()
+    _leave(state, journal, status, reason, around.clock.now())
+    if status == Ending.FINISHED:  # what is left is of trials that were killed
+        shutil.rmtree(directory.checkpoints, ignore_errors=True)
+    report, summary = finish_tracking(tracker, state, directory, status)
+    return ExperimentResult(status, reason, summary, report, shown_store(state.experiment.config, directory))

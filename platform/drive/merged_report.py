@@ -1,0 +1,217 @@
+"""Several run directories in one report: more repeats of the same optimizers, or more optimizers of the same repeats.
+
+They must be alike in all that decides what a result is worth. A repeat is what its experiment's seed and its number say
+it is: two directories with the same seed hold the same repeats, with the same initial designs, and their optimizers are
+compared repeat by repeat; with another seed they hold other repeats, which get numbers of their own.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fmnas.comparison.paired_tests import ALL
+from fmnas.comparison.summary import Remark, ReportContext, Summary
+from fmnas.comparison.trials import LAST_COLUMN, SOURCE, PlannedRun
+from fmnas.platform.config.config import Config, OptimizerConfig
+from fmnas.platform.config.optimizers import METHODS
+from fmnas.platform.config.problems import ALIASES
+from fmnas.platform.drive.launch import restore
+from fmnas.platform.drive.results import context_of, trials_of, write_report_files, write_results
+from fmnas.platform.errors import RunDirectoryError
+from fmnas.platform.record.outcome import run_name
+from fmnas.platform.record.run_directory import RunDirectory, looked_at
+from fmnas.platform.record.state import ExperimentState
+
+_SUMMARY_KEYS = {"name", "problem", "budget", "optimizers", "headline", "caution"}
+"""Some that every summary.json of a report has."""
+
+ALIKE = ("problem", "fidelity", "budget", "data", "seeds", "initial_design", "on_failure")
+"""The keys of a configuration that must agree, with checkpoints.continue_promoted; data.root may differ."""
+
+Repeat = tuple[int, int]
+"""An experiment's seed and a repeat in it: what a repeat is, whatever directory holds it."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A run directory and what its journal proves."""
+
+    directory: RunDirectory
+    state: ExperimentState
+
+    @property
+    def config(self) -> Config:
+        """What it was run with."""
+        return self.state.experiment.config
+
+
+def report(roots: Sequence[Path], out: Path | None = None) -> tuple[Summary, RunDirectory]:
+    """Write the report of run directories; the summary, and the folder with trials.csv, summary.json and report/.
+
+    out: that folder. Without it, it is the run directory itself if there is one, else runs/report-NAMES.
+    Raises RunDirectoryError for directories that cannot be compared, or an `out` that holds anything but
+    an earlier report of this kind; it is looked at before anything is read.
+    """
+    names = "-".join(root.name for root in roots)
+    folder = RunDirectory(out or Path("runs") / f"report-{names}")
+    in_place = len(roots) == 1 and out is None
+    if not in_place:
+        _check_out(folder)
+    sources = [Source(directory, restore(directory, heard=False)[0]) for directory in map(RunDirectory, roots)]
+    if in_place:
+        return write_results(sources[0].directory, sources[0].state), sources[0].directory
+    _check_alike(sources)
+    numbers = _renumbered(sources)
+    tables = [_labelled(_numbered(trials_of(source.state), source, numbers), source) for source in sources]
+    known = [table for table in tables if not table.empty]
+    trials = pd.concat(known, ignore_index=True) if known else tables[0]
+    return write_report_files(folder, trials, _context(sources, numbers)), folder
+
+
+def _check_out(folder: RunDirectory) -> None:
+    """Raise RunDirectoryError unless the folder is absent, empty, or holds an earlier report of this kind."""
+    with looked_at(folder.root, "with --out DIR"):
+        if not folder.root.exists():
+            return
+        if not folder.root.is_dir():
+            what = "is no folder"
+        elif folder.journal.exists():
+            what = "holds an experiment, whose own report this would replace"
+        elif any(folder.root.iterdir()) and not _is_merged_report(folder):
+            what = "is not empty, and what it holds is no report of fmnas: nothing in it is replaced"
+        else:
+            return
+    raise RunDirectoryError(f"{folder.root} {what}: give another folder with --out DIR")
+
+
+def _is_merged_report(folder: RunDirectory) -> bool:
+    """Whether fmnas wrote a report here, and no experiment lies here whose journal is lost."""
+    if (
+        any(path.exists() for path in (folder.config, folder.environment, folder.retrained))
+        or not folder.page.is_file()
+    ):
+        return False
+    try:
+        summary = json.loads(folder.summary.read_bytes())
+    except (FileNotFoundError, ValueError):
+        return False
+    return isinstance(summary, dict) and set(summary) >= _SUMMARY_KEYS
+
+
+def _check_alike(sources: Sequence[Source]) -> None:
+    """Raise RunDirectoryError, naming what differs, unless all directories can be compared."""
+    first = sources[0]
+    for other in sources[1:]:
+        ours, theirs = _settings(first.config), _settings(other.config)
+        differing = [key for key in {**ours, **theirs} if key in ours and key in theirs and ours[key] != theirs[key]]
+        if differing:
+            lines = "\n".join(f"  {key} = {ours[key]!r} and {theirs[key]!r}" for key in differing)
+            raise RunDirectoryError(
+                f"{first.directory.root} and {other.directory.root} cannot be put into one report: they differ in\n"
+                f"{lines}\nReport them one by one."
+            )
+
+
+def _settings(config: Config) -> dict[str, Any]:
+    """What must agree where both have it: the keys of ALIKE, and each optimizer's options by its name."""
+    plain = config.model_dump(mode="json")
+    data = {key: value for key, value in plain["data"].items() if key != "root"}
+    shared = {key: plain[key] for key in ALIKE} | {"data": data, "problem": ALIASES.get(config.problem, config.problem)}
+    shared["checkpoints.continue_promoted"] = config.checkpoints.continue_promoted
+    return shared | {f"optimizer {each.name}": _complete(each) for each in config.optimizers}
+
+
+def _complete(optimizer: OptimizerConfig) -> dict[str, Any]:
+    """Its options with every default, and how many trials it may have in flight."""
+    options = METHODS[optimizer.name].options.model_validate(optimizer.options)
+    return {"concurrency": optimizer.concurrency, **options.model_dump()}
+
+
+def _renumbered(sources: Sequence[Source]) -> dict[Repeat, int]:
+    """A number for every repeat: the first directory's keep theirs, those of another seed get the next free ones."""
+    numbers: dict[Repeat, int] = {}
+    holders: dict[tuple[str, Repeat], Path] = {}
+    for source in sources:
+        seed, here = source.config.seed, source.directory.root
+        for run in source.state.runs.values():
+            repeat = seed, run.repeat
+            holder = holders.get((run.optimizer_name, repeat))
+            if holder is not None:
+                raise RunDirectoryError(
+                    f"{holder} and {here} both hold repeat {run.repeat} of {run.optimizer_name} from seed {seed}: "
+                    "it is one repeat, not two. Leave one directory out, or run one with another seed"
+                )
+            holders[run.optimizer_name, repeat] = here
+            numbers.setdefault(repeat, len(numbers))
+    return numbers
+
+
+def _numbered(table: pd.DataFrame, source: Source, numbers: dict[Repeat, int]) -> pd.DataFrame:
+    """A table with columns run, optimizer and repeat, its repeats renumbered."""
+    if table.empty:
+        return table
+    repeats = [numbers[source.config.seed, int(repeat)] for repeat in table["repeat"]]
+    runs = [run_name(name, repeat) for name, repeat in zip(table["optimizer"], repeats, strict=True)]
+    return table.assign(repeat=pd.Series(repeats, index=table.index, dtype="Int64"), run=runs)
+
+
+def _labelled(table: pd.DataFrame, source: Source) -> pd.DataFrame:
+    """With a column that says where a trial is from."""
+    if not table.empty:
+        table.insert(list(table.columns).index(LAST_COLUMN), SOURCE, str(source.directory.root))
+    return table
+
+
+def _context(sources: Sequence[Source], numbers: dict[Repeat, int]) -> ReportContext:
+    contexts = [context_of(source.directory, source.state) for source in sources]
+    names = [str(source.directory.root) for source in sources]
+    retrained = [
+        _numbered(context.retrained, source, numbers)
+        for context, source in zip(contexts, sources, strict=True)
+        if context.retrained is not None
+    ]
+    pending = [
+        replace(each, run=_new_name(each.run, source, numbers))
+        for context, source in zip(contexts, sources, strict=True)
+        for each in context.pending
+    ]
+    hypotheses, remarks = _hypotheses([source.config for source in sources])
+    remarks += dict.fromkeys(remark for context in contexts for remark in context.remarks)
+    runs = [
+        PlannedRun(_new_name(run.run, source, numbers), run.optimizer, numbers[source.config.seed, run.repeat])
+        for context, source in zip(contexts, sources, strict=True)
+        for run in context.runs
+    ]
+    return ReportContext(
+        name=" + ".join(dict.fromkeys(context.name for context in contexts)),
+        problem=contexts[0].problem,
+        budget=contexts[0].budget,
+        environment={name: context.environment for name, context in zip(names, contexts, strict=True)},
+        config_text="\n".join(f"# {name}\n{c.config_text}" for name, c in zip(names, contexts, strict=True)),
+        pending=pending,
+        finished=all(context.finished for context in contexts),
+        retrained=pd.concat(retrained, ignore_index=True) if retrained else None,
+        hypotheses=hypotheses,
+        remarks=remarks,
+        runs=runs,
+        methods={name: method for context in contexts for name, method in context.methods.items()},
+    )
+
+
+def _hypotheses(configs: Sequence[Config]) -> tuple[str, list[Remark]]:
+    """What all of them test, or all pairs with a word on why. One that holds a single optimizer has no say on pairs."""
+    said = list(dict.fromkeys(c.hypotheses for c in configs if len(c.optimizers) > 1 or c.hypotheses != ALL))
+    if len(said) < 2:
+        return (said or [ALL])[0], []
+    told = f"All pairs are tested: the configurations differ in their hypotheses ({', '.join(said)})."
+    return ALL, [Remark(told)]
+
+
+def _new_name(run: str, source: Source, numbers: dict[Repeat, int]) -> str:
+    """The name of a run after its repeat's new number."""
+    old = source.state.runs[run]
+    return run_name(old.optimizer_name, numbers[source.config.seed, old.repeat])

@@ -1,0 +1,125 @@
+"""From a state to the files of a run directory that people read: trials.csv, summary.json, report/."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fmnas.comparison.errors import ReportNotWritten
+from fmnas.comparison.ledger import Pending
+from fmnas.comparison.report import write_report
+from fmnas.comparison.retrained import read_retrained
+from fmnas.comparison.summary import Remark, ReportContext, Summary
+from fmnas.comparison.trials import Budget, PlannedRun
+from fmnas.platform.config.config import Config, OptimizerConfig
+from fmnas.platform.config.optimizers import METHODS, BOFMOptions
+from fmnas.platform.environment import in_words
+from fmnas.platform.errors import Ending, ExperimentFailed, legible
+from fmnas.platform.record.journal import EXPERIMENT
+from fmnas.platform.record.outcome import trials_table
+from fmnas.platform.record.run_directory import RunDirectory, write_aside, write_json
+from fmnas.platform.record.state import ExperimentState
+
+TOLD_THE_BUDGET = (
+    "knows the size of its budget and makes use of it: the last tenth of its suggestions after the initial design, ten "
+    "at most, explore no more. The others make no use of it."
+)
+
+
+def write_results(directory: RunDirectory, state: ExperimentState) -> Summary:
+    """Write them all from the state; returns the summary."""
+    return write_report_files(directory, trials_of(state), context_of(directory, state))
+
+
+def write_report_files(directory: RunDirectory, trials: pd.DataFrame, context: ReportContext) -> Summary:
+    """Write trials.csv, summary.json and report/ into a folder; returns the summary.
+
+    Raises ExperimentFailed where the disk will not take them.
+    """
+    write_aside(directory.trials, trials.to_csv(index=False))
+    try:
+        summary = write_report(trials, context, directory.report)
+    except ReportNotWritten as error:
+        raise ExperimentFailed(f"{error}; the journal has it all") from error
+    write_json(directory.summary, summary)
+    return summary
+
+
+def trials_of(state: ExperimentState) -> pd.DataFrame:
+    """The table of trials: those that ended, and those that a stop cut off."""
+    ended = (outcome for outcome, _ in (*state.outcomes, *state.cancelled()))
+    return trials_table(ended, state.experiment.problem.seeds)
+
+
+def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext:
+    """What a report tells beside the trials. Raises ReportError where a retrained.csv is damaged."""
+    config = state.experiment.config
+    return ReportContext(
+        name=config.name,
+        problem=config.problem,
+        budget=Budget(config.budget.evaluations, config.fidelity.epochs, config.budget.seconds),
+        environment=_environment(directory, state),
+        config_text=config.to_yaml(),  # and not the file: an older one may hold a password
+        pending=[Pending(run.name, opened.suggest_seconds) for run, opened in state.pending()],
+        finished=state.status == Ending.FINISHED,
+        retrained=_retrained(directory.retrained),
+        hypotheses=config.hypotheses,
+        remarks=[*remarks_of(config), *_of_versions(state)],
+        runs=[PlannedRun(run.name, run.optimizer_name, run.repeat) for run in state.runs.values()],
+        methods={entry.name: entry.name for entry in config.optimizers},
+    )
+
+
+def remarks_of(config: Config) -> list[Remark]:
+    """What a reader must know of an optimizer that its trials do not tell."""
+    return [Remark(f"{entry.name} {TOLD_THE_BUDGET}", entry.name) for entry in config.optimizers if _is_told(entry)]
+
+
+def _of_versions(state: ExperimentState) -> list[Remark]:
+    """That another fmnas or torch went on with what one had begun."""
+    worked = [driver for driver in state.drivers if driver["work"] == EXPERIMENT]
+    versions = list(dict.fromkeys(in_words(driver) for driver in worked))
+    if len(versions) < 2:
+        return []
+    return [Remark(f"Several versions worked at this experiment, one after the other: {', then '.join(versions)}.")]
+
+
+def _is_told(entry: OptimizerConfig) -> bool:
+    """Whether it makes use of the number of evaluations that it may spend."""
+    options = METHODS[entry.name].options.model_validate(entry.options)
+    return isinstance(options, BOFMOptions) and options.mode == "default"
+
+
+def _retrained(path: Path) -> pd.DataFrame | None:
+    return read_retrained(path) if path.is_file() else None
+
+
+def last_driver(state: ExperimentState, directory: RunDirectory) -> Mapping[str, Any]:
+    """With what the last driver worked; by environment.json, which is of the first, where the journal does not say."""
+    if state.drivers:
+        return state.drivers[-1]
+    environment = _read_environment(directory)
+    packages = environment.get("packages")
+    if not isinstance(packages, dict):
+        return {}
+    found = {name: packages.get(name) for name in ("fmnas", "torch")}
+    return {**found, **{name: environment.get(name) for name in ("commit", "python", "host")}}
+
+
+def _environment(directory: RunDirectory, state: ExperimentState) -> dict[str, Any]:
+    """environment.json, and every driver that worked here since."""
+    shown = ("work", "fmnas", "commit", "python", "torch", "host")
+    drivers = {str(i): {key: each.get(key) for key in shown} for i, each in enumerate(state.drivers, start=1)}
+    return {**_read_environment(directory), **({"drivers": drivers} if len(drivers) > 1 else {})}
+
+
+def _read_environment(directory: RunDirectory) -> dict[str, Any]:
+    try:
+        data = json.loads(directory.environment.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        return {directory.environment.name: f"cannot be read: {legible(str(error))}"}
+    return data if isinstance(data, dict) else {directory.environment.name: "holds no JSON object"}

@@ -1,0 +1,281 @@
+"""Retraining the best configuration of every run of a run directory, on the test images that no search has seen.
+
+The trainings draw from seeds of their own: a pure function of the experiment's seed, repeat and trial, and far above
+2**32, where the search's seeds end.
+"""
+
+import shlex
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from fmnas.platform.config.config import Config, WorkersConfig
+from fmnas.platform.drive.driver import POLL_SECONDS, Clock
+from fmnas.platform.drive.launch import ExperimentResult, Surroundings, restore
+from fmnas.platform.errors import Ending, ExperimentFailed, RunDirectoryError
+from fmnas.platform.record.experiment import Experiment, derived_seed
+from fmnas.platform.record.journal import RETRAINING, Journal
+from fmnas.platform.record.lock import locked
+from fmnas.platform.record.outcome import Outcome
+from fmnas.platform.record.retrained import Retrained, Scale, read_retrained, write_retrained
+from fmnas.platform.record.run_directory import RunDirectory
+from fmnas.platform.record.state import ExperimentState, driver_record
+from fmnas.platform.screen.progress import RetrainingProgress
+from fmnas.platform.tracking.sending import begin_tracking, check_tracking, finish_tracking, shown_store
+from fmnas.platform.workers.open_pool import Work, open_pool
+from fmnas.platform.workers.pool import Event, Finished, Job, Lost, Pool
+from fmnas.platform.workers.stop import StopRequest
+from fmnas.trainers import FinalSplit
+
+NAMESPACE = 0x66696E61 << 32
+"""Added to the seeds: more than any number of trainings, so no stream of random numbers is a search's either."""
+
+
+def incumbents(state: ExperimentState) -> list[Outcome]:
+    """The best full-fidelity outcome of each run that has one, in the order of the runs; the first of equals."""
+    best: dict[str, Outcome] = {}
+    for outcome, _ in state.outcomes:
+        evaluation = outcome.evaluation
+        if evaluation is None or outcome.trial.epochs != state.experiment.epochs:
+            continue
+        before = best[outcome.run].evaluation if outcome.run in best else None
+        if before is None or evaluation.objective < before.objective:
+            best[outcome.run] = outcome
+    return [best[run] for run in state.runs if run in best]
+
+
+def retraining_seed(seed: int, repeat: int, trial: int) -> int:
+    """What the new trainings of a trial derive their randomness from; `seed` is the experiment's."""
+    return NAMESPACE + derived_seed(seed, repeat, trial, NAMESPACE >> 32)
+
+
+def retraining_job(outcome: Outcome, seed: int, epochs: int) -> Job:
+    """The incumbent's configuration with fresh seeds; `seed` is the experiment's."""
+    fresh = retraining_seed(seed, outcome.repeat, outcome.trial.id)
+    return Job(outcome.run, replace(outcome.trial, epochs=epochs, seed=fresh, note="", memo=()))
+
+
+@dataclass(frozen=True)
+class RetrainingStage:
+    """Where a retraining happens: the pool, whom it tells, and who may stop it. keep: puts a row on disk."""
+
+    pool: Pool
+    progress: RetrainingProgress
+    stop: StopRequest
+    keep: Callable[[Retrained], None]
+    clock: Clock = field(default_factory=Clock)
+
+
+class Retraining:
+    """Trains the incumbents. test_images: how many there are, for the record."""
+
+    def __init__(
+        self,
+        chosen: Sequence[Outcome],
+        seed: int,
+        scale: Scale,
+        test_images: int,
+        workers: WorkersConfig,
+        stage: RetrainingStage,
+    ) -> None:
+        self._chosen = {outcome.run: outcome for outcome in chosen}
+        self._scale, self._test_images, self._workers, self._stage = scale, test_images, workers, stage
+        self._waiting = deque(retraining_job(outcome, seed, scale.epochs) for outcome in chosen)
+        self._flying: dict[str, float] = {}  # run -> when it was started
+        self._failed: list[str] = []
+        self._in_a_row = 0
+
+    def run(self) -> Ending:
+        """Go on until all are trained or a stop is asked for: FINISHED or INTERRUPTED.
+
+        Raises ExperimentFailed when some failed; at once when `workers.failures` of them did in a row.
+        """
+        stop = self._stage.stop
+        stop.heeded = True
+        try:
+            while self._flying or (self._waiting and not stop.count):
+                self._fill()
+                event = self._stage.pool.next_event(POLL_SECONDS)
+                if event is not None:
+                    self._handle(event)
+                if stop.over(self._workers.grace_seconds):
+                    return Ending.INTERRUPTED
+        finally:
+            stop.heeded = False
+        if self._failed:
+            raise ExperimentFailed(f"{len(self._failed)} retraining(s) failed, the last being {self._failed[-1]}")
+        return Ending.INTERRUPTED if self._waiting else Ending.FINISHED
+
+    def _fill(self) -> None:
+        stage = self._stage
+        while self._waiting and len(self._flying) < stage.pool.capacity and not stage.stop.count:
+            job = self._waiting.popleft()
+            worker = stage.pool.submit(job)
+            self._flying[job.run] = stage.clock.now()
+            stage.progress.started(job, worker)
+
+    def _handle(self, event: Event) -> None:
+        job, progress = event.job, self._stage.progress
+        started = self._flying.pop(job.run)
+        if isinstance(event, Finished):
+            self._in_a_row = 0
+            row = self._row(event, started)
+            self._stage.keep(row)
+            progress.ended(row)
+        elif isinstance(event, Lost) and job.attempt < self._workers.attempts:
+            progress.lost(job, event.worker, event.reason)
+            self._waiting.append(replace(job, attempt=job.attempt + 1))
+        else:
+            progress.failed(job, event.worker, event.reason)
+            self._count_failure(f"{job.run}, trial {job.trial.id}: {event.reason}")
+
+    def _count_failure(self, what: str) -> None:
+        self._failed.append(what)
+        self._in_a_row += 1
+        if self._in_a_row >= self._workers.failures:
+            raise ExperimentFailed(f"{self._in_a_row} retrainings in a row failed, the last being {what}")
+
+    def _row(self, event: Finished, started: float) -> Retrained:
+        outcome, trained = self._chosen[event.job.run], event.evaluation
+        searched = outcome.evaluation
+        assert searched is not None
+        assert searched.error is not None
+        return Retrained(
+            run=outcome.run,
+            optimizer=outcome.optimizer,
+            repeat=outcome.repeat,
+            trial=outcome.trial.id,
+            selected_objective=searched.objective,
+            selected_error=searched.error,
+            errors=trained.errors,
+            epochs=self._scale.epochs,
+            images=self._scale.images,
+            test_images=self._test_images,
+            train_seconds=round(trained.seconds, 6),
+            started_at=_iso(started),
+            finished_at=_iso(self._stage.clock.now()),
+            worker=event.worker,
+        )
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
+
+@dataclass(frozen=True)
+class RetrainingOptions:
+    """What the user says of the retraining; None is as the experiment has it."""
+
+    epochs: int | None = None
+    images: int | None = None
+    seeds: int | None = None
+
+
+def retrain(directory: RunDirectory, options: RetrainingOptions, around: Surroundings) -> ExperimentResult:
+    """Retrain what is not there yet, write the report again, and send it to MLflow.
+
+    Raises FmnasError, with nothing written, when there is nothing to retrain or the input or the machine will not do.
+    """
+    directory.check_present()
+    with locked(directory.lock, around.screen.say) as note:
+        state, identity = restore(directory, heard=False)
+        config = state.experiment.config
+        scale, chosen = _scale(state.experiment, options), _chosen(state, directory, around)
+        there = _there(directory, chosen, scale)
+        check_tracking(config, directory)
+        left = [outcome for outcome in chosen if outcome.run not in there]
+        status, reason = Ending.FINISHED, ""
+        if left:
+            split = _load(state.experiment, scale.images)
+            work = Work(config, split, scale.seeds, len(left))
+            with open_pool(work, around.address, around.stop, around.screen.say) as pool:
+                note(work="retraining", workers=pool.size, since=around.clock.now())
+                with Journal(directory.journal) as journal:
+                    journal.append(driver_record(RETRAINING, around.clock.now()))
+                status, reason = _train(_Task(config, scale, chosen, there, split), directory, pool, around)
+        tracker = begin_tracking(state, directory, identity)
+        report, summary = finish_tracking(tracker, state, directory, state.status or Ending.INTERRUPTED)
+        return ExperimentResult(status, reason, summary, report, shown_store(config, directory))
+
+
+@dataclass(frozen=True)
+class _Task:
+    """chosen: all incumbents. there: run -> its row, where it is done already."""
+
+    config: Config
+    scale: Scale
+    chosen: Sequence[Outcome]
+    there: dict[str, Retrained]
+    split: FinalSplit
+
+
+def _train(task: _Task, directory: RunDirectory, pool: Pool, around: Surroundings) -> tuple[Ending, str]:
+    """Status and reason of the ending."""
+    rows, order = dict(task.there), [outcome.run for outcome in task.chosen]
+
+    def keep(row: Retrained) -> None:
+        rows[row.run] = row
+        write_retrained(directory.retrained, sorted(rows.values(), key=lambda each: order.index(each.run)))
+
+    facts = (task.config.name, task.scale)
+    progress = RetrainingProgress(around.screen, task.chosen, task.there, facts, lambda: pool.size)
+    stage = RetrainingStage(pool, progress, around.stop, keep, around.clock)
+    left = [outcome for outcome in task.chosen if outcome.run not in task.there]
+    tests = len(task.split.test_images)
+    try:
+        return Retraining(left, task.config.seed, task.scale, tests, task.config.workers, stage).run(), ""
+    except ExperimentFailed as error:
+        return Ending.FAILED, str(error)
+    finally:
+        around.screen.close()
+
+
+def _scale(experiment: Experiment, options: RetrainingOptions) -> Scale:
+    """What is asked for, with the experiment's values where nothing is."""
+    config = experiment.config
+    if experiment.problem.load_final is None:
+        raise RunDirectoryError(
+            f"problem {config.problem}: there is nothing to retrain; it has no test images that its search leaves "
+            "alone, as joint has"
+        )
+    for name in ("epochs", "images", "seeds"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise RunDirectoryError(f"--{name} {value}: it must be at least 1; leave it out for the experiment's own")
+    images = (config.data.train or 0) + (config.data.validation or 0)
+    return Scale(options.epochs or config.fidelity.epochs, options.images or images, options.seeds or config.seeds)
+
+
+def _chosen(state: ExperimentState, directory: RunDirectory, around: Surroundings) -> list[Outcome]:
+    chosen = incumbents(state)
+    if not chosen:
+        raise RunDirectoryError(
+            f"{directory.root} has no finished full training yet, so there is nothing to retrain; go on with "
+            f"`fmnas resume {shlex.quote(str(directory.root))}`"
+        )
+    if state.status != Ending.FINISHED:
+        around.screen.say("the experiment is not finished: what is best in each run now is retrained")
+    return chosen
+
+
+def _there(directory: RunDirectory, chosen: Sequence[Outcome], scale: Scale) -> dict[str, Retrained]:
+    """The rows that need not be trained again. Raises RunDirectoryError where they were trained in another way.
+
+    A row whose run has a better configuration by now is left out, and replaced when that is trained.
+    """
+    rows = read_retrained(directory.retrained)
+    others = sorted({str(row.scale) for row in rows.values() if row.scale != scale})
+    if others:
+        there = next(row.scale for row in rows.values() if row.scale != scale)
+        raise RunDirectoryError(
+            f"{directory.retrained} was made with {'; '.join(others)}, and you ask for {scale}: say "
+            f"{there.as_options()}, or move the file away"
+        )
+    best = {outcome.run: outcome.trial.id for outcome in chosen}
+    return {run: row for run, row in rows.items() if best.get(run) == row.trial}
+
+
+def _load(experiment: Experiment, images: int) -> FinalSplit:
+    assert experiment.problem.load_final is not None
+    return experiment.problem.load_final(images)

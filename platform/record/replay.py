@@ -1,0 +1,126 @@
+"""Replaying a journal: every optimizer is built anew and asked again, in the order that the journal recorded.
+
+The order of lines is the order of asks and tells, also where several trials were in flight. So an honest journal is
+followed to the last number. Where a suggestion differs, the recorded one takes its place (the optimizer is rebuilt up
+to there), and the replay goes on: one change of a record shows where it is, and in what it would have led to.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fmnas.platform.errors import one_line
+from fmnas.platform.record.experiment import Experiment, Run
+from fmnas.platform.record.journal import Record
+from fmnas.platform.record.state import ExperimentState
+from fmnas.search_spaces import FmnasError, Trial
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A suggestion that is not the recorded one.
+
+    line: of the journal, from 1. changes: what differs, key -> (recorded, asked again); a key of the configuration is
+    written `configuration.NAME`. reason: why there was nothing to compare; else empty.
+    """
+
+    line: int
+    run: str
+    trial: int
+    changes: Mapping[str, tuple[Any, Any]]
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """How many suggestions of each run were asked again, and which differ."""
+
+    asks: Mapping[str, int]
+    differences: tuple[Difference, ...]
+
+
+def replay(build: Callable[[], Experiment], records: Sequence[Record]) -> Replayed:
+    """Follow the records that come after the journal's first.
+
+    build: gives the experiment at its beginning. Raises RunDirectoryError for records that do not follow from each
+    other.
+    """
+    state = _Replay(build())
+    found: list[Difference] = []
+    lost: set[str] = set()  # runs whose record cannot be followed any further
+    for index, record in enumerate(records):
+        if record.get("run") in lost:
+            continue
+        state.follow(index + 2, record)
+        difference = state.difference
+        if difference is None:
+            continue
+        try:
+            _rebuild(state, build(), records[: index + 1])
+        except FmnasError as error:
+            lost.add(difference.run)
+            difference = replace(difference, reason=f"from here this run cannot be followed: {error}")
+        found.append(difference)
+    return Replayed(state.asks, tuple(found))
+
+
+class _Replay(ExperimentState):
+    """A state whose optimizers are asked again.
+
+    difference: how the last record's suggestion differs; None if it does not, or was none.
+    """
+
+    def __init__(self, experiment: Experiment) -> None:
+        super().__init__(experiment)
+        self.line = 1
+        self.asks = dict.fromkeys(self.runs, 0)
+        self.difference: Difference | None = None
+
+    def follow(self, line: int, record: Record) -> None:
+        self.line, self.difference = line, None
+        super().follow(line, record)
+
+    def _suggested(self, run: Run, recorded: Trial) -> None:
+        self.asks[run.name] += 1
+        changes, reason = self._compare(run, recorded)
+        if changes or reason:
+            self.difference = Difference(self.line, run.name, recorded.id, changes, reason)
+
+    def _compare(self, run: Run, recorded: Trial) -> tuple[dict[str, tuple[Any, Any]], str]:
+        """What differs, and why there was nothing to compare."""
+        try:
+            trial = run.optimizer.ask()
+        except Exception as error:  # whatever it is, it is a finding of the replay and not its end
+            return {}, f"the optimizer failed: {one_line(error)}"
+        if trial is None:
+            return {}, "the optimizer had nothing to suggest"
+        trial = replace(trial, seed=self.experiment.trial_seed(run, trial))
+        return dict(_changes(recorded.to_dict(), trial.to_dict())), ""
+
+
+def _rebuild(state: _Replay, fresh: Experiment, records: Sequence[Record]) -> None:
+    """Put, in place of the optimizer that differed, one that was told what the journal says."""
+    name = records[-1]["run"]
+    told = ExperimentState(fresh)
+    for line, record in enumerate(records, start=2):
+        if record.get("run") == name:
+            told.follow(line, record)
+    state.runs[name].optimizer = told.runs[name].optimizer
+
+
+def _changes(
+    recorded: Mapping[str, Any], again: Mapping[str, Any], prefix: str = ""
+) -> Iterator[tuple[str, tuple[Any, Any]]]:
+    for key in {**recorded, **again}:
+        before, now = recorded.get(key), again.get(key)
+        if isinstance(before, Mapping) and isinstance(now, Mapping):
+            yield from _changes(before, now, f"{prefix}{key}.")
+        elif before != now:
+            yield f"{prefix}{key}", (before, now)
+
+
+def in_words(difference: Difference) -> str:
+    """A difference for a person."""
+    changes = [f"{key} is {before!r}, asked again {now!r}" for key, (before, now) in difference.changes.items()]
+    what = "; ".join([*changes, *([difference.reason] if difference.reason else [])])
+    return f"line {difference.line}: {difference.run}, trial {difference.trial}: {what}"

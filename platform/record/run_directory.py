@@ -1,0 +1,200 @@
+"""The run directory: every file name in it, how its files are written, and what is checked when a user names one."""
+
+import errno
+import json
+import os
+import shlex
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fmnas.platform.config.messages import cut
+from fmnas.platform.errors import ExperimentFailed, RunDirectoryError
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """runs/<name>: the journal is the truth; all but retrained.csv can be rebuilt from it."""
+
+    root: Path
+
+    @property
+    def config(self) -> Path:
+        """The configuration as resolved, with every default."""
+        return self.root / "config.yaml"
+
+    @property
+    def journal(self) -> Path:
+        """The append-only log."""
+        return self.root / "journal.jsonl"
+
+    @property
+    def lock(self) -> Path:
+        """There while a driver works in the directory."""
+        return self.root / "driver.lock"
+
+    @property
+    def environment(self) -> Path:
+        """Versions, commit, host, devices."""
+        return self.root / "environment.json"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Folder of unfinished trainings, while there are any."""
+        return self.root / "checkpoints"
+
+    @property
+    def trials(self) -> Path:
+        """A row per trial."""
+        return self.root / "trials.csv"
+
+    @property
+    def retrained(self) -> Path:
+        """A row per best configuration that was trained again; with the journal, what cannot be rebuilt."""
+        return self.root / "retrained.csv"
+
+    @property
+    def summary(self) -> Path:
+        """The final table."""
+        return self.root / "summary.json"
+
+    @property
+    def report(self) -> Path:
+        """Folder of the page and its figures."""
+        return self.root / "report"
+
+    @property
+    def page(self) -> Path:
+        """The self-contained page."""
+        return self.report / "index.html"
+
+    @property
+    def secret(self) -> Path:
+        """The tracking URI with its password, where it has one; never shown and never sent."""
+        return self.root / "mlflow.secret"
+
+    @property
+    def artifacts(self) -> Path:
+        """Where the default MLflow store keeps its artifacts."""
+        return self.root / "mlartifacts"
+
+    @property
+    def store(self) -> str:
+        """URI of the default MLflow store."""
+        return f"sqlite:///{(self.root / 'mlflow.db').resolve()}"
+
+    def create(self) -> None:
+        """Make the folder. Raises RunDirectoryError when it exists with anything in it, or cannot be written."""
+        self.check_absent()
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            probe = self.root / ".writable"
+            probe.touch()
+            probe.unlink(missing_ok=True)
+        except OSError as error:
+            raise RunDirectoryError(
+                f"run directory {self.root} cannot be written ({error.strerror}): give another with --out DIR"
+            ) from None
+
+    def check_absent(self) -> None:
+        """Raise RunDirectoryError if something is there already; nothing is touched."""
+        if self.journal.exists():
+            raise RunDirectoryError(
+                f"run directory {self.root} holds an experiment: go on with "
+                f"`fmnas resume {shlex.quote(str(self.root))}`, or give another with --out DIR"
+            )
+        if self.config.is_file() and self.environment.is_file():
+            raise RunDirectoryError(
+                f"run directory {self.root} was cut off before anything ran: remove it and run the configuration "
+                "again, or give another with --out DIR"
+            )
+        if self.root.exists() and (not self.root.is_dir() or any(map(self._counts, self.root.iterdir()))):
+            raise RunDirectoryError(f"{self.root} exists and is not empty: give another run directory with --out DIR")
+
+    def _counts(self, path: Path) -> bool:
+        """Whether a file shows that the folder is taken; whether its lock is, only the lock itself can tell."""
+        return path.name not in (".writable", self.lock.name) and not path.name.startswith(f".{self.lock.name}")
+
+    def check_present(self) -> None:
+        """Raise RunDirectoryError unless an experiment lies here."""
+        if not self.journal.is_file():
+            raise RunDirectoryError(
+                f"{self.root} is no run directory: {self.journal.name} is missing; give the folder that `fmnas run` "
+                "named. One that was stopped before its first line there has nothing to go on with: run it again"
+            )
+
+
+def write_aside(path: Path, text: str) -> None:
+    """Write a file so that a reader, and one after a power failure, sees the old or the new one, never half of it.
+
+    Two processes may write it at once; one of theirs stays. Raises ExperimentFailed when the disk will not take it; the
+    journal has it all.
+    """
+    aside = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with aside.open("w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+    except OSError as error:
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)
+        raise ExperimentFailed(f"{path} cannot be written ({error.strerror}): mend that and resume") from error
+
+
+def write_json(path: Path, data: Mapping[str, Any]) -> None:
+    """The same, as indented JSON."""
+    write_aside(path, json.dumps(data, indent=2, default=str) + "\n")
+
+
+LONGEST_NAME = 255
+"""Bytes of a file's name, on Linux."""
+
+
+def run_directory(path: Path, write: bool = False) -> RunDirectory:
+    """A directory that holds an experiment and can be read; and written, if that is to be done.
+
+    Raises RunDirectoryError for any other; nothing is touched.
+    """
+    directory = RunDirectory(path)
+    with looked_at(path):
+        directory.check_present()
+        for file in (directory.journal, directory.config, directory.lock):
+            if file.exists():
+                file.open("rb").close()
+    if write and not os.access(path, os.W_OK, effective_ids=True):
+        raise RunDirectoryError(
+            f"{cut(str(path))} cannot be written by you: copy it to a place that can, or ask its owner; a report "
+            "alone can be written elsewhere with --out DIR"
+        )
+    return directory
+
+
+def new_run_directory(path: Path) -> RunDirectory:
+    """A directory to run an experiment in. Raises RunDirectoryError where something is there, or nobody may look."""
+    directory = RunDirectory(path)
+    with looked_at(path, "with --out DIR"):
+        directory.check_absent()
+    return directory
+
+
+@contextmanager
+def looked_at(path: Path, how: str = "") -> Iterator[None]:
+    """Raise RunDirectoryError where the block cannot look at the path: its name is too long, or it is another's.
+
+    how: to give another, where that is not plain.
+    """
+    try:
+        if any(len(os.fsencode(part)) > LONGEST_NAME for part in path.parts):  # also below a folder that is yet to be
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+        yield
+    except OSError as error:
+        step = "give a shorter name" if error.errno == errno.ENAMETOOLONG else "give one that you may read"
+        raise RunDirectoryError(
+            f"directory {cut(str(path))} cannot be looked at ({error.strerror}): {step} {how}".rstrip()
+        ) from None

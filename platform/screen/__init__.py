@@ -1,0 +1,1 @@
+"""What a person or a program is told, meanwhile and at the end."""

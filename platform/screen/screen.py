@@ -1,0 +1,176 @@
+"""How what happens reaches someone: a live table, a line each, JSON for programs, or nothing until the end.
+
+Whoever reads may go away: what is told then is lost, and the experiment goes on.
+"""
+
+import json
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TextIO
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from fmnas.platform.errors import ConfigError
+from fmnas.platform.screen.terminal import output
+
+
+def seconds_left(done: float, ahead: float, seconds: float) -> float | None:
+    """The seconds that `ahead` will take when `done` took `seconds`; None while nothing is done."""
+    return seconds / done * ahead if done > 0 else None
+
+
+def as_time(seconds: float | None) -> str:
+    """e.g. 4:05 or 1:04:05; a dash if unknown."""
+    if seconds is None:
+        return "-"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+LIVE, LINES, JSON, QUIET = "live", "lines", "json", "quiet"
+MODES = (LIVE, LINES, JSON, QUIET)
+
+LAST_EVENTS = 5
+"""How many of them stand below a live table."""
+
+
+@dataclass(frozen=True)
+class Happening:
+    """Something that happened: its name and facts for programs, and a line for people; without one they do not see it.
+
+    bad: whether it should stay visible above a live table.
+    """
+
+    event: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    line: str = ""
+    bad: bool = False
+
+
+class Screen(Protocol):
+    """Where it is shown."""
+
+    def show(self, table: Callable[[], RenderableType]) -> None:
+        """From now on this is what goes on; called whenever it is drawn."""
+
+    def tell(self, happening: Happening) -> None:
+        """Something happened."""
+
+    def say(self, text: str) -> None:
+        """Something a person should know."""
+
+    def close(self) -> None:
+        """Nothing goes on any more; what is told from now on stays."""
+
+
+class LineScreen:
+    """A line each: for logs and pipes."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def show(self, table: Callable[[], RenderableType]) -> None:
+        """Nothing."""
+
+    def tell(self, happening: Happening) -> None:
+        """Its line."""
+        if happening.line:
+            self.say(happening.line)
+
+    def say(self, text: str) -> None:
+        """A line of its own."""
+        self._console.print(text, highlight=False, soft_wrap=True, markup=False)
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+class LiveScreen(LineScreen):
+    """A table redrawn in place with the last events below it; what is bad stays above it."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._last: deque[str] = deque(maxlen=LAST_EVENTS)
+        self._live: Live | None = None
+
+    def show(self, table: Callable[[], RenderableType]) -> None:
+        """Begin to draw it."""
+
+        def draw() -> RenderableType:
+            return Group(table(), *(Text(line, style="dim", overflow="ellipsis", no_wrap=True) for line in self._last))
+
+        self._live = Live(get_renderable=draw, console=self._console, refresh_per_second=4, transient=True)
+        self._live.start()
+
+    def tell(self, happening: Happening) -> None:
+        """Below the table, or above it."""
+        if happening.bad or self._live is None:
+            super().tell(happening)
+        elif happening.line:
+            self._last.append(happening.line)
+
+    def close(self) -> None:
+        """Take the table away."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+
+class JsonScreen:
+    """A JSON object per line: `event`, `at` (seconds since the epoch) and its facts."""
+
+    def __init__(self, file: TextIO | None = None, now: Callable[[], float] = time.time) -> None:
+        """file: standard output if None."""
+        self._file, self._now = output(file), now
+
+    def show(self, table: Callable[[], RenderableType]) -> None:
+        """Nothing."""
+
+    def tell(self, happening: Happening) -> None:
+        """One line, at once."""
+        record = {"event": happening.event, "at": round(self._now(), 3), **happening.facts}
+        print(json.dumps(record, default=str), file=self._file, flush=True)
+
+    def say(self, text: str) -> None:
+        """An event of its own: said."""
+        self.tell(Happening("said", {"text": text}))
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+class QuietScreen:
+    """Nothing: what matters is said at the end."""
+
+    def show(self, table: Callable[[], RenderableType]) -> None:
+        """Nothing."""
+
+    def tell(self, happening: Happening) -> None:
+        """Nothing."""
+
+    def say(self, text: str) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+def mode_for(given: str | None, console: Console) -> str:
+    """The mode asked for; if none is, live at a terminal and lines elsewhere. Raises ConfigError for live elsewhere."""
+    if given == LIVE and not console.is_terminal:
+        raise ConfigError("--progress live: the output is not a terminal; take lines, json or quiet")
+    return given or (LIVE if console.is_terminal else LINES)
+
+
+def open_screen(mode: str, console: Console) -> Screen:
+    """The screen of one of MODES."""
+    if mode == JSON:
+        return JsonScreen()
+    if mode == QUIET:
+        return QuietScreen()
+    return LiveScreen(console) if mode == LIVE else LineScreen(console)

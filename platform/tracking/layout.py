@@ -1,0 +1,220 @@
+"""What MLflow is told about a trial and about an optimizer's progress: plain records, no MLflow in sight.
+
+A trial becomes one run: its configuration as params, its results as metrics, the validation error after each epoch
+as the curve `val_error` (step = epoch, from 1). A log-scaled variable is also a metric `log10/NAME`, because the UI's
+charts have no log axis for params.
+
+An optimizer's progress is `incumbent`: the best full-fidelity objective once k evaluations are spent, one point for
+each whole k. Short trainings (BOHB) cost a fraction of an evaluation and their trials end between two whole numbers,
+so k gets the incumbent as it stood then. Thus every optimizer and every repeat has its points at the same steps,
+and MLflow's charts can overlay and average them. `incumbent_by_epochs` is the same line with step = epochs.
+"""
+
+import csv
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fmnas.platform.record.outcome import Outcome, Standing
+from fmnas.search_spaces import Real, Space
+from fmnas.search_spaces.records import CANCELLED, FINISHED
+
+KIND, CAMPAIGN_ID, RUN, TRIAL = "fmnas.kind", "fmnas.experiment_id", "fmnas.run", "fmnas.trial"
+"""Tags by which runs are found again."""
+
+COLOR, PARENT = "mlflow.runColor", "mlflow.parentRunId"
+"""Tags that MLflow's UI understands."""
+
+CAMPAIGN_KIND, RUN_KIND, TRIAL_KIND = "campaign", "run", "trial"
+
+MEAN_LINES = ("mean", "low", "high")
+"""The lines that a report's mean curves give each optimizer: the mean over repeats, and its interval."""
+
+INCUMBENT_LINES = INCUMBENT, INCUMBENT_BY_EPOCHS = "incumbent", "incumbent_by_epochs"
+
+_NAME_LENGTH = 16
+"""What the UI shows of a run's name."""
+
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c564b", "#7f7f7f")
+
+
+class Point(NamedTuple):
+    """One value of a metric."""
+
+    key: str
+    value: float
+    timestamp: int  # milliseconds since the epoch
+    step: int
+
+
+@dataclass(frozen=True)
+class TrialRecord:
+    """A trial as MLflow stores it; times in milliseconds since the epoch."""
+
+    name: str
+    status: str
+    tags: Mapping[str, str]
+    params: Mapping[str, str]
+    points: tuple[Point, ...]
+    started: int
+    ended: int
+
+
+def trial_record(outcome: Outcome, standing: Standing, space: Space | None) -> TrialRecord:
+    """The MLflow run of a trial."""
+    started, ended = milliseconds(outcome.started_at), milliseconds(outcome.finished_at)
+    values = _metrics(outcome, standing, space)
+    points = [Point(valid_name(key), value, ended, 0) for key, value in values.items()]
+    curve = outcome.evaluation.curve if outcome.evaluation else ()
+    for epoch, error in enumerate(curve, start=1):
+        points.append(Point("val_error", error, started + (ended - started) * epoch // len(curve), epoch))
+    return TrialRecord(
+        # The UI cuts names short: the number first.
+        name=f"{outcome.trial.id} {outcome.optimizer}/{outcome.repeat}",
+        status={FINISHED: "FINISHED", CANCELLED: "KILLED"}.get(outcome.status, "FAILED"),
+        tags=_trial_tags(outcome),
+        params={valid_name(name): str(value)[:6000] for name, value in outcome.trial.configuration.items()},
+        points=tuple(points),
+        started=started,
+        ended=ended,
+    )
+
+
+def incumbent_points(before: Standing | None, now: Standing, timestamp: int) -> list[Point]:
+    """The points of the incumbent's lines that a trial adds: one per whole evaluation that it completes."""
+    spent = before.evaluations if before else 0.0
+    points = []
+    for step in range(math.floor(spent + _ROUNDING) + 1, math.floor(now.evaluations + _ROUNDING) + 1):
+        reached = step + _ROUNDING > now.evaluations
+        standing = now if reached else before
+        value = standing.incumbent if standing else None
+        points += _line(step, value, now, timestamp)
+    return points
+
+
+def last_points(now: Standing, timestamp: int) -> list[Point]:
+    """What ends the lines of a run that stopped between two whole evaluations."""
+    step = math.ceil(now.evaluations - _ROUNDING)
+    return _line(step, now.incumbent, now, timestamp) if step > now.evaluations else []
+
+
+def mean_points(path: Path, timestamp: int) -> list[Point]:
+    """The mean curves of a report, from its mean_curves.csv: `mean/bo-fm`, and its interval `low/bo-fm`, `high/bo-fm`.
+
+    The step is the number of evaluations; between two whole ones the curve is rounded up to the next, of which the last
+    counts. Missing values have no point. Raises KeyError or ValueError for another table.
+    """
+    found: dict[tuple[str, int], float] = {}
+    with path.open(newline="") as file:
+        for row in csv.DictReader(file):
+            if row["axis"] == "evaluations":
+                step = math.ceil(float(row["at"]) - _ROUNDING)
+                values = {f"{name}/{row['optimizer']}": row[name] for name in MEAN_LINES}
+                found |= {(valid_name(key), step): float(text) for key, text in values.items() if text}
+    return [Point(key, value, timestamp, step) for (key, step), value in found.items()]
+
+
+def retrained_errors(summary: Mapping[str, Any]) -> dict[str, float]:
+    """Of the retrained best, as metrics: `test_error/bo-fm` is the mean over its repeats; nothing without any."""
+    rows = (summary.get("retrained") or {}).get("means", ())
+    return {valid_name(f"test_error/{row['optimizer']}"): float(row["error"]) for row in rows}
+
+
+def results(outcome: Outcome | None) -> dict[str, float]:
+    """What was measured; nothing of a trial that did not finish."""
+    if outcome is None or outcome.evaluation is None:
+        return {}
+    names = ("objective", "error", "flops", "flops_ratio")
+    values = {name: getattr(outcome.evaluation, name) for name in names}
+    return {name: float(value) for name, value in values.items() if value is not None}
+
+
+def best_note(outcome: Outcome) -> str:
+    """The description (Markdown) of a run: its best trial and that trial's configuration."""
+    trial = outcome.trial
+    rows = [f"| {name} | {value} |" for name, value in trial.configuration.items()]
+    head = f"Best: trial {trial.id} ({trial.origin}), objective {results(outcome)['objective']:.6g}"
+    return "\n".join([head, "", "| variable | value |", "|---|---|", *rows])[:5000]
+
+
+def numbers(summary: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
+    """The numbers in nested mappings, named by their path: {"bo-fm": {"mean": 0.1}} gives ("bo-fm/mean", 0.1)."""
+    for key, value in summary.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            yield from numbers(value, f"{name}/")
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            yield valid_name(name), float(value)
+
+
+def short_name(optimizer: str, repeat: int) -> str:
+    """A run's name that the UI does not cut: "regularized-evolution" becomes "reg-evo/repeat-0"."""
+    words, ending = optimizer.split("-"), f"/repeat-{repeat}"
+    for length in range(len(optimizer), 1, -1):
+        name = "-".join(word[:length] for word in words) + ending
+        if len(name) <= _NAME_LENGTH:
+            return name
+    return name
+
+
+def valid_name(name: str) -> str:
+    """The name of a metric or param with what MLflow does not take replaced."""
+    return re.sub(r"[^/\w.\- ]", "_", name)[:250]
+
+
+def milliseconds(seconds: float) -> int:
+    """MLflow's unit of time."""
+    return round(seconds * 1000)
+
+
+_ROUNDING = 1e-6
+"""Evaluations are epochs / full epochs: whole numbers come out whole but for rounding."""
+
+
+def _line(step: int, value: float | None, now: Standing, timestamp: int) -> list[Point]:
+    if value is None:
+        return []
+    full = now.epochs / now.evaluations  # epochs of a full evaluation
+    by_epochs = Point(INCUMBENT_BY_EPOCHS, value, timestamp, round(step * full))
+    return [Point(INCUMBENT, value, timestamp, step), by_epochs]
+
+
+def _metrics(outcome: Outcome, standing: Standing, space: Space | None) -> dict[str, float]:
+    evaluation = outcome.evaluation
+    known: dict[str, float | None] = {
+        "epochs": outcome.trial.epochs,
+        "suggest_seconds": outcome.suggest_seconds,
+        "spent/evaluations": standing.evaluations,
+        "spent/epochs": standing.epochs,
+        "spent/incumbent": standing.incumbent,
+    }
+    if evaluation:
+        known |= {**results(outcome), "train_seconds": evaluation.seconds}
+    for variable in space.variables if space else ():
+        value = outcome.trial.configuration.get(variable.name)
+        if isinstance(variable, Real) and variable.log and isinstance(value, int | float):
+            known[f"log10/{variable.name}"] = math.log10(value)
+    return {key: float(value) for key, value in known.items() if value is not None}
+
+
+def _trial_tags(outcome: Outcome) -> dict[str, str]:
+    trial, evaluation = outcome.trial, outcome.evaluation
+    tags = {
+        "optimizer": outcome.optimizer,
+        "repeat": str(outcome.repeat),
+        "origin": trial.origin,
+        "status": outcome.status,
+        "worker": outcome.worker,
+        "attempt": str(outcome.attempt),
+        "diverged": str(bool(evaluation and evaluation.diverged)).lower(),
+        RUN: outcome.run,
+        TRIAL: str(trial.id),
+    }
+    if trial.parent is not None:
+        tags["parent_trial"] = str(trial.parent)
+    if outcome.reason:
+        tags["reason"] = outcome.reason[:5000]
+    return tags

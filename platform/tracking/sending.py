@@ -1,0 +1,78 @@
+"""What an experiment sends to MLflow: its trials as they end, and at the end its results."""
+
+from functools import partial
+
+from fmnas.comparison.summary import Summary
+from fmnas.platform.config.config import Config
+from fmnas.platform.drive.results import write_results
+from fmnas.platform.environment import describe_environment
+from fmnas.platform.record.run_directory import RunDirectory
+from fmnas.platform.record.state import ExperimentState
+from fmnas.platform.tracking.client import TrackingSettings
+from fmnas.platform.tracking.password import keep_password, tracking_uri
+from fmnas.platform.tracking.store import MlflowStore
+from fmnas.platform.tracking.tracker import BackgroundTracker, NoTracker, Tracker, TrackingReport
+from fmnas.platform.tracking.uri import hide_passwords, masked_uri, shown_uri
+
+FLUSH_SECONDS, SYNC_SECONDS = 60.0, 24 * 3600.0
+"""How long a store that answers may take for what is left: at the end of an experiment, and of a sync."""
+
+
+def check_tracking(config: Config, directory: RunDirectory) -> None:
+    """Raise TrackingError for a store that cannot be, or whose password is missing; it is not asked for anything."""
+    if config.tracking.enabled:
+        tracking_uri(config, directory)
+    elif config.tracking.uri is not None:
+        masked_uri(config.tracking.uri)  # it is written to files all the same
+
+
+def begin_tracking(
+    state: ExperimentState, directory: RunDirectory, identity: str, flush_seconds: float = FLUSH_SECONDS
+) -> Tracker:
+    """Started, and told of every trial that has ended."""
+    tracker = _new_tracker(state, directory, identity, flush_seconds)
+    tracker.start([(run.optimizer_name, run.repeat) for run in state.runs.values()])
+    for outcome, standing in state.outcomes:
+        tracker.trial(outcome, standing)
+    return tracker
+
+
+def finish_tracking(
+    tracker: Tracker, state: ExperimentState, directory: RunDirectory, status: str
+) -> tuple[TrackingReport, Summary]:
+    """Write the results, and give the tracker them and what a stop left in the middle."""
+    for outcome, standing in state.cancelled():
+        tracker.trial(outcome, standing)
+    summary = write_results(directory, state)
+    drawn = sorted(path for path in directory.report.iterdir() if path.suffix in (".png", ".csv"))
+    tables = [directory.trials, directory.summary, directory.retrained]
+    return tracker.finish(
+        status, [directory.config, directory.environment, *tables, directory.page, *drawn], summary
+    ), summary
+
+
+def shown_store(config: Config, directory: RunDirectory) -> str:
+    """The URI of the experiment's store as it may be shown."""
+    return shown_uri(config.tracking.uri or directory.store)
+
+
+def _new_tracker(state: ExperimentState, directory: RunDirectory, identity: str, flush_seconds: float) -> Tracker:
+    config = state.experiment.config
+    if not config.tracking.enabled:
+        return NoTracker()
+    keep_password(config, directory)
+    environment = describe_environment()
+    settings = TrackingSettings(
+        uri=tracking_uri(config, directory),
+        experiment=config.tracking.experiment or config.name,
+        experiment_id=identity,
+        tags={
+            "problem": config.problem,
+            "dataset": state.experiment.problem.dataset,
+            "commit": environment["commit"] or f"fmnas {environment['packages']['fmnas']}",
+        },
+        space=state.experiment.problem.space,
+        artifacts=directory.artifacts,
+        own=config.tracking.uri is None,
+    )
+    return BackgroundTracker(MlflowStore(settings), flush_seconds, shown=partial(hide_passwords, uri=settings.uri))

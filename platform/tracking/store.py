@@ -1,0 +1,229 @@
+"""The tree of runs in MLflow: one per optimizer x repeat, a nested one per trial, and one for the files.
+
+    experiment            all run directories of one name
+    |- campaign           of one run directory: config, report, drawings, tables, mean curves
+    |- bo-fm/repeat-0     incumbent over evaluations and over epochs
+    |  |- 0 bo-fm/0       a trial
+    |  `- 1 bo-fm/0
+    `- bohb/repeat-0
+
+The campaign's run stands beside the optimizers' and not above them: MLflow opens its tables folded, and the optimizers
+are what one wants to see first. Runs are found again by their tags, so a trial written twice is there once.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fmnas.platform.record.outcome import Outcome, Standing, run_name
+from fmnas.platform.tracking import layout as records
+from fmnas.platform.tracking.client import MlflowExperiment, TrackingSettings
+from fmnas.platform.tracking.database import file_identity, prepare_file
+from fmnas.platform.tracking.layout import COLOR, KIND, PARENT, RUN, TRIAL, Point
+from fmnas.platform.tracking.uri import sqlite_path
+from fmnas.search_spaces.records import CANCELLED, LOST
+
+_STATUS = {"finished": "FINISHED", "interrupted": "KILLED"}
+
+MEAN_CURVES = "mean_curves.csv"
+"""The report's file of mean curves."""
+
+_Key = tuple[str, int]
+"""A trial: (run, id)."""
+
+
+@dataclass
+class _Progress:
+    """How far the MLflow run of one optimizer x repeat is."""
+
+    run_id: str
+    there: set[tuple[str, int]]  # (metric, step) of the incumbent's lines
+    standing: Standing | None = None
+    best: Outcome | None = None
+    trials: set[int] = field(default_factory=set)
+
+    def take(self, outcome: Outcome, standing: Standing, points: Iterable[Point]) -> None:
+        """A trial was written; one that had to be set aside comes after later ones."""
+        found = outcome.evaluation.objective if outcome.evaluation else None
+        best = self.best.evaluation.objective if self.best and self.best.evaluation else math.inf
+        if found is not None and found == standing.incumbent and found < best:
+            self.best = outcome
+        if self.standing is None or standing.epochs >= self.standing.epochs:
+            self.standing = standing
+        self.trials.add(outcome.trial.id)
+        self.there |= {(point.key, point.step) for point in points}
+
+
+class MlflowStore:
+    """Writes one experiment. Every method may be called again after it raised; nothing is then written twice."""
+
+    def __init__(self, settings: TrackingSettings, clock: Callable[[], float] = time.time) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._mlflow: MlflowExperiment
+        self._ready = False
+        self._remark = ""
+        self._file: tuple[int, int] | None = None
+        self._campaign = ""
+        self._colors: dict[str, str] = {}
+        self._runs: dict[str, _Progress] = {}
+        self._written: dict[_Key, tuple[str, str]] = {}  # -> (run id, status of the outcome)
+        self._begun: dict[_Key, str] = {}  # created and not yet terminated
+        self._doubtful: set[_Key] = set()  # creation failed on our side; the server may have done it
+
+    @property
+    def remark(self) -> str:
+        """What a person should know of how the store was found; empty if nothing."""
+        return self._remark
+
+    @property
+    def gone(self) -> str:
+        """Why what was written is no longer there; empty while it is, as far as that can be known."""
+        if not self._ready or file_identity(self._settings.uri) == self._file:
+            return ""
+        return f"{sqlite_path(self._settings.uri)} was removed or replaced, and with it what had been written"
+
+    @property
+    def experiment(self) -> str:
+        """MLflow's id of the experiment; empty before `open`."""
+        return self._mlflow.id if self._ready else ""
+
+    def open(self, runs: Sequence[tuple[str, int]]) -> None:
+        """Connect; find or create the experiment, its pages, and the runs of every optimizer."""
+        self._remark = prepare_file(self._settings) or self._remark  # there may be several attempts
+        self._mlflow = MlflowExperiment(self._settings)
+        self._file = file_identity(self._settings.uri)
+        optimizers = list(dict.fromkeys(optimizer for optimizer, _ in runs))
+        self._mlflow.publish_pages(optimizers, self._now())
+        known = self._known_runs()
+        kind = records.CAMPAIGN_KIND
+        self._campaign = self._open_run(known.get(kind), kind, {KIND: kind})
+        self._colors = {name: records.COLORS[place % len(records.COLORS)] for place, name in enumerate(optimizers)}
+        for optimizer, repeat in runs:
+            self._runs[run_name(optimizer, repeat)] = self._open_progress(optimizer, repeat, known)
+        self._ready = True
+
+    def write(self, outcome: Outcome, standing: Standing) -> bool:
+        """Write a trial and its run's progress; False if the trial was there already."""
+        progress = self._runs[outcome.run]
+        ended = records.milliseconds(outcome.finished_at)
+        points = records.incumbent_points(progress.standing, standing, ended)
+        self._mlflow.log(progress.run_id, [p for p in points if (p.key, p.step) not in progress.there])
+        progress.take(outcome, standing, points)
+        # Last: one that the store will not take for now is tried again after others, and the lines are there by then.
+        return self._write_trial(outcome, standing, progress.run_id)
+
+    def close(self, status: str, artifacts: Sequence[Path], summary: Mapping[str, Any]) -> None:
+        """Write the final values of every run, and the campaign's numbers and files."""
+        ending = _STATUS.get(status, "FAILED")
+        for progress in self._runs.values():
+            self._write_end(progress, status)
+            self._mlflow.terminate(progress.run_id, ending)
+        values = {**dict(records.numbers(summary)), **records.retrained_errors(summary)}
+        self._mlflow.log(self._campaign, [Point(key, value, self._now(), 0) for key, value in values.items()])
+        files = list(filter(Path.is_file, artifacts))
+        if status == "finished":  # until then the curves change, and MLflow forgets no point
+            self._write_means([path for path in files if path.name == MEAN_CURVES])
+        self._mlflow.terminate(self._campaign, ending)
+        for path in files:
+            self._mlflow.upload(self._campaign, path)
+
+    def is_refusal(self, error: Exception) -> bool:
+        """Whether MLflow answered that it will never take this; anything else may pass.
+
+        A database that is reached without a server raises SQLAlchemy's errors: MLflow wraps most of them, with a
+        status that tells nothing of whether the connection or the statement was at fault, and lets some through.
+        """
+        from sqlalchemy import exc
+
+        if isinstance(error, OSError):
+            return False
+        for each in (error, error.__cause__):
+            if isinstance(each, exc.SQLAlchemyError):
+                return isinstance(each, exc.DataError | exc.IntegrityError | exc.ProgrammingError)
+        status = getattr(error, "get_http_status_code", lambda: 400)()
+        return 400 <= status < 500 and status not in (408, 429)
+
+    def _known_runs(self) -> dict[str, str]:
+        """Sorts what is in the store: trials into `_written` and `_begun`; returns run name -> id of the others."""
+        known = {}
+        for found in self._mlflow.runs():
+            tags, run_id = found.data.tags, found.info.run_id
+            if TRIAL not in tags:
+                known[tags.get(RUN, tags[KIND])] = run_id
+            elif found.info.end_time is None:
+                self._begun[tags[RUN], int(tags[TRIAL])] = run_id
+            else:
+                self._written[tags[RUN], int(tags[TRIAL])] = run_id, tags["status"]
+        return known
+
+    def _open_progress(self, optimizer: str, repeat: int, known: Mapping[str, str]) -> _Progress:
+        name = run_name(optimizer, repeat)
+        tags = {
+            KIND: records.RUN_KIND,
+            RUN: name,
+            "optimizer": optimizer,
+            "repeat": str(repeat),
+            COLOR: self._colors[optimizer],
+        }
+        run_id = self._open_run(known.get(name), records.short_name(optimizer, repeat), tags)
+        lines = records.INCUMBENT_LINES if name in known else ()
+        return _Progress(run_id, {(key, step) for key in lines for step in self._mlflow.steps(run_id, key)})
+
+    def _open_run(self, known: str | None, name: str, tags: Mapping[str, str]) -> str:
+        if known:
+            self._mlflow.reopen(known)
+            return known
+        return self._mlflow.create(name, tags, self._now())
+
+    def _write_trial(self, outcome: Outcome, standing: Standing, parent: str) -> bool:
+        key = (outcome.run, outcome.trial.id)
+        run_id, status = self._written.get(key, (self._begun.get(key, ""), ""))
+        # A trial that was lost or cancelled may be tried again after a resume.
+        if status == outcome.status or status not in ("", LOST, CANCELLED):
+            return False
+        record = records.trial_record(outcome, standing, self._settings.space)
+        if run_id:
+            self._mlflow.log(run_id, record.points, record.params, record.tags)
+        else:
+            self._begun[key] = run_id = self._create_trial(key, record, parent)
+            self._mlflow.log(run_id, record.points, record.params)
+        self._mlflow.terminate(run_id, record.status, record.ended)
+        self._written[key] = run_id, outcome.status
+        return True
+
+    def _create_trial(self, key: _Key, record: records.TrialRecord, parent: str) -> str:
+        if key in self._doubtful:
+            for found in self._mlflow.runs(f"tags.`{RUN}` = '{key[0]}'", f"tags.`{TRIAL}` = '{key[1]}'"):
+                return str(found.info.run_id)
+        self._doubtful.add(key)
+        color = self._colors[record.tags["optimizer"]]
+        tags = {**record.tags, KIND: records.TRIAL_KIND, COLOR: color, PARENT: parent}
+        run_id = self._mlflow.create(record.name, tags, record.started)
+        self._doubtful.discard(key)
+        return run_id
+
+    def _write_end(self, progress: _Progress, status: str) -> None:
+        standing, best = progress.standing, progress.best
+        if standing is None:
+            return
+        now = self._now()
+        points = records.last_points(standing, now) if status == "finished" else []
+        points = [point for point in points if (point.key, point.step) not in progress.there]
+        values = {"trials": len(progress.trials), "epochs": standing.epochs, **records.results(best)}
+        step = math.floor(standing.evaluations)
+        points += [Point(key, float(value), now, step) for key, value in values.items()]
+        tags = {"best_trial": str(best.trial.id), "mlflow.note.content": records.best_note(best)} if best else {}
+        self._mlflow.log(progress.run_id, points, tags=tags)
+
+    def _write_means(self, files: Iterable[Path]) -> None:
+        """The report's mean curves; what is there already is not written again."""
+        points = [point for path in files for point in records.mean_points(path, self._now())]
+        there = {key: self._mlflow.values(self._campaign, key) for key in dict.fromkeys(point.key for point in points)}
+        self._mlflow.log(self._campaign, [p for p in points if there[p.key].get(p.step) != p.value])
+
+    def _now(self) -> int:
+        return records.milliseconds(self._clock())

@@ -1,0 +1,245 @@
+"""Ready-made pages of MLflow's UI: what to filter, sort and draw, so that the page that compares is one click away.
+
+A page is the experiment tag `mlflow.sharedViewState.KEY`, opened with `?viewStateShareKey=KEY`. MLflow does not
+document it: a UI that does not know it shows its own page, and nothing depends on it. The JSON holds the state twice:
+bare, for older versions, and as a named view, which the UI's "Views" menu lists from 3.17 on. Whether a page opens as
+table or as charts is not part of the state but of the address.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from fmnas.platform.tracking.layout import (
+    CAMPAIGN_ID,
+    CAMPAIGN_KIND,
+    KIND,
+    MEAN_LINES,
+    RUN_KIND,
+    TRIAL_KIND,
+    valid_name,
+)
+from fmnas.search_spaces import Space
+
+_TAG = "mlflow.sharedViewState."
+_AXES = 8
+"""Variables in the parallel coordinates: more cannot be read."""
+
+_CURVES = 6
+"""Optimizers in one chart: more cannot be told apart, and a tag has no room for them."""
+
+_NOTE, _NOTED = "fmnas", 8
+"""How a description of ours begins, and how many run directories it lists."""
+
+_VIEWS = {"compare": "CHART", "means": "CHART", "runs": "TABLE", "trials": "TABLE", "search": "CHART"}
+"""View -> how its page opens."""
+
+_State = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Section:
+    """A folding group of charts."""
+
+    name: str
+    charts: tuple[_State, ...] = ()
+    columns: int = 2
+
+    def to_dict(self) -> _State:
+        head = {"uuid": self.name, "name": self.name, "display": bool(self.charts), "isReordered": False}
+        return {**head, "columns": self.columns, "cardHeight": 460}
+
+
+def view_tags(campaign: str, space: Space | None, optimizers: Sequence[str], now: int) -> dict[str, str]:
+    """The experiment tags that hold the pages of one run directory; `now` in milliseconds since the epoch."""
+    states = {
+        "compare": _compare(campaign),
+        "means": _means(campaign, optimizers),
+        "runs": _runs(campaign),
+        "trials": _trials(campaign),
+        "search": _search(campaign, space),
+    }
+    tags = {}
+    for place, (view, state) in enumerate(states.items()):
+        # The menu shows the latest first.
+        named = {"name": view, "createdAt": now - place, "updatedAt": now - place, "state": _json(state)}
+        tags[_TAG + _key(view, campaign)] = _json({**state, **named})
+    return tags
+
+
+def ui_links(base_url: str, experiment: str, campaign: str) -> dict[str, str]:
+    """View -> its address; `experiment` is MLflow's id, `campaign` the run directory's."""
+    return {view: _link(base_url, experiment, _key(view, campaign), mode) for view, mode in _VIEWS.items()}
+
+
+def links_from_tags(base_url: str, experiment: str, tags: Iterable[str]) -> dict[str, str]:
+    """KEY -> address of every page of ours among an experiment's tags."""
+    keys = [tag.removeprefix(_TAG) for tag in tags if tag.startswith(_TAG)]
+    ours = {key: _VIEWS[key.partition("-")[0]] for key in keys if key.partition("-")[0] in _VIEWS}
+    order = {view: place for place, view in enumerate(_VIEWS)}
+    ordered = sorted(ours, key=lambda key: (key.partition("-")[2], order[key.partition("-")[0]]))
+    return {key: _link(base_url, experiment, key, ours[key]) for key in ordered}
+
+
+def experiment_link(base_url: str, experiment: str) -> str:
+    """The experiment's own page; without the workflow, MLflow opens an empty page for language models."""
+    base = f"{base_url.rstrip('/')}/" if base_url else ""
+    return f"{base}#/experiments/{experiment}/runs?workflowType=machine_learning"
+
+
+def page_note(experiment: str, campaign: str, before: str) -> str:
+    """The experiment's description (Markdown): links to the pages, the latest run directory first.
+
+    Empty if someone wrote a description of their own, which stays.
+    """
+    if before and not before.startswith(_NOTE):
+        return ""
+    links = [f"[{view}]({link})" for view, link in ui_links("", experiment, campaign).items()]
+    head = f"{_NOTE} `{_short(campaign)}`"
+    others = [line for line in before.split("\n\n") if line and not line.startswith(head)]
+    return "\n\n".join([f"{head}: {', '.join(links)}", *others[: _NOTED - 1]])
+
+
+def _link(base_url: str, experiment: str, key: str, mode: str) -> str:
+    query = {"viewStateShareKey": key, **({"compareRunsMode": mode} if mode != "TABLE" else {})}
+    return f"{experiment_link(base_url, experiment)}&{urlencode(query)}"
+
+
+def _key(view: str, campaign: str) -> str:
+    return f"{view}-{_short(campaign)}"
+
+
+def _short(campaign: str) -> str:
+    return campaign[:8]
+
+
+def _json(data: Mapping[str, Any]) -> str:
+    return json.dumps(data, separators=(",", ":"))
+
+
+# -- the pages
+
+
+def _compare(campaign: str) -> _State:
+    """One line per optimizer: its incumbent, averaged over the repeats."""
+    section = _Section(
+        "Comparison",
+        (
+            _line("incumbent"),
+            _line("incumbent_by_epochs"),
+            _scatter("flops_ratio", "objective"),
+            _bar("objective"),
+        ),
+    )
+    by_optimizer = {"aggregateFunction": "average", "groupByKeys": [{"mode": "tag", "groupByData": "optimizer"}]}
+    return {
+        **_page(campaign, RUN_KIND, ["incumbent", "objective", "flops_ratio"], order="metrics.`incumbent`"),
+        **_charts(section, _Section("Model metrics")),
+        "groupBy": by_optimizer,
+        "useGroupedValuesInCharts": True,
+    }
+
+
+def _means(campaign: str, optimizers: Sequence[str]) -> _State:
+    """What the report says at the end: every optimizer's mean curve, and again with its intervals."""
+    means = [valid_name(f"{MEAN_LINES[0]}/{name}") for name in optimizers[:_CURVES]]
+    bands = [valid_name(f"{line}/{name}") for name in optimizers[:_CURVES] for line in MEAN_LINES]
+    section = _Section("Mean over repeats", (_line(*means), _line(*bands)) if means else ())
+    folded = (_Section(line) for line in MEAN_LINES)
+    return {
+        **_page(campaign, CAMPAIGN_KIND, [], order="attributes.start_time"),
+        **_charts(section, *folded, _Section("Model metrics")),
+    }
+
+
+def _runs(campaign: str) -> _State:
+    """A row per optimizer and repeat, best first."""
+    columns = ["incumbent", "objective", "error", "flops_ratio", "trials", "epochs"]
+    return _page(campaign, RUN_KIND, columns, order="metrics.`incumbent`", tags=["optimizer", "repeat", "best_trial"])
+
+
+def _trials(campaign: str) -> _State:
+    """A row per trial, best first."""
+    columns = ["objective", "error", "flops_ratio", "epochs", "train_seconds", "suggest_seconds"]
+    return _page(campaign, TRIAL_KIND, columns, tags=["optimizer", "repeat", "origin", "status"])
+
+
+def _search(campaign: str, space: Space | None) -> _State:
+    """What was tried: trade-off, parallel coordinates and training curves of the trials."""
+    params, metrics = _axes(space)
+    section = _Section(
+        "Trials",
+        (
+            _scatter("flops_ratio", "objective"),
+            _scatter("spent/evaluations", "objective"),
+            _line("val_error"),
+        ),
+    )
+    configurations = _Section("Configurations", (_parallel(params, [*metrics, "objective"]),), columns=1)
+    folded = (_Section("log10"), _Section("spent"), _Section("Model metrics"))
+    return {**_page(campaign, TRIAL_KIND, ["objective"]), **_charts(section, configurations, *folded)}
+
+
+def _page(
+    campaign: str, kind: str, columns: Iterable[str], order: str = "metrics.`objective`", tags: Iterable[str] = ()
+) -> _State:
+    return {
+        "searchFilter": f"tags.`{CAMPAIGN_ID}` = '{campaign}' and tags.`{KIND}` = '{kind}'",
+        "orderByKey": order,
+        "orderByAsc": True,
+        "startTime": "ALL",
+        "lifecycleFilter": "Active",
+        "selectedColumns": [*(f"metrics.`{name}`" for name in columns), *(f"tags.`{name}`" for name in tags)],
+        "runsHiddenMode": "SHOW_ALL",  # MLflow draws the first 10 rows if not told otherwise
+    }
+
+
+def _axes(space: Space | None) -> tuple[list[str], list[str]]:
+    """Params and metrics of the parallel coordinates: the logarithm of what is on a log scale."""
+    continuous = space.continuous[:_AXES] if space else ()
+    discrete = tuple(variable.name for variable in space.discrete) if space else ()
+    linear = [v.name for v in continuous if not v.log]
+    return [*linear, *discrete[: _AXES - len(continuous)]], [f"log10/{v.name}" for v in continuous if v.log]
+
+
+# -- the charts
+
+
+def _charts(*sections: _Section) -> _State:
+    cards = [
+        {**card, "uuid": f"{section.name}-{place}", "metricSectionId": section.name}
+        for section in sections
+        for place, card in enumerate(section.charts)
+    ]
+    return {
+        "compareRunCharts": [{"deleted": False, "isGenerated": False, "runsCountToCompare": 100, **c} for c in cards],
+        "compareRunSections": [section.to_dict() for section in sections],
+        "isAccordionReordered": True,
+        "hideEmptyCharts": False,
+    }
+
+
+def _line(*metrics: str) -> _State:
+    return {
+        "type": "LINE",
+        "metricKey": metrics[0],
+        "selectedMetricKeys": list(metrics),
+        "xAxisKey": "step",
+        "scaleType": "linear",
+        "lineSmoothness": 0,
+    }
+
+
+def _bar(metric: str) -> _State:
+    return {"type": "BAR", "metricKey": metric}
+
+
+def _scatter(x: str, y: str) -> _State:
+    axes = {"xaxis": {"key": x, "type": "METRIC"}, "yaxis": {"key": y, "type": "METRIC"}}
+    return {"type": "SCATTER", **axes}
+
+
+def _parallel(params: list[str], metrics: list[str]) -> _State:
+    return {"type": "PARALLEL", "selectedParams": params, "selectedMetrics": metrics}

@@ -1,0 +1,1 @@
+"""Where trials are evaluated: pools of workers, in this process or on Ray."""

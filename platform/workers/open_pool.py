@@ -1,0 +1,82 @@
+"""Opening the pool of workers that a configuration asks for, for whatever is to be trained."""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+
+from fmnas.platform.config.config import Config, WorkersConfig
+from fmnas.platform.config.problems import Data, Hardware, ProblemSettings, problem
+from fmnas.platform.errors import ClusterError
+from fmnas.platform.workers.cluster import connect, live_nodes, most_workers, own_cluster_lives
+from fmnas.platform.workers.pool import InProcessPool, Pool
+from fmnas.platform.workers.stop import StopRequest
+from fmnas.trainers import Checkpoints, Trainer, TrainerError
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is to be trained.
+
+    config: names the problem, and says what a worker takes. data: of the problem, for a search or for the last word.
+    seeds: trainings per job. wanted: how many jobs there may be at once. trial_seconds: what one may take.
+    checkpoints: where unfinished trainings are kept, if they are.
+    """
+
+    config: Config
+    data: Data | None
+    seeds: int
+    wanted: int
+    trial_seconds: float | None = None
+    checkpoints: Checkpoints | None = None
+
+
+@contextmanager
+def open_pool(work: Work, address: str | None, stop: StopRequest, say: Callable[[str], None]) -> Iterator[Pool]:
+    """Its pool, on the cluster at the address; closed, and Ray left, whatever happens.
+
+    say: told what a person should know.
+    Raises ClusterError when the cluster cannot be reached, or it or this process lacks what is asked for.
+    """
+    config, workers = work.config, work.config.workers
+    settings = ProblemSettings(config.data, work.seeds, work.checkpoints, config.schedule_epochs)
+    if workers.kind == "in-process":
+        trainer = _trainer_here(work, settings)
+        yield InProcessPool(trainer, work.trial_seconds, stop, workers.grace_seconds)
+        return
+    from fmnas.platform.workers.ray_pool import RayPool, Watch
+    from fmnas.platform.workers.ray_worker import build_trainer
+
+    ray = connect(address)
+    try:
+        nodes = live_nodes(ray).values()
+        most = most_workers(nodes, workers.count, workers.cpus, workers.gpus, work.wanted)
+        build = partial(build_trainer, config.problem, settings, _hardware(workers))
+        lives = partial(own_cluster_lives, ray) if address is None else None
+        pool = RayPool(ray, build, work.data, workers, most, work.trial_seconds, Watch(say, lives))
+        try:
+            yield pool
+        finally:
+            pool.close()
+    finally:
+        ray.shutdown()
+
+
+def _trainer_here(work: Work, settings: ProblemSettings) -> Trainer:
+    """In this process: on its GPU, if workers are promised one, or on one thread."""
+    workers = work.config.workers
+    hardware = replace(_hardware(workers), threads=1)
+    try:
+        return problem(work.config.problem, settings).build(work.data, hardware)
+    except TrainerError as error:
+        if workers.gpus == 0:
+            raise
+        raise ClusterError(
+            f"workers.gpus = {workers.gpus:g} with workers.kind = in-process, and this process has no such GPU "
+            f"({error}). workers.gpus: 0 trains on its CPU"
+        ) from error
+
+
+def _hardware(workers: WorkersConfig) -> Hardware:
+    return Hardware("cuda" if workers.gpus > 0 else "cpu", max(1, math.floor(workers.cpus)), workers.arrangement)

@@ -1,0 +1,198 @@
+"""Pools of workers: where trials are evaluated. The contract, its events, and the pool in this process.
+
+Contract: a pool takes at most `capacity` jobs at a time and answers each with exactly one event. A failed job is the
+trial's own fault (its exception, more memory than there is, or what is no result), and so is one that was ended at its
+deadline; a lost one is the worker's, which died or whose device failed, and which is replaced. Nothing is retried by
+the pool. What finished is whole, and all its numbers are finite.
+"""
+
+import math
+import socket
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from fmnas.platform.errors import ExperimentFailed, legible, one_line
+from fmnas.platform.workers.stop import PastDeadline, Stopped, StopRequest, deadline, watched
+from fmnas.search_spaces import Conditions, Evaluation, Trial
+from fmnas.trainers import DeviceFailedError, Trainer, TrainerError
+
+
+@dataclass(frozen=True)
+class Job:
+    """A trial of a run, for the attempt-th time."""
+
+    run: str
+    trial: Trial
+    attempt: int = 1
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The evaluation of a job, and the worker that made it."""
+
+    job: Job
+    worker: str
+    evaluation: Evaluation
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The job raised, or came to no result: the reason in one line."""
+
+    job: Job
+    worker: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Lost:
+    """The worker died, its device failed, or its node died."""
+
+    job: Job
+    worker: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class TimedOut:
+    """The job ran past its deadline and was ended, its worker with it where nothing less would do."""
+
+    job: Job
+    worker: str
+    reason: str
+
+
+Event = Finished | Failed | Lost | TimedOut
+
+
+class Pool(Protocol):
+    """Evaluates jobs somewhere."""
+
+    @property
+    def capacity(self) -> int:
+        """How many jobs may be in flight: the workers that are ready."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """How many workers there are, ready or starting."""
+        ...
+
+    def submit(self, job: Job) -> str:
+        """Start a job; returns the worker's name. Only while fewer than `capacity` are in flight."""
+        ...
+
+    def next_event(self, timeout: float) -> Event | None:
+        """The next event, or None when none came within `timeout` seconds."""
+        ...
+
+    def close(self) -> None:
+        """Stop every worker, at once."""
+        ...
+
+
+def checked(evaluation: Any) -> Evaluation:
+    """What a trainer returned, if it is a result. Raises TrainerError for anything else, and for a NaN or infinity."""
+    if not isinstance(evaluation, Evaluation):
+        raise TrainerError(f"it returned {legible(repr(evaluation))[:100]}, which is no Evaluation")
+    if not isinstance(evaluation.conditions, Conditions | None):
+        raise TrainerError(f"it returned conditions = {legible(repr(evaluation.conditions))[:100]}, which are none")
+    for name, value in _numbers(evaluation.to_dict()):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise TrainerError(f"it returned {name} = {legible(repr(value))[:100]}, which is no finite number")
+    return evaluation
+
+
+def _numbers(fields: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in fields.items():
+        if isinstance(value, list | tuple):
+            yield from ((f"{name}[{i}]", each) for i, each in enumerate(value))
+        elif name not in ("diverged", "conditions") and (value is not None or name not in ("flops", "flops_ratio")):
+            yield name, value
+
+
+def past_deadline(seconds: float) -> str:
+    """Why a job was ended."""
+    return f"it ran past budget.trial_seconds = {seconds:g} and was ended"
+
+
+class InProcessPool:
+    """One job at a time in this process, for a debugger: an exception's stack is printed as it is.
+
+    There is no other worker to give a job to when the device fails, and this process cannot use it any more: the
+    experiment ends, the job is on record as cancelled, and a resume, which is a new process, repeats it.
+
+    trial_seconds: how long a job may take; None: for ever. stop, grace_seconds: when a job is left unanswered.
+    """
+
+    def __init__(
+        self,
+        trainer: Trainer,
+        trial_seconds: float | None = None,
+        stop: StopRequest | None = None,
+        grace_seconds: float = 0.0,
+    ) -> None:
+        self._trainer = trainer
+        self._seconds = math.inf if trial_seconds is None else trial_seconds
+        self._stop, self._grace = stop or StopRequest(), grace_seconds
+        self._job: Job | None = None
+        self._worker = f"in-process@{socket.gethostname()}"
+
+    @property
+    def capacity(self) -> int:
+        """One."""
+        return 1
+
+    @property
+    def size(self) -> int:
+        """One."""
+        return 1
+
+    def submit(self, job: Job) -> str:
+        """Remember the job; `next_event` evaluates it."""
+        if self._job is not None:
+            raise RuntimeError("a job is in flight already")
+        self._job = job
+        return self._worker
+
+    def next_event(self, timeout: float) -> Event | None:
+        """Evaluate the job, until its deadline or a stop; after a stop it stays in flight.
+
+        Raises ExperimentFailed when the device fails.
+        """
+        if self._job is None:
+            return None
+        try:
+            event = self._evaluate(self._job)
+        except Stopped:
+            return None
+        self._job = None
+        return event
+
+    def _evaluate(self, job: Job) -> Event:
+        check_deadline = deadline(self._seconds)
+
+        def check() -> None:
+            if self._stop.over(self._grace):
+                raise Stopped
+            check_deadline()
+
+        try:
+            with watched(check):
+                return Finished(job, self._worker, checked(self._trainer.evaluate(job.trial)))
+        except PastDeadline:
+            return TimedOut(job, self._worker, past_deadline(self._seconds))
+        except DeviceFailedError as error:
+            traceback.print_exc()
+            raise ExperimentFailed(
+                f"{job.run}, trial {job.trial.id}: {one_line(error)}. This process, the only worker, cannot train "
+                "any more; it charged nobody. Mend the device and resume; workers.kind = ray replaces such a worker"
+            ) from error
+        except Exception as error:
+            traceback.print_exc()
+            return Failed(job, self._worker, one_line(error))
+
+    def close(self) -> None:
+        """Nothing to stop."""

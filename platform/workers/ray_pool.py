@@ -1,0 +1,253 @@
+"""The pool on Ray: long-lived actors, one trial at a time in each, as many as the live nodes hold."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fmnas.platform.config.config import WorkersConfig
+from fmnas.platform.config.problems import Data
+from fmnas.platform.errors import ExperimentFailed, legible, one_line
+from fmnas.platform.workers.cluster import fitting, live_nodes, own_folder
+from fmnas.platform.workers.pool import Event, Failed, Finished, Job, Lost, TimedOut, past_deadline
+from fmnas.platform.workers.ray_worker import NODE, Build, Worker, refusal, remark, versions
+from fmnas.trainers import DeviceFailedError
+
+LOOK_SECONDS = 1.0
+"""How often the pool looks which nodes there are."""
+
+GRACE_SECONDS = 5.0
+"""How long after a job's deadline its worker may take to say so before it is killed."""
+
+SILENT_SECONDS = 30.0
+"""How long no worker may be ready before a person is told."""
+
+
+@dataclass
+class _Member:
+    """An actor. node: where it is; empty until it is ready."""
+
+    name: str
+    actor: Any
+    node: str = ""
+
+
+@dataclass(frozen=True)
+class _Task:
+    """A job in flight, and when its worker must have answered, in monotonic seconds."""
+
+    job: Job
+    member: _Member
+    ends_by: float
+
+
+@dataclass(frozen=True)
+class Watch:
+    """say: told what a person should know. lives: whether a cluster of our own still does; None: it is not ours."""
+
+    say: Callable[[str], None] = print
+    lives: Callable[[], bool] | None = None
+
+
+class RayPool:
+    """Up to `most` actors on the connected cluster; fewer while fewer fit on its live nodes.
+
+    Only workers that are ready are given jobs, so one that waits for a place keeps no trial waiting. Ray neither
+    restarts an actor nor retries a method: both would hide a loss from the journal. A dead actor is reported as lost
+    and replaced; so is one whose device failed, which is killed: CUDA's errors stay until their process ends.
+
+    A worker ends a job at its deadline itself and lives on. One that cannot, because a call into C does not return or
+    its node is out of reach, is killed GRACE_SECONDS later and replaced.
+
+    Nodes of a standing cluster may go and others come: it is waited for. A cluster of our own is this machine: when it
+    dies, the experiment ends, and can be resumed.
+
+    build, data: what a worker makes its trainer of. trial_seconds: how long a job may take; None: for ever.
+    """
+
+    def __init__(
+        self,
+        ray: Any,
+        build: Build,
+        data: Data | None,
+        workers: WorkersConfig,
+        most: int,
+        trial_seconds: float | None = None,
+        watch: Watch | None = None,
+    ) -> None:
+        self._ray, self._workers, self._most, self._watch = ray, workers, most, watch or Watch()
+        self._actor_class = ray.remote(Worker).options(
+            num_cpus=workers.cpus, num_gpus=workers.gpus, max_restarts=0, max_task_retries=0
+        )
+        # Only the data go through the object store; every actor of a node maps the same copy.
+        self._arguments = (build, ray.put(data) if data is not None else None)
+        self._seconds = math.inf if trial_seconds is None else trial_seconds
+        self._versions = versions()
+        self._starting: dict[Any, _Member] = {}  # future of `ready` -> whose
+        self._idle: list[_Member] = []
+        self._busy: dict[Any, _Task] = {}  # future of `evaluate` -> what
+        self._bad_starts = 0
+        self._served_at = time.monotonic()
+        self._remarks: set[str] = set()
+        self._look()
+
+    @property
+    def capacity(self) -> int:
+        """The number of workers that are ready."""
+        return len(self._idle) + len(self._busy)
+
+    @property
+    def size(self) -> int:
+        """The number of workers, those that start among them."""
+        return len(self._members())
+
+    def submit(self, job: Job) -> str:
+        """Give the job to an idle worker."""
+        member = self._idle.pop(0)
+        future = member.actor.evaluate.remote(job.trial, self._seconds)
+        self._busy[future] = _Task(job, member, time.monotonic() + self._seconds + GRACE_SECONDS)
+        return member.name
+
+    def next_event(self, timeout: float) -> Event | None:
+        """Wait for any worker. Raises ExperimentFailed when workers cannot be built, or are of another version."""
+        now = time.monotonic()
+        if now >= self._looked_at + LOOK_SECONDS:
+            self._look()
+        if self._idle and not self._busy:
+            timeout = 0.0  # no event will come
+        futures = [*self._busy, *self._starting]
+        if not futures:
+            time.sleep(timeout)
+            return None
+        left = min((task.ends_by for task in self._busy.values()), default=math.inf) - now
+        # What has come in is taken first, and a result that comes in the grace time is one, too: the worker's clock,
+        # which began later than ours, says that it was in time.
+        done, _ = self._ray.wait(futures, num_returns=1, timeout=max(0.0, min(timeout, left)))
+        if not done:
+            return self._give_up() if left <= 0 else None
+        if done[0] in self._busy:
+            return self._collect(done[0])
+        self._welcome(done[0])
+        return None
+
+    def close(self) -> None:
+        """Kill every worker."""
+        for member in self._members():
+            self._ray.kill(member.actor, no_restart=True)
+        self._idle, self._busy, self._starting = [], {}, {}
+
+    def _members(self) -> list[_Member]:
+        return [*self._starting.values(), *self._idle, *(task.member for task in self._busy.values())]
+
+    def _look(self) -> None:
+        """Let the pool have as many workers as fit on the nodes that are there now."""
+        self._looked_at = time.monotonic()
+        if self._watch.lives is not None and not self._watch.lives():
+            self._idle, self._busy, self._starting = [], {}, {}
+            self._ray.shutdown()  # now: a minute after its head has died, Ray would end this process
+            raise ExperimentFailed(
+                "the Ray that it had started on this machine died (killed, or out of memory?), and its workers with "
+                f"it; its logs are below {own_folder()}/session_latest/logs. Resume"
+            )
+        nodes = live_nodes(self._ray)
+        for member in [member for member in self._idle if member.node not in nodes]:
+            self._idle.remove(member)
+            self._ray.kill(member.actor, no_restart=True)
+        size = min(self._most, fitting(nodes.values(), self._workers.cpus, self._workers.gpus))
+        names = {member.name for member in self._members()}
+        for name in (f"worker-{i}" for i in range(self._most)):
+            if len(names) < size and name not in names:
+                names.add(name)
+                self._start(name)
+        # One that waits for a place on a node that is gone; what is ready stays.
+        for future in list(self._starting)[: max(0, len(names) - size)]:
+            self._ray.kill(self._starting.pop(future).actor, no_restart=True)
+        self._tell_of_silence(size)
+
+    def _tell_of_silence(self, size: int) -> None:
+        if self.capacity:
+            self._served_at = self._looked_at
+        elif self._looked_at > self._served_at + SILENT_SECONDS:
+            self._served_at = self._looked_at
+            why = "the rest of the cluster is taken, or they are still being built" if size else "no node has room"
+            self._watch.say(
+                f"no worker is ready (each takes {self._workers.cpus:g} CPUs and {self._workers.gpus:g} GPUs): {why}; "
+                "waiting. `ray status` says who takes what"
+            )
+
+    def _start(self, name: str) -> None:
+        member = _Member(name, self._actor_class.remote(*self._arguments))
+        self._starting[member.actor.ready.remote()] = member
+
+    def _welcome(self, future: Any) -> None:
+        """A worker is ready, or will never be."""
+        member = self._starting.pop(future)
+        try:
+            introduction = self._ray.get(future)
+        except self._ray.exceptions.RayError as error:
+            self._ray.kill(member.actor, no_restart=True)
+            if getattr(error, "actor_init_failed", False):  # else its node is gone; the next look starts another
+                self._count_bad_start(member.name, _cause(error))
+            return
+        reason = refusal(introduction, self._versions)
+        if reason:
+            raise ExperimentFailed(reason)
+        words = remark(introduction, self._versions)
+        if words and words not in self._remarks:
+            self._remarks.add(words)
+            self._watch.say(words)
+        self._bad_starts = 0
+        member.node = introduction[NODE]
+        self._idle.append(member)
+
+    def _count_bad_start(self, name: str, reason: str) -> None:
+        self._bad_starts += 1
+        if self._bad_starts >= self._workers.failures:
+            raise ExperimentFailed(
+                f"{self._bad_starts} workers in a row could not be built, the last being {name}: {reason}. Is the same "
+                "fmnas installed on every node? Mend the cause and resume"
+            )
+
+    def _drop(self, member: _Member) -> None:
+        self._ray.kill(member.actor, no_restart=True)
+        self._look()
+
+    def _give_up(self) -> Event:
+        future = min(self._busy, key=lambda future: self._busy[future].ends_by)
+        task = self._busy.pop(future)
+        self._drop(task.member)
+        return self._timed_out(task.job, task.member.name)
+
+    def _timed_out(self, job: Job, worker: str) -> TimedOut:
+        return TimedOut(job, worker, past_deadline(self._seconds))
+
+    def _collect(self, future: Any) -> Event:
+        task = self._busy.pop(future)
+        job, member, errors = task.job, task.member, self._ray.exceptions
+        try:
+            evaluation, where = self._ray.get(future)
+        except errors.RayTaskError as error:
+            cause = error.cause if error.cause is not None else error
+            if isinstance(cause, DeviceFailedError):
+                self._drop(member)
+                return Lost(job, member.name, one_line(cause))
+            self._idle.append(member)  # the trial's own exception: the worker lives on
+            return Failed(job, member.name, one_line(cause))
+        except errors.OutOfMemoryError as error:  # Ray killed the worker before its node ran out
+            self._drop(member)
+            return Failed(job, member.name, f"out of memory: {one_line(error)}"[:500])
+        except errors.RayError as error:  # died, unreachable, its result gone with its node
+            self._drop(member)
+            return Lost(job, member.name, one_line(error))
+        self._idle.append(member)
+        worker = f"{member.name}@{where}"
+        if evaluation is None:
+            return self._timed_out(job, worker)
+        return Finished(job, worker, evaluation)
+
+
+def _cause(error: BaseException) -> str:
+    """Why an actor's constructor raised: the end of what Ray says, which begins with where it was."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return legible(lines[-1])[-500:] if lines else type(error).__name__

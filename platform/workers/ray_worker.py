@@ -1,0 +1,112 @@
+"""What runs on the nodes: a trainer in an actor, and how it introduces itself before it is given work."""
+
+import gc
+import math
+import os
+import platform
+import socket
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fmnas.platform.config.problems import Data, Hardware, ProblemSettings, problem
+from fmnas.platform.environment import package_version
+from fmnas.platform.workers.pool import checked
+from fmnas.platform.workers.stop import PastDeadline, deadline, watched
+from fmnas.search_spaces import Evaluation, Trial
+from fmnas.trainers import Trainer
+from fmnas.trainers.devices import give_back_memory
+from fmnas.trainers.memory import keep_freed_memory
+
+Build = Callable[[Data | None], Trainer]
+"""Makes a worker's trainer from the data; it travels to the node by pickle."""
+
+FMNAS, PYTHON, TORCH, PLACE, NODE = "fmnas", "python", "torch", "place", "node"
+"""The keys of an introduction. Plain text: a worker of another version must be understood, too."""
+
+
+def build_trainer(problem_name: str, settings: ProblemSettings, hardware: Hardware, data: Data | None) -> Trainer:
+    """The trainer of a problem in the registry."""
+    return problem(problem_name, settings).build(data, hardware)
+
+
+class Worker:
+    """Inside the actor: a trainer, built once from data that all workers of a node share."""
+
+    def __init__(self, build: Build, data: Data | None) -> None:
+        keep_freed_memory()
+        self._trainer = build(data)
+        self._place = f"{socket.gethostname()}:{os.getpid()}"
+
+    def ready(self) -> dict[str, str]:
+        """Its introduction; answered once the trainer is built."""
+        import ray
+
+        node = ray.get_runtime_context().get_node_id()
+        return {**versions(), PLACE: self._place, NODE: node}
+
+    def evaluate(self, trial: Trial, seconds: float) -> tuple[Evaluation | None, str]:
+        """The evaluation, or None if it was not done after so many seconds, and where it was made (host:pid).
+
+        Ray calls this in the main thread of the process, which can be watched. However it ends, what it took of memory
+        is given back then, not with the next job: the next one, and others on the same GPU, need it.
+        """
+        try:
+            if seconds == math.inf:
+                return checked(self._trainer.evaluate(trial)), self._place
+            with watched(deadline(seconds)):
+                return checked(self._trainer.evaluate(trial)), self._place
+        except PastDeadline:
+            pass
+        except Exception as error:
+            _let_go(error)
+            raise
+        _collect()
+        return None, self._place
+
+
+def _let_go(error: BaseException) -> None:
+    """Free what the frames that an exception went through, or one behind it, hold of memory."""
+    found: BaseException | None = error
+    while found is not None:
+        traceback.clear_frames(found.__traceback__)
+        found = found.__cause__ or found.__context__
+    _collect()
+
+
+def _collect() -> None:
+    gc.collect()  # frames and the exceptions that went through them hold each other
+    give_back_memory()
+
+
+def versions() -> dict[str, str]:
+    """What must be the same on every node: fmnas whole, Python and torch by major and minor number."""
+    return {
+        FMNAS: package_version("fmnas") or "unknown",
+        PYTHON: _minor(platform.python_version()),
+        TORCH: _minor(package_version("torch") or "unknown"),
+    }
+
+
+def refusal(worker: Any, own: Mapping[str, str]) -> str:
+    """Why a worker that introduces itself so cannot serve a driver of these versions; empty if it can."""
+    theirs = worker if isinstance(worker, dict) else {}
+    found = theirs.get(FMNAS, "another version, too old to say which,")
+    if found == own[FMNAS]:
+        return ""
+    return (
+        f"fmnas {found} is installed on {theirs.get(PLACE, 'a node')}, and the driver is fmnas {own[FMNAS]}: results "
+        f"of two versions must not be mixed. Install fmnas {own[FMNAS]} on every node (or the other one here), start "
+        "Ray there again, and resume"
+    )
+
+
+def remark(worker: Mapping[str, str], own: Mapping[str, str]) -> str:
+    """What else differs, and may move results by rounding; empty if nothing does."""
+    differ = [name for name in (PYTHON, TORCH) if worker[name] != own[name]]
+    told = ", ".join(f"{name} {worker[name]} (the driver has {own[name]})" for name in differ)
+    return f"{worker[PLACE]} has {told}: its results may differ from those of the other workers" if told else ""
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])
