@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from fmnas.search_spaces import Configuration, Real, Space
-from fmnas.search_spaces.cell import CELL_NAMES, STATES, parse_pair
+from fmnas.search_spaces.nasnet import CELL_NAMES, STATES, parse_pair
 from fmnas.search_spaces.variables import Discrete
 
 Mutation = Callable[[Configuration, np.random.Generator], Configuration]

@@ -17,7 +17,7 @@ from training import cells
 from training_gpu import noise
 
 from fmnas.search_spaces import Cell, Schedule, largest_cell
-from fmnas.search_spaces.cell import OPERATIONS
+from fmnas.search_spaces.nasnet import OPERATIONS
 from fmnas.trainers import Split, build_network, fashion_mnist_split
 from fmnas.trainers.captured import captured
 from fmnas.trainers.stacked_network import Stack

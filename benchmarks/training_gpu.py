@@ -30,7 +30,7 @@ import numpy as np
 import torch
 
 from fmnas.search_spaces import Cell, Schedule, Trial
-from fmnas.search_spaces.cell import pair_name
+from fmnas.search_spaces.nasnet import pair_name
 from fmnas.trainers import (
     EvaluationStoppedError,
     ImageTrainer,

@@ -11,8 +11,7 @@ from fmnas.comparison.canvas import PANEL, SMALL, sheet
 from fmnas.comparison.palette import BLUE, CARD, GROUND, INK, VERMILION
 from fmnas.comparison.schedule_drawing import draw_schedule, write_values
 from fmnas.search_spaces import Cell, Schedule
-from fmnas.search_spaces.cell import STATES
-from fmnas.search_spaces.sgd import SGD_NAMES
+from fmnas.search_spaces.nasnet import SGD_NAMES, STATES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

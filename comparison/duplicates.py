@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fmnas.comparison.networks import network_numbers
-from fmnas.search_spaces.cell import CELL_NAMES
+from fmnas.search_spaces.nasnet import CELL_NAMES
 
 
 @dataclass(frozen=True)

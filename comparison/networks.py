@@ -18,7 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fmnas.search_spaces import Cell, canonical_form
-from fmnas.search_spaces.cell import CELL_NAMES, OPERATIONS, STATES, Pair, pair_name
+from fmnas.search_spaces.nasnet import CELL_NAMES, OPERATIONS, STATES, Pair, pair_name
 
 Integers = NDArray[np.int64]
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from fmnas.comparison.canvas import SMALL, label, plain
 from fmnas.comparison.palette import BLUE, INK, SOFT
 from fmnas.search_spaces import Schedule
-from fmnas.search_spaces.sgd import SGD_NAMES
+from fmnas.search_spaces.nasnet import SGD_NAMES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

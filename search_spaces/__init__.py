@@ -4,12 +4,10 @@ Needs numpy alone.
 """
 
 from fmnas.search_spaces.canonical import CanonicalCell, canonical_form
-from fmnas.search_spaces.cell import Cell, largest_cell
 from fmnas.search_spaces.constraints import LinearConstraint, QuadraticConstraint
 from fmnas.search_spaces.errors import FmnasError, SpaceError
-from fmnas.search_spaces.joint import joint_space
+from fmnas.search_spaces.nasnet import Cell, Schedule, joint_space, largest_cell
 from fmnas.search_spaces.records import Conditions, Evaluation, Trial
-from fmnas.search_spaces.sgd import Schedule
 from fmnas.search_spaces.space import Configuration, Space
 from fmnas.search_spaces.variables import Graph, Integer, Nominal, Ordinal, Real
 

@@ -29,7 +29,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import permutations
 
-from fmnas.search_spaces.cell import STATES, Cell
+from fmnas.search_spaces.nasnet import STATES, Cell
 
 Summand = tuple[int, str]
 """An input, -1, 0 or a state's number, and the operation on it."""

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fmnas.search_spaces.constraints import CONSTRAINT_KINDS, Constraint, constraint_from_dict
+from fmnas.search_spaces.constraints import CONSTRAINT_KINDS, Constraint, FeasibleRegion, constraint_from_dict
 from fmnas.search_spaces.errors import SpaceError
-from fmnas.search_spaces.feasibility import FeasibleRegion
 from fmnas.search_spaces.variables import Discrete, Graph, Integer, Nominal, Ordinal, Real, Value, Variable
 
 Configuration = dict[str, Value]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fmnas.baselines.mutation import STEP, mutation_for
 from fmnas.search_spaces import Configuration, Graph, Integer, Nominal, Ordinal, Real, Space, joint_space
-from fmnas.search_spaces.cell import input_pairs, parse_pair
+from fmnas.search_spaces.nasnet import input_pairs, parse_pair
 
 JOINT = joint_space()
 MIXED = Space(

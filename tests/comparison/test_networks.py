@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from fmnas.comparison.networks import network_numbers
 from fmnas.search_spaces import Cell, SpaceError, canonical_form, joint_space
-from fmnas.search_spaces.cell import CELL_NAMES
+from fmnas.search_spaces.nasnet import CELL_NAMES
 
 SPACE = joint_space()
 

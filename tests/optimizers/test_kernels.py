@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fmnas.optimizers.kernels import ModDif, ModLap, ModulatedKernel
 from fmnas.search_spaces import Integer, Nominal, Ordinal, Real, Space
-from fmnas.search_spaces.graphs import laplacian
+from fmnas.search_spaces.variables import laplacian
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_kernels.json").read_text())
 GOLDEN_SPACE = Space(

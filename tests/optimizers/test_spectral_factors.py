@@ -14,7 +14,7 @@ from fmnas.optimizers.spectral import ModulatedDiffusion, ModulatedLaplacian
 from fmnas.optimizers.structures import BLENDED_KERNELS, FAST_KERNELS
 from fmnas.optimizers.traced import Traced
 from fmnas.search_spaces import Nominal, Ordinal, Real, Space
-from fmnas.search_spaces.graphs import laplacian
+from fmnas.search_spaces.variables import laplacian
 
 KERNELS = {**FAST_KERNELS, **{kernel.name: kernel for kernel in BLENDED_KERNELS.values()}}
 SPECTRAL_FUNCTIONS = {"modlap": ModulatedLaplacian(), "moddif": ModulatedDiffusion()}

@@ -19,7 +19,7 @@ from fmnas.optimizers.posterior import Posterior
 from fmnas.optimizers.structures import BLENDED_KERNELS, FAST_KERNELS
 from fmnas.optimizers.surrogate import PAPER_FIT, Fit, FitError, FitSettings, Surrogate
 from fmnas.search_spaces import Space, joint_space
-from fmnas.search_spaces.graphs import spectrum
+from fmnas.search_spaces.variables import spectrum
 
 KERNELS = {**FAST_KERNELS, **{kernel.name: kernel for kernel in BLENDED_KERNELS.values()}}
 GOLDEN = json.loads((Path(__file__).parent / "golden_fit.json").read_text())

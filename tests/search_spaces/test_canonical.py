@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmnas.search_spaces import Cell, Space, canonical_form
-from fmnas.search_spaces.cell import OPERATIONS, cell_variables, input_pairs
+from fmnas.search_spaces.nasnet import OPERATIONS, cell_variables, input_pairs
 
 GraphOf = Callable[[Cell], nx.DiGraph]
 MIRROR = {-1: 0, 0: -1}

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmnas.search_spaces import Cell, Space, SpaceError, joint_space, largest_cell
-from fmnas.search_spaces.cell import (
+from fmnas.search_spaces.nasnet import (
     CELL_NAMES,
     OPERATIONS,
     adjacent,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmnas.search_spaces.cell import cell_variables, input_pairs
-from fmnas.search_spaces.graphs import (
+from fmnas.search_spaces.nasnet import cell_variables, input_pairs
+from fmnas.search_spaces.variables import (
     complete_graph,
     graph_from_edges,
     is_connected,

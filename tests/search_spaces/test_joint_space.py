@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from fmnas.search_spaces import Cell, Real, Schedule, joint_space
-from fmnas.search_spaces.cell import CELL_NAMES
-from fmnas.search_spaces.sgd import SGD_NAMES
+from fmnas.search_spaces.nasnet import CELL_NAMES, SGD_NAMES
 
 
 def test_schedule_then_cell() -> None:

@@ -11,7 +11,7 @@ import torch
 from fmnas.platform.config.config import check_config
 from fmnas.platform.errors import ConfigError
 from fmnas.search_spaces import Trial
-from fmnas.search_spaces.cell import OPERATIONS
+from fmnas.search_spaces.nasnet import OPERATIONS
 from fmnas.trainers import (
     DeviceFailedError,
     ImageTrainer,

@@ -26,7 +26,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from fmnas.search_spaces import Cell, Schedule, joint_space, largest_cell
-from fmnas.search_spaces.cell import OPERATIONS
+from fmnas.search_spaces.nasnet import OPERATIONS
 from fmnas.trainers import build_network, stacked_training
 from fmnas.trainers.stacked_network import Stack
 from fmnas.trainers.stacked_training import StackedLearner

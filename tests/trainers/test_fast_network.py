@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fmnas.search_spaces import Cell, Schedule, joint_space, largest_cell
-from fmnas.search_spaces.cell import OPERATIONS
+from fmnas.search_spaces.nasnet import OPERATIONS
 from fmnas.trainers import Split, build_network, digits_split
 from fmnas.trainers.fast_network import FastNetwork, PairedConvolution, SeparateMaxPool, paired_weight
 from fmnas.trainers.fast_training import batches_in_bulk, fast_learner

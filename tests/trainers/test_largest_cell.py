@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
 from fmnas.search_spaces import Cell, joint_space, largest_cell
-from fmnas.search_spaces.cell import OPERATIONS, input_pairs
+from fmnas.search_spaces.nasnet import OPERATIONS, input_pairs
 from fmnas.trainers import count_flops, flops_ratio
 from fmnas.trainers.network import operation
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fmnas.search_spaces import Cell, Schedule, joint_space, largest_cell
-from fmnas.search_spaces.cell import OPERATIONS
+from fmnas.search_spaces.nasnet import OPERATIONS
 from fmnas.trainers import Split, build_network, captured, digits_split
 from fmnas.trainers.augmentation import normalise
 from fmnas.trainers.captured import CaptureError

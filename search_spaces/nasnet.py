@@ -1,7 +1,7 @@
-"""The NASNet-derived cell: 8,153,726,976 architectures (BO-FM paper, Sec. 5.3 and Supp. D.2).
+"""The joint problem's space (BO-FM paper, Sec. 5.3 and Supp. D.2): the NASNet-derived cell and the SGD schedule.
 
 A cell has two inputs, S(-1) and S(0), and four states S1..S4. Each state is the sum of two operations, each applied to
-one of two distinct earlier states or inputs. The cell's outputs are S4 and one of S1, S2, S3.
+one of two distinct earlier states or inputs. The cell's outputs are S4 and one of S1, S2, S3. There are 8,153,726,976.
 
 | variable | meaning | graph |
 |---|---|---|
@@ -9,7 +9,8 @@ one of two distinct earlier states or inputs. The cell's outputs are S4 and one 
 | in2, in3, in4 | the two inputs of S2, S3, S4, e.g. "-1,0" | pairs that share one input and whose others differ by 1 |
 | output | the output beside S4 | path |
 
-The first operation of a state works on the lower-numbered input. S1's inputs are always (-1, 0).
+The first operation of a state works on the lower-numbered input. S1's inputs are always (-1, 0). The schedule adds six
+continuous hyperparameters: 18 variables.
 """
 
 from collections.abc import Mapping
@@ -18,7 +19,8 @@ from itertools import combinations
 from typing import Any
 
 from fmnas.search_spaces.errors import SpaceError
-from fmnas.search_spaces.variables import Graph, Nominal, Ordinal, Variable
+from fmnas.search_spaces.space import Space
+from fmnas.search_spaces.variables import Graph, Nominal, Ordinal, Real, Variable
 
 OPERATIONS = (
     "identity",
@@ -121,3 +123,50 @@ class Cell:
 def largest_cell() -> Cell:
     """The cell with the most FLOPs: the chain in which every state is live and every operation is a 5x5 convolution."""
     return Cell(inputs=((-1, 0), (0, 1), (1, 2), (2, 3)), operations=(("conv5x5", "conv5x5"),) * STATES, output=3)
+
+
+def sgd_variables() -> list[Variable]:
+    """Learning rate, momentum, weight decay, and a learning rate that is reduced twice."""
+    return [
+        Real("learning_rate", 1e-3, 1e-1, log=True),
+        Real("momentum", 0.8, 1.0),
+        Real("weight_decay", 1e-6, 1e-2, log=True),
+        Real("lr_reduction", 0.1, 0.9),
+        Real("reduction_point_1", 0.0, 1.0),
+        Real("reduction_point_2", 0.0, 1.0),
+    ]
+
+
+SGD_NAMES = tuple(variable.name for variable in sgd_variables())
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A decoded SGD schedule; the fields are the variables of `sgd_variables`."""
+
+    learning_rate: float
+    momentum: float
+    weight_decay: float
+    lr_reduction: float
+    reduction_point_1: float
+    reduction_point_2: float
+
+    @classmethod
+    def from_configuration(cls, configuration: Mapping[str, Any]) -> "Schedule":
+        """The schedule that a configuration describes; other names in it are ignored."""
+        return cls(**{name: float(configuration[name]) for name in SGD_NAMES})
+
+    def milestones(self, epochs: int) -> tuple[int, int]:
+        """The epochs (from 0) at which the learning rate is reduced: int(E r1) and int(E (r1 + (1 - r1) r2))."""
+        first = self.reduction_point_1
+        return int(epochs * first), int(epochs * (first + (1 - first) * self.reduction_point_2))
+
+    def learning_rate_at(self, epoch: int, epochs: int) -> float:
+        """The learning rate in epoch 0..epochs-1 of a training of `epochs` epochs."""
+        reductions = sum(epoch >= milestone for milestone in self.milestones(epochs))
+        return self.learning_rate * self.lr_reduction**reductions
+
+
+def joint_space() -> Space:
+    """Six SGD hyperparameters, then op1..op8, in2..in4, output."""
+    return Space([*sgd_variables(), *cell_variables()])
