@@ -8,12 +8,13 @@ sampling: each trial's origin says which it was.
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from fmnas.baselines.density_model import DensityModel, private_random_state, quiet
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion
+from fmnas.optimizers.options import Between, check_options
 from fmnas.search_spaces import Evaluation, Space, Trial
 from fmnas.search_spaces.records import PROMOTION
 
@@ -29,10 +30,11 @@ class BOHB(Optimizer):
     eta: how many trials of a rung compete for one place in the next, and how much longer that trains.
     """
 
-    def __init__(self, space: Space, *, seed: int = 0, epochs: int = 1, eta: int = 3) -> None:
+    def __init__(
+        self, space: Space, *, seed: int = 0, epochs: int = 1, eta: Annotated[int, Between(2, 1_000_000)] = 3
+    ) -> None:
         super().__init__(space, seed=seed, epochs=epochs)
-        if eta < 2:
-            raise OptimizerError(f"eta = {eta}: it must be at least 2")
+        check_options(type(self), eta=eta)
         self.brackets = brackets(epochs, eta)
         self._model = DensityModel(space)
         self._iterations: list[Any] = []
@@ -110,7 +112,9 @@ class BOHB(Optimizer):
         return self._model.to_hpbandster(pick.configuration), {"pick": pick}
 
 
-def brackets(epochs: int, eta: int = 3) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
+def brackets(
+    epochs: int, eta: Annotated[int, Between(2, 1_000_000)] = 3
+) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
     """One cycle of brackets as (sizes, budgets) per rung, as HpBandSter makes them.
 
     With 25 epochs and eta 3: 27-9-3-1, 9-3-1, 6-2 and 4 trials at rungs that round to 1, 3, 8, 25 epochs.

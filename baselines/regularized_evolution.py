@@ -1,13 +1,18 @@
 """Regularized (aging) evolution (Real et al. 2019) with mixed mutations (BO-FM paper, Supp. D.2)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 import numpy as np
 
 from fmnas.baselines.mutation import TRIES, feasible_child, mutation_for
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion
+from fmnas.optimizers.options import Between, check_options
 from fmnas.search_spaces import Configuration, Space
 from fmnas.search_spaces.records import FALLBACK, MUTATION, RANDOM
+
+POPULATION, TOURNAMENT = 50, 15
+"""The paper's."""
 
 
 class RegularizedEvolution(Optimizer):
@@ -27,17 +32,24 @@ class RegularizedEvolution(Optimizer):
         seed: int = 0,
         epochs: int = 1,
         initial_design: Sequence[Configuration] = (),
-        population: int = 50,
-        tournament: int = 15,
+        population: Annotated[int, Between(2, 10_000_000)] = POPULATION,
+        tournament: Annotated[int, Between(1, 10_000_000)] = TOURNAMENT,
     ) -> None:
         super().__init__(space, seed=seed, epochs=epochs, initial_design=initial_design)
-        if population < 2 or tournament < 1:
-            raise OptimizerError(
-                f"population = {population}, tournament = {tournament}: at least 2 members and a tournament of 1"
-            )
+        check_options(type(self), population=population, tournament=tournament)
         self.population = population
         self.tournament = tournament
         self._mutate = mutation_for(space)
+
+    @classmethod
+    def check_together(cls, options: Mapping[str, Any]) -> None:
+        """A tournament that is given is one among the population; the paper's, of 15, is left alone."""
+        tournament, population = options.get("tournament"), options.get("population", POPULATION)
+        if tournament is not None and tournament > population:
+            raise OptimizerError(
+                f"tournament = {tournament}: it must be at most the population, {population}; lower it, or raise "
+                "population"
+            )
 
     def _suggest(self, rng: np.random.Generator) -> Suggestion:
         if self._asked < self.population or not self.history:

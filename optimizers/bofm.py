@@ -1,8 +1,9 @@
 """BO-FM: Bayesian optimization with frequency-modulated kernels (Oh, Gavves, Welling 2021)."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -29,6 +30,10 @@ from fmnas.search_spaces import Configuration, Evaluation, Space, Trial
 from fmnas.search_spaces.records import FAILED_FIT, FALLBACK, MODEL, RANDOM
 
 INITIAL_POINTS = 10
+TOLD_THE_BUDGET = (
+    "knows the size of its budget and makes use of it: the last tenth of its suggestions after the initial design, ten "
+    "at most, explore no more. The others make no use of it."
+)
 REFITS = 2  # at most, when another scale turns out to be likelier
 
 
@@ -81,12 +86,12 @@ class BOFM(Optimizer):
         self,
         space: Space,
         *,
-        kernel: str = "modlap",
+        kernel: Literal["modlap", "moddif", "prodlap", "proddif", "addlap", "adddif"] = "modlap",
         seed: int = 0,
         epochs: int = 1,
         initial_design: Sequence[Configuration] | None = None,
         log_objective: bool = False,
-        mode: str | Mode = "default",
+        mode: Literal["default", "paper"] | Mode = "default",
         evaluations: int | None = None,
     ) -> None:
         if kernel not in FAST_KERNELS:
@@ -105,6 +110,11 @@ class BOFM(Optimizer):
         self._codes: dict[int, np.ndarray] = {}  # trial -> its configuration, encoded
         self._warm: torch.Tensor | None = None  # eta where the last fit ended
         self._scale = self.mode.scales[0]  # and on which scale
+
+    @classmethod
+    def caveat(cls, options: Mapping[str, Any]) -> str:
+        """That it is told its budget, which its default mode makes use of."""
+        return TOLD_THE_BUDGET if options["mode"] == "default" else ""
 
     def restore(self, trial: Trial) -> None:
         """Note that this trial was asked before; its memo says where that fit ended."""

@@ -11,8 +11,9 @@ alone, so an optimizer is rebuilt from its history by `restore` and `tell`, with
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -110,6 +111,15 @@ class Optimizer(ABC):
                 f"trial {trial.id} restored where number {self._asked} was asked: the history has gaps"
             )
         self._register(trial)
+
+    @classmethod  # noqa: B027  # most have nothing to say
+    def check_together(cls, options: Mapping[str, Any]) -> None:
+        """Raise OptimizerError for options, of those given, that cannot be together: "option = value: ..."."""
+
+    @classmethod
+    def caveat(cls, options: Mapping[str, Any]) -> str:
+        """What a reader of a comparison must know of it with all these options, after its name; empty if nothing."""
+        return ""
 
     @abstractmethod
     def _suggest(self, rng: np.random.Generator) -> Suggestion | None:

@@ -194,9 +194,9 @@ def list_(arguments: argparse.Namespace) -> int:
         lines = {name: entry.summary for name, entry in PROBLEMS.items()}
         lines |= {alias: f"another name of {name}" for alias, name in ALIASES.items()}
     elif arguments.what == "optimizers":
-        from fmnas.platform.config.optimizers import METHODS
+        from fmnas.platform.config.optimizers import OPTIMIZERS
 
-        lines = {name: method.summary for name, method in METHODS.items()}
+        lines = {name: row.summary for name, row in OPTIMIZERS.items()}
     else:
         from fmnas.platform.config.config import shipped_configs
 

@@ -54,6 +54,9 @@ class ExperimentFailed(Exception):  # noqa: N818  # it is an ending, not a mista
     """Too many trials in a row failed: something is broken that more trials will not mend."""
 
 
+LONGEST = 200
+"""How many characters of a value a message shows."""
+
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
@@ -68,3 +71,8 @@ def one_line(error: BaseException) -> str:
     """An exception as one line: its type and message."""
     text = legible(str(error))
     return f"{type(error).__name__}: {text}"[:500] if text else type(error).__name__
+
+
+def cut(text: str) -> str:
+    """A text's first LONGEST characters."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."

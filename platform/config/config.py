@@ -7,8 +7,9 @@ from typing import Any, Literal
 import yaml
 from pydantic import Field, ValidationError, field_validator
 
+from fmnas.optimizers.optimizer import OptimizerError
 from fmnas.platform.config.messages import MEND, describe, explain, shown, unknown
-from fmnas.platform.config.optimizers import METHODS
+from fmnas.platform.config.optimizers import OPTIMIZERS
 from fmnas.platform.config.problems import ALIASES, PROBLEMS, DataSettings
 from fmnas.platform.config.sections import (
     BudgetConfig,
@@ -125,8 +126,8 @@ def _check_names(config: Config) -> list[str]:
     if config.problem not in {*PROBLEMS, *ALIASES}:
         found.append(unknown("problem", config.problem, [*PROBLEMS, *ALIASES], "fmnas list problems"))
     for i, entry in enumerate(config.optimizers):
-        if entry.name not in METHODS:
-            found.append(unknown(f"optimizers.{i}", entry.name, list(METHODS), "fmnas list optimizers"))
+        if entry.name not in OPTIMIZERS:
+            found.append(unknown(f"optimizers.{i}", entry.name, list(OPTIMIZERS), "fmnas list optimizers"))
     names = [entry.name for entry in config.optimizers]
     found += [
         f"optimizers: {name!r} is given twice; each may compete once: leave one out"
@@ -142,14 +143,17 @@ def _check_names(config: Config) -> list[str]:
 
 
 def _check_options(config: Config) -> list[str]:
+    """Of the optimizers that have some: without, their defaults are good, and the optimizer need not be loaded."""
     found = []
     for i, entry in enumerate(config.optimizers):
-        if entry.name in METHODS:
-            options = METHODS[entry.name].options
+        if entry.name in OPTIMIZERS and entry.options:
+            row = OPTIMIZERS[entry.name]
             try:
-                options.model_validate(entry.options)
+                row.complete(entry.options)
             except ValidationError as error:
-                found += [describe(e, options, ("optimizers", i), ("concurrency",)) for e in error.errors()]
+                found += [describe(e, row.options, ("optimizers", i), ("concurrency",)) for e in error.errors()]
+            except OptimizerError as error:
+                found.append(f"optimizers.{i}.{error}")
     return found
 
 
@@ -164,15 +168,17 @@ def _check_design(config: Config) -> list[str]:
 
 
 def _check_budget(config: Config) -> list[str]:
-    takers = [e.name for e in config.optimizers if e.name in METHODS and METHODS[e.name].takes_initial_design]
-    if takers and config.budget.evaluations <= config.initial_points:
-        points = f" ({config.initial_points} points)" if config.initial_design == AUTHORS else ""
-        return [
-            f"budget.evaluations = {config.budget.evaluations}: it must exceed initial_design = "
-            f"{config.initial_design!r}{points}, or {', '.join(takers)} would have nothing left to choose; "
-            "raise the one or lower the other"
-        ]
-    return []
+    if config.budget.evaluations > config.initial_points:
+        return []
+    takers = [e.name for e in config.optimizers if e.name in OPTIMIZERS and OPTIMIZERS[e.name].takes_initial_design]
+    if not takers:
+        return []
+    points = f" ({config.initial_points} points)" if config.initial_design == AUTHORS else ""
+    return [
+        f"budget.evaluations = {config.budget.evaluations}: it must exceed initial_design = "
+        f"{config.initial_design!r}{points}, or {', '.join(takers)} would have nothing left to choose; "
+        "raise the one or lower the other"
+    ]
 
 
 def _check_data(config: Config) -> list[str]:

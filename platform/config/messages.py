@@ -9,8 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
-LONGEST = 200
-"""How many characters of a value a message shows."""
+from fmnas.platform.errors import LONGEST, cut
 
 MEND = "Mend it there, or override a key with -o KEY=VALUE."
 
@@ -153,11 +152,6 @@ def shown(value: Any, quoted: bool = True) -> str:
         if len(text) > LONGEST:
             break
     return cut(text)
-
-
-def cut(text: str) -> str:
-    """A text's first LONGEST characters."""
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
 def _pieces(value: Any, quoted: bool) -> Iterator[str]:

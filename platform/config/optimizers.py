@@ -1,118 +1,111 @@
-"""The registry of optimizers: one entry each, with the options a configuration may set."""
+"""The registry of optimizers: a row each. What a configuration may set of one is what its constructor takes.
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal
+A row's class is loaded when it is asked for: a list of names, or a wrong key elsewhere, needs no torch.
+"""
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
-from fmnas.optimizers import Optimizer
-from fmnas.search_spaces import Configuration, Space
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+if TYPE_CHECKING:
+    from fmnas.optimizers import Optimizer
+    from fmnas.search_spaces import Configuration, Space
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What every method is built from: the space, its seed, full fidelity, the budget, the shared initial design."""
+    """What the platform sets of an optimizer, as far as its constructor takes it.
 
-    space: Space
+    seed: of this run. epochs: full fidelity. evaluations: the budget. log_objective: whether models see the logarithm.
+    initial_design: the points that the optimizers of a repeat share.
+    """
+
     seed: int
     epochs: int
     evaluations: int
     log_objective: bool
-    initial_design: tuple[Configuration, ...]
+    initial_design: "tuple[Configuration, ...]"
 
 
 class Options(BaseModel):
-    """A method's own options; none by default."""
+    """An optimizer's own options; none by default."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
-class BOFMOptions(Options):
-    """kernel: the method's or its ablation's. mode: "default", or "paper" for the paper's restarts and start points."""
-
-    kernel: Literal["modlap", "moddif", "prodlap", "proddif", "addlap", "adddif"] = "modlap"
-    mode: Literal["default", "paper"] = "default"
-
-
-class EvolutionOptions(Options):
-    """population and tournament sizes; the paper's are 50 and 15."""
-
-    population: int = Field(default=50, ge=2, le=10_000_000)
-    tournament: int = Field(default=15, ge=1, le=10_000_000)
-
-    @field_validator("tournament")  # of one that is given: the default is left alone
-    @classmethod
-    def _within_population(cls, given: int, others: ValidationInfo) -> int:
-        population = others.data.get("population", given)
-        if given > population:
-            raise ValueError(f"it must be at most the population, {population}; lower it, or raise population")
-        return given
-
-
-class BOHBOptions(Options):
-    """eta: how many compete for one place in the next rung."""
-
-    eta: int = Field(default=3, ge=2, le=1_000_000)
-
-
 @dataclass(frozen=True)
-class Method:
-    """An optimizer that a configuration can name."""
+class Row:
+    """An optimizer that a configuration can name: its class as "module:Class", and what it is in a few words."""
 
     name: str
+    use: str
     summary: str
-    options: type[Options]
-    takes_initial_design: bool
-    build: Callable[[Setting, Any], Optimizer]
+
+    @cached_property
+    def optimizer(self) -> "type[Optimizer]":
+        """The class."""
+        module, _, name = self.use.partition(":")
+        found: type[Optimizer] = getattr(import_module(module), name)
+        return found
+
+    @cached_property
+    def options(self) -> type[Options]:
+        """A schema of the options: types, bounds and defaults are those of the constructor."""
+        from fmnas.optimizers.options import options_of
+
+        fields: dict[str, Any] = {
+            name: (_bounded(option.annotation), option.default) for name, option in options_of(self.optimizer).items()
+        }
+        return create_model(f"{self.optimizer.__name__}Options", __base__=Options, **fields)
+
+    @cached_property
+    def takes_initial_design(self) -> bool:
+        """Whether it begins with the points that are given."""
+        from fmnas.optimizers.options import parameters_of
+
+        return "initial_design" in parameters_of(self.optimizer)
+
+    def complete(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The options given, checked, with defaults for the rest.
+
+        Raises pydantic's ValidationError for an option that cannot be, OptimizerError for some that cannot be together.
+        """
+        options = dict(self.options.model_validate(dict(given)))
+        self.optimizer.check_together(given)
+        return options
+
+    def build(self, space: "Space", setting: Setting, given: Mapping[str, Any]) -> "Optimizer":
+        """An optimizer with the options given, at its beginning."""
+        from fmnas.optimizers.options import parameters_of
+
+        taken = parameters_of(self.optimizer)
+        provided = {name: value for name, value in vars(setting).items() if name in taken}
+        return self.optimizer(space, **provided, **self.complete(given))
 
 
-def _bofm(setting: Setting, options: BOFMOptions) -> Optimizer:
-    from fmnas.optimizers.bofm import BOFM
-
-    return BOFM(
-        setting.space,
-        kernel=options.kernel,
-        seed=setting.seed,
-        epochs=setting.epochs,
-        initial_design=setting.initial_design,
-        log_objective=setting.log_objective,
-        mode=options.mode,
-        evaluations=setting.evaluations,
-    )
-
-
-def _evolution(setting: Setting, options: EvolutionOptions) -> Optimizer:
-    from fmnas.baselines.regularized_evolution import RegularizedEvolution
-
-    return RegularizedEvolution(
-        setting.space,
-        seed=setting.seed,
-        epochs=setting.epochs,
-        initial_design=setting.initial_design,
-        population=options.population,
-        tournament=options.tournament,
-    )
-
-
-def _bohb(setting: Setting, options: BOHBOptions) -> Optimizer:
-    from fmnas.baselines.bohb import BOHB
-
-    return BOHB(setting.space, seed=setting.seed, epochs=setting.epochs, eta=options.eta)
-
-
-def _random(setting: Setting, options: Options) -> Optimizer:
-    from fmnas.baselines.random_search import RandomSearch
-
-    return RandomSearch(setting.space, seed=setting.seed, epochs=setting.epochs, initial_design=setting.initial_design)
-
-
-METHODS: dict[str, Method] = {
-    method.name: method
-    for method in (
-        Method("bo-fm", "Bayesian optimization with frequency-modulated kernels", BOFMOptions, True, _bofm),
-        Method("regularized-evolution", "aging evolution with mixed mutations", EvolutionOptions, True, _evolution),
-        Method("bohb", "Hyperband with kernel density models (hpbandster)", BOHBOptions, False, _bohb),
-        Method("random", "random search", Options, True, _random),
+OPTIMIZERS: dict[str, Row] = {
+    row.name: row
+    for row in (
+        Row("bo-fm", "fmnas.optimizers.bofm:BOFM", "Bayesian optimization with frequency-modulated kernels"),
+        Row(
+            "regularized-evolution",
+            "fmnas.baselines.regularized_evolution:RegularizedEvolution",
+            "aging evolution with mixed mutations",
+        ),
+        Row("bohb", "fmnas.baselines.bohb:BOHB", "Hyperband with kernel density models (hpbandster)"),
+        Row("random", "fmnas.baselines.random_search:RandomSearch", "random search"),
     )
 }
+
+
+def _bounded(annotation: Any) -> Any:
+    """The annotation of an option, its bounds as pydantic has them."""
+    bounds = getattr(annotation, "__metadata__", ())
+    if not bounds:
+        return annotation
+    least, greatest = asdict(bounds[0]).values()
+    return Annotated[get_args(annotation)[0], Field(ge=least, le=greatest)]

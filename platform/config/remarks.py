@@ -5,10 +5,11 @@ Nothing here is wrong input. Each remark says what to change, as an override of 
 
 import math
 
-from fmnas.baselines.bohb import brackets
+from fmnas.baselines.bohb import BOHB, brackets
+from fmnas.baselines.regularized_evolution import RegularizedEvolution
 from fmnas.comparison.paired_tests import repeats_needed
 from fmnas.platform.config.config import ALL_PAIRS, Config, OptimizerConfig
-from fmnas.platform.config.optimizers import METHODS, BOHBOptions, EvolutionOptions
+from fmnas.platform.config.optimizers import OPTIMIZERS
 from fmnas.platform.config.problems import ProblemSettings, problem
 
 
@@ -16,11 +17,11 @@ def remarks(config: Config) -> list[str]:
     """A line each; none for most configurations that can answer which optimizer is better."""
     found = _of_repeats(config)
     for i, entry in enumerate(config.optimizers):
-        options = METHODS[entry.name].options.model_validate(entry.options)
-        if isinstance(options, EvolutionOptions):
-            found += _of_evolution(config, i, entry, options)
-        elif isinstance(options, BOHBOptions):
-            found += _of_bohb(config, entry, options)
+        row = OPTIMIZERS[entry.name]
+        if issubclass(row.optimizer, RegularizedEvolution):
+            found += _of_evolution(config, i, entry, **row.complete(entry.options))
+        elif issubclass(row.optimizer, BOHB):
+            found += _of_bohb(config, entry, **row.complete(entry.options))
     return found
 
 
@@ -38,27 +39,27 @@ def _of_repeats(config: Config) -> list[str]:
     ]
 
 
-def _of_evolution(config: Config, i: int, entry: OptimizerConfig, options: EvolutionOptions) -> list[str]:
+def _of_evolution(config: Config, i: int, entry: OptimizerConfig, population: int, tournament: int) -> list[str]:
     """Whether the population is ever full, and a tournament a choice among it."""
     evaluations, key = config.budget.evaluations, f"-o optimizers.{i}"
-    if options.population >= evaluations:
+    if population >= evaluations:
         return [
-            f"{entry.name}: a population of {options.population} takes all of {evaluations} evaluations, so that none "
+            f"{entry.name}: a population of {population} takes all of {evaluations} evaluations, so that none "
             f"is a child and all is random search: {key}.population={max(2, evaluations // 5)} leaves some"
         ]
-    if options.tournament > options.population:
+    if tournament > population:
         return [
-            f"{entry.name}: a tournament of {options.tournament} among {options.population} finds nearly always the "
-            f"best of all: {key}.tournament={max(1, options.population // 3)} leaves others a chance"
+            f"{entry.name}: a tournament of {tournament} among {population} finds nearly always the "
+            f"best of all: {key}.tournament={max(1, population // 3)} leaves others a chance"
         ]
     return []
 
 
-def _of_bohb(config: Config, entry: OptimizerConfig, options: BOHBOptions) -> list[str]:
+def _of_bohb(config: Config, entry: OptimizerConfig, eta: int) -> list[str]:
     """Whether the density model ever has what it needs."""
     dimensions = len(problem(config.problem, ProblemSettings(config.data, config.seeds)).space.names)
     needed = results_needed(dimensions)
-    epochs = epochs_to_model(config.fidelity.epochs, options.eta, needed)
+    epochs = epochs_to_model(config.fidelity.epochs, eta, needed)
     if epochs < config.budget.evaluations * config.fidelity.epochs:
         return []
     enough = epochs // config.fidelity.epochs + 1

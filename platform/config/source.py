@@ -9,8 +9,8 @@ from yaml.constructor import ConstructorError
 from yaml.nodes import MappingNode, Node, ScalarNode
 from yaml.reader import ReaderError
 
-from fmnas.platform.config.messages import cut, shown
-from fmnas.platform.errors import ConfigError
+from fmnas.platform.config.messages import shown
+from fmnas.platform.errors import ConfigError, cut
 
 _MERGE = "tag:yaml.org,2002:merge"
 _DIGITS = 9

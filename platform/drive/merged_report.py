@@ -17,7 +17,7 @@ from fmnas.comparison.paired_tests import ALL
 from fmnas.comparison.summary import Remark, ReportContext, Summary
 from fmnas.comparison.trials import LAST_COLUMN, SOURCE, PlannedRun
 from fmnas.platform.config.config import Config, OptimizerConfig
-from fmnas.platform.config.optimizers import METHODS
+from fmnas.platform.config.optimizers import OPTIMIZERS
 from fmnas.platform.config.problems import ALIASES
 from fmnas.platform.drive.launch import restore
 from fmnas.platform.drive.results import context_of, trials_of, write_report_files, write_results
@@ -127,8 +127,7 @@ def _settings(config: Config) -> dict[str, Any]:
 
 def _complete(optimizer: OptimizerConfig) -> dict[str, Any]:
     """Its options with every default, and how many trials it may have in flight."""
-    options = METHODS[optimizer.name].options.model_validate(optimizer.options)
-    return {"concurrency": optimizer.concurrency, **options.model_dump()}
+    return {"concurrency": optimizer.concurrency, **OPTIMIZERS[optimizer.name].complete(optimizer.options)}
 
 
 def _renumbered(sources: Sequence[Source]) -> dict[Repeat, int]:

@@ -13,19 +13,14 @@ from fmnas.comparison.report import write_report
 from fmnas.comparison.retrained import read_retrained
 from fmnas.comparison.summary import Remark, ReportContext, Summary
 from fmnas.comparison.trials import Budget, PlannedRun
-from fmnas.platform.config.config import Config, OptimizerConfig
-from fmnas.platform.config.optimizers import METHODS, BOFMOptions
+from fmnas.platform.config.config import Config
+from fmnas.platform.config.optimizers import OPTIMIZERS
 from fmnas.platform.environment import in_words
 from fmnas.platform.errors import Ending, ExperimentFailed, legible
 from fmnas.platform.record.journal import EXPERIMENT
 from fmnas.platform.record.outcome import trials_table
 from fmnas.platform.record.run_directory import RunDirectory, write_aside, write_json
 from fmnas.platform.record.state import ExperimentState
-
-TOLD_THE_BUDGET = (
-    "knows the size of its budget and makes use of it: the last tenth of its suggestions after the initial design, ten "
-    "at most, explore no more. The others make no use of it."
-)
 
 
 def write_results(directory: RunDirectory, state: ExperimentState) -> Summary:
@@ -74,7 +69,9 @@ def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext
 
 def remarks_of(config: Config) -> list[Remark]:
     """What a reader must know of an optimizer that its trials do not tell."""
-    return [Remark(f"{entry.name} {TOLD_THE_BUDGET}", entry.name) for entry in config.optimizers if _is_told(entry)]
+    rows = ((entry.name, OPTIMIZERS[entry.name], entry.options) for entry in config.optimizers)
+    told = ((name, row.optimizer.caveat(row.complete(options))) for name, row, options in rows)
+    return [Remark(f"{name} {caveat}", name) for name, caveat in told if caveat]
 
 
 def _of_versions(state: ExperimentState) -> list[Remark]:
@@ -84,12 +81,6 @@ def _of_versions(state: ExperimentState) -> list[Remark]:
     if len(versions) < 2:
         return []
     return [Remark(f"Several versions worked at this experiment, one after the other: {', then '.join(versions)}.")]
-
-
-def _is_told(entry: OptimizerConfig) -> bool:
-    """Whether it makes use of the number of evaluations that it may spend."""
-    options = METHODS[entry.name].options.model_validate(entry.options)
-    return isinstance(options, BOFMOptions) and options.mode == "default"
 
 
 def _retrained(path: Path) -> pd.DataFrame | None:

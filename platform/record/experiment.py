@@ -10,7 +10,7 @@ import numpy as np
 
 from fmnas.optimizers import Optimizer, random_design
 from fmnas.platform.config.config import AUTHORS, Config, OptimizerConfig
-from fmnas.platform.config.optimizers import METHODS, Setting
+from fmnas.platform.config.optimizers import OPTIMIZERS, Setting
 from fmnas.platform.config.problems import Problem, ProblemSettings, problem
 from fmnas.platform.record.outcome import run_name
 from fmnas.search_spaces import Configuration, Trial
@@ -120,17 +120,16 @@ def build_experiment(config: Config) -> Experiment:
 
 
 def _build_run(config: Config, task: Problem, entry: OptimizerConfig, repeat: int) -> Run:
-    method = METHODS[entry.name]
-    design = _initial_design(config, task, repeat) if method.takes_initial_design else []
+    row = OPTIMIZERS[entry.name]
+    design = _initial_design(config, task, repeat) if row.takes_initial_design else []
     setting = Setting(
-        space=task.space,
         seed=derived_seed(config.seed, repeat, zlib.crc32(entry.name.encode())),
         epochs=config.fidelity.epochs,
         evaluations=config.budget.evaluations,
         log_objective=task.log_objective,
         initial_design=tuple(design),
     )
-    optimizer = method.build(setting, method.options.model_validate(entry.options))
+    optimizer = row.build(task.space, setting, entry.options)
     budget = RunBudget(config.budget.evaluations * config.fidelity.epochs, config.budget.seconds)
     return Run(entry.name, repeat, optimizer, budget, entry.concurrency)
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fmnas.platform.config.messages import cut
-from fmnas.platform.errors import ExperimentFailed, RunDirectoryError
+from fmnas.platform.errors import ExperimentFailed, RunDirectoryError, cut
 
 
 @dataclass(frozen=True)

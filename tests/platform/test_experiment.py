@@ -5,19 +5,19 @@ from typing import Any
 import pytest
 
 from fmnas.platform.config.config import check_config
-from fmnas.platform.config.optimizers import METHODS
+from fmnas.platform.config.optimizers import OPTIMIZERS
 from fmnas.platform.record.experiment import Experiment, build_experiment
 from fmnas.search_spaces import Trial
 from fmnas.trainers import authors_initial_design
 
-TAKERS = [name for name, method in METHODS.items() if method.takes_initial_design]
+TAKERS = [name for name, row in OPTIMIZERS.items() if row.takes_initial_design]
 
 
 def built(**changes: Any) -> Experiment:
     data = {
         "name": "t",
         "problem": "func2c",
-        "optimizers": list(METHODS),
+        "optimizers": list(OPTIMIZERS),
         "repeats": 3,
         "budget": {"evaluations": 15},
         "fidelity": {"epochs": 1},

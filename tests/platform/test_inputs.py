@@ -15,9 +15,9 @@ from pydantic import BaseModel
 
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import Config, check_config, load_config
-from fmnas.platform.config.messages import LONGEST, of_another_version, shown
-from fmnas.platform.config.optimizers import METHODS, Options
-from fmnas.platform.errors import ConfigError
+from fmnas.platform.config.messages import of_another_version, shown
+from fmnas.platform.config.optimizers import OPTIMIZERS, Options
+from fmnas.platform.errors import LONGEST, ConfigError
 from fmnas.platform.record.journal import Journal
 
 HERE = "problem: func2c\noptimizers: [random]\ninitial_design: 2\nbudget: {evaluations: 20}\nfidelity: {epochs: 1}\n"
@@ -189,8 +189,8 @@ def test_an_option_takes_no_number_that_is_not_finite() -> None:
     assert Mine(rate=0.2).rate == 0.2
     with pytest.raises(ValueError, match="finite"):
         Mine(rate=float("inf"))
-    for name, method in METHODS.items():
-        for option in method.options.model_fields:
+    for name, row in OPTIMIZERS.items():
+        for option in row.options.model_fields:
             entry = {"name": name, option: float("inf")}
             with pytest.raises(ConfigError, match=rf"optimizers\.0\.{option} = \.inf: "):
                 check_config({**GOOD, "optimizers": [entry]}, "here")

@@ -10,7 +10,7 @@ import pytest
 from fmnas.baselines import BOHB, RandomSearch, RegularizedEvolution
 from fmnas.optimizers import BOFM, Optimizer, OptimizerError
 from fmnas.platform.config.config import check_config
-from fmnas.platform.config.optimizers import METHODS
+from fmnas.platform.config.optimizers import OPTIMIZERS
 from fmnas.platform.record.experiment import build_experiment
 from fmnas.search_spaces import Configuration, Trial
 
@@ -63,7 +63,7 @@ def built(entry: dict[str, Any], problem: str = "func2c") -> Optimizer:
 
 def by_hand(like: Optimizer, name: str, **settings: Any) -> Optimizer:
     """The same, from its class; BO-FM knows its budget, and all but BOHB begin with the same design."""
-    if METHODS[name].takes_initial_design:
+    if OPTIMIZERS[name].takes_initial_design:
         settings["initial_design"] = like.initial_design
     if name == "bo-fm":
         settings["evaluations"] = EVALUATIONS
@@ -93,14 +93,14 @@ def test_an_option_of_a_configuration_changes_what_is_suggested(case: Case) -> N
     assert expected != default
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", OPTIMIZERS)
 def test_without_options_an_optimizer_has_its_own_defaults(name: str) -> None:
     optimizer = built({"name": name})
     assert played(optimizer, 9) == played(by_hand(optimizer, name), 9)
 
 
 def test_every_option_that_a_configuration_may_set_is_tried_here() -> None:
-    offered = {(name, option) for name, method in METHODS.items() for option in method.options.model_fields}
+    offered = {(name, option) for name, row in OPTIMIZERS.items() for option in row.options.model_fields}
     assert {(case.optimizer, case.option) for case in CASES} == offered
 
 

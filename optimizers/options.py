@@ -1,0 +1,85 @@
+"""What a user may set of an optimizer: the keyword-only parameters of its constructor that the platform does not set.
+
+    class Mine(Optimizer):
+        def __init__(self, space, *, rate: Annotated[float, Between(0, 1)] = 0.5, rule: Literal["a", "b"] = "a"):
+            check_options(type(self), rate=rate, rule=rule)
+
+The annotation alone says what is allowed: a configuration is checked by it, and so is a caller in Python.
+"""
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from fmnas.optimizers.optimizer import Optimizer, OptimizerError
+
+PROVIDED = ("seed", "epochs", "evaluations", "log_objective", "initial_design")
+"""What the platform sets, where a constructor takes it."""
+
+PLAIN = (bool, int, float, str, NoneType)
+
+
+@dataclass(frozen=True)
+class Between:
+    """The least and the greatest value that an option may have; None: no bound."""
+
+    least: float | None = None
+    greatest: float | None = None
+
+    def allows(self, value: float) -> bool:
+        """Whether the value lies between them, or is one of them."""
+        return (self.least is None or value >= self.least) and (self.greatest is None or value <= self.greatest)
+
+    def __str__(self) -> str:
+        bounds = (("at least", self.least), ("at most", self.greatest))
+        return " and ".join(f"{word} {bound}" for word, bound in bounds if bound is not None)
+
+
+@dataclass(frozen=True)
+class Option:
+    """annotation: what it may be, of plain types and Literals, perhaps with a Between. default: unless it is set."""
+
+    annotation: Any
+    default: Any
+
+
+def parameters_of(optimizer: type[Optimizer]) -> Mapping[str, inspect.Parameter]:
+    """The keyword-only parameters of the constructor."""
+    parameters = inspect.signature(optimizer.__init__).parameters
+    return {name: each for name, each in parameters.items() if each.kind is inspect.Parameter.KEYWORD_ONLY}
+
+
+def options_of(optimizer: type[Optimizer]) -> dict[str, Option]:
+    """The options of a class, by name, in the constructor's order."""
+    hints = get_type_hints(optimizer.__init__, include_extras=True)
+    own = {name: each for name, each in parameters_of(optimizer).items() if name not in PROVIDED}
+    return {name: Option(_plain(hints.get(name, Any)), each.default) for name, each in own.items()}
+
+
+def check_options(optimizer: type[Optimizer], **values: Any) -> None:
+    """Raise OptimizerError for an option that is none of its annotation's Literals, or not Between its bounds."""
+    hints = get_type_hints(optimizer.__init__, include_extras=True)
+    for name, value in values.items():
+        bounds = next((each for each in getattr(hints[name], "__metadata__", ()) if isinstance(each, Between)), None)
+        if bounds is not None and not bounds.allows(value):
+            raise OptimizerError(f"{name} = {value!r}: it must be {bounds}")
+        choices = [choice for part in _parts(hints[name]) if get_origin(part) is Literal for choice in get_args(part)]
+        if choices and isinstance(value, PLAIN) and value not in choices:
+            raise OptimizerError(f"{name} = {value!r}: it must be one of {', '.join(map(repr, choices))}")
+
+
+def _parts(annotation: Any) -> tuple[Any, ...]:
+    """The members of a union; of anything else, itself."""
+    return get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+
+
+def _plain(annotation: Any) -> Any:
+    """Without the members of a union that only a caller in Python can give."""
+    if get_origin(annotation) is Annotated:
+        return annotation
+    kept = tuple(part for part in _parts(annotation) if part in PLAIN or get_origin(part) is Literal or part is Any)
+    if not kept:
+        raise TypeError(f"an option must be of plain types or Literals, and this is {annotation}")
+    return Union[kept]  # noqa: UP007  # of a tuple

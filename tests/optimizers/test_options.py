@@ -1,0 +1,71 @@
+"""What a user may set is read from a constructor, and refused by it."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import pytest
+
+from fmnas.optimizers import Optimizer, OptimizerError, Suggestion
+from fmnas.optimizers.options import Between, Option, check_options, options_of, parameters_of
+from fmnas.search_spaces import Real, Space
+
+SPACE = Space([Real("x", 0.0, 1.0)])
+
+
+class Mine(Optimizer):
+    """Takes options of each kind."""
+
+    def __init__(
+        self,
+        space: Space,
+        *,
+        seed: int = 0,
+        evaluations: int | None = None,
+        rate: Annotated[float, Between(0.0, 1.0)] = 0.5,
+        size: Annotated[int, Between(least=2)] = 3,
+        rule: Literal["a", "b"] | Mapping[str, int] = "a",
+        plain: bool = False,
+    ) -> None:
+        super().__init__(space, seed=seed)
+        check_options(type(self), rate=rate, size=size, rule=rule, plain=plain)
+
+    def _suggest(self, rng: np.random.Generator) -> Suggestion:
+        return Suggestion(self.space.sample(rng), "random")
+
+
+def test_options_are_what_the_platform_does_not_set() -> None:
+    assert list(parameters_of(Mine)) == ["seed", "evaluations", "rate", "size", "rule", "plain"]
+    assert options_of(Mine) == {
+        "rate": Option(Annotated[float, Between(0.0, 1.0)], 0.5),
+        "size": Option(Annotated[int, Between(2)], 3),
+        "rule": Option(Literal["a", "b"], "a"),  # a mapping can be given in Python alone
+        "plain": Option(bool, False),
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"rate": 1.5}, "rate = 1.5: it must be at least 0.0 and at most 1.0"),
+        ({"size": 1}, "size = 1: it must be at least 2"),
+        ({"rule": "c"}, "rule = 'c': it must be one of 'a', 'b'"),
+    ],
+)
+def test_what_an_annotation_does_not_allow_is_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(OptimizerError, match=f"^{words}$"):
+        Mine(SPACE, **options)
+
+
+def test_what_it_allows_is_taken() -> None:
+    Mine(SPACE, rate=0.0, size=10**9, rule="b", plain=True)
+    Mine(SPACE, rate=1.0, rule={"of my own": 1})
+
+
+def test_an_option_that_no_configuration_could_hold_is_a_mistake() -> None:
+    class Odd(Mine):
+        def __init__(self, space: Space, *, table: dict[str, int] | None = None, what: Mapping[str, int]) -> None:
+            super().__init__(space)
+
+    with pytest.raises(TypeError, match="an option must be of plain types or Literals"):
+        options_of(Odd)
