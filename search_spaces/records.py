@@ -75,6 +75,11 @@ class Trial:
         return cls(**{**data, "memo": tuple(data.get("memo", ())), "fallback": fallback})
 
 
+def is_full(epochs: Any, full: int) -> Any:
+    """Whether a trial of so many epochs is at full fidelity, which alone makes an incumbent; of a column, each."""
+    return epochs >= full
+
+
 def fallback_of_older(note: str) -> str:
     """The fallback that a note tells of, in data from before trials had that field; empty for any other note."""
     return next((kind for pattern, kind in _OLDER_NOTES if re.match(pattern, note)), "")

@@ -11,16 +11,10 @@ from dataclasses import dataclass, field, replace
 
 from fmnas.platform.config.config import WorkersConfig
 from fmnas.platform.errors import Ending, ExperimentFailed, one_line
+from fmnas.platform.record.events import asked_record, finished_record, lost_record, started_record, unfinished_record
 from fmnas.platform.record.experiment import Run
 from fmnas.platform.record.journal import Journal, Record
-from fmnas.platform.record.state import (
-    ExperimentState,
-    asked_record,
-    finished_record,
-    lost_record,
-    started_record,
-    unfinished_record,
-)
+from fmnas.platform.record.state import ExperimentState
 from fmnas.platform.screen.progress import Progress
 from fmnas.platform.tracking.tracker import Tracker
 from fmnas.platform.workers.pool import Event, Failed, Finished, Job, Pool, TimedOut
@@ -124,7 +118,7 @@ class Driver:
 
     def _next_job(self) -> Job | None:
         for run in sorted(self._state.runs.values(), key=lambda run: run.budget.spent + run.budget.committed):
-            if not self._stopping() and not run.over and self._state.in_flight(run) < run.concurrency:
+            if not self._stopping() and not run.over and self._state.in_flight(run.name) < run.concurrency:
                 trial = self._ask(run)
                 if trial is not None:
                     return Job(run.name, trial)

@@ -20,11 +20,12 @@ from fmnas.platform.drive.driver import Clock, Driver, Stage
 from fmnas.platform.drive.results import last_driver
 from fmnas.platform.environment import describe_environment, in_words, provenance, same_fmnas
 from fmnas.platform.errors import Ending, ExperimentFailed, RunDirectoryError, legible
+from fmnas.platform.record.events import driver_record, ended_record
 from fmnas.platform.record.experiment import Experiment, build_experiment
 from fmnas.platform.record.journal import DRIVER, EXPERIMENT, FORMAT, Journal, Record, experiment_records
 from fmnas.platform.record.lock import locked
 from fmnas.platform.record.run_directory import RunDirectory, write_aside, write_json
-from fmnas.platform.record.state import ExperimentState, driver_record, ended_record
+from fmnas.platform.record.state import ExperimentState
 from fmnas.platform.screen.progress import ExperimentProgress
 from fmnas.platform.screen.screen import Screen
 from fmnas.platform.tracking.password import keep_password

@@ -57,7 +57,7 @@ def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext
         budget=Budget(config.budget.evaluations, config.fidelity.epochs, config.budget.seconds),
         environment=_environment(directory, state),
         config_text=config.to_yaml(),  # and not the file: an older one may hold a password
-        pending=[Pending(run.name, opened.suggest_seconds) for run, opened in state.pending()],
+        pending=[Pending(run, opened.suggest_seconds) for run, opened in state.pending()],
         finished=state.status == Ending.FINISHED,
         retrained=_retrained(directory.retrained),
         hypotheses=config.hypotheses,

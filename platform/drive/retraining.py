@@ -14,13 +14,14 @@ from fmnas.platform.config.config import Config, WorkersConfig
 from fmnas.platform.drive.driver import POLL_SECONDS, Clock
 from fmnas.platform.drive.launch import ExperimentResult, Surroundings, restore
 from fmnas.platform.errors import Ending, ExperimentFailed, RunDirectoryError
+from fmnas.platform.record.events import driver_record
 from fmnas.platform.record.experiment import Experiment, derived_seed
 from fmnas.platform.record.journal import RETRAINING, Journal
 from fmnas.platform.record.lock import locked
 from fmnas.platform.record.outcome import Outcome
 from fmnas.platform.record.retrained import Retrained, Scale, read_retrained, write_retrained
 from fmnas.platform.record.run_directory import RunDirectory
-from fmnas.platform.record.state import ExperimentState, driver_record
+from fmnas.platform.record.state import ExperimentState
 from fmnas.platform.screen.progress import RetrainingProgress
 from fmnas.platform.tracking.sending import begin_tracking, check_tracking, finish_tracking, shown_store
 from fmnas.platform.workers.open_pool import Work, open_pool
@@ -30,19 +31,6 @@ from fmnas.trainers import FinalSplit
 
 NAMESPACE = 0x66696E61 << 32
 """Added to the seeds: more than any number of trainings, so no stream of random numbers is a search's either."""
-
-
-def incumbents(state: ExperimentState) -> list[Outcome]:
-    """The best full-fidelity outcome of each run that has one, in the order of the runs; the first of equals."""
-    best: dict[str, Outcome] = {}
-    for outcome, _ in state.outcomes:
-        evaluation = outcome.evaluation
-        if evaluation is None or outcome.trial.epochs != state.experiment.epochs:
-            continue
-        before = best[outcome.run].evaluation if outcome.run in best else None
-        if before is None or evaluation.objective < before.objective:
-            best[outcome.run] = outcome
-    return [best[run] for run in state.runs if run in best]
 
 
 def retraining_seed(seed: int, repeat: int, trial: int) -> int:
@@ -248,7 +236,7 @@ def _scale(experiment: Experiment, options: RetrainingOptions) -> Scale:
 
 
 def _chosen(state: ExperimentState, directory: RunDirectory, around: Surroundings) -> list[Outcome]:
-    chosen = incumbents(state)
+    chosen = list(state.incumbents())
     if not chosen:
         raise RunDirectoryError(
             f"{directory.root} has no finished full training yet, so there is nothing to retrain; go on with "

@@ -1,10 +1,7 @@
-"""An experiment: a problem, and one run for each optimizer and repeat, each with the same budget.
-
-The unit of cost is the epoch.
-"""
+"""An experiment: a problem, and one run for each optimizer and repeat, each with the same budget."""
 
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,75 +9,22 @@ from fmnas.optimizers import Optimizer, random_design
 from fmnas.platform.config.config import AUTHORS, Config, OptimizerConfig
 from fmnas.platform.config.optimizers import OPTIMIZERS, Setting
 from fmnas.platform.config.problems import Problem, ProblemSettings, problem
-from fmnas.platform.record.outcome import run_name
+from fmnas.platform.record.ledger import RunAccount, RunBudget
 from fmnas.search_spaces import Configuration, Trial
 from fmnas.search_spaces.records import PROMOTION
 from fmnas.trainers import authors_initial_design
 
 
-@dataclass
-class RunBudget:
-    """A run's account: a hard cap over finished, failed and pending trials.
+@dataclass(kw_only=True)
+class Run(RunAccount):
+    """One optimizer, one repeat, at work.
 
-    epochs: what the run may spend. seconds: limit on training plus suggestion, or None.
-    spent: epochs of trials that ended; lost work is the platform's and is not charged.
-    committed: epochs of trials in flight.
+    concurrency: how many trials it may have in flight. over: nothing more will be asked.
     """
 
-    epochs: int
-    seconds: float | None = None
-    spent: int = 0
-    committed: int = 0
-    seconds_spent: float = 0.0
-
-    def affords(self, epochs: int, suggest_seconds: float = 0.0) -> bool:
-        """Whether a trial of that many epochs may start whose suggestion took so long and is not yet on the account."""
-        in_time = self.seconds is None or self.seconds_spent + suggest_seconds < self.seconds
-        return in_time and self.spent + self.committed + epochs <= self.epochs
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether not even one epoch may start."""
-        return not self.affords(1)
-
-    def commit(self, epochs: int, suggest_seconds: float) -> None:
-        """A trial was asked and will run."""
-        self.committed += epochs
-        self.seconds_spent += suggest_seconds
-
-    def settle(self, epochs: int, train_seconds: float) -> None:
-        """A trial in flight ended, and is charged."""
-        self.committed -= epochs
-        self.spent += epochs
-        self.seconds_spent += train_seconds
-
-    def release(self, epochs: int) -> None:
-        """A trial in flight was lost for good, and is not charged."""
-        self.committed -= epochs
-
-
-@dataclass
-class Run:
-    """One optimizer, one repeat.
-
-    incumbent: best full-fidelity objective so far. ended: how many trials have ended. over: nothing more will be asked.
-    seeds: trial -> its seed, of all that were asked.
-    """
-
-    optimizer_name: str
-    repeat: int
     optimizer: Optimizer
-    budget: RunBudget
     concurrency: int
-    incumbent: float | None = None
-    ended: int = 0
     over: bool = False
-    seeds: dict[int, int] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """e.g. "bo-fm/repeat-0"."""
-        return run_name(self.optimizer_name, self.repeat)
 
 
 @dataclass(frozen=True)
@@ -131,7 +75,7 @@ def _build_run(config: Config, task: Problem, entry: OptimizerConfig, repeat: in
     )
     optimizer = row.build(task.space, setting, entry.options)
     budget = RunBudget(config.budget.evaluations * config.fidelity.epochs, config.budget.seconds)
-    return Run(entry.name, repeat, optimizer, budget, entry.concurrency)
+    return Run(entry.name, repeat, budget, optimizer=optimizer, concurrency=entry.concurrency)
 
 
 def _initial_design(config: Config, task: Problem, repeat: int) -> list[Configuration]:

@@ -42,7 +42,7 @@ Record = dict[str, Any]
 
 FORMAT = 2
 
-DRIVER, ENDED, ILLEGIBLE = "driver", "ended", "illegible"
+ASKED, DRIVER, ENDED, ILLEGIBLE = "asked", "driver", "ended", "illegible"
 """The events of a driver that begins, of one that leaves, and of a line that is lost."""
 
 EXPERIMENT, RETRAINING = "experiment", "retraining"

@@ -25,26 +25,24 @@ import csv
 import shlex
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from fmnas.platform.errors import RunDirectoryError, legible
-from fmnas.platform.record.journal import DRIVER, ENDED, EXPERIMENT, ILLEGIBLE, Record, experiment_records
+from fmnas.platform.errors import Ending, RunDirectoryError, legible, one_line
+from fmnas.platform.record.journal import ASKED, DRIVER, EXPERIMENT, ILLEGIBLE, Record, experiment_records
+from fmnas.platform.record.ledger import Ledger, OpenTrial, RunAccount, accounts_of
 from fmnas.platform.record.lock import AtWork, look
-from fmnas.platform.record.outcome import run_name
 from fmnas.platform.record.run_directory import RunDirectory
 from fmnas.platform.screen.ending import called
 from fmnas.platform.screen.screen import as_time, seconds_left
-from fmnas.search_spaces.records import CANCELLED, FAILED, FINISHED, LOST, TIMED_OUT
+from fmnas.search_spaces.records import CHARGED
 
 LAST_EVENTS = 8
 _STATES = {"experiment": "working", "retraining": "retraining", "sync": "syncing"}
-
-_Key = tuple[str, int]
 
 
 def status_of(directory: RunDirectory, now: float | None = None) -> dict[str, Any]:
@@ -55,10 +53,12 @@ def status_of(directory: RunDirectory, now: float | None = None) -> dict[str, An
     driver = found if found and found.alive else None
     since = driver.facts.get("since") if driver else None
     records = experiment_records(directory)
-    config, reading = records[0]["config"], _read(directory, records)
-    state = _state(driver, reading.ended)
-    again = None if driver or state == "finished" else f"{called()} resume {shlex.quote(str(directory.root))}"
-    running = reading.running_since(since) if state == "working" and since is not None else {}
+    config = records[0]["config"]
+    ledger, last = _read(directory, records)
+    state = _state(driver, ledger.status)
+    begun = float(since) if state == "working" and since is not None else None
+    running = [] if begun is None else list(ledger.running(begun))
+    again = None if driver or state == Ending.FINISHED else f"{called()} resume {shlex.quote(str(directory.root))}"
     return {
         "directory": str(directory.root),
         "name": config["name"],
@@ -66,123 +66,81 @@ def status_of(directory: RunDirectory, now: float | None = None) -> dict[str, An
         "state": state,
         "driver": _driver(driver),
         "again": again,
-        **reading.budget(),
-        "seconds_left": reading.left(since, now) if state == "working" and since is not None else None,
+        **_budget(ledger),
+        "seconds_left": None if begun is None else _left(ledger, begun, now),
         "workers_busy": len(running) if state != "retraining" else None,
         "workers": driver.facts.get("workers") if driver else None,
-        "runs": [{**reading.run(name), "running": reading.trials_of(name, running, now)} for name in reading.runs],
-        "events": [_event(record) for record in reading.last],
+        "runs": [
+            {**_run(account, ledger.full), "running": [_trial(opened, now) for run, opened in running if run == name]}
+            for name, account in ledger.accounts.items()
+        ],
+        "events": [_event(record) for record in last],
         "retrained": _retrained(directory),
     }
 
 
-def _read(directory: RunDirectory, records: Sequence[Record]) -> "_Reading":
-    reading = _Reading(records[0]["config"])
+def _read(directory: RunDirectory, records: Sequence[Record]) -> tuple[Ledger, Iterable[Record]]:
+    """The ledger, and the last of its records that tell of something."""
+    config, last = records[0]["config"], deque[Record](maxlen=LAST_EVENTS)
     try:
-        for record in records[1:]:
-            reading.take(record)
-    except (KeyError, TypeError) as error:
+        ledger = Ledger(accounts_of(config), int(config["fidelity"]["epochs"]))
+    except (KeyError, TypeError, ValueError) as error:
         raise RunDirectoryError(
-            f"{directory.journal}: a line does not follow from those before it ({type(error).__name__}: {error}); "
-            f"`{called()} report {shlex.quote(str(directory.root))}` says which, and what to do"
+            f"{directory.journal}: its first line holds no whole configuration ({one_line(error)}); "
+            f"`{called()} report {shlex.quote(str(directory.root))}` says what to do"
         ) from None
-    return reading
+    for line, record in enumerate(records[1:], start=2):
+        ledger.follow(line, record)
+        quiet = record["event"] in (ASKED, ILLEGIBLE)
+        if not quiet and (record["event"] != DRIVER or record["work"] == EXPERIMENT):
+            last.append(record)
+    return ledger, last
 
 
-class _Reading:
-    """What the records of a journal come to. config: of its first record."""
+def _budget(ledger: Ledger) -> dict[str, Any]:
+    """Of all runs together."""
+    accounts = ledger.accounts.values()
+    spent, whole = sum(each.budget.spent for each in accounts), sum(each.budget.epochs for each in accounts)
+    return {"spent_epochs": spent, "budget_epochs": whole, "spent_share": round(spent / whole, 6)}
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
-        names = [entry["name"] for entry in config["optimizers"]]
-        self.runs = [run_name(name, repeat) for repeat in range(config["repeats"]) for name in names]
-        self.full = int(config["fidelity"]["epochs"])
-        self.whole = int(config["budget"]["evaluations"]) * self.full
-        self.asked: dict[_Key, Record] = {}
-        self.running: dict[_Key, Record] = {}
-        self.charged: list[tuple[str, int, float]] = []  # run, epochs, when
-        self.trials = {name: [0, 0] for name in self.runs}  # ended, of them without a result
-        self.best: dict[str, dict[str, Any]] = {}
-        self.last: deque[Record] = deque(maxlen=LAST_EVENTS)
-        self.ended = ""
 
-    def take(self, record: Record) -> None:
-        """One record, in its order."""
-        event, key = record["event"], (record.get("run", ""), record.get("trial", 0))
-        if event == ILLEGIBLE or (event == DRIVER and record["work"] != EXPERIMENT):
-            return
-        self.ended = record["status"] if event == ENDED else ""
-        if event == "asked":
-            self.asked[record["run"], record["trial"]["id"]] = record["trial"]
-            return
-        self.last.append(record)
-        if event == "started":
-            self.running[key] = record
-        elif event not in (DRIVER, ENDED):
-            self.running.pop(key, None)
-            if event not in (LOST, CANCELLED) or record.get("final"):
-                self._end(record, key)
+def _left(ledger: Ledger, since: float, now: float) -> float | None:
+    """Seconds to the end of all budgets at the pace since then."""
+    charged = (outcome for outcome, _ in ledger.outcomes if outcome.status in CHARGED)
+    done = sum(outcome.trial.epochs for outcome in charged if outcome.finished_at >= since)
+    told = _budget(ledger)
+    seconds = seconds_left(done, told["budget_epochs"] - told["spent_epochs"], now - since)
+    return None if seconds is None else round(seconds, 1)
 
-    def _end(self, record: Record, key: _Key) -> None:
-        run, event = key[0], record["event"]
-        epochs = self.asked[key]["epochs"]
-        self.trials[run][0] += 1
-        self.trials[run][1] += event != FINISHED
-        if event in (FINISHED, FAILED, TIMED_OUT):
-            self.charged.append((run, epochs, record["at"]))
-        if event == FINISHED and epochs == self.full:
-            evaluation, best = record["evaluation"], self.best.get(run)
-            if best is None or evaluation["objective"] < best["objective"]:
-                errors = evaluation["errors"]
-                error = sum(errors) / len(errors) if errors else None
-                self.best[run] = {"trial": key[1], "objective": evaluation["objective"], "error": error}
 
-    def spent(self, run: str) -> int:
-        """The run's epochs."""
-        return sum(epochs for name, epochs, _ in self.charged if name == run)
+def _run(account: RunAccount, full: int) -> dict[str, Any]:
+    """What one run has come to."""
+    spent, best = account.budget.spent, account.best
+    evaluation = best.evaluation if best else None
+    incumbent = None
+    if best and evaluation:
+        incumbent = {"trial": best.trial.id, "objective": evaluation.objective, "error": evaluation.error}
+    return {
+        "run": account.name,
+        "trials": account.ended,
+        "unfinished": account.without_result,
+        "spent_epochs": spent,
+        "budget_epochs": account.budget.epochs,
+        "evaluations": spent / full,
+        "incumbent": incumbent,
+    }
 
-    def budget(self) -> dict[str, Any]:
-        """Of all runs together."""
-        spent, whole = sum(epochs for _, epochs, _ in self.charged), self.whole * len(self.runs)
-        return {"spent_epochs": spent, "budget_epochs": whole, "spent_share": round(spent / whole, 6)}
 
-    def left(self, since: float, now: float) -> float | None:
-        """Seconds to the end of all budgets at the pace since then."""
-        done = sum(epochs for _, epochs, at in self.charged if at >= since)
-        told = self.budget()
-        seconds = seconds_left(done, told["budget_epochs"] - told["spent_epochs"], now - since)
-        return None if seconds is None else round(seconds, 1)
-
-    def run(self, name: str) -> dict[str, Any]:
-        """What one run has come to."""
-        spent, (ended, unfinished) = self.spent(name), self.trials[name]
-        return {
-            "run": name,
-            "trials": ended,
-            "unfinished": unfinished,
-            "spent_epochs": spent,
-            "budget_epochs": self.whole,
-            "evaluations": spent / self.full,
-            "incumbent": self.best.get(name),
-        }
-
-    def running_since(self, since: float) -> dict[_Key, Record]:
-        """What the driver that began then has started and not ended; what a dead one left does not run."""
-        return {key: record for key, record in self.running.items() if record["at"] >= since}
-
-    def trials_of(self, run: str, running: Mapping[_Key, Record], now: float) -> list[dict[str, Any]]:
-        """The run's trials among those that are running."""
-        return [
-            {
-                "trial": key[1],
-                "origin": self.asked[key]["origin"],
-                "epochs": self.asked[key]["epochs"],
-                "attempt": record["attempt"],
-                "worker": record["worker"],
-                "seconds": round(max(0.0, now - record["at"]), 1),
-            }
-            for key, record in running.items()
-            if key[0] == run
-        ]
+def _trial(opened: OpenTrial, now: float) -> dict[str, Any]:
+    """One that is running."""
+    return {
+        "trial": opened.trial.id,
+        "origin": opened.trial.origin,
+        "epochs": opened.trial.epochs,
+        "attempt": opened.attempt,
+        "worker": opened.worker,
+        "seconds": round(max(0.0, now - opened.started_at), 1),
+    }
 
 
 def _state(driver: AtWork | None, ended: str) -> str:

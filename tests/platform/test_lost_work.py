@@ -7,16 +7,10 @@ import pytest
 from fmnas.comparison import Budget, ledger_table
 from fmnas.comparison.trials import typed_trials
 from fmnas.platform.config.config import check_config
+from fmnas.platform.record.events import asked_record, finished_record, lost_record, started_record, unfinished_record
 from fmnas.platform.record.experiment import build_experiment
 from fmnas.platform.record.outcome import trials_table
-from fmnas.platform.record.state import (
-    ExperimentState,
-    asked_record,
-    finished_record,
-    lost_record,
-    started_record,
-    unfinished_record,
-)
+from fmnas.platform.record.state import ExperimentState
 from fmnas.platform.workers.pool import Job
 from fmnas.search_spaces import Evaluation, Trial
 
@@ -100,4 +94,4 @@ def test_pending_trials_are_those_asked_and_not_ended(count: int) -> None:
     records = [record for n in range(3) for record in (asked(n, 10 * n), start(n, 1, 10 * n + 1))]
     ended = [finished(n, 1, 50 + n) for n in range(3 - count)]
     pending = list(state_of(*records, *ended).pending())
-    assert [(run.name, opened.suggest_seconds) for run, opened in pending] == [(RUN, 0.5)] * count
+    assert [(run, opened.suggest_seconds) for run, opened in pending] == [(RUN, 0.5)] * count

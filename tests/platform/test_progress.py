@@ -159,8 +159,8 @@ class Scene:
         self.progress.started(Job(self.run.name, trial), "w")
         self.now += 10.0
         self.run.budget.spent += 3
-        self.run.incumbent = 0.25
-        self.progress.ended(Outcome("random", 0, trial, FINISHED, Evaluation(0.25, 3, (0.1, 0.3)), 0, 0, 1, "w"))
+        self.run.best = Outcome("random", 0, trial, FINISHED, Evaluation(0.25, 3, (0.1, 0.3)), 0, 0, 1, "w")
+        self.progress.ended(self.run.best)
 
 
 def test_what_happened_is_told_with_how_it_stands() -> None:

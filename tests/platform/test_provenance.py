@@ -11,7 +11,7 @@ import pytest
 from fmnas.platform import environment
 from fmnas.platform.cli import main
 from fmnas.platform.environment import provenance, same_fmnas
-from fmnas.platform.record import state
+from fmnas.platform.record import events, ledger
 from fmnas.platform.record.journal import Journal, read_journal
 
 FAST = ["-o", "workers.kind=in-process", "-o", "tracking.enabled=false", "-o", "optimizers=[random]"]
@@ -41,7 +41,7 @@ def drivers(out: Path) -> list[dict[str, Any]]:
 def another(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
     """From now on this process is another fmnas."""
     found = {**provenance(), **changes}
-    for module in (environment, state):
+    for module in (environment, ledger, events):
         monkeypatch.setattr(module, "provenance", lambda: found)
     monkeypatch.setattr("fmnas.platform.drive.launch.provenance", lambda: found)
 

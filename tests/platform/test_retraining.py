@@ -9,14 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmnas.platform.config.config import WorkersConfig, check_config
+from fmnas.platform.config.config import WorkersConfig
 from fmnas.platform.drive.driver import Clock
-from fmnas.platform.drive.retraining import Retraining, RetrainingStage, incumbents, retraining_job, retraining_seed
+from fmnas.platform.drive.retraining import Retraining, RetrainingStage, retraining_job, retraining_seed
 from fmnas.platform.errors import Ending, ExperimentFailed
-from fmnas.platform.record.experiment import build_experiment, derived_seed
-from fmnas.platform.record.outcome import Outcome, Standing
+from fmnas.platform.record.experiment import derived_seed
+from fmnas.platform.record.outcome import Outcome
 from fmnas.platform.record.retrained import Retrained, Scale
-from fmnas.platform.record.state import ExperimentState
 from fmnas.platform.screen.progress import RetrainingProgress
 from fmnas.platform.screen.screen import Happening, QuietScreen
 from fmnas.platform.workers.pool import Event, Failed, Finished, Job, Lost
@@ -112,34 +111,6 @@ def test_a_job_has_the_configuration_and_nothing_of_the_searchs_chance() -> None
     job = retraining_job(CHOSEN[1], seed=9, epochs=5)
     assert (job.run, job.attempt) == ("bohb/repeat-1", 1)
     assert job.trial == Trial(4, {"x": 4}, 5, "model", parent=1, seed=retraining_seed(9, 1, 4))
-
-
-def test_incumbents_are_the_best_full_trainings_and_the_first_of_equals() -> None:
-    config = check_config(
-        {
-            "name": "t",
-            "problem": "func2c",
-            "optimizers": ["random", "bohb"],
-            "repeats": 2,
-            "initial_design": 1,
-            "budget": {"evaluations": 5},
-            "fidelity": {"epochs": 3},
-        },
-        "here",
-    )
-    state = ExperimentState(build_experiment(config))
-    standing = Standing(1.0, 3, None)
-    ended = [
-        outcome("bohb/repeat-0", 0, 0.01, epochs=1),
-        outcome("bohb/repeat-0", 1, 0.5),
-        outcome("random/repeat-0", 0, None),
-        outcome("random/repeat-0", 1, 0.3),
-        outcome("random/repeat-0", 2, 0.2),
-        outcome("random/repeat-0", 3, 0.2),
-        outcome("bohb/repeat-1", 0, 0.01, epochs=1),
-    ]
-    state.outcomes = [(each, standing) for each in ended]
-    assert [(o.run, o.trial.id) for o in incumbents(state)] == [("random/repeat-0", 2), ("bohb/repeat-0", 1)]
 
 
 def test_every_one_is_trained_once_and_kept_before_it_is_told() -> None:

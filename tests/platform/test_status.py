@@ -18,6 +18,7 @@ from fmnas.platform.drive.launch import restore
 from fmnas.platform.record.lock import locked, look
 from fmnas.platform.record.run_directory import RunDirectory
 from fmnas.platform.screen.status import status_of
+from fmnas.search_spaces import Evaluation
 
 FMNAS = [sys.executable, "-m", "fmnas.platform.cli"]
 CALM = ["workers.kind=in-process", "tracking.enabled=false"]
@@ -84,7 +85,7 @@ def told(event: str, trial: int, at: float, **more: Any) -> dict[str, Any]:
     return {**head, **more}
 
 
-EVALUATION = {"objective": 0.3, "errors": [0.1, 0.2]}
+EVALUATION = Evaluation(0.3, 2, (0.1, 0.2)).to_dict()
 HISTORY = records(
     asked(0, 1.0),
     told("started", 0, 2.0),  # by a driver that was killed

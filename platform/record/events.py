@@ -1,0 +1,65 @@
+"""The records of the journal, one maker for each event. `Ledger` reads them.
+
+| event | what happened |
+|---|---|
+| asked | an optimizer suggested a trial |
+| started | an attempt at it began on a worker |
+| finished, failed, timed_out | it ended, with a result or without |
+| lost | its worker was lost; `final` when it will not be tried again |
+| cancelled | a stop left it in the middle; a resume starts it again |
+| driver, ended | a driver began to work here, and left |
+"""
+
+from typing import Any
+
+from fmnas.platform.environment import provenance
+from fmnas.platform.record.journal import ASKED, DRIVER, ENDED
+from fmnas.platform.workers.pool import Job
+from fmnas.search_spaces import Evaluation, Trial
+from fmnas.search_spaces.records import FINISHED, LOST
+
+
+def asked_record(run: str, trial: Trial, suggest_seconds: float, at: float) -> dict[str, Any]:
+    """The record of a suggestion."""
+    return {"event": ASKED, "run": run, "trial": trial.to_dict(), "suggest_seconds": suggest_seconds, "at": at}
+
+
+def started_record(job: Job, worker: str, at: float) -> dict[str, Any]:
+    """The record of an attempt."""
+    return _of_job("started", job, worker, at)
+
+
+def finished_record(job: Job, worker: str, evaluation: Evaluation, at: float) -> dict[str, Any]:
+    """The record of a result."""
+    return {**_of_job(FINISHED, job, worker, at), "evaluation": evaluation.to_dict()}
+
+
+def unfinished_record(status: str, job: Job, worker: str, reason: str, at: float) -> dict[str, Any]:
+    """The record of a trial without a result: FAILED, TIMED_OUT, or CANCELLED, which a resume starts again."""
+    return {**_of_job(status, job, worker, at), "reason": reason}
+
+
+def lost_record(job: Job, worker: str, reason: str, final: bool, at: float) -> dict[str, Any]:
+    """The record of a lost worker; `final` when its trial will not be tried again."""
+    return {**_of_job(LOST, job, worker, at), "reason": reason, "final": final}
+
+
+def driver_record(work: str, at: float) -> dict[str, Any]:
+    """The record of a driver that begins: what it works at, and with what."""
+    return {"event": DRIVER, "work": work, **provenance(), "at": at}
+
+
+def ended_record(status: str, reason: str, at: float) -> dict[str, Any]:
+    """The record of a driver that leaves."""
+    return {"event": ENDED, "status": status, **({"reason": reason} if reason else {}), "at": at}
+
+
+def _of_job(event: str, job: Job, worker: str, at: float) -> dict[str, Any]:
+    return {
+        "event": event,
+        "run": job.run,
+        "trial": job.trial.id,
+        "attempt": job.attempt,
+        "worker": worker,
+        "at": at,
+    }

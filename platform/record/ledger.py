@@ -1,0 +1,301 @@
+"""What the journal comes to: the one reader of its records, for driver, status, retraining and report.
+
+    ledger = Ledger(accounts, full)
+    for record in records: ledger.take(record)
+
+Every record changes it in one place. It builds no optimizer and writes nothing; `ExperimentState` adds the optimizers.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fmnas.platform.environment import in_words, provenance, same_fmnas
+from fmnas.platform.errors import RunDirectoryError, legible, one_line
+from fmnas.platform.record.journal import ASKED, DRIVER, ENDED, EXPERIMENT, ILLEGIBLE, Record
+from fmnas.platform.record.outcome import Outcome, Standing, run_name
+from fmnas.platform.workers.pool import Job
+from fmnas.search_spaces import Evaluation, Trial
+from fmnas.search_spaces.records import CANCELLED, CHARGED, FAILED, FINISHED, LOST, TIMED_OUT, is_full
+
+MISSING_LINE = (
+    "a line is missing or was changed. Lines before it are whole: to go on from there, keep a copy and cut the file to "
+    "its first {} lines"
+)
+
+
+@dataclass
+class RunBudget:
+    """A run's account: a hard cap over finished, failed and pending trials. The unit of cost is the epoch.
+
+    epochs: what the run may spend. seconds: limit on training plus suggestion, or None.
+    spent: epochs of trials that ended; lost work is the platform's and is not charged.
+    committed: epochs of trials in flight.
+    """
+
+    epochs: int
+    seconds: float | None = None
+    spent: int = 0
+    committed: int = 0
+    seconds_spent: float = 0.0
+
+    def affords(self, epochs: int, suggest_seconds: float = 0.0) -> bool:
+        """Whether a trial of that many epochs may start whose suggestion took so long and is not yet on the account."""
+        in_time = self.seconds is None or self.seconds_spent + suggest_seconds < self.seconds
+        return in_time and self.spent + self.committed + epochs <= self.epochs
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether not even one epoch may start."""
+        return not self.affords(1)
+
+    def commit(self, epochs: int, suggest_seconds: float) -> None:
+        """A trial was asked and will run."""
+        self.committed += epochs
+        self.seconds_spent += suggest_seconds
+
+    def settle(self, epochs: int, train_seconds: float) -> None:
+        """A trial in flight ended, and is charged."""
+        self.committed -= epochs
+        self.spent += epochs
+        self.seconds_spent += train_seconds
+
+    def release(self, epochs: int) -> None:
+        """A trial in flight was lost for good, and is not charged."""
+        self.committed -= epochs
+
+
+@dataclass
+class RunAccount:
+    """One optimizer, one repeat, as the journal knows it.
+
+    best: the trial with the lowest objective at full fidelity, the first of equals; None before the first.
+    ended: how many trials have ended. without_result: how many of them have no result.
+    seeds: trial -> its seed, of all that were asked.
+    """
+
+    optimizer_name: str
+    repeat: int
+    budget: RunBudget
+    best: Outcome | None = None
+    ended: int = 0
+    without_result: int = 0
+    seeds: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """e.g. "bo-fm/repeat-0"."""
+        return run_name(self.optimizer_name, self.repeat)
+
+    @property
+    def incumbent(self) -> float | None:
+        """The lowest full-fidelity objective so far."""
+        return self.best.evaluation.objective if self.best and self.best.evaluation else None
+
+
+def accounts_of(config: Mapping[str, Any]) -> list[RunAccount]:
+    """The accounts of an experiment at its beginning, by its resolved configuration as plain data."""
+    names = [entry["name"] for entry in config["optimizers"]]
+    epochs = int(config["budget"]["evaluations"]) * int(config["fidelity"]["epochs"])
+    return [RunAccount(name, repeat, RunBudget(epochs)) for repeat in range(config["repeats"]) for name in names]
+
+
+@dataclass
+class OpenTrial:
+    """A trial asked and not ended.
+
+    attempt: how often it was started. losses: how often its worker was lost. cancelled: the record of a stop that left
+    it in the middle; None once it was started again. running: whether an attempt was started and did not end, and on
+    which worker. lost_seconds: what the attempts took that came to nothing.
+    """
+
+    trial: Trial
+    suggest_seconds: float
+    attempt: int = 0
+    losses: int = 0
+    started_at: float = 0.0
+    worker: str = ""
+    cancelled: Record | None = None
+    running: bool = False
+    lost_seconds: float = 0.0
+
+    def start(self, record: Record) -> None:
+        """An attempt begins."""
+        self.attempt, self.started_at, self.worker = record["attempt"], record["at"], record["worker"]
+        self.cancelled, self.running = None, True
+
+    def lose(self, at: float) -> None:
+        """The attempt that runs, if any, came to nothing: when it was cancelled, or else `at`."""
+        if self.running:
+            end = self.cancelled["at"] if self.cancelled else at
+            self.lost_seconds += max(0.0, end - self.started_at)
+        self.running = False
+
+
+class Ledger:
+    """Accounts, open trials and outcomes.
+
+    open: (run, trial) -> a trial asked and not ended, in the order asked.
+    outcomes: every trial that ended with its run's standing after it, in the journal's order.
+    drivers: the record of every driver that worked here, from journals of format 2 on.
+    status: how the last driver left, an `Ending`; empty if it did not say, or still works.
+    """
+
+    def __init__(self, accounts: Iterable[RunAccount], full: int) -> None:
+        """full: the epochs of a full evaluation."""
+        self.full = full
+        self.accounts: dict[str, RunAccount] = {account.name: account for account in accounts}
+        self.open: dict[tuple[str, int], OpenTrial] = {}
+        self.outcomes: list[tuple[Outcome, Standing]] = []
+        self.drivers: list[Record] = []
+        self.status = ""
+        self._last_at = 0.0
+
+    def replay(self, records: Iterable[Record]) -> None:
+        """Take the records of a journal that come after its first.
+
+        Raises RunDirectoryError, naming the line, where one does not follow from those before it.
+        """
+        for line, record in enumerate(records, start=2):
+            self.follow(line, record)
+
+    def follow(self, line: int, record: Record) -> None:
+        """Take one record of a journal, its line counted from 1. Raises RunDirectoryError as `replay`."""
+        try:
+            self._follow(record)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            what = ", ".join(f"{key} {record[key]!r}" for key in ("event", "run", "attempt") if key in record)
+            raise RunDirectoryError(
+                f"line {line} of the journal ({what}) does not follow from the lines before it ({one_line(error)}): "
+                f"{self._other_version() or MISSING_LINE.format(line - 1)}"
+            ) from None
+
+    def _follow(self, record: Record) -> None:
+        self.take(record)
+
+    def take(self, record: Record) -> tuple[Outcome, Standing] | None:
+        """Take one record; the outcome and standing if a trial ended with it."""
+        ended = self._take(record, record["event"])
+        self._last_at = record.get("at", self._last_at)
+        return ended
+
+    def _take(self, record: Record, event: str) -> tuple[Outcome, Standing] | None:
+        if event == DRIVER:
+            self.drivers.append(record)
+        if event != DRIVER or record["work"] == EXPERIMENT:
+            self.status = ""
+        if event in (DRIVER, ILLEGIBLE):
+            pass
+        elif event == ASKED:
+            self._asked(record)
+        elif event == "started":
+            self._started(record)
+        elif event == CANCELLED:
+            self.open[_key(record)].cancelled = record
+        elif event == LOST and not record["final"]:
+            opened = self.open[_key(record)]
+            opened.losses += 1
+            opened.lose(record["at"])
+        elif event in (FINISHED, FAILED, TIMED_OUT, LOST):
+            return self._ended(record, event)
+        elif event == ENDED:
+            self.status = record["status"]
+        else:
+            raise ValueError(f"an event {event!r} is not known")
+        return None
+
+    def unfinished(self) -> Iterator[Job]:
+        """Trials to start again after a resume, oldest first."""
+        for (run, _), opened in self.open.items():
+            yield Job(run, opened.trial, opened.attempt + 1)
+
+    def cancelled(self) -> Iterator[tuple[Outcome, Standing]]:
+        """Trials that a stop left in the middle, and where their runs stand: a resume starts them again."""
+        for (name, _), opened in self.open.items():
+            account, record = self.accounts[name], opened.cancelled
+            if record is not None:
+                yield _outcome(account, opened, CANCELLED, record), self._standing(account)
+
+    def pending(self) -> Iterator[tuple[str, OpenTrial]]:
+        """Trials asked and not ended, but for the cancelled ones; with the names of their runs."""
+        return ((name, opened) for (name, _), opened in self.open.items() if opened.cancelled is None)
+
+    def running(self, since: float) -> Iterator[tuple[str, OpenTrial]]:
+        """Those that a driver that began then has started; what a dead one left does not run."""
+        return ((name, opened) for name, opened in self.pending() if opened.running and opened.started_at >= since)
+
+    def in_flight(self, run: str) -> int:
+        """How many of a run's trials are open."""
+        return sum(name == run for name, _ in self.open)
+
+    def incumbents(self) -> Sequence[Outcome]:
+        """The best full-fidelity outcome of each run that has one, in the order of the runs."""
+        return [account.best for account in self.accounts.values() if account.best is not None]
+
+    def _asked(self, record: Record) -> None:
+        account, trial = self.accounts[record["run"]], Trial.from_dict(record["trial"])
+        account.seeds[trial.id] = trial.seed
+        account.budget.commit(trial.epochs, record["suggest_seconds"])
+        self.open[account.name, trial.id] = OpenTrial(trial, record["suggest_seconds"])
+
+    def _started(self, record: Record) -> None:
+        opened = self.open[_key(record)]
+        if opened.cancelled:
+            opened.lose(record["at"])
+        elif opened.running:
+            # Nobody ended the attempt before: its driver died, and with it all that ran. Its last record is from then.
+            for other in self.open.values():
+                other.lose(self._last_at)
+        opened.start(record)
+
+    def _ended(self, record: Record, status: str) -> tuple[Outcome, Standing]:
+        """A result or a failure is charged, a loss is not."""
+        account, opened = self.accounts[record["run"]], self.open.pop(_key(record))
+        outcome = _outcome(account, opened, status, record)
+        evaluation, epochs = outcome.evaluation, opened.trial.epochs
+        if status in CHARGED:
+            account.budget.settle(epochs, evaluation.seconds if evaluation else outcome.seconds)
+        else:
+            account.budget.release(epochs)
+        account.ended += 1
+        account.without_result += evaluation is None
+        if evaluation and is_full(epochs, self.full):
+            best = account.incumbent
+            account.best = outcome if best is None or evaluation.objective < best else account.best
+        self.outcomes.append((outcome, self._standing(account)))
+        return self.outcomes[-1]
+
+    def _standing(self, account: RunAccount) -> Standing:
+        return Standing(account.budget.spent / self.full, account.budget.spent, account.incumbent)
+
+    def _other_version(self) -> str:
+        """What to do when the journal was written by another fmnas; empty if it was not, or does not say."""
+        driver = self.drivers[-1] if self.drivers else {}
+        if not driver or same_fmnas(driver, provenance()):
+            return ""
+        return (
+            f"it was written by {in_words(driver)}, and this is {in_words(provenance())}, which may not know all that "
+            "it says; use the other one"
+        )
+
+
+def _key(record: Record) -> tuple[str, int]:
+    return record["run"], record["trial"]
+
+
+def _outcome(account: RunAccount, opened: OpenTrial, status: str, record: Record) -> Outcome:
+    return Outcome(
+        optimizer=account.optimizer_name,
+        repeat=account.repeat,
+        trial=opened.trial,
+        status=status,
+        evaluation=Evaluation.from_dict(record["evaluation"]) if status == FINISHED else None,
+        suggest_seconds=opened.suggest_seconds,
+        started_at=opened.started_at,
+        finished_at=record["at"],
+        worker=record["worker"],
+        attempt=record["attempt"],
+        reason=legible(record.get("reason", "")),
+        lost_seconds=opened.lost_seconds,
+        seconds=record.get("seconds", max(0.0, record["at"] - opened.started_at)),
+    )
