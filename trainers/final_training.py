@@ -4,7 +4,7 @@ The best validation error of a search is too good: of many noisy numbers it is t
 images that no search has seen is not. They are measured once, after the last epoch.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fmnas.search_spaces import Schedule
 from fmnas.trainers.data import Split, check_part
@@ -40,6 +40,8 @@ class FinalTrainer(ImageTrainer):
 
     def __init__(self, split: FinalSplit, settings: TrainingSettings | None = None) -> None:
         """Raises TrainerError when the device cannot be used, or not with the arrangement."""
+        if settings is not None:
+            settings = replace(settings, early_validation=None)  # there is no early validation
         parts = (split.train_images, split.train_labels, split.test_images, split.test_labels)
         super().__init__(Split(*parts, split.name, split.place), settings)
 

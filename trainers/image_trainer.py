@@ -51,6 +51,8 @@ class TrainingSettings:
     arrangement: see `arrangement.py`.
     schedule_epochs: what learning rates are planned for: a trial of fewer epochs is the beginning of one of so many,
     one of more is refused. None: each trial's own epochs.
+    early_validation: the validation images, the first of the split, that epochs before a trial's last are measured on;
+    None: all. The last epoch, and with it the objective, is always of all.
     """
 
     seeds: int = 4
@@ -60,11 +62,13 @@ class TrainingSettings:
     threads: int | None = 1
     arrangement: Arrangement = "auto"
     schedule_epochs: int | None = None
+    early_validation: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("seeds", "batch_size", "evaluation_batch_size", "threads", "schedule_epochs"):
+        optional = ("evaluation_batch_size", "threads", "schedule_epochs", "early_validation")
+        for name in ("seeds", "batch_size", *optional):
             value = getattr(self, name)
-            if name not in ("seeds", "batch_size") and value is None:
+            if name in optional and value is None:
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise TrainerError(f"{name} = {value}: it must be an integer of at least 1")
@@ -89,10 +93,11 @@ class ImageTrainer:
 
         checkpoints: where unfinished trainings are kept, to go on from; none if None. With `schedule_epochs`, also the
         finished ones of shorter trials, for a trial of the same configuration and seed that trains longer.
-        Raises TrainerError when the device cannot be used, or not with the arrangement. Sets torch's threads unless
-        the settings say None.
+        Raises TrainerError when the device cannot be used, or not with the arrangement, and for more images of early
+        validation than the split has. Sets torch's threads unless the settings say None.
         """
         self.settings = settings or TrainingSettings()
+        _check_early_validation(self.settings.early_validation, len(split.validation_images))
         self.space = joint_space()
         self._clock = clock
         self._device = device = usable_device(self.settings.device)
@@ -110,6 +115,9 @@ class ImageTrainer:
 
         A training whose loss or validation logits stop being finite ends there: its error, from that epoch to the last,
         is that of guessing, and it is reported so; the other trainings go on.
+        The curve has the mean validation error after each epoch: after the last on all validation images, as in
+        `errors`; before it on the first `early_validation` of them, if the settings say so. It is then of two kinds,
+        and its last number is not to be compared with the others as closely as they are with each other.
         report: called in this thread; each training's epochs come in their order, those of trainings side by side mix.
         A training that goes on from a checkpoint reports the epochs before it, too. What `report` raises ends the
         evaluation and reaches the caller. stop: asked before each step, in several threads.
@@ -163,18 +171,26 @@ class ImageTrainer:
         with named_failure(task, self._device):
             learner, rows = self._begun(task, schedule)  # rows: the errors of each epoch
             diverged = learner.ended()
-        for epoch, known in enumerate(rows):
-            task.tell(epoch, known)
-        for epoch in range(len(rows), task.trial.epochs):
+        early, again = self.settings.early_validation, self._validates_again(task.trial)
+        for epoch in range(task.trial.epochs):
+            last = epoch + 1 == task.trial.epochs
             with named_failure(task, self._device):
-                found = learner.train([schedule.learning_rate_at(epoch, planned)])
-                diverged = [error is None for error in found]
-                rows.append([GUESSING_ERROR if error is None else error for error in found])
-                if not all(diverged):
-                    self._keep(task, rows, learner)
-            task.tell(epoch, rows[-1])
+                if epoch == len(rows):
+                    first = None if last and not again else early
+                    found = learner.train([schedule.learning_rate_at(epoch, planned)], first)
+                    diverged, row = _read(found)
+                    rows.append(row)
+                    if not all(diverged):
+                        self._keep(task, rows, learner)
+                if last and again:
+                    diverged, rows[epoch] = _read(learner.validate())
+            task.tell(epoch, rows[epoch])
         columns = zip(*rows, strict=True)
         return [Training(column, over) for column, over in zip(columns, diverged, strict=True)]
+
+    def _validates_again(self, trial: Trial) -> bool:
+        """Whether the last epoch is measured twice: as one of a longer trial, for the checkpoint, and on all images."""
+        return self.settings.early_validation is not None and self._checkpoints is not None and self._may_go_on(trial)
 
     def _planned(self, trial: Trial) -> int:
         """The epochs that the trial's learning rates are planned for."""
@@ -243,10 +259,11 @@ class ImageTrainer:
 
     def _fingerprint(self, trial: Trial, how: Arranged) -> str:
         """Of all that decides the numbers of the trial's trainings; where a longer trial goes on, not of the epochs."""
-        planned = self.settings.schedule_epochs
+        planned, early = self.settings.schedule_epochs, self.settings.early_validation
         facts = {
             "configuration": trial.configuration,
             **({"epochs": trial.epochs} if planned is None else {"schedule_epochs": planned}),
+            **({} if early is None else {"early_validation": early}),
             "seed": trial.seed,
             "seeds": self.settings.seeds if how.way == "stacked" else 1,  # in one program
             "batch_size": self.settings.batch_size,
@@ -256,6 +273,18 @@ class ImageTrainer:
             "data": self._data_fingerprint,
         }
         return fingerprint_of(facts)
+
+
+def _check_early_validation(images: int | None, available: int) -> None:
+    if images is not None and images > available:
+        raise TrainerError(
+            f"early_validation = {images}: the split has {available} validation images, so it must be 1 to {available}"
+        )
+
+
+def _read(found: list[float | None]) -> tuple[list[bool], list[float]]:
+    """Of each training whether it has diverged, and its error, which is then that of guessing."""
+    return [error is None for error in found], [GUESSING_ERROR if error is None else error for error in found]
 
 
 def _data_fingerprint(split: Split) -> str:

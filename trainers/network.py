@@ -40,17 +40,19 @@ class Network(nn.Module):
         widths = (STEM_CHANNELS, *CELL_CHANNELS)
         self.stem = nn.Conv2d(1, STEM_CHANNELS, 3, padding=1)
         self.cells = nn.ModuleList(CellModule(cell, a, b) for a, b in pairwise(widths))
-        self.reduction = nn.Conv2d(2 * CELL_CHANNELS[-1], CELL_CHANNELS[-1], 1)
+        self.reduction: nn.Module = nn.Conv2d(2 * CELL_CHANNELS[-1], CELL_CHANNELS[-1], 1)
         self.norm = nn.BatchNorm2d(CELL_CHANNELS[-1])
         self.classifier = nn.Linear(CELL_CHANNELS[-1] * 4 * 4, CLASSES)
 
     def forward(self, images: Tensor) -> Tensor:
         """Images [B, 1, 28, 28] to logits [B, 10]."""
-        a = b = self.stem(images)
-        for depth, cell in enumerate(self.cells):
-            if depth > 0:
-                a, b = (functional.max_pool2d(x, 2, stride=2, padding=1) for x in (a, b))
-            a, b = cell(a, b)
+        stem = self.stem(images)
+        return self.behind_first_cell(*self.cells[0](stem, stem))
+
+    def behind_first_cell(self, a: Tensor, b: Tensor) -> Tensor:
+        """The outputs [B, 8, 28, 28] of the first cell to logits [B, 10]."""
+        for cell in self.cells[1:]:
+            a, b = cell(*(functional.max_pool2d(x, 2, stride=2, padding=1) for x in (a, b)))
         x = self.join(functional.max_pool2d(a, 2), functional.max_pool2d(b, 2))
         x = self.norm(functional.relu(self.reduction(x)))
         logits: Tensor = self.classifier(x.flatten(1))
@@ -77,7 +79,11 @@ class CellModule(nn.Module):
 
     def forward(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
         """The inputs S(-1), S(0) [B, in_channels, H, W] to the outputs S(cell.output), S4 [B, channels, H, W]."""
-        values = {-1: self.inputs[0](a), 0: self.inputs[1](b)}
+        return self.outputs(self.inputs[0](a), self.inputs[1](b))
+
+    def outputs(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+        """The inputs at the cell's own width [B, channels, H, W] to the outputs, of the same shape."""
+        values = {-1: a, 0: b}
         for state in self.cell.live_states():
             i, j = self.cell.inputs[state - 1]
             values[state] = self.states[str(state)](values[i], values[j])

@@ -10,7 +10,7 @@ All weights of all networks are one vector, so that an optimizer's step is a few
 and no gradient of one network depends on another's numbers.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -34,12 +34,13 @@ class Stack:
         with torch.device("meta"):  # shapes alone: the numbers are `weights`
             self._network = StackedNetwork(cell, self.seeds)
         self._parts = {name: part.shape for name, part in self._network.named_parameters()}
-        self.weights = torch.cat([_side_by_side(networks, name).flatten() for name in self._parts])
+        states = [network.state_dict() for network in networks]
+        self.weights = torch.cat([_side_by_side(states, name).flatten() for name in self._parts])
         self.weights = self.weights.to(device).requires_grad_()
         numbers = torch.arange(self.seeds, dtype=torch.int32, device=device)
         counts = [shape.numel() for shape in self._parts.values()]
         self.owner = torch.cat([numbers.repeat_interleave(count // self.seeds) for count in counts])
-        self.statistics = {name: _side_by_side(networks, name).to(device) for name, _ in self._network.named_buffers()}
+        self.statistics = {name: _side_by_side(states, name).to(device) for name, _ in self._network.named_buffers()}
 
     def __call__(self, images: Tensor) -> Tensor:
         """Images [B, S, 28, 28], one of each network, to logits [S, B, 10]."""
@@ -88,9 +89,9 @@ class StackedLinear(nn.Module):
         return torch.baddbmm(self.bias.view(seeds, 1, outputs), each, weight)
 
 
-def _side_by_side(networks: Sequence[Network], name: str) -> Tensor:
+def _side_by_side(states: Sequence[Mapping[str, Tensor]], name: str) -> Tensor:
     """A parameter or a statistic of all networks, one after the other along its first dimension."""
-    return torch.cat([network.state_dict()[name] for network in networks])
+    return torch.cat([state[name] for state in states])
 
 
 def _widen(module: nn.Module, seeds: int) -> None:

@@ -63,13 +63,22 @@ class StackedLearner:
             self._stack.train()
             self._full_step = captured(lambda: self.step(self._around.batch_size), first_step, state)
 
-    def train(self, learning_rates: Iterable[float]) -> list[float | None]:
-        """Epochs of every training with these learning rates, then the validation errors; None of what has diverged."""
+    def train(self, learning_rates: Iterable[float], first: int | None = None) -> list[float | None]:
+        """Epochs of every training with these learning rates, then the validation errors; None of what has diverged.
+
+        first: see `validate`.
+        """
         if self._over:
             return [None] * self._stack.seeds
         for learning_rate in learning_rates:
             self.train_epoch(learning_rate)
-        errors = self.validation_errors()
+        return self.validate(first)
+
+    def validate(self, first: int | None = None) -> list[float | None]:
+        """The validation errors, on the first so many validation images, or all; None of what has diverged."""
+        if self._over:
+            return [None] * self._stack.seeds
+        errors = self.validation_errors(first)
         self._over = all(error is None for error in errors)
         return errors
 
@@ -104,13 +113,13 @@ class StackedLearner:
         return losses.detach()
 
     @torch.no_grad()
-    def validation_errors(self) -> list[float | None]:
+    def validation_errors(self, first: int | None = None) -> list[float | None]:
         """The share of validation images that each network gets wrong.
 
         None for a training that has ended, now or before: its loss or one of these logits was not finite.
         """
         self._stack.train(False)
-        data, size, seeds = self._around.data, self._around.evaluation_batch_size, self._stack.seeds
+        data, size, seeds = self._around.data.validated(first), self._around.evaluation_batch_size, self._stack.seeds
         wrong = torch.zeros(seeds, dtype=torch.int64, device=self._alive.device)
         batches = zip(data.validation_images.split(size), data.validation_labels.split(size), strict=True)
         for images, labels in stoppable(batches, self._around.stop):

@@ -53,6 +53,13 @@ class DeviceData:
     validation_images: Tensor
     validation_labels: Tensor
 
+    def validated(self, first: int | None) -> "DeviceData":
+        """The same, with the first so many of the validation images alone; None: with all."""
+        if first is None:
+            return self
+        images, labels = self.validation_images[:first], self.validation_labels[:first]
+        return DeviceData(self.train_images, self.train_labels, images, labels)
+
 
 def to_device(split: Split, device: torch.device) -> DeviceData:
     """The split's arrays as tensors on the device."""
@@ -97,10 +104,17 @@ class Learner:
         self._batches = batches or training_batches
         self._over = False
 
-    def train(self, learning_rates: Iterable[float]) -> list[float | None]:
-        """Epochs with these learning rates, then the validation error; None once the training has diverged."""
-        finite = not self._over and all(map(self.train_epoch, learning_rates))
-        error = self.validation_error() if finite else None
+    def train(self, learning_rates: Iterable[float], first: int | None = None) -> list[float | None]:
+        """Epochs with these learning rates, then the validation error; None once the training has diverged.
+
+        first: see `validate`.
+        """
+        self._over = self._over or not all(map(self.train_epoch, learning_rates))
+        return self.validate(first)
+
+    def validate(self, first: int | None = None) -> list[float | None]:
+        """The validation error, on the first so many validation images, or all; None once it has diverged."""
+        error = None if self._over else self.validation_error(first)
         self._over = error is None
         return [error]
 
@@ -113,10 +127,10 @@ class Learner:
         batches = self._batches(self._around.data, self._draws, self._around.batch_size)
         return train_epoch(self._network, self._optimizer, stoppable(batches, self._around.stop), learning_rate)
 
-    def validation_error(self) -> float | None:
+    def validation_error(self, first: int | None = None) -> float | None:
         """The share of validation images that the network gets wrong; None if any of its logits is not finite."""
         around = self._around
-        return validation_error(self._network, around.data, around.evaluation_batch_size, around.stop)
+        return validation_error(self._network, around.data.validated(first), around.evaluation_batch_size, around.stop)
 
     def state_dict(self) -> dict[str, Any]:
         """Weights, statistics, momentum and streams: all that the next epochs depend on. Tensors and plain values."""

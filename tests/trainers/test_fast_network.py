@@ -14,7 +14,18 @@ from torch.nn import functional
 from fmnas.search_spaces import Cell, Schedule, joint_space, largest_cell
 from fmnas.search_spaces.nasnet import OPERATIONS
 from fmnas.trainers import Split, build_network, digits_split
-from fmnas.trainers.fast_network import FastNetwork, PairedConvolution, SeparateMaxPool, paired_weight
+from fmnas.trainers.fast_convolution import (
+    MergedConvolution,
+    PairedConvolution,
+    PixelProduct,
+    machine_lanes,
+    merged_weight,
+    one_after_another,
+    paired_weight,
+    rearranged,
+)
+from fmnas.trainers.fast_network import FastNetwork
+from fmnas.trainers.fast_pooling import FastMaxPool, separate_maximum, sliding_maximum
 from fmnas.trainers.fast_training import batches_in_bulk, fast_learner
 from fmnas.trainers.training import (
     DeviceData,
@@ -78,6 +89,58 @@ def test_a_weight_on_pairs_by_hand() -> None:
     assert not paired[:, :, (0, 2)].any()
 
 
+@pytest.mark.parametrize(("size", "remaining"), [(3, 1), (3, 2), (5, 1), (5, 2), (3, 4)])
+def test_a_convolution_in_fewer_groups_is_the_one_in_more(size: int, remaining: int) -> None:
+    conv = torch.nn.Conv2d(16, 16, size, padding=size // 2, groups=4).double()
+    images = numbers(0, 2, 16, 7, 6).double().requires_grad_()
+    expected, found = conv(images), MergedConvolution(conv, remaining)(images)
+    torch.testing.assert_close(found, expected)
+    inputs = (images, conv.weight, conv.bias)
+    torch.testing.assert_close(gradients(found, *inputs), gradients(expected, *inputs))
+
+
+def test_a_weight_in_fewer_groups_by_hand() -> None:
+    """Four groups of one channel each: in two groups, each of the first two reads its own of the two."""
+    weight = torch.tensor([1.0, 2, 3, 4]).view(4, 1, 1, 1)
+    assert merged_weight(weight, 4, 2).flatten(1).tolist() == [[1, 0], [0, 2], [3, 0], [0, 4]]
+    assert merged_weight(weight, 4, 1).flatten(1).tolist() == torch.diag(weight.flatten()).tolist()
+    assert torch.equal(merged_weight(weight, 4, 4), weight)
+
+
+def test_a_product_of_pixels_is_a_1x1_convolution() -> None:
+    conv = torch.nn.Conv2d(16, 32, 1).double()
+    images = numbers(0, 2, 16, 5, 3).double().to(memory_format=torch.channels_last).requires_grad_()
+    expected, found = conv(images), PixelProduct(conv)(images)
+    torch.testing.assert_close(found, expected)
+    assert found.is_contiguous(memory_format=torch.channels_last)
+    inputs = (images, conv.weight, conv.bias)
+    torch.testing.assert_close(gradients(found, *inputs), gradients(expected, *inputs))
+
+
+@pytest.mark.parametrize("size", [1, 3, 5])
+def test_two_convolutions_as_one_also_at_the_border(size: int) -> None:
+    first = torch.nn.Conv2d(1, 16, size, padding=size // 2).double()
+    pixelwise = torch.nn.Conv2d(16, 8, 1).double()
+    images = numbers(0, 2, 1, 6, 5).double()
+    expected, found = pixelwise(first(images)), one_after_another(images, first, pixelwise)
+    torch.testing.assert_close(found, expected)
+    inputs = (first.weight, first.bias, pixelwise.weight, pixelwise.bias)
+    torch.testing.assert_close(gradients(found, *inputs), gradients(expected, *inputs))
+
+
+@pytest.mark.parametrize("lanes", [8, 16])
+@pytest.mark.parametrize(("channels", "outputs"), [(8, 8), (16, 16), (32, 32), (8, 16), (16, 32), (64, 32)])
+def test_every_form_is_the_convolution_with_its_own_parameters(lanes: int, channels: int, outputs: int) -> None:
+    for size, groups in ((1, 1), (3, 1), (3, 4), (5, 1), (5, 4)):
+        conv = torch.nn.Conv2d(channels, outputs, size, padding=size // 2, groups=groups).double()
+        form = rearranged(conv, lanes) if channels == outputs or size == 1 else conv
+        images = numbers(2, 2, channels, 6, 6).double().to(memory_format=torch.channels_last)
+        torch.testing.assert_close(form(images), conv(images))
+        assert {name: id(part) for name, part in form.named_parameters()} == {
+            name: id(part) for name, part in conv.named_parameters()
+        }
+
+
 def test_images_of_an_odd_width_are_convolved_as_usual() -> None:
     conv = torch.nn.Conv2d(8, 8, 5, padding=2)
     images = numbers(0, 2, 8, 7, 7)
@@ -90,7 +153,36 @@ def test_a_separate_max_pool_is_a_max_pool(channels: int, side: int, ties: bool)
     """Also where numbers are equal: their derivative goes to the same pixel."""
     images = numbers(1, 3, channels, side, side).to(memory_format=torch.channels_last)
     images = (images.round() if ties else images).requires_grad_()
-    expected, found = functional.max_pool2d(images, 5, 1, 2), SeparateMaxPool(5)(images)
+    expected, found = functional.max_pool2d(images, 5, 1, 2), separate_maximum(images, 5)
+    assert torch.equal(found, expected)
+    torch.testing.assert_close(gradients(found, images)[0], gradients(expected, images)[0], rtol=1e-5, atol=1e-5)
+
+
+@given(
+    seed=st.integers(0, 99),
+    shape=st.tuples(st.integers(1, 3), st.integers(1, 9), st.integers(1, 9), st.integers(1, 9)),
+    size=st.sampled_from([3, 5]),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_sliding_maximum_is_a_max_pool(
+    seed: int, shape: tuple[int, int, int, int], size: int, dtype: torch.dtype
+) -> None:
+    """Of any size, with infinite numbers, and with NaN, which reach just the pixels that they reach there."""
+    images = (numbers(seed, *shape) * 3).round().to(dtype).to(memory_format=torch.channels_last)
+    for bad in (torch.inf, -torch.inf, torch.nan):
+        expected, found = functional.max_pool2d(images, size, 1, size // 2), sliding_maximum(images, size)
+        torch.testing.assert_close(found, expected, rtol=0.0, atol=0.0, equal_nan=True)
+        images = images.masked_fill(numbers(seed + 1, *shape) > 1.5, bad)
+
+
+@pytest.mark.parametrize("size", [3, 5])
+def test_a_max_pool_with_and_without_derivatives(size: int) -> None:
+    images = numbers(1, 3, 8, 10, 10).round().to(memory_format=torch.channels_last).requires_grad_()
+    pool, expected = FastMaxPool(size), functional.max_pool2d(images, size, 1, size // 2)
+    with torch.no_grad():
+        assert torch.equal(pool(images), expected)
+    found = pool(images)
     assert torch.equal(found, expected)
     torch.testing.assert_close(gradients(found, images)[0], gradients(expected, images)[0], rtol=1e-5, atol=1e-5)
 
@@ -172,9 +264,30 @@ def test_validation_sees_the_same_logits(digits: DeviceData, name: str) -> None:
         torch.testing.assert_close(FastNetwork(network).eval()(images), expected, rtol=1e-4, atol=1e-4)
 
 
-def test_the_parameters_are_the_networks_own() -> None:
-    network = build_network(largest_cell(), torch.Generator().manual_seed(0))
-    own = {id(parameter) for parameter in network.parameters()}
-    assert {id(parameter) for parameter in FastNetwork(network).parameters()} == own
+@pytest.mark.parametrize("lanes", [8, 16])
+def test_the_parameters_are_the_networks_own_in_their_order(lanes: int) -> None:
+    network = build_network(CELLS["sepconv5x5"], torch.Generator().manual_seed(0))
+    own = [(f"network.{name}", id(parameter)) for name, parameter in network.named_parameters()]
+    fast = FastNetwork(network, lanes)
+    assert [(name, id(parameter)) for name, parameter in fast.named_parameters()] == own
     paired = [module for module in network.modules() if isinstance(module, PairedConvolution)]
-    assert len(paired) == 8, "those of the first cell, of 8 channels"
+    merged = [module for module in network.modules() if isinstance(module, MergedConvolution)]
+    assert (len(paired), len(merged)) == ((8, 0) if lanes == 16 else (0, 16)), "of cells of 8, and of 8 and 16 channels"
+
+
+@pytest.mark.parametrize("lanes", [8, 16])
+@pytest.mark.parametrize("name", CELLS)
+def test_a_step_for_registers_of_either_width_is_the_plain_one(name: str, lanes: int) -> None:
+    """Loss and derivatives, in double precision."""
+    images, labels = numbers(5, 4, 1, 28, 28).double(), torch.tensor([1, 7, 2, 2])
+    found = []
+    for wrap in (lambda network: network, lambda network: FastNetwork(network, lanes)):
+        network = build_network(CELLS[name], torch.Generator().manual_seed(3)).double().train()
+        loss = functional.cross_entropy(wrap(network)(images), labels)
+        found.append([loss, *torch.autograd.grad(loss, list(network.parameters()))])
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(b, a, rtol=1e-6, atol=1e-8)
+
+
+def test_this_machines_registers_are_of_a_known_width() -> None:
+    assert machine_lanes() in (8, 16)
