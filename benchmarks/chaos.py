@@ -36,7 +36,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from fmnas.platform.cli import main as fmnas
 from fmnas.platform.config.config import Config, check_config
-from fmnas.platform.config.problems import Hardware, ProblemSettings
 from fmnas.platform.drive.driver import Driver, Stage
 from fmnas.platform.record.experiment import build_experiment
 from fmnas.platform.record.journal import Journal, Record, read_journal
@@ -50,6 +49,7 @@ from fmnas.platform.workers.ray_pool import RayPool
 from fmnas.platform.workers.ray_worker import build_trainer
 from fmnas.platform.workers.stop import StopRequest
 from fmnas.search_spaces.records import FINISHED
+from fmnas.trainers.problem import Hardware, ProblemSettings
 
 SYNTHETIC = ["workers.kind=in-process", "tracking.enabled=false", "budget.evaluations=12"]
 TRAINING = {

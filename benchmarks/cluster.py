@@ -44,7 +44,7 @@ from fmnas.platform.workers.ray_pool import RayPool
 from fmnas.platform.workers.stop import StopRequest
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FINISHED, LOST
-from fmnas.trainers.trainer import Report, ignore
+from fmnas.trainers.contract import Report, ignore
 
 BRIDGE, SUBNET, PORT = "fmnas-br", "10.213.77", 46379
 HOSTS = {"fmnas-a": f"{SUBNET}.2", "fmnas-b": f"{SUBNET}.3"}

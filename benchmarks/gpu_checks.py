@@ -26,11 +26,12 @@ from torch import Tensor
 from training_gpu import noise
 
 from fmnas.search_spaces import Cell
-from fmnas.trainers import Split, build_network
-from fmnas.trainers.captured import CaptureError
-from fmnas.trainers.devices import exactly
-from fmnas.trainers.stacked_training import StackedLearner
-from fmnas.trainers.training import Surroundings, plain_learner, streams, to_device, train_step, training_batches
+from fmnas.trainers.images.cuda_graph import CaptureError
+from fmnas.trainers.images.data import Split
+from fmnas.trainers.images.devices import exactly
+from fmnas.trainers.images.network import build_network
+from fmnas.trainers.images.stacked_training import StackedLearner
+from fmnas.trainers.images.training import Surroundings, plain_learner, streams, to_device, train_step, training_batches
 
 STEPS = 3
 """Full batches in an epoch of what is compared; then comes a rest of half a batch."""

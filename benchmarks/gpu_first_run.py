@@ -197,7 +197,7 @@ def work(arguments: argparse.Namespace) -> int:
     from gpu_subjects import DRY, FULL, answers, jobs_done
 
     from fmnas.trainers import TrainerError
-    from fmnas.trainers.devices import usable_device
+    from fmnas.trainers.images.devices import usable_device
 
     plan = DRY if arguments.dry else FULL
     try:

@@ -18,11 +18,12 @@ from training_gpu import noise
 
 from fmnas.search_spaces import Cell, Schedule, largest_cell
 from fmnas.search_spaces.nasnet import OPERATIONS
-from fmnas.trainers import Split, build_network, fashion_mnist_split
-from fmnas.trainers.captured import captured
-from fmnas.trainers.stacked_network import Stack
-from fmnas.trainers.stacked_training import StackedLearner
-from fmnas.trainers.training import Surroundings, streams, to_device
+from fmnas.trainers.images.cuda_graph import captured
+from fmnas.trainers.images.data import Split, fashion_mnist_split
+from fmnas.trainers.images.network import build_network
+from fmnas.trainers.images.stacked_network import Stack
+from fmnas.trainers.images.stacked_training import StackedLearner
+from fmnas.trainers.images.training import Surroundings, streams, to_device
 
 TIMED = 0.3
 """Seconds that are given to the timing of one operation, about."""
@@ -110,7 +111,7 @@ def learner_of(
     networks = [build_network(cell, each.initialisation) for each in draws]
     if ill is not None:
         networks[1].stem.weight.data.fill_(ill)
-    around = Surroundings(to_device(split, device), plan.batch, min(1_000, len(split.validation_images)))
+    around = Surroundings(to_device(split, device), plan.batch, min(1_000, len(split.held_out_images)))
     learner = kind(Stack(networks, cell, device), SCHEDULE, draws, around)
     if capture and device.type == "cuda":
         learner.capture()

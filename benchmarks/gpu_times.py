@@ -37,9 +37,10 @@ from training_gpu import BATCH, EPOCHS, IMAGES, noise, share, trial
 from training_gpu import Plan as Sharing
 
 from fmnas.search_spaces import Cell
-from fmnas.trainers import EvaluationStoppedError, ImageTrainer, TrainingSettings
-from fmnas.trainers.devices import Flag, exactly, flags
-from fmnas.trainers.network import CELL_CHANNELS, SEPARABLE_GROUPS
+from fmnas.trainers import EvaluationStoppedError
+from fmnas.trainers.images.devices import Flag, exactly, flags
+from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
+from fmnas.trainers.images.network import CELL_CHANNELS, SEPARABLE_GROUPS
 
 SIDES = (28, 15, 8)
 """Of the images in the three cells."""

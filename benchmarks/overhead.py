@@ -35,7 +35,7 @@ from fmnas.platform.workers.pool import Event, Finished, Job, Pool
 from fmnas.platform.workers.ray_pool import RayPool
 from fmnas.platform.workers.stop import StopRequest
 from fmnas.search_spaces import Evaluation, Trial
-from fmnas.trainers.trainer import Report, ignore
+from fmnas.trainers.contract import Report, ignore
 
 
 class Idle:

@@ -35,14 +35,12 @@ from fmnas.baselines import RandomSearch, RegularizedEvolution
 from fmnas.optimizers import BOFM, Optimizer, random_design
 from fmnas.optimizers.bofm import Mode
 from fmnas.optimizers.structures import FAST_KERNELS
+from fmnas.platform.config.problems import problem as registered
 from fmnas.search_spaces import Configuration, Space
-from fmnas.trainers import (
-    SYNTHETIC_PROBLEMS,
-    FunctionTrainer,
-    authors_initial_design,
-    diabetes_table,
-    nusvr_trainer,
-)
+from fmnas.trainers.functions.synthetic import FunctionTrainer
+from fmnas.trainers.problem import authors_points
+from fmnas.trainers.tables.support_vectors import nusvr_trainer
+from fmnas.trainers.tables.tables import diabetes_table
 
 METHODS = (*FAST_KERNELS, "random")
 OPTIONAL = ("ei", "paper", "regularized-evolution")
@@ -68,12 +66,14 @@ def task(problem: str) -> FunctionTrainer:
     """What evaluates the problem."""
     if problem == "nusvr_diabetes":
         return nusvr_trainer(diabetes_table())
-    return FunctionTrainer(SYNTHETIC_PROBLEMS[problem].space, SYNTHETIC_PROBLEMS[problem].function)
+    found = registered(problem)
+    assert found.function is not None
+    return FunctionTrainer(found.space, found.function)
 
 
 def design_of(problem: str, space: Space, seed: int) -> list[Configuration]:
     """What every method begins with."""
-    return random_design(space, OTHERS[problem], seed) if problem in OTHERS else authors_initial_design(problem, seed)
+    return random_design(space, OTHERS[problem], seed) if problem in OTHERS else authors_points(space, seed)
 
 
 def optimizer(problem: str, space: Space, method: str, seed: int, told: int | None = None) -> Optimizer:

@@ -22,12 +22,15 @@ from typing import Any
 
 import numpy as np
 
+from fmnas.platform.config.problems import PROBLEMS as REGISTERED
 from fmnas.search_spaces import Space
-from fmnas.trainers import SYNTHETIC_PROBLEMS, diabetes_table, nusvr_space
-from fmnas.trainers.function_trainer import NOISE
-from fmnas.trainers.support_vectors import rmse
+from fmnas.trainers import Problem
+from fmnas.trainers.functions.synthetic import NOISE
+from fmnas.trainers.tables.support_vectors import nusvr_space, rmse
+from fmnas.trainers.tables.tables import diabetes_table
 
-PROBLEMS = (*SYNTHETIC_PROBLEMS, "nusvr_diabetes")
+SYNTHETIC = {name: row.found for name, row in REGISTERED.items() if isinstance(row.found, Problem)}
+PROBLEMS = (*SYNTHETIC, "nusvr_diabetes")
 PARTS = 32
 """A continuous variable is cut into so many: a function of it is constant on each."""
 
@@ -38,9 +41,7 @@ RIDGE = 1e-9
 def values(problem: str, space: Space, X: np.ndarray) -> np.ndarray:
     """The objective at X [n, variables], without noise."""
     table = problem == "nusvr_diabetes"
-    function: Callable[[Any], float] = (
-        partial(rmse, diabetes_table()) if table else SYNTHETIC_PROBLEMS[problem].function
-    )
+    function: Callable[[Any], float] = partial(rmse, diabetes_table()) if table else SYNTHETIC[problem].function
     return np.array([function(space.decode(x)) for x in X])
 
 
@@ -67,13 +68,13 @@ def additive_share(space: Space, X: np.ndarray, y: np.ndarray) -> float:
 
 def row(problem: str, count: int, seed: int, near: bool) -> dict[str, Any]:
     """A row of the table."""
-    space = nusvr_space() if problem == "nusvr_diabetes" else SYNTHETIC_PROBLEMS[problem].space
+    space = nusvr_space() if problem == "nusvr_diabetes" else SYNTHETIC[problem].space
     optimum = np.array([0.5] + [8.0] * 5) if near else None  # of Ackley5C: x1 = 0, every h = 8
     X = points(space, count, np.random.default_rng(seed), optimum)
     start = time.process_time()
     y = values(problem, space, X)
     milliseconds = 1000.0 * (time.process_time() - start) / count
-    least = min(SYNTHETIC_PROBLEMS[problem].minimum if problem in SYNTHETIC_PROBLEMS else np.inf, float(y.min()))
+    least = min(SYNTHETIC[problem].minimum if problem in SYNTHETIC else np.inf, float(y.min()))
     kept = y > least + NOISE  # the logarithm of the optimum itself is none
     u = (y - y.mean()) / y.std(ddof=1)
     seen = {"log": (X[kept], np.log(y[kept] - least)), "plain": (X, y), "exp u/2": (X, np.exp(u / 2))}

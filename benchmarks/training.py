@@ -42,13 +42,21 @@ from torch.nn import functional
 from training_gpu import Plan, measure_gpu
 
 from fmnas.search_spaces import Cell, Schedule, joint_space, largest_cell
-from fmnas.trainers import Network, Split, build_network, flops_ratio
-from fmnas.trainers.augmentation import MEAN, STANDARD_DEVIATION
-from fmnas.trainers.devices import evaluation_batch
-from fmnas.trainers.fashion_mnist_download import import_torchvision
-from fmnas.trainers.fast_training import fast_learner
-from fmnas.trainers.memory import keep_freed_memory
-from fmnas.trainers.training import Learner, Streams, Surroundings, build_optimizer, plain_learner, streams, to_device
+from fmnas.trainers.images.augmentation import MEAN, STANDARD_DEVIATION
+from fmnas.trainers.images.data import Split
+from fmnas.trainers.images.devices import evaluation_batch, keep_freed_memory
+from fmnas.trainers.images.download import import_torchvision
+from fmnas.trainers.images.fast import fast_learner
+from fmnas.trainers.images.network import Network, build_network, flops_ratio
+from fmnas.trainers.images.training import (
+    Learner,
+    Streams,
+    Surroundings,
+    build_optimizer,
+    plain_learner,
+    streams,
+    to_device,
+)
 
 IMAGES, EPOCHS, SEEDS, BATCH = 30_000, 25, 4, 32
 STEPS = -(-IMAGES // BATCH)
@@ -101,7 +109,7 @@ class Ordinary:
         self.network: nn.Module = build_network(cell, torch.Generator().manual_seed(seed))
         self.optimizer = build_optimizer(self.network, SCHEDULE)
         train = PilImages(split.train_images, split.train_labels, True)
-        validation = PilImages(split.validation_images, split.validation_labels, False)
+        validation = PilImages(split.held_out_images, split.held_out_labels, False)
         # A process that was spawned would spawn in its turn; on Linux, loaders fork by default.
         load = partial(torch.utils.data.DataLoader, num_workers=2, multiprocessing_context="fork")
         self.train_loader = load(train, BATCH, shuffle=True)
@@ -157,7 +165,7 @@ def time_learners(make: Make, cell: Cell, split: Split, threads: int, seeds: int
             start = time.perf_counter()
             list(pool.map(work, learners))
             seconds.append((time.perf_counter() - start) / seeds)
-    return seconds[0] * BATCH / len(split.train_images), seconds[1] / len(split.validation_images)
+    return seconds[0] * BATCH / len(split.train_images), seconds[1] / len(split.held_out_images)
 
 
 def full_evaluation(step: float, validation_image: float) -> float:

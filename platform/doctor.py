@@ -81,7 +81,7 @@ def _devices(try_device: TryDevice | None = None) -> Iterator[Finding]:
     """Each GPU is trained on: that it has a name says little."""
     import torch
 
-    from fmnas.trainers.device_check import train_a_little
+    from fmnas.trainers.images.problem import train_a_little
 
     count = torch.cuda.device_count()
     if not count:
@@ -104,7 +104,7 @@ def _in_words(how: Conditions | None) -> str:
 
 
 def _data() -> Iterator[Finding]:
-    from fmnas.trainers import default_cache, find_fashion_mnist, root_from_environment
+    from fmnas.trainers.images.fashion_mnist import default_cache, find_fashion_mnist, root_from_environment
 
     try:
         source = find_fashion_mnist(root_from_environment(), default_cache())

@@ -10,10 +10,11 @@ from pydantic import Field, ValidationError, field_validator
 from fmnas.optimizers.optimizer import OptimizerError
 from fmnas.platform.config.messages import MEND, describe, explain, shown, unknown
 from fmnas.platform.config.optimizers import OPTIMIZERS
-from fmnas.platform.config.problems import ALIASES, PROBLEMS, DataSettings
+from fmnas.platform.config.problems import ALIASES, PROBLEMS, Row
 from fmnas.platform.config.sections import (
     BudgetConfig,
     CheckpointsConfig,
+    DataConfig,
     FidelityConfig,
     OptimizerConfig,
     Section,
@@ -22,14 +23,14 @@ from fmnas.platform.config.sections import (
 )
 from fmnas.platform.config.source import override, parse, read_source, shipped_configs
 from fmnas.platform.errors import ConfigError
-from fmnas.trainers.initial_design import KNOWN as WITH_AUTHORS_POINTS
-from fmnas.trainers.initial_design import SIZE as AUTHORS_POINTS
+from fmnas.trainers.problem import AUTHORS_POINTS, ProblemSettings
 
 __all__ = [
     "AUTHORS",
     "BudgetConfig",
     "CheckpointsConfig",
     "Config",
+    "DataConfig",
     "FidelityConfig",
     "OptimizerConfig",
     "TrackingConfig",
@@ -67,7 +68,7 @@ class Config(Section):
     fidelity: FidelityConfig
     on_failure: Literal["penalty", "skip"] = "penalty"
     hypotheses: str = ALL_PAIRS
-    data: DataSettings = DataSettings()
+    data: DataConfig = DataConfig()
     workers: WorkersConfig = WorkersConfig()
     checkpoints: CheckpointsConfig = CheckpointsConfig()
     tracking: TrackingConfig = TrackingConfig()
@@ -83,6 +84,11 @@ class Config(Section):
     def initial_points(self) -> int:
         """How many points the initial design has."""
         return AUTHORS_POINTS if self.initial_design == AUTHORS else int(self.initial_design)
+
+    @property
+    def problem_settings(self) -> ProblemSettings:
+        """What it sets of its problem, for a search without checkpoints."""
+        return ProblemSettings(self.data.settings(), self.seeds, schedule_epochs=self.schedule_epochs)
 
     @property
     def schedule_epochs(self) -> int | None:
@@ -117,8 +123,10 @@ def check_config(data: dict[str, Any], place: str, advice: str = MEND) -> Config
     problems += _check_data(config) + _check_checkpoints(config)
     if problems:
         raise ConfigError(explain(place, problems, advice))
-    entry = PROBLEMS[ALIASES.get(config.problem, config.problem)]
-    return config.model_copy(update={"data": entry.complete(config.data)})
+    entry = _row(config)
+    assert entry is not None
+    complete = {key: value for key, value in (entry.data or {}).items() if getattr(config.data, key) is None}
+    return config.model_copy(update={"data": config.data.model_copy(update=complete)})
 
 
 def _check_names(config: Config) -> list[str]:
@@ -158,13 +166,23 @@ def _check_options(config: Config) -> list[str]:
 
 
 def _check_design(config: Config) -> list[str]:
-    problem = ALIASES.get(config.problem, config.problem)
-    if config.initial_design != AUTHORS or problem not in PROBLEMS or problem in WITH_AUTHORS_POINTS:
+    entry = _row(config)
+    if config.initial_design != AUTHORS or entry is None or _has_authors_points(entry):
         return []
     return [
-        f"initial_design = {AUTHORS!r}: the authors' points are known for {', '.join(WITH_AUTHORS_POINTS)}, not for "
-        f"{config.problem}; give a number of random points"
+        f"initial_design = {AUTHORS!r}: the authors' points are known for "
+        f"{', '.join(name for name, row in PROBLEMS.items() if _has_authors_points(row))}, not for {config.problem}; "
+        "give a number of random points"
     ]
+
+
+def _has_authors_points(row: Row) -> bool:
+    return row.problem(ProblemSettings()).has_authors_points
+
+
+def _row(config: Config) -> Row | None:
+    """Of the problem named; None if there is none of that name."""
+    return PROBLEMS.get(ALIASES.get(config.problem, config.problem))
 
 
 def _check_budget(config: Config) -> list[str]:
@@ -182,23 +200,22 @@ def _check_budget(config: Config) -> list[str]:
 
 
 def _check_data(config: Config) -> list[str]:
-    entry = PROBLEMS.get(ALIASES.get(config.problem, config.problem))
-    if entry is None:
+    entry, given = _row(config), [(key, value) for key, value in config.data if value is not None]
+    if entry is None or not given:
         return []
     without = "none, it has no data" if entry.data is None else "none, its data are fixed"
     taken = ", ".join(f"data.{key}" for key in entry.data or ()) or without
     return [
-        f"data.{key} = {shown(getattr(config.data, key))}: {config.problem} does not take it (of data.* it takes "
-        f"{taken}); leave it out"
-        for key in entry.refused(config.data)
+        f"data.{key} = {shown(value)}: {config.problem} does not take it (of data.* it takes {taken}); leave it out"
+        for key, value in given
+        if key not in (entry.data or ())
     ]
 
 
 def _check_checkpoints(config: Config) -> list[str]:
-    entry = PROBLEMS.get(ALIASES.get(config.problem, config.problem))
-    chosen = config.checkpoints
+    entry, chosen = _row(config), config.checkpoints
     wanted = {key: value for key, value in chosen if value is not None and value is not False}
-    if entry is not None and not entry.checkpoints:
+    if entry is not None and wanted and not entry.checkpoints:
         able = ", ".join(name for name, other in PROBLEMS.items() if other.checkpoints)
         return [
             f"checkpoints.{key} = {shown(value)}: {config.problem} keeps no checkpoints ({able} does); leave it out"

@@ -10,7 +10,7 @@ from fmnas.baselines.regularized_evolution import RegularizedEvolution
 from fmnas.comparison.paired_tests import repeats_needed
 from fmnas.platform.config.config import ALL_PAIRS, Config, OptimizerConfig
 from fmnas.platform.config.optimizers import OPTIMIZERS
-from fmnas.platform.config.problems import ProblemSettings, problem
+from fmnas.platform.config.problems import problem
 
 
 def remarks(config: Config) -> list[str]:
@@ -57,7 +57,7 @@ def _of_evolution(config: Config, i: int, entry: OptimizerConfig, population: in
 
 def _of_bohb(config: Config, entry: OptimizerConfig, eta: int) -> list[str]:
     """Whether the density model ever has what it needs."""
-    dimensions = len(problem(config.problem, ProblemSettings(config.data, config.seeds)).space.names)
+    dimensions = len(problem(config.problem, config.problem_settings).space.names)
     needed = results_needed(dimensions)
     epochs = epochs_to_model(config.fidelity.epochs, eta, needed)
     if epochs < config.budget.evaluations * config.fidelity.epochs:

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_valid
 
 from fmnas.platform.config.messages import hint, shown
 from fmnas.platform.tracking.uri import shown_uri
-from fmnas.trainers.arrangement import Arrangement
+from fmnas.trainers.problem import Arrangement, DataSettings
 
 LONG = 1e9
 """Seconds, some thirty years: timers of the operating system take no more than a few times that."""
@@ -82,6 +82,28 @@ class WorkersConfig(Section):
         if self.arrangement == "fast" and self.gpus > 0:
             raise ValueError("arrangement fast is for CPUs, so gpus must be 0; auto suits both")
         return self
+
+
+class DataConfig(Section):
+    """The data of a real problem; what is None is as the problem has it.
+
+    name: data set; digits is small and needs no network, for tests and explicit offline use.
+    root: the folder that holds it, or svm_boston's file; None looks in the usual places.
+    train, validation: number of images. batch_size: images per SGD step.
+    early_validation: how many of the validation images, the first of them, every epoch before a trial's last is
+    measured on; None: all. The last, and so the objective, is always measured on all.
+    """
+
+    name: Literal["fashion_mnist", "digits"] | None = None
+    root: str | None = None
+    train: int | None = Field(default=None, ge=1)
+    validation: int | None = Field(default=None, ge=1)
+    batch_size: int | None = Field(default=None, ge=1)
+    early_validation: int | None = Field(default=None, ge=1)
+
+    def settings(self) -> DataSettings:
+        """As a problem takes it."""
+        return DataSettings(**dict(self))
 
 
 class CheckpointsConfig(Section):

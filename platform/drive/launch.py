@@ -14,7 +14,6 @@ import yaml
 from fmnas.comparison.summary import Summary
 from fmnas.platform.config.config import Config, check_config
 from fmnas.platform.config.messages import of_another_version, recipes
-from fmnas.platform.config.problems import Data
 from fmnas.platform.config.remarks import remarks
 from fmnas.platform.drive.driver import Clock, Driver, Stage
 from fmnas.platform.drive.results import last_driver
@@ -34,7 +33,8 @@ from fmnas.platform.tracking.tracker import TrackingReport
 from fmnas.platform.workers.open_pool import Work, open_pool
 from fmnas.platform.workers.pool import Pool
 from fmnas.platform.workers.stop import StopRequest
-from fmnas.trainers import Checkpoints
+from fmnas.trainers.images.checkpoints import Checkpoints
+from fmnas.trainers.problem import Data
 
 FREE_TO_CHANGE = ("workers", "tracking", "data.root", "checkpoints.every", "hypotheses")
 """What a resume may change: where and how fast trials run, and which differences a report tests.

@@ -27,7 +27,7 @@ from fmnas.platform.tracking.sending import begin_tracking, check_tracking, fini
 from fmnas.platform.workers.open_pool import Work, open_pool
 from fmnas.platform.workers.pool import Event, Finished, Job, Lost, Pool
 from fmnas.platform.workers.stop import StopRequest
-from fmnas.trainers import FinalSplit
+from fmnas.trainers.images.data import Split
 
 NAMESPACE = 0x66696E61 << 32
 """Added to the seeds: more than any number of trainings, so no stream of random numbers is a search's either."""
@@ -195,7 +195,7 @@ class _Task:
     scale: Scale
     chosen: Sequence[Outcome]
     there: dict[str, Retrained]
-    split: FinalSplit
+    split: Split
 
 
 def _train(task: _Task, directory: RunDirectory, pool: Pool, around: Surroundings) -> tuple[Ending, str]:
@@ -210,7 +210,7 @@ def _train(task: _Task, directory: RunDirectory, pool: Pool, around: Surrounding
     progress = RetrainingProgress(around.screen, task.chosen, task.there, facts, lambda: pool.size)
     stage = RetrainingStage(pool, progress, around.stop, keep, around.clock)
     left = [outcome for outcome in task.chosen if outcome.run not in task.there]
-    tests = len(task.split.test_images)
+    tests = len(task.split.held_out_images)
     try:
         return Retraining(left, task.config.seed, task.scale, tests, task.config.workers, stage).run(), ""
     except ExperimentFailed as error:
@@ -264,6 +264,6 @@ def _there(directory: RunDirectory, chosen: Sequence[Outcome], scale: Scale) -> 
     return {run: row for run, row in rows.items() if best.get(run) == row.trial}
 
 
-def _load(experiment: Experiment, images: int) -> FinalSplit:
+def _load(experiment: Experiment, images: int) -> Split:
     assert experiment.problem.load_final is not None
     return experiment.problem.load_final(images)

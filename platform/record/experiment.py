@@ -8,11 +8,11 @@ import numpy as np
 from fmnas.optimizers import Optimizer, random_design
 from fmnas.platform.config.config import AUTHORS, Config, OptimizerConfig
 from fmnas.platform.config.optimizers import OPTIMIZERS, Setting
-from fmnas.platform.config.problems import Problem, ProblemSettings, problem
+from fmnas.platform.config.problems import problem
 from fmnas.platform.record.ledger import RunAccount, RunBudget
 from fmnas.search_spaces import Configuration, Trial
 from fmnas.search_spaces.records import PROMOTION
-from fmnas.trainers import authors_initial_design
+from fmnas.trainers.problem import Problem, authors_points
 
 
 @dataclass(kw_only=True)
@@ -57,8 +57,7 @@ def derived_seed(*parts: int) -> int:
 
 def build_experiment(config: Config) -> Experiment:
     """The experiment that a configuration describes, at its beginning."""
-    settings = ProblemSettings(config.data, config.seeds, schedule_epochs=config.schedule_epochs)
-    task = problem(config.problem, settings)
+    task = problem(config.problem, config.problem_settings)
     runs = [_build_run(config, task, entry, r) for r in range(config.repeats) for entry in config.optimizers]
     return Experiment(config, task, tuple(runs))
 
@@ -80,5 +79,5 @@ def _build_run(config: Config, task: Problem, entry: OptimizerConfig, repeat: in
 
 def _initial_design(config: Config, task: Problem, repeat: int) -> list[Configuration]:
     if config.initial_design == AUTHORS:
-        return authors_initial_design(task.name, repeat)
+        return authors_points(task.space, repeat)
     return random_design(task.space, config.initial_points, derived_seed(config.seed, repeat))

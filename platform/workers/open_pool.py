@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from fmnas.platform.config.config import Config, WorkersConfig
-from fmnas.platform.config.problems import Data, Hardware, ProblemSettings, problem
+from fmnas.platform.config.problems import problem
 from fmnas.platform.errors import ClusterError
 from fmnas.platform.workers.cluster import connect, live_nodes, most_workers, own_cluster_lives
 from fmnas.platform.workers.pool import InProcessPool, Pool
 from fmnas.platform.workers.stop import StopRequest
-from fmnas.trainers import Checkpoints, Trainer, TrainerError
+from fmnas.trainers import Trainer, TrainerError
+from fmnas.trainers.images.checkpoints import Checkpoints
+from fmnas.trainers.problem import Data, Hardware, ProblemSettings
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ def open_pool(work: Work, address: str | None, stop: StopRequest, say: Callable[
     Raises ClusterError when the cluster cannot be reached, or it or this process lacks what is asked for.
     """
     config, workers = work.config, work.config.workers
-    settings = ProblemSettings(config.data, work.seeds, work.checkpoints, config.schedule_epochs)
+    settings = replace(config.problem_settings, seeds=work.seeds, checkpoints=work.checkpoints)
     if workers.kind == "in-process":
         trainer = _trainer_here(work, settings)
         yield InProcessPool(trainer, work.trial_seconds, stop, workers.grace_seconds)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from fmnas.platform.config.config import WorkersConfig
-from fmnas.platform.config.problems import Data
 from fmnas.platform.errors import ExperimentFailed, legible, one_line
 from fmnas.platform.workers.cluster import fitting, live_nodes, own_folder
 from fmnas.platform.workers.pool import Event, Failed, Finished, Job, Lost, TimedOut, past_deadline
 from fmnas.platform.workers.ray_worker import NODE, Build, Worker, refusal, remark, versions
 from fmnas.trainers import DeviceFailedError
+from fmnas.trainers.problem import Data
 
 LOOK_SECONDS = 1.0
 """How often the pool looks which nodes there are."""

@@ -9,14 +9,14 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fmnas.platform.config.problems import Data, Hardware, ProblemSettings, problem
+from fmnas.platform.config.problems import problem
 from fmnas.platform.environment import package_version
 from fmnas.platform.workers.pool import checked
 from fmnas.platform.workers.stop import PastDeadline, deadline, watched
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers import Trainer
-from fmnas.trainers.devices import give_back_memory
-from fmnas.trainers.memory import keep_freed_memory
+from fmnas.trainers.images.devices import give_back_memory, keep_freed_memory
+from fmnas.trainers.problem import Data, Hardware, ProblemSettings
 
 Build = Callable[[Data | None], Trainer]
 """Makes a worker's trainer from the data; it travels to the node by pickle."""

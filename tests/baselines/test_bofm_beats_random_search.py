@@ -11,8 +11,9 @@ from fmnas.optimizers import BOFM, Optimizer, random_design
 from fmnas.optimizers.bofm import Mode
 from fmnas.optimizers.search import SearchSettings
 from fmnas.optimizers.surrogate import FitSettings
+from fmnas.platform.config.problems import problem
 from fmnas.search_spaces import Configuration, Integer, Nominal, Real, Space
-from fmnas.trainers import SYNTHETIC_PROBLEMS, authors_initial_design
+from fmnas.trainers.problem import authors_points
 
 QUICK = Mode(FitSettings(starts=3, screening=8, finalists=1), SearchSettings(200, 60, 4, 5, 5))
 BOWL = Space(
@@ -52,23 +53,21 @@ def test_bofm_beats_random_search_significantly(name: str, budget: int) -> None:
 
     Func2C has but 15 combinations: chance does well there for longer.
     """
-    task = SYNTHETIC_PROBLEMS[name]
+    task = problem(name)
 
     def objective(configuration: Configuration) -> float:
         return task.function(configuration)
 
     ours = [
         best_of(
-            BOFM(task.space, seed=seed, initial_design=authors_initial_design(name, seed), mode=QUICK),
+            BOFM(task.space, seed=seed, initial_design=authors_points(task.space, seed), mode=QUICK),
             objective,
             budget,
         )
         for seed in range(5)
     ]
     chance = [
-        best_of(
-            RandomSearch(task.space, seed=seed, initial_design=authors_initial_design(name, seed)), objective, budget
-        )
+        best_of(RandomSearch(task.space, seed=seed, initial_design=authors_points(task.space, seed)), objective, budget)
         for seed in range(20)
     ]
     assert mannwhitneyu(ours, chance, alternative="less").pvalue < 0.01

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import seeds
 
-from fmnas.trainers import authors_initial_design
+from fmnas.trainers.functions.synthetic import FUNC2C
+from fmnas.trainers.problem import authors_points
 
 
 def parsed(*words: str) -> argparse.Namespace:
@@ -42,7 +43,7 @@ def test_two_fresh_draws_differ() -> None:
 
 
 def test_the_largest_seed_that_may_be_drawn_has_an_initial_design() -> None:
-    assert len(authors_initial_design("func2c", 2**seeds.BITS - 1)) == 10
+    assert len(authors_points(FUNC2C.space, 2**seeds.BITS - 1)) == 10
     assert np.random.default_rng([2**seeds.BITS - 1, 1]).random() < 1.0
 
 

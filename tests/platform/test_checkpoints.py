@@ -14,15 +14,16 @@ import pytest
 
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import WorkersConfig, check_config
-from fmnas.platform.config.problems import DataSettings, Hardware, ProblemSettings, problem
+from fmnas.platform.config.problems import problem
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.workers.cluster import connect
 from fmnas.platform.workers.pool import Event, Finished, Job, Lost, Pool
 from fmnas.platform.workers.ray_pool import RayPool
 from fmnas.platform.workers.ray_worker import build_trainer
 from fmnas.search_spaces import Trial
-from fmnas.trainers import Checkpoints, ImageTrainer
-from fmnas.trainers.checkpoints import pack, unpack
+from fmnas.trainers.images.checkpoints import Checkpoints, pack, unpack
+from fmnas.trainers.images.image_trainer import ImageTrainer
+from fmnas.trainers.problem import DataSettings, Hardware, ProblemSettings
 
 PLAIN = {"name": "t", "problem": "joint", "optimizers": ["random"], "initial_design": 1}
 PLAIN |= {"budget": {"evaluations": 2}, "fidelity": {"epochs": 1}}

@@ -31,7 +31,7 @@ from fmnas.platform.workers.ray_worker import FMNAS, versions
 from fmnas.platform.workers.stop import StopRequest
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FINISHED, LOST
-from fmnas.trainers.trainer import Report, ignore
+from fmnas.trainers.contract import Report, ignore
 
 HEALTH = {"initial_delay_ms": 0, "period_ms": 500, "timeout_ms": 500, "failure_threshold": 3}
 """How soon the head gives a silent node up; Ray's own default is a minute."""

@@ -15,7 +15,8 @@ import yaml
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import check_config, load_config
 from fmnas.platform.record.journal import Journal
-from fmnas.trainers import authors_initial_design
+from fmnas.trainers.functions.synthetic import FUNC2C
+from fmnas.trainers.problem import authors_points
 
 FMNAS = [sys.executable, "-m", "fmnas.platform.cli"]
 FAST = ["-o", "workers.kind=in-process", "-o", "tracking.enabled=false"]
@@ -78,7 +79,7 @@ def test_the_authors_points_can_be_asked_for_and_resumed(tmp_path: Path, capsys:
     rows = results(out)
     assert len(rows) == 44
     for repeat in range(2):
-        points = [[str(value) for value in point.values()] for point in authors_initial_design("func2c", repeat)]
+        points = [[str(value) for value in point.values()] for point in authors_points(FUNC2C.space, repeat)]
         for run in (f"random/repeat-{repeat}", f"regularized-evolution/repeat-{repeat}"):
             assert [rows[run, str(trial)][:4] for trial in range(10)] == points
     journal = out / "journal.jsonl"
@@ -231,7 +232,7 @@ def test_failed_trials_end_with_exit_code_1(
     def broken(*_: object) -> None:
         raise RuntimeError("no such device")
 
-    monkeypatch.setattr("fmnas.trainers.function_trainer.FunctionTrainer.evaluate", broken)
+    monkeypatch.setattr("fmnas.trainers.functions.synthetic.FunctionTrainer.evaluate", broken)
     assert main(["run", "smoke", *FAST, "--out", str(tmp_path / "run")]) == 1
     printed = capsys.readouterr()
     assert "RuntimeError: no such device" in printed.err

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from fmnas.platform.config.config import WorkersConfig
-from fmnas.platform.config.problems import Data, DataSettings, Hardware, ProblemSettings, problem
+from fmnas.platform.config.problems import problem
 from fmnas.platform.workers.cluster import connect
 from fmnas.platform.workers.pool import Event, Finished, InProcessPool, Job, Pool, TimedOut
 from fmnas.platform.workers.ray_pool import RayPool
@@ -21,7 +21,8 @@ from fmnas.platform.workers.ray_worker import build_trainer
 from fmnas.platform.workers.stop import LOOK_SECONDS
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers import Trainer
-from fmnas.trainers.trainer import Report, ignore
+from fmnas.trainers.contract import Report, ignore
+from fmnas.trainers.problem import Data, DataSettings, Hardware, ProblemSettings
 
 SETTINGS = ProblemSettings(DataSettings(name="digits", train=64, validation=64), seeds=2)
 TASK = problem("joint", SETTINGS)

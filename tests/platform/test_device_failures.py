@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from fmnas.platform.config.config import Config, WorkersConfig
-from fmnas.platform.config.problems import Hardware
 from fmnas.platform.drive.driver import Driver, Stage
 from fmnas.platform.errors import ClusterError, Ending, ExperimentFailed
 from fmnas.platform.record.experiment import build_experiment
@@ -29,7 +28,8 @@ from fmnas.platform.workers.ray_worker import Worker
 from fmnas.platform.workers.stop import PastDeadline, StopRequest
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers import DeviceFailedError, TrainerError
-from fmnas.trainers.captured import CaptureError
+from fmnas.trainers.images.cuda_graph import CaptureError
+from fmnas.trainers.problem import Hardware
 
 GONE = "cuda:0 does not answer any more: CUDA error: uncorrectable ECC error encountered"
 JOB = Job("random/repeat-0", Trial(3, {"x": 1}, 2, "random"))

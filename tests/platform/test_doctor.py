@@ -9,8 +9,8 @@ from fmnas.platform import doctor
 from fmnas.platform.cli import main
 from fmnas.search_spaces import Conditions
 from fmnas.trainers import TrainerError
-from fmnas.trainers.captured import CaptureError
-from fmnas.trainers.device_check import train_a_little
+from fmnas.trainers.images.cuda_graph import CaptureError
+from fmnas.trainers.images.problem import train_a_little
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_the_doctor_asks_the_trainers_themselves(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tried: list[str] = []
-    monkeypatch.setattr("fmnas.trainers.device_check.train_a_little", tried.append)
+    monkeypatch.setattr("fmnas.trainers.images.problem.train_a_little", tried.append)
     for name in CHECKS:
         if name != "_devices":
             monkeypatch.setattr(doctor, name, lambda *_: [])

@@ -26,7 +26,7 @@ from fmnas.platform.workers.pool import Job, Pool
 from fmnas.platform.workers.stop import StopRequest
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import CANCELLED
-from fmnas.trainers.function_trainer import FunctionTrainer
+from fmnas.trainers.functions.synthetic import FunctionTrainer
 
 Drive = Callable[..., tuple[str, ExperimentState, Any]]
 Configured = Callable[..., Config]

@@ -8,7 +8,7 @@ from fmnas.platform.config.config import check_config
 from fmnas.platform.config.optimizers import OPTIMIZERS
 from fmnas.platform.record.experiment import Experiment, build_experiment
 from fmnas.search_spaces import Trial
-from fmnas.trainers import authors_initial_design
+from fmnas.trainers.problem import authors_points
 
 TAKERS = [name for name, row in OPTIMIZERS.items() if row.takes_initial_design]
 
@@ -30,8 +30,9 @@ def built(**changes: Any) -> Experiment:
 )
 @pytest.mark.parametrize("seed", [0, 7])
 def test_repeat_r_has_the_authors_points_of_seed_r(problem: str, name: str, seed: int) -> None:
-    for run in built(problem=problem, initial_design="authors", seed=seed).runs:
-        expected = authors_initial_design(name, run.repeat) if run.optimizer_name in TAKERS else []
+    experiment = built(problem=problem, initial_design="authors", seed=seed)
+    for run in experiment.runs:
+        expected = authors_points(experiment.problem.space, run.repeat) if run.optimizer_name in TAKERS else []
         assert list(run.optimizer.initial_design) == expected
 
 

@@ -18,7 +18,7 @@ from fmnas.platform.record.journal import Journal, read_journal
 from fmnas.platform.workers.ray_worker import Worker
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers import TrainerError
-from fmnas.trainers.function_trainer import FunctionTrainer
+from fmnas.trainers.functions.synthetic import FunctionTrainer
 
 LITTLE = ["-o", "workers.kind=in-process", "-o", "optimizers=[random, regularized-evolution]"]
 CALM = [*LITTLE, "-o", "tracking.enabled=false"]

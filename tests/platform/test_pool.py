@@ -14,13 +14,14 @@ import numpy as np
 import pytest
 
 from fmnas.platform.config.config import WorkersConfig
-from fmnas.platform.config.problems import DataSettings, Hardware, ProblemSettings, problem
+from fmnas.platform.config.problems import problem
 from fmnas.platform.errors import ClusterError, ExperimentFailed
 from fmnas.platform.workers.cluster import connect, fitting, most_workers
 from fmnas.platform.workers.pool import Event, Failed, Finished, InProcessPool, Job, Lost, Pool, TimedOut
 from fmnas.platform.workers.ray_pool import RayPool, Watch
 from fmnas.platform.workers.ray_worker import FMNAS, NODE, PLACE, PYTHON, TORCH, build_trainer, versions
 from fmnas.search_spaces import Trial
+from fmnas.trainers.problem import DataSettings, Hardware, ProblemSettings
 
 SETTINGS = ProblemSettings(DataSettings(name="digits", train=64, validation=64), seeds=2)
 TASK = problem("joint", SETTINGS)

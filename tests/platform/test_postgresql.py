@@ -18,7 +18,7 @@ import pytest
 from fmnas.platform.cli import main
 from fmnas.platform.tracking.client import load_mlflow
 from fmnas.search_spaces import Evaluation, Trial
-from fmnas.trainers.function_trainer import FunctionTrainer
+from fmnas.trainers.functions.synthetic import FunctionTrainer
 
 pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy:DeprecationWarning")
 PLACES = [*os.get_exec_path(), *map(str, Path("/usr/lib/postgresql").glob("*/bin"))]

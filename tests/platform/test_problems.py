@@ -11,10 +11,12 @@ import pytest
 from fmnas.comparison.trials import COLUMNS
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import check_config
-from fmnas.platform.config.problems import ALIASES, PROBLEMS, DataSettings, Hardware, Problem, ProblemSettings, problem
+from fmnas.platform.config.problems import ALIASES, PROBLEMS, problem
 from fmnas.platform.errors import ConfigError
 from fmnas.search_spaces import Evaluation, Trial
-from fmnas.trainers import Source, TrainerError
+from fmnas.trainers import TrainerError
+from fmnas.trainers.images.fashion_mnist import Source
+from fmnas.trainers.problem import DataSettings, Hardware, Problem, ProblemSettings
 
 SMALL = {
     "joint": DataSettings(name="digits", train=64, validation=64),
@@ -44,7 +46,7 @@ def small(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     name = request.param
     if name.startswith("xgb"):
         pytest.importorskip("xgboost", reason="xgboost is not installed: pip install xgboost-cpu")
-    monkeypatch.setattr("fmnas.trainers.tables.find_fashion_mnist", noise_for_fashion_mnist)
+    monkeypatch.setattr("fmnas.trainers.tables.tables.find_fashion_mnist", noise_for_fashion_mnist)
     data = DataSettings(root=str(boston_file(tmp_path))) if name == "svm_boston" else SMALL.get(name, DataSettings())
     return problem(name, ProblemSettings(data, seeds=2))
 
@@ -98,7 +100,7 @@ def test_every_name_in_the_list_is_a_problem(capsys: pytest.CaptureFixture[str])
     names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     assert names == [*PROBLEMS, *ALIASES]
     for name in names:
-        assert problem(name).name == ALIASES.get(name, name)
+        assert problem(name).space == problem(ALIASES.get(name, name)).space
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -174,7 +176,7 @@ def test_a_missing_package_is_named_before_anything_runs(
             raise ImportError(module)
         return import_module(module)
 
-    monkeypatch.setattr("fmnas.trainers.optional.import_module", missing)
+    monkeypatch.setattr("fmnas.trainers.contract.import_module", missing)
     assert run(name, tmp_path) == 2
     message = capsys.readouterr().err
     assert f"problem {name} needs xgboost-cpu" in message

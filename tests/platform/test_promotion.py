@@ -9,14 +9,16 @@ import pytest
 
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import check_config
-from fmnas.platform.config.problems import DataSettings, Hardware, ProblemSettings, problem
+from fmnas.platform.config.problems import problem
 from fmnas.platform.drive.launch import restore
 from fmnas.platform.errors import ConfigError, RunDirectoryError
 from fmnas.platform.record.experiment import build_experiment, derived_seed
 from fmnas.platform.record.journal import Journal, read_journal
 from fmnas.platform.record.run_directory import RunDirectory
 from fmnas.search_spaces import Evaluation, Trial
-from fmnas.trainers import FinalTrainer, ImageTrainer, training
+from fmnas.trainers.images import training
+from fmnas.trainers.images.image_trainer import FinalTrainer, ImageTrainer
+from fmnas.trainers.problem import DataSettings, Hardware, ProblemSettings
 
 ON = ["checkpoints={every: 2, continue_promoted: true}"]
 SETTINGS = ["optimizers=[bohb]", "seeds=2", "budget.evaluations=3", "fidelity.epochs=3", "workers.kind=in-process"]

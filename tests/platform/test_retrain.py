@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from fmnas.platform.cli import main
 from fmnas.platform.errors import RunDirectoryError
 from fmnas.platform.record.retrained import Retrained, Scale, read_retrained, write_retrained
-from fmnas.trainers import FinalTrainer
+from fmnas.trainers.images.image_trainer import FinalTrainer
 
 FMNAS = [sys.executable, "-m", "fmnas.platform.cli"]
 TINY = ["data.train=40", "data.validation=24", "seeds=1", "fidelity.epochs=1", "budget.evaluations=3"]

@@ -32,7 +32,7 @@ from fmnas.platform.workers.stop import (
     watched,
 )
 from fmnas.search_spaces import Evaluation, Trial
-from fmnas.trainers.trainer import Report, ignore
+from fmnas.trainers.contract import Report, ignore
 
 FMNAS = [sys.executable, "-m", "fmnas.platform.cli"]
 DIGITS = ["data.name=digits", "data.train=200", "data.validation=64", "seeds=1", "tracking.enabled=false"]

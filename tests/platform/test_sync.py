@@ -15,7 +15,7 @@ from mlflow.exceptions import MlflowException
 from fmnas.platform.cli import main
 from fmnas.platform.tracking.client import load_mlflow
 from fmnas.search_spaces import Evaluation, Trial
-from fmnas.trainers.function_trainer import FunctionTrainer
+from fmnas.trainers.functions.synthetic import FunctionTrainer
 
 
 def table(out: Path) -> Counter[tuple[str, str]]:

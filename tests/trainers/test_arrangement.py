@@ -12,20 +12,13 @@ from fmnas.platform.config.config import check_config
 from fmnas.platform.errors import ConfigError
 from fmnas.search_spaces import Trial
 from fmnas.search_spaces.nasnet import OPERATIONS
-from fmnas.trainers import (
-    DeviceFailedError,
-    ImageTrainer,
-    Split,
-    TrainerError,
-    TrainingFailedError,
-    TrainingSettings,
-    captured,
-    digits_split,
-    image_trainer,
-    training,
-)
-from fmnas.trainers.arrangement import Arranged, arrange
-from fmnas.trainers.stacked_training import StackedLearner
+from fmnas.trainers import DeviceFailedError, TrainerError, TrainingFailedError
+from fmnas.trainers.images import cuda_graph as captured
+from fmnas.trainers.images import image_trainer, training
+from fmnas.trainers.images.arrangement import Arranged, arrange
+from fmnas.trainers.images.data import Split, digits_split
+from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
+from fmnas.trainers.images.stacked_training import StackedLearner
 
 MakeTrial = Callable[..., Trial]
 CPU, GPU, META = torch.device("cpu"), torch.device("cuda", 0), torch.device("meta")

@@ -8,15 +8,12 @@ import numpy as np
 import pytest
 
 from fmnas.search_spaces import Evaluation, Integer, Nominal, Real, Trial
+from fmnas.trainers import TrainerError
 from fmnas.trainers import (
-    XGB_DIGITS,
-    XGB_FASHION_MNIST,
-    BoostingTrainer,
-    TableSplit,
-    TrainerError,
-    digits_table,
-    optional,
+    contract as optional,
 )
+from fmnas.trainers.tables.boosting import XGB_DIGITS, XGB_FASHION_MNIST, BoostingTrainer
+from fmnas.trainers.tables.tables import TableSplit, digits_table
 
 needs_xgboost = pytest.mark.skipif(
     find_spec("xgboost") is None, reason="xgboost is not installed: pip install xgboost-cpu"

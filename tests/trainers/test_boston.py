@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fmnas.trainers import DataError, boston_from_environment, boston_table
+from fmnas.trainers import DataError
+from fmnas.trainers.tables.tables import boston_from_environment, boston_table
 
 HEADER = ",".join(f'"c{i}"' for i in range(14))
 

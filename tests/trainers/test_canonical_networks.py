@@ -10,9 +10,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from fmnas.search_spaces import Cell, canonical_form, joint_space
-from fmnas.trainers import count_flops
-from fmnas.trainers.flops import flops_of_form
-from fmnas.trainers.network import Network
+from fmnas.trainers.images.network import Network, count_flops, flops_of_form
 
 GraphOf = Callable[[Cell], nx.DiGraph]
 PLAIN = ("identity", "maxpool3x3")

@@ -9,25 +9,21 @@ import numpy as np
 import pytest
 import torch
 
+from fmnas.platform.config.problems import PROBLEMS
 from fmnas.search_spaces import Evaluation, Space, SpaceError, Trial
-from fmnas.trainers import (
-    SYNTHETIC_PROBLEMS,
-    XGB_DIGITS,
-    XGB_FASHION_MNIST,
-    BoostingTrainer,
-    FunctionTrainer,
-    ImageTrainer,
-    Split,
-    TrainerError,
-    diabetes_table,
-    digits_table,
-    nusvr_trainer,
-)
-from fmnas.trainers import TrainingSettings as Settings
+from fmnas.trainers import Problem, TrainerError
+from fmnas.trainers.functions.synthetic import FunctionTrainer
+from fmnas.trainers.images.data import Split
+from fmnas.trainers.images.image_trainer import ImageTrainer
+from fmnas.trainers.images.image_trainer import TrainingSettings as Settings
+from fmnas.trainers.tables.boosting import XGB_DIGITS, XGB_FASHION_MNIST, BoostingTrainer
+from fmnas.trainers.tables.support_vectors import nusvr_trainer
+from fmnas.trainers.tables.tables import diabetes_table, digits_table
 
 AnyTrainer = ImageTrainer | FunctionTrainer | BoostingTrainer
 BOOSTING = {"boosting, last round": XGB_DIGITS, "boosting, best round": XGB_FASHION_MNIST}
-NAMES = ("images", "support vectors", *BOOSTING, *SYNTHETIC_PROBLEMS)
+SYNTHETIC = {name: row.found for name, row in PROBLEMS.items() if isinstance(row.found, Problem)}
+NAMES = ("images", "support vectors", *BOOSTING, *SYNTHETIC)
 
 
 @pytest.fixture(params=NAMES)
@@ -40,7 +36,8 @@ def make(request: pytest.FixtureRequest, noise_split: Split) -> Callable[[], Any
     if request.param in BOOSTING:
         pytest.importorskip("xgboost", reason="xgboost is not installed: pip install xgboost-cpu")
         return lambda: BoostingTrainer(BOOSTING[request.param], digits_table(), clock=lambda: 0.0)
-    problem = SYNTHETIC_PROBLEMS[request.param]
+    problem = SYNTHETIC[request.param]
+    assert problem.function is not None
     return lambda: FunctionTrainer(problem.space, problem.function, clock=lambda: 0.0)
 
 

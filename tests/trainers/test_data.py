@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmnas.trainers import DataError, Source, Split, data, digits_split, fashion_mnist_split
-from fmnas.trainers.data import permutation
+from fmnas.trainers import DataError
+from fmnas.trainers.images import data
+from fmnas.trainers.images.data import Split, digits_split, fashion_mnist_split, permutation
+from fmnas.trainers.images.fashion_mnist import Source
 
 COUNT = 60
 
@@ -41,10 +43,10 @@ def test_sizes_order_and_disjointness(data_: st.DataObject) -> None:
     split = data._split(images, images[:, 0, 0] % 10, (train, validation), ("x", "here"))
     order = permutation(COUNT).tolist()
     assert numbers(split.train_images) == order[:train]
-    assert numbers(split.validation_images) == order[-validation:]
+    assert numbers(split.held_out_images) == order[-validation:]
     assert set(order[:train]).isdisjoint(order[-validation:])
     assert split.train_labels.tolist() == [number % 10 for number in order[:train]]
-    assert split.validation_labels.tolist() == [number % 10 for number in order[-validation:]]
+    assert split.held_out_labels.tolist() == [number % 10 for number in order[-validation:]]
 
 
 def test_the_permutation_is_the_authors() -> None:
@@ -57,7 +59,7 @@ def test_the_permutation_is_the_authors() -> None:
 def test_the_split_says_what_and_where(numbered: dict[str, object], tmp_path: Path) -> None:
     split = fashion_mnist_split(20, 10, root=tmp_path / "r", cache=tmp_path / "c")
     assert (split.name, split.place) == ("fashion_mnist", f"cache: {tmp_path}")
-    assert (split.train_images.shape, split.validation_images.shape) == ((20, 28, 28), (10, 28, 28))
+    assert (split.train_images.shape, split.held_out_images.shape) == ((20, 28, 28), (10, 28, 28))
     assert numbered == {"root": tmp_path / "r", "cache": tmp_path / "c"}
 
 
@@ -91,7 +93,7 @@ def test_digits() -> None:
     assert split.name == "digits"
     assert split.train_images.shape == (1_000, 28, 28)
     assert split.train_images.max() > 250, "grey levels 0..16 become 0..255"
-    labels = np.concatenate([split.train_labels, split.validation_labels])
+    labels = np.concatenate([split.train_labels, split.held_out_labels])
     assert np.bincount(labels).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
     with pytest.raises(DataError, match="must not exceed 1797"):
         digits_split(1_000, 798)

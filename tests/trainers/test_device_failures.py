@@ -12,22 +12,15 @@ import pytest
 import torch
 
 from fmnas.search_spaces import Conditions, Evaluation, Trial
-from fmnas.trainers import (
-    Checkpoints,
-    DeviceFailedError,
-    FinalSplit,
-    FinalTrainer,
-    ImageTrainer,
-    Split,
-    TrainingFailedError,
-    TrainingSettings,
-    devices,
-    image_trainer,
-)
-from fmnas.trainers.captured import CaptureError, captured
-from fmnas.trainers.device_check import train_a_little
-from fmnas.trainers.devices import exactly, give_back_memory, usable_device
-from fmnas.trainers.stacked_training import StackedLearner
+from fmnas.trainers import DeviceFailedError, TrainingFailedError
+from fmnas.trainers.images import devices, image_trainer
+from fmnas.trainers.images.checkpoints import Checkpoints
+from fmnas.trainers.images.cuda_graph import CaptureError, captured
+from fmnas.trainers.images.data import Split
+from fmnas.trainers.images.devices import exactly, give_back_memory, usable_device
+from fmnas.trainers.images.image_trainer import FinalTrainer, ImageTrainer, TrainingSettings
+from fmnas.trainers.images.problem import train_a_little
+from fmnas.trainers.images.stacked_training import StackedLearner
 
 MakeTrial = Callable[..., Trial]
 GPU, CPU, GIB = torch.device("cuda", 1), torch.device("cpu"), 2**30
@@ -321,8 +314,8 @@ def test_a_retraining_loses_its_device_too(
     gpu: StubGpu, noise_split: Split, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     split = noise_split
-    parts = (split.train_images, split.train_labels, split.validation_images, split.validation_labels)
-    trainer = FinalTrainer(FinalSplit(*parts, "noise", "a test"), SETTINGS)
+    parts = (split.train_images, split.train_labels, split.held_out_images, split.held_out_labels)
+    trainer = FinalTrainer(Split(*parts, "noise", "a test", for_tests=True), SETTINGS)
     monkeypatch.setattr(StackedLearner, "train_epoch", breaks(RuntimeError(ILLEGAL), gpu, sticky=ILLEGAL))
     with pytest.raises(DeviceFailedError, match="does not answer any more"):
         trainer.evaluate(make_trial())

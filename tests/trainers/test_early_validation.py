@@ -9,8 +9,11 @@ import pytest
 import torch
 
 from fmnas.search_spaces import Trial
-from fmnas.trainers import Checkpoints, FinalSplit, FinalTrainer, ImageTrainer, Split, TrainerError, TrainingSettings
-from fmnas.trainers.training import Learner, to_device
+from fmnas.trainers import TrainerError
+from fmnas.trainers.images.checkpoints import Checkpoints
+from fmnas.trainers.images.data import Split
+from fmnas.trainers.images.image_trainer import FinalTrainer, ImageTrainer, TrainingSettings
+from fmnas.trainers.images.training import Learner, to_device
 
 MakeTrial = Callable[..., Trial]
 EARLY, EPOCHS = 6, 3
@@ -25,9 +28,7 @@ def trainer(split: Split, checkpoints: Checkpoints | None = None, **other: Any) 
 
 def beginning_of(split: Split, count: int) -> Split:
     """The split with the first so many validation images alone."""
-    return replace(
-        split, validation_images=split.validation_images[:count], validation_labels=split.validation_labels[:count]
-    )
+    return replace(split, held_out_images=split.held_out_images[:count], held_out_labels=split.held_out_labels[:count])
 
 
 @arrangements
@@ -64,12 +65,12 @@ def test_no_more_images_are_looked_at(
     assert seen == [EARLY, EARLY, None]
 
 
-def test_the_first_of_the_validation_images(noise_split: Split) -> None:
+def test_the_first_of_the_held_out_images(noise_split: Split) -> None:
     data = to_device(noise_split, torch.device("cpu"))
     assert data.validated(None) is data
     part = data.validated(EARLY)
-    assert torch.equal(part.validation_images, data.validation_images[:EARLY])
-    assert torch.equal(part.validation_labels, data.validation_labels[:EARLY])
+    assert torch.equal(part.held_out_images, data.held_out_images[:EARLY])
+    assert torch.equal(part.held_out_labels, data.held_out_labels[:EARLY])
     assert part.train_images is data.train_images
 
 
@@ -114,7 +115,7 @@ def test_more_images_than_there_are_are_refused(noise_split: Split) -> None:
 
 def test_a_final_training_is_measured_once_on_all_its_images(noise_split: Split, make_trial: MakeTrial) -> None:
     parts = (noise_split.train_images, noise_split.train_labels)
-    test = (noise_split.validation_images[:4], noise_split.validation_labels[:4])
-    split = FinalSplit(*parts, *test, name="noise", place="a test")
+    test = (noise_split.held_out_images[:4], noise_split.held_out_labels[:4])
+    split = Split(*parts, *test, name="noise", place="a test", for_tests=True)
     found = [FinalTrainer(split, replace(SETTINGS, early_validation=n)).evaluate(make_trial()) for n in (EARLY, None)]
     assert found[0].errors == found[1].errors

@@ -10,8 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fmnas.trainers import DataError, default_cache, fashion_mnist, find_fashion_mnist, root_from_environment
-from fmnas.trainers.fashion_mnist import FILES, DataFile
+from fmnas.trainers import DataError
+from fmnas.trainers.images import fashion_mnist
+from fmnas.trainers.images.fashion_mnist import (
+    FILES,
+    DataFile,
+    default_cache,
+    find_fashion_mnist,
+    root_from_environment,
+)
 
 SHAPES = ((6, 28, 28), (6,), (2, 28, 28), (2,))
 Contents = dict[str, bytes]

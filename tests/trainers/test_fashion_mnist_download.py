@@ -9,8 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from fmnas.trainers import DataError, fashion_mnist_download
-from fmnas.trainers.fashion_mnist_download import download_with_apt, download_with_torchvision
+from fmnas.trainers import DataError
+from fmnas.trainers.images import download as fashion_mnist_download
+from fmnas.trainers.images.download import download_with_apt, download_with_torchvision
 
 
 def program(folder: Path, name: str, script: str) -> None:

@@ -13,21 +13,25 @@ from torch.nn import functional
 
 from fmnas.search_spaces import Cell, Schedule, joint_space, largest_cell
 from fmnas.search_spaces.nasnet import OPERATIONS
-from fmnas.trainers import Split, build_network, digits_split
-from fmnas.trainers.fast_convolution import (
+from fmnas.trainers.images.data import Split, digits_split
+from fmnas.trainers.images.fast import (
+    FastMaxPool,
+    FastNetwork,
     MergedConvolution,
     PairedConvolution,
     PixelProduct,
+    batches_in_bulk,
+    fast_learner,
     machine_lanes,
     merged_weight,
     one_after_another,
     paired_weight,
     rearranged,
+    separate_maximum,
+    sliding_maximum,
 )
-from fmnas.trainers.fast_network import FastNetwork
-from fmnas.trainers.fast_pooling import FastMaxPool, separate_maximum, sliding_maximum
-from fmnas.trainers.fast_training import batches_in_bulk, fast_learner
-from fmnas.trainers.training import (
+from fmnas.trainers.images.network import build_network
+from fmnas.trainers.images.training import (
     DeviceData,
     Learner,
     Surroundings,

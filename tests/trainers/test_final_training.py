@@ -10,21 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmnas.search_spaces import Trial
-from fmnas.trainers import (
-    DataError,
-    FinalSplit,
-    FinalTrainer,
-    ImageTrainer,
-    Source,
+from fmnas.trainers import DataError
+from fmnas.trainers.images import data, training
+from fmnas.trainers.images.data import (
     Split,
-    TrainingSettings,
-    data,
     digits_split,
     fashion_mnist_split,
     final_digits,
     final_fashion_mnist,
-    training,
 )
+from fmnas.trainers.images.fashion_mnist import Source
+from fmnas.trainers.images.image_trainer import FinalTrainer, ImageTrainer, TrainingSettings
 
 MakeTrial = Callable[..., Trial]
 COUNT = 60
@@ -55,12 +51,12 @@ def test_the_searchs_own_images_come_first_and_the_test_images_are_all(given_: s
     validation = given_.draw(st.integers(1, COUNT - train))
     images = given_.draw(st.integers(1, COUNT))
     search, final = fashion_mnist_split(train, validation), final_fashion_mnist(train, validation, images)
-    both = [*numbers(search.train_images), *numbers(search.validation_images)]
+    both = [*numbers(search.train_images), *numbers(search.held_out_images)]
     chosen = numbers(final.train_images)
     assert len(set(chosen)) == len(chosen) == images
     assert chosen[: len(both)] == both[:images]
     assert final.train_labels.tolist() == [number % 10 for number in chosen]
-    assert numbers(final.test_images) == list(range(100, 115))
+    assert numbers(final.held_out_images) == list(range(100, 115))
 
 
 @pytest.mark.parametrize("images", [0, -1, COUNT + 1])
@@ -71,8 +67,8 @@ def test_a_number_of_images_that_does_not_fit_is_named(images: int) -> None:
 
 def test_digits_are_tested_on_what_the_search_left_alone() -> None:
     search, final = digits_split(1000, 300), final_digits(1000, 300, 1300)
-    assert np.array_equal(final.train_images, np.concatenate([search.train_images, search.validation_images]))
-    labels = np.concatenate([search.train_labels, search.validation_labels, final.test_labels])
+    assert np.array_equal(final.train_images, np.concatenate([search.train_images, search.held_out_images]))
+    labels = np.concatenate([search.train_labels, search.held_out_labels, final.held_out_labels])
     assert np.bincount(labels).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
     with pytest.raises(DataError, match="images = 1301: it must be from 1 to 1300"):
         final_digits(1000, 300, 1301)
@@ -81,20 +77,21 @@ def test_digits_are_tested_on_what_the_search_left_alone() -> None:
 
 
 @pytest.fixture
-def final(noise_split: Split) -> FinalSplit:
-    return FinalSplit(
+def final(noise_split: Split) -> Split:
+    return Split(
         noise_split.train_images,
         noise_split.train_labels,
-        noise_split.validation_images,
-        noise_split.validation_labels,
+        noise_split.held_out_images,
+        noise_split.held_out_labels,
         "noise",
         "a test",
+        for_tests=True,
     )
 
 
 @pytest.mark.parametrize("arrangement", ["plain", "fast", "stacked"])
 def test_it_is_the_last_error_of_the_same_trainings(
-    arrangement: str, noise_split: Split, final: FinalSplit, make_trial: MakeTrial
+    arrangement: str, noise_split: Split, final: Split, make_trial: MakeTrial
 ) -> None:
     settings = TrainingSettings(seeds=2, batch_size=8, arrangement=arrangement)
     usual = ImageTrainer(noise_split, settings).evaluate(make_trial(epochs=3))
@@ -108,7 +105,7 @@ def test_it_is_the_last_error_of_the_same_trainings(
 
 @pytest.mark.parametrize(("where", "bad", "most"), [("train_epoch", False, 2), ("validation_error", None, 1)])
 def test_a_training_that_diverges_has_the_error_of_guessing(
-    where: str, bad: object, most: int, final: FinalSplit, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
+    where: str, bad: object, most: int, final: Split, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, calls = getattr(training, where), iter(range(100))
     monkeypatch.setattr(training, where, lambda *a: bad if next(calls) == most - 1 else real(*a))
@@ -118,6 +115,6 @@ def test_a_training_that_diverges_has_the_error_of_guessing(
     assert next(calls) == most, "it ends there"
 
 
-def test_arrays_that_are_no_split_are_named(final: FinalSplit) -> None:
+def test_arrays_that_are_no_split_are_named(final: Split) -> None:
     with pytest.raises(DataError, match="noise, test part: labels"):
-        replace(final, test_labels=final.test_labels[1:])
+        replace(final, held_out_labels=final.held_out_labels[1:])

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from fmnas.search_spaces import Real, Space, Trial
-from fmnas.trainers import FunctionTrainer, TrainerError
+from fmnas.trainers import TrainerError
+from fmnas.trainers.functions.synthetic import FunctionTrainer
 
 SPACE = Space([Real("x", 0.0, 1.0)])
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmnas.trainers import DataError
-from fmnas.trainers.idx import parse_idx, read_idx
+from fmnas.trainers.images.fashion_mnist import parse_idx, read_idx
 
 SHAPES = st.lists(st.integers(0, 5), min_size=1, max_size=4)
 

@@ -12,20 +12,13 @@ import pytest
 import torch
 
 from fmnas.search_spaces import Cell, SpaceError, Trial, joint_space
-from fmnas.trainers import (
-    ImageTrainer,
-    Network,
-    Split,
-    TrainerError,
-    TrainingSettings,
-    build_network,
-    count_flops,
-    digits_split,
-    fast_training,
-    image_trainer,
-    training,
-)
-from fmnas.trainers.stacked_training import StackedLearner
+from fmnas.trainers import TrainerError
+from fmnas.trainers.images import fast as fast_training
+from fmnas.trainers.images import image_trainer, training
+from fmnas.trainers.images.data import Split, digits_split
+from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
+from fmnas.trainers.images.network import Network, build_network, count_flops
+from fmnas.trainers.images.stacked_training import StackedLearner
 
 MakeTrial = Callable[..., Trial]
 SETTINGS = TrainingSettings(seeds=3, batch_size=8)

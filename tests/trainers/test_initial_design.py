@@ -4,8 +4,10 @@ import math
 
 import pytest
 
+from fmnas.platform.config.problems import PROBLEMS, problem
 from fmnas.search_spaces import joint_space
-from fmnas.trainers import SYNTHETIC_PROBLEMS, TrainerError, authors_initial_design
+from fmnas.trainers import TrainerError
+from fmnas.trainers.problem import authors_points
 
 # problem, seed, number of the point, coordinates in the authors' order
 POINTS = [
@@ -36,41 +38,44 @@ BEST = {
 }
 
 
-@pytest.mark.parametrize(("problem", "seed", "number", "expected"), POINTS)
-def test_points_of_the_synthetic_problems(problem: str, seed: int, number: int, expected: list[float]) -> None:
-    configuration = authors_initial_design(problem, seed)[number]
+@pytest.mark.parametrize(("name", "seed", "number", "expected"), POINTS)
+def test_points_of_the_synthetic_problems(name: str, seed: int, number: int, expected: list[float]) -> None:
+    configuration = authors_points(problem(name).space, seed)[number]
     assert list(configuration.values()) == pytest.approx(expected, abs=1e-9)
 
 
 @pytest.mark.parametrize(("where", "continuous", "vertices"), JOINT_POINTS)
 def test_points_of_the_joint_problem(where: tuple[int, int], continuous: list[float], vertices: list[int]) -> None:
-    configuration = authors_initial_design("joint", where[0])[where[1]]
+    configuration = authors_points(joint_space(), where[0])[where[1]]
     values = [configuration[v.name] for v in joint_space().continuous]
     values[0], values[2] = math.log(values[0]), math.log(values[2])
     assert values == pytest.approx(continuous, abs=1e-6)
     assert [v.index(configuration[v.name]) for v in joint_space().discrete] == vertices
 
 
-@pytest.mark.parametrize("problem", BEST)
-def test_the_best_of_ten_is_the_one_that_was_published(problem: str) -> None:
-    function = SYNTHETIC_PROBLEMS[problem].function
-    best = [min(function(c) for c in authors_initial_design(problem, seed)) for seed in range(5)]
-    assert best == pytest.approx(BEST[problem], abs=5.1e-5)
+@pytest.mark.parametrize("name", BEST)
+def test_the_best_of_ten_is_the_one_that_was_published(name: str) -> None:
+    function = problem(name).function
+    assert function is not None
+    best = [min(function(c) for c in authors_points(problem(name).space, seed)) for seed in range(5)]
+    assert best == pytest.approx(BEST[name], abs=5.1e-5)
 
 
-@pytest.mark.parametrize("problem", ["joint", "func2c", "func3c", "ackley5c"])
-def test_all_points_lie_in_the_space_and_shorter_lists_are_beginnings(problem: str) -> None:
-    space = joint_space() if problem == "joint" else SYNTHETIC_PROBLEMS[problem].space
-    design = authors_initial_design(problem, 11, count=200)
+@pytest.mark.parametrize("name", ["joint", "func2c", "func3c", "ackley5c"])
+def test_all_points_lie_in_the_space_and_shorter_lists_are_beginnings(name: str) -> None:
+    space = problem(name).space
+    design = authors_points(space, 11, count=200)
     for configuration in design:
         space.validate(configuration)
         assert tuple(configuration) == space.names
-    assert authors_initial_design(problem, 11) == design[:10]
-    assert authors_initial_design(problem, 12) != design[:10]
+    assert authors_points(space, 11) == design[:10]
+    assert authors_points(space, 12) != design[:10]
 
 
-def test_what_is_not_known() -> None:
-    with pytest.raises(TrainerError, match="'ackley53c': the authors' initial design is known for"):
-        authors_initial_design("ackley53c", 0)
+def test_they_are_known_for_four_problems() -> None:
+    assert [name for name in PROBLEMS if problem(name).has_authors_points] == ["joint", "func2c", "func3c", "ackley5c"]
+
+
+def test_there_is_at_least_one() -> None:
     with pytest.raises(TrainerError, match="count = 0"):
-        authors_initial_design("func2c", 0, count=0)
+        authors_points(joint_space(), 0, count=0)

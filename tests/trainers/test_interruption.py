@@ -10,18 +10,12 @@ from pathlib import Path
 import pytest
 
 from fmnas.search_spaces import Evaluation, Trial
-from fmnas.trainers import (
-    Checkpoints,
-    EvaluationStoppedError,
-    ImageTrainer,
-    Split,
-    TrainerError,
-    TrainingFailedError,
-    TrainingSettings,
-    training,
-)
-from fmnas.trainers.checkpoints import Progress, pack, unpack
-from fmnas.trainers.stacked_training import StackedLearner
+from fmnas.trainers import EvaluationStoppedError, TrainerError, TrainingFailedError
+from fmnas.trainers.images import training
+from fmnas.trainers.images.checkpoints import Checkpoints, Progress, pack, unpack
+from fmnas.trainers.images.data import Split
+from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
+from fmnas.trainers.images.stacked_training import StackedLearner
 
 MakeTrial = Callable[..., Trial]
 arrangements = pytest.mark.parametrize("settings", [("plain", 1), ("fast", 1), ("fast", 2), ("stacked", 1)], ids=str)

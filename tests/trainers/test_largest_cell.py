@@ -18,8 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from fmnas.search_spaces import Cell, joint_space, largest_cell
 from fmnas.search_spaces.nasnet import OPERATIONS, input_pairs
-from fmnas.trainers import count_flops, flops_ratio
-from fmnas.trainers.network import operation
+from fmnas.trainers.images.network import count_flops, flops_ratio, operation
 
 STAGES = ((8, 28), (16, 15), (32, 8))  # channels, height and width of the three cells
 WIRINGS = tuple(product(input_pairs(2), input_pairs(3), input_pairs(4), (1, 2, 3)))

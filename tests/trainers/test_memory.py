@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from fmnas.trainers import memory
-from fmnas.trainers.memory import keep_freed_memory
+from fmnas.trainers.images import devices as memory
+from fmnas.trainers.images.devices import keep_freed_memory
 
 PROGRAM = """
 import json, sys

@@ -9,9 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fmnas.search_spaces import Cell, joint_space, largest_cell
-from fmnas.trainers import build_network, count_flops, flops_ratio
-from fmnas.trainers.flops import flops_of_form
-from fmnas.trainers.network import Network, operation
+from fmnas.trainers.images.network import Network, build_network, count_flops, flops_of_form, flops_ratio, operation
 
 # Cells, all parameters (dead states, too), FLOPs and live states, as computed with the authors' code.
 KNOWN = {

@@ -13,20 +13,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fmnas.search_spaces import Cell, Evaluation, Schedule, Trial
-from fmnas.trainers import (
-    Checkpoints,
-    FinalSplit,
-    FinalTrainer,
-    ImageTrainer,
-    Split,
-    TrainerError,
-    TrainingSettings,
-    training,
-)
-from fmnas.trainers import image_trainer as module
-from fmnas.trainers.network import Network, build_network
-from fmnas.trainers.stacked_training import StackedLearner
-from fmnas.trainers.training import streams
+from fmnas.trainers import TrainerError
+from fmnas.trainers.images import image_trainer as module
+from fmnas.trainers.images import training
+from fmnas.trainers.images.checkpoints import Checkpoints
+from fmnas.trainers.images.data import Split
+from fmnas.trainers.images.image_trainer import FinalTrainer, ImageTrainer, TrainingSettings
+from fmnas.trainers.images.network import Network, build_network
+from fmnas.trainers.images.stacked_training import StackedLearner
+from fmnas.trainers.images.training import streams
 
 MakeTrial = Callable[..., Trial]
 FULL = 4
@@ -264,8 +259,8 @@ def test_without_a_plan_a_finished_trial_leaves_nothing(
 
 def test_the_last_word_follows_a_plan_too(noise_split: Split, make_trial: MakeTrial) -> None:
     split = noise_split
-    arrays = (split.train_images, split.train_labels, split.validation_images, split.validation_labels)
-    final, chosen = FinalSplit(*arrays, "noise", "a test"), settings_of(("fast", 1))
+    arrays = (split.train_images, split.train_labels, split.held_out_images, split.held_out_labels)
+    final, chosen = Split(*arrays, "noise", "a test", for_tests=True), settings_of(("fast", 1))
     trial = make_trial(epochs=2, reduction_point_1=0.5)
     errors = [
         FinalTrainer(final, each).evaluate(trial).errors == trainer(split, each).evaluate(trial).errors

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from fmnas.trainers.side_by_side import train_side_by_side
-from fmnas.trainers.trainer import Report, Stop, ignore, never
+from fmnas.trainers.contract import Report, Stop, ignore, never
+from fmnas.trainers.images.arrangement import train_side_by_side
 
 
 def counting(number: int, report: Report, stop: Stop) -> tuple[int, int]:

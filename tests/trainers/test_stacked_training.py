@@ -13,14 +13,15 @@ from torch import Tensor
 
 from fmnas.search_spaces import Cell, Schedule, joint_space, largest_cell
 from fmnas.search_spaces.nasnet import OPERATIONS
-from fmnas.trainers import Split, build_network, captured, digits_split
-from fmnas.trainers.augmentation import normalise
-from fmnas.trainers.captured import CaptureError
-from fmnas.trainers.devices import exactly
-from fmnas.trainers.network import Network
-from fmnas.trainers.stacked_network import Stack
-from fmnas.trainers.stacked_training import StackedLearner
-from fmnas.trainers.training import (
+from fmnas.trainers.images import cuda_graph as captured
+from fmnas.trainers.images.augmentation import normalise
+from fmnas.trainers.images.cuda_graph import CaptureError
+from fmnas.trainers.images.data import Split, digits_split
+from fmnas.trainers.images.devices import exactly
+from fmnas.trainers.images.network import Network, build_network
+from fmnas.trainers.images.stacked_network import Stack
+from fmnas.trainers.images.stacked_training import StackedLearner
+from fmnas.trainers.images.training import (
     DeviceData,
     Learner,
     Surroundings,
@@ -144,8 +145,8 @@ def test_an_epoch_and_its_validation(digits: DeviceData) -> None:
         one._optimizer.param_groups[0]["lr"] = 1e-3
         for images, labels in training_batches(digits, one._draws, 16):
             train_step(one._network, one._optimizer, images.double(), labels)
-        logits = one._network.eval()(normalise(digits.validation_images).double())
-        expected.append((logits.argmax(1) != digits.validation_labels).sum().item() / 30)
+        logits = one._network.eval()(normalise(digits.held_out_images).double())
+        expected.append((logits.argmax(1) != digits.held_out_labels).sum().item() / 30)
     assert learner.train([1e-3]) == expected
     torch.testing.assert_close(learner._stack.weights.detach(), weights_of(plain, learner), rtol=1e-6, atol=1e-7)
 

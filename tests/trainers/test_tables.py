@@ -11,18 +11,13 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_diabetes, load_digits
 from sklearn.model_selection import train_test_split
 
+from fmnas.trainers import DataError, TrainerError
 from fmnas.trainers import (
-    DataError,
-    Source,
-    Table,
-    TableSplit,
-    TrainerError,
-    diabetes_table,
-    digits_table,
-    fashion_mnist_table,
-    optional,
-    tables,
+    contract as optional,
 )
+from fmnas.trainers.images.fashion_mnist import Source
+from fmnas.trainers.tables import tables
+from fmnas.trainers.tables.tables import Table, TableSplit, diabetes_table, digits_table, fashion_mnist_table
 
 CLASSES, PER_CLASS = 10, 20  # 14 of each class train, 6 validate
 TEST = 50  # the last 50 of the 200 numbered images are the test images

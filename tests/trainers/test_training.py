@@ -7,9 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from fmnas.search_spaces import Cell, Schedule, Trial
-from fmnas.trainers import Split, build_network, training
-from fmnas.trainers.augmentation import normalise
-from fmnas.trainers.training import (
+from fmnas.trainers.images import training
+from fmnas.trainers.images.augmentation import normalise
+from fmnas.trainers.images.data import Split
+from fmnas.trainers.images.network import build_network
+from fmnas.trainers.images.training import (
     DeviceData,
     Streams,
     build_optimizer,
@@ -62,9 +64,9 @@ def test_streams_are_fixed_and_all_different() -> None:
 
 def test_data_share_memory_with_read_only_arrays(noise_split: Split, held: DeviceData) -> None:
     assert held.train_images.data_ptr() == noise_split.train_images.ctypes.data
-    assert held.validation_images.data_ptr() == noise_split.validation_images.ctypes.data
+    assert held.held_out_images.data_ptr() == noise_split.held_out_images.ctypes.data
     assert held.train_labels.tolist() == noise_split.train_labels.tolist()
-    assert held.validation_labels.dtype == torch.int64
+    assert held.held_out_labels.dtype == torch.int64
 
 
 def test_an_epoch_takes_every_image_once_in_a_new_order(held: DeviceData, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +136,7 @@ def test_validation_error_is_the_share_of_wrong_answers(held: DeviceData, batch_
     network = Linear()
     with torch.no_grad():
         network.layer.bias[7] = 1.0  # always answers 7
-    wrong = sum(label != 7 for label in held.validation_labels.tolist())
+    wrong = sum(label != 7 for label in held.held_out_labels.tolist())
     assert 0 < wrong < 17
     assert validation_error(network, held, batch_size) == wrong / 17
 

@@ -15,12 +15,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from fmnas.search_spaces import Schedule
-from fmnas.trainers.augmentation import crop, draw_crops, normalise
-from fmnas.trainers.captured import Pace, captured
-from fmnas.trainers.errors import EvaluationStoppedError
-from fmnas.trainers.network import IMAGE_SIZE
-from fmnas.trainers.stacked_network import Stack
-from fmnas.trainers.training import Streams, Surroundings, stoppable
+from fmnas.trainers.contract import EvaluationStoppedError
+from fmnas.trainers.images.augmentation import crop, draw_crops, normalise
+from fmnas.trainers.images.cuda_graph import Pace, captured
+from fmnas.trainers.images.network import IMAGE_SIZE
+from fmnas.trainers.images.stacked_network import Stack
+from fmnas.trainers.images.training import Streams, Surroundings, stoppable
 
 IMAGES_AT_ONCE = 4096
 """Images that are cropped in one go: a bound on memory."""
@@ -121,7 +121,7 @@ class StackedLearner:
         self._stack.train(False)
         data, size, seeds = self._around.data.validated(first), self._around.evaluation_batch_size, self._stack.seeds
         wrong = torch.zeros(seeds, dtype=torch.int64, device=self._alive.device)
-        batches = zip(data.validation_images.split(size), data.validation_labels.split(size), strict=True)
+        batches = zip(data.held_out_images.split(size), data.held_out_labels.split(size), strict=True)
         for images, labels in stoppable(batches, self._around.stop):
             same = normalise(images).to(self._rate.dtype).expand(-1, seeds, -1, -1)
             logits = self._stack(same)  # [S, B, 10]
@@ -129,7 +129,7 @@ class StackedLearner:
             self._alive &= logits.isfinite().flatten(1).all(1)
             self._pace.step()
         found = torch.stack([wrong, self._alive.to(wrong.dtype)]).tolist()  # here, once an epoch, the host waits
-        return [count / len(data.validation_labels) if alive else None for count, alive in zip(*found, strict=True)]
+        return [count / len(data.held_out_labels) if alive else None for count, alive in zip(*found, strict=True)]
 
     def state_dict(self) -> dict[str, Any]:
         """All that the next epochs depend on. Tensors and plain values."""

@@ -1,4 +1,4 @@
-"""The network that is trained: a stem, three cells, a classifier (BO-FM paper, Sec. 5.3 and Supp. D.2).
+"""The network that is trained: a stem, three cells, a classifier (BO-FM paper, Sec. 5.3 and Supp. D.2); and its FLOPs.
 
 | part | input | output |
 |---|---|---|
@@ -12,15 +12,19 @@
 
 A cell's first output is the state `cell.output`: it becomes S(-1) of the next cell. Its second, S4, becomes S(0).
 Every convolution has a bias. The largest cell has 279,226 parameters and 35,137,024 multiply-adds per image.
+
+FLOPs: Two per multiply-add of convolutions and the fully connected layer, as torch counts them.
 """
 
+from functools import cache
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.flop_counter import FlopCounterMode
 
-from fmnas.search_spaces import Cell
+from fmnas.search_spaces import CanonicalCell, Cell, canonical_form, largest_cell
 
 STEM_CHANNELS = 16
 CELL_CHANNELS = (8, 16, 32)
@@ -136,3 +140,23 @@ def initialise(network: nn.Module, generator: torch.Generator) -> None:
             module.reset_running_stats()
             nn.init.uniform_(module.weight, generator=generator)
             nn.init.zeros_(module.bias)
+
+
+def count_flops(cell: Cell) -> int:
+    """FLOPs of the cell's network: 70,274,048 for the largest cell. Milliseconds; remembered for its canonical form."""
+    return flops_of_form(canonical_form(cell))
+
+
+@cache
+def flops_of_form(form: CanonicalCell) -> int:
+    """FLOPs of the network that all cells of this form share."""
+    with torch.device("meta"):  # shapes without numbers: nothing is computed, no random state is touched
+        network, image = Network(form.representative()).eval(), torch.empty(1, 1, IMAGE_SIZE, IMAGE_SIZE)
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        network(image)
+    return int(counter.get_total_flops())
+
+
+def flops_ratio(cell: Cell) -> float:
+    """FLOPs relative to the largest cell's, in (0, 1]."""
+    return count_flops(cell) / count_flops(largest_cell())

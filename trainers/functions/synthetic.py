@@ -9,21 +9,59 @@
 
 Values of a nominal variable are its category numbers 0, 1, ...
 Func2C, Func3C and Ackley5C are those of the BO-FM and CoCaBO papers (Casmopolitan's Func3C has fewer categories);
-Ackley53C is that of Casmopolitan and BODi.
+Ackley53C is that of Casmopolitan and BODi. A function has no epochs: they are counted, and change
+nothing.
 """
 
 import math
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fmnas.search_spaces import Nominal, Real, Space
+from fmnas.search_spaces import Evaluation, Nominal, Real, Space, Trial
+from fmnas.trainers.contract import Report, TrainerError, check_trial, ignore
+from fmnas.trainers.problem import Problem
 
 Function = Callable[[Mapping[str, Any]], float]
 """A configuration to the value that is minimised."""
+
+NOISE = 1e-6
+"""The width of the one-sided noise that the published code adds to these functions."""
+
+
+class FunctionTrainer:
+    """Evaluates trials by calling a function: objective = function(configuration) + noise x U[0, 1).
+
+    The noise is drawn from the trial's seed alone. Epochs are counted, and change nothing.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        function: Function,
+        noise: float = NOISE,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        """noise: its width, 0 or more; TrainerError otherwise. clock: tells the seconds."""
+        if not (math.isfinite(noise) and noise >= 0):
+            raise TrainerError(f"noise = {noise}: it must be a finite number of at least 0")
+        self.space = space
+        self.noise = noise
+        self._function = function
+        self._clock = clock
+
+    def evaluate(self, trial: Trial, report: Report = ignore) -> Evaluation:
+        """The function's value. Raises SpaceError outside the space, TrainerError for a value that is not finite."""
+        start = self._clock()
+        check_trial(trial, self.space)
+        value = float(self._function(trial.configuration))
+        if not math.isfinite(value):
+            raise TrainerError(f"trial {trial.id}: the function is {value} at {trial.configuration}; it must be finite")
+        draw = np.random.default_rng(np.random.SeedSequence(trial.seed)).random() if self.noise else 0.0
+        return Evaluation(value + self.noise * draw, epochs=trial.epochs, seconds=self._clock() - start)
 
 
 def mixed_space(continuous: int, categories: tuple[int, ...]) -> Space:
@@ -80,18 +118,19 @@ def ackley53c(configuration: Mapping[str, Any]) -> float:
     return ackley(np.array(binaries + [configuration[f"x{i}"] for i in range(1, 4)]))
 
 
-@dataclass(frozen=True)
-class SyntheticProblem:
-    """A function, its space and its minimum (without noise)."""
+def _problem(space: Space, function: Function, *, penalty: float, minimum: float, authors: bool = True) -> Problem:
+    """A problem of this file. authors: whether the BO-FM paper's runs began at the `authors_points` of its space."""
+    return Problem(
+        space=space,
+        penalty=penalty,
+        minimum=minimum,
+        function=function,
+        build=lambda data, hardware: FunctionTrainer(space, function),
+        has_authors_points=authors,
+    )
 
-    space: Space
-    function: Function
-    minimum: float
 
-
-SYNTHETIC_PROBLEMS: dict[str, SyntheticProblem] = {
-    "func2c": SyntheticProblem(mixed_space(2, (3, 5)), func2c, -0.2063256906979755),
-    "func3c": SyntheticProblem(mixed_space(2, (3, 5, 4)), func3c, -0.7221399174429142),
-    "ackley5c": SyntheticProblem(mixed_space(1, (17,) * 5), ackley5c, 0.0),
-    "ackley53c": SyntheticProblem(mixed_space(3, (2,) * 50), ackley53c, 0.0),
-}
+FUNC2C = _problem(mixed_space(2, (3, 5)), func2c, penalty=100.0, minimum=-0.2063256906979755)
+FUNC3C = _problem(mixed_space(2, (3, 5, 4)), func3c, penalty=100.0, minimum=-0.7221399174429142)
+ACKLEY5C = _problem(mixed_space(1, (17,) * 5), ackley5c, penalty=10.0, minimum=0.0)
+ACKLEY53C = _problem(mixed_space(3, (2,) * 50), ackley53c, penalty=10.0, minimum=0.0, authors=False)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fmnas.search_spaces import Cell
-from fmnas.trainers.network import Network
+from fmnas.trainers.images.network import Network
 
 
 class Stack:

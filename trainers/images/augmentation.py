@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fmnas.trainers.network import IMAGE_SIZE
+from fmnas.trainers.images.network import IMAGE_SIZE
 
 PADDING = 4
 MEAN, STANDARD_DEVIATION = 0.1307, 0.3081  # MNIST's, which the paper's code uses for FashionMNIST, too

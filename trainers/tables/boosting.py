@@ -24,10 +24,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from fmnas.search_spaces import Evaluation, Integer, Nominal, Real, Space, Trial
-from fmnas.trainers.errors import TrainerError
-from fmnas.trainers.optional import optional_module
-from fmnas.trainers.tables import TableSplit
-from fmnas.trainers.trainer import Report, check_trial, ignore
+from fmnas.trainers.contract import Report, TrainerError, check_trial, ignore, optional_module
+from fmnas.trainers.problem import ConfigurableProblem, Problem, ProblemSettings
+from fmnas.trainers.tables.tables import TableSplit, digits_table, fashion_mnist_table
 
 CLASSES = 10
 _CHOICES = (
@@ -163,3 +162,37 @@ def _listener(xgboost: Any, after_round: Callable[[float], None]) -> Any:
             return False  # go on
 
     return Listener()
+
+
+def xgb_digits(settings: ProblemSettings) -> Problem:
+    """On scikit-learn's digits."""
+    return _problem(XGB_DIGITS, "digits", digits_table)
+
+
+def xgb_fashion_mnist(settings: ProblemSettings) -> Problem:
+    """On FashionMNIST; the settings' data are complete."""
+    data = settings.data
+    assert data.train is not None
+    assert data.validation is not None
+    sizes = data.train, data.validation
+    return _problem(XGB_FASHION_MNIST, "fashion_mnist", lambda: fashion_mnist_table(*sizes, data.path))
+
+
+def _problem(task: BoostingTask, dataset: str, read: Callable[[], TableSplit]) -> Problem:
+    def load() -> TableSplit:
+        optional_module("xgboost", f"boosting on {dataset}")
+        return read()
+
+    return Problem(
+        space=task.space,
+        build=lambda split, hardware: BoostingTrainer(task, split, hardware.threads),
+        penalty=1.0 - 1.0 / CLASSES,
+        epochs=task.rounds,
+        seeds=1,
+        dataset=dataset,
+        load=load,
+    )
+
+
+DIGITS = ConfigurableProblem(xgb_digits)
+FASHION_MNIST = ConfigurableProblem(xgb_fashion_mnist, {"root": None, "train": 49_000, "validation": 21_000})

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from fmnas.trainers.errors import DeviceFailedError
+from fmnas.trainers.contract import DeviceFailedError
 
 WARM_UP = 3
 """Steps before the recording: libraries choose their kernels and take their memory in the first ones."""

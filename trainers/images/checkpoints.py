@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from fmnas.trainers.errors import TrainerError
+from fmnas.trainers.contract import TrainerError
 
 logger = logging.getLogger(__name__)
 

@@ -7,6 +7,10 @@ How the trainings are arranged on the machine is a setting (`arrangement`): resu
 Same trial, same data, same settings: the same evaluation (its seconds apart), in any order and any process, on the same
 kind of device with the same number of threads; the evaluation says how it was trained, and on what (`conditions`). The
 fast arrangement gives the same numbers for 1 thread up to one per seed.
+
+FinalTrainer has the last word on a cell: it is trained again with fresh seeds, on all its images, and measured on
+others. The best validation error of a search is too good: of many noisy numbers it is the lowest. The error of new
+trainings on images that no search has seen is not. They are measured once, after the last epoch.
 """
 
 import logging
@@ -18,20 +22,25 @@ from hashlib import sha256
 import torch
 
 from fmnas.search_spaces import Cell, Conditions, Evaluation, Schedule, Trial, joint_space
-from fmnas.trainers.arrangement import Arranged, Arrangement, arrange
-from fmnas.trainers.checkpoints import Checkpoints, Progress, fingerprint_of
-from fmnas.trainers.data import Split
-from fmnas.trainers.devices import device_name, evaluation_batch, exactly, usable_device
-from fmnas.trainers.errors import TrainerError, TrainingFailedError
-from fmnas.trainers.fast_training import fast_learner
-from fmnas.trainers.flops import count_flops, flops_ratio
-from fmnas.trainers.network import CLASSES, build_network
-from fmnas.trainers.side_by_side import train_in_turn, train_side_by_side
-from fmnas.trainers.stacked_network import Stack
-from fmnas.trainers.stacked_training import StackedLearner
-from fmnas.trainers.tasks import Task, Training, named_failure
-from fmnas.trainers.trainer import Report, Stop, check_trial, ignore, never
-from fmnas.trainers.training import Learner, Surroundings, plain_learner, streams, to_device
+from fmnas.trainers.contract import Report, Stop, TrainerError, TrainingFailedError, check_trial, ignore, never
+from fmnas.trainers.images.arrangement import (
+    Arranged,
+    Task,
+    Training,
+    arrange,
+    named_failure,
+    train_in_turn,
+    train_side_by_side,
+)
+from fmnas.trainers.images.checkpoints import Checkpoints, Progress, fingerprint_of
+from fmnas.trainers.images.data import Split
+from fmnas.trainers.images.devices import device_name, evaluation_batch, exactly, usable_device
+from fmnas.trainers.images.fast import fast_learner
+from fmnas.trainers.images.network import CLASSES, build_network, count_flops, flops_ratio
+from fmnas.trainers.images.stacked_network import Stack
+from fmnas.trainers.images.stacked_training import StackedLearner
+from fmnas.trainers.images.training import Learner, Surroundings, plain_learner, streams, to_device
+from fmnas.trainers.problem import Arrangement
 
 logger = logging.getLogger(__name__)
 
@@ -97,7 +106,7 @@ class ImageTrainer:
         validation than the split has. Sets torch's threads unless the settings say None.
         """
         self.settings = settings or TrainingSettings()
-        _check_early_validation(self.settings.early_validation, len(split.validation_images))
+        _check_early_validation(self.settings.early_validation, len(split.held_out_images))
         self.space = joint_space()
         self._clock = clock
         self._device = device = usable_device(self.settings.device)
@@ -288,7 +297,7 @@ def _read(found: list[float | None]) -> tuple[list[bool], list[float]]:
 
 
 def _data_fingerprint(split: Split) -> str:
-    parts = (split.train_images, split.train_labels, split.validation_images, split.validation_labels)
+    parts = (split.train_images, split.train_labels, split.held_out_images, split.held_out_labels)
     return sha256(b"".join(sha256(part.tobytes()).digest() for part in parts)).hexdigest()
 
 
@@ -299,3 +308,27 @@ def _conditions(arranged: Arranged, device: torch.device) -> Conditions:
 
 def _mean(values: tuple[float, ...]) -> float:
     return sum(values) / len(values)
+
+
+class FinalTrainer(ImageTrainer):
+    """As an ImageTrainer, but `errors` are test errors, and `curve` is their mean alone.
+
+    A training that diverges, or whose logits on the test images are not finite, has the error of guessing.
+    """
+
+    def __init__(self, split: Split, settings: TrainingSettings | None = None) -> None:
+        """Raises TrainerError when the device cannot be used, or not with the arrangement."""
+        if settings is not None:
+            settings = replace(settings, early_validation=None)  # there is no early validation
+        super().__init__(split, settings)
+
+    def _train(self, task: Task) -> list[Training]:
+        """The trainings of a task; reports once, at their end."""
+        schedule, epochs = Schedule.from_configuration(task.trial.configuration), task.trial.epochs
+        planned = self._planned(task.trial)
+        with named_failure(task, self._device):
+            learner = self._learner(task, schedule)
+            measured = learner.train(schedule.learning_rate_at(epoch, planned) for epoch in range(epochs))
+        errors = [GUESSING_ERROR if error is None else error for error in measured]
+        task.tell(epochs - 1, errors)
+        return [Training((error,), diverged=found is None) for error, found in zip(errors, measured, strict=True)]

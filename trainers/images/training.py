@@ -16,12 +16,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fmnas.search_spaces import Schedule
-from fmnas.trainers.augmentation import Crops, crop, draw_crops, normalise
-from fmnas.trainers.data import Split
-from fmnas.trainers.errors import EvaluationStoppedError
-from fmnas.trainers.idx import Bytes
-from fmnas.trainers.network import Network
-from fmnas.trainers.trainer import Stop, never
+from fmnas.trainers.contract import EvaluationStoppedError, Stop, never
+from fmnas.trainers.images.augmentation import Crops, crop, draw_crops, normalise
+from fmnas.trainers.images.data import Split
+from fmnas.trainers.images.fashion_mnist import Bytes
+from fmnas.trainers.images.network import Network
 
 
 @dataclass(frozen=True)
@@ -50,14 +49,14 @@ class DeviceData:
 
     train_images: Tensor
     train_labels: Tensor
-    validation_images: Tensor
-    validation_labels: Tensor
+    held_out_images: Tensor
+    held_out_labels: Tensor
 
     def validated(self, first: int | None) -> "DeviceData":
         """The same, with the first so many of the validation images alone; None: with all."""
         if first is None:
             return self
-        images, labels = self.validation_images[:first], self.validation_labels[:first]
+        images, labels = self.held_out_images[:first], self.held_out_labels[:first]
         return DeviceData(self.train_images, self.train_labels, images, labels)
 
 
@@ -66,8 +65,8 @@ def to_device(split: Split, device: torch.device) -> DeviceData:
     return DeviceData(
         train_images=_shared_tensor(split.train_images).to(device),
         train_labels=_shared_tensor(split.train_labels).to(device, torch.int64),
-        validation_images=_shared_tensor(split.validation_images).to(device),
-        validation_labels=_shared_tensor(split.validation_labels).to(device, torch.int64),
+        held_out_images=_shared_tensor(split.held_out_images).to(device),
+        held_out_labels=_shared_tensor(split.held_out_labels).to(device, torch.int64),
     )
 
 
@@ -214,14 +213,14 @@ def training_batches(data: DeviceData, draws: Streams, batch_size: int) -> Itera
 def validation_error(network: nn.Module, data: DeviceData, batch_size: int, stop: Stop = never) -> float | None:
     """The share of validation images that the network gets wrong; None if any of its logits is not finite."""
     network.eval()
-    wrong = torch.zeros((), dtype=torch.int64, device=data.validation_labels.device)
+    wrong = torch.zeros((), dtype=torch.int64, device=data.held_out_labels.device)
     finite = torch.ones((), dtype=torch.bool, device=wrong.device)
-    images_of, labels_of = data.validation_images.split(batch_size), data.validation_labels.split(batch_size)
+    images_of, labels_of = data.held_out_images.split(batch_size), data.held_out_labels.split(batch_size)
     for images, labels in stoppable(zip(images_of, labels_of, strict=True), stop):
         logits = network(normalise(images))
         wrong += (logits.argmax(dim=1) != labels).sum()
         finite &= logits.isfinite().all()
-    return wrong.item() / len(data.validation_labels) if finite else None
+    return wrong.item() / len(data.held_out_labels) if finite else None
 
 
 def _shared_tensor(array: Bytes) -> Tensor:

@@ -18,9 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnas.search_spaces import Nominal, Real, Space
-from fmnas.trainers.function_trainer import FunctionTrainer
-from fmnas.trainers.optional import optional_module
-from fmnas.trainers.tables import TRAINING_SHARE, Table
+from fmnas.trainers.contract import optional_module
+from fmnas.trainers.functions.synthetic import FunctionTrainer
+from fmnas.trainers.problem import ConfigurableProblem, Problem, ProblemSettings
+from fmnas.trainers.tables.tables import (
+    TRAINING_SHARE,
+    Table,
+    boston_from_environment,
+    boston_table,
+    diabetes_table,
+)
 
 SPLITS = 5
 
@@ -79,3 +86,27 @@ def _split_rmse(table: Table, configuration: Mapping[str, Any], split: int) -> f
     model.fit(scaler.transform(table.features[train]), table.targets[train])
     errors = model.predict(scaler.transform(table.features[test])) - table.targets[test]
     return float(np.sqrt(np.mean(errors**2)))
+
+
+def nusvr_diabetes(settings: ProblemSettings) -> Problem:
+    """On scikit-learn's diabetes table."""
+    return _problem(diabetes_table, "diabetes", penalty=100.0)
+
+
+def svm_boston(settings: ProblemSettings) -> Problem:
+    """On the Boston table, from the file that data.root or FMNAS_BOSTON names."""
+    return _problem(lambda: boston_table(settings.data.path or boston_from_environment()), "boston", penalty=30.0)
+
+
+def _problem(load: Callable[[], Table], dataset: str, penalty: float) -> Problem:
+    return Problem(
+        space=nusvr_space(),
+        build=lambda table, hardware: nusvr_trainer(table),
+        penalty=penalty,
+        dataset=dataset,
+        load=load,
+    )
+
+
+NUSVR_DIABETES = ConfigurableProblem(nusvr_diabetes)
+SVM_BOSTON = ConfigurableProblem(svm_boston, {"root": None})

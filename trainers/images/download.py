@@ -17,7 +17,7 @@ from types import ModuleType
 
 import torch
 
-from fmnas.trainers.errors import DataError
+from fmnas.trainers.contract import DataError
 
 logger = logging.getLogger(__name__)
 

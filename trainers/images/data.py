@@ -1,8 +1,12 @@
-"""Data to train and validate on: a fixed split, the same for everyone.
+"""Images to train on and images held out: a fixed split, the same for everyone.
 
 The split is one permutation of the images, `numpy.random.RandomState(0).shuffle`, as in the authors' code: training
 images are its first, validation images its last. So smaller splits are parts of larger ones, and the two never meet.
 Images stay uint8 until they are normalised; arrays may be read-only, shared by all workers of a machine.
+
+For the last word on a configuration, the images that its search trained and validated on are all to train on, and test
+images are held out. The order is the search's: first its training images, then its validation images, then those that
+it left alone. A smaller or larger number to train on takes the first of them.
 """
 
 import logging
@@ -13,31 +17,33 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fmnas.trainers.errors import DataError
-from fmnas.trainers.fashion_mnist import Source, default_cache, find_fashion_mnist, root_from_environment
-from fmnas.trainers.idx import Bytes
-from fmnas.trainers.network import CLASSES, IMAGE_SIZE
+from fmnas.trainers.contract import DataError
+from fmnas.trainers.images.fashion_mnist import Bytes, Source, default_cache, find_fashion_mnist, root_from_environment
+from fmnas.trainers.images.network import CLASSES, IMAGE_SIZE
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Images [n, 28, 28] and labels [n] (0 to 9), uint8, to train and to validate on. Raises DataError if they are not.
+    """Images [n, 28, 28] and labels [n] (0 to 9), uint8, to train on, and others held out. Raises DataError for others.
 
     name: of the data set. place: where it was found, for the record.
+    for_tests: whether those held out are test images, which no search may see; else a search validates on them.
     """
 
     train_images: Bytes
     train_labels: Bytes
-    validation_images: Bytes
-    validation_labels: Bytes
+    held_out_images: Bytes
+    held_out_labels: Bytes
     name: str
     place: str
+    for_tests: bool = False
 
     def __post_init__(self) -> None:
         check_part(f"{self.name}, training part", self.train_images, self.train_labels)
-        check_part(f"{self.name}, validation part", self.validation_images, self.validation_labels)
+        part = "test" if self.for_tests else "validation"
+        check_part(f"{self.name}, {part} part", self.held_out_images, self.held_out_labels)
 
 
 def fashion_mnist_split(
@@ -112,3 +118,66 @@ def check_part(what: str, images: Bytes, labels: Bytes) -> None:
             f"{what}: labels {labels.dtype} {labels.shape} up to {labels.max(initial=0)}; they must be uint8 "
             f"[{len(images)}], one per image, from 0 to {CLASSES - 1}"
         )
+
+
+DIGITS = 1797
+"""Images of scikit-learn's digits."""
+
+
+def final_fashion_mnist(
+    train: int, validation: int, images: int, root: Path | None = None, cache: Path | None = None
+) -> Split:
+    """FashionMNIST for cells that were found with train + validation of its 60,000 training images.
+
+    images: how many to train on. The test images are FashionMNIST's own 10,000, which `fashion_mnist_split` leaves
+    alone. root, cache: as there. Raises DataError: a number that does not fit, or data that are missing or damaged.
+    """
+    source = fashion_mnist_source(root, cache)
+    order = permutation(len(source.train_images))
+    _check_images(images, len(order), "FashionMNIST has as many training images")
+    used, last = order[:train], order[len(order) - validation :]
+    chosen = np.concatenate([used, last, order[train : len(order) - validation]])[:images]
+    return Split(
+        source.train_images[chosen],
+        source.train_labels[chosen],
+        source.test_images,
+        source.test_labels,
+        "fashion_mnist",
+        f"{source.place}: {source.folder}",
+        for_tests=True,
+    )
+
+
+def final_digits(train: int, validation: int, images: int) -> Split:
+    """scikit-learn's digits, which have no test images of their own: those that the search left alone serve.
+
+    Raises DataError: a number that does not fit, none left alone, or no scikit-learn.
+    """
+    searched = digits_split(train, validation)
+    _check_images(images, train + validation, "the others of digits are to test on")
+    rest = _digits_left(searched)
+    return Split(
+        np.concatenate([searched.train_images, searched.held_out_images])[:images],
+        np.concatenate([searched.train_labels, searched.held_out_labels])[:images],
+        *rest,
+        searched.name,
+        searched.place,
+        for_tests=True,
+    )
+
+
+def _digits_left(searched: Split) -> tuple[Bytes, Bytes]:
+    """The digits that are in neither part of the split."""
+    train, validation = len(searched.train_images), len(searched.held_out_images)
+    if train + validation >= DIGITS:
+        raise DataError(
+            f"data.train = {train}, data.validation = {validation}: digits has {DIGITS} images and no test images of "
+            "its own, so none is left to test on; search with fewer"
+        )
+    everything = digits_split(DIGITS - validation, validation)
+    return everything.train_images[train:], everything.train_labels[train:]
+
+
+def _check_images(images: int, most: int, why: str) -> None:
+    if not 1 <= images <= most:
+        raise DataError(f"images = {images}: it must be from 1 to {most}; {why}")

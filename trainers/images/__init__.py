@@ -1,0 +1,1 @@
+"""Images: the joint problem, its network and how that is trained. Needs torch and numpy alone."""

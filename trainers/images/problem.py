@@ -1,0 +1,89 @@
+"""The joint problem: the NASNet-derived cell and an SGD schedule, on FashionMNIST (BO-FM paper, Sec. 5.3)."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from fmnas.search_spaces import Conditions, Trial, joint_space
+from fmnas.trainers.contract import Trainer
+from fmnas.trainers.images.data import Split, digits_split, fashion_mnist_split, final_digits, final_fashion_mnist
+from fmnas.trainers.images.image_trainer import (
+    FLOPS_WEIGHT,
+    GUESSING_ERROR,
+    FinalTrainer,
+    ImageTrainer,
+    TrainingSettings,
+)
+from fmnas.trainers.problem import ConfigurableProblem, Hardware, Problem, ProblemSettings
+
+
+def joint(settings: ProblemSettings) -> Problem:
+    """The problem with these settings, whose data are complete."""
+    data = settings.data
+    train, validation, batch_size = data.train, data.validation, data.batch_size
+    assert train is not None
+    assert validation is not None
+    assert batch_size is not None
+
+    def load() -> Split:
+        if data.name == "digits":
+            return digits_split(train, validation)
+        return fashion_mnist_split(train, validation, data.path)
+
+    def load_final(images: int) -> Split:
+        if data.name == "digits":
+            return final_digits(train, validation, images)
+        return final_fashion_mnist(train, validation, images, data.path)
+
+    def build(split: Split, hardware: Hardware) -> Trainer:
+        how = TrainingSettings(
+            settings.seeds,
+            batch_size,
+            device=hardware.device,
+            threads=hardware.threads,
+            arrangement=hardware.arrangement,
+        )
+        if split.for_tests:
+            return FinalTrainer(split, how)  # for as many epochs as it is told, each planned for its own
+        searched = replace(how, schedule_epochs=settings.schedule_epochs, early_validation=data.early_validation)
+        return ImageTrainer(split, searched, checkpoints=settings.checkpoints)
+
+    return Problem(
+        space=joint_space(),
+        build=build,
+        penalty=GUESSING_ERROR + FLOPS_WEIGHT,
+        epochs=25,
+        log_objective=True,
+        has_authors_points=True,
+        seeds=settings.seeds,
+        dataset=data.name or "",
+        load=load,
+        load_final=load_final,
+    )
+
+
+JOINT = ConfigurableProblem(
+    joint,
+    {
+        "name": "fashion_mnist",
+        "root": None,
+        "train": 30_000,
+        "validation": 30_000,
+        "batch_size": 32,
+        "early_validation": None,
+    },
+    checkpoints=True,
+)
+
+
+def train_a_little(device: str) -> Conditions | None:
+    """Train a cell for one epoch on a few images of noise, twice at once, as the device does best; how that was.
+
+    device: a torch device, such as "cuda:1". On a GPU the step is captured, replayed, and validated after.
+    Raises TrainerError when there is no such device, DeviceFailedError or TrainingFailedError when it cannot.
+    """
+    rng = np.random.default_rng(0)
+    images, labels = rng.integers(0, 256, (36, 28, 28), dtype=np.uint8), rng.integers(0, 10, 36, dtype=np.uint8)
+    split = Split(images[:20], labels[:20], images[20:], labels[20:], "noise", "made up")
+    trainer = ImageTrainer(split, TrainingSettings(seeds=2, batch_size=8, device=device, threads=None))
+    return trainer.evaluate(Trial(0, joint_space().sample(rng), epochs=1, origin="random")).conditions
