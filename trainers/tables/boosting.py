@@ -21,6 +21,7 @@ gave 0.1104 (xgboost 3.2), in five minutes on one core.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from fmnas.search_spaces import Evaluation, Integer, Nominal, Real, Space, Trial
@@ -166,7 +167,7 @@ def _listener(xgboost: Any, after_round: Callable[[float], None]) -> Any:
 
 def xgb_digits(settings: ProblemSettings) -> Problem:
     """On scikit-learn's digits."""
-    return _problem(XGB_DIGITS, "digits", digits_table)
+    return _problem("xgb_digits", XGB_DIGITS, "digits", digits_table)
 
 
 def xgb_fashion_mnist(settings: ProblemSettings) -> Problem:
@@ -175,12 +176,13 @@ def xgb_fashion_mnist(settings: ProblemSettings) -> Problem:
     assert data.train is not None
     assert data.validation is not None
     sizes = data.train, data.validation
-    return _problem(XGB_FASHION_MNIST, "fashion_mnist", lambda: fashion_mnist_table(*sizes, data.path))
+    read = partial(fashion_mnist_table, *sizes, data.path)
+    return _problem("xgb_fashion_mnist", XGB_FASHION_MNIST, "fashion_mnist", read)
 
 
-def _problem(task: BoostingTask, dataset: str, read: Callable[[], TableSplit]) -> Problem:
+def _problem(name: str, task: BoostingTask, dataset: str, read: Callable[[], TableSplit]) -> Problem:
     def load() -> TableSplit:
-        optional_module("xgboost", f"boosting on {dataset}")
+        optional_module("xgboost", f"problem {name}")
         return read()
 
     return Problem(
