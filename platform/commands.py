@@ -36,12 +36,13 @@ def run(arguments: argparse.Namespace) -> int:
 
     def plan() -> _Plan:
         from fmnas.platform.config.config import load_config
-        from fmnas.platform.drive.launch import launch
         from fmnas.platform.record.run_directory import new_run_directory
         from fmnas.platform.tracking.password import settled
 
         config = settled(load_config(arguments.config, arguments.overrides), Path.cwd())
         directory = new_run_directory(arguments.out or Path("runs") / config.name)
+        from fmnas.platform.drive.launch import launch  # what a configuration must be is known by now
+
         return _Plan(directory, _resume(directory), lambda around: launch(config, directory, around))
 
     return _drive(arguments, plan)
@@ -88,10 +89,10 @@ def _drive(arguments: argparse.Namespace, plan: Callable[[], _Plan]) -> int:
     teller = None
     with stopped_by_signals() as stop:
         try:
-            from fmnas.platform.drive.launch import Surroundings
-
             planned = plan()
             teller = Teller(mode, console, planned.directory, planned.again)
+            from fmnas.platform.drive.launch import Surroundings
+
             return teller.tell(planned.start(Surroundings(arguments.address, open_screen(mode, console), stop)))
         except KeyboardInterrupt:
             return teller.interrupted() if teller else tell_interrupted(mode)
