@@ -30,13 +30,13 @@ import seeds as seeds_of
 import torch
 from suggestion import JOINT_POINTS, dataset
 
+from fmnas.optimizers.gp.fit import PAPER_FIT, FitSettings, Surrogate
+from fmnas.optimizers.gp.frequency_modulation import FAST_KERNELS
+from fmnas.optimizers.gp.likelihood import Likelihood
+from fmnas.optimizers.gp.points import Points
+from fmnas.optimizers.gp.posterior import Posterior
+from fmnas.optimizers.gp.search import PAPER_SEARCH, Acquisition, SearchSettings, SearchState, alternate, start_points
 from fmnas.optimizers.kernels import ModLap
-from fmnas.optimizers.likelihood import Likelihood
-from fmnas.optimizers.points import Points
-from fmnas.optimizers.posterior import Posterior
-from fmnas.optimizers.search import PAPER_SEARCH, Acquisition, SearchSettings, Situation, alternate, start_points
-from fmnas.optimizers.structures import FAST_KERNELS
-from fmnas.optimizers.surrogate import PAPER_FIT, FitSettings, Surrogate
 from fmnas.search_spaces import Space, joint_space
 
 SIZES = (20, 50, 100, 200)
@@ -55,8 +55,8 @@ def best_ei(
 ) -> float:
     """The largest log EI that a search finds."""
     acquisition = Acquisition(space, posterior, best=float(y.min()))
-    situation = Situation(X[int(y.argmin())], X, settings, np.random.default_rng(seed))
-    starts = start_points(acquisition, situation)
+    state = SearchState(X[int(y.argmin())], X, settings, np.random.default_rng(seed))
+    starts = start_points(acquisition, state)
     return float(alternate(acquisition, starts, settings)[1][0])
 
 

@@ -26,8 +26,8 @@ import torch
 from gpytorch.constraints import Positive
 from torch import Tensor
 
+from fmnas.optimizers.gp.frequency_modulation import FrequencyModulation, ModulatedDiffusion, ModulatedLaplacian
 from fmnas.optimizers.neural_network_kernel import NeuralNetworkKernel
-from fmnas.optimizers.spectral import ModulatedDiffusion, ModulatedLaplacian, SpectralFunction
 from fmnas.search_spaces import Space
 
 __all__ = [
@@ -51,7 +51,7 @@ def _positive(name: str, meaning: str) -> Any:
 class GraphKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]  # gpytorch has no types
     """What all of them share: the space's spectra, theta, and one beta per discrete variable."""
 
-    spectral: SpectralFunction = ModulatedLaplacian()
+    modulation: FrequencyModulation = ModulatedLaplacian()
     beta = _positive("beta", "Frequency scale of each discrete variable [*batch, P].")
 
     def __init__(self, space: Space, *, normalised: bool = False, batch_shape: torch.Size | None = None) -> None:
@@ -114,7 +114,7 @@ class GraphKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]  # gpytorch ha
         return factor / scale.reshape(*self.batch_shape, *[1] * (1 if diag else 2))
 
     def _spectrum_at(self, b: Tensor, a: Tensor) -> Tensor:
-        return self.spectral.value(b, 1.0 + a)
+        return self.modulation.value(b, 1.0 + a)
 
     def _reference(self, p: int) -> Tensor:
         """a [*batch, 1] at which the authors' normaliser is taken."""
@@ -179,7 +179,7 @@ class ModulatedKernel(GraphKernel):
 class ModLap(ModulatedKernel):
     """The modulated regularised Laplacian kernel (Eq. 9): BO-FM's own."""
 
-    spectral = ModulatedLaplacian()
+    modulation = ModulatedLaplacian()
 
     @property
     def _share(self) -> float:
@@ -189,7 +189,7 @@ class ModLap(ModulatedKernel):
 class ModDif(ModulatedKernel):
     """The modulated diffusion kernel (Eq. 10): it violates the modulation principle; kept as the ablation."""
 
-    spectral = ModulatedDiffusion()
+    modulation = ModulatedDiffusion()
 
 
 class FrequencyMixture(ModulatedKernel):
@@ -237,13 +237,13 @@ class ProductKernel(GraphKernel):
 class ProdLap(ProductKernel):
     """RBF times regularised Laplacian."""
 
-    spectral = ModulatedLaplacian()
+    modulation = ModulatedLaplacian()
 
 
 class ProdDif(ProductKernel):
     """RBF times diffusion."""
 
-    spectral = ModulatedDiffusion()
+    modulation = ModulatedDiffusion()
 
 
 class SumKernel(GraphKernel):
@@ -266,13 +266,13 @@ class SumKernel(GraphKernel):
 class AddLap(SumKernel):
     """RBF plus regularised Laplacian."""
 
-    spectral = ModulatedLaplacian()
+    modulation = ModulatedLaplacian()
 
 
 class AddDif(SumKernel):
     """RBF plus diffusion."""
 
-    spectral = ModulatedDiffusion()
+    modulation = ModulatedDiffusion()
 
 
 class KernelModulated(GraphKernel):

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from fmnas.baselines import BOHB, RandomSearch, RegularizedEvolution
 from fmnas.optimizers import BOFM, Optimizer, OptimizerError, random_design
 from fmnas.optimizers.bofm import Mode
-from fmnas.optimizers.search import SearchSettings
-from fmnas.optimizers.surrogate import FitSettings
+from fmnas.optimizers.gp.fit import FitSettings
+from fmnas.optimizers.gp.search import SearchSettings
 from fmnas.search_spaces import (
     Evaluation,
     Graph,

@@ -9,10 +9,10 @@ import pytest
 import torch
 from hypothesis import strategies as st
 
-from fmnas.optimizers.likelihood import Likelihood
-from fmnas.optimizers.points import Points
-from fmnas.optimizers.posterior import Posterior
-from fmnas.optimizers.structures import BLENDED_KERNELS, FAST_KERNELS
+from fmnas.optimizers.gp.frequency_modulation import BLENDED_KERNELS, FAST_KERNELS
+from fmnas.optimizers.gp.likelihood import Likelihood
+from fmnas.optimizers.gp.points import Points
+from fmnas.optimizers.gp.posterior import Posterior
 from fmnas.search_spaces import Graph, Integer, Nominal, Ordinal, Real, Space
 from fmnas.search_spaces.variables import Variable
 

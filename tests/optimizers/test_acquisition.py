@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fmnas.optimizers.acquisition import (
+from fmnas.optimizers.gp.acquisition import (
     expected_improvement,
     log_expected_improvement,
     log_expected_improvement_slopes,

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fmnas.optimizers.bfgs import Box, Objective, minimise
+from fmnas.optimizers.gp.bfgs import Box, Objective, minimise
 
 
 def box(lower: list[float], upper: list[float]) -> Box:

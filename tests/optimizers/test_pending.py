@@ -8,10 +8,10 @@ import torch
 
 from fmnas.optimizers import BOFM, random_design
 from fmnas.optimizers.bofm import Mode
-from fmnas.optimizers.points import Points
-from fmnas.optimizers.posterior import Posterior
-from fmnas.optimizers.search import Acquisition, SearchSettings
-from fmnas.optimizers.surrogate import FitSettings
+from fmnas.optimizers.gp.fit import FitSettings
+from fmnas.optimizers.gp.points import Points
+from fmnas.optimizers.gp.posterior import Posterior
+from fmnas.optimizers.gp.search import Acquisition, SearchSettings
 from fmnas.search_spaces import Configuration, Integer, Nominal, Real, Space
 
 SPACE = Space([Real("x", 0.0, 1.0), Nominal("op", ["a", "b", "c"]), Integer("k", 0, 4)])
@@ -41,7 +41,7 @@ def believed(monkeypatch: pytest.MonkeyPatch) -> Posterior:
         optimizer.tell(trial, score(trial.configuration))
     for _ in range(AHEAD):
         optimizer.ask()
-    monkeypatch.setattr("fmnas.optimizers.bofm.Acquisition", Noted)
+    monkeypatch.setattr("fmnas.optimizers.bofm.bofm.Acquisition", Noted)
     optimizer.ask()
     return used[0]
 

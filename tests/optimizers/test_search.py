@@ -10,8 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fmnas.optimizers.points import Points
-from fmnas.optimizers.search import Acquisition, SearchSettings, Situation, _apart, alternate, spray, start_points
+from fmnas.optimizers.gp.points import Points
+from fmnas.optimizers.gp.search import Acquisition, SearchSettings, SearchState, _apart, alternate, spray, start_points
 from fmnas.search_spaces import Graph, Integer, LinearConstraint, Nominal, Ordinal, QuadraticConstraint, Real, Space
 
 SETTINGS = SearchSettings(random_points=200, spray_points=40, starts=8)
@@ -110,7 +110,7 @@ def test_starts_do_not_disturb_each_other(
     starts, alike = points_of(space, 5), replace(SETTINGS, gain=SETTINGS.last_gain)
     each = [alternate(acquisition, Points(starts.C[[s]], starts.V[[s]]), alike)[1].item() for s in range(5)]
     assert alternate(acquisition, starts, SETTINGS)[1][0].item() == pytest.approx(max(each), abs=1e-3)
-    monkeypatch.setattr("fmnas.optimizers.search.MEETING", 0.0)  # none stops for having met another
+    monkeypatch.setattr("fmnas.optimizers.gp.search.MEETING", 0.0)  # none stops for having met another
     together = alternate(acquisition, starts, alike)[1]
     np.testing.assert_allclose(together, sorted(each, reverse=True), rtol=1e-5, atol=1e-5)
 
@@ -127,7 +127,7 @@ def test_of_starts_that_meet_the_best_goes_on() -> None:
 def test_alternation_ends_where_no_neighbour_is_better(
     make_problem: Any, space: Space, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fmnas.optimizers.search.MEETING", 0.0)  # none stops for having met another
+    monkeypatch.setattr("fmnas.optimizers.gp.search.MEETING", 0.0)  # none stops for having met another
     acquisition = acquisition_of(make_problem(space, 8))
     found, values = alternate(acquisition, points_of(space, 6), SETTINGS)
     if space.discrete:
@@ -155,7 +155,7 @@ def test_search_finds_the_best_of_a_discrete_space(make_problem: Any, space: Spa
     acquisition = acquisition_of(problem)
     best = acquisition(Points.of(space, all_vertices(space))).max().item()
     incumbent = problem.X[int(problem.y.argmin())]
-    starts = start_points(acquisition, Situation(incumbent, NOTHING_KNOWN, SETTINGS, np.random.default_rng(seed)))
+    starts = start_points(acquisition, SearchState(incumbent, NOTHING_KNOWN, SETTINGS, np.random.default_rng(seed)))
     assert alternate(acquisition, starts, SETTINGS)[1].max().item() == pytest.approx(best, abs=1e-6)
 
 
@@ -176,7 +176,7 @@ def test_search_finds_the_best_of_a_fine_grid(make_problem: Any, seed: int) -> N
     x, a = np.meshgrid(np.linspace(0, 1, 2001), np.arange(3.0))
     grid = acquisition(Points.of(space, np.column_stack([x.ravel(), a.ravel()]))).max().item()
     incumbent = problem.X[int(problem.y.argmin())]
-    starts = start_points(acquisition, Situation(incumbent, NOTHING_KNOWN, SETTINGS, np.random.default_rng(seed)))
+    starts = start_points(acquisition, SearchState(incumbent, NOTHING_KNOWN, SETTINGS, np.random.default_rng(seed)))
     assert alternate(acquisition, starts, SETTINGS)[1].max().item() >= grid - 1e-6
 
 
@@ -184,14 +184,14 @@ def test_start_points_are_the_best_of_many(make_problem: Any, space: Space) -> N
     problem = make_problem(space, 8)
     acquisition = acquisition_of(problem)
     incumbent = problem.X[int(problem.y.argmin())]
-    starts = start_points(acquisition, Situation(incumbent, NOTHING_KNOWN, SETTINGS, np.random.default_rng(0)))
+    starts = start_points(acquisition, SearchState(incumbent, NOTHING_KNOWN, SETTINGS, np.random.default_rng(0)))
     assert 1 <= len(starts) <= SETTINGS.starts
     chance = acquisition(points_of(space, 200))
     values = acquisition(starts)
     assert values.mean() > chance.mean()
     assert values.max() >= chance.quantile(0.95)
     few = SearchSettings(random_points=3, spray_points=2, starts=8)
-    assert len(start_points(acquisition, Situation(incumbent, NOTHING_KNOWN, few, np.random.default_rng(0)))) <= 5
+    assert len(start_points(acquisition, SearchState(incumbent, NOTHING_KNOWN, few, np.random.default_rng(0)))) <= 5
 
 
 def test_start_points_are_none_of_the_known_ones(make_problem: Any, space: Space) -> None:
@@ -201,7 +201,7 @@ def test_start_points_are_none_of_the_known_ones(make_problem: Any, space: Space
     incumbent, known = problem.X[int(problem.y.argmin())], np.empty((0, len(space)))
     values: list[float] = []
     for _ in range(4):
-        starts = start_points(acquisition, Situation(incumbent, known, size, np.random.default_rng(0)))
+        starts = start_points(acquisition, SearchState(incumbent, known, size, np.random.default_rng(0)))
         X = starts.encoded(space)
         assert len(X) == 3
         assert all((x != known).any(axis=1).all() for x in X)
@@ -214,9 +214,9 @@ def test_start_points_are_none_of_the_known_ones(make_problem: Any, space: Space
 def test_where_all_is_known_the_search_still_has_a_start(make_problem: Any) -> None:
     space = Space([Nominal("a", ["p", "q"]), Integer("k", 0, 2)])
     problem, everything = make_problem(space, 5), all_vertices(space)
-    situation = Situation(problem.X[0], everything, SETTINGS, np.random.default_rng(0))
-    assert len(start_points(acquisition_of(problem), situation)) == len(everything)
-    one_left = Situation(problem.X[0], everything[:-1], SETTINGS, np.random.default_rng(0))
+    state = SearchState(problem.X[0], everything, SETTINGS, np.random.default_rng(0))
+    assert len(start_points(acquisition_of(problem), state)) == len(everything)
+    one_left = SearchState(problem.X[0], everything[:-1], SETTINGS, np.random.default_rng(0))
     assert start_points(acquisition_of(problem), one_left).encoded(space).tolist() == [[1.0, 2.0]]
 
 
@@ -268,7 +268,7 @@ def test_search_stays_within_the_constraints_and_finds_the_best_there(make_probl
     problem = make_problem(space, 9, seed)
     acquisition = acquisition_of(problem)
     incumbent = problem.X[int(problem.y.argmin())]
-    starts = start_points(acquisition, Situation(incumbent, NOTHING_KNOWN, SETTINGS, np.random.default_rng(seed)))
+    starts = start_points(acquisition, SearchState(incumbent, NOTHING_KNOWN, SETTINGS, np.random.default_rng(seed)))
     found, values = alternate(acquisition, starts, SETTINGS)
     assert space.feasible(found.encoded(space)).all()
     _, value = acquisition.best_neighbours(found)

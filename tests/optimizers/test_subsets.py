@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from torch import Tensor
 
-from fmnas.optimizers.likelihood import Likelihood
-from fmnas.optimizers.points import Points
-from fmnas.optimizers.structures import FAST_KERNELS
-from fmnas.optimizers.surrogate import FitSettings, Surrogate
+from fmnas.optimizers.gp.fit import FitSettings, Surrogate
+from fmnas.optimizers.gp.frequency_modulation import FAST_KERNELS
+from fmnas.optimizers.gp.likelihood import Likelihood
+from fmnas.optimizers.gp.points import Points
 from fmnas.search_spaces import Integer, Nominal, Real, Space
 
 SPACE = Space([Real("x", 0.0, 1.0), Nominal("a", ["p", "q", "r"]), Integer("k", 0, 4)])

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fmnas.optimizers.points import Points
-from fmnas.optimizers.scale import standardised
-from fmnas.optimizers.search import Acquisition, Situation, alternate, new_among
-from fmnas.optimizers.structures import FAST_KERNELS
-from fmnas.optimizers.surrogate import FitError, FitSettings, Surrogate
+from fmnas.optimizers.gp.fit import FitError, FitSettings, Surrogate
+from fmnas.optimizers.gp.frequency_modulation import FAST_KERNELS
+from fmnas.optimizers.gp.output_warping import standardised
+from fmnas.optimizers.gp.points import Points
+from fmnas.optimizers.gp.search import Acquisition, SearchState, alternate, new_among
 from fmnas.search_spaces import Real, Space
 
 Floats = NDArray[np.float64]
@@ -28,17 +28,17 @@ REACH = 8.0  # how many times as far as the D nearest trials a look goes
 WORTH = 1e-6  # of the standard deviation of all objectives: a closer look that promises less waits
 
 
-def closer(space: Space, y: Floats, fit: FitSettings, situation: Situation) -> Points:
+def local_candidates(space: Space, y: Floats, fit: FitSettings, state: SearchState) -> Points:
     """New points near the incumbent, on its vertices, whose expected improvement is WORTH trying, the best first.
 
     y [n]: the objectives of the first n known configurations. There may be no such point.
     """
-    D, tried, search, rng = len(space.continuous), situation.known, situation.settings, situation.rng
+    D, tried, search, rng = len(space.continuous), state.known, state.settings, state.rng
     nothing = Points.of(space, np.empty((0, len(space))))
     near = _nearest(tried[: len(y)], y, D)
     if len(near) < D + 1 or D == 0 or np.ptp(y[near]) == 0.0:
         return nothing
-    incumbent = situation.incumbent
+    incumbent = state.incumbent
     lower, width = _frame(incumbent[:D], tried[near, :D])
     local = Space([Real(f"x{d}", 0.0, 1.0) for d in range(D)])
     points = Points.of(local, (tried[near, :D] - lower) / width)

@@ -12,11 +12,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fmnas.optimizers.factors import Weights
-from fmnas.optimizers.graph_part import GraphPart
-from fmnas.optimizers.likelihood import Likelihood
-from fmnas.optimizers.points import Points
-from fmnas.optimizers.traced import Traced
+from fmnas.optimizers.gp.factors import Weights
+from fmnas.optimizers.gp.graph_part import GraphPart, Traced
+from fmnas.optimizers.gp.likelihood import Likelihood
+from fmnas.optimizers.gp.points import Points
 
 CHUNK = 128  # points predicted at once
 
@@ -35,7 +34,7 @@ class Parameters:
 
 
 @dataclass(frozen=True)
-class Here:
+class VertexCache:
     """What is known of m points by their vertices alone, worth keeping while only their continuous parts change.
 
     weights: of their pairs with the observations (factors.py). prior [m]: r of each with itself.
@@ -50,7 +49,7 @@ class Posterior:
 
     def __init__(self, likelihood: Likelihood, points: Points, eta: Tensor) -> None:
         self.likelihood, self.factors, self.points, self.eta = likelihood, likelihood.factors, points, eta
-        self.structure = likelihood.kernel.structure
+        self.combination = likelihood.kernel.combination
         theta, alpha, beta, w, g = (part[0] for part in likelihood.split(eta[None]))
         self.parameters = Parameters(theta, alpha, beta, w, float(g), 0.0, 1.0)
         self._graphs = GraphPart(self.factors, alpha[None], beta[None])
@@ -71,23 +70,23 @@ class Posterior:
         theta = self.parameters.theta
         return torch.cdist(C / theta, self.points.C / theta, compute_mode="donot_use_mm_for_euclid_dist").square_()
 
-    def on(self, V: Tensor) -> Here:
+    def on(self, V: Tensor) -> VertexCache:
         """What is known of points on the vertices V [m, P]."""
-        return Here(self.factors.against(self._rows, V), self._prior(V))
+        return VertexCache(self.factors.against(self._rows, V), self._prior(V))
 
-    def correlation(self, C: Tensor, here: Here) -> Tensor:
+    def correlation(self, C: Tensor, here: VertexCache) -> Tensor:
         """r [m, n] between points with continuous parts C and the observations."""
         d2 = self.squared_distance(C)
         q, s = (part.reshape(d2.shape) for part in self._graphs.of(here.weights, d2.reshape(1, -1)))
-        return self.structure.combine(q, s, d2, self.parameters.w)
+        return self.combination.combine(q, s, d2, self.parameters.w)
 
-    def correlation_and_slope(self, C: Tensor, here: Here) -> tuple[Tensor, Tensor]:
+    def correlation_and_slope(self, C: Tensor, here: VertexCache) -> tuple[Tensor, Tensor]:
         """(r, d r / d d2), each [m, n]."""
         d2, w = self.squared_distance(C), self.parameters.w
         traced = Traced(self._graphs, here.weights, d2.reshape(1, -1))
         q, s, q_slope, s_slope = (part.reshape(d2.shape) for part in (traced.q, traced.s, *traced.slopes()))
-        by_q, by_s, by_d2, _ = self.structure.slopes(q, s, d2, w)
-        return self.structure.combine(q, s, d2, w), by_d2 + by_q * q_slope + by_s * s_slope
+        by_q, by_s, by_d2, _ = self.combination.slopes(q, s, d2, w)
+        return self.combination.combine(q, s, d2, w), by_d2 + by_q * q_slope + by_s * s_slope
 
     def graph_tables(self, d2: Tensor) -> list[Tensor]:
         """For each discrete variable the normalised factor between every vertex and each observation: [m, V_p, n]."""
@@ -105,7 +104,7 @@ class Posterior:
         return self._at_home(own.prod(0)[:, None] * (new / old), own.mean(0)[:, None] + (new - old) / len(own))
 
     def _at_home(self, q: Tensor, s: Tensor) -> Tensor:
-        return self.structure.combine(q, s, torch.zeros_like(q), self.parameters.w)
+        return self.combination.combine(q, s, torch.zeros_like(q), self.parameters.w)
 
     def predict_from(self, r: Tensor, prior: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(mean [m], variance [m], A^-1 r [m, n]) from correlations r [m, n]; the variance is of f, without noise."""

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from fmnas.optimizers import BOFM
 from fmnas.optimizers.bofm import MODES
-from fmnas.optimizers.coverage import Part, covering, fifths, rarest, values
-from fmnas.optimizers.likelihood import Likelihood
-from fmnas.optimizers.points import Points
-from fmnas.optimizers.posterior import Posterior
-from fmnas.optimizers.search import Acquisition, SearchSettings, Situation
-from fmnas.optimizers.structures import FAST_KERNELS
+from fmnas.optimizers.bofm.rare_values import Part, fifths, rarest_value, untried_values, values
+from fmnas.optimizers.gp.frequency_modulation import FAST_KERNELS
+from fmnas.optimizers.gp.likelihood import Likelihood
+from fmnas.optimizers.gp.points import Points
+from fmnas.optimizers.gp.posterior import Posterior
+from fmnas.optimizers.gp.search import Acquisition, SearchSettings, SearchState
 from fmnas.search_spaces import Integer, LinearConstraint, Nominal, Ordinal, Real, Space
 
 SETTINGS = SearchSettings(random_points=200, spray_points=60, starts=6)
@@ -36,11 +36,11 @@ def acquisition_of(problem: Any) -> Acquisition:
     return Acquisition(problem.space, problem.posterior, best=float(problem.y.min()))
 
 
-def test_covering_points_have_untried_values_near_the_incumbent(make_problem: Any) -> None:
+def test_untried_values_points_have_untried_values_near_the_incumbent(make_problem: Any) -> None:
     problem = make_problem(SPACE, 9)
     known = np.array([[0.5, a, 3, b] for a in (0, 2, 3, 4, 5, 6) for b in (0, 1)])
     acquisition = acquisition_of(problem)
-    points = covering(acquisition, Situation(known[0], known, SETTINGS, np.random.default_rng(0)))
+    points = untried_values(acquisition, SearchState(known[0], known, SETTINGS, np.random.default_rng(0)))
     X = points.encoded(SPACE)
     assert len(X) == SETTINGS.random_points
     assert set(X[:, 1]) == {1, 7}
@@ -49,12 +49,14 @@ def test_covering_points_have_untried_values_near_the_incumbent(make_problem: An
     assert (np.abs(X[:, 0] - 0.5) < 0.1).mean() > 0.5
     assert (acquisition(points).diff() <= 0).all()  # the best first
     everything = np.array([[0.5, a, 3, a % 3] for a in range(8)])
-    assert len(covering(acquisition, Situation(known[0], everything, SETTINGS, np.random.default_rng(0)))) == 0
+    assert len(untried_values(acquisition, SearchState(known[0], everything, SETTINGS, np.random.default_rng(0)))) == 0
 
 
-def test_covering_keeps_to_the_constraints(make_problem: Any) -> None:
+def test_untried_values_keeps_to_the_constraints(make_problem: Any) -> None:
     acquisition, known = acquisition_of(make_problem(CONSTRAINED, 6)), np.array([[0.4, 0]])
-    X = covering(acquisition, Situation(known[0], known, SETTINGS, np.random.default_rng(0))).encoded(CONSTRAINED)
+    X = untried_values(acquisition, SearchState(known[0], known, SETTINGS, np.random.default_rng(0))).encoded(
+        CONSTRAINED
+    )
     assert set(X[:, 1]) == {1, 2}
     assert CONSTRAINED.feasible(X).all()
 
@@ -65,7 +67,7 @@ def test_the_rarest_value_is_held_and_the_rest_is_as_expected_improvement_likes_
         [[0.5, a, 3, b] for a in range(8) for b in (0, 1, 2)] + [[0.5, a, 3, 0] for a in range(8) if a != 5]
     )
     acquisition = acquisition_of(problem)
-    found = rarest(values(SPACE), acquisition, Situation(known[0], known, SETTINGS, np.random.default_rng(0)))
+    found = rarest_value(values(SPACE), acquisition, SearchState(known[0], known, SETTINGS, np.random.default_rng(0)))
     assert set(found.V[:, 0].tolist()) == {5}
     value = acquisition(found)
     assert (value.diff() <= 1e-9).all()  # the best first
@@ -79,7 +81,7 @@ def test_of_several_rarest_values_the_one_that_promises_most_is_tried(make_probl
     problem = make_problem(SPACE, 9)
     acquisition, known = acquisition_of(problem), np.array([[0.5, a, 3, b] for a in range(8) for b in (0, 1, 2)])
     settings = replace(SETTINGS, random_points=2000)
-    found = rarest(values(SPACE), acquisition, Situation(known[0], known, settings, np.random.default_rng(0)))
+    found = rarest_value(values(SPACE), acquisition, SearchState(known[0], known, settings, np.random.default_rng(0)))
     X = SPACE.sample_encoded(np.random.default_rng(1), 2000)  # any value of a: each was tried thrice, those of b more
     assert acquisition(found)[0] >= acquisition(Points.of(SPACE, X)).max() - 1e-6
 
@@ -89,7 +91,9 @@ def test_what_the_constraints_rule_out_is_not_waited_for(make_problem: Any) -> N
     acquisition = acquisition_of(make_problem(CONSTRAINED, 6))
     known = np.array([[0.4, 0], [0.5, 0], [0.3, 1], [0.1, 2], [0.2, 2]])
     for seed in range(5):
-        X = rarest(values(CONSTRAINED), acquisition, Situation(known[0], known, SETTINGS, np.random.default_rng(seed)))
+        X = rarest_value(
+            values(CONSTRAINED), acquisition, SearchState(known[0], known, SETTINGS, np.random.default_rng(seed))
+        )
         X = X.encoded(CONSTRAINED)
         assert CONSTRAINED.feasible(X).all()
         assert set(X[:, 1]) == {1}
@@ -99,7 +103,10 @@ def test_where_nothing_is_nominal_nothing_is_rare(make_problem: Any) -> None:
     space = Space([Integer("k", 0, 5), Real("x", 0.0, 1.0)])
     problem = make_problem(space, 6)
     rng = np.random.default_rng(0)
-    assert len(rarest(values(space), acquisition_of(problem), Situation(problem.X[0], problem.X, SETTINGS, rng))) == 0
+    assert (
+        len(rarest_value(values(space), acquisition_of(problem), SearchState(problem.X[0], problem.X, SETTINGS, rng)))
+        == 0
+    )
 
 
 @given(st.integers(0, 10_000))
@@ -112,7 +119,7 @@ def test_the_rarest_fifth_is_not_left(seed: int) -> None:
     likelihood = Likelihood(space, FAST_KERNELS["modlap"], points, torch.from_numpy(rng.normal(size=30)))
     eta = likelihood.starts(rng, 1)[0]
     acquisition = Acquisition(space, Posterior(likelihood, points, eta), best=-1.0)
-    found = rarest(fifths(space), acquisition, Situation(X[0], X, SETTINGS, rng)).encoded(space)
+    found = rarest_value(fifths(space), acquisition, SearchState(X[0], X, SETTINGS, rng)).encoded(space)
     held = {part: int(part.holds(X).sum()) for part in fifths(space)}
     rare = [part for part, count in held.items() if count == min(held.values())]
     assert len(found) > 0

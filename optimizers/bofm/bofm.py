@@ -3,56 +3,68 @@
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import torch
 
-from fmnas.optimizers.close_up import NOISELESS, closer
-from fmnas.optimizers.coverage import Part, covering, fifths, rarest, values
-from fmnas.optimizers.exploration import LOST, Turn, doubt, doubted, ending, refined, stalled, turn_of, unlearned
-from fmnas.optimizers.optimizer import Optimizer, OptimizerError, Suggestion, random_design
-from fmnas.optimizers.points import Points
-from fmnas.optimizers.posterior import Posterior
-from fmnas.optimizers.scale import SCALES, Scale, likeliest
-from fmnas.optimizers.search import (
+from fmnas.optimizers.bofm.local_model import NOISELESS, local_candidates
+from fmnas.optimizers.bofm.rare_values import Part, fifths, rarest_value, untried_values, values
+from fmnas.optimizers.bofm.turns import (
+    LOST,
+    Turn,
+    at_prior_medians,
+    doubt,
+    is_exploitation_phase,
+    refined,
+    stalled,
+    turn_of,
+    with_inflated_variance,
+)
+from fmnas.optimizers.gp.fit import PAPER_FIT, Fit, FitError, FitSettings, Surrogate
+from fmnas.optimizers.gp.frequency_modulation import BLENDED_KERNELS, FAST_KERNELS, KernelName
+from fmnas.optimizers.gp.output_warping import WARPINGS, Warping, likeliest
+from fmnas.optimizers.gp.points import Points
+from fmnas.optimizers.gp.posterior import Posterior
+from fmnas.optimizers.gp.search import (
     PAPER_SEARCH,
     Acquisition,
     SearchSettings,
-    Situation,
+    SearchState,
     alternate,
     new_among,
     start_points,
 )
-from fmnas.optimizers.structures import BLENDED_KERNELS, FAST_KERNELS
-from fmnas.optimizers.surrogate import PAPER_FIT, Fit, FitError, FitSettings, Surrogate
+from fmnas.optimizers.optimizer import Optimizer, OptimizerError, Suggestion, random_design
 from fmnas.search_spaces import Configuration, Evaluation, Space, Trial
 from fmnas.search_spaces.records import FAILED_FIT, FALLBACK, MODEL, RANDOM
 
 INITIAL_POINTS = 10
-REFITS = 2  # at most, when another scale turns out to be likelier
+ModeName = Literal["default", "paper"]
+REFITS = 2  # at most, when another warping turns out to be likelier
 
 
 @dataclass(frozen=True)
 class Mode:
     """How a suggestion is made.
 
-    fit, search: how hard. scales: the model sees the objective on the likeliest of them (scale.py).
-    blended: ModLap and ModDif have additive terms, too (structures.py).
-    turns: what the asks do, in turn (exploration.py); largest_doubt: the most by which exploring asks multiply the
+    fit, search: how hard. warpings: the model sees the objective on the likeliest of them (output_warping.py).
+    blended: ModLap and ModDif have additive terms, too (frequency_modulation.py).
+    turns: what the asks do, in turn (turns.py); largest_doubt: the most by which exploring asks multiply the
     model's standard deviations.
     """
 
     fit: FitSettings = field(default_factory=FitSettings)
     search: SearchSettings = field(default_factory=SearchSettings)
-    scales: tuple[Scale, ...] = SCALES
+    warpings: tuple[Warping, ...] = WARPINGS
     blended: bool = True
     turns: tuple[Turn, ...] = ("expect", "explore", "refine", "rethink")
     largest_doubt: float = 8.0
 
 
-MODES = {
+MODES: dict[ModeName, Mode] = {
     "default": Mode(),
-    "paper": Mode(PAPER_FIT, PAPER_SEARCH, scales=(Scale(),), blended=False, turns=("expect",)),
+    "paper": Mode(PAPER_FIT, PAPER_SEARCH, warpings=(Warping(),), blended=False, turns=("expect",)),
 }
 """paper: maximum likelihood from ten cold starts, 40 starts of the search, the objective and the kernel as they are."""
 
@@ -81,12 +93,12 @@ class BOFM(Optimizer):
         self,
         space: Space,
         *,
-        kernel: str = "modlap",
+        kernel: KernelName = "modlap",
         seed: int = 0,
         epochs: int = 1,
         initial_design: Sequence[Configuration] | None = None,
         log_objective: bool = False,
-        mode: str | Mode = "default",
+        mode: ModeName | Mode = "default",
         evaluations: int | None = None,
     ) -> None:
         if kernel not in FAST_KERNELS:
@@ -104,14 +116,14 @@ class BOFM(Optimizer):
         self.surrogate = Surrogate(space, kernels[kernel], self.mode.fit)
         self._codes: dict[int, np.ndarray] = {}  # trial -> its configuration, encoded
         self._warm: torch.Tensor | None = None  # eta where the last fit ended
-        self._scale = self.mode.scales[0]  # and on which scale
+        self._warping = self.mode.warpings[0]  # and under which warping
 
     def restore(self, trial: Trial) -> None:
         """Note that this trial was asked before; its memo says where that fit ended."""
         super().restore(trial)
         if trial.memo:
-            *eta, scale = trial.memo
-            self._warm, self._scale = torch.tensor(eta, dtype=torch.float64), self.mode.scales[int(scale)]
+            *eta, warping = trial.memo
+            self._warm, self._warping = torch.tensor(eta, dtype=torch.float64), self.mode.warpings[int(warping)]
 
     def _suggest(self, rng: np.random.Generator) -> Suggestion:
         if len(self.history) < 2:
@@ -127,7 +139,7 @@ class BOFM(Optimizer):
             except FitError as error:
                 return Suggestion(self._fresh(rng), RANDOM, note=f"fit failed: {error}", fallback=FAILED_FIT)
             configuration = self._maximise(fitted, points, rng)
-        memo = (*fitted.eta.tolist(), float(self.mode.scales.index(self._scale)))
+        memo = (*fitted.eta.tolist(), float(self.mode.warpings.index(self._warping)))
         if configuration is None:
             note = "every candidate was tried before"
             return Suggestion(self._fresh(rng), RANDOM, note=note, memo=memo, fallback=FALLBACK)
@@ -148,56 +160,58 @@ class BOFM(Optimizer):
         return np.log(y) if self.log_objective else y
 
     def _fit(self, y: np.ndarray, rng: np.random.Generator) -> tuple[Fit, Points]:
-        """The process fitted to the history with objectives y [n], on the likeliest scale."""
+        """The process fitted to the history with objectives y [n], on the likeliest warping."""
         points = Points.of(self.space, self._encoded([trial for trial, _ in self.history]))
-        fitted = self._fit_on_scale(points, y, rng, afresh=self._asked % len(self.mode.turns) == 0)
-        for _ in range(REFITS if len(self.mode.scales) > 1 else 0):
-            scale = likeliest(fitted.posterior, y, self.mode.scales)
-            if scale == self._scale:
+        fitted = self._fit_warped(points, y, rng, afresh=self._asked % len(self.mode.turns) == 0)
+        for _ in range(REFITS if len(self.mode.warpings) > 1 else 0):
+            warping = likeliest(fitted.posterior, y, self.mode.warpings)
+            if warping == self._warping:
                 break
-            self._scale = scale
-            fitted = self._fit_on_scale(points, y, rng, afresh=False)
+            self._warping = warping
+            fitted = self._fit_warped(points, y, rng, afresh=False)
         return fitted, points
 
-    def _fit_on_scale(self, points: Points, y: np.ndarray, rng: np.random.Generator, afresh: bool) -> Fit:
-        fitted = self.surrogate.fit(points, torch.from_numpy(self._scale.of(y)), rng, self._warm, afresh)
+    def _fit_warped(self, points: Points, y: np.ndarray, rng: np.random.Generator, afresh: bool) -> Fit:
+        fitted = self.surrogate.fit(points, torch.from_numpy(self._warping.of(y)), rng, self._warm, afresh)
         self._warm = fitted.eta
         return fitted
 
     def _maximise(self, fitted: Fit, points: Points, rng: np.random.Generator) -> Configuration | None:
         """The new configuration with the largest EI; None if the search found only ones tried before."""
         y = fitted.y
-        acquisition = Acquisition(self.space, self._believing_pending(fitted, points), best=float(y.min()))
+        acquisition = Acquisition(self.space, self._with_fantasies(fitted, points), best=float(y.min()))
         known = self._known()
-        situation = Situation(known[int(y.argmin())], known, self.mode.search, rng)
-        candidates = self._candidates(acquisition, y.numpy(), situation).encoded(self.space)
+        state = SearchState(known[int(y.argmin())], known, self.mode.search, rng)
+        candidates = self._candidates(acquisition, y.numpy(), state).encoded(self.space)
         new = (x for x in candidates if new_among(x[None], known).all())  # one by one: the first is mostly enough
         return next((self.space.decode(x) for x in new), None)
 
-    def _candidates(self, acquisition: Acquisition, y: np.ndarray, situation: Situation) -> Points:
-        """Configurations worth trying, the best first: by the turn of this ask (exploration.py)."""
+    def _candidates(self, acquisition: Acquisition, y: np.ndarray, state: SearchState) -> Points:
+        """Configurations worth trying, the best first: by the turn of this ask (turns.py)."""
         turn = self._turn(noisy=acquisition.posterior.parameters.g >= NOISELESS)
         if turn == "refine":
-            found = self._refined(acquisition, situation)
+            found = self._refined(acquisition, state)
             if len(found):
                 return found
         if turn in ("explore", "rethink"):
-            posterior = unlearned(acquisition.posterior) if turn == "rethink" else acquisition.posterior
+            posterior = at_prior_medians(acquisition.posterior) if turn == "rethink" else acquisition.posterior
             believed = Acquisition(self.space, posterior, acquisition.best)
-            found = covering(acquisition, situation)
-            found = found if len(found) else rarest(self._parts(turn, y), believed, situation)
+            found = untried_values(acquisition, state)
+            found = found if len(found) else rarest_value(self._parts(turn, y), believed, state)
             if len(found):
                 return found
-            unsure = doubted(posterior, doubt(stalled(y, len(self.initial_design)), self.mode.largest_doubt))
+            unsure = with_inflated_variance(
+                posterior, doubt(stalled(y, len(self.initial_design)), self.mode.largest_doubt)
+            )
             acquisition = Acquisition(self.space, unsure, acquisition.best)
-        starts = start_points(acquisition, situation)
-        found, _ = alternate(acquisition, starts, situation.settings)
+        starts = start_points(acquisition, state)
+        found, _ = alternate(acquisition, starts, state.settings)
         return found.and_then(starts)
 
     def _turn(self, noisy: bool) -> Turn:
         """What this ask does; one of the last has no turn."""
         turns, initial, committed = self.mode.turns, len(self.initial_design), len(self.history) + len(self.pending)
-        if "refine" in turns and ending(committed, initial, self.evaluations):
+        if "refine" in turns and is_exploitation_phase(committed, initial, self.evaluations):
             return "expect" if noisy else "refine"
         return turn_of(turns, self._asked, self._objectives(), initial)
 
@@ -206,15 +220,15 @@ class BOFM(Optimizer):
         lost = turn == "rethink" and stalled(y, len(self.initial_design)) >= LOST
         return values(self.space) + (fifths(self.space) if lost else [])
 
-    def _refined(self, acquisition: Acquisition, situation: Situation) -> Points:
+    def _refined(self, acquisition: Acquisition, state: SearchState) -> Points:
         """Points on the incumbent's vertices, the best first; the closer look's where it sees anything."""
         if acquisition.posterior.parameters.g < NOISELESS:
-            found = closer(self.space, self._objectives(), self.mode.fit, situation)
+            found = local_candidates(self.space, self._objectives(), self.mode.fit, state)
             if len(found):
                 return found
-        return refined(acquisition, situation)
+        return refined(acquisition, state)
 
-    def _believing_pending(self, fitted: Fit, points: Points) -> Posterior:
+    def _with_fantasies(self, fitted: Fit, points: Points) -> Posterior:
         """The posterior with every pending trial added at its predicted mean, under the fitted parameters."""
         if not self.pending:
             return fitted.posterior

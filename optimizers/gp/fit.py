@@ -7,11 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fmnas.optimizers.bfgs import minimise
-from fmnas.optimizers.likelihood import Likelihood, Prior
-from fmnas.optimizers.points import Points
-from fmnas.optimizers.posterior import Posterior
-from fmnas.optimizers.structures import FastKernel
+from fmnas.optimizers.gp.bfgs import minimise
+from fmnas.optimizers.gp.frequency_modulation import FastKernel
+from fmnas.optimizers.gp.likelihood import Likelihood, Prior
+from fmnas.optimizers.gp.points import Points
+from fmnas.optimizers.gp.posterior import Posterior
 from fmnas.search_spaces import Space
 
 

@@ -17,10 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fmnas.optimizers.acquisition import log_expected_improvement, log_expected_improvement_slopes
-from fmnas.optimizers.bfgs import Box, Objective, minimise
-from fmnas.optimizers.points import Points
-from fmnas.optimizers.posterior import Here, Posterior
+from fmnas.optimizers.gp.acquisition import log_expected_improvement, log_expected_improvement_slopes
+from fmnas.optimizers.gp.bfgs import Box, Objective, minimise
+from fmnas.optimizers.gp.points import Points
+from fmnas.optimizers.gp.posterior import Posterior, VertexCache
 from fmnas.search_spaces import Space
 
 SAME = 1e-9  # encoded points nearer than this in every column are one
@@ -53,7 +53,7 @@ PAPER_SEARCH = SearchSettings(random_points=100_000, spray_points=50, starts=40,
 
 
 @dataclass(frozen=True)
-class Situation:
+class SearchState:
     """From where an ask searches, and how.
 
     incumbent: x [D + P]. known: all that was tried or is being tried [m, D + P]. settings: how hard. rng: its draws.
@@ -112,9 +112,9 @@ class Acquisition:
         product, total = _products_of_others(own), own.sum(0)
         q = torch.cat([table * product[p, :, None] for p, table in enumerate(tables)], 1)  # [S, K, n]
         s = q
-        if posterior.structure.additive:
+        if posterior.combination.additive:
             s = torch.cat([table + (total - own[p])[:, None] for p, table in enumerate(tables)], 1) / len(own)
-        r = posterior.structure.combine(q, s, d2[:, None], posterior.parameters.w)
+        r = posterior.combination.combine(q, s, d2[:, None], posterior.parameters.w)
         mean, variance, _ = posterior.predict_from(r, posterior.priors_around(points.V))
         value = log_expected_improvement(mean, variance.sqrt(), self.best)  # [S, K]
         best, k = value.masked_fill(~self._edges(points), -torch.inf).max(dim=1)
@@ -132,7 +132,7 @@ class Acquisition:
             edges[start, k] = self.feasible(points.C[start], V)
         return edges
 
-    def with_gradient(self, C: Tensor, here: Here) -> tuple[Tensor, Tensor]:
+    def with_gradient(self, C: Tensor, here: VertexCache) -> tuple[Tensor, Tensor]:
         """(log EI [S], its gradient over C [S, D]) of points whose vertices are `here`."""
         posterior, parameters = self.posterior, self.posterior.parameters
         r, r_slope = posterior.correlation_and_slope(C, here)
@@ -166,13 +166,13 @@ def _products_of_others(own: Tensor) -> Tensor:
     return before * after
 
 
-def start_points(acquisition: Acquisition, situation: Situation) -> Points:
+def start_points(acquisition: Acquisition, state: SearchState) -> Points:
     """The best `settings.starts` of random points and of spray points around the incumbent.
 
     They are distinct, and none is one of the known points unless there is no other.
     """
-    space, settings, known, rng = acquisition.space, situation.settings, situation.known, situation.rng
-    sprayed = spray(space, situation.incumbent, settings.spray_points, rng)
+    space, settings, known, rng = acquisition.space, state.settings, state.known, state.rng
+    sprayed = spray(space, state.incumbent, settings.spray_points, rng)
     sprayed = sprayed[space.feasible(sprayed)]
     X = np.concatenate([sprayed, space.sample_encoded(rng, settings.random_points)])
     X = np.unique(X, axis=0)

@@ -6,7 +6,7 @@
 | M | n (n + 1) / 2 | pairs of observations, each with itself too |
 | C, V | [n, D], [n, P] | observed configurations: unit cube, vertex indices |
 | y | [n] | observations, standardised |
-| q, s, r | [B, M] | graph parts and correlation of each pair (structures.py); 1 for a pair of equals on average |
+| q, s, r | [B, M] | graph parts and correlation of each pair; 1 on average for a point with itself |
 | g | [B] | noise variance divided by the output scale s2 |
 | mu, s2 | [B] | constant mean and output scale, both in closed form given the rest |
 | eta | [B, D + 2P + 2] | what is searched: log theta, log alpha, log beta, log w / (1 - w), log g |
@@ -22,12 +22,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fmnas.optimizers.bfgs import Box
-from fmnas.optimizers.factors import Factors
-from fmnas.optimizers.graph_part import GraphPart
-from fmnas.optimizers.points import Points
-from fmnas.optimizers.structures import FastKernel
-from fmnas.optimizers.traced import Traced
+from fmnas.optimizers.gp.bfgs import Box
+from fmnas.optimizers.gp.factors import Factors
+from fmnas.optimizers.gp.frequency_modulation import FastKernel
+from fmnas.optimizers.gp.graph_part import GraphPart, Traced
+from fmnas.optimizers.gp.points import Points
 from fmnas.search_spaces import Space
 
 # Bounds of theta (in unit-cube lengths), alpha, beta, w / (1 - w) and g: wide enough that a bound means "no influence".
@@ -60,7 +59,7 @@ class Likelihood:
 
     def __init__(self, space: Space, kernel: FastKernel, points: Points, y: Tensor, prior: Prior | None = None) -> None:
         self.kernel = kernel
-        self.factors = Factors(space, kernel.spectral, kernel.structure.additive)
+        self.factors = Factors(space, kernel.modulation, kernel.combination.additive)
         self.D, self.P, self.n = points.C.shape[1], self.factors.P, len(points)
         self.y = y
         self._has_graphs = bool(space.discrete)
@@ -86,14 +85,14 @@ class Likelihood:
 
         Without discrete variables alpha too: theta alone scales the distance.
         """
-        structure = self.kernel.structure
-        alpha = ALPHA if structure.modulated and self._has_graphs else (1.0, 1.0)
-        odds = ODDS if structure.weighted else (1.0, 1.0)
+        combination = self.kernel.combination
+        alpha = ALPHA if combination.modulated and self._has_graphs else (1.0, 1.0)
+        odds = ODDS if combination.weighted else (1.0, 1.0)
         bounds = [THETA] * self.D + [alpha] * self.P + [BETA] * self.P + [odds, NOISE]
         lower, upper = torch.tensor(bounds, dtype=torch.float64).log().T
         return Box(lower, upper)
 
-    def unlearned(self, eta: Tensor) -> Tensor:
+    def at_prior_medians(self, eta: Tensor) -> Tensor:
         """eta [D + 2P + 2] with all but its noise at the prior's medians; eta itself without a prior."""
         if self._prior is None:
             return eta
@@ -120,7 +119,7 @@ class Likelihood:
     def split(self, eta: Tensor) -> tuple[Tensor, ...]:
         """(theta [B, D], alpha [B, P], beta [B, P], w [B], g [B]); alpha is 0 where d2 does not modulate the graphs."""
         theta, alpha, beta, odds, g = eta.exp().split([self.D, self.P, self.P, 1, 1], dim=-1)
-        if not self.kernel.structure.modulated:
+        if not self.kernel.combination.modulated:
             alpha = torch.zeros_like(alpha)
         return theta, alpha, beta, (odds / (1.0 + odds))[:, 0], g[:, 0]
 
@@ -142,15 +141,15 @@ class Likelihood:
         theta, alpha, beta, w, _ = self.split(eta[None])
         d2 = theta.pow(-2) @ self._squares
         q, s = GraphPart(self.factors, alpha, beta).of(self._weights, d2)
-        return self._lower(self.kernel.structure.combine(q, s, d2, w[:, None]))[0]
+        return self._lower(self.kernel.combination.combine(q, s, d2, w[:, None]))[0]
 
     def _evaluate(self, eta: Tensor) -> tuple[Tensor, Tensor]:
         theta, alpha, beta, w, g = self.split(eta)
-        d2, structure = theta.pow(-2) @ self._squares, self.kernel.structure
+        d2, combination = theta.pow(-2) @ self._squares, self.kernel.combination
         graphs = Traced(GraphPart(self.factors, alpha, beta), self._weights, d2)
         q, s = graphs.q, graphs.s
-        value, by_r, by_g = self._from_correlation(structure.combine(q, s, d2, w[:, None]), g)
-        by_q, by_s, by_d2, by_w = (by_r * slope for slope in structure.slopes(q, s, d2, w[:, None]))
+        value, by_r, by_g = self._from_correlation(combination.combine(q, s, d2, w[:, None]), g)
+        by_q, by_s, by_d2, by_w = (by_r * slope for slope in combination.slopes(q, s, d2, w[:, None]))
         by_alpha, by_beta, by_graph = graphs.pull(by_q * q, by_s)
         by_theta = -2.0 * theta.pow(-2) * ((by_d2 + by_graph) @ self._squares.T)
         by_odds = w * (1.0 - w) * by_w.sum(-1)

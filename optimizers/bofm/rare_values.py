@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fmnas.optimizers.points import Points
-from fmnas.optimizers.search import Acquisition, Situation, alternate, around, new_among, spray, unit_cube
+from fmnas.optimizers.gp.points import Points
+from fmnas.optimizers.gp.search import Acquisition, SearchState, alternate, around, new_among, spray, unit_cube
 from fmnas.search_spaces import Nominal, Space
 
 JITTER = (0.3, 0.1, 0.01)  # around the incumbent, in unit-cube lengths
@@ -57,33 +57,33 @@ def fifths(space: Space) -> list[Part]:
     return [Part(d, k / 5, (k + 1) / 5) for d in range(len(space.continuous)) for k in range(5)]
 
 
-def covering(acquisition: Acquisition, situation: Situation) -> Points:
+def untried_values(acquisition: Acquisition, state: SearchState) -> Points:
     """Feasible points near the incumbent in which every variable with untried values has one; best EI first.
 
     None where no value is untried. Far from the incumbent in many variables at once, one trial tells of them all.
     """
-    space, rng = acquisition.space, situation.rng
-    untried = [part for part in values(space) if not part.holds(situation.known).any()]
+    space, rng = acquisition.space, state.rng
+    untried = [part for part in values(space) if not part.holds(state.known).any()]
     if not untried:
         return Points.of(space, np.empty((0, len(space))))
-    X = around(space, situation.incumbent, situation.settings.random_points, JITTER, rng)
+    X = around(space, state.incumbent, state.settings.random_points, JITTER, rng)
     for column in sorted({part.column for part in untried}):
         X[:, column] = rng.choice([part.lowest for part in untried if part.column == column], size=len(X))
     points = Points.of(space, X[space.feasible(X)])
     return points.at(acquisition(points).argsort(descending=True, stable=True)) if len(points) else points
 
 
-def rarest(parts: Sequence[Part], acquisition: Acquisition, situation: Situation) -> Points:
+def rarest_value(parts: Sequence[Part], acquisition: Acquisition, state: SearchState) -> Points:
     """New points in that of the parts which holds the fewest of the known points, the best EI first.
 
     Of several such parts, in the one with the best point among many; feasible points. There may be none.
     """
-    space, settings = acquisition.space, situation.settings
-    held = [int(part.holds(situation.known).sum()) for part in parts]
+    space, settings = acquisition.space, state.settings
+    held = [int(part.holds(state.known).sum()) for part in parts]
     X, chosen, rare = np.empty((0, len(space))), np.empty(0, dtype=np.int64), list(parts)
     for count in sorted(set(held)):  # beyond the first only where the constraints rule out all that is rarer
         rare = [part for part, others in zip(parts, held, strict=True) if others == count]
-        X, chosen = _in_one_of(rare, space, situation)
+        X, chosen = _in_one_of(rare, space, state)
         if len(X):
             break
     points = Points.of(space, X)
@@ -94,16 +94,16 @@ def rarest(parts: Sequence[Part], acquisition: Acquisition, situation: Situation
     same = torch.from_numpy(np.flatnonzero(chosen == best))
     starts = points.at(same[value[same].topk(min(settings.starts, len(same))).indices])
     found, _ = alternate(rare[best].hold(acquisition), starts, settings)
-    new = new_among(found.encoded(space), situation.known)
+    new = new_among(found.encoded(space), state.known)
     return found.at(torch.from_numpy(new))
 
 
 def _in_one_of(
-    parts: Sequence[Part], space: Space, situation: Situation
+    parts: Sequence[Part], space: Space, state: SearchState
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Feasible points, as many near the incumbent as anywhere, each moved into a part [m, D + P]; into which [m]."""
-    count, rng = situation.settings.random_points, situation.rng
-    X = np.concatenate([spray(space, situation.incumbent, count, rng), space.sample_encoded(rng, count)])
+    count, rng = state.settings.random_points, state.rng
+    X = np.concatenate([spray(space, state.incumbent, count, rng), space.sample_encoded(rng, count)])
     chosen = rng.integers(len(parts), size=len(X))
     column = np.array([part.column for part in parts])[chosen]
     lowest, highest = np.array([(part.lowest, part.highest) for part in parts])[chosen].T
