@@ -12,11 +12,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fmnas.optimizers.gp.acquisition import LogEI
 from fmnas.optimizers.gp.fit import FitError, FitSettings, Surrogate
+from fmnas.optimizers.gp.fm_kernel import FMKernel
 from fmnas.optimizers.gp.frequency_modulation import FAST_KERNELS
 from fmnas.optimizers.gp.output_warping import standardised
 from fmnas.optimizers.gp.points import Points
-from fmnas.optimizers.gp.search import Acquisition, SearchState, alternate, new_among
+from fmnas.optimizers.gp.region import Region
+from fmnas.optimizers.gp.search import SearchState, alternate, new_among
+from fmnas.optimizers.gp.surface import Surface
 from fmnas.search_spaces import Real, Space
 
 Floats = NDArray[np.float64]
@@ -43,12 +47,14 @@ def local_candidates(space: Space, y: Floats, fit: FitSettings, state: SearchSta
     local = Space([Real(f"x{d}", 0.0, 1.0) for d in range(D)])
     points = Points.of(local, (tried[near, :D] - lower) / width)
     try:
-        fitted = Surrogate(local, FAST_KERNELS["modlap"], fit).fit(points, torch.from_numpy(standardised(y[near])), rng)
+        surrogate = Surrogate(FMKernel(local, FAST_KERNELS["modlap"]), fit)
+        fitted = surrogate.fit(points, torch.from_numpy(standardised(y[near])), rng)
     except FitError:  # the whole space's process is there to ask
         return nothing
-    acquisition = Acquisition(local, fitted.posterior, float(fitted.y.min()))
+    surface = Surface.of(fitted.posterior, LogEI(float(fitted.y.min())))
     anywhere = Points.of(local, rng.random((search.random_points, D)))
-    found, log_ei = alternate(acquisition, anywhere.at(acquisition(anywhere).topk(search.starts).indices), search)
+    starts = anywhere.at(surface.value(anywhere).topk(search.starts).indices)
+    found, log_ei = alternate(surface, Region(local), starts, search)
     X = np.tile(incumbent, (len(found), 1))
     X[:, :D] = (lower + found.C.numpy() * width).clip(0.0, 1.0)
     new = new_among(X, tried)

@@ -14,7 +14,9 @@ import torch
 from numpy.typing import NDArray
 
 from fmnas.optimizers.gp.points import Points
-from fmnas.optimizers.gp.search import Acquisition, SearchState, alternate, around, new_among, spray, unit_cube
+from fmnas.optimizers.gp.region import Region, unit_cube
+from fmnas.optimizers.gp.search import SearchState, alternate, around, new_among, spray
+from fmnas.optimizers.gp.surface import Surface
 from fmnas.search_spaces import Nominal, Space
 
 JITTER = (0.3, 0.1, 0.01)  # around the incumbent, in unit-cube lengths
@@ -32,13 +34,13 @@ class Part:
         """Which of the points [m, D + P] lie in it."""
         return np.asarray((X[:, self.column] >= self.lowest) & (X[:, self.column] <= self.highest))
 
-    def hold(self, acquisition: Acquisition) -> Acquisition:
-        """The same acquisition, whose points cannot leave it."""
-        space, D = acquisition.space, len(acquisition.space.continuous)
-        held, box = {self.column - D}, unit_cube(space)
-        if self.column < D:
-            box.lower[self.column], box.upper[self.column] = self.lowest, self.highest
-        return Acquisition(space, acquisition.posterior, acquisition.best, held, box)
+    def region(self, space: Space) -> Region:
+        """What of the space lies in it."""
+        D, box = len(space.continuous), unit_cube(space)
+        if self.column >= D:
+            return Region(space, held={self.column - D: int(self.lowest)})
+        box.lower[self.column], box.upper[self.column] = self.lowest, self.highest
+        return Region(space, box=box)
 
 
 def values(space: Space) -> list[Part]:
@@ -57,12 +59,12 @@ def fifths(space: Space) -> list[Part]:
     return [Part(d, k / 5, (k + 1) / 5) for d in range(len(space.continuous)) for k in range(5)]
 
 
-def untried_values(acquisition: Acquisition, state: SearchState) -> Points:
+def untried_values(space: Space, surface: Surface, state: SearchState) -> Points:
     """Feasible points near the incumbent in which every variable with untried values has one; best EI first.
 
     None where no value is untried. Far from the incumbent in many variables at once, one trial tells of them all.
     """
-    space, rng = acquisition.space, state.rng
+    rng = state.rng
     untried = [part for part in values(space) if not part.holds(state.known).any()]
     if not untried:
         return Points.of(space, np.empty((0, len(space))))
@@ -70,15 +72,15 @@ def untried_values(acquisition: Acquisition, state: SearchState) -> Points:
     for column in sorted({part.column for part in untried}):
         X[:, column] = rng.choice([part.lowest for part in untried if part.column == column], size=len(X))
     points = Points.of(space, X[space.feasible(X)])
-    return points.at(acquisition(points).argsort(descending=True, stable=True)) if len(points) else points
+    return points.at(surface.value(points).argsort(descending=True, stable=True)) if len(points) else points
 
 
-def rarest_value(parts: Sequence[Part], acquisition: Acquisition, state: SearchState) -> Points:
+def rarest_value(parts: Sequence[Part], space: Space, surface: Surface, state: SearchState) -> Points:
     """New points in that of the parts which holds the fewest of the known points, the best EI first.
 
     Of several such parts, in the one with the best point among many; feasible points. There may be none.
     """
-    space, settings = acquisition.space, state.settings
+    settings = state.settings
     held = [int(part.holds(state.known).sum()) for part in parts]
     X, chosen, rare = np.empty((0, len(space))), np.empty(0, dtype=np.int64), list(parts)
     for count in sorted(set(held)):  # beyond the first only where the constraints rule out all that is rarer
@@ -89,11 +91,11 @@ def rarest_value(parts: Sequence[Part], acquisition: Acquisition, state: SearchS
     points = Points.of(space, X)
     if not len(points):
         return points
-    value = acquisition(points)
+    value = surface.value(points)
     best = chosen[int(value.argmax())]
     same = torch.from_numpy(np.flatnonzero(chosen == best))
     starts = points.at(same[value[same].topk(min(settings.starts, len(same))).indices])
-    found, _ = alternate(rare[best].hold(acquisition), starts, settings)
+    found, _ = alternate(surface, rare[best].region(space), starts, settings)
     new = new_among(found.encoded(space), state.known)
     return found.at(torch.from_numpy(new))
 

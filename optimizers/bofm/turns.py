@@ -20,7 +20,6 @@ Where no variable is nominal, asks that explore doubt the model: the more, the l
 import copy
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -29,7 +28,10 @@ from numpy.typing import NDArray
 
 from fmnas.optimizers.gp.points import Points
 from fmnas.optimizers.gp.posterior import Posterior
-from fmnas.optimizers.gp.search import NEAR, Acquisition, SearchState, alternate, around, new_among
+from fmnas.optimizers.gp.region import Region
+from fmnas.optimizers.gp.search import NEAR, SearchState, alternate, around, new_among
+from fmnas.optimizers.gp.surface import Surface
+from fmnas.search_spaces import Space
 
 Turn = Literal["expect", "explore", "refine", "rethink"]
 
@@ -77,18 +79,18 @@ def doubt(stall: int, largest: float) -> float:
 def with_inflated_variance(posterior: Posterior, factor: float) -> Posterior:
     """The same process with standard deviations `factor` times as large, and the same means."""
     other = copy.copy(posterior)
-    other.parameters = replace(posterior.parameters, s2=posterior.parameters.s2 * factor**2)
+    other.s2 = posterior.s2 * factor**2
     return other
 
 
 def at_prior_medians(posterior: Posterior) -> Posterior:
     """The process given the same observations with parameters that the data did not choose, their noise apart."""
-    return Posterior(posterior.likelihood, posterior.points, posterior.likelihood.at_prior_medians(posterior.eta))
+    return Posterior(posterior.likelihood, posterior.likelihood.at_prior_medians(posterior.eta))
 
 
-def refined(acquisition: Acquisition, state: SearchState) -> Points:
-    """New points with the incumbent's vertices whose EI is WORTH trying, the best first; there may be none."""
-    space, D = acquisition.space, len(acquisition.space.continuous)
+def refined(space: Space, surface: Surface, state: SearchState) -> Points:
+    """New points with the incumbent's vertices whose log EI is WORTH trying, the best first; there may be none."""
+    D = len(space.continuous)
     if D == 0:
         return Points.of(space, np.empty((0, len(space))))
     incumbent, settings, rng = state.incumbent, state.settings, state.rng
@@ -96,8 +98,8 @@ def refined(acquisition: Acquisition, state: SearchState) -> Points:
     anywhere[:, :D] = rng.random((len(anywhere), D))
     X = np.concatenate([around(space, incumbent, settings.spray_points, NEAR, rng), anywhere])
     points = Points.of(space, X[space.feasible(X)])
-    fixed = Acquisition(space, acquisition.posterior, acquisition.best, held=range(len(space.discrete)))
-    starts = points.at(fixed(points).topk(min(settings.starts, len(points))).indices)
-    found, value = alternate(fixed, starts, settings)
+    fixed = Region(space, held={p: int(vertex) for p, vertex in enumerate(incumbent[D:])})
+    starts = points.at(surface.value(points).topk(min(settings.starts, len(points))).indices)
+    found, value = alternate(surface, fixed, starts, settings)
     new = new_among(found.encoded(space), state.known)
     return found.at((value > math.log(WORTH)) & torch.from_numpy(new))

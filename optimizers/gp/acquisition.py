@@ -1,4 +1,6 @@
-"""Expected improvement below an incumbent, and its logarithm in a form that never underflows.
+"""Acquisitions of minimising: expected improvement below an incumbent, and the lower confidence bound.
+
+All are maximised. Expected improvement is taken as its logarithm, in a form that never underflows:
 
     EI = s h(u),  h(u) = phi(u) + u Phi(u),  u = (best - mean) / s
 
@@ -7,6 +9,8 @@ the scaled complementary error function, and beyond u = -1e6 with its asymptote 
 """
 
 import math
+from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -53,3 +57,57 @@ def log_expected_improvement_slopes(mean: Tensor, deviation: Tensor, best: float
     cdf = torch.where(close, (torch.special.log_ndtr(near) - scale).exp_(), -u)
     pdf = torch.where(close, (_log_phi(near) - scale).exp_(), u.square())
     return deviation.log() + scale, -cdf / deviation, pdf / deviation
+
+
+class Acquisition(Protocol):
+    """How much a value N(mean, deviation^2) is worth trying; shapes broadcast."""
+
+    def value(self, mean: Tensor, deviation: Tensor) -> Tensor:
+        """What is maximised."""
+        ...
+
+    def slopes(self, mean: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(value, its slope along the mean, along the deviation)."""
+        ...
+
+    def average(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """(the value [...] of several processes together, how it moves with each of them [k, ...]); values [k, ...]."""
+        ...
+
+
+@dataclass(frozen=True)
+class LogEI:
+    """log EI below `best`. Of several processes it is the logarithm of their mean EI."""
+
+    best: float
+
+    def value(self, mean: Tensor, deviation: Tensor) -> Tensor:
+        """log EI."""
+        return log_expected_improvement(mean, deviation, self.best)
+
+    def slopes(self, mean: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """As in `log_expected_improvement_slopes`."""
+        return log_expected_improvement_slopes(mean, deviation, self.best)
+
+    def average(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """(log mean exp, the share of each in it)."""
+        return values.logsumexp(0) - math.log(len(values)), values.softmax(0)
+
+
+@dataclass(frozen=True)
+class LowerConfidenceBound:
+    """Minus the bound mean - weight deviation (Srinivas et al. 2010, for minimising)."""
+
+    weight: float = 2.0
+
+    def value(self, mean: Tensor, deviation: Tensor) -> Tensor:
+        """weight deviation - mean."""
+        return self.weight * deviation - mean
+
+    def slopes(self, mean: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(value, -1, weight)."""
+        return self.value(mean, deviation), torch.full_like(mean, -1.0), torch.full_like(mean, self.weight)
+
+    def average(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """(mean, 1 / k each)."""
+        return values.mean(0), torch.full_like(values, 1.0 / len(values))

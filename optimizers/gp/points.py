@@ -29,7 +29,7 @@ class Points:
         vertices = self.V.numpy() if space.discrete else np.empty((len(self), 0))
         return np.concatenate([self.C.numpy(), vertices], axis=1)
 
-    def at(self, rows: Tensor) -> "Points":
+    def at(self, rows: Tensor | slice) -> "Points":
         """Some of the points, by number or by a mask."""
         return Points(self.C[rows], self.V[rows])
 

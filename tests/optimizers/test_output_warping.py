@@ -9,6 +9,7 @@ from scipy.stats import multivariate_normal
 
 from fmnas.optimizers import BOFM
 from fmnas.optimizers.gp.fit import FitSettings, Surrogate
+from fmnas.optimizers.gp.fm_kernel import FMKernel
 from fmnas.optimizers.gp.frequency_modulation import BLENDED_KERNELS
 from fmnas.optimizers.gp.output_warping import WARPINGS, WARPS, Warping, likeliest, soft, standardised
 from fmnas.optimizers.gp.points import Points
@@ -52,7 +53,7 @@ def test_the_slope_of_a_warp_is_that_of_finite_differences(warp: str) -> None:
 
 
 def fitted(y: np.ndarray, X: np.ndarray) -> Posterior:
-    surrogate = Surrogate(SPACE, BLENDED_KERNELS["modlap"], FitSettings())
+    surrogate = Surrogate(FMKernel(SPACE, BLENDED_KERNELS["modlap"]), FitSettings())
     rng = np.random.default_rng(0)
     return surrogate.fit(Points.of(SPACE, X), torch.from_numpy(y), rng).posterior
 

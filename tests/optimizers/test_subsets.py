@@ -7,6 +7,7 @@ import pytest
 from torch import Tensor
 
 from fmnas.optimizers.gp.fit import FitSettings, Surrogate
+from fmnas.optimizers.gp.fm_kernel import FMKernel
 from fmnas.optimizers.gp.frequency_modulation import FAST_KERNELS
 from fmnas.optimizers.gp.likelihood import Likelihood
 from fmnas.optimizers.gp.points import Points
@@ -29,7 +30,7 @@ class Watched(Surrogate):
 
 
 def seen_by_a_fit(problem: Any, settings: FitSettings, seed: int = 0) -> dict[int, np.ndarray]:
-    surrogate = Watched(problem.space, FAST_KERNELS["modlap"], settings)
+    surrogate = Watched(FMKernel(problem.space, FAST_KERNELS["modlap"]), settings)
     surrogate.fit(problem.points, problem.y, np.random.default_rng(seed))
     return surrogate.seen
 

@@ -19,11 +19,14 @@ from fmnas.optimizers.bofm.turns import (
     with_inflated_variance,
     without_gain,
 )
+from fmnas.optimizers.gp.acquisition import LogEI
+from fmnas.optimizers.gp.fm_kernel import FMKernel
 from fmnas.optimizers.gp.frequency_modulation import FAST_KERNELS as KERNELS
-from fmnas.optimizers.gp.likelihood import Likelihood, Prior
+from fmnas.optimizers.gp.likelihood import Likelihood
 from fmnas.optimizers.gp.points import Points
 from fmnas.optimizers.gp.posterior import Posterior
-from fmnas.optimizers.gp.search import Acquisition, SearchSettings, SearchState
+from fmnas.optimizers.gp.search import SearchSettings, SearchState
+from fmnas.optimizers.gp.surface import Surface
 from fmnas.search_spaces import Integer, LinearConstraint, Nominal, Real, Space
 
 SETTINGS = SearchSettings(random_points=200, spray_points=60, starts=6)
@@ -110,56 +113,62 @@ def test_doubt_doubles_every_four_results_and_has_an_end() -> None:
 
 def test_a_doubted_model_says_the_same_less_surely(make_problem: Any) -> None:
     problem = make_problem(SPACE, 9)
-    points = problem.points
-    mean, variance = problem.posterior.predict(points.C + 0.01, points.V)
+    near = Points(problem.points.C + 0.01, problem.points.V)
+    mean, variance = problem.posterior.predict(near)
     other = with_inflated_variance(problem.posterior, 3.0)
-    same, larger = other.predict(points.C + 0.01, points.V)
+    same, larger = other.predict(near)
     np.testing.assert_allclose(same, mean)
     np.testing.assert_allclose(larger, 9.0 * variance, rtol=1e-9)
 
 
 def test_an_unlearned_model_has_the_priors_parameters_and_the_fitted_noise(make_problem: Any) -> None:
-    problem, prior = make_problem(SPACE, 9), Prior()
-    likelihood = Likelihood(SPACE, KERNELS["modlap"], problem.points, problem.y, prior)
-    fitted = Posterior(likelihood, problem.points, problem.eta)
-    parameters = at_prior_medians(fitted).parameters
-    assert parameters.theta.tolist() == pytest.approx([prior.theta[0]])
-    assert parameters.beta.tolist() == pytest.approx([3 * prior.beta[0]] * 3)
-    assert parameters.g == pytest.approx(fitted.parameters.g)
-    without = Posterior(problem.likelihood, problem.points, problem.eta)
-    assert at_prior_medians(without).parameters.theta.tolist() == without.parameters.theta.tolist()
+    problem = make_problem(SPACE, 9)
+    likelihood = Likelihood(FMKernel(SPACE, KERNELS["modlap"]), problem.points, problem.y, prior=True)
+    fitted = Posterior(likelihood, problem.eta)
+    typical = at_prior_medians(fitted)
+    assert typical.parameters["theta"].tolist() == pytest.approx([0.5])
+    assert typical.parameters["beta"].tolist() == pytest.approx([1.5] * 3)
+    assert typical.g == pytest.approx(fitted.g)
+    without = Posterior(problem.likelihood, problem.eta)
+    assert at_prior_medians(without).parameters["theta"].tolist() == without.parameters["theta"].tolist()
 
 
-def acquisition_of(problem: Any) -> Acquisition:
-    return Acquisition(problem.space, problem.posterior, best=float(problem.y.min()))
+def state_at(incumbent: np.ndarray, known: np.ndarray, settings: SearchSettings, seed: int) -> SearchState:
+    return SearchState(incumbent, known, settings, np.random.default_rng(seed))
+
+
+def surface_of(problem: Any) -> Surface:
+    return Surface.of(problem.posterior, LogEI(float(problem.y.min())))
 
 
 def test_refining_keeps_to_the_constraints(make_problem: Any) -> None:
     space = Space([Nominal("a", [0, 1, 2, 3]), Real("x", 0.0, 1.0)], [LinearConstraint({"a": 1, "x": 1}, bound=2.5)])
-    acquisition, known = acquisition_of(make_problem(space, 6)), np.array([[0.4, 0]])
-    state = SearchState(np.array([0.4, 2]), known, SETTINGS, np.random.default_rng(0))
-    refining = refined(acquisition, state).encoded(space)
+    surface, known = surface_of(make_problem(space, 6)), np.array([[0.4, 0]])
+    state = state_at(np.array([0.4, 2]), known, SETTINGS, 0)
+    refining = refined(space, surface, state).encoded(space)
     assert space.feasible(refining).all()
     assert set(refining[:, 1]) <= {2}
 
 
 def test_refining_keeps_the_vertices_and_finds_the_best_continuous_part(make_problem: Any) -> None:
     problem = make_problem(SPACE, 9)
-    acquisition, incumbent = acquisition_of(problem), problem.X[int(problem.y.argmin())]
-    found = refined(acquisition, SearchState(incumbent, problem.X, SETTINGS, np.random.default_rng(0)))
+    surface, incumbent = surface_of(problem), problem.X[int(problem.y.argmin())]
+    found = refined(SPACE, surface, state_at(incumbent, problem.X, SETTINGS, 0))
     assert len(found) > 0
     assert (found.V.numpy() == incumbent[1:]).all()
     line = np.tile(incumbent, (2001, 1))
     line[:, 0] = np.linspace(0, 1, 2001)
-    best = acquisition(Points.of(SPACE, line)).max().item()
-    assert acquisition(found)[0].item() >= best - 1e-4
+    best = surface.value(Points.of(SPACE, line)).max().item()
+    assert surface.value(found)[0].item() >= best - 1e-4
 
 
 def test_what_promises_nothing_is_not_refined() -> None:
     """A straight line, known to its end: nothing below it is to be expected."""
     space = Space([Real("x", 0.0, 1.0)])
     X = np.linspace(0.0, 1.0, 30)[:, None]
-    likelihood = Likelihood(space, KERNELS["modlap"], Points.of(space, X), torch.from_numpy(3.4 * (X[:, 0] - 0.5)))
+    likelihood = Likelihood(
+        FMKernel(space, KERNELS["modlap"]), Points.of(space, X), torch.from_numpy(3.4 * (X[:, 0] - 0.5))
+    )
     eta = torch.tensor([3.0, 0.01, 1.0, 1.0, 1e-6], dtype=torch.float64).log()
-    acquisition = Acquisition(space, Posterior(likelihood, Points.of(space, X), eta), best=-1.7)
-    assert len(refined(acquisition, SearchState(X[0], X, SETTINGS, np.random.default_rng(0)))) == 0
+    surface = Surface.of(Posterior(likelihood, eta), LogEI(-1.7))
+    assert len(refined(space, surface, state_at(X[0], X, SETTINGS, 0))) == 0
