@@ -17,9 +17,9 @@ from fmnas.optimizers.gp.fit import FitError, FitSettings, Surrogate
 from fmnas.optimizers.gp.fm_kernel import FMKernel
 from fmnas.optimizers.gp.frequency_modulation import FAST_KERNELS
 from fmnas.optimizers.gp.output_warping import standardised
-from fmnas.optimizers.gp.points import Points
+from fmnas.optimizers.gp.points import Points, new_among
 from fmnas.optimizers.gp.region import Region
-from fmnas.optimizers.gp.search import SearchState, alternate, new_among
+from fmnas.optimizers.gp.search import SearchState, alternate
 from fmnas.optimizers.gp.surface import Surface
 from fmnas.search_spaces import Real, Space
 

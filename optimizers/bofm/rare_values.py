@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fmnas.optimizers.gp.points import Points
+from fmnas.optimizers.gp.points import Points, around, new_among, spray
 from fmnas.optimizers.gp.region import Region, unit_cube
-from fmnas.optimizers.gp.search import SearchState, alternate, around, new_among, spray
+from fmnas.optimizers.gp.search import SearchState, alternate
 from fmnas.optimizers.gp.surface import Surface
 from fmnas.search_spaces import Nominal, Space
 

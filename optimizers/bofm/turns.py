@@ -26,10 +26,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fmnas.optimizers.gp.points import Points
+from fmnas.optimizers.gp.points import NEAR, Points, around, new_among
 from fmnas.optimizers.gp.posterior import Posterior
 from fmnas.optimizers.gp.region import Region
-from fmnas.optimizers.gp.search import NEAR, SearchState, alternate, around, new_among
+from fmnas.optimizers.gp.search import SearchState, alternate
 from fmnas.optimizers.gp.surface import Surface
 from fmnas.search_spaces import Space
 

@@ -46,7 +46,7 @@ class GPyTorchKernel(AutogradKernel):
     def __init__(self, space: Space, kernel: Any) -> None:
         super().__init__(space)
         self.kernel = _Dense(kernel.double())
-        free = [name for name, raw in kernel.named_parameters() if raw.requires_grad]
+        free = [name for name, raw in kernel.named_parameters() if raw.requires_grad and raw.numel()]
         priors = _priors(kernel, free)
         self._places = {name: _Place.of(kernel, name) for name in free}
         self.parameters = tuple(place.parameter(name, priors.get(name)) for name, place in self._places.items())
@@ -55,10 +55,7 @@ class GPyTorchKernel(AutogradKernel):
     def r(self, a: Points, b: Points, values: Values) -> Tensor:
         """Correlations [...], element by element."""
         (C1, C2), (V1, V2) = torch.broadcast_tensors(a.C, b.C), torch.broadcast_tensors(a.V, b.V)
-        first, second = (
-            self._encoded(Points(C.reshape(-1, C.shape[-1]), V.reshape(-1, V.shape[-1])))
-            for C, V in ((C1, V1), (C2, V2))
-        )
+        first, second = (self._encoded(Points(C.flatten(0, -2), V.flatten(0, -2))) for C, V in ((C1, V1), (C2, V2)))
         return self._evaluate(first, second, values, diag=True).reshape(V1.shape[:-1])
 
     def matrix(self, a: Points, b: Points, values: Values) -> Tensor:

@@ -1,4 +1,4 @@
-"""Encoded configurations as tensors: the continuous part and the vertices apart."""
+"""Encoded configurations as tensors, the continuous part and the vertices apart; and points around one of them."""
 
 from dataclasses import dataclass
 
@@ -8,6 +8,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fmnas.search_spaces import Space
+
+SAME = 1e-9  # encoded points nearer than this in every column are one
+NEAR = (0.1, 0.01, 0.001)  # jitter around the incumbent, in unit-cube lengths
 
 
 @dataclass(frozen=True)
@@ -39,3 +42,36 @@ class Points:
 
     def __len__(self) -> int:
         return len(self.C)
+
+
+def new_among(X: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Which of the points X [m, D + P] are none of the known ones [n, D + P]: booleans [m]."""
+    distance = np.abs(X[:, None] - known[None]).max(axis=2, initial=0.0)
+    return np.asarray(distance.min(axis=1, initial=np.inf) > SAME)
+
+
+def spray(space: Space, incumbent: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Points [count, D + P] around the incumbent.
+
+    Its continuous part is jittered; every second point also moves along one edge of one graph.
+    """
+    X = around(space, incumbent, count, NEAR, rng)
+    D = len(space.continuous)
+    for row in X[::2] if space.discrete else ():
+        p = int(rng.integers(len(space.discrete)))
+        row[D + p] = rng.choice(space.discrete[p].neighbours[int(row[D + p])])
+    return X
+
+
+def around(
+    space: Space, incumbent: np.ndarray, count: int, jitter: tuple[float, ...], rng: np.random.Generator
+) -> np.ndarray:
+    """Points [count, D + P] with the incumbent's vertices and, jittered, its continuous part.
+
+    jitter: standard deviations of a normal, one chosen for each point.
+    """
+    D = len(space.continuous)
+    X = np.tile(incumbent, (count, 1))
+    scale = rng.choice(jitter, size=(count, 1))
+    X[:, :D] = (X[:, :D] + scale * rng.standard_normal((count, D))).clip(0.0, 1.0)
+    return X

@@ -22,6 +22,9 @@ from fmnas.search_spaces import Space
 KERNELS = {**FAST_KERNELS, **{kernel.name: kernel for kernel in BLENDED_KERNELS.values()}}
 
 
+Both = tuple[Any, Likelihood, Likelihood]
+
+
 class Formula(AutogradKernel):
     """BO-FM's kernels as the paper writes them: sum_i U[v, i] f(beta lambda_i, d) U[v', i] for each variable."""
 
@@ -49,13 +52,13 @@ class Formula(AutogradKernel):
 
 
 @pytest.fixture
-def both(make_problem: Any, space: Space, kernel: str) -> tuple[Any, Likelihood, Likelihood]:
+def both(make_problem: Any, space: Space, kernel: str) -> Both:
     """(a problem, its likelihood by the fast path, by the formula)."""
     problem = make_problem(space, 9, kernel=kernel)
     return problem, problem.likelihood, Likelihood(Formula(space, kernel), problem.points, problem.y, prior=False)
 
 
-def test_likelihood_and_gradient_are_those_of_the_fast_path(both: tuple[Any, Likelihood, Likelihood]) -> None:
+def test_likelihood_and_gradient_are_those_of_the_fast_path(both: Both) -> None:
     problem, fast, slow = both
     etas = torch.cat([problem.eta[None], fast.starts(np.random.default_rng(1), 3, smooth=True)])
     (value, gradient), (expected, slope) = (likelihood(etas, torch.arange(4)) for likelihood in (slow, fast))
@@ -64,16 +67,14 @@ def test_likelihood_and_gradient_are_those_of_the_fast_path(both: tuple[Any, Lik
     np.testing.assert_allclose(gradient[:, free], slope[:, free], rtol=1e-7, atol=1e-9)
 
 
-def test_predictions_are_those_of_the_fast_path(both: tuple[Any, Likelihood, Likelihood]) -> None:
+def test_predictions_are_those_of_the_fast_path(both: Both) -> None:
     problem, fast, slow = both
     points = Points.of(problem.space, problem.space.sample_encoded(np.random.default_rng(2), 150))
     for found, expected in zip(*(Posterior(each, problem.eta).predict(points) for each in (slow, fast)), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-9)
 
 
-def surfaces(
-    both: tuple[Any, Likelihood, Likelihood], acquisition: Acquisition, members: int
-) -> tuple[Surface, Surface]:
+def surfaces(both: Both, acquisition: Acquisition, members: int) -> tuple[Surface, Surface]:
     """(by the formula, by the fast path) of as many processes."""
     problem, fast, slow = both
     etas = torch.cat([problem.eta[None], fast.starts(np.random.default_rng(3), members - 1)])
@@ -84,7 +85,7 @@ def surfaces(
 @pytest.mark.parametrize("members", [1, 3])
 @pytest.mark.parametrize("acquisition", [LogEI(-0.5), LowerConfidenceBound(1.7)], ids=["ei", "lcb"])
 def test_acquisition_slopes_and_neighbours_are_those_of_the_fast_path(
-    both: tuple[Any, Likelihood, Likelihood], acquisition: Acquisition, members: int
+    both: Both, acquisition: Acquisition, members: int
 ) -> None:
     space = both[0].space
     slow, fast = surfaces(both, acquisition, members)

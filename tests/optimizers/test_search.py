@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fmnas.optimizers.gp.acquisition import LogEI
-from fmnas.optimizers.gp.points import Points
+from fmnas.optimizers.gp.points import Points, spray
 from fmnas.optimizers.gp.region import Region
-from fmnas.optimizers.gp.search import SearchSettings, SearchState, _apart, alternate, spray, start_points
+from fmnas.optimizers.gp.search import SearchSettings, SearchState, _apart, alternate, start_points
 from fmnas.optimizers.gp.surface import Surface
 from fmnas.search_spaces import Graph, Integer, LinearConstraint, Nominal, Ordinal, QuadraticConstraint, Real, Space
 
