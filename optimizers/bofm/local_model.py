@@ -1,4 +1,4 @@
-"""A closer look at the incumbent: the last digits of its continuous part, where nothing blurs them.
+"""A local model of what surrounds the incumbent: the last digits of its continuous part, where nothing blurs them.
 
 The process of the whole space has one length scale for all of it, and at best a noise of a thousandth of what the
 objective spans: it cannot see the last digits. A second one, of the continuous part alone and given only the nearest

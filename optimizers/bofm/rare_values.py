@@ -1,4 +1,4 @@
-"""Every value of a nominal variable has its turn, and every part of a continuous one.
+"""Rare values: every one of a nominal variable has its turn, and every part of a continuous one.
 
 Nothing but a trial tells of a nominal value, and one that did badly beside others may be the best beside these.
 Expected improvement leaves it alone for ever once the model is sure of it. So exploring asks first try the values that

@@ -37,12 +37,6 @@ def log_h(u: Tensor) -> Tensor:
     return torch.where(u > -1.0, direct, torch.where(u > _FAR, scaled, asymptote))
 
 
-def expected_improvement(mean: Tensor, deviation: Tensor, best: float) -> Tensor:
-    """EI >= 0 of minimising: how far below `best` a value N(mean, deviation^2) falls on average."""
-    u = (best - mean) / deviation
-    return deviation * (_log_phi(u).exp() + u * torch.special.ndtr(u)).clamp(min=0.0)
-
-
 def log_expected_improvement(mean: Tensor, deviation: Tensor, best: float) -> Tensor:
     """log EI; finite where EI itself is zero in floating point."""
     return deviation.log() + log_h((best - mean) / deviation)

@@ -1,4 +1,4 @@
-"""The batched L-BFGS against scipy's, against its own loop, and at the edges of its contract."""
+"""The batched BFGS against scipy's, against its own loop, and at the edges of its contract."""
 
 from collections.abc import Callable
 

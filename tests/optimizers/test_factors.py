@@ -1,4 +1,4 @@
-"""Spectral functions and the merged eigenspaces that the fast path is built on."""
+"""Modulating functions, combinations and the merged eigenspaces that the fast path is built on."""
 
 from typing import Any
 

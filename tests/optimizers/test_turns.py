@@ -111,7 +111,7 @@ def test_doubt_doubles_every_four_results_and_has_an_end() -> None:
     assert [doubt(stall, 4.0) for stall in (0, 4, 8, 12, 10_000)] == [1.0, 2.0, 4.0, 4.0, 4.0]
 
 
-def test_a_doubted_model_says_the_same_less_surely(make_problem: Any) -> None:
+def test_with_inflated_variance_a_model_says_the_same_less_surely(make_problem: Any) -> None:
     problem = make_problem(SPACE, 9)
     near = Points(problem.points.C + 0.01, problem.points.V)
     mean, variance = problem.posterior.predict(near)
@@ -121,7 +121,7 @@ def test_a_doubted_model_says_the_same_less_surely(make_problem: Any) -> None:
     np.testing.assert_allclose(larger, 9.0 * variance, rtol=1e-9)
 
 
-def test_an_unlearned_model_has_the_priors_parameters_and_the_fitted_noise(make_problem: Any) -> None:
+def test_at_prior_medians_a_model_has_the_priors_parameters_and_the_fitted_noise(make_problem: Any) -> None:
     problem = make_problem(SPACE, 9)
     likelihood = Likelihood(FMKernel(SPACE, KERNELS["modlap"]), problem.points, problem.y, prior=True)
     fitted = Posterior(likelihood, problem.eta)
