@@ -92,7 +92,8 @@ class Region:
         return edges
 
     def sample(self, rng: np.random.Generator, count: int) -> Points:
-        """Uniform points [count], all in the region; of a ball, the distance from its centre is uniform.
+        """Random points [count], all in the region, uniform but for a ball: its centre, with 0 to `radius` variables
+        drawn anew, their number uniform.
 
         Raises SpaceError where next to nothing of the region is feasible.
         """

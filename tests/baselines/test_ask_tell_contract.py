@@ -170,7 +170,9 @@ def restored(optimizer: Optimizer, happened: list[Event]) -> Optimizer:
 
 
 def test_trials_are_valid_and_numbered(name: str, method: Method, space: Space) -> None:
-    trials = played(method(space, 0), 7)
+    optimizer = method(space, 0)
+    trials = played(optimizer, 7)
+    assert optimizer.chooses in ALLOWED[name]
     assert [t.id for t in trials] == list(range(7))
     for trial in trials:
         space.validate(trial.configuration)
