@@ -9,5 +9,7 @@ from fmnas.search_spaces.records import RANDOM
 class RandomSearch(Optimizer):
     """Uniform on the (log-)scaled box and over the vertices; plays the initial design first."""
 
+    chooses = RANDOM
+
     def _suggest(self, rng: np.random.Generator) -> Suggestion:
         return Suggestion(self.space.sample(rng), RANDOM)

@@ -25,6 +25,8 @@ class RegularizedEvolution(Optimizer):
     space has constraints and a parent no feasible child, chance chooses, and the trial's note says so.
     """
 
+    chooses = MUTATION
+
     def __init__(
         self,
         space: Space,

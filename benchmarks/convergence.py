@@ -19,7 +19,6 @@ import argparse
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +29,21 @@ import seeds as seeds_of
 import torch
 from suggestion import JOINT_POINTS, dataset
 
+from fmnas.optimizers.gp.acquisition import LogEI
+from fmnas.optimizers.gp.fit import PAPER_FIT, FitSettings, Surrogate
+from fmnas.optimizers.gp.fm_kernel import FMKernel
+from fmnas.optimizers.gp.frequency_modulation import FAST_KERNELS
+from fmnas.optimizers.gp.likelihood import Likelihood
+from fmnas.optimizers.gp.points import Points
+from fmnas.optimizers.gp.posterior import Posterior
+from fmnas.optimizers.gp.region import Region
+from fmnas.optimizers.gp.search import PAPER_SEARCH, SearchSettings, SearchState, alternate, start_points
+from fmnas.optimizers.gp.surface import Surface
 from fmnas.optimizers.kernels import ModLap
-from fmnas.optimizers.likelihood import Likelihood
-from fmnas.optimizers.points import Points
-from fmnas.optimizers.posterior import Posterior
-from fmnas.optimizers.search import PAPER_SEARCH, Acquisition, SearchSettings, Situation, alternate, start_points
-from fmnas.optimizers.structures import FAST_KERNELS
-from fmnas.optimizers.surrogate import PAPER_FIT, FitSettings, Surrogate
 from fmnas.search_spaces import Space, joint_space
 
 SIZES = (20, 50, 100, 200)
-KERNEL = FAST_KERNELS["modlap"]
+FORM = FAST_KERNELS["modlap"]
 
 
 def observations(space: Space, n: int, path: Path) -> tuple[np.ndarray, Points, torch.Tensor]:
@@ -54,10 +57,10 @@ def best_ei(
     space: Space, X: np.ndarray, posterior: Posterior, y: torch.Tensor, settings: SearchSettings, seed: int
 ) -> float:
     """The largest log EI that a search finds."""
-    acquisition = Acquisition(space, posterior, best=float(y.min()))
-    situation = Situation(X[int(y.argmin())], X, settings, np.random.default_rng(seed))
-    starts = start_points(acquisition, situation)
-    return float(alternate(acquisition, starts, settings)[1][0])
+    surface, region = Surface.of(posterior, LogEI(float(y.min()))), Region(space)
+    state = SearchState(X[int(y.argmin())], X, settings, np.random.default_rng(seed))
+    starts = start_points(surface, region, state)
+    return float(alternate(surface, region, starts, settings)[1][0])
 
 
 def at_parameters(space: Space, points: Points, y: torch.Tensor, given: dict[str, Any]) -> Posterior:
@@ -69,13 +72,13 @@ def at_parameters(space: Space, points: Points, y: torch.Tensor, given: dict[str
     scale = given["outputscale"] * theirs(here, here).to_dense().item()  # of a point with itself
     theta = torch.tensor(given["lengthscale"]).double() * deviation  # in unit-cube lengths
     alpha, beta = torch.tensor(given["alpha"]).double() / (D * P), torch.tensor(given["beta"]).double()
-    likelihood = Likelihood(space, KERNEL, points, y)
+    likelihood = Likelihood(FMKernel(space, FORM), points, y)
     eta = torch.cat([theta, alpha, beta, torch.ones(2).double()]).log()
     own = float(likelihood.correlation(eta)[0, 0])
     eta[-1] = np.log(given["noise"] * own / scale)
-    posterior = Posterior(likelihood, points, eta)
+    posterior = Posterior(likelihood, eta)
     posterior.weights = posterior.inverse @ (y - given["mean"])
-    posterior.parameters = replace(posterior.parameters, mu=given["mean"], s2=scale / own)
+    posterior.mu, posterior.s2 = given["mean"], scale / own
     return posterior
 
 
@@ -83,9 +86,9 @@ def row(n: int, path: Path, seeds: Sequence[int]) -> dict[str, Any]:
     """Both modes on the first n observations."""
     space = joint_space()
     X, points, y = observations(space, n, path)
-    likely = FitSettings(prior=None)
+    likely = FitSettings(prior=False)
     paper, default = (
-        [Surrogate(space, KERNEL, settings).fit(points, y, np.random.default_rng(seed)) for seed in seeds]
+        [Surrogate(FMKernel(space, FORM), settings).fit(points, y, np.random.default_rng(seed)) for seed in seeds]
         for settings in (PAPER_FIT, likely)
     )
     best = min(paper, key=lambda fit: fit.nll)
@@ -107,7 +110,7 @@ def against(reference: dict[str, Any], path: Path, seeds: Sequence[int]) -> dict
     c, v = np.array(reference["x"][:6]), reference["x"][6:]
     bounds = np.array(json.loads(path.read_text())["bounds"])
     x = np.concatenate([(c - bounds[:, 0]) / (bounds[:, 1] - bounds[:, 0]), v])
-    at_theirs = Acquisition(space, posterior, best=float(y.min()))(Points.of(space, x[None])).exp()
+    at_theirs = Surface.of(posterior, LogEI(float(y.min()))).value(Points.of(space, x[None])).exp()
     found = [np.exp(best_ei(space, X, posterior, y, SearchSettings(), seed)) for seed in seeds]
     return {"n": reference["n"], "theirs": reference["ei_float64"], "theirs_here": float(at_theirs), "ours": found}
 

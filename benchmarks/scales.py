@@ -5,8 +5,8 @@
 For each problem the CPU-milliseconds of an evaluation; the least value, the quartiles and the largest of N uniform
 points; and the share of the variance of the logarithm of the values, of the values, and of their exponential that a sum
 of functions of one variable each explains. The logarithm is of the value above the least one known, the exponential of
-u / 2 and of u, where u is the value standardised: the scales that BO-FM may choose among (optimizers/scale.py) are of
-this kind.
+u / 2 and of u, where u is the value standardised: the scales that BO-FM may choose among are of this kind
+(optimizers/gp/output_warping.py).
 
 Of Ackley5C the same for points half of whose variables, chosen at random, have the optimum's value: nearer to it, as
 the points of a search are.

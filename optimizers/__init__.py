@@ -1,9 +1,27 @@
-"""The ask/tell contract, and BO-FM: kernels, surrogate, acquisition.
+"""The ask/tell contract, Gaussian processes for optimizers (gp/), and BO-FM (bofm/).
 
-`fmnas.optimizers.kernels` holds the kernels for gpytorch; it is imported on its own, because gpytorch takes seconds.
+What needs torch is loaded when it is asked for. `fmnas.optimizers.kernels` holds the kernels for gpytorch; it is
+imported on its own, because gpytorch takes seconds.
 """
 
-from fmnas.optimizers.bofm import BOFM
+from typing import TYPE_CHECKING, Any
+
 from fmnas.optimizers.optimizer import Optimizer, OptimizerError, Suggestion, random_design
 
-__all__ = ["BOFM", "Optimizer", "OptimizerError", "Suggestion", "random_design"]
+if TYPE_CHECKING:
+    from fmnas.optimizers.bayesian import BayesianOptimizer
+    from fmnas.optimizers.bofm import BOFM
+
+__all__ = ["BOFM", "BayesianOptimizer", "Optimizer", "OptimizerError", "Suggestion", "random_design"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "BOFM":
+        from fmnas.optimizers.bofm import BOFM
+
+        return BOFM
+    if name == "BayesianOptimizer":
+        from fmnas.optimizers.bayesian import BayesianOptimizer
+
+        return BayesianOptimizer
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,12 +13,12 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from fmnas.search_spaces import Configuration, Evaluation, FmnasError, Space, Trial
-from fmnas.search_spaces.records import INITIAL
+from fmnas.search_spaces.records import INITIAL, MODEL
 
 
 class OptimizerError(FmnasError, ValueError):
@@ -45,7 +45,11 @@ class Optimizer(ABC):
     seed: everything random derives from it.
     epochs: full fidelity of a trial.
     initial_design: configurations to try first, in this order.
+
+    chooses: what its new configurations are by design, one of ORIGINS; a report counts the others as fallbacks.
     """
+
+    chooses: ClassVar[str] = MODEL
 
     def __init__(
         self, space: Space, *, seed: int = 0, epochs: int = 1, initial_design: Sequence[Configuration] = ()

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from fmnas.baselines import BOHB, RandomSearch, RegularizedEvolution
 from fmnas.optimizers import BOFM, Optimizer, OptimizerError, random_design
 from fmnas.optimizers.bofm import Mode
-from fmnas.optimizers.search import SearchSettings
-from fmnas.optimizers.surrogate import FitSettings
+from fmnas.optimizers.gp.fit import FitSettings
+from fmnas.optimizers.gp.search import SearchSettings
 from fmnas.search_spaces import (
     Evaluation,
     Graph,
@@ -170,7 +170,9 @@ def restored(optimizer: Optimizer, happened: list[Event]) -> Optimizer:
 
 
 def test_trials_are_valid_and_numbered(name: str, method: Method, space: Space) -> None:
-    trials = played(method(space, 0), 7)
+    optimizer = method(space, 0)
+    trials = played(optimizer, 7)
+    assert optimizer.chooses in ALLOWED[name]
     assert [t.id for t in trials] == list(range(7))
     for trial in trials:
         space.validate(trial.configuration)

@@ -9,8 +9,8 @@ from scipy.stats import mannwhitneyu
 from fmnas.baselines import RandomSearch
 from fmnas.optimizers import BOFM, Optimizer, random_design
 from fmnas.optimizers.bofm import Mode
-from fmnas.optimizers.search import SearchSettings
-from fmnas.optimizers.surrogate import FitSettings
+from fmnas.optimizers.gp.fit import FitSettings
+from fmnas.optimizers.gp.search import SearchSettings
 from fmnas.platform.config.problems import problem
 from fmnas.search_spaces import Configuration, Integer, Nominal, Real, Space
 from fmnas.trainers.problem import authors_points

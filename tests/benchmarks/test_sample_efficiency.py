@@ -96,10 +96,10 @@ def test_without_turns_an_ask_fits_as_often_as_by_default() -> None:
     only_ei, default = sample_efficiency.ONLY_EI, MODES["default"]
     assert set(only_ei.turns) == {"expect"}
     assert len(only_ei.turns) == len(default.turns)
-    assert (only_ei.fit, only_ei.search, only_ei.scales, only_ei.blended) == (
+    assert (only_ei.fit, only_ei.search, only_ei.warpings, only_ei.blended) == (
         default.fit,
         default.search,
-        default.scales,
+        default.warpings,
         default.blended,
     )
 

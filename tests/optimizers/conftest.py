@@ -9,10 +9,11 @@ import pytest
 import torch
 from hypothesis import strategies as st
 
-from fmnas.optimizers.likelihood import Likelihood
-from fmnas.optimizers.points import Points
-from fmnas.optimizers.posterior import Posterior
-from fmnas.optimizers.structures import BLENDED_KERNELS, FAST_KERNELS
+from fmnas.optimizers.gp.fm_kernel import FMKernel
+from fmnas.optimizers.gp.frequency_modulation import BLENDED_KERNELS, FAST_KERNELS
+from fmnas.optimizers.gp.likelihood import Likelihood
+from fmnas.optimizers.gp.points import Points
+from fmnas.optimizers.gp.posterior import Posterior
 from fmnas.search_spaces import Graph, Integer, Nominal, Ordinal, Real, Space
 from fmnas.search_spaces.variables import Variable
 
@@ -80,7 +81,7 @@ class Problem:
 
     @property
     def posterior(self) -> Posterior:
-        return Posterior(self.likelihood, self.points, self.eta)
+        return Posterior(self.likelihood, self.eta)
 
 
 def _problem(space: Space, n: int, seed: int = 0, kernel: str = "modlap") -> Problem:
@@ -88,7 +89,7 @@ def _problem(space: Space, n: int, seed: int = 0, kernel: str = "modlap") -> Pro
     X = space.sample_encoded(rng, n)
     y = rng.standard_normal(n) + X.sum(axis=1)
     y = torch.from_numpy((y - y.mean()) / y.std(ddof=1))
-    likelihood = Likelihood(space, KERNELS[kernel], Points.of(space, X), y)
+    likelihood = Likelihood(FMKernel(space, KERNELS[kernel]), Points.of(space, X), y)
     return Problem(space, kernel, X, y, likelihood, likelihood.box().clip(likelihood.starts(rng, 1)[0]))
 
 

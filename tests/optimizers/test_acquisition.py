@@ -9,12 +9,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fmnas.optimizers.acquisition import (
-    expected_improvement,
+from fmnas.optimizers.gp.acquisition import (
+    Acquisition,
+    LogEI,
+    LowerConfidenceBound,
     log_expected_improvement,
     log_expected_improvement_slopes,
     log_h,
 )
+
+
+def expected_improvement(mean: Tensor, deviation: Tensor, best: float) -> Tensor:
+    """As the textbook has it: it underflows."""
+    u = (best - mean) / deviation
+    phi = torch.exp(-0.5 * u.square()) / math.sqrt(2.0 * math.pi)
+    return deviation * (phi + u * torch.special.ndtr(u)).clamp(min=0.0)
+
 
 LOG_H = [  # (u, log(phi(u) + u Phi(u))) computed with 60 to 900 digits
     (-1e7, -50000000000033.155),
@@ -141,3 +151,29 @@ def test_slopes_at_the_far_end() -> None:
     _, by_mean, by_deviation = log_expected_improvement_slopes(double(1e8), double(1.0), 0.0)
     assert by_mean.item() == pytest.approx(-1e8, rel=0.01)
     assert by_deviation.item() == pytest.approx(1e16, rel=0.01)
+
+
+@pytest.mark.parametrize("acquisition", [LogEI(0.2), LowerConfidenceBound(1.5)], ids=["ei", "lcb"])
+def test_slopes_are_the_derivatives(acquisition: Acquisition) -> None:
+    mean, deviation, step = torch.linspace(-3.0, 3.0, 7).double(), torch.linspace(0.1, 2.0, 7).double(), 1e-6
+    value, by_mean, by_deviation = acquisition.slopes(mean, deviation)
+    np.testing.assert_allclose(value, acquisition.value(mean, deviation), rtol=1e-12)
+    above, below = (acquisition.value(mean + move, deviation) for move in (step, -step))
+    np.testing.assert_allclose(by_mean, (above - below) / (2 * step), rtol=1e-6)
+    above, below = (acquisition.value(mean, deviation + move) for move in (step, -step))
+    np.testing.assert_allclose(by_deviation, (above - below) / (2 * step), rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("acquisition", [LogEI(0.0), LowerConfidenceBound()], ids=["ei", "lcb"])
+def test_an_average_of_equals_is_what_each_of_them_is(acquisition: Acquisition) -> None:
+    values = torch.linspace(-900.0, 2.0, 5).double().expand(3, 5)
+    average, share = acquisition.average(values)
+    np.testing.assert_allclose(average, values[0], rtol=1e-12)
+    np.testing.assert_allclose(share, np.full((3, 5), 1 / 3), rtol=1e-12)
+
+
+def test_a_lower_confidence_bound_in_numbers() -> None:
+    bound = LowerConfidenceBound(2.0)
+    assert bound.value(torch.tensor([1.0]), torch.tensor([0.25])).tolist() == [-0.5]
+    values = torch.tensor([[0.0, 2.0], [4.0, 2.0]])
+    assert bound.average(values)[0].tolist() == [2.0, 2.0]

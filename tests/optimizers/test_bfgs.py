@@ -1,4 +1,4 @@
-"""The batched L-BFGS against scipy's, against its own loop, and at the edges of its contract."""
+"""The batched BFGS against scipy's, against its own loop, and at the edges of its contract."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fmnas.optimizers.bfgs import Box, Objective, minimise
+from fmnas.optimizers.gp.bfgs import Box, Objective, minimise
 
 
 def box(lower: list[float], upper: list[float]) -> Box:

@@ -11,8 +11,8 @@ import pytest
 
 from fmnas.optimizers import BOFM, OptimizerError, random_design
 from fmnas.optimizers.bofm import Mode
-from fmnas.optimizers.search import SearchSettings
-from fmnas.optimizers.surrogate import FitSettings
+from fmnas.optimizers.gp.fit import FitSettings
+from fmnas.optimizers.gp.search import SearchSettings
 from fmnas.search_spaces import Configuration, Integer, Nominal, Real, Space, SpaceError, Trial
 from fmnas.search_spaces.records import INITIAL, MODEL, RANDOM
 

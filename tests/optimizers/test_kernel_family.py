@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fmnas.optimizers import kernels
-from fmnas.optimizers.neural_network_kernel import NeuralNetworkKernel
+from fmnas.optimizers.kernels import NeuralNetworkKernel
 from fmnas.search_spaces import Nominal, Ordinal, Real, Space
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_normalised_kernels.json").read_text())

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from fmnas.optimizers.gp.points import Points
 from fmnas.optimizers.kernels import ModDif, ModLap, ModulatedKernel
 from fmnas.search_spaces import Integer, Nominal, Ordinal, Real, Space
 from fmnas.search_spaces.variables import laplacian
@@ -263,13 +264,13 @@ def test_the_fast_likelihood_is_gpytorchs(make_problem: Any, space: Space) -> No
     problem = make_problem(space, 9)
     posterior = problem.posterior
     fitted = posterior.parameters
-    alpha, beta = (fitted.alpha, fitted.beta) if space.discrete else (torch.empty(0), torch.empty(0))
+    alpha, beta = (fitted["alpha"], fitted["beta"]) if space.discrete else (torch.empty(0), torch.empty(0))
     X = torch.from_numpy(problem.X)
-    model = Process(X, problem.y, build(ModLap, space, fitted.theta, alpha, beta))
-    N = float(posterior.N.prod())
-    model.mean_module.constant = double(fitted.mu)
-    model.covar_module.outputscale = double(fitted.s2 / N)
-    model.likelihood.noise = double(fitted.g * fitted.s2)
+    model = Process(X, problem.y, build(ModLap, space, fitted["theta"], alpha, beta))
+    N = float(posterior.correlation.N.prod())
+    model.mean_module.constant = double(posterior.mu)
+    model.covar_module.outputscale = double(posterior.s2 / N)
+    model.likelihood.noise = double(posterior.g * posterior.s2)
     model.train()
     exact = gpytorch.mlls.ExactMarginalLogLikelihood(model.likelihood, model)(model(X), problem.y)  # per observation
     value, _ = problem.likelihood(problem.eta[None], torch.arange(1))
@@ -277,8 +278,6 @@ def test_the_fast_likelihood_is_gpytorchs(make_problem: Any, space: Space) -> No
     Z = sample(space, 5, 6)
     model.eval()
     prediction = model(Z)
-    D = len(space.continuous)
-    V = Z[:, D:].long() if space.discrete else torch.zeros(6, 1, dtype=torch.int64)
-    mean, variance = posterior.predict(Z[:, :D], V)
+    mean, variance = posterior.predict(Points.of(space, Z.numpy()))
     np.testing.assert_allclose(mean, prediction.mean.detach(), rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(variance, prediction.variance.detach(), rtol=1e-6, atol=1e-10)

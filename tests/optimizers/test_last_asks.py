@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from fmnas.optimizers import BOFM, random_design
-from fmnas.optimizers import bofm as module
 from fmnas.optimizers.bofm import Mode
-from fmnas.optimizers.points import Points
-from fmnas.optimizers.search import SearchSettings
-from fmnas.optimizers.surrogate import FitSettings
+from fmnas.optimizers.bofm import bofm as module
+from fmnas.optimizers.gp.fit import FitSettings
+from fmnas.optimizers.gp.points import Points
+from fmnas.optimizers.gp.search import SearchSettings
 from fmnas.search_spaces import Configuration, Nominal, Real, Space, Trial
 
 SPACE = Space([Real("x", 0.0, 1.0), Real("z", 0.0, 1.0), Nominal("op", ["a", "b", "c"])])
@@ -48,13 +48,13 @@ def near_its_end(objective: Objective, evaluations: int | None = EVALUATIONS) ->
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[Points]:
     """What each closer look saw, in turn."""
     seen: list[Points] = []
-    closer = module.closer
+    local_candidates = module.local_candidates
 
     def noted(*given: object) -> Points:
-        seen.append(closer(*given))  # type: ignore[arg-type]
+        seen.append(local_candidates(*given))  # type: ignore[arg-type]
         return seen[-1]
 
-    monkeypatch.setattr(module, "closer", noted)
+    monkeypatch.setattr(module, "local_candidates", noted)
     return seen
 
 

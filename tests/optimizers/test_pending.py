@@ -1,17 +1,17 @@
 """What the model believes of trials without a result: that they will be what it predicts."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
 
 from fmnas.optimizers import BOFM, random_design
 from fmnas.optimizers.bofm import Mode
-from fmnas.optimizers.points import Points
-from fmnas.optimizers.posterior import Posterior
-from fmnas.optimizers.search import Acquisition, SearchSettings
-from fmnas.optimizers.surrogate import FitSettings
+from fmnas.optimizers.gp.fit import FitSettings
+from fmnas.optimizers.gp.likelihood import Likelihood
+from fmnas.optimizers.gp.points import Points
+from fmnas.optimizers.gp.posterior import Posterior
+from fmnas.optimizers.gp.search import SearchSettings, SearchState
+from fmnas.optimizers.gp.surface import Surface
 from fmnas.search_spaces import Configuration, Integer, Nominal, Real, Space
 
 SPACE = Space([Real("x", 0.0, 1.0), Nominal("op", ["a", "b", "c"]), Integer("k", 0, 4)])
@@ -25,32 +25,31 @@ def score(configuration: Configuration) -> float:
 
 
 @pytest.fixture
-def believed(monkeypatch: pytest.MonkeyPatch) -> Posterior:
+def believed() -> Posterior:
     """The process that an ask searches while AHEAD trials are pending."""
     used: list[Posterior] = []
 
-    class Noted(Acquisition):
-        def __init__(self, space: Space, posterior: Posterior, *given: Any, **named: Any) -> None:
-            super().__init__(space, posterior, *given, **named)
-            used.append(posterior)
+    class Noted(BOFM):
+        def candidates(self, surface: Surface, state: SearchState) -> Points:
+            used.append(surface.posterior)
+            return super().candidates(surface, state)
 
-    optimizer = BOFM(SPACE, seed=2, initial_design=random_design(SPACE, 6, 0), mode=QUICK)
+    optimizer = Noted(SPACE, seed=2, initial_design=random_design(SPACE, 6, 0), mode=QUICK)
     for _ in range(TOLD):
         trial = optimizer.ask()
         assert trial is not None
         optimizer.tell(trial, score(trial.configuration))
     for _ in range(AHEAD):
         optimizer.ask()
-    monkeypatch.setattr("fmnas.optimizers.bofm.Acquisition", Noted)
     optimizer.ask()
-    return used[0]
+    return used[-1]
 
 
 def alone(believed: Posterior) -> Posterior:
     """The process of the trials that were told, under the same parameters."""
     told = believed.points.at(torch.arange(TOLD))
     likelihood = believed.likelihood
-    return Posterior(type(likelihood)(SPACE, likelihood.kernel, told, likelihood.y[:TOLD]), told, believed.eta)
+    return Posterior(Likelihood(likelihood.kernel, told, likelihood.y[:TOLD]), believed.eta)
 
 
 def anywhere() -> Points:
@@ -62,8 +61,8 @@ def test_a_pending_trial_is_believed_at_its_predicted_mean(believed: Posterior) 
     process, points, y = alone(believed), believed.points, believed.likelihood.y
     assert len(points) == TOLD + AHEAD
     C, V = points.C[TOLD:], points.V[TOLD:]
-    r, R = (process.correlation(c, process.on(v)) for c, v in ((C, V), (process.points.C, process.points.V)))
-    A = R + process.parameters.g * torch.eye(TOLD, dtype=torch.float64)
+    r, R = (process.correlation.on(v).correlation(c)[0] for c, v in ((C, V), (process.points.C, process.points.V)))
+    A = R + process.g * torch.eye(TOLD, dtype=torch.float64)
     ones, known = torch.ones(TOLD, dtype=torch.float64), y[:TOLD]
     mu = (ones @ torch.linalg.solve(A, known)) / (ones @ torch.linalg.solve(A, ones))
     expected = mu + r @ torch.linalg.solve(A, known - mu)
@@ -73,11 +72,11 @@ def test_a_pending_trial_is_believed_at_its_predicted_mean(believed: Posterior) 
 
 def test_pending_trials_change_no_prediction_and_leave_less_to_learn_near_them(believed: Posterior) -> None:
     process, points = alone(believed), anywhere()
-    before, unsure_before = process.predict(points.C, points.V)
-    after, unsure_after = believed.predict(points.C, points.V)
+    before, unsure_before = process.predict(points)
+    after, unsure_after = believed.predict(points)
     np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-6)
     assert (unsure_after <= unsure_before * (1 + 1e-9)).all()
     pending = believed.points.at(torch.arange(TOLD, TOLD + AHEAD))
-    _, unsure_before = process.predict(pending.C, pending.V)
-    _, unsure_after = believed.predict(pending.C, pending.V)
+    _, unsure_before = process.predict(pending)
+    _, unsure_after = believed.predict(pending)
     assert (unsure_after < 0.5 * unsure_before).all()

@@ -10,16 +10,23 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fmnas.optimizers.points import Points
-from fmnas.optimizers.search import Acquisition, SearchSettings, Situation, _apart, alternate, spray, start_points
+from fmnas.optimizers.gp.acquisition import LogEI
+from fmnas.optimizers.gp.points import Points, spray
+from fmnas.optimizers.gp.region import Region
+from fmnas.optimizers.gp.search import SearchSettings, SearchState, _apart, alternate, start_points
+from fmnas.optimizers.gp.surface import Surface
 from fmnas.search_spaces import Graph, Integer, LinearConstraint, Nominal, Ordinal, QuadraticConstraint, Real, Space
 
 SETTINGS = SearchSettings(random_points=200, spray_points=40, starts=8)
 NOTHING_KNOWN = np.empty((0, 1))
 
 
-def acquisition_of(problem: Any) -> Acquisition:
-    return Acquisition(problem.space, problem.posterior, best=problem.y.min().item())
+def state_at(incumbent: np.ndarray, known: np.ndarray, settings: SearchSettings, seed: int) -> SearchState:
+    return SearchState(incumbent, known, settings, np.random.default_rng(seed))
+
+
+def surface_of(problem: Any) -> Surface:
+    return Surface.of(problem.posterior, LogEI(problem.y.min().item()))
 
 
 def points_of(space: Space, count: int, seed: int = 5) -> Points:
@@ -34,11 +41,11 @@ def all_vertices(space: Space) -> np.ndarray:
 def test_acquisition_is_log_ei_of_the_prediction(make_problem: Any, space: Space) -> None:
     problem = make_problem(space, 7)
     points = points_of(space, 5)
-    mean, variance = problem.posterior.predict(points.C, points.V)
+    mean, variance = problem.posterior.predict(points)
     u = (problem.y.min() - mean) / variance.sqrt()
     normal = torch.distributions.Normal(0.0, 1.0)
     ei = variance.sqrt() * (normal.log_prob(u).exp() + u * normal.cdf(u))
-    np.testing.assert_allclose(acquisition_of(problem)(points), ei.log(), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(surface_of(problem).value(points), ei.log(), rtol=1e-4, atol=1e-6)
 
 
 @given(data=st.data(), n=st.integers(2, 9), seed=st.integers(0, 2**32), name=st.sampled_from(["modlap", "moddif"]))
@@ -47,29 +54,31 @@ def test_best_neighbour_is_the_best_of_all_neighbours(
     data: st.DataObject, spaces: Any, make_problem: Any, n: int, seed: int, name: str
 ) -> None:
     space = data.draw(spaces.filter(lambda s: len(s.discrete) > 0))
-    acquisition = acquisition_of(make_problem(space, n, seed, name))
+    surface = surface_of(make_problem(space, n, seed, name))
     X = space.sample_encoded(np.random.default_rng(seed), 3)
-    vertices, values = acquisition.best_neighbours(Points.of(space, X))
+    vertices, values = surface.best_neighbours(Points.of(space, X), Region(space))
     D = len(space.continuous)
     for s, x in enumerate(X):
         around = space.encode_all(space.neighbours(space.decode(x)))
         around[:, :D] = x[:D]
-        each = acquisition(Points.of(space, around))
+        each = surface.value(Points.of(space, around))
         assert values[s].item() == pytest.approx(each.max().item(), rel=1e-6, abs=1e-6)
         chosen = np.concatenate([x[:D], vertices[s].numpy()])
-        assert acquisition(Points.of(space, chosen[None])).item() == pytest.approx(values[s].item(), rel=1e-6, abs=1e-6)
+        assert surface.value(Points.of(space, chosen[None])).item() == pytest.approx(
+            values[s].item(), rel=1e-6, abs=1e-6
+        )
         assert (around[:, D:] == chosen[D:]).all(axis=1).any()
 
 
-def check_gradient(space: Space, acquisition: Acquisition, points: Points) -> None:
-    value, gradient = acquisition.with_gradient(points.C, acquisition.posterior.on(points.V))
+def check_gradient(space: Space, surface: Surface, points: Points) -> None:
+    value, gradient = surface.with_gradient(points.C, surface.on(points.V))
     assert gradient.shape == points.C.shape
-    np.testing.assert_allclose(value, acquisition(points), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(value, surface.value(points), rtol=1e-6, atol=1e-6)
     step = 1e-5
     for d in range(len(space.continuous)):
         move = torch.zeros_like(points.C)
         move[:, d] = step
-        above, below = (acquisition(Points(points.C + sign * move, points.V)) for sign in (1, -1))
+        above, below = (surface.value(Points(points.C + sign * move, points.V)) for sign in (1, -1))
         np.testing.assert_allclose(gradient[:, d], (above - below) / (2 * step), rtol=1e-3, atol=1e-4)
 
 
@@ -79,25 +88,25 @@ def test_gradient_equals_finite_differences(
     data: st.DataObject, spaces: Any, make_problem: Any, n: int, seed: int, name: str
 ) -> None:
     space = data.draw(spaces.filter(lambda s: len(s.continuous) > 0))
-    check_gradient(space, acquisition_of(make_problem(space, n, seed, name)), points_of(space, 3, seed + 1))
+    check_gradient(space, surface_of(make_problem(space, n, seed, name)), points_of(space, 3, seed + 1))
 
 
 def test_gradient_of_each_kind_of_space(make_problem: Any, space: Space, kernel: str) -> None:
-    acquisition = acquisition_of(make_problem(space, 10, kernel=kernel))
-    check_gradient(space, acquisition, points_of(space, 4))
+    surface = surface_of(make_problem(space, 10, kernel=kernel))
+    check_gradient(space, surface, points_of(space, 4))
 
 
 @given(data=st.data(), seed=st.integers(0, 2**32))
 @settings(max_examples=25)
 def test_alternation_never_worsens_a_start(data: st.DataObject, spaces: Any, make_problem: Any, seed: int) -> None:
     space = data.draw(spaces)
-    acquisition = acquisition_of(make_problem(space, 6, seed))
+    surface = surface_of(make_problem(space, 6, seed))
     starts = points_of(space, 4, seed)
-    found, values = alternate(acquisition, starts, SETTINGS)
+    found, values = alternate(surface, Region(space), starts, SETTINGS)
     assert len(found) == 4
     assert (values.diff() <= 0).all()
-    assert (values >= acquisition(starts).sort(descending=True).values - 1e-6).all()
-    np.testing.assert_allclose(acquisition(found), values, rtol=1e-6, atol=1e-6)
+    assert (values >= surface.value(starts).sort(descending=True).values - 1e-6).all()
+    np.testing.assert_allclose(surface.value(found), values, rtol=1e-6, atol=1e-6)
     for C, V in zip(found.C.tolist(), found.V.tolist(), strict=True):
         assert all(0.0 <= c <= 1.0 for c in C)
         space.validate(space.decode(C + (V if space.discrete else [])))
@@ -106,12 +115,12 @@ def test_alternation_never_worsens_a_start(data: st.DataObject, spaces: Any, mak
 def test_starts_do_not_disturb_each_other(
     make_problem: Any, space: Space, kernel: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    acquisition = acquisition_of(make_problem(space, 6, kernel=kernel))
+    surface = surface_of(make_problem(space, 6, kernel=kernel))
     starts, alike = points_of(space, 5), replace(SETTINGS, gain=SETTINGS.last_gain)
-    each = [alternate(acquisition, Points(starts.C[[s]], starts.V[[s]]), alike)[1].item() for s in range(5)]
-    assert alternate(acquisition, starts, SETTINGS)[1][0].item() == pytest.approx(max(each), abs=1e-3)
-    monkeypatch.setattr("fmnas.optimizers.search.MEETING", 0.0)  # none stops for having met another
-    together = alternate(acquisition, starts, alike)[1]
+    each = [alternate(surface, Region(space), Points(starts.C[[s]], starts.V[[s]]), alike)[1].item() for s in range(5)]
+    assert alternate(surface, Region(space), starts, SETTINGS)[1][0].item() == pytest.approx(max(each), abs=1e-3)
+    monkeypatch.setattr("fmnas.optimizers.gp.search.MEETING", 0.0)  # none stops for having met another
+    together = alternate(surface, Region(space), starts, alike)[1]
     np.testing.assert_allclose(together, sorted(each, reverse=True), rtol=1e-5, atol=1e-5)
 
 
@@ -127,17 +136,17 @@ def test_of_starts_that_meet_the_best_goes_on() -> None:
 def test_alternation_ends_where_no_neighbour_is_better(
     make_problem: Any, space: Space, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fmnas.optimizers.search.MEETING", 0.0)  # none stops for having met another
-    acquisition = acquisition_of(make_problem(space, 8))
-    found, values = alternate(acquisition, points_of(space, 6), SETTINGS)
+    monkeypatch.setattr("fmnas.optimizers.gp.search.MEETING", 0.0)  # none stops for having met another
+    surface = surface_of(make_problem(space, 8))
+    found, values = alternate(surface, Region(space), points_of(space, 6), SETTINGS)
     if space.discrete:
-        assert (acquisition.best_neighbours(found)[1] <= values + 1e-5).all()
+        assert (surface.best_neighbours(found, Region(space))[1] <= values + 1e-5).all()
     if space.continuous:
         for move in (1e-4, -1e-4):
             for d in range(len(space.continuous)):
                 C = found.C.clone()
                 C[:, d] = (C[:, d] + move).clip(0.0, 1.0)
-                assert (acquisition(Points(C, found.V)) <= values + 1e-4).all()
+                assert (surface.value(Points(C, found.V)) <= values + 1e-4).all()
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -152,19 +161,19 @@ def test_alternation_ends_where_no_neighbour_is_better(
 )
 def test_search_finds_the_best_of_a_discrete_space(make_problem: Any, space: Space, seed: int) -> None:
     problem = make_problem(space, 7, seed)
-    acquisition = acquisition_of(problem)
-    best = acquisition(Points.of(space, all_vertices(space))).max().item()
+    surface = surface_of(problem)
+    best = surface.value(Points.of(space, all_vertices(space))).max().item()
     incumbent = problem.X[int(problem.y.argmin())]
-    starts = start_points(acquisition, Situation(incumbent, NOTHING_KNOWN, SETTINGS, np.random.default_rng(seed)))
-    assert alternate(acquisition, starts, SETTINGS)[1].max().item() == pytest.approx(best, abs=1e-6)
+    starts = start_points(surface, Region(space), state_at(incumbent, NOTHING_KNOWN, SETTINGS, seed))
+    assert alternate(surface, Region(space), starts, SETTINGS)[1].max().item() == pytest.approx(best, abs=1e-6)
 
 
 def test_hill_climbing_reaches_the_best_of_a_complete_graph_from_anywhere(make_problem: Any) -> None:
     space = Space([Nominal("a", list(range(9)))])
-    acquisition = acquisition_of(make_problem(space, 4))
+    surface = surface_of(make_problem(space, 4))
     everywhere = Points.of(space, all_vertices(space))
-    best = acquisition(everywhere).max().item()
-    _, values = alternate(acquisition, everywhere, SETTINGS)
+    best = surface.value(everywhere).max().item()
+    _, values = alternate(surface, Region(space), everywhere, SETTINGS)
     np.testing.assert_allclose(values, best, atol=1e-9)
 
 
@@ -172,40 +181,40 @@ def test_hill_climbing_reaches_the_best_of_a_complete_graph_from_anywhere(make_p
 def test_search_finds_the_best_of_a_fine_grid(make_problem: Any, seed: int) -> None:
     space = Space([Real("x", 0.0, 1.0), Nominal("a", list("pqr"))])
     problem = make_problem(space, 6, seed)
-    acquisition = acquisition_of(problem)
+    surface = surface_of(problem)
     x, a = np.meshgrid(np.linspace(0, 1, 2001), np.arange(3.0))
-    grid = acquisition(Points.of(space, np.column_stack([x.ravel(), a.ravel()]))).max().item()
+    grid = surface.value(Points.of(space, np.column_stack([x.ravel(), a.ravel()]))).max().item()
     incumbent = problem.X[int(problem.y.argmin())]
-    starts = start_points(acquisition, Situation(incumbent, NOTHING_KNOWN, SETTINGS, np.random.default_rng(seed)))
-    assert alternate(acquisition, starts, SETTINGS)[1].max().item() >= grid - 1e-6
+    starts = start_points(surface, Region(space), state_at(incumbent, NOTHING_KNOWN, SETTINGS, seed))
+    assert alternate(surface, Region(space), starts, SETTINGS)[1].max().item() >= grid - 1e-6
 
 
 def test_start_points_are_the_best_of_many(make_problem: Any, space: Space) -> None:
     problem = make_problem(space, 8)
-    acquisition = acquisition_of(problem)
+    surface = surface_of(problem)
     incumbent = problem.X[int(problem.y.argmin())]
-    starts = start_points(acquisition, Situation(incumbent, NOTHING_KNOWN, SETTINGS, np.random.default_rng(0)))
+    starts = start_points(surface, Region(space), state_at(incumbent, NOTHING_KNOWN, SETTINGS, 0))
     assert 1 <= len(starts) <= SETTINGS.starts
-    chance = acquisition(points_of(space, 200))
-    values = acquisition(starts)
+    chance = surface.value(points_of(space, 200))
+    values = surface.value(starts)
     assert values.mean() > chance.mean()
     assert values.max() >= chance.quantile(0.95)
     few = SearchSettings(random_points=3, spray_points=2, starts=8)
-    assert len(start_points(acquisition, Situation(incumbent, NOTHING_KNOWN, few, np.random.default_rng(0)))) <= 5
+    assert len(start_points(surface, Region(space), state_at(incumbent, NOTHING_KNOWN, few, 0))) <= 5
 
 
 def test_start_points_are_none_of_the_known_ones(make_problem: Any, space: Space) -> None:
     """The best starts are known in turn, as if pending: the same draws then give the next best, and as many of them."""
     problem = make_problem(space, 8)
-    acquisition, size = acquisition_of(problem), SearchSettings(random_points=60, spray_points=10, starts=3)
+    surface, size = surface_of(problem), SearchSettings(random_points=60, spray_points=10, starts=3)
     incumbent, known = problem.X[int(problem.y.argmin())], np.empty((0, len(space)))
     values: list[float] = []
     for _ in range(4):
-        starts = start_points(acquisition, Situation(incumbent, known, size, np.random.default_rng(0)))
+        starts = start_points(surface, Region(space), state_at(incumbent, known, size, 0))
         X = starts.encoded(space)
         assert len(X) == 3
         assert all((x != known).any(axis=1).all() for x in X)
-        values += acquisition(starts).tolist()
+        values += surface.value(starts).tolist()
         known = np.concatenate([known, X])
     assert len(np.unique(known, axis=0)) == 12
     np.testing.assert_allclose(values, sorted(values, reverse=True), atol=1e-9)
@@ -214,10 +223,10 @@ def test_start_points_are_none_of_the_known_ones(make_problem: Any, space: Space
 def test_where_all_is_known_the_search_still_has_a_start(make_problem: Any) -> None:
     space = Space([Nominal("a", ["p", "q"]), Integer("k", 0, 2)])
     problem, everything = make_problem(space, 5), all_vertices(space)
-    situation = Situation(problem.X[0], everything, SETTINGS, np.random.default_rng(0))
-    assert len(start_points(acquisition_of(problem), situation)) == len(everything)
-    one_left = Situation(problem.X[0], everything[:-1], SETTINGS, np.random.default_rng(0))
-    assert start_points(acquisition_of(problem), one_left).encoded(space).tolist() == [[1.0, 2.0]]
+    state = state_at(problem.X[0], everything, SETTINGS, 0)
+    assert len(start_points(surface_of(problem), Region(space), state)) == len(everything)
+    one_left = state_at(problem.X[0], everything[:-1], SETTINGS, 0)
+    assert start_points(surface_of(problem), Region(space), one_left).encoded(space).tolist() == [[1.0, 2.0]]
 
 
 def test_spray_stays_near_the_incumbent() -> None:
@@ -266,22 +275,22 @@ def constrained_space() -> Space:
 def test_search_stays_within_the_constraints_and_finds_the_best_there(make_problem: Any, seed: int) -> None:
     space = constrained_space()
     problem = make_problem(space, 9, seed)
-    acquisition = acquisition_of(problem)
+    surface = surface_of(problem)
     incumbent = problem.X[int(problem.y.argmin())]
-    starts = start_points(acquisition, Situation(incumbent, NOTHING_KNOWN, SETTINGS, np.random.default_rng(seed)))
-    found, values = alternate(acquisition, starts, SETTINGS)
+    starts = start_points(surface, Region(space), state_at(incumbent, NOTHING_KNOWN, SETTINGS, seed))
+    found, values = alternate(surface, Region(space), starts, SETTINGS)
     assert space.feasible(found.encoded(space)).all()
-    _, value = acquisition.best_neighbours(found)
+    _, value = surface.best_neighbours(found, Region(space))
     assert (value[0] <= values[0] + 1e-5).all()
-    chance = acquisition(points_of(space, 3000, seed))  # feasible ones, drawn uniformly
+    chance = surface.value(points_of(space, 3000, seed))  # feasible ones, drawn uniformly
     assert values[0] >= chance.max() - 0.02
 
 
 def test_a_start_whose_neighbours_are_all_infeasible_stays(make_problem: Any) -> None:
     space = Space([Integer("a", 0, 1), Integer("b", 0, 1)], [LinearConstraint({"a": -1, "b": -1}, bound=-2)])
-    acquisition = acquisition_of(make_problem(space, 4))
+    surface = surface_of(make_problem(space, 4))
     points = Points.of(space, np.array([[1.0, 1.0]]))
-    assert acquisition.best_neighbours(points)[1].item() == -math.inf
-    found, values = alternate(acquisition, points, SETTINGS)
+    assert surface.best_neighbours(points, Region(space))[1].item() == -math.inf
+    found, values = alternate(surface, Region(space), points, SETTINGS)
     assert found.V.tolist() == [[1, 1]]
     assert values.isfinite().all()

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from torch import Tensor
 
-from fmnas.optimizers.likelihood import Likelihood
-from fmnas.optimizers.points import Points
-from fmnas.optimizers.structures import FAST_KERNELS
-from fmnas.optimizers.surrogate import FitSettings, Surrogate
+from fmnas.optimizers.gp.fit import FitSettings, Surrogate
+from fmnas.optimizers.gp.fm_kernel import FMKernel
+from fmnas.optimizers.gp.frequency_modulation import FAST_KERNELS
+from fmnas.optimizers.gp.likelihood import Likelihood
+from fmnas.optimizers.gp.points import Points
 from fmnas.search_spaces import Integer, Nominal, Real, Space
 
 SPACE = Space([Real("x", 0.0, 1.0), Nominal("a", ["p", "q", "r"]), Integer("k", 0, 4)])
@@ -29,7 +30,7 @@ class Watched(Surrogate):
 
 
 def seen_by_a_fit(problem: Any, settings: FitSettings, seed: int = 0) -> dict[int, np.ndarray]:
-    surrogate = Watched(problem.space, FAST_KERNELS["modlap"], settings)
+    surrogate = Watched(FMKernel(problem.space, FAST_KERNELS["modlap"]), settings)
     surrogate.fit(problem.points, problem.y, np.random.default_rng(seed))
     return surrogate.seen
 

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fmnas.optimizers.spectral import SpectralFunction
+from fmnas.optimizers.gp.frequency_modulation import FrequencyModulation
 from fmnas.search_spaces import Space
 from fmnas.search_spaces.variables import Discrete
 
@@ -72,14 +72,14 @@ def _complete_size(variable: Discrete) -> int:
 
 
 class Factors:
-    """The discrete variables of one space under one spectral function.
+    """The discrete variables of one space under one modulating function.
 
     additive: whether s (graph_part.py) is wanted; without, q stands in its place. order [P]: the variables, group by
     group.
     """
 
-    def __init__(self, space: Space, spectral: SpectralFunction, additive: bool = False) -> None:
-        self.spectral, self.additive = spectral, additive
+    def __init__(self, space: Space, modulation: FrequencyModulation, additive: bool = False) -> None:
+        self.modulation, self.additive = modulation, additive
         self.spaces = [Eigenspaces.of(variable) for variable in space.discrete] or [_POINT]
         complete = [_complete_size(variable) for variable in space.discrete] or [0]
         self.P = len(self.spaces)
@@ -147,13 +147,13 @@ class Factors:
         """N and d log N / d log beta, each [B, P]."""
         one = beta.new_ones(1)
         b = beta[..., None] * self._mu
-        f = self.spectral.value(b, one)
+        f = self.modulation.value(b, one)
         N = (self._share * f).sum(-1)
-        fall = (self._share * f * self.spectral.fall(b, f)).sum(-1) / N
-        return N, self.spectral.offset - self.spectral.sign * fall
+        fall = (self._share * f * self.modulation.fall(b, f)).sum(-1) / N
+        return N, self.modulation.offset - self.modulation.sign * fall
 
     def diagonal(self, p: int, beta: Tensor) -> Tensor:
         """Factor of variable p between each vertex and itself at d = 0: [V], beta [P]."""
         space = self.spaces[p]
-        f = self.spectral.value(beta[p] * space.mu, beta.new_ones(1))
+        f = self.modulation.value(beta[p] * space.mu, beta.new_ones(1))
         return torch.einsum("evv,e->v", space.projectors, f)

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from fmnas.optimizers.close_up import closer
-from fmnas.optimizers.points import Points
-from fmnas.optimizers.search import SearchSettings, Situation
-from fmnas.optimizers.surrogate import FitSettings
+from fmnas.optimizers.bofm.local_model import local_candidates
+from fmnas.optimizers.gp.fit import FitSettings
+from fmnas.optimizers.gp.points import Points
+from fmnas.optimizers.gp.search import SearchSettings, SearchState
 from fmnas.search_spaces import LinearConstraint, Nominal, Real, Space
 
 FIT, SEARCH = FitSettings(), SearchSettings(random_points=100)
@@ -19,8 +19,8 @@ def space_of(dimensions: int) -> Space:
 
 
 def look(space: Space, X: np.ndarray, y: np.ndarray, seed: int = 0) -> Points:
-    situation = Situation(X[int(y.argmin())], X, SEARCH, np.random.default_rng(seed))
-    return closer(space, y, FIT, situation)
+    state = SearchState(X[int(y.argmin())], X, SEARCH, np.random.default_rng(seed))
+    return local_candidates(space, y, FIT, state)
 
 
 def kink(C: np.ndarray) -> np.ndarray:

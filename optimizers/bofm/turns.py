@@ -7,7 +7,7 @@ a small improvement that is sure is worth less to it than a large one that is no
 | turn | what |
 |---|---|
 | expect | maximises expected improvement |
-| explore | the same, with the nominal value that the fewest trials had (coverage.py) |
+| explore | the same, with the nominal value that the fewest trials had (rare_values.py) |
 | rethink | explores with parameters at the prior's medians; after a long stall, parts of continuous variables, too |
 | refine | maximises expected improvement over the incumbent's continuous part |
 
@@ -20,16 +20,18 @@ Where no variable is nominal, asks that explore doubt the model: the more, the l
 import copy
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fmnas.optimizers.points import Points
-from fmnas.optimizers.posterior import Posterior
-from fmnas.optimizers.search import NEAR, Acquisition, Situation, alternate, around, new_among
+from fmnas.optimizers.gp.points import NEAR, Points, around, new_among
+from fmnas.optimizers.gp.posterior import Posterior
+from fmnas.optimizers.gp.region import Region
+from fmnas.optimizers.gp.search import SearchState, alternate
+from fmnas.optimizers.gp.surface import Surface
+from fmnas.search_spaces import Space
 
 Turn = Literal["expect", "explore", "refine", "rethink"]
 
@@ -45,10 +47,10 @@ WORTH = 1e-4  # of the same standard deviation: refining that promises less wait
 def turn_of(turns: Sequence[Turn], asked: int, y: NDArray[np.float64], initial: int) -> Turn:
     """What the ask after `asked` others does; y [n]: the objectives, of which the first `initial` do not count."""
     turn, odd = turns[asked % len(turns)], asked // len(turns) % 2 == 1
-    return "explore" if turn == "refine" and odd and spent(y, initial) else turn
+    return "explore" if turn == "refine" and odd and without_gain(y, initial) else turn
 
 
-def ending(committed: int, initial: int, evaluations: int | None) -> bool:
+def is_exploitation_phase(committed: int, initial: int, evaluations: int | None) -> bool:
     """Whether exploring can no longer pay: of all `evaluations`, `initial` for the design, so many are committed."""
     if evaluations is None:
         return False
@@ -64,7 +66,7 @@ def stalled(y: NDArray[np.float64], initial: int) -> int:
     return max(len(y) - 1 - max(last, initial - 1), 0)
 
 
-def spent(y: NDArray[np.float64], initial: int) -> bool:
+def without_gain(y: NDArray[np.float64], initial: int) -> bool:
     """Whether the last RESTS of the results y [n] brought nothing better at all; the first `initial` do not count."""
     return len(y) - 1 - max(int(y.argmin()), initial - 1) >= RESTS
 
@@ -74,30 +76,30 @@ def doubt(stall: int, largest: float) -> float:
     return 2.0 ** min(stall / PATIENCE, math.log2(largest))
 
 
-def doubted(posterior: Posterior, factor: float) -> Posterior:
+def with_inflated_variance(posterior: Posterior, factor: float) -> Posterior:
     """The same process with standard deviations `factor` times as large, and the same means."""
     other = copy.copy(posterior)
-    other.parameters = replace(posterior.parameters, s2=posterior.parameters.s2 * factor**2)
+    other.s2 = posterior.s2 * factor**2
     return other
 
 
-def unlearned(posterior: Posterior) -> Posterior:
+def at_prior_medians(posterior: Posterior) -> Posterior:
     """The process given the same observations with parameters that the data did not choose, their noise apart."""
-    return Posterior(posterior.likelihood, posterior.points, posterior.likelihood.unlearned(posterior.eta))
+    return Posterior(posterior.likelihood, posterior.likelihood.at_prior_medians(posterior.eta))
 
 
-def refined(acquisition: Acquisition, situation: Situation) -> Points:
-    """New points with the incumbent's vertices whose EI is WORTH trying, the best first; there may be none."""
-    space, D = acquisition.space, len(acquisition.space.continuous)
+def refined(space: Space, surface: Surface, state: SearchState) -> Points:
+    """New points with the incumbent's vertices whose log EI is WORTH trying, the best first; there may be none."""
+    D = len(space.continuous)
     if D == 0:
         return Points.of(space, np.empty((0, len(space))))
-    incumbent, settings, rng = situation.incumbent, situation.settings, situation.rng
+    incumbent, settings, rng = state.incumbent, state.settings, state.rng
     anywhere = np.tile(incumbent, (settings.random_points // 2, 1))
     anywhere[:, :D] = rng.random((len(anywhere), D))
     X = np.concatenate([around(space, incumbent, settings.spray_points, NEAR, rng), anywhere])
     points = Points.of(space, X[space.feasible(X)])
-    fixed = Acquisition(space, acquisition.posterior, acquisition.best, held=range(len(space.discrete)))
-    starts = points.at(fixed(points).topk(min(settings.starts, len(points))).indices)
-    found, value = alternate(fixed, starts, settings)
-    new = new_among(found.encoded(space), situation.known)
+    fixed = Region(space, held={p: int(vertex) for p, vertex in enumerate(incumbent[D:])})
+    starts = points.at(surface.value(points).topk(min(settings.starts, len(points))).indices)
+    found, value = alternate(surface, fixed, starts, settings)
+    new = new_among(found.encoded(space), state.known)
     return found.at((value > math.log(WORTH)) & torch.from_numpy(new))

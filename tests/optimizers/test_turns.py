@@ -8,12 +8,25 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmnas.optimizers.exploration import Turn, doubt, doubted, ending, refined, spent, stalled, turn_of, unlearned
-from fmnas.optimizers.likelihood import Likelihood, Prior
-from fmnas.optimizers.points import Points
-from fmnas.optimizers.posterior import Posterior
-from fmnas.optimizers.search import Acquisition, SearchSettings, Situation
-from fmnas.optimizers.structures import FAST_KERNELS as KERNELS
+from fmnas.optimizers.bofm.turns import (
+    Turn,
+    at_prior_medians,
+    doubt,
+    is_exploitation_phase,
+    refined,
+    stalled,
+    turn_of,
+    with_inflated_variance,
+    without_gain,
+)
+from fmnas.optimizers.gp.acquisition import LogEI
+from fmnas.optimizers.gp.fm_kernel import FMKernel
+from fmnas.optimizers.gp.frequency_modulation import FAST_KERNELS as KERNELS
+from fmnas.optimizers.gp.likelihood import Likelihood
+from fmnas.optimizers.gp.points import Points
+from fmnas.optimizers.gp.posterior import Posterior
+from fmnas.optimizers.gp.search import SearchSettings, SearchState
+from fmnas.optimizers.gp.surface import Surface
 from fmnas.search_spaces import Integer, LinearConstraint, Nominal, Real, Space
 
 SETTINGS = SearchSettings(random_points=200, spray_points=60, starts=6)
@@ -55,7 +68,7 @@ def test_progress_ends_a_stall_and_its_absence_lengthens_it(y: list[float], init
     ],
 )
 def test_refining_rests_after_two_rounds_without_any_gain(y: list[float], initial: int, expected: bool) -> None:
-    assert spent(np.array(y), initial) is expected
+    assert without_gain(np.array(y), initial) is expected
 
 
 TURNS: tuple[Turn, ...] = ("expect", "explore", "refine", "rethink")
@@ -86,70 +99,76 @@ def test_turns_follow_what_the_last_results_were(asked: int, since_progress: int
 def test_the_last_tenth_of_known_evaluations_ends_them_but_ten_at_most(
     evaluations: int, initial: int, first: int
 ) -> None:
-    ends = [ending(committed, initial, evaluations) for committed in range(evaluations + 20)]
+    ends = [is_exploitation_phase(committed, initial, evaluations) for committed in range(evaluations + 20)]
     assert ends == [False] * first + [True] * (evaluations - first) + [False] * 20
 
 
 def test_nothing_ends_where_the_number_of_evaluations_is_unknown() -> None:
-    assert not any(ending(committed, 10, None) for committed in range(1000))
+    assert not any(is_exploitation_phase(committed, 10, None) for committed in range(1000))
 
 
 def test_doubt_doubles_every_four_results_and_has_an_end() -> None:
     assert [doubt(stall, 4.0) for stall in (0, 4, 8, 12, 10_000)] == [1.0, 2.0, 4.0, 4.0, 4.0]
 
 
-def test_a_doubted_model_says_the_same_less_surely(make_problem: Any) -> None:
+def test_with_inflated_variance_a_model_says_the_same_less_surely(make_problem: Any) -> None:
     problem = make_problem(SPACE, 9)
-    points = problem.points
-    mean, variance = problem.posterior.predict(points.C + 0.01, points.V)
-    other = doubted(problem.posterior, 3.0)
-    same, larger = other.predict(points.C + 0.01, points.V)
+    near = Points(problem.points.C + 0.01, problem.points.V)
+    mean, variance = problem.posterior.predict(near)
+    other = with_inflated_variance(problem.posterior, 3.0)
+    same, larger = other.predict(near)
     np.testing.assert_allclose(same, mean)
     np.testing.assert_allclose(larger, 9.0 * variance, rtol=1e-9)
 
 
-def test_an_unlearned_model_has_the_priors_parameters_and_the_fitted_noise(make_problem: Any) -> None:
-    problem, prior = make_problem(SPACE, 9), Prior()
-    likelihood = Likelihood(SPACE, KERNELS["modlap"], problem.points, problem.y, prior)
-    fitted = Posterior(likelihood, problem.points, problem.eta)
-    parameters = unlearned(fitted).parameters
-    assert parameters.theta.tolist() == pytest.approx([prior.theta[0]])
-    assert parameters.beta.tolist() == pytest.approx([3 * prior.beta[0]] * 3)
-    assert parameters.g == pytest.approx(fitted.parameters.g)
-    without = Posterior(problem.likelihood, problem.points, problem.eta)
-    assert unlearned(without).parameters.theta.tolist() == without.parameters.theta.tolist()
+def test_at_prior_medians_a_model_has_the_priors_parameters_and_the_fitted_noise(make_problem: Any) -> None:
+    problem = make_problem(SPACE, 9)
+    likelihood = Likelihood(FMKernel(SPACE, KERNELS["modlap"]), problem.points, problem.y, prior=True)
+    fitted = Posterior(likelihood, problem.eta)
+    typical = at_prior_medians(fitted)
+    assert typical.parameters["theta"].tolist() == pytest.approx([0.5])
+    assert typical.parameters["beta"].tolist() == pytest.approx([1.5] * 3)
+    assert typical.g == pytest.approx(fitted.g)
+    without = Posterior(problem.likelihood, problem.eta)
+    assert at_prior_medians(without).parameters["theta"].tolist() == without.parameters["theta"].tolist()
 
 
-def acquisition_of(problem: Any) -> Acquisition:
-    return Acquisition(problem.space, problem.posterior, best=float(problem.y.min()))
+def state_at(incumbent: np.ndarray, known: np.ndarray, settings: SearchSettings, seed: int) -> SearchState:
+    return SearchState(incumbent, known, settings, np.random.default_rng(seed))
+
+
+def surface_of(problem: Any) -> Surface:
+    return Surface.of(problem.posterior, LogEI(float(problem.y.min())))
 
 
 def test_refining_keeps_to_the_constraints(make_problem: Any) -> None:
     space = Space([Nominal("a", [0, 1, 2, 3]), Real("x", 0.0, 1.0)], [LinearConstraint({"a": 1, "x": 1}, bound=2.5)])
-    acquisition, known = acquisition_of(make_problem(space, 6)), np.array([[0.4, 0]])
-    situation = Situation(np.array([0.4, 2]), known, SETTINGS, np.random.default_rng(0))
-    refining = refined(acquisition, situation).encoded(space)
+    surface, known = surface_of(make_problem(space, 6)), np.array([[0.4, 0]])
+    state = state_at(np.array([0.4, 2]), known, SETTINGS, 0)
+    refining = refined(space, surface, state).encoded(space)
     assert space.feasible(refining).all()
     assert set(refining[:, 1]) <= {2}
 
 
 def test_refining_keeps_the_vertices_and_finds_the_best_continuous_part(make_problem: Any) -> None:
     problem = make_problem(SPACE, 9)
-    acquisition, incumbent = acquisition_of(problem), problem.X[int(problem.y.argmin())]
-    found = refined(acquisition, Situation(incumbent, problem.X, SETTINGS, np.random.default_rng(0)))
+    surface, incumbent = surface_of(problem), problem.X[int(problem.y.argmin())]
+    found = refined(SPACE, surface, state_at(incumbent, problem.X, SETTINGS, 0))
     assert len(found) > 0
     assert (found.V.numpy() == incumbent[1:]).all()
     line = np.tile(incumbent, (2001, 1))
     line[:, 0] = np.linspace(0, 1, 2001)
-    best = acquisition(Points.of(SPACE, line)).max().item()
-    assert acquisition(found)[0].item() >= best - 1e-4
+    best = surface.value(Points.of(SPACE, line)).max().item()
+    assert surface.value(found)[0].item() >= best - 1e-4
 
 
 def test_what_promises_nothing_is_not_refined() -> None:
     """A straight line, known to its end: nothing below it is to be expected."""
     space = Space([Real("x", 0.0, 1.0)])
     X = np.linspace(0.0, 1.0, 30)[:, None]
-    likelihood = Likelihood(space, KERNELS["modlap"], Points.of(space, X), torch.from_numpy(3.4 * (X[:, 0] - 0.5)))
+    likelihood = Likelihood(
+        FMKernel(space, KERNELS["modlap"]), Points.of(space, X), torch.from_numpy(3.4 * (X[:, 0] - 0.5))
+    )
     eta = torch.tensor([3.0, 0.01, 1.0, 1.0, 1e-6], dtype=torch.float64).log()
-    acquisition = Acquisition(space, Posterior(likelihood, Points.of(space, X), eta), best=-1.7)
-    assert len(refined(acquisition, Situation(X[0], X, SETTINGS, np.random.default_rng(0)))) == 0
+    surface = Surface.of(Posterior(likelihood, eta), LogEI(-1.7))
+    assert len(refined(space, surface, state_at(X[0], X, SETTINGS, 0))) == 0

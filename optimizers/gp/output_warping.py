@@ -1,4 +1,4 @@
-"""The scale on which an objective is modelled: of some, the one that makes the data likeliest.
+"""Output warping: the scale on which an objective is modelled, of some the one that makes the data likeliest.
 
 What each variable does by itself is learned from few observations, what they do together from many. How much of an
 objective is a sum over variables depends on its scale. Of the variance of Ackley5C over points half of whose variables
@@ -29,7 +29,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fmnas.optimizers.posterior import Posterior
+from fmnas.optimizers.gp.posterior import Posterior
 
 Floats = NDArray[np.float64]
 Warp = Callable[[Floats], tuple[Floats, float]]
@@ -66,8 +66,8 @@ WARPS: dict[str, Warp] = {"plain": plain, "soft": soft}
 
 
 @dataclass(frozen=True)
-class Scale:
-    """A warp, one of WARPS, and then a bend."""
+class Warping:
+    """A scale: a warp, one of WARPS, and then a bend."""
 
     warp: Literal["plain", "soft"] = "plain"
     bend: float = 0.0
@@ -81,22 +81,22 @@ class Scale:
         return np.asarray(np.expm1(self.bend * u) / self.bend if self.bend else u)
 
 
-SCALES = tuple(Scale(warp, bend) for bend in sorted(BENDS, key=abs) for warp in ("soft", "plain"))
+WARPINGS = tuple(Warping(warp, bend) for bend in sorted(BENDS, key=abs) for warp in ("soft", "plain"))
 """The nearest to doing nothing first."""
 
 
-def likeliest(posterior: Posterior, y: Floats, scales: Sequence[Scale]) -> Scale:
-    """The scale of y [n] with the largest posterior density, at the correlations of a fitted process.
+def likeliest(posterior: Posterior, y: Floats, warpings: Sequence[Warping]) -> Warping:
+    """The warping of y [n] with the largest posterior density, at the correlations of a fitted process.
 
     Mean and output scale are maximised out for each, as in `likelihood.py`.
     """
     warped = {name: warp(y) for name, warp in WARPS.items()}
-    seen = [warped[scale.warp] for scale in scales]
-    G = torch.from_numpy(np.stack([scale.bent(u) for scale, (u, _) in zip(scales, seen, strict=True)], axis=1))
+    seen = [warped[warping.warp] for warping in warpings]
+    G = torch.from_numpy(np.stack([warping.bent(u) for warping, (u, _) in zip(warpings, seen, strict=True)], axis=1))
     inverse = posterior.inverse
     mu = (inverse @ G).sum(0) / inverse.sum()
     residual = G - mu
     s2 = (residual * (inverse @ residual)).sum(0).div(len(y)).clamp(min=1e-300).numpy()
     log_slopes = [log_slope for _, log_slope in seen]
-    prior = -0.5 * np.square([scale.bend for scale in scales])
-    return scales[int((-0.5 * len(y) * np.log(s2) + log_slopes + prior).argmax())]
+    prior = -0.5 * np.square([warping.bend for warping in warpings])
+    return warpings[int((-0.5 * len(y) * np.log(s2) + log_slopes + prior).argmax())]

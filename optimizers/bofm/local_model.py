@@ -1,4 +1,4 @@
-"""A closer look at the incumbent: the last digits of its continuous part, where nothing blurs them.
+"""A local model of what surrounds the incumbent: the last digits of its continuous part, where nothing blurs them.
 
 The process of the whole space has one length scale for all of it, and at best a noise of a thousandth of what the
 objective spans: it cannot see the last digits. A second one, of the continuous part alone and given only the nearest
@@ -12,11 +12,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fmnas.optimizers.points import Points
-from fmnas.optimizers.scale import standardised
-from fmnas.optimizers.search import Acquisition, Situation, alternate, new_among
-from fmnas.optimizers.structures import FAST_KERNELS
-from fmnas.optimizers.surrogate import FitError, FitSettings, Surrogate
+from fmnas.optimizers.gp.acquisition import LogEI
+from fmnas.optimizers.gp.fit import FitError, FitSettings, Surrogate
+from fmnas.optimizers.gp.fm_kernel import FMKernel
+from fmnas.optimizers.gp.frequency_modulation import FAST_KERNELS
+from fmnas.optimizers.gp.output_warping import standardised
+from fmnas.optimizers.gp.points import Points, new_among
+from fmnas.optimizers.gp.region import Region
+from fmnas.optimizers.gp.search import SearchState, alternate
+from fmnas.optimizers.gp.surface import Surface
 from fmnas.search_spaces import Real, Space
 
 Floats = NDArray[np.float64]
@@ -28,27 +32,29 @@ REACH = 8.0  # how many times as far as the D nearest trials a look goes
 WORTH = 1e-6  # of the standard deviation of all objectives: a closer look that promises less waits
 
 
-def closer(space: Space, y: Floats, fit: FitSettings, situation: Situation) -> Points:
+def local_candidates(space: Space, y: Floats, fit: FitSettings, state: SearchState) -> Points:
     """New points near the incumbent, on its vertices, whose expected improvement is WORTH trying, the best first.
 
     y [n]: the objectives of the first n known configurations. There may be no such point.
     """
-    D, tried, search, rng = len(space.continuous), situation.known, situation.settings, situation.rng
+    D, tried, search, rng = len(space.continuous), state.known, state.settings, state.rng
     nothing = Points.of(space, np.empty((0, len(space))))
     near = _nearest(tried[: len(y)], y, D)
     if len(near) < D + 1 or D == 0 or np.ptp(y[near]) == 0.0:
         return nothing
-    incumbent = situation.incumbent
+    incumbent = state.incumbent
     lower, width = _frame(incumbent[:D], tried[near, :D])
     local = Space([Real(f"x{d}", 0.0, 1.0) for d in range(D)])
     points = Points.of(local, (tried[near, :D] - lower) / width)
     try:
-        fitted = Surrogate(local, FAST_KERNELS["modlap"], fit).fit(points, torch.from_numpy(standardised(y[near])), rng)
+        surrogate = Surrogate(FMKernel(local, FAST_KERNELS["modlap"]), fit)
+        fitted = surrogate.fit(points, torch.from_numpy(standardised(y[near])), rng)
     except FitError:  # the whole space's process is there to ask
         return nothing
-    acquisition = Acquisition(local, fitted.posterior, float(fitted.y.min()))
+    surface = Surface.of(fitted.posterior, LogEI(float(fitted.y.min())))
     anywhere = Points.of(local, rng.random((search.random_points, D)))
-    found, log_ei = alternate(acquisition, anywhere.at(acquisition(anywhere).topk(search.starts).indices), search)
+    starts = anywhere.at(surface.value(anywhere).topk(search.starts).indices)
+    found, log_ei = alternate(surface, Region(local), starts, search)
     X = np.tile(incumbent, (len(found), 1))
     X[:, :D] = (lower + found.C.numpy() * width).clip(0.0, 1.0)
     new = new_among(X, tried)

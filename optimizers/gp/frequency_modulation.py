@@ -1,24 +1,75 @@
-"""How factors and the continuous distance make a kernel: the structures of the fast path, and the kernels they make.
+"""What frequency-modulated kernels and their relatives are made of, in formulas: f, and how factors combine.
+
+Each discrete variable has a factor sum_e M_e f(beta mu_e, u) over the eigenspaces of its graph (factors.py); a
+combination makes one correlation of the factors and of the continuous distance (BO-FM paper, Sec. 3 and Eq. 9 and 10).
 
 | symbol | meaning |
 |---|---|
+| d2 | squared continuous distance |
+| b | beta lambda >= 0: a frequency of the graph, scaled |
+| u | 1 + alpha d2 >= 1: the continuous distance, scaled |
+| S, N | sum_e M_e f: the factor of one discrete variable for a pair of points; its normaliser |
 | q | prod_p S_p / N_p: the graph part, 1 on the diagonal on average |
 | s | mean_p S_p / N_p: the same factors, one variable at a time |
-| d2 | squared continuous distance |
 | w | share of s (Blended) or of the continuous part (Sum), in (0, 1) |
 | r | the correlation that comes out |
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
 
-from fmnas.optimizers.spectral import ModulatedDiffusion, ModulatedLaplacian, SpectralFunction
+
+class FrequencyModulation(Protocol):
+    """f(b, u) and how fast it falls along u; all arguments broadcast.
+
+    Both functions depend on one combination of b and u alone, so that the slope along beta follows from the one along
+    u: d log S / d log beta = offset + sign u d log S / d u.
+    """
+
+    offset: float
+    sign: float
+
+    def value(self, b: Tensor, u: Tensor) -> Tensor:
+        """f(b, u)."""
+        ...
+
+    def fall(self, b: Tensor, f: Tensor) -> Tensor:
+        """-d log f / du, given f = value(b, u); may be b or f itself."""
+        ...
 
 
-class Structure(Protocol):
+class ModulatedLaplacian:
+    """f = 1 / (u + b) (Eq. 9): the method. Homogeneous of degree -1: u S_u + beta S_beta = -S."""
+
+    offset, sign = -1.0, -1.0
+
+    def value(self, b: Tensor, u: Tensor) -> Tensor:
+        """f(b, u)."""
+        return (u + b).reciprocal_()
+
+    def fall(self, b: Tensor, f: Tensor) -> Tensor:
+        """f."""
+        return f
+
+
+class ModulatedDiffusion:
+    """f = exp(-u b) (Eq. 10): the ablation. At b = 0 it does not fall with the distance. u S_u = beta S_beta."""
+
+    offset, sign = 0.0, 1.0
+
+    def value(self, b: Tensor, u: Tensor) -> Tensor:
+        """f(b, u)."""
+        return (u * b).neg_().exp_()
+
+    def fall(self, b: Tensor, f: Tensor) -> Tensor:
+        """b."""
+        return b
+
+
+class Combination(Protocol):
     """r(q, s, d2, w) with its partial derivatives; all arguments broadcast.
 
     modulated: whether q and s depend on d2 (through alpha). additive: whether s matters; if not, any s will do.
@@ -103,14 +154,16 @@ class Sum:
 
 @dataclass(frozen=True)
 class FastKernel:
-    """A kernel of the fast path: a spectral function and a structure."""
+    """A kernel of the fast path: a modulating function and a combination."""
 
     name: str
-    spectral: SpectralFunction
-    structure: Structure
+    modulation: FrequencyModulation
+    combination: Combination
 
 
 _LAPLACIAN, _DIFFUSION = ModulatedLaplacian(), ModulatedDiffusion()
+
+KernelName = Literal["modlap", "moddif", "prodlap", "proddif", "addlap", "adddif"]
 
 FAST_KERNELS: dict[str, FastKernel] = {
     kernel.name: kernel

@@ -1,4 +1,4 @@
-"""Spectral functions and the merged eigenspaces that the fast path is built on."""
+"""Modulating functions, combinations and the merged eigenspaces that the fast path is built on."""
 
 from typing import Any
 
@@ -8,44 +8,47 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fmnas.optimizers.factors import Eigenspaces, Factors
-from fmnas.optimizers.graph_part import GraphPart
-from fmnas.optimizers.spectral import ModulatedDiffusion, ModulatedLaplacian
-from fmnas.optimizers.structures import BLENDED_KERNELS, FAST_KERNELS
-from fmnas.optimizers.traced import Traced
+from fmnas.optimizers.gp.factors import Eigenspaces, Factors
+from fmnas.optimizers.gp.frequency_modulation import (
+    BLENDED_KERNELS,
+    FAST_KERNELS,
+    ModulatedDiffusion,
+    ModulatedLaplacian,
+)
+from fmnas.optimizers.gp.graph_part import GraphPart, Traced
 from fmnas.search_spaces import Nominal, Ordinal, Real, Space
 from fmnas.search_spaces.variables import laplacian
 
 KERNELS = {**FAST_KERNELS, **{kernel.name: kernel for kernel in BLENDED_KERNELS.values()}}
-SPECTRAL_FUNCTIONS = {"modlap": ModulatedLaplacian(), "moddif": ModulatedDiffusion()}
+MODULATIONS = {"modlap": ModulatedLaplacian(), "moddif": ModulatedDiffusion()}
 
 
 def test_the_six_kernels_are_known_by_name() -> None:
     assert sorted(FAST_KERNELS) == ["adddif", "addlap", "moddif", "modlap", "proddif", "prodlap"]
-    assert all(FAST_KERNELS[name].spectral is kernel.spectral for name, kernel in BLENDED_KERNELS.items())
+    assert all(FAST_KERNELS[name].modulation is kernel.modulation for name, kernel in BLENDED_KERNELS.items())
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_slopes_of_a_structure_are_its_derivatives(kernel: str, seed: int) -> None:
-    structure, rng = KERNELS[kernel].structure, np.random.default_rng(seed)
+def test_the_slopes_of_a_combination_are_its_derivatives(kernel: str, seed: int) -> None:
+    combination, rng = KERNELS[kernel].combination, np.random.default_rng(seed)
     q, s, d2, w = (torch.from_numpy(rng.uniform(0.05, 0.95, 4)).requires_grad_() for _ in range(4))
-    r = structure.combine(q, s, d2, w)
+    r = combination.combine(q, s, d2, w)
     expected = torch.autograd.grad(r.sum(), (q, s, d2, w), allow_unused=True)
-    for slope, by_autograd in zip(structure.slopes(q, s, d2, w), expected, strict=True):
+    for slope, by_autograd in zip(combination.slopes(q, s, d2, w), expected, strict=True):
         right = torch.zeros(4) if by_autograd is None else by_autograd
         np.testing.assert_allclose(slope.detach().expand(4), right, rtol=1e-10, atol=1e-14)
 
 
 @pytest.mark.parametrize(("name", "expected"), [("modlap", 1 / 3.5), ("moddif", np.exp(-3.0))])
-def test_spectral_value(name: str, expected: float) -> None:
+def test_modulation_value(name: str, expected: float) -> None:
     b, u = torch.tensor([1.5, 0.0], dtype=torch.float64), torch.tensor([2.0, 1.0], dtype=torch.float64)
-    f = SPECTRAL_FUNCTIONS[name].value(b, u)
+    f = MODULATIONS[name].value(b, u)
     np.testing.assert_allclose(f, [expected, 1.0], rtol=1e-12)
 
 
-@pytest.mark.parametrize("name", sorted(SPECTRAL_FUNCTIONS))
-def test_spectral_slopes_are_the_derivatives(name: str) -> None:
-    f = SPECTRAL_FUNCTIONS[name]
+@pytest.mark.parametrize("name", sorted(MODULATIONS))
+def test_modulation_slopes_are_the_derivatives(name: str) -> None:
+    f = MODULATIONS[name]
     b = torch.linspace(0.0, 5.0, 7).double()[:, None].requires_grad_()
     u = torch.linspace(1.0, 4.0, 5).double()[None].requires_grad_()
     value = f.value(b, u)
@@ -82,7 +85,7 @@ def test_a_complete_graph_has_two_eigenspaces() -> None:
 @settings(max_examples=30)
 def test_normaliser_is_the_mean_over_vertices(name: str, data: st.DataObject, spaces: Any, seed: int) -> None:
     space = data.draw(spaces.filter(lambda s: len(s.discrete) > 0))
-    factors = Factors(space, SPECTRAL_FUNCTIONS[name])
+    factors = Factors(space, MODULATIONS[name])
     beta = torch.from_numpy(np.exp(np.random.default_rng(seed).uniform(-3, 3, (2, factors.P))))
     N, slope = factors.normaliser(beta)
     step = 1e-6
@@ -93,13 +96,13 @@ def test_normaliser_is_the_mean_over_vertices(name: str, data: st.DataObject, sp
             assert N[b, p].item() == pytest.approx(factors.diagonal(p, beta[b]).mean().item(), rel=1e-10)
 
 
-@pytest.mark.parametrize("name", sorted(SPECTRAL_FUNCTIONS))
+@pytest.mark.parametrize("name", sorted(MODULATIONS))
 @given(data=st.data(), seed=st.integers(0, 2**32))
 @settings(max_examples=30)
 def test_every_way_to_a_factor_gives_the_same(name: str, data: st.DataObject, spaces: Any, seed: int) -> None:
     space = data.draw(spaces.filter(lambda s: len(s.discrete) > 0))
     rng = np.random.default_rng(seed)
-    factors, n = Factors(space, SPECTRAL_FUNCTIONS[name], additive=True), 6
+    factors, n = Factors(space, MODULATIONS[name], additive=True), 6
     v1, v2 = (torch.from_numpy(space.sample_encoded(rng, n)[:, len(space.continuous) :]).long() for _ in range(2))
     d2 = torch.from_numpy(rng.uniform(0, 4, (n, n)))
     alpha, beta = (torch.from_numpy(rng.uniform(0.1, 2, factors.P)) for _ in range(2))
@@ -136,7 +139,7 @@ def test_pairs_computed_in_parts_are_the_same(monkeypatch: pytest.MonkeyPatch) -
         return [*graphs.of(weights, d2), traced.q, traced.s, *traced.slopes(), *pulls]
 
     whole = everything()
-    monkeypatch.setattr("fmnas.optimizers.graph_part.CACHE", 1)
+    monkeypatch.setattr("fmnas.optimizers.gp.graph_part.CACHE", 1)
     q, s = whole[:2]
     np.testing.assert_allclose(whole[2], q, rtol=1e-12)
     np.testing.assert_allclose(whole[3], s, rtol=1e-12)

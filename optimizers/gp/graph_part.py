@@ -20,14 +20,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fmnas.optimizers.factors import Factors, Weights
-from fmnas.optimizers.spectral import SpectralFunction
+from fmnas.optimizers.gp.factors import Factors, Weights
+from fmnas.optimizers.gp.frequency_modulation import FrequencyModulation
 
 CACHE = 1 << 17  # numbers that one intermediate result may have: a megabyte
 
 
 @dataclass(frozen=True)
-class GroupHere:
+class ScaledGroup:
     """A group of variables under given parameters: alpha [B, G, 1], b = beta mu [B, G, E, 1].
 
     members, complete: as in factors.py. rows: where the members stand when the variables stand group by group.
@@ -49,7 +49,7 @@ class GraphPart:
     """
 
     def __init__(self, factors: Factors, alpha: Tensor, beta: Tensor) -> None:
-        self.spectral, self.additive = factors.spectral, factors.additive
+        self.modulation, self.additive = factors.modulation, factors.additive
         order = factors.order
         self.places = order.argsort()
         self.alpha = alpha[:, order]
@@ -60,7 +60,7 @@ class GraphPart:
         for group in factors.groups:
             rows = slice(start, start := start + len(group.members))
             b = (beta[:, group.members, None] * group.mu)[..., None]
-            self.groups.append(GroupHere(group.members, rows, group.complete, self.alpha[:, rows, None], b))
+            self.groups.append(ScaledGroup(group.members, rows, group.complete, self.alpha[:, rows, None], b))
         self._product_of_N = self.N.prod(1)[:, None]
         self._sizes = [space.projectors.shape[1] for space in factors.spaces]
         self._step = max(256, CACHE // (len(alpha) * factors.terms))
@@ -80,7 +80,7 @@ class GraphPart:
         for part in self.parts(d2.shape[1]):
             for group, W in zip(self.groups, weights, strict=True):
                 u = (group.alpha * d2[:, None, part]).add_(1.0)
-                S = _sum(self.spectral, group.complete, W[..., part], group.b, u)
+                S = _sum(self.modulation, group.complete, W[..., part], group.b, u)
                 q[:, part] *= S.prod(1)
                 if self.additive:
                     s[:, part] += (self.share[..., group.rows] @ S)[:, 0]
@@ -92,7 +92,7 @@ class GraphPart:
         L = torch.empty_like(S)
         for group, W in zip(self.groups, weights, strict=True):
             u = (group.alpha * d2[:, None]).add_(1.0)
-            _sum_and_fall(self.spectral, group.complete, W, group.b, u, S[:, group.rows], L[:, group.rows])
+            _sum_and_fall(self.modulation, group.complete, W, group.b, u, S[:, group.rows], L[:, group.rows])
         S.clamp_(min=1e-300)
         return S, L.div_(S).neg_()
 
@@ -107,33 +107,87 @@ class GraphPart:
                 W = table[k, ..., : self._sizes[p], :][None, None]  # [1, 1, (E,) V, n]
                 b = group.b[:, k : k + 1, :, None]  # [1, 1, E, 1, 1]
                 u = (group.alpha[:, k] * d2).add_(1.0)[:, None, None]  # [S, 1, 1, n]
-                found[p] = _sum(self.spectral, group.complete, W, b, u)[:, 0].div_(self.N[0, p])
+                found[p] = _sum(self.modulation, group.complete, W, b, u)[:, 0].div_(self.N[0, p])
         return found
 
 
-def _sum(spectral: SpectralFunction, complete: int, W: Tensor, b: Tensor, u: Tensor) -> Tensor:
+class Traced:
+    """q and s of pairs with these weights at squared distances d2 [B, M]; S and L are kept.
+
+    Where the factors are not additive, q stands in the place of s.
+    """
+
+    def __init__(self, graphs: GraphPart, weights: Weights, d2: Tensor) -> None:
+        self._graphs, self._d2 = graphs, d2
+        self._kept: list[tuple[slice, Tensor, Tensor]] = []  # parts with their S and L
+        self.q = torch.empty_like(d2)
+        self.s = torch.empty_like(d2) if graphs.additive else self.q
+        for part in graphs.parts(d2.shape[1]):
+            S, L = graphs.factors_and_slopes([W[..., part] for W in weights], d2[:, part])
+            self.q[:, part] = S.prod(1)
+            if graphs.additive:
+                self.s[:, part] = (graphs.share @ S)[:, 0]
+            self._kept.append((part, S, L))
+        graphs.normalised(self.q)
+
+    def slopes(self) -> tuple[Tensor, Tensor]:
+        """dq / d d2 and ds / d d2, each [B, M]."""
+        graphs = self._graphs
+        q_slope = torch.empty_like(self._d2)
+        s_slope = torch.empty_like(self._d2) if graphs.additive else q_slope
+        for part, S, L in self._kept:
+            q_slope[:, part] = (graphs.alpha[:, None] @ L)[:, 0]
+            if graphs.additive:
+                s_slope[:, part] = ((graphs.share * graphs.alpha[:, None]) @ (S * L))[:, 0]
+        q_slope *= self.q
+        return q_slope, s_slope
+
+    def pull(self, by_log_q: Tensor, by_s: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What d nll / d log q and d nll / d s, each [B, M], pull: log alpha [B, P], log beta [B, P], d2 [B, M]."""
+        graphs = self._graphs
+        modulation, alpha = graphs.modulation, graphs.alpha
+        total = by_log_q.sum(-1, keepdim=True).expand_as(alpha).clone()
+        here, far = torch.zeros_like(alpha), torch.zeros_like(alpha)
+        by_d2 = torch.empty_like(self._d2)
+        for part, S, L in self._kept:
+            pulls = by_log_q[:, None, part]  # [B, 1, m]
+            if graphs.additive:  # a factor's share of s moves with it: [B, P, m]
+                shared = S * graphs.share.mT
+                total += (shared @ by_s[:, part, None])[..., 0]
+                pulls = torch.addcmul(pulls, shared, by_s[:, None, part])
+            pulled = pulls * L
+            by_d2[:, part] = (alpha[:, None] @ pulled)[:, 0]
+            here += pulled.sum(-1)
+            far += (pulled @ self._d2[:, part, None])[..., 0]
+        by_alpha = alpha * far
+        by_beta = modulation.sign * (here + by_alpha) + (modulation.offset - graphs.log_slope_of_N) * total
+        places = graphs.places
+        return by_alpha[:, places], by_beta[:, places], by_d2
+
+
+def _sum(modulation: FrequencyModulation, complete: int, W: Tensor, b: Tensor, u: Tensor) -> Tensor:
     """sum_e M_e f(b_e, u): [B, G, ...]; W [(B,) G, (E,) ...], b [B, G, E, ...], u [B, G, ...].
 
     On a complete graph of V vertices M_0 = 1 / V, M_1 = [v = v'] - 1 / V, and mu_0 = 0.
     """
     if complete:
-        f0, f1 = spectral.value(b[:, :, 0], u), spectral.value(b[:, :, 1], u)
+        f0, f1 = modulation.value(b[:, :, 0], u), modulation.value(b[:, :, 1], u)
         return f0.sub_(f1).div_(complete).add(W * f1)
-    return (spectral.value(b, u[:, :, None]) * W).sum(2).clamp_(min=1e-300)
+    return (modulation.value(b, u[:, :, None]) * W).sum(2).clamp_(min=1e-300)
 
 
 def _sum_and_fall(
-    spectral: SpectralFunction, complete: int, W: Tensor, b: Tensor, u: Tensor, S: Tensor, fall: Tensor
+    modulation: FrequencyModulation, complete: int, W: Tensor, b: Tensor, u: Tensor, S: Tensor, fall: Tensor
 ) -> None:
     """S = sum_e M_e f(b_e, u) and -dS/du, written to S and fall [B, G, m]."""
     if not complete:
-        f = spectral.value(b, u[:, :, None])
+        f = modulation.value(b, u[:, :, None])
         weighted = f * W
         torch.sum(weighted, 2, out=S)
-        torch.sum(weighted.mul_(spectral.fall(b, f)), 2, out=fall)
+        torch.sum(weighted.mul_(modulation.fall(b, f)), 2, out=fall)
         return
     b0, b1 = b[:, :, 0], b[:, :, 1]
-    f0, f1 = spectral.value(b0, u), spectral.value(b1, u)
+    f0, f1 = modulation.value(b0, u), modulation.value(b1, u)
     weighted0, weighted1 = f0 / complete, f1 * (W - 1.0 / complete)
     torch.add(weighted0, weighted1, out=S)
-    torch.mul(weighted0, spectral.fall(b0, f0), out=fall).addcmul_(weighted1, spectral.fall(b1, f1))
+    torch.mul(weighted0, modulation.fall(b0, f0), out=fall).addcmul_(weighted1, modulation.fall(b1, f1))

@@ -10,12 +10,15 @@ from hypothesis import strategies as st
 
 from fmnas.optimizers import BOFM
 from fmnas.optimizers.bofm import MODES
-from fmnas.optimizers.coverage import Part, covering, fifths, rarest, values
-from fmnas.optimizers.likelihood import Likelihood
-from fmnas.optimizers.points import Points
-from fmnas.optimizers.posterior import Posterior
-from fmnas.optimizers.search import Acquisition, SearchSettings, Situation
-from fmnas.optimizers.structures import FAST_KERNELS
+from fmnas.optimizers.bofm.rare_values import Part, fifths, rarest_value, untried_values, values
+from fmnas.optimizers.gp.acquisition import LogEI
+from fmnas.optimizers.gp.fm_kernel import FMKernel
+from fmnas.optimizers.gp.frequency_modulation import FAST_KERNELS
+from fmnas.optimizers.gp.likelihood import Likelihood
+from fmnas.optimizers.gp.points import Points
+from fmnas.optimizers.gp.posterior import Posterior
+from fmnas.optimizers.gp.search import SearchSettings, SearchState
+from fmnas.optimizers.gp.surface import Surface
 from fmnas.search_spaces import Integer, LinearConstraint, Nominal, Ordinal, Real, Space
 
 SETTINGS = SearchSettings(random_points=200, spray_points=60, starts=6)
@@ -32,29 +35,33 @@ def test_nominal_values_and_fifths_of_continuous_variables_are_parts() -> None:
     assert [part.holds(known).sum() for part in fifths(space)] == [2, 1, 1, 0, 0]
 
 
-def acquisition_of(problem: Any) -> Acquisition:
-    return Acquisition(problem.space, problem.posterior, best=float(problem.y.min()))
+def state_at(incumbent: np.ndarray, known: np.ndarray, settings: SearchSettings, seed: int) -> SearchState:
+    return SearchState(incumbent, known, settings, np.random.default_rng(seed))
 
 
-def test_covering_points_have_untried_values_near_the_incumbent(make_problem: Any) -> None:
+def surface_of(problem: Any) -> Surface:
+    return Surface.of(problem.posterior, LogEI(float(problem.y.min())))
+
+
+def test_untried_values_points_have_untried_values_near_the_incumbent(make_problem: Any) -> None:
     problem = make_problem(SPACE, 9)
     known = np.array([[0.5, a, 3, b] for a in (0, 2, 3, 4, 5, 6) for b in (0, 1)])
-    acquisition = acquisition_of(problem)
-    points = covering(acquisition, Situation(known[0], known, SETTINGS, np.random.default_rng(0)))
+    surface = surface_of(problem)
+    points = untried_values(SPACE, surface, state_at(known[0], known, SETTINGS, 0))
     X = points.encoded(SPACE)
     assert len(X) == SETTINGS.random_points
     assert set(X[:, 1]) == {1, 7}
     assert set(X[:, 2]) == {3}
     assert set(X[:, 3]) == {2}
     assert (np.abs(X[:, 0] - 0.5) < 0.1).mean() > 0.5
-    assert (acquisition(points).diff() <= 0).all()  # the best first
+    assert (surface.value(points).diff() <= 0).all()  # the best first
     everything = np.array([[0.5, a, 3, a % 3] for a in range(8)])
-    assert len(covering(acquisition, Situation(known[0], everything, SETTINGS, np.random.default_rng(0)))) == 0
+    assert len(untried_values(SPACE, surface, state_at(known[0], everything, SETTINGS, 0))) == 0
 
 
-def test_covering_keeps_to_the_constraints(make_problem: Any) -> None:
-    acquisition, known = acquisition_of(make_problem(CONSTRAINED, 6)), np.array([[0.4, 0]])
-    X = covering(acquisition, Situation(known[0], known, SETTINGS, np.random.default_rng(0))).encoded(CONSTRAINED)
+def test_untried_values_keeps_to_the_constraints(make_problem: Any) -> None:
+    surface, known = surface_of(make_problem(CONSTRAINED, 6)), np.array([[0.4, 0]])
+    X = untried_values(CONSTRAINED, surface, state_at(known[0], known, SETTINGS, 0)).encoded(CONSTRAINED)
     assert set(X[:, 1]) == {1, 2}
     assert CONSTRAINED.feasible(X).all()
 
@@ -64,32 +71,32 @@ def test_the_rarest_value_is_held_and_the_rest_is_as_expected_improvement_likes_
     known = np.array(
         [[0.5, a, 3, b] for a in range(8) for b in (0, 1, 2)] + [[0.5, a, 3, 0] for a in range(8) if a != 5]
     )
-    acquisition = acquisition_of(problem)
-    found = rarest(values(SPACE), acquisition, Situation(known[0], known, SETTINGS, np.random.default_rng(0)))
+    surface = surface_of(problem)
+    found = rarest_value(values(SPACE), SPACE, surface, state_at(known[0], known, SETTINGS, 0))
     assert set(found.V[:, 0].tolist()) == {5}
-    value = acquisition(found)
+    value = surface.value(found)
     assert (value.diff() <= 1e-9).all()  # the best first
     X = SPACE.sample_encoded(np.random.default_rng(1), 3000)
     X[:, 1] = 5
-    assert value[0] >= acquisition(Points.of(SPACE, X)).max() - 1e-6
+    assert value[0] >= surface.value(Points.of(SPACE, X)).max() - 1e-6
     assert len(set(found.V[:, 1].tolist())) > 1 or found.V[0, 1] != 3  # the others may move
 
 
 def test_of_several_rarest_values_the_one_that_promises_most_is_tried(make_problem: Any) -> None:
     problem = make_problem(SPACE, 9)
-    acquisition, known = acquisition_of(problem), np.array([[0.5, a, 3, b] for a in range(8) for b in (0, 1, 2)])
+    surface, known = surface_of(problem), np.array([[0.5, a, 3, b] for a in range(8) for b in (0, 1, 2)])
     settings = replace(SETTINGS, random_points=2000)
-    found = rarest(values(SPACE), acquisition, Situation(known[0], known, settings, np.random.default_rng(0)))
+    found = rarest_value(values(SPACE), SPACE, surface, state_at(known[0], known, settings, 0))
     X = SPACE.sample_encoded(np.random.default_rng(1), 2000)  # any value of a: each was tried thrice, those of b more
-    assert acquisition(found)[0] >= acquisition(Points.of(SPACE, X)).max() - 1e-6
+    assert surface.value(found)[0] >= surface.value(Points.of(SPACE, X)).max() - 1e-6
 
 
 def test_what_the_constraints_rule_out_is_not_waited_for(make_problem: Any) -> None:
     """a = 3 cannot be: of those that can, 1 is the rarest."""
-    acquisition = acquisition_of(make_problem(CONSTRAINED, 6))
+    surface = surface_of(make_problem(CONSTRAINED, 6))
     known = np.array([[0.4, 0], [0.5, 0], [0.3, 1], [0.1, 2], [0.2, 2]])
     for seed in range(5):
-        X = rarest(values(CONSTRAINED), acquisition, Situation(known[0], known, SETTINGS, np.random.default_rng(seed)))
+        X = rarest_value(values(CONSTRAINED), CONSTRAINED, surface, state_at(known[0], known, SETTINGS, seed))
         X = X.encoded(CONSTRAINED)
         assert CONSTRAINED.feasible(X).all()
         assert set(X[:, 1]) == {1}
@@ -99,7 +106,12 @@ def test_where_nothing_is_nominal_nothing_is_rare(make_problem: Any) -> None:
     space = Space([Integer("k", 0, 5), Real("x", 0.0, 1.0)])
     problem = make_problem(space, 6)
     rng = np.random.default_rng(0)
-    assert len(rarest(values(space), acquisition_of(problem), Situation(problem.X[0], problem.X, SETTINGS, rng))) == 0
+    assert (
+        len(
+            rarest_value(values(space), space, surface_of(problem), SearchState(problem.X[0], problem.X, SETTINGS, rng))
+        )
+        == 0
+    )
 
 
 @given(st.integers(0, 10_000))
@@ -109,10 +121,10 @@ def test_the_rarest_fifth_is_not_left(seed: int) -> None:
     space = Space([Real("x", 0.0, 1.0), Real("z", 0.0, 1.0), Nominal("a", [0, 1, 2])])
     X = space.sample_encoded(rng, 30)
     points = Points.of(space, X)
-    likelihood = Likelihood(space, FAST_KERNELS["modlap"], points, torch.from_numpy(rng.normal(size=30)))
+    likelihood = Likelihood(FMKernel(space, FAST_KERNELS["modlap"]), points, torch.from_numpy(rng.normal(size=30)))
     eta = likelihood.starts(rng, 1)[0]
-    acquisition = Acquisition(space, Posterior(likelihood, points, eta), best=-1.0)
-    found = rarest(fifths(space), acquisition, Situation(X[0], X, SETTINGS, rng)).encoded(space)
+    surface = Surface.of(Posterior(likelihood, eta), LogEI(-1.0))
+    found = rarest_value(fifths(space), space, surface, SearchState(X[0], X, SETTINGS, rng)).encoded(space)
     held = {part: int(part.holds(X).sum()) for part in fifths(space)}
     rare = [part for part, count in held.items() if count == min(held.values())]
     assert len(found) > 0

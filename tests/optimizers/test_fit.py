@@ -12,12 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from fmnas.optimizers.gp.fit import PAPER_FIT, Fit, FitError, FitSettings, Surrogate
+from fmnas.optimizers.gp.fm_kernel import FMKernel, weight
+from fmnas.optimizers.gp.frequency_modulation import BLENDED_KERNELS, FAST_KERNELS
+from fmnas.optimizers.gp.likelihood import Likelihood
+from fmnas.optimizers.gp.points import Points
+from fmnas.optimizers.gp.posterior import Posterior
 from fmnas.optimizers.kernels import AddDif, AddLap, ModDif, ModLap, ProdDif, ProdLap
-from fmnas.optimizers.likelihood import Likelihood, Prior
-from fmnas.optimizers.points import Points
-from fmnas.optimizers.posterior import Posterior
-from fmnas.optimizers.structures import BLENDED_KERNELS, FAST_KERNELS
-from fmnas.optimizers.surrogate import PAPER_FIT, Fit, FitError, FitSettings, Surrogate
 from fmnas.search_spaces import Space, joint_space
 from fmnas.search_spaces.variables import spectrum
 
@@ -32,7 +33,8 @@ def slow_correlation(problem: Any, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
     """R between X and Z by the gpytorch kernel, each factor divided by the mean of f over its graph's spectrum."""
     space, blended = problem.space, problem.kernel.startswith("blended")
     name = problem.kernel.removeprefix("blended-")
-    theta, alpha, beta, w, _ = problem.likelihood.split(problem.eta[None])
+    values = problem.likelihood.parameters.values(problem.eta[None])
+    theta, alpha, beta, w = values["theta"], values["alpha"], values["beta"], weight(values)
     kernel = SLOW[name](space, additive=True) if blended else SLOW[name](space)
     spectra = [spectrum(variable.adjacency)[0] for variable in space.discrete]
     means = np.array([F[name[-3:]](beta[0, p].item() * values).mean() for p, values in enumerate(spectra)])
@@ -53,7 +55,7 @@ def slow_correlation(problem: Any, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
 
 
 def fit(problem: Any, settings: FitSettings, seed: int) -> Fit:
-    surrogate = Surrogate(problem.space, KERNELS[problem.kernel], settings)
+    surrogate = Surrogate(FMKernel(problem.space, KERNELS[problem.kernel]), settings)
     return surrogate.fit(problem.points, problem.y, np.random.default_rng(seed))
 
 
@@ -74,7 +76,7 @@ def test_likelihood_is_that_of_a_multivariate_normal(
 ) -> None:
     problem = make_problem(data.draw(spaces), n, seed, name)
     R = slow_correlation(problem, problem.X, problem.X)
-    fitted = problem.posterior.parameters
+    fitted = problem.posterior
     fast = value_at(problem.likelihood, problem.eta)
     assert fast == pytest.approx(slow_nll(R, fitted.g, problem.y, fitted.mu, fitted.s2), rel=1e-7, abs=1e-8)
     for mu, s2 in ((0.05, 1.0), (-0.05, 1.0), (0.0, 1.1), (0.0, 0.9)):  # mean and scale are already the best ones
@@ -116,7 +118,7 @@ def test_a_batch_of_parameters_equals_a_loop(make_problem: Any, space: Space, ke
 def test_a_batch_too_large_for_the_cache_is_split(make_problem: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     space = joint_space()
     whole = make_problem(space, 12)
-    monkeypatch.setattr("fmnas.optimizers.likelihood.TOGETHER", 1)
+    monkeypatch.setattr("fmnas.optimizers.gp.likelihood.TOGETHER", 1)
     split = make_problem(space, 12)
     etas = whole.likelihood.starts(np.random.default_rng(1), 3)
     for a, b in zip(whole.likelihood(etas, torch.arange(3)), split.likelihood(etas, torch.arange(3)), strict=True):
@@ -148,9 +150,10 @@ def test_posterior_is_the_textbooks(
     s2 = (y - mu) @ np.linalg.solve(A, y - mu) / n
     prior = np.diag(slow_correlation(problem, Z, Z))
     points = Points.of(problem.space, Z)
-    mean, variance = posterior.predict(points.C, points.V)
-    np.testing.assert_allclose(posterior.on(points.V).prior, prior, rtol=1e-8)
-    np.testing.assert_allclose(posterior.correlation(points.C, posterior.on(points.V)), R, rtol=1e-7, atol=1e-10)
+    mean, variance = posterior.predict(points)
+    r, own = posterior.correlation.on(points.V).correlation(points.C)
+    np.testing.assert_allclose(own, prior, rtol=1e-8)
+    np.testing.assert_allclose(r, R, rtol=1e-7, atol=1e-10)
     np.testing.assert_allclose(mean, mu + R @ np.linalg.solve(A, y - mu), rtol=1e-6, atol=1e-7)
     expected = s2 * (prior - np.einsum("ij,ji->i", R, np.linalg.solve(A, R.T)))
     np.testing.assert_allclose(variance, np.maximum(expected, 1e-12), rtol=1e-5, atol=1e-8)
@@ -164,16 +167,18 @@ def test_correlation_is_1_on_the_diagonal_on_average(make_problem: Any, space: S
     else:
         V = torch.zeros(1, 1, dtype=torch.int64)
     posterior = problem.posterior
-    assert posterior.on(V).prior.mean().item() == pytest.approx(1.0, rel=1e-10)
+    C = torch.zeros(len(V), len(space.continuous), dtype=torch.float64)
+    _, own = posterior.correlation.on(V).correlation(C)
+    assert own.mean().item() == pytest.approx(1.0, rel=1e-10)
 
 
 def test_prediction_in_chunks_equals_prediction_at_once(make_problem: Any, space: Space) -> None:
     problem = make_problem(space, 6)
     many = Points.of(space, space.sample_encoded(np.random.default_rng(3), 1100))
-    mean, variance = problem.posterior.predict(many.C, many.V)
+    mean, variance = problem.posterior.predict(many)
     assert mean.shape == variance.shape == (1100,)
     for at in (0, 511, 512, 1099):
-        one, spread = problem.posterior.predict(many.C[at : at + 1], many.V[at : at + 1])
+        one, spread = problem.posterior.predict(many.at(slice(at, at + 1)))
         assert mean[at].item() == pytest.approx(one.item(), rel=1e-10, abs=1e-12)
         assert variance[at].item() == pytest.approx(spread.item(), rel=1e-8)
 
@@ -182,7 +187,7 @@ def test_without_noise_the_mean_passes_through_the_data(make_problem: Any, space
     problem = make_problem(space, 4, seed=2)
     problem.eta[-1] = math.log(1e-6)
     points = problem.points
-    mean, variance = problem.posterior.predict(points.C, points.V)
+    mean, variance = problem.posterior.predict(points)
     np.testing.assert_allclose(mean, problem.y, atol=1e-3)
     assert variance.max() < 1e-3
 
@@ -207,14 +212,14 @@ def golden_data() -> tuple[Space, Points, Tensor]:
 @pytest.mark.parametrize("seed", [0, 1])
 def test_fit_of_the_golden_data_beats_a_converged_reference(seed: int) -> None:
     space, points, y = golden_data()
-    found = Surrogate(space, FAST_KERNELS["modlap"], PAPER_FIT).fit(points, y, np.random.default_rng(seed))
+    found = Surrogate(FMKernel(space, FAST_KERNELS["modlap"]), PAPER_FIT).fit(points, y, np.random.default_rng(seed))
     assert found.nll <= min(GOLDEN["nll_per_point"]) - 0.01
     assert len(found.nll_of_finalists) == PAPER_FIT.finalists
 
 
 def test_fit_is_no_worse_than_any_of_its_starts(make_problem: Any, space: Space, kernel: str) -> None:
     problem = make_problem(space, 12, kernel=kernel)
-    found = fit(problem, FitSettings(starts=4, screening=5, finalists=2, prior=None), seed=7)
+    found = fit(problem, FitSettings(starts=4, screening=5, finalists=2, prior=False), seed=7)
     starts = problem.likelihood.starts(np.random.default_rng(7), 4)
     values = problem.likelihood(problem.likelihood.box().clip(starts), torch.arange(4))[0]
     assert found.nll <= values.min().item() + 1e-12
@@ -222,14 +227,14 @@ def test_fit_is_no_worse_than_any_of_its_starts(make_problem: Any, space: Space,
     assert found.nll == pytest.approx(value_at(problem.likelihood, found.eta), rel=1e-9)
     box = problem.likelihood.box()
     assert (found.eta == box.clip(found.eta)).all()
-    assert found.posterior.parameters.g == pytest.approx(found.eta[-1].exp().item())
+    assert found.posterior.g == pytest.approx(found.eta[-1].exp().item())
 
 
 def test_fit_of_every_start_to_convergence(make_problem: Any, space: Space) -> None:
     problem = make_problem(space, 6)
     found = fit(problem, PAPER_FIT, seed=0)
     assert found.nll == pytest.approx(value_at(problem.likelihood, found.eta), rel=1e-9)  # no prior in it
-    surrogate = Surrogate(space, KERNELS[problem.kernel], PAPER_FIT)
+    surrogate = Surrogate(FMKernel(space, KERNELS[problem.kernel]), PAPER_FIT)
     after_another = surrogate.fit(problem.points, problem.y, np.random.default_rng(0), found.eta)
     assert after_another.nll_of_finalists == found.nll_of_finalists  # every start is cold
     assert len(found.nll_of_finalists) == 10
@@ -242,30 +247,29 @@ def test_fit_recovers_which_variables_matter() -> None:
     y = np.sin(6 * X[:, 0])  # one of 18 variables
     y = (y - y.mean()) / y.std(ddof=1)
     points = Points.of(space, X)
-    surrogate = Surrogate(space, FAST_KERNELS["modlap"], FitSettings(prior=None))
+    surrogate = Surrogate(FMKernel(space, FAST_KERNELS["modlap"]), FitSettings(prior=False))
     posterior = surrogate.fit(points, torch.from_numpy(y), np.random.default_rng(1)).posterior
-    assert posterior.parameters.theta.argmin() == 0
+    assert posterior.parameters["theta"].argmin() == 0
     Z = space.sample_encoded(rng, 200)
     test = Points.of(space, Z)
-    mean, _ = posterior.predict(test.C, test.V)
+    mean, _ = posterior.predict(test)
     assert np.corrcoef(mean, np.sin(6 * Z[:, 0]))[0, 1] > 0.95
 
 
 def test_fit_without_a_finite_likelihood_is_an_error(make_problem: Any) -> None:
     problem = make_problem(joint_space(), 5)
-    surrogate = Surrogate(problem.space, FAST_KERNELS["modlap"], FitSettings(starts=3, screening=2))
+    surrogate = Surrogate(FMKernel(problem.space, FAST_KERNELS["modlap"]), FitSettings(starts=3, screening=2))
     with pytest.raises(FitError, match=r"no start .* 5 observations"):
         surrogate.fit(problem.points, problem.y * math.nan, np.random.default_rng(0))
 
 
 def test_the_prior_adds_its_normal_density(make_problem: Any, space: Space, kernel: str) -> None:
-    problem, prior = make_problem(space, 6, kernel=kernel), Prior()
+    problem = make_problem(space, 6, kernel=kernel)
     plain = problem.likelihood
-    bent = Likelihood(space, KERNELS[kernel], problem.points, problem.y, prior)
-    D, P = len(space.continuous), plain.P
-    alpha = (prior.alpha[0] / (max(D, 1) * P), prior.alpha[1])
-    beta = (prior.beta[0] * P, prior.beta[1])
-    medians, deviations = np.array([*[prior.theta] * D, *[alpha] * P, *[beta] * P, prior.odds, prior.g]).T
+    bent = Likelihood(FMKernel(space, KERNELS[kernel]), problem.points, problem.y, prior=True)
+    D, P = len(space.continuous), max(len(space.discrete), 1)
+    alpha, beta = (1.0 / (max(D, 1) * P), 1.5), (0.5 * P, 1.5)
+    medians, deviations = np.array([*[(0.5, 1.0)] * D, *[alpha] * P, *[beta] * P, (1.0, 1.5), (1e-3, 2.5)]).T
     expected = 0.5 * (((problem.eta.numpy() - np.log(medians)) / deviations) ** 2).sum() / 6
     assert value_at(bent, problem.eta) - value_at(plain, problem.eta) == pytest.approx(expected, rel=1e-9)
 
@@ -274,7 +278,7 @@ def test_many_observations_are_screened_on_a_subset_and_warm_starts_count(make_p
     problem = make_problem(joint_space(), 90)
     quick = FitSettings(starts=2, screening=3, subset=30, iterations=4)
     cold = fit(problem, quick, seed=0)
-    surrogate = Surrogate(problem.space, FAST_KERNELS["modlap"], quick)
+    surrogate = Surrogate(FMKernel(problem.space, FAST_KERNELS["modlap"]), quick)
     warm = surrogate.fit(problem.points, problem.y, np.random.default_rng(0), cold.eta)
     assert warm.nll <= cold.nll + 1e-12
 
@@ -285,7 +289,9 @@ def test_random_starts_are_spared_where_there_are_many_observations_and_a_warm_s
 ) -> None:
     """Whether any were tried is seen from the generator."""
     problem = make_problem(joint_space(), n)
-    surrogate = Surrogate(problem.space, FAST_KERNELS["modlap"], FitSettings(starts=2, screening=3, subset=30))
+    surrogate = Surrogate(
+        FMKernel(problem.space, FAST_KERNELS["modlap"]), FitSettings(starts=2, screening=3, subset=30)
+    )
     rng = np.random.default_rng(0)
     before = rng.bit_generator.state
     found = surrogate.fit(problem.points, problem.y, rng, problem.eta if warm else None, afresh=False)
@@ -298,10 +304,10 @@ def test_what_is_not_positive_definite_has_an_infinite_value(make_problem: Any) 
     problem = make_problem(joint_space(), 4)
     twice = np.concatenate([problem.X, problem.X])
     points = Points.of(problem.space, twice)
-    likelihood = Likelihood(problem.space, FAST_KERNELS["modlap"], points, problem.y.repeat(2))
+    likelihood = Likelihood(FMKernel(problem.space, FAST_KERNELS["modlap"]), points, problem.y.repeat(2))
     eta = problem.eta.clone()
     eta[-1] = -60.0  # no noise: duplicated rows are singular
     values, _ = likelihood(torch.stack([eta, problem.eta]), torch.arange(2))
     assert values[0].item() == math.inf
     assert math.isfinite(values[1].item())
-    assert isinstance(Posterior(likelihood, points, problem.eta).parameters.s2, float)
+    assert isinstance(Posterior(likelihood, problem.eta).s2, float)

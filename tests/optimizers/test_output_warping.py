@@ -8,23 +8,24 @@ from hypothesis import strategies as st
 from scipy.stats import multivariate_normal
 
 from fmnas.optimizers import BOFM
-from fmnas.optimizers.points import Points
-from fmnas.optimizers.posterior import Posterior
-from fmnas.optimizers.scale import SCALES, WARPS, Scale, likeliest, soft, standardised
-from fmnas.optimizers.structures import BLENDED_KERNELS
-from fmnas.optimizers.surrogate import FitSettings, Surrogate
+from fmnas.optimizers.gp.fit import FitSettings, Surrogate
+from fmnas.optimizers.gp.fm_kernel import FMKernel
+from fmnas.optimizers.gp.frequency_modulation import BLENDED_KERNELS
+from fmnas.optimizers.gp.output_warping import WARPINGS, WARPS, Warping, likeliest, soft, standardised
+from fmnas.optimizers.gp.points import Points
+from fmnas.optimizers.gp.posterior import Posterior
 from fmnas.search_spaces import Nominal, Real, Space
 
 SPACE = Space([Nominal("a", list(range(6))), Nominal("b", list(range(6))), Real("x", 0.0, 1.0)])
 SUMMANDS = np.array([0.0, 1.0, 0.6, 1.4, 0.3, 2.0])
 
 
-@given(st.lists(st.floats(-3, 3), min_size=2, max_size=20, unique=True), st.sampled_from(SCALES))
-def test_a_scale_keeps_the_order_and_standardises(values: list[float], scale: Scale) -> None:
+@given(st.lists(st.floats(-3, 3), min_size=2, max_size=20, unique=True), st.sampled_from(WARPINGS))
+def test_a_scale_keeps_the_order_and_standardises(values: list[float], warping: Warping) -> None:
     y = np.array(values)
     if y.std(ddof=1) < 1e-6:
         return
-    g = scale.of(y)
+    g = warping.of(y)
     assert (np.diff(g[np.argsort(y, kind="stable")]) >= 0).all()
     assert g.mean() == pytest.approx(0.0, abs=1e-9)
     assert g.std(ddof=1) == pytest.approx(1.0)
@@ -32,7 +33,7 @@ def test_a_scale_keeps_the_order_and_standardises(values: list[float], scale: Sc
 
 def test_the_plain_scale_changes_nothing() -> None:
     y = np.array([3.0, 1.0, 4.0, 1.5])
-    np.testing.assert_allclose(Scale().of(y), standardised(y), rtol=1e-12)
+    np.testing.assert_allclose(Warping().of(y), standardised(y), rtol=1e-12)
 
 
 def test_softness_is_linear_below_the_median_and_logarithmic_above() -> None:
@@ -52,7 +53,7 @@ def test_the_slope_of_a_warp_is_that_of_finite_differences(warp: str) -> None:
 
 
 def fitted(y: np.ndarray, X: np.ndarray) -> Posterior:
-    surrogate = Surrogate(SPACE, BLENDED_KERNELS["modlap"], FitSettings())
+    surrogate = Surrogate(FMKernel(SPACE, BLENDED_KERNELS["modlap"]), FitSettings())
     rng = np.random.default_rng(0)
     return surrogate.fit(Points.of(SPACE, X), torch.from_numpy(y), rng).posterior
 
@@ -64,9 +65,9 @@ def test_the_likeliest_scale_is_that_of_the_densities_written_out() -> None:
     posterior = fitted(standardised(y), X)
     A = np.linalg.inv(posterior.inverse.numpy())
 
-    def density(scale: Scale) -> float:
+    def density(warping: Warping) -> float:
         """log p(y | A, scale) at the best mean and output scale, plus the prior's."""
-        (u, log_slope), bend = WARPS[scale.warp](y), scale.bend
+        (u, log_slope), bend = WARPS[warping.warp](y), warping.bend
         g = np.expm1(bend * u) / bend if bend else u
         one = np.ones(12)
         mean = one @ np.linalg.solve(A, g) / (one @ np.linalg.solve(A, one))
@@ -74,7 +75,7 @@ def test_the_likeliest_scale_is_that_of_the_densities_written_out() -> None:
         normal = multivariate_normal(mean * one, variance * A).logpdf(g)
         return float(normal + log_slope + bend * u.sum() - bend**2 / 2)
 
-    assert likeliest(posterior, y, SCALES) == max(SCALES, key=density)
+    assert likeliest(posterior, y, WARPINGS) == max(WARPINGS, key=density)
 
 
 @pytest.mark.parametrize(
@@ -84,10 +85,10 @@ def test_a_sum_is_recognised_through_what_hides_it(name: str, low: float, high: 
     hide = {"logarithm": np.log, "itself": np.asarray, "square": np.square}[name]
     X = SPACE.sample_encoded(np.random.default_rng(2), 40)
     total = 1.0 + SUMMANDS[X[:, 1].astype(int)] + SUMMANDS[::-1][X[:, 2].astype(int)] + X[:, 0]
-    y, scale = hide(total), Scale()
+    y, warping = hide(total), Warping()
     for _ in range(4):
-        scale = likeliest(fitted(scale.of(y), X), y, [scale for scale in SCALES if scale.warp == "plain"])
-    assert low <= scale.bend <= high
+        warping = likeliest(fitted(warping.of(y), X), y, [warping for warping in WARPINGS if warping.warp == "plain"])
+    assert low <= warping.bend <= high
 
 
 def test_a_long_tail_is_seen_softly_and_none_plainly() -> None:
@@ -95,10 +96,10 @@ def test_a_long_tail_is_seen_softly_and_none_plainly() -> None:
     total = 1.0 + SUMMANDS[X[:, 1].astype(int)] + SUMMANDS[::-1][X[:, 2].astype(int)] + X[:, 0]
     tail = np.where(total > np.median(total), total + np.expm1(3.0 * (total - np.median(total))), total)
     for y, warp in ((total, "plain"), (tail, "soft")):
-        scale = Scale()
+        warping = Warping()
         for _ in range(4):
-            scale = likeliest(fitted(scale.of(y), X), y, [Scale("plain"), Scale("soft")])
-        assert scale.warp == warp
+            warping = likeliest(fitted(warping.of(y), X), y, [Warping("plain"), Warping("soft")])
+        assert warping.warp == warp
 
 
 def test_a_trial_remembers_the_scale_it_was_asked_with() -> None:
@@ -107,11 +108,11 @@ def test_a_trial_remembers_the_scale_it_was_asked_with() -> None:
         trial = opt.ask()
         assert trial is not None
         if trial.memo:
-            assert trial.memo[-1] in range(len(SCALES))
+            assert trial.memo[-1] in range(len(WARPINGS))
         again.restore(trial)
         a, b = trial.configuration["a"], trial.configuration["b"]
         value = float(np.log(1.0 + SUMMANDS[a] + SUMMANDS[::-1][b] + trial.configuration["x"]))
         opt.tell(trial, value)
         again.tell(trial, value)
-    assert SCALES[int(trial.memo[-1])] != SCALES[0]
+    assert WARPINGS[int(trial.memo[-1])] != WARPINGS[0]
     assert again.ask() == opt.ask()

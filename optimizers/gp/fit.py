@@ -1,18 +1,17 @@
 """Fitting the Gaussian process: maximum likelihood from many starts, and from where the last fit ended."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fmnas.optimizers.bfgs import minimise
-from fmnas.optimizers.likelihood import Likelihood, Prior
-from fmnas.optimizers.points import Points
-from fmnas.optimizers.posterior import Posterior
-from fmnas.optimizers.structures import FastKernel
-from fmnas.search_spaces import Space
+from fmnas.optimizers.gp.bfgs import minimise
+from fmnas.optimizers.gp.kernel import Kernel
+from fmnas.optimizers.gp.likelihood import Likelihood
+from fmnas.optimizers.gp.points import Points
+from fmnas.optimizers.gp.posterior import Posterior
 
 
 class FitError(RuntimeError):
@@ -41,7 +40,8 @@ class FitSettings:
     finalists: how many of the screened (the previous fit's optimum among them) go on, on all observations; after a
     screening on a subset, one.
     patience: the finalists' iterations are at most `patience / n^2`, and between 3 and `iterations`.
-    tolerance: they end when one gains less, in nats of all observations together. prior: None for maximum likelihood.
+    tolerance: they end when one gains less, in nats of all observations together. prior: whether the
+    parameters' priors count; without, it is maximum likelihood.
     warm: whether the optimum of an earlier fit is one more start. smooth: whether every second start is smoother than
     the paper's.
     """
@@ -54,7 +54,7 @@ class FitSettings:
     iterations: int = 60
     patience: float = 300_000.0
     tolerance: float = 1e-3
-    prior: Prior | None = field(default_factory=Prior)
+    prior: bool = True
     warm: bool = True
     smooth: bool = True
 
@@ -72,7 +72,7 @@ PAPER_FIT = FitSettings(
     iterations=300,
     patience=1e18,
     tolerance=1e-6,
-    prior=None,
+    prior=False,
     warm=False,
     smooth=False,
 )
@@ -80,17 +80,17 @@ PAPER_FIT = FitSettings(
 
 
 class Surrogate:
-    """Fits processes of one kernel on one space.
+    """Fits processes of one kernel.
 
     settings: how hard. Random draws come from the generator handed to `fit`.
     """
 
-    def __init__(self, space: Space, kernel: FastKernel, settings: FitSettings) -> None:
-        self.space, self.kernel, self.settings = space, kernel, settings
+    def __init__(self, kernel: Kernel, settings: FitSettings) -> None:
+        self.kernel, self.settings = kernel, settings
 
     def likelihood(self, points: Points, y: Tensor) -> Likelihood:
         """The likelihood of a data set."""
-        return Likelihood(self.space, self.kernel, points, y, self.settings.prior)
+        return Likelihood(self.kernel, points, y, self.settings.prior)
 
     def fit(
         self, points: Points, y: Tensor, rng: np.random.Generator, warm: Tensor | None = None, afresh: bool = True
@@ -119,7 +119,7 @@ class Surrogate:
         best = int(nll.argmin())
         if not math.isfinite(float(nll[best])):
             raise FitError(f"no start gave a positive definite matrix for {len(points)} observations")
-        return Fit(Posterior(every, points, eta[best]), eta[best], y, float(nll[best]), tuple(nll.tolist()))
+        return Fit(Posterior(every, eta[best]), eta[best], y, float(nll[best]), tuple(nll.tolist()))
 
     def _on_subset(self, points: Points, y: Tensor, size: int, rng: np.random.Generator) -> Likelihood:
         """The likelihood of some of the observations: the best quarter of `size`, and others at random."""

@@ -1,0 +1,219 @@
+"""Bayesian optimization with a Gaussian process: all that does not depend on the kernel or on the way of searching.
+
+    class MyMethod(BayesianOptimizer):
+        def kernel(self, space):
+            return MyKernel(space)
+
+is an optimizer. `candidates` may search otherwise than by expected improvement over the whole space, `acquisition` say
+what is maximised, and `settings` how hard; what a result teaches a method apart from its model is for `_observe`.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import torch
+
+from fmnas.optimizers.gp.acquisition import Acquisition, LogEI
+from fmnas.optimizers.gp.fit import Fit, FitError, FitSettings, Surrogate
+from fmnas.optimizers.gp.kernel import Kernel
+from fmnas.optimizers.gp.output_warping import Warping, likeliest
+from fmnas.optimizers.gp.points import Points, new_among
+from fmnas.optimizers.gp.posterior import Posterior
+from fmnas.optimizers.gp.region import Region
+from fmnas.optimizers.gp.search import SearchSettings, SearchState, alternate, start_points
+from fmnas.optimizers.gp.surface import Surface
+from fmnas.optimizers.optimizer import Optimizer, OptimizerError, Suggestion, random_design
+from fmnas.search_spaces import Configuration, Evaluation, Space, Trial
+from fmnas.search_spaces.records import FAILED_FIT, FALLBACK, MODEL, RANDOM
+
+INITIAL_POINTS = 10
+REFITS = 2  # at most, when another warping turns out to be likelier
+AFRESH_EVERY = 4  # asks; in between, where there are many results, a fit goes on from where the last one ended
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """How hard a model is fitted and searched.
+
+    warpings: the model sees the objective under the likeliest of them (output_warping.py).
+    """
+
+    fit: FitSettings = field(default_factory=FitSettings)
+    search: SearchSettings = field(default_factory=SearchSettings)
+    warpings: tuple[Warping, ...] = (Warping(),)
+
+
+class BayesianOptimizer(Optimizer):
+    """Base of optimizers whose model is a Gaussian process; a method says which kernel it has.
+
+    log_objective: model log of the objective; it must then be positive.
+    initial_design: configurations to begin with; 10 random ones by default.
+    evaluations: how many there will be in all, if that is known.
+
+    Pending trials enter the model with the value it predicts for them (the kriging believer of Ginsbourger et al.
+    2010), so any number may be asked ahead and no two asks give the same configuration. Each fit starts from where the
+    last one ended, too; a trial's memo remembers that place, so that a replay goes on as if nothing had happened. Where
+    no model can be had chance chooses, and the trial says so.
+    """
+
+    settings: ModelSettings = ModelSettings()
+
+    def __init__(
+        self,
+        space: Space,
+        *,
+        seed: int = 0,
+        epochs: int = 1,
+        initial_design: Sequence[Configuration] | None = None,
+        log_objective: bool = False,
+        evaluations: int | None = None,
+    ) -> None:
+        if evaluations is not None and evaluations < 1:
+            raise OptimizerError(f"evaluations = {evaluations}: it must be at least 1, or None where it is not known")
+        design = random_design(space, INITIAL_POINTS, seed) if initial_design is None else initial_design
+        super().__init__(space, seed=seed, epochs=epochs, initial_design=design)
+        self.log_objective = log_objective
+        self.evaluations = evaluations
+        self._codes: dict[int, np.ndarray] = {}  # trial -> its configuration, encoded
+        self._warm: torch.Tensor | None = None  # eta where the last fit ended
+        self._warping: Warping | None = None  # and under which warping, if not the first
+
+    @abstractmethod
+    def kernel(self, space: Space) -> Kernel:
+        """The kernel of the process."""
+
+    def acquisition(self, y: torch.Tensor) -> Acquisition:
+        """What is maximised, given what the model sees of the objectives y [n]."""
+        return LogEI(float(y.min()))
+
+    def candidates(self, surface: Surface, state: SearchState) -> Points:
+        """Configurations worth trying, the best first; the first that is new is taken."""
+        region = Region(self.space)
+        starts = start_points(surface, region, state)
+        found, _ = alternate(surface, region, starts, state.settings)
+        return found.and_then(starts)
+
+    def fits_afresh(self) -> bool:
+        """Whether this ask's fit tries random starts even where there are many results."""
+        return self._asked % AFRESH_EVERY == 0
+
+    @cached_property
+    def surrogate(self) -> Surrogate:
+        """What fits the process."""
+        return Surrogate(self.kernel(self.space), self.settings.fit)
+
+    def restore(self, trial: Trial) -> None:
+        """Note that this trial was asked before; its memo says where that fit ended."""
+        super().restore(trial)
+        if trial.memo:
+            *eta, warping = trial.memo
+            self._warm, self._warping = torch.tensor(eta, dtype=torch.float64), self.settings.warpings[int(warping)]
+
+    def tell(self, trial: Trial, evaluation: Evaluation | float) -> None:
+        """Take a result; OptimizerError, and the trial stays pending, for one whose logarithm cannot be modelled."""
+        objective = evaluation.objective if isinstance(evaluation, Evaluation) else float(evaluation)
+        if self.log_objective and objective <= 0:
+            raise OptimizerError(
+                f"trial {trial.id}: objective {objective} with log_objective; it must be positive "
+                "(or set log_objective=False)"
+            )
+        super().tell(trial, evaluation)
+
+    def objectives(self) -> np.ndarray:
+        """The results so far [n], as they are modelled but for the warping."""
+        y = np.array([evaluation.objective for _, evaluation in self.history])
+        return np.log(y) if self.log_objective else y
+
+    def _suggest(self, rng: np.random.Generator) -> Suggestion:
+        if len(self.history) < 2:
+            return self._by_chance(rng, "fewer than two results to model")
+        y = self.objectives()
+        if np.ptp(y) < 1e-12:
+            return self._by_chance(rng, "all results are equal: nothing to model")
+        with _one_thread():
+            try:
+                fitted = self._fit(y, rng)
+            except FitError as error:
+                return self._by_chance(rng, f"fit failed: {error}", fallback=FAILED_FIT)
+            configuration = self._maximise(fitted, rng)
+        memo = (*fitted.eta.tolist(), float(self.settings.warpings.index(self._current_warping())))
+        if configuration is None:
+            return self._by_chance(rng, "every candidate was tried before", memo=memo)
+        return Suggestion(configuration, MODEL, memo=memo)
+
+    def _fit(self, y: np.ndarray, rng: np.random.Generator) -> Fit:
+        """The process fitted to the history with objectives y [n], under the likeliest warping."""
+        points = Points.of(self.space, self._encoded([trial for trial, _ in self.history]))
+        fitted = self._fit_warped(points, y, rng, afresh=self.fits_afresh())
+        warpings = self.settings.warpings
+        for _ in range(REFITS if len(warpings) > 1 else 0):
+            warping = likeliest(fitted.posterior, y, warpings)
+            if warping == self._current_warping():
+                break
+            self._warping = warping
+            fitted = self._fit_warped(points, y, rng, afresh=False)
+        return fitted
+
+    def _fit_warped(self, points: Points, y: np.ndarray, rng: np.random.Generator, afresh: bool) -> Fit:
+        warped = torch.from_numpy(self._current_warping().of(y))
+        fitted = self.surrogate.fit(points, warped, rng, self._warm, afresh)
+        self._warm = fitted.eta
+        return fitted
+
+    def _current_warping(self) -> Warping:
+        return self._warping or self.settings.warpings[0]
+
+    def _maximise(self, fitted: Fit, rng: np.random.Generator) -> Configuration | None:
+        """The new configuration with the largest acquisition; None if the search found only ones tried before."""
+        y, known = fitted.y, self._known()
+        surface = Surface.of(self._with_fantasies(fitted.posterior), self.acquisition(y))
+        state = SearchState(known[int(y.argmin())], known, self.settings.search, rng)
+        candidates = self.candidates(surface, state).encoded(self.space)
+        new = (x for x in candidates if new_among(x[None], known).all())  # one by one: the first is mostly enough
+        return next((self.space.decode(x) for x in new), None)
+
+    def _with_fantasies(self, posterior: Posterior) -> Posterior:
+        """The posterior with every pending trial added at its predicted mean, under the fitted parameters."""
+        if not self.pending:
+            return posterior
+        pending = Points.of(self.space, self._encoded(self.pending.values()))
+        believed, _ = posterior.predict(pending)
+        return posterior.with_observations(pending, believed)
+
+    def _register(self, trial: Trial) -> None:
+        super()._register(trial)
+        self._codes[trial.id] = self.space.encode(trial.configuration)
+
+    def _encoded(self, trials: Iterable[Trial]) -> np.ndarray:
+        """X [m, D + P] of trials asked before; each was encoded once."""
+        return np.array([self._codes[trial.id] for trial in trials]).reshape(-1, len(self.space))
+
+    def _known(self) -> np.ndarray:
+        """All that was tried, and is being tried: the history comes first."""
+        return self._encoded([*(trial for trial, _ in self.history), *self.pending.values()])
+
+    def _by_chance(
+        self, rng: np.random.Generator, note: str, *, memo: tuple[float, ...] = (), fallback: str = FALLBACK
+    ) -> Suggestion:
+        """A random configuration, new if that can be had."""
+        known = self._known()
+        for _ in range(100):
+            x = self.space.sample_encoded(rng, 1)[0]
+            if new_among(x[None], known).all():
+                break
+        return Suggestion(self.space.decode(x), RANDOM, note=note, memo=memo, fallback=fallback)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """One torch thread: as fast at these sizes, and the same rounding in every process."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

@@ -1,0 +1,1 @@
+"""Gaussian processes for optimizers: kernels, fit, posterior, acquisition and its search."""

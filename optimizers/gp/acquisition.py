@@ -1,0 +1,107 @@
+"""Acquisitions of minimising: expected improvement below an incumbent, and the lower confidence bound.
+
+All are maximised. Expected improvement is taken as its logarithm, in a form that never underflows:
+
+    EI = s h(u),  h(u) = phi(u) + u Phi(u),  u = (best - mean) / s
+
+log h follows Ament et al. 2023 (LogEI, Eq. 9): far below zero phi + u Phi cancels, so the branch there is written with
+the scaled complementary error function, and beyond u = -1e6 with its asymptote h ~ phi(u) / u^2.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+_LOG_2PI_HALF = 0.5 * math.log(2.0 * math.pi)
+_LOG_PI_2_HALF = 0.5 * math.log(0.5 * math.pi)
+_FAR = -1e6
+
+
+def _log_phi(u: Tensor) -> Tensor:
+    return -0.5 * u.square() - _LOG_2PI_HALF
+
+
+def log_h(u: Tensor) -> Tensor:
+    """log(phi(u) + u Phi(u)), accurate for every finite u; shapes broadcast."""
+    near = u.clamp(min=-1.0)
+    direct = (_log_phi(near).exp() + near * torch.special.ndtr(near)).log()
+    middle = u.clamp(_FAR, -1.0)
+    # log(|u| Phi(u) / phi(u)), just below zero: h = phi (1 - exp(tail))
+    tail = (torch.special.erfcx(-middle / math.sqrt(2.0)) * middle.abs()).log() + _LOG_PI_2_HALF
+    scaled = _log_phi(middle) + torch.log(-torch.expm1(tail))
+    far = u.clamp(max=_FAR)
+    asymptote = _log_phi(far) - 2.0 * far.abs().log()
+    return torch.where(u > -1.0, direct, torch.where(u > _FAR, scaled, asymptote))
+
+
+def log_expected_improvement(mean: Tensor, deviation: Tensor, best: float) -> Tensor:
+    """log EI; finite where EI itself is zero in floating point."""
+    return deviation.log() + log_h((best - mean) / deviation)
+
+
+def log_expected_improvement_slopes(mean: Tensor, deviation: Tensor, best: float) -> tuple[Tensor, Tensor, Tensor]:
+    """(log EI, d log EI / d mean, d log EI / d deviation): the slopes are -Phi(u) / (s h(u)) and phi(u) / (s h(u))."""
+    u = (best - mean) / deviation
+    scale = log_h(u)
+    near = u.clamp(min=-1e4)
+    close = u > -1e4
+    cdf = torch.where(close, (torch.special.log_ndtr(near) - scale).exp_(), -u)
+    pdf = torch.where(close, (_log_phi(near) - scale).exp_(), u.square())
+    return deviation.log() + scale, -cdf / deviation, pdf / deviation
+
+
+class Acquisition(Protocol):
+    """How much a value N(mean, deviation^2) is worth trying; shapes broadcast."""
+
+    def value(self, mean: Tensor, deviation: Tensor) -> Tensor:
+        """What is maximised."""
+        ...
+
+    def slopes(self, mean: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(value, its slope along the mean, along the deviation)."""
+        ...
+
+    def average(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """(the value [...] of several processes together, how it moves with each of them [k, ...]); values [k, ...]."""
+        ...
+
+
+@dataclass(frozen=True)
+class LogEI:
+    """log EI below `best`. Of several processes it is the logarithm of their mean EI."""
+
+    best: float
+
+    def value(self, mean: Tensor, deviation: Tensor) -> Tensor:
+        """log EI."""
+        return log_expected_improvement(mean, deviation, self.best)
+
+    def slopes(self, mean: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """As in `log_expected_improvement_slopes`."""
+        return log_expected_improvement_slopes(mean, deviation, self.best)
+
+    def average(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """(log mean exp, the share of each in it)."""
+        return values.logsumexp(0) - math.log(len(values)), values.softmax(0)
+
+
+@dataclass(frozen=True)
+class LowerConfidenceBound:
+    """Minus the bound mean - weight deviation (Srinivas et al. 2010, for minimising)."""
+
+    weight: float = 2.0
+
+    def value(self, mean: Tensor, deviation: Tensor) -> Tensor:
+        """weight deviation - mean."""
+        return self.weight * deviation - mean
+
+    def slopes(self, mean: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(value, -1, weight)."""
+        return self.value(mean, deviation), torch.full_like(mean, -1.0), torch.full_like(mean, self.weight)
+
+    def average(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """(mean, 1 / k each)."""
+        return values.mean(0), torch.full_like(values, 1.0 / len(values))

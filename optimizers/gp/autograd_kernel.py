@@ -1,0 +1,168 @@
+"""A kernel from its formula alone: torch differentiates it, and neighbouring vertices are enumerated.
+
+    class Matern(AutogradKernel):
+        parameters = (Parameter("theta", 1, (1e-2, 1e2), Uniform(0.1, 1.0), LogNormal(0.5, 1.0)),)
+
+        def r(self, a, b, values):
+            return matern52(squared_distance(a.C, b.C, values["theta"]))
+
+It costs some ten times what an analytic kernel costs (fm_kernel.py), and gives the same numbers.
+
+| symbol | shape | meaning |
+|---|---|---|
+| a, b | [..., D], [..., P] | points whose leading dimensions broadcast |
+| n, m, K, M, B | | as in kernel.py |
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from fmnas.optimizers.gp.kernel import ByParameters, ByPosition, pair_indices
+from fmnas.optimizers.gp.parameters import Parameter, Values
+from fmnas.optimizers.gp.points import Points
+from fmnas.search_spaces import Space
+
+TINY = 1e-24  # added to squares under a root, far below rounding: at 0 its slope is infinite
+
+
+class AutogradKernel(ABC):
+    """A kernel on a space; a subclass has `parameters` and `r`."""
+
+    parameters: Sequence[Parameter] = ()
+
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        self.sizes = [len(variable.vertices) for variable in space.discrete]
+
+    @abstractmethod
+    def r(self, a: Points, b: Points, values: Values) -> Tensor:
+        """Correlations [...] of the points a with the points b, element by element; values: name -> [size].
+
+        Without discrete variables every point is on the one vertex 0 of a graph of one vertex.
+        """
+
+    def matrix(self, a: Points, b: Points, values: Values) -> Tensor:
+        """r [m, n] of each of m points with each of n."""
+        return self.r(Points(a.C[:, None], a.V[:, None]), Points(b.C[None], b.V[None]), values)
+
+    def diagonal(self, a: Points, values: Values) -> Tensor:
+        """r [m] of each point with itself."""
+        return self.r(a, a, values)
+
+    def pairs(self, points: Points) -> "AutogradPairs":
+        """The pairs of these points."""
+        return AutogradPairs(self, points)
+
+    def given(self, values: Values, points: Points) -> "AutogradCorrelation":
+        """Correlations with these points."""
+        return AutogradCorrelation(self, values, points)
+
+
+class AutogradPairs:
+    """The pairs of some points, one parameter set after the other."""
+
+    def __init__(self, kernel: AutogradKernel, points: Points) -> None:
+        self._kernel, self._points = kernel, points
+        self._i, self._j = pair_indices(len(points))
+
+    def correlation(self, values: Values) -> Tensor:
+        """r [B, M]."""
+        with torch.no_grad():
+            return torch.stack([self._of_one(one) for one in self._each(values)])
+
+    def with_pullback(self, values: Values) -> tuple[Tensor, ByParameters]:
+        """r [B, M], and what takes its slope back to the logarithms of the parameters."""
+        names = [parameter.name for parameter in self._kernel.parameters]
+        with torch.enable_grad():
+            each = [{name: one[name].detach().requires_grad_() for name in names} for one in self._each(values)]
+            found = [self._of_one(one) for one in each]
+
+        def pullback(by_r: Tensor) -> Tensor:
+            rows = []
+            for one, r, slope in zip(each, found, by_r, strict=True):
+                by_value = torch.autograd.grad(r, list(one.values()), slope, allow_unused=True, materialize_grads=True)
+                logs = [grad * value.detach() for grad, value in zip(by_value, one.values(), strict=True)]
+                rows.append(torch.cat(logs))
+            return torch.stack(rows)
+
+        return torch.stack([r.detach() for r in found]), pullback
+
+    def _of_one(self, values: Values) -> Tensor:
+        return self._kernel.matrix(self._points, self._points, values)[self._i, self._j]
+
+    def _each(self, values: Values) -> list[dict[str, Tensor]]:
+        B = len(next(iter(values.values())))
+        return [{name: value[b] for name, value in values.items()} for b in range(B)]
+
+
+class AutogradCorrelation:
+    """Correlations with n points under one set of parameters."""
+
+    def __init__(self, kernel: AutogradKernel, values: Values, points: Points) -> None:
+        self.kernel, self.values, self.points = kernel, values, points
+
+    def on(self, V: Tensor) -> "AutogradVertexCache":
+        """Points on the vertices V [m, P]: nothing is worked out before."""
+        return AutogradVertexCache(self, V)
+
+    def neighbours(self, points: Points) -> tuple[Tensor, Tensor]:
+        """(r [m, K, n], own [m, K]), each vertex of each variable enumerated."""
+        m, K = len(points), sum(self.kernel.sizes)
+        variable = torch.arange(len(self.kernel.sizes)).repeat_interleave(torch.tensor(self.kernel.sizes))
+        vertex = torch.cat([torch.arange(size) for size in self.kernel.sizes])
+        V = points.V[:, None].repeat(1, K, 1)
+        V[:, torch.arange(K), variable] = vertex
+        every = Points(points.C.repeat_interleave(K, 0), V.reshape(m * K, -1))
+        r, own = self.on(every.V).correlation(every.C)
+        return r.reshape(m, K, -1), own.reshape(m, K)
+
+
+class AutogradVertexCache:
+    """Points on the vertices V [m, P]."""
+
+    def __init__(self, given: AutogradCorrelation, V: Tensor) -> None:
+        self._given, self._V = given, V
+
+    def correlation(self, C: Tensor) -> tuple[Tensor, Tensor]:
+        """(r [m, n], own [m])."""
+        with torch.no_grad():
+            return self._of(C)
+
+    def with_pullback(self, C: Tensor) -> tuple[Tensor, Tensor, ByPosition]:
+        """(r [m, n], own [m]), and what takes their slopes back to C."""
+        with torch.enable_grad():
+            variable = C.detach().requires_grad_()
+            found = self._of(variable)
+
+        def pullback(by_r: Tensor, by_own: Tensor) -> Tensor:
+            together = [(part, slope) for part, slope in zip(found, (by_r, by_own), strict=True) if part.requires_grad]
+            if not together:
+                return torch.zeros_like(C)
+            parts, slopes = zip(*together, strict=True)
+            (gradient,) = torch.autograd.grad(parts, variable, slopes, allow_unused=True, materialize_grads=True)
+            return gradient
+
+        return found[0].detach(), found[1].detach(), pullback
+
+    def _of(self, C: Tensor) -> tuple[Tensor, Tensor]:
+        given, points = self._given, Points(C, self._V)
+        return given.kernel.matrix(points, given.points, given.values), given.kernel.diagonal(points, given.values)
+
+
+def squared_distance(C1: Tensor, C2: Tensor, theta: Tensor) -> Tensor:
+    """sum_d (c_d - c'_d)^2 / theta_d^2 [...] of continuous parts [..., D]; theta [D] or [1]."""
+    return ((C1 - C2) / theta).square().sum(-1)
+
+
+def matern52(d2: Tensor) -> Tensor:
+    """The Matern correlation of smoothness 5/2 at squared distances d2 (Rasmussen & Williams 2006, Eq. 4.17)."""
+    d = (5.0 * d2 + TINY).sqrt()
+    return (1.0 + d + d.square() / 3.0) * torch.exp(-d)
+
+
+def overlap(V1: Tensor, V2: Tensor) -> Tensor:
+    """The share of variables in which vertices [..., P] agree [...]."""
+    return (V1 == V2).double().mean(-1)

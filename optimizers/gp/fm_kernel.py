@@ -1,0 +1,200 @@
+"""Frequency-modulated kernels and their relatives for a Gaussian process: the fast path of kernels.py.
+
+Everything is analytic and batched; kernels.py has the same formulas for gpytorch, and the tests hold one to the other.
+
+| symbol | shape | meaning |
+|---|---|---|
+| theta | [B, D] | lengthscales, in unit-cube lengths |
+| alpha, beta | [B, P] | modulation by d2 and frequency scale of each discrete variable |
+| odds | [B, 1] | w / (1 - w), with w the weight of a combination (frequency_modulation.py) |
+| d2 | [B, M] or [m, n] | squared continuous distance |
+| q, s | as d2 | graph parts (graph_part.py) |
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fmnas.optimizers.gp.factors import Factors, Weights
+from fmnas.optimizers.gp.frequency_modulation import Combination, FastKernel
+from fmnas.optimizers.gp.graph_part import GraphPart, Traced
+from fmnas.optimizers.gp.kernel import ByParameters, ByPosition, pair_indices
+from fmnas.optimizers.gp.parameters import Constant, LogNormal, Parameter, Uniform, Values
+from fmnas.optimizers.gp.points import Points
+from fmnas.search_spaces import Space
+
+# Bounds of theta (in unit-cube lengths), alpha, beta and the odds: wide enough that a bound means "no influence".
+THETA, ALPHA, BETA, ODDS = (1e-2, 1e2), (1e-4, 1e3), (1e-4, 1e3), (1e-3, 1e3)
+UNIT_DEVIATION = 12**-0.5  # standard deviation of the uniform distribution: the starts are in standardised units
+HELD = (1.0, 1.0)
+
+
+def fm_parameters(D: int, P: int, combination: Combination, has_graphs: bool) -> tuple[Parameter, ...]:
+    """theta, alpha, beta and odds of a kernel on D continuous and P discrete variables; what it has not is held at 1.
+
+    Without discrete variables alpha too: theta alone scales the distance.
+
+    Starts: theta ~ U(0.25, 2) in standardised units, beta ~ U(0, 2), w = 1/2, alpha ~ U(0, 2) / (D P): alpha d2 adds up
+    over D dimensions and P factors, and from alphas of order 1 every start falls into white noise. Smooth ones have
+    beta P times as large, for the same reason: P factors of 1/2 are nothing, too.
+
+    Priors: alpha is divided by D P, as its starts are, and beta multiplied by P, so that two random points are as much
+    alike in a large space as in a small one. They are proper and weak: they hold a parameter that the data say nothing
+    about, and give way to some ten observations.
+    """
+    factors = max(D, 1) * P
+    alpha = ALPHA if combination.modulated and has_graphs else HELD
+    return (
+        Parameter("theta", D, THETA, Uniform(0.25, 2.0, times=UNIT_DEVIATION), LogNormal(0.5, 1.0)),
+        Parameter("alpha", P, alpha, Uniform(0.0, 2.0, over=factors), LogNormal(1 / factors, 1.5)),
+        Parameter("beta", P, BETA, Uniform(0.0, 2.0), LogNormal(0.5 * P, 1.5), smoother=P),
+        Parameter("odds", 1, ODDS if combination.weighted else HELD, Constant(1.0), LogNormal(1.0, 1.5)),
+    )
+
+
+class FMKernel:
+    """A kernel of the fast path on a space; the parameters of all of them are alike.
+
+    form: of FAST_KERNELS or BLENDED_KERNELS (frequency_modulation.py).
+    """
+
+    def __init__(self, space: Space, form: FastKernel) -> None:
+        self.combination = form.combination
+        self.factors = Factors(space, form.modulation, form.combination.additive)
+        self.parameters = fm_parameters(
+            len(space.continuous), self.factors.P, form.combination, has_graphs=bool(space.discrete)
+        )
+
+    def pairs(self, points: Points) -> "FMPairs":
+        """The pairs of these points."""
+        return FMPairs(self, points)
+
+    def given(self, values: Values, points: Points) -> "FMCorrelation":
+        """Correlations with these points."""
+        return FMCorrelation(self, values, points)
+
+    def graph_part(self, values: Values) -> GraphPart:
+        """The graph part under parameters [B, ...]; alpha is 0 where d2 does not modulate the graphs."""
+        alpha = values["alpha"] if self.combination.modulated else torch.zeros_like(values["alpha"])
+        return GraphPart(self.factors, alpha, values["beta"])
+
+
+def weight(values: Values) -> Tensor:
+    """w [...] of odds [..., 1]."""
+    odds = values["odds"]
+    return (odds / (1.0 + odds))[..., 0]
+
+
+class FMPairs:
+    """The pairs of some points: weights of their vertices, and squared differences [D, M] of their continuous parts."""
+
+    def __init__(self, kernel: FMKernel, points: Points) -> None:
+        self._kernel = kernel
+        i, j = pair_indices(len(points))
+        self._weights = kernel.factors.pairs(points.V[i], points.V[j])
+        self._squares = (points.C.T[:, i] - points.C.T[:, j]).square_()
+
+    def correlation(self, values: Values) -> Tensor:
+        """r [B, M]."""
+        d2 = values["theta"].pow(-2) @ self._squares
+        q, s = self._kernel.graph_part(values).of(self._weights, d2)
+        return self._kernel.combination.combine(q, s, d2, weight(values)[:, None])
+
+    def with_pullback(self, values: Values) -> tuple[Tensor, ByParameters]:
+        """r [B, M], and what takes its slope back to log theta, log alpha, log beta and log odds."""
+        theta, w, combination = values["theta"], weight(values), self._kernel.combination
+        d2 = theta.pow(-2) @ self._squares
+        graphs = Traced(self._kernel.graph_part(values), self._weights, d2)
+        q, s = graphs.q, graphs.s
+
+        def pullback(by_r: Tensor) -> Tensor:
+            by_q, by_s, by_d2, by_w = (by_r * slope for slope in combination.slopes(q, s, d2, w[:, None]))
+            by_alpha, by_beta, by_graph = graphs.pull(by_q * q, by_s)
+            by_theta = -2.0 * theta.pow(-2) * ((by_d2 + by_graph) @ self._squares.T)
+            by_odds = w * (1.0 - w) * by_w.sum(-1)
+            return torch.cat([by_theta, by_alpha, by_beta, by_odds[:, None]], dim=-1)
+
+        return combination.combine(q, s, d2, w[:, None]), pullback
+
+
+class FMCorrelation:
+    """Correlations with n points under theta [D], alpha, beta [P] and w; N [P]: the factors' normalisers."""
+
+    def __init__(self, kernel: FMKernel, values: Values, points: Points) -> None:
+        self.combination, self.factors, self.points = kernel.combination, kernel.factors, points
+        self.theta, self.w = values["theta"], weight(values)
+        self.graphs = kernel.graph_part({name: value[None] for name, value in values.items()})
+        self.N = self.graphs.N[0]
+        beta = values["beta"]
+        self._diagonals = [self.factors.diagonal(p, beta) / self.N[p] for p in range(self.factors.P)]
+        self._rows = self.factors.rows(points.V)
+
+    def on(self, V: Tensor) -> "FMVertexCache":
+        """Points on the vertices V [m, P]."""
+        own = torch.stack([diagonal[V[:, p]] for p, diagonal in enumerate(self._diagonals)])  # [P, m]
+        return FMVertexCache(self, self.factors.against(self._rows, V), self._at_home(own.prod(0), own.mean(0)))
+
+    def squared_distance(self, C: Tensor) -> Tensor:
+        """d2 [m, n] from continuous parts C [m, D]."""
+        theta = self.theta
+        return torch.cdist(C / theta, self.points.C / theta, compute_mode="donot_use_mm_for_euclid_dist").square_()
+
+    def neighbours(self, points: Points) -> tuple[Tensor, Tensor]:
+        """(r [m, K, n], own [m, K]): a table of each variable's factor, times the factors of all others."""
+        d2 = self.squared_distance(points.C)
+        tables, starts = self.graphs.tables(self._rows, d2), torch.arange(len(points))  # P times [m, V_p, n]
+        own = torch.stack([table[starts, points.V[:, p]] for p, table in enumerate(tables)])  # [P, m, n]
+        product, total = _products_of_others(own), own.sum(0)
+        q = torch.cat([table * product[p, :, None] for p, table in enumerate(tables)], 1)  # [m, K, n]
+        s = q
+        if self.combination.additive:
+            s = torch.cat([table + (total - own[p])[:, None] for p, table in enumerate(tables)], 1) / len(own)
+        return self.combination.combine(q, s, d2[:, None], self.w), self._own_around(points.V)
+
+    def _own_around(self, V: Tensor) -> Tensor:
+        own = torch.stack([diagonal[V[:, p]] for p, diagonal in enumerate(self._diagonals)])
+        new = torch.cat([diagonal.expand(len(V), -1) for diagonal in self._diagonals], 1)  # [m, K]
+        old = torch.cat([own[p, :, None].expand(-1, len(d)) for p, d in enumerate(self._diagonals)], 1)
+        return self._at_home(own.prod(0)[:, None] * (new / old), own.mean(0)[:, None] + (new - old) / len(own))
+
+    def _at_home(self, q: Tensor, s: Tensor) -> Tensor:
+        return self.combination.combine(q, s, torch.zeros_like(q), self.w)
+
+
+@dataclass(frozen=True)
+class FMVertexCache:
+    """Points on given vertices: the weights of their pairs with the n points (factors.py), and their own r [m]."""
+
+    given: FMCorrelation
+    weights: Weights
+    own: Tensor
+
+    def correlation(self, C: Tensor) -> tuple[Tensor, Tensor]:
+        """(r [m, n], own [m])."""
+        d2 = self.given.squared_distance(C)
+        q, s = (part.reshape(d2.shape) for part in self.given.graphs.of(self.weights, d2.reshape(1, -1)))
+        return self.given.combination.combine(q, s, d2, self.given.w), self.own
+
+    def with_pullback(self, C: Tensor) -> tuple[Tensor, Tensor, ByPosition]:
+        """(r [m, n], own [m]), and what takes the slope by r back to C; own does not depend on it."""
+        given, d2 = self.given, self.given.squared_distance(C)
+        traced = Traced(given.graphs, self.weights, d2.reshape(1, -1))
+        q, s, q_slope, s_slope = (part.reshape(d2.shape) for part in (traced.q, traced.s, *traced.slopes()))
+        by_q, by_s, by_d2, _ = given.combination.slopes(q, s, d2, given.w)
+        slope = by_d2 + by_q * q_slope + by_s * s_slope  # d r / d d2
+
+        def pullback(by_r: Tensor, by_own: Tensor) -> Tensor:
+            pulled = by_r * slope
+            gradient = pulled.sum(-1, keepdim=True) * C - pulled @ given.points.C
+            return 2.0 * gradient / given.theta.square()
+
+        return given.combination.combine(q, s, d2, given.w), self.own, pullback
+
+
+def _products_of_others(own: Tensor) -> Tensor:
+    """[P, m, n]: at p the product of all but the p-th."""
+    one = torch.ones_like(own[:1])
+    before = torch.cat([one, own[:-1]]).cumprod(0)
+    after = torch.cat([one, own[1:].flip(0)]).cumprod(0).flip(0)
+    return before * after

@@ -1,0 +1,164 @@
+"""A kernel of gpytorch's under the Gaussian process of this package, e.g. those of kernels.py.
+
+    class Mixture(BayesianOptimizer):
+        def kernel(self, space):
+            return GPyTorchKernel(space, FrequencyMixture(space))
+
+Its parameters are searched where its own constraints allow them, from around the values that it has. The priors are its
+own where it has some (densities of the values, as gpytorch takes them), else weak ones around the values that it has. A
+kernel on encoded points x [n, D + P] is asked for: columns of the unit cube, then vertex indices.
+
+| symbol | shape | meaning |
+|---|---|---|
+| B | | parameter sets evaluated together |
+| value | [size] | a positive parameter as it is, or exp of the raw one where it may be negative |
+| raw | | what gpytorch's module stores, of any shape |
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fmnas.optimizers.gp.autograd_kernel import AutogradKernel
+from fmnas.optimizers.gp.parameters import LogNormal, Parameter, Values
+from fmnas.optimizers.gp.points import Points
+from fmnas.search_spaces import Space
+
+POSITIVE = (1e-4, 1e4)  # bounds of a value, where its constraint has none
+RAW = (float(np.exp(-10.0)), float(np.exp(10.0)))  # of one that may be negative: as its exponential
+INSIDE = 1e-6  # so much of a bound a value keeps away from it: there its raw parameter is infinite
+SPREAD = 1.0  # of the starts, in logarithms
+WEAK = 1.5  # standard deviation of the logarithm
+REFERENCE = 64
+
+
+class GPyTorchKernel(AutogradKernel):
+    """An adapter of any gpytorch kernel without batch dimensions; it is made double precision.
+
+    Its values are divided by their mean over points of the space with themselves: the output scale is the process's,
+    and the noise, which is relative to it, then means the same for every kernel.
+    """
+
+    def __init__(self, space: Space, kernel: Any) -> None:
+        super().__init__(space)
+        self.kernel = _Dense(kernel.double())
+        free = [name for name, raw in kernel.named_parameters() if raw.requires_grad and raw.numel()]
+        priors = _priors(kernel, free)
+        self._places = {name: _Place.of(kernel, name) for name in free}
+        self.parameters = tuple(place.parameter(name, priors.get(name)) for name, place in self._places.items())
+        self._reference = self._encoded(Points.of(space, space.sample_encoded(np.random.default_rng(0), REFERENCE)))
+
+    def r(self, a: Points, b: Points, values: Values) -> Tensor:
+        """Correlations [...], element by element."""
+        (C1, C2), (V1, V2) = torch.broadcast_tensors(a.C, b.C), torch.broadcast_tensors(a.V, b.V)
+        first, second = (self._encoded(Points(C.flatten(0, -2), V.flatten(0, -2))) for C, V in ((C1, V1), (C2, V2)))
+        return self._evaluate(first, second, values, diag=True).reshape(V1.shape[:-1])
+
+    def matrix(self, a: Points, b: Points, values: Values) -> Tensor:
+        """r [m, n]."""
+        return self._evaluate(self._encoded(a), self._encoded(b), values, diag=False)
+
+    def _encoded(self, points: Points) -> Tensor:
+        return torch.cat([points.C, points.V.double()], -1) if self.space.discrete else points.C
+
+    def _evaluate(self, x1: Tensor, x2: Tensor, values: Values, *, diag: bool) -> Tensor:
+        raw = {f"kernel.{name}": place.raw(values[name]) for name, place in self._places.items()}
+        own = torch.func.functional_call(self.kernel, raw, (self._reference, self._reference, True))
+        return torch.func.functional_call(self.kernel, raw, (x1, x2, diag)) / own.mean()
+
+
+class _Dense(torch.nn.Module):
+    """A gpytorch kernel as a function to tensors."""
+
+    def __init__(self, kernel: Any) -> None:
+        super().__init__()
+        self.kernel = kernel
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool) -> Tensor:
+        """k [n, m], or [n] of x1 and x2 side by side."""
+        import gpytorch  # here: it takes seconds
+
+        with gpytorch.settings.lazily_evaluate_kernels(False):
+            k = self.kernel(x1, x2, diag=diag)
+        return k if diag else k.to_dense()
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a parameter lives in its module: the constraint on it, its shape and its present value [size]."""
+
+    constraint: Any
+    positive: bool
+    shape: torch.Size
+    present: tuple[float, ...]
+
+    @classmethod
+    def of(cls, kernel: Any, name: str) -> "_Place":
+        constraint, raw = kernel.constraint_for_parameter_name(name), kernel.get_parameter(name).detach()
+        positive = constraint is not None and float(torch.as_tensor(constraint.lower_bound).min()) >= 0.0
+        value = constraint.transform(raw) if positive else raw.exp()
+        return cls(constraint, positive, raw.shape, tuple(value.flatten().tolist()))
+
+    def parameter(self, name: str, prior: Any) -> Parameter:
+        """As the fit sees it."""
+        bounds, size, penalty = self._bounds(), len(self.present), None if prior is None else _Penalty(self, prior)
+        typical = LogNormal(float(np.exp(np.log(self.present).mean())), WEAK) if penalty is None else None
+        return Parameter(name, size, bounds, _Around(self.present), typical, penalty)
+
+    def raw(self, value: Tensor) -> Tensor:
+        """The raw parameter of a value [size]."""
+        return (self.constraint.inverse_transform(value) if self.positive else value.log()).reshape(self.shape)
+
+    def natural(self, value: Tensor) -> Tensor:
+        """A value [B, size] as gpytorch shows it."""
+        if self.positive:
+            return value
+        return value.log() if self.constraint is None else self.constraint.transform(value.log())
+
+    def _bounds(self) -> tuple[float, float]:
+        if not self.positive:
+            return RAW
+        lower = max(float(torch.as_tensor(self.constraint.lower_bound).max()), POSITIVE[0])
+        upper = min(float(torch.as_tensor(self.constraint.upper_bound).min()), POSITIVE[1])
+        return lower * (1.0 + INSIDE), upper * (1.0 - INSIDE)
+
+
+@dataclass(frozen=True)
+class _Around:
+    """Starts around present values [size]."""
+
+    present: tuple[float, ...]
+
+    def __call__(self, rng: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.float64]:
+        return np.array(self.present) * np.exp(rng.uniform(-SPREAD, SPREAD, shape))
+
+
+@dataclass(frozen=True)
+class _Penalty:
+    """Minus the log density of a gpytorch prior at values [B, size]."""
+
+    place: _Place
+    prior: Any
+
+    def __call__(self, value: Tensor) -> Tensor:
+        natural = self.place.natural(value).reshape(len(value), *self.place.shape)
+        return -torch.as_tensor(self.prior.log_prob(natural)).reshape(len(value), -1).sum(-1)
+
+
+def _priors(kernel: Any, free: list[str]) -> dict[str, Any]:
+    """The priors by the raw parameter that each is of: gpytorch calls it lengthscale_prior if that is raw_lengthscale.
+
+    Raises ValueError for one of something else.
+    """
+    found = {}
+    for name, _, prior, _, _ in kernel.named_priors():
+        *modules, last = name.split(".")
+        raw = ".".join([*modules, f"raw_{last.removesuffix('_prior')}"])
+        if raw not in free:
+            raise ValueError(f"prior {name!r}: no parameter {raw!r} to go with it; there are {free}: name it after one")
+        found[raw] = prior
+    return found

@@ -1,0 +1,94 @@
+"""What a Gaussian process asks of its kernel: the one thing that a new GP method has to write.
+
+Three questions, one record each: which parameters there are (parameters.py); how alike the observations are, with the
+slope that a fit needs (`Pairs`); and how alike new points are to them, for predictions and for the search
+(`Correlation`). `AutogradKernel` (autograd_kernel.py) answers all of it for whoever writes the formula alone;
+`GPyTorchKernel` (gpytorch_kernel.py) for a kernel of gpytorch's; fm_kernel.py is the fast path of BO-FM's.
+
+| symbol | shape | meaning |
+|---|---|---|
+| n, m | | observations; new points |
+| B, d | | parameter sets evaluated together; numbers in one of them, without the noise |
+| M | n (n + 1) / 2 | pairs of observations, each with itself too, as `pair_indices` numbers them |
+| K | | vertices of all discrete variables together |
+| C, V | [m, D], [m, P] | continuous parts and vertices of points |
+| r | [B, M] or [m, n] | correlations: 1 or so for a point with itself, the output scale is a matter of the process |
+| own | [m] | r of each point with itself |
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from fmnas.optimizers.gp.parameters import Parameter, Values
+from fmnas.optimizers.gp.points import Points
+
+ByParameters = Callable[[Tensor], Tensor]
+"""The pullback of a likelihood: its slope by r [B, M] to that by eta [B, d], the logarithms of the parameters."""
+
+ByPosition = Callable[[Tensor, Tensor], Tensor]
+"""The pullback of a prediction: its slopes by r [m, n] and by own [m] to that by C [m, D]."""
+
+
+class Pairs(Protocol):
+    """The correlations of all pairs of some points, as the parameters change."""
+
+    def correlation(self, values: Values) -> Tensor:
+        """r [B, M]."""
+        ...
+
+    def with_pullback(self, values: Values) -> tuple[Tensor, ByParameters]:
+        """r [B, M], and what takes its slope back to the parameters."""
+        ...
+
+
+class VertexCache(Protocol):
+    """New points with given vertices: what these alone decide is worked out once, while continuous parts change."""
+
+    def correlation(self, C: Tensor) -> tuple[Tensor, Tensor]:
+        """(r [m, n], own [m])."""
+        ...
+
+    def with_pullback(self, C: Tensor) -> tuple[Tensor, Tensor, ByPosition]:
+        """(r [m, n], own [m]), and what takes their slopes back to C."""
+        ...
+
+
+class Correlation(Protocol):
+    """The correlations of any point with n given ones, under one set of parameters."""
+
+    def on(self, V: Tensor) -> VertexCache:
+        """Points on the vertices V [m, P]."""
+        ...
+
+    def neighbours(self, points: Points) -> tuple[Tensor, Tensor]:
+        """(r [m, K, n], own [m, K]) where each variable in turn takes each of its vertices, all else as in the point.
+
+        Variables follow one another in K; whether a vertex is a neighbour is a matter of the region (region.py).
+        """
+        ...
+
+
+class Kernel(Protocol):
+    """A positive definite function of two points of one space."""
+
+    @property
+    def parameters(self) -> Sequence[Parameter]:
+        """All that a fit may change, but for the noise."""
+        ...
+
+    def pairs(self, points: Points) -> Pairs:
+        """The pairs of these points."""
+        ...
+
+    def given(self, values: Values, points: Points) -> Correlation:
+        """Correlations with these points, under the parameters `values`, each [size]."""
+        ...
+
+
+def pair_indices(n: int) -> tuple[Tensor, Tensor]:
+    """(i [M], j [M]) with i <= j < n: how pairs are numbered."""
+    i, j = torch.triu_indices(n, n)
+    return i, j

@@ -1,0 +1,108 @@
+"""The marginal likelihood of an exact Gaussian process, with its analytic gradient, for many parameter sets at once.
+
+| symbol | shape | meaning |
+|---|---|---|
+| n | | observations |
+| M | n (n + 1) / 2 | pairs of observations, each with itself too (kernel.py) |
+| y | [n] | observations, standardised |
+| r | [B, M] | correlation of each pair; 1 or so for a point with itself |
+| g | [B] | noise variance divided by the output scale s2 |
+| mu, s2 | [B] | constant mean and output scale, both in closed form given the rest |
+| eta | [B, d] | what is searched: the logarithms of the kernel's parameters, and log g as the last |
+
+With A = R + g I: mu = 1'A^-1 y / 1'A^-1 1, s2 = (y - mu)'A^-1 (y - mu) / n, and the negative log likelihood is
+n/2 (log 2 pi + 1 + log s2) + 1/2 log det A (Rasmussen & Williams 2006, Eq. 5.8, with s2 and mu maximised out).
+"""
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fmnas.optimizers.gp.bfgs import Box
+from fmnas.optimizers.gp.kernel import Kernel, pair_indices
+from fmnas.optimizers.gp.parameters import LogNormal, LogUniform, Parameter, Parameters
+from fmnas.optimizers.gp.points import Points
+
+NOISE = Parameter("noise", 1, (1e-6, 1e1), LogUniform(-4.0, -2.0), LogNormal(1e-3, 2.5))
+"""g: at least so much that A can be decomposed whatever the kernel."""
+
+TOGETHER = 1 << 20  # entries of the matrices that are decomposed at once: more spare nothing and take memory
+
+
+class Likelihood:
+    """The negative log likelihood per observation of a data set, with its gradient, for a batch of eta.
+
+    prior: adds the negative log density of the parameters' priors (maximum a posteriori); without it is maximum
+    likelihood.
+    """
+
+    def __init__(self, kernel: Kernel, points: Points, y: Tensor, prior: bool = False) -> None:
+        self.kernel, self.points, self.y, self.prior = kernel, points, y, prior
+        self.n = len(points)
+        self.parameters = Parameters([*kernel.parameters, NOISE])
+        self._pairs = kernel.pairs(points)
+        self._i, self._j = pair_indices(self.n)
+        self._flat = self._j * self.n + self._i  # places in the lower triangle of R
+        self._twice = torch.where(self._i == self._j, 1.0, 2.0).double()  # a pair stands for two entries of R
+        self._together = max(1, TOGETHER // self.n**2)
+
+    def box(self) -> Box:
+        """Bounds of eta."""
+        return self.parameters.box
+
+    def at_prior_medians(self, eta: Tensor) -> Tensor:
+        """eta [d] with all but its noise at the medians of their priors; eta itself without a prior."""
+        return torch.cat([self.parameters.at_medians(eta)[:-1], eta[-1:]]) if self.prior else eta
+
+    def starts(self, rng: np.random.Generator, count: int, smooth: bool = False) -> Tensor:
+        """Random starts [count, d]; smooth: every second one is smoother, as the parameters have it."""
+        return self.parameters.starts(rng, count, smooth)
+
+    def __call__(self, eta: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
+        """(nll / n [B], gradient [B, d]); inf where A is not positive definite.
+
+        Evaluated a few at a time: a batch that outgrows the processor's cache is slower than a loop.
+        """
+        parts = [self._evaluate(part) for part in eta.split(self._together)]
+        value, gradient = torch.cat([value for value, _ in parts]), torch.cat([gradient for _, gradient in parts])
+        if not self.prior:
+            return value, gradient
+        more, slope = self.parameters.minus_log_prior(eta)
+        return value + more / self.n, gradient + slope / self.n
+
+    def correlation(self, eta: Tensor) -> Tensor:
+        """R [n, n] under one eta: its lower triangle and diagonal; zeros above."""
+        return self._lower(self._pairs.correlation(self.parameters.values(eta[None])))[0]
+
+    def _evaluate(self, eta: Tensor) -> tuple[Tensor, Tensor]:
+        values = self.parameters.values(eta)
+        r, pullback = self._pairs.with_pullback(values)
+        value, by_r, by_g = self._from_correlation(r, values["noise"][:, 0])
+        return value / self.n, torch.cat([pullback(by_r), by_g[:, None]], dim=-1) / self.n
+
+    def _lower(self, r: Tensor) -> Tensor:
+        """Pairs [B, M] as lower triangles [B, n, n]: all that a Cholesky decomposition reads."""
+        R = r.new_zeros(len(r), self.n * self.n)
+        return R.index_copy_(1, self._flat, r).view(-1, self.n, self.n)
+
+    def _from_correlation(self, r: Tensor, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(nll [B], d nll / d r of each pair [B, M], d nll / d log g [B])."""
+        A = self._lower(r)
+        A.diagonal(dim1=-2, dim2=-1).add_(g[:, None])
+        L, info = torch.linalg.cholesky_ex(A)
+        failed = info > 0
+        L[failed] = torch.eye(self.n, dtype=r.dtype)
+        inverse = torch.cholesky_inverse(L)
+        mu = (inverse @ self.y).sum(-1) / inverse.sum((-1, -2))
+        residual = self.y - mu[:, None]
+        a = (inverse @ residual[..., None])[..., 0]
+        s2 = (residual * a).sum(-1).div(self.n).clamp(min=1e-300)
+        logdet = 2.0 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        value = 0.5 * (self.n * (math.log(2 * math.pi) + 1.0 + s2.log()) + logdet)
+        scaled = a / s2.sqrt()[:, None]
+        pairs = inverse.mT.reshape(len(r), -1).index_select(1, self._flat)
+        pairs -= scaled[:, self._i] * scaled[:, self._j]
+        by_g = 0.5 * g * (inverse.diagonal(dim1=-2, dim2=-1) - scaled.square()).sum(-1)
+        return torch.where(failed, torch.inf, value), pairs.mul_(0.5 * self._twice), by_g

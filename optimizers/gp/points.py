@@ -1,0 +1,77 @@
+"""Encoded configurations as tensors, the continuous part and the vertices apart; and points around one of them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fmnas.search_spaces import Space
+
+SAME = 1e-9  # encoded points nearer than this in every column are one
+NEAR = (0.1, 0.01, 0.001)  # jitter around the incumbent, in unit-cube lengths
+
+
+@dataclass(frozen=True)
+class Points:
+    """Encoded configurations split into C [n, D] and V [n, max(P, 1)]."""
+
+    C: Tensor
+    V: Tensor
+
+    @classmethod
+    def of(cls, space: Space, X: NDArray[np.float64]) -> "Points":
+        """Split an encoding X [n, D + P]; without discrete variables every point is on the one vertex of a point."""
+        D = len(space.continuous)
+        vertices = X[:, D:] if space.discrete else np.zeros((len(X), 1))
+        return cls(torch.from_numpy(np.ascontiguousarray(X[:, :D])), torch.from_numpy(vertices.astype(np.int64)))
+
+    def encoded(self, space: Space) -> NDArray[np.float64]:
+        """The inverse of `of`: X [n, D + P]."""
+        vertices = self.V.numpy() if space.discrete else np.empty((len(self), 0))
+        return np.concatenate([self.C.numpy(), vertices], axis=1)
+
+    def at(self, rows: Tensor | slice) -> "Points":
+        """Some of the points, by number or by a mask."""
+        return Points(self.C[rows], self.V[rows])
+
+    def and_then(self, others: "Points") -> "Points":
+        """These points, followed by others."""
+        return Points(torch.cat([self.C, others.C]), torch.cat([self.V, others.V]))
+
+    def __len__(self) -> int:
+        return len(self.C)
+
+
+def new_among(X: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Which of the points X [m, D + P] are none of the known ones [n, D + P]: booleans [m]."""
+    distance = np.abs(X[:, None] - known[None]).max(axis=2, initial=0.0)
+    return np.asarray(distance.min(axis=1, initial=np.inf) > SAME)
+
+
+def spray(space: Space, incumbent: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Points [count, D + P] around the incumbent.
+
+    Its continuous part is jittered; every second point also moves along one edge of one graph.
+    """
+    X = around(space, incumbent, count, NEAR, rng)
+    D = len(space.continuous)
+    for row in X[::2] if space.discrete else ():
+        p = int(rng.integers(len(space.discrete)))
+        row[D + p] = rng.choice(space.discrete[p].neighbours[int(row[D + p])])
+    return X
+
+
+def around(
+    space: Space, incumbent: np.ndarray, count: int, jitter: tuple[float, ...], rng: np.random.Generator
+) -> np.ndarray:
+    """Points [count, D + P] with the incumbent's vertices and, jittered, its continuous part.
+
+    jitter: standard deviations of a normal, one chosen for each point.
+    """
+    D = len(space.continuous)
+    X = np.tile(incumbent, (count, 1))
+    scale = rng.choice(jitter, size=(count, 1))
+    X[:, :D] = (X[:, :D] + scale * rng.standard_normal((count, D))).clip(0.0, 1.0)
+    return X

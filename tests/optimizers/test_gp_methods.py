@@ -1,0 +1,254 @@
+"""What a newcomer writes for a new method with a Gaussian process: a kernel, and every promise of an optimizer is kept.
+
+Three methods: CoCaBO's kernel (Ru et al. 2020), a Matern over one-hot codes, and a gpytorch kernel (Prop. 1 of BO-FM).
+"""
+
+import json
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import gpytorch
+import numpy as np
+import pytest
+import torch
+from scipy.stats import mannwhitneyu
+from torch import Tensor
+
+from fmnas.optimizers import BayesianOptimizer, random_design
+from fmnas.optimizers.bayesian import ModelSettings
+from fmnas.optimizers.gp.acquisition import Acquisition, LogEI, LowerConfidenceBound
+from fmnas.optimizers.gp.autograd_kernel import AutogradKernel, matern52, overlap, squared_distance
+from fmnas.optimizers.gp.fit import FitSettings
+from fmnas.optimizers.gp.gpytorch_kernel import GPyTorchKernel
+from fmnas.optimizers.gp.kernel import Kernel
+from fmnas.optimizers.gp.parameters import Constant, LogNormal, Parameter, Uniform, Values
+from fmnas.optimizers.gp.points import Points
+from fmnas.optimizers.gp.search import SearchSettings
+from fmnas.optimizers.kernels import FrequencyMixture
+from fmnas.search_spaces import Evaluation, Integer, LinearConstraint, Nominal, Ordinal, Real, Space, Trial
+from fmnas.search_spaces.records import FALLBACK, INITIAL, MODEL, RANDOM
+
+QUICK = ModelSettings(
+    FitSettings(starts=2, screening=4, finalists=1, iterations=10),
+    SearchSettings(random_points=80, spray_points=20, starts=2, rounds=3, steps=3),
+)
+
+
+class CoCaBOKernel(AutogradKernel):
+    """(1 - w) (overlap + Matern) / 2 + w overlap Matern."""
+
+    def __init__(self, space: Space) -> None:
+        super().__init__(space)
+        D = len(space.continuous)
+        self.parameters = (
+            Parameter("theta", D, (1e-2, 1e2), Uniform(0.1, 1.0), LogNormal(0.5, 1.0)),
+            Parameter("odds", 1, (1e-3, 1e3), Constant(1.0), LogNormal(1.0, 1.5)),
+        )
+
+    def r(self, a: Points, b: Points, values: Values) -> Tensor:
+        discrete, w = overlap(a.V, b.V), values["odds"] / (1.0 + values["odds"])
+        continuous = matern52(squared_distance(a.C, b.C, values["theta"]))
+        return (1.0 - w) * (discrete + continuous) / 2.0 + w * discrete * continuous
+
+
+class CoCaBO(BayesianOptimizer):
+    """Its kernel, under its own acquisition or another."""
+
+    settings = QUICK
+
+    def __init__(self, space: Space, *, acquired: Literal["ei", "lcb"] = "ei", seed: int = 0, **shared: object) -> None:
+        super().__init__(space, seed=seed, **shared)  # type: ignore[arg-type]
+        self.acquired = acquired
+
+    def kernel(self, space: Space) -> Kernel:
+        return CoCaBOKernel(space)
+
+    def acquisition(self, y: Tensor) -> Acquisition:
+        return LogEI(float(y.min())) if self.acquired == "ei" else LowerConfidenceBound(2.0)
+
+
+class OneHotKernel(AutogradKernel):
+    """A Matern over the unit cube and one-hot codes: two vertices are 2 apart in square, whichever they are."""
+
+    parameters = (
+        Parameter("theta", 1, (1e-2, 1e2), Uniform(0.1, 1.0), LogNormal(0.5, 1.0)),
+        Parameter("hot", 1, (1e-2, 1e2), Uniform(0.5, 2.0), LogNormal(1.0, 1.0)),
+    )
+
+    def r(self, a: Points, b: Points, values: Values) -> Tensor:
+        differ = 2.0 * (a.V != b.V).double().sum(-1)
+        return matern52(squared_distance(a.C, b.C, values["theta"]) + differ / values["hot"].square())
+
+
+class OneHot(BayesianOptimizer):
+    settings = QUICK
+
+    def kernel(self, space: Space) -> Kernel:
+        return OneHotKernel(space)
+
+
+class Mixture(BayesianOptimizer):
+    settings = QUICK
+
+    def kernel(self, space: Space) -> Kernel:
+        return GPyTorchKernel(space, FrequencyMixture(space))
+
+
+METHODS: list[type[BayesianOptimizer]] = [CoCaBO, OneHot, Mixture]
+VARIABLES = [Real("x", 0.0, 1.0), Nominal("op", list("abc")), Integer("k", 0, 4), Real("z", 0.1, 10.0, log=True)]
+SPACES = {
+    "mixed": Space(VARIABLES),
+    "constrained": Space(VARIABLES, [LinearConstraint({"x": 1, "k": 0.5}, bound=1.5)]),
+    "discrete": Space([Nominal("op", list("abcd")), Ordinal("width", [1, 2, 4])]),
+    "continuous": Space([Real("x", 0.0, 1.0), Real("z", -1.0, 1.0)]),
+}
+
+
+@pytest.fixture(params=METHODS, ids=lambda method: method.__name__)
+def method(request: pytest.FixtureRequest) -> type[BayesianOptimizer]:
+    return request.param
+
+
+@pytest.fixture(params=list(SPACES))
+def space(request: pytest.FixtureRequest) -> Space:
+    return SPACES[request.param]
+
+
+def score(space: Space, trial: Trial) -> float:
+    sizes = [1.0] * len(space.continuous) + [len(variable.vertices) - 1 for variable in space.discrete]
+    return float(((space.encode(trial.configuration) / sizes - 0.4) ** 2).sum())
+
+
+def made(method: Callable[..., BayesianOptimizer], space: Space, seed: int = 0, design: int = 4) -> BayesianOptimizer:
+    return method(space, seed=seed, initial_design=random_design(space, design, seed))
+
+
+def asked(optimizer: BayesianOptimizer) -> Trial:
+    trial = optimizer.ask()
+    assert trial is not None
+    return trial
+
+
+def busy(optimizer: BayesianOptimizer, asks: int) -> list[tuple[Trial, float | None]]:
+    """Ask with two trials pending; (trial, None) for an ask, (trial, objective) for its result."""
+    happened: list[tuple[Trial, float | None]] = []
+    for _ in range(asks):
+        happened.append((asked(optimizer), None))
+        if len(optimizer.pending) > 2:
+            oldest = next(iter(optimizer.pending.values()))
+            happened.append((oldest, score(optimizer.space, oldest)))
+            optimizer.tell(*happened[-1])  # type: ignore[arg-type]
+    return happened
+
+
+def trials(happened: list[tuple[Trial, float | None]]) -> list[Trial]:
+    return [trial for trial, objective in happened if objective is None]
+
+
+def test_what_is_asked_is_valid_new_and_the_models(method: type[BayesianOptimizer], space: Space) -> None:
+    found = trials(busy(made(method, space), 10))
+    assert [t.origin for t in found[:4]] == [INITIAL] * 4
+    assert {t.origin for t in found[6:]} == {MODEL}
+    for trial in found:
+        space.validate(trial.configuration)
+    assert len({json.dumps(t.configuration) for t in found}) == 10
+
+
+def test_restored_by_way_of_json_it_goes_on_the_same(method: type[BayesianOptimizer], space: Space) -> None:
+    optimizer, again = made(method, space, 1), made(method, space, 1)
+    for trial, objective in busy(optimizer, 9):
+        copy = Trial.from_dict(json.loads(json.dumps(trial.to_dict())))
+        if objective is None:
+            again.restore(copy)
+        else:
+            again.tell(copy, Evaluation(objective))
+    assert asked(again) == asked(optimizer)
+    assert asked(again) == asked(optimizer)
+
+
+def test_a_pickled_one_goes_on_the_same(method: type[BayesianOptimizer]) -> None:
+    optimizer = made(method, SPACES["mixed"])
+    busy(optimizer, 7)
+    assert asked(pickle.loads(pickle.dumps(optimizer))) == asked(optimizer)
+
+
+def test_a_small_space_is_explored_to_its_end_and_then_chance_chooses(method: type[BayesianOptimizer]) -> None:
+    optimizer, space = made(method, SPACES["discrete"], design=2), SPACES["discrete"]
+    for number in range(13):
+        trial = asked(optimizer)
+        optimizer.tell(trial, score(space, trial))
+        assert (trial.origin, trial.fallback) == ((RANDOM, FALLBACK) if number == 12 else (trial.origin, ""))
+    assert len({json.dumps(t.configuration) for t, _ in optimizer.history}) == 12
+
+
+def test_equal_results_leave_it_to_chance(method: type[BayesianOptimizer]) -> None:
+    optimizer = made(method, SPACES["mixed"], design=2)
+    for _ in range(2):
+        optimizer.tell(asked(optimizer), 0.5)
+    trial = asked(optimizer)
+    assert (trial.origin, trial.fallback) == (RANDOM, FALLBACK)
+    assert "all results are equal" in trial.note
+
+
+def test_another_acquisition_is_another_search() -> None:
+    design, space = random_design(SPACES["mixed"], 4, 0), SPACES["mixed"]
+    one = trials(busy(CoCaBO(space, acquired="ei", initial_design=design), 10))
+    other = trials(busy(CoCaBO(space, acquired="lcb", initial_design=design), 10))
+    assert [t.configuration for t in one] != [t.configuration for t in other]
+
+
+def test_they_beat_random_search(method: type[BayesianOptimizer]) -> None:
+    """20 evaluations of a bowl, 4 runs against 20 of chance; one-sided."""
+    space = SPACES["mixed"]
+    ours = []
+    for seed in range(4):
+        optimizer = made(method, space, seed, design=6)
+        for _ in range(20):
+            trial = asked(optimizer)
+            optimizer.tell(trial, score(space, trial))
+        ours.append(min(evaluation.objective for _, evaluation in optimizer.history))
+    chance = [
+        min(score(space, Trial(0, configuration, 1, RANDOM)) for configuration in random_design(space, 20, seed))
+        for seed in range(100, 120)
+    ]
+    assert mannwhitneyu(ours, chance, alternative="less").pvalue < 0.01
+
+
+def test_a_gpytorch_kernels_constraints_and_priors_are_kept() -> None:
+    space = SPACES["continuous"]
+    matern = gpytorch.kernels.MaternKernel(
+        ard_num_dims=2,
+        lengthscale_constraint=gpytorch.constraints.Interval(0.2, 3.0),
+        lengthscale_prior=gpytorch.priors.GammaPrior(3.0, 6.0),
+    )
+    (lengthscale,) = GPyTorchKernel(space, matern).parameters
+    assert lengthscale.size == 2
+    assert lengthscale.bounds == pytest.approx((0.2, 3.0), rel=1e-5)
+    assert lengthscale.prior is None
+    assert lengthscale.penalty is not None
+    value = torch.tensor([[0.5, 1.0], [0.7, 0.9]], dtype=torch.float64)
+    gamma = torch.distributions.Gamma(torch.tensor(3.0).double(), torch.tensor(6.0).double())
+    np.testing.assert_allclose(lengthscale.penalty(value), -gamma.log_prob(value).sum(-1), rtol=1e-6)
+
+
+def everything() -> dict[str, list[dict[str, object]]]:
+    """Trials of every method on every space, as plain data."""
+    return {
+        f"{method.__name__} {name}": [t.to_dict() for t in trials(busy(made(method, space), 7))]
+        for method in METHODS
+        for name, space in SPACES.items()
+    }
+
+
+def test_another_process_suggests_the_same(tmp_path: Path) -> None:
+    command = [sys.executable, str(Path(__file__).resolve())]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert json.loads(done.stdout) == everything()
+
+
+if __name__ == "__main__":
+    json.dump(everything(), sys.stdout)

@@ -1,0 +1,60 @@
+"""Parameters as data: what a vector eta stands for, where starts lie, and what priors say."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from fmnas.optimizers.gp.parameters import Constant, LogNormal, LogUniform, Parameter, Parameters, Uniform
+
+
+def gamma_penalty(values: Tensor) -> Tensor:
+    """Minus the log of a Gamma(3, 2) density, up to its constant."""
+    return (2.0 * values - 2.0 * values.log()).sum(-1)
+
+
+THETA = Parameter("theta", 2, (0.1, 10.0), Uniform(0.0, 2.0, times=0.5), LogNormal(0.5, 2.0), smoother=3.0)
+ODDS = Parameter("odds", 1, (1.0, 1.0), Constant(1.0))
+RATE = Parameter("rate", 1, (1e-3, 1e3), LogUniform(-4.0, -2.0), penalty=gamma_penalty)
+PARAMETERS = Parameters([THETA, ODDS, RATE])
+
+
+def test_a_vector_holds_the_logarithms_one_after_the_other() -> None:
+    values = PARAMETERS.values(torch.tensor([[0.0, 1.0, 2.0, 3.0]]).double())
+    assert {name: value.tolist() for name, value in values.items()} == {
+        "theta": [[1.0, pytest.approx(math.e)]],
+        "odds": [[pytest.approx(math.exp(2))]],
+        "rate": [[pytest.approx(math.exp(3))]],
+    }
+
+
+def test_starts_are_what_each_parameter_draws_within_its_bounds() -> None:
+    starts = PARAMETERS.starts(np.random.default_rng(0), 4000).exp()
+    assert (starts[:, :2] >= 0.1 - 1e-12).all()
+    assert starts[:, :2].mean().item() == pytest.approx(0.5, abs=0.02)
+    assert (starts[:, 2] == 1.0).all()
+    assert starts[:, 3].log().mean().item() == pytest.approx(-3.0, abs=0.05)
+    smooth = PARAMETERS.starts(np.random.default_rng(0), 4000, smooth=True).exp()
+    np.testing.assert_allclose(smooth[1::2], starts[1::2])
+    larger = starts[::2, :2] > 0.1 + 1e-9  # the others were held at the bound
+    np.testing.assert_allclose(smooth[::2, :2][larger], 3.0 * starts[::2, :2][larger])
+
+
+def test_priors_are_normal_in_the_logarithm_or_a_density_of_the_value() -> None:
+    eta = torch.tensor([[0.3, -0.4, 0.0, 0.7], [0.0, 1.0, 0.0, -0.2]]).double()
+    value, gradient = PARAMETERS.minus_log_prior(eta)
+    away = (eta[:, :2] - math.log(0.5)) / 2.0
+    expected = 0.5 * away.square().sum(-1) + 2.0 * eta[:, 3].exp() - 2.0 * eta[:, 3]
+    np.testing.assert_allclose(value, expected, rtol=1e-12)
+    for k in range(4):
+        move = torch.zeros(4).double()
+        move[k] = 1e-6
+        above, below = (PARAMETERS.minus_log_prior(eta + sign * move)[0] for sign in (1, -1))
+        np.testing.assert_allclose(gradient[:, k], (above - below) / 2e-6, rtol=1e-6, atol=1e-8)
+
+
+def test_what_has_a_median_goes_there_and_the_rest_stays() -> None:
+    eta = torch.tensor([1.0, 2.0, 0.0, 0.5]).double()
+    assert PARAMETERS.at_medians(eta).tolist() == pytest.approx([math.log(0.5), math.log(0.5), 0.0, 0.5])

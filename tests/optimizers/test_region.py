@@ -1,0 +1,108 @@
+"""A region of a space: what it holds, samples and lets vertices move to, against enumeration."""
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fmnas.optimizers.gp.bfgs import Box
+from fmnas.optimizers.gp.points import Points
+from fmnas.optimizers.gp.region import HammingBall, Region
+from fmnas.search_spaces import Graph, Integer, LinearConstraint, Nominal, Real, Space, SpaceError
+
+PATH = Graph("g", ("s", "t", "u"), (("s", "t"), ("t", "u")))
+FREE = Space([Real("x", 0.0, 1.0), Real("z", 0.0, 1.0), Nominal("a", [0, 1, 2, 3]), Integer("k", 0, 3), PATH])
+CONSTRAINED = Space(FREE.variables, [LinearConstraint({"a": 1, "k": 1, "x": 1}, bound=3.5)])
+BOX = Box(torch.tensor([0.2, 0.5]).double(), torch.tensor([0.4, 1.0]).double())
+BALL = HammingBall(torch.tensor([1, 2, 0]), 1)
+REGIONS: dict[str, dict[str, Any]] = {
+    "whole": {},
+    "box": {"box": BOX},
+    "held": {"held": {1: 2}},
+    "ball": {"ball": BALL},
+    "all": {"box": BOX, "held": {2: 0}, "ball": BALL},
+}
+
+
+@pytest.fixture(params=list(REGIONS))
+def region(request: pytest.FixtureRequest, constrained: bool) -> Region:
+    return Region(CONSTRAINED if constrained else FREE, **REGIONS[request.param])
+
+
+@pytest.fixture(params=[False, True], ids=["free", "constrained"])
+def constrained(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+def every_vertex() -> np.ndarray:
+    return np.array(list(itertools.product(range(4), range(4), range(3))), dtype=float)
+
+
+def inside(region: Region, x: np.ndarray) -> bool:
+    """By definition."""
+    V = x[2:].astype(int)
+    near = region.ball is None or (region.ball.centre.numpy() != V).sum() <= region.ball.radius
+    held = all(V[p] == vertex for p, vertex in region.held.items())
+    low, high = region.box.lower.numpy(), region.box.upper.numpy()
+    boxed = ((x[:2] >= low) & (x[:2] <= high)).all()
+    return bool(near and held and boxed and region.space.feasible(x[None])[0])
+
+
+def test_it_holds_what_it_says(region: Region) -> None:
+    V = every_vertex()
+    C = np.random.default_rng(0).random((len(V), 2)) * [0.5, 1.0]
+    X = np.concatenate([C, V], axis=1)
+    expected = [inside(region, x) for x in X]
+    assert region.contains(Points.of(region.space, X)).tolist() == expected
+    assert any(expected)
+
+
+def test_samples_lie_in_it_and_reach_all_of_it(region: Region) -> None:
+    points = region.sample(np.random.default_rng(1), 1500)
+    X = points.encoded(region.space)
+    assert X.shape == (1500, 5)
+    assert all(inside(region, x) for x in X)
+    assert (region.sample(np.random.default_rng(1), 1500).encoded(region.space) == X).all()
+    middle = ((region.box.lower + region.box.upper) / 2).numpy()
+    middle[0] = region.box.lower[0] + 1e-9  # where the constraint allows most
+    possible = {tuple(v) for v in every_vertex() if inside(region, np.concatenate([middle, v]))}
+    reached = {tuple(v) for v in X[:, 2:]}
+    assert reached <= possible
+    assert len(reached) >= 0.9 * len(possible)
+
+
+def test_neighbours_are_an_edge_away_and_inside(region: Region) -> None:
+    points = region.sample(np.random.default_rng(2), 20)
+    edges, X = region.neighbours(points), points.encoded(region.space)
+    for row, x in zip(edges, X, strict=True):
+        expected = set()
+        for p, variable in enumerate(region.space.discrete):
+            for vertex in variable.neighbours[int(x[2 + p])]:
+                other = x.copy()
+                other[2 + p] = vertex
+                if p not in region.held and inside(region, other):
+                    expected.add((p, int(vertex)))
+        assert {(int(region.variable[k]), int(region.vertex[k])) for k in row.nonzero()[:, 0]} == expected
+    assert region.moves
+
+
+def test_the_whole_is_sampled_as_the_space_samples_itself() -> None:
+    expected = CONSTRAINED.sample_encoded(np.random.default_rng(3), 40)
+    np.testing.assert_array_equal(
+        Region(CONSTRAINED).sample(np.random.default_rng(3), 40).encoded(CONSTRAINED), expected
+    )
+
+
+def test_a_ball_of_radius_0_and_all_variables_held_leave_nothing_to_move() -> None:
+    assert not Region(FREE, held={0: 1, 1: 2, 2: 0}).moves
+    still = Region(FREE, ball=HammingBall(torch.tensor([1, 2, 0]), 0))
+    assert not still.moves
+    assert (torch.tensor([1, 2, 0]) == still.sample(np.random.default_rng(0), 9).V).all()
+
+
+def test_a_region_without_a_feasible_point_is_explained() -> None:
+    nowhere = Region(CONSTRAINED, held={0: 3, 1: 3})
+    with pytest.raises(SpaceError, match="0 of 5 points were found"):
+        nowhere.sample(np.random.default_rng(0), 5)
