@@ -13,10 +13,10 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from fmnas.comparison.numbers.retrained import read_retrained
+from fmnas.comparison.numbers.trials import Budget, PlannedRun, read_trials
 from fmnas.comparison.report import write_report
-from fmnas.comparison.retrained import read_retrained
 from fmnas.comparison.summary import ReportContext
-from fmnas.comparison.trials import Budget, PlannedRun, read_trials
 from fmnas.platform.config import load_config
 from fmnas.platform.outcomes import run_name
 from fmnas.platform.results import remarks_of

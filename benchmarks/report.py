@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 from fmnas.comparison import Budget, ReportContext, anytime_curves, ledger_table, read_trials, write_report
-from fmnas.comparison.exports import write_tables
+from fmnas.comparison.report import write_tables
 from fmnas.comparison.summary import summarise
 from fmnas.search_spaces import joint_space
 

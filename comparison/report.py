@@ -1,19 +1,37 @@
-"""From a table of trials to a report on disk."""
+"""From a table of trials to a report on disk: the page, its figures, and every number as CSV for whoever draws it anew.
 
-from collections.abc import Sequence
+| file | a row |
+|---|---|
+| curves.csv | a trial: what its run had spent by then on every axis, its objective, the incumbent |
+| mean_curves.csv | a place on an axis: an optimizer's mean, standard error and 95% bootstrap interval there |
+| checkpoints.csv | an optimizer after a share of the budget; repeat_0.. are its repeats' values |
+| tests.csv | a pair of optimizers |
+| retrained_tests.csv | the same of the test errors, where the best were trained again |
+| targets.csv | an optimizer and an objective to reach; repeat_0.. are the evaluations it took |
+| ledger.csv | a run |
+| honesty.csv | an optimizer |
+
+Missing values are empty. The same results give the same bytes.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
-from fmnas.comparison.curves import anytime_curves
-from fmnas.comparison.exports import write_tables
 from fmnas.comparison.figures import Drawing, drawings
-from fmnas.comparison.files import inline_svg, save_figure, write_aside
-from fmnas.comparison.html_parts import Picture, Pictures
-from fmnas.comparison.ledger import ledger_table
-from fmnas.comparison.page import page
+from fmnas.comparison.figures.files import inline_svg, save_figure, write_aside
+from fmnas.comparison.numbers.curves import AXES, NO_TRIAL, anytime_curves, mean_curve
+from fmnas.comparison.numbers.ledger import ledger_table
+from fmnas.comparison.numbers.trials import typed_trials
+from fmnas.comparison.page.html_parts import Picture, Pictures
+from fmnas.comparison.page.page import page
 from fmnas.comparison.summary import ReportContext, Summary, summarise
-from fmnas.comparison.trials import typed_trials
+
+if TYPE_CHECKING:
+    from fmnas.comparison.summary import Summary
 
 
 def write_report(trials: pd.DataFrame, context: ReportContext, folder: Path) -> Summary:
@@ -45,3 +63,70 @@ def inlined(drawn: Sequence[Drawing]) -> Pictures:
             svg = inline_svg(each.figure, each.name, each.name.replace("_", " "), least=1.0 if each.wide else 0.0)
             pictures.setdefault(each.section, []).append(Picture(svg, each.caption, each.wide))
     return pictures
+
+
+GRID = 101
+"""How many places of an axis have a row in mean_curves.csv, from 0 to the most that a run spent."""
+MEAN_CURVES = ("axis", "at", "optimizer", "mean", "standard_error", "low", "high", "repeats")
+CURVES = ("run", "optimizer", "repeat", "trial", *AXES, "objective", "incumbent")
+
+
+def write_tables(summary: "Summary", curves: pd.DataFrame, folder: Path) -> list[Path]:
+    """Write them all into a folder; returns where they are. Raises ReportNotWritten where that fails."""
+    tables = {
+        "curves": curves.loc[curves["trial"] != NO_TRIAL, list(CURVES)],
+        "mean_curves": mean_curves(curves),
+        **_of_summary(summary),
+    }
+    return [
+        write_aside(folder / f"{name}.csv", table.to_csv(index=False, lineterminator="\n").encode())
+        for name, table in tables.items()
+    ]
+
+
+def mean_curves(curves: pd.DataFrame) -> pd.DataFrame:
+    """The mean curve of every optimizer on every axis, at GRID places; columns MEAN_CURVES."""
+    found = []
+    for axis in AXES if len(curves) else ():
+        end = float(curves[axis].max())
+        mean = mean_curve(curves, axis, np.linspace(0.0, end, GRID))
+        found.append(mean.rename(columns={axis: "at"}).assign(axis=axis)[list(MEAN_CURVES)])
+    return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=list(MEAN_CURVES))
+
+
+def _of_summary(summary: "Summary") -> dict[str, pd.DataFrame]:
+    points = [_below(point, row) for point in summary["checkpoints"] for row in point["rows"]]
+    reached = [_below(target, row) for target in summary["targets"] for row in target["rows"]]
+    tables = {
+        "checkpoints": (points, ("share", "epochs", "evaluations", "optimizer", "mean")),
+        "tests": (summary["tests"]["pairs"], ("first", "second", "repeats", "p", "p_corrected", "verdict")),
+        "targets": (reached, ("target", "from", "optimizer", "reached", "repeats", "evaluations")),
+        "ledger": (summary["ledger"], ("run", "optimizer", "repeat")),
+        "honesty": (_flat(summary["honesty"]), ("optimizer", "trials")),
+    }
+    if summary["retrained"]:
+        tables["retrained_tests"] = summary["retrained"]["tests"]["pairs"], tables["tests"][1]
+    return {name: _table(rows, header) for name, (rows, header) in tables.items()}
+
+
+def _below(above: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row with what it stands below, its repeats' values as columns."""
+    head = {name: value for name, value in above.items() if name != "rows"}
+    own = {name: value for name, value in row.items() if name != "values"}
+    return {**head, **own, **{f"repeat_{repeat}": value for repeat, value in row["values"].items()}}
+
+
+def _flat(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {
+            **{name: value for name, value in row.items() if name not in ("shares", "warnings")},
+            **{f"share_{origin}": share for origin, share in row["shares"].items()},
+            "warnings": "; ".join(row["warnings"]),
+        }
+        for row in rows
+    ]
+
+
+def _table(rows: list[dict[str, Any]], header: tuple[str, ...]) -> pd.DataFrame:
+    """The rows; without any, the columns that every such table has."""
+    return pd.DataFrame(rows) if rows else pd.DataFrame(columns=list(header))

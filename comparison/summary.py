@@ -6,24 +6,15 @@ from typing import Any
 
 import pandas as pd
 
-from fmnas.comparison.checkpoints import checkpoints
-from fmnas.comparison.clocks import clock_remarks
-from fmnas.comparison.efficiency import areas, equivalents, targets
-from fmnas.comparison.honesty import honesty, unused_models
-from fmnas.comparison.ledger import Pending
-from fmnas.comparison.paired_tests import ALL, LEVEL, Comparisons, compare
-from fmnas.comparison.retrained import errors_by_repeat, retrained_summary
-from fmnas.comparison.statistics import final_table
-from fmnas.comparison.trials import Budget, PlannedRun, configuration_of, variable_columns
-from fmnas.comparison.wording import (
-    MISSING,
-    caution,
-    headline,
-    number,
-    power,
-    retrained_caution,
-    retrained_headline,
-)
+from fmnas.comparison.numbers.efficiency import areas, equivalents, targets
+from fmnas.comparison.numbers.honesty import clock_remarks, honesty, unused_models
+from fmnas.comparison.numbers.ledger import Pending
+from fmnas.comparison.numbers.notation import MISSING, number
+from fmnas.comparison.numbers.paired_tests import ALL, LEVEL, Comparisons, compare
+from fmnas.comparison.numbers.retrained import errors_by_repeat, retrained_summary
+from fmnas.comparison.numbers.standings import checkpoints, final_table
+from fmnas.comparison.numbers.trials import Budget, PlannedRun, configuration_of, variable_columns
+from fmnas.comparison.numbers.verdict import caution, headline, power, retrained_caution, retrained_headline
 
 Summary = dict[str, Any]
 """Plain JSON data; missing values are None. The keys are those of `summarise`."""

@@ -13,9 +13,9 @@ from typing import Any
 
 import pandas as pd
 
-from fmnas.comparison.paired_tests import ALL
+from fmnas.comparison.numbers.paired_tests import ALL
+from fmnas.comparison.numbers.trials import LAST_COLUMN, SOURCE, PlannedRun
 from fmnas.comparison.summary import Remark, ReportContext, Summary
-from fmnas.comparison.trials import LAST_COLUMN, SOURCE, PlannedRun
 from fmnas.platform.config import Config, OptimizerConfig
 from fmnas.platform.errors import RunDirectoryError
 from fmnas.platform.given import looked_at

@@ -6,7 +6,7 @@ Nothing here is wrong input. Each remark says what to change, as an override of 
 import math
 
 from fmnas.baselines.bohb import brackets
-from fmnas.comparison.paired_tests import repeats_needed
+from fmnas.comparison.numbers.paired_tests import repeats_needed
 from fmnas.platform.config import ALL_PAIRS, Config, OptimizerConfig
 from fmnas.platform.methods import METHODS, BOHBOptions, EvolutionOptions
 from fmnas.platform.problems import ProblemSettings, problem

@@ -7,12 +7,11 @@ from typing import Any
 
 import pandas as pd
 
-from fmnas.comparison.errors import ReportNotWritten
-from fmnas.comparison.ledger import Pending
+from fmnas.comparison.numbers.ledger import Pending
+from fmnas.comparison.numbers.retrained import read_retrained
+from fmnas.comparison.numbers.trials import Budget, PlannedRun, ReportNotWritten
 from fmnas.comparison.report import write_report
-from fmnas.comparison.retrained import read_retrained
 from fmnas.comparison.summary import Remark, ReportContext, Summary
-from fmnas.comparison.trials import Budget, PlannedRun
 from fmnas.platform.config import Config, OptimizerConfig
 from fmnas.platform.driver import DONE
 from fmnas.platform.environment import in_words

@@ -38,8 +38,7 @@ def print_summary(summary: "Summary", console: Console) -> None:
 
 def _print_retrained(retrained: "dict[str, Any]", console: Console) -> None:
     """The test errors of the best configurations, trained again."""
-    from fmnas.comparison.result_section import interval
-    from fmnas.comparison.wording import number
+    from fmnas.comparison.numbers.notation import interval, number
 
     scale = f"epochs = {retrained['epochs']}, images = {retrained['images']}, fresh seeds = {retrained['seeds']}"
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -56,7 +55,7 @@ def _print_retrained(retrained: "dict[str, Any]", console: Console) -> None:
 
 def _print_pairs(pairs: "list[dict[str, Any]]", console: Console) -> None:
     """The differences of the test errors, and which of them a test supports."""
-    from fmnas.comparison.wording import number
+    from fmnas.comparison.numbers.notation import number
 
     if not pairs:
         return

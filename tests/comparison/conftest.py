@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from fmnas.comparison.trials import typed_trials
+from fmnas.comparison.numbers.trials import typed_trials
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 Table = Callable[..., pd.DataFrame]

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from fmnas.comparison import Budget, ReportContext, anytime_curves, ledger_table
-from fmnas.comparison.exports import CURVES, GRID, MEAN_CURVES, write_tables
+from fmnas.comparison.report import CURVES, GRID, MEAN_CURVES, write_tables
 from fmnas.comparison.summary import summarise
 
 BUDGET = Budget(evaluations=3, epochs_per_evaluation=25)

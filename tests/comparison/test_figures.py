@@ -10,9 +10,8 @@ from fmnas.comparison import (
     has_cell,
     save_figure,
 )
-from fmnas.comparison.anytime import TITLES, anytime_panel, currencies
-from fmnas.comparison.cell_drawing import DEAD, cell_panel, cells_figure, schedule_panel
-from fmnas.comparison.schedule_drawing import LOWEST_RATE
+from fmnas.comparison.figures.anytime import TITLES, anytime_panel, currencies
+from fmnas.comparison.figures.cell import DEAD, LOWEST_RATE, cell_panel, cells_figure, schedule_panel
 from fmnas.search_spaces import Cell, FmnasError, joint_space
 
 SHOWN = ("evaluations", "seconds")

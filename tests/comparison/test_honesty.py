@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from fmnas.comparison import Budget, ledger_table
-from fmnas.comparison.honesty import honesty, unused_models
-from fmnas.comparison.ledger import Pending
+from fmnas.comparison.numbers.honesty import honesty, unused_models
+from fmnas.comparison.numbers.ledger import Pending
 
 ROOT = Path(__file__).resolve().parents[2]
 BUDGET = Budget(evaluations=10, epochs_per_evaluation=25)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from fmnas.comparison import Budget, ledger_table
-from fmnas.comparison.ledger import Pending
+from fmnas.comparison.numbers.ledger import Pending
 
 BUDGET = Budget(evaluations=4, epochs_per_evaluation=25)
 

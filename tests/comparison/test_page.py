@@ -5,14 +5,13 @@ import re
 import pytest
 
 from fmnas.comparison import Budget, ReportContext, anytime_curves, write_report
-from fmnas.comparison.differences_figure import differences_figure
 from fmnas.comparison.figures import drawings
-from fmnas.comparison.final_figure import final_figure, intervals
-from fmnas.comparison.html_parts import Picture, count, filled, seconds, share
-from fmnas.comparison.page import page
+from fmnas.comparison.figures.intervals import MOST_ROWS, differences_figure, final_figure, intervals, retrained_figure
+from fmnas.comparison.numbers.notation import count, seconds, share
+from fmnas.comparison.numbers.trials import typed_trials
+from fmnas.comparison.page.html_parts import Picture, filled
+from fmnas.comparison.page.page import page
 from fmnas.comparison.report import inlined
-from fmnas.comparison.retrained_figure import MANY, retrained_figure
-from fmnas.comparison.trials import typed_trials
 
 CONTEXT = ReportContext("a name", "func2c", Budget(evaluations=3, epochs_per_evaluation=25), {"torch": "2"}, "seeds: 4")
 FURTHER = {
@@ -130,7 +129,7 @@ def test_figures_without_data_are_left_out(plain_summary):
 
 
 def test_of_many_retrained_the_means_are_drawn(summary):
-    rows = summary["retrained"]["rows"] * MANY
+    rows = summary["retrained"]["rows"] * MOST_ROWS
     (axes,) = retrained_figure({"retrained": {**summary["retrained"], "rows": rows}}).axes
     assert [text.get_text() for text in axes.texts] == ["bo-fm", "random"]
 

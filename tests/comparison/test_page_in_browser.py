@@ -10,8 +10,8 @@ import pytest
 
 from fmnas.comparison import Budget, ReportContext, anytime_curves, ledger_table
 from fmnas.comparison.figures import drawings
-from fmnas.comparison.page import page
-from fmnas.comparison.palette import PLAIN
+from fmnas.comparison.figures.palette import PLAIN
+from fmnas.comparison.page.page import page
 from fmnas.comparison.report import inlined
 from fmnas.comparison.summary import summarise
 from fmnas.search_spaces import joint_space

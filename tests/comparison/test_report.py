@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from fmnas.comparison import FINAL_HEADER, Budget, ReportContext, final_rows, write_report
+from fmnas.comparison.numbers.trials import PlannedRun
 from fmnas.comparison.summary import Remark
-from fmnas.comparison.trials import PlannedRun
 from fmnas.search_spaces import joint_space
 
 BUDGET = Budget(evaluations=3, epochs_per_evaluation=25)

@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 
 from fmnas.comparison import Budget, ReportContext, ReportError, anytime_curves, ledger_table, write_report
-from fmnas.comparison.exports import write_tables
-from fmnas.comparison.resampling import mean_interval
-from fmnas.comparison.retrained import read_retrained, retrained_summary
+from fmnas.comparison.numbers.resampling import mean_interval
+from fmnas.comparison.numbers.retrained import read_retrained, retrained_summary
+from fmnas.comparison.report import write_tables
 from fmnas.comparison.summary import summarise
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fmnas.comparison import Budget, ledger_table
-from fmnas.comparison.trials import typed_trials
+from fmnas.comparison.numbers.trials import typed_trials
 from fmnas.platform.config import check_config
 from fmnas.platform.experiment import build_experiment
 from fmnas.platform.outcomes import trials_table
