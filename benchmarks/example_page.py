@@ -19,7 +19,7 @@ from fmnas.comparison.report import write_report
 from fmnas.comparison.summary import ReportContext
 from fmnas.platform.config import load_config
 from fmnas.platform.outcomes import run_name
-from fmnas.platform.results import remarks_of
+from fmnas.platform.results import WITHOUT_MODEL, remarks_of
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "docs" / "example"
 KEPT = ("index.html", "anytime.png", "retrained.png")
@@ -40,7 +40,7 @@ def context() -> ReportContext:
         hypotheses=config.hypotheses,
         remarks=remarks_of(config),
         runs=[PlannedRun(run_name(name, r), name, r) for r in range(config.repeats) for name in names],
-        methods={name: name for name in names},
+        by_design=WITHOUT_MODEL,
     )
 
 
@@ -55,8 +55,8 @@ def main() -> None:
         if arguments.out is None:
             for name in KEPT:
                 shutil.copy(made / name, EXAMPLE / name)
-    print(summary["headline"])
-    print(summary["caution"])
+    print(summary.headline)
+    print(summary.caution)
 
 
 if __name__ == "__main__":

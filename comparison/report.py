@@ -14,24 +14,25 @@
 Missing values are empty. The same results give the same bytes.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from fmnas.comparison.figures import Drawing, drawings
+from fmnas.comparison.figures import drawings
+from fmnas.comparison.figures.canvas import Drawing
 from fmnas.comparison.figures.files import inline_svg, save_figure, write_aside
 from fmnas.comparison.numbers.curves import AXES, NO_TRIAL, anytime_curves, mean_curve
+from fmnas.comparison.numbers.efficiency import Reached
+from fmnas.comparison.numbers.honesty import Honesty
 from fmnas.comparison.numbers.ledger import ledger_table
+from fmnas.comparison.numbers.standings import Standing
 from fmnas.comparison.numbers.trials import typed_trials
-from fmnas.comparison.page.html_parts import Picture, Pictures
-from fmnas.comparison.page.page import page
+from fmnas.comparison.page.page import Picture, Pictures, page
 from fmnas.comparison.summary import ReportContext, Summary, summarise
-
-if TYPE_CHECKING:
-    from fmnas.comparison.summary import Summary
 
 
 def write_report(trials: pd.DataFrame, context: ReportContext, folder: Path) -> Summary:
@@ -47,7 +48,7 @@ def write_report(trials: pd.DataFrame, context: ReportContext, folder: Path) -> 
     ledger = ledger_table(trials, context.budget, context.pending)
     summary = summarise(trials, curves, ledger, context)
     write_tables(summary, curves, folder)
-    drawn = drawings(trials, curves, summary, context)
+    drawn = drawings(trials, curves, summary)
     for each in drawn:
         if each.filed:
             save_figure(each.figure, folder, each.name)
@@ -59,9 +60,10 @@ def inlined(drawn: Sequence[Drawing]) -> Pictures:
     """The figures as the page holds them, by section."""
     pictures: dict[str, list[Picture]] = {}
     for each in drawn:
-        if each.section:
+        if each.shown:
             svg = inline_svg(each.figure, each.name, each.name.replace("_", " "), least=1.0 if each.wide else 0.0)
-            pictures.setdefault(each.section, []).append(Picture(svg, each.caption, each.wide))
+            picture = Picture(svg, each.caption, each.wide, each.optimizer)
+            pictures.setdefault(each.section, []).append(picture)
     return pictures
 
 
@@ -71,7 +73,7 @@ MEAN_CURVES = ("axis", "at", "optimizer", "mean", "standard_error", "low", "high
 CURVES = ("run", "optimizer", "repeat", "trial", *AXES, "objective", "incumbent")
 
 
-def write_tables(summary: "Summary", curves: pd.DataFrame, folder: Path) -> list[Path]:
+def write_tables(summary: Summary, curves: pd.DataFrame, folder: Path) -> list[Path]:
     """Write them all into a folder; returns where they are. Raises ReportNotWritten where that fails."""
     tables = {
         "curves": curves.loc[curves["trial"] != NO_TRIAL, list(CURVES)],
@@ -94,39 +96,44 @@ def mean_curves(curves: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=list(MEAN_CURVES))
 
 
-def _of_summary(summary: "Summary") -> dict[str, pd.DataFrame]:
-    points = [_below(point, row) for point in summary["checkpoints"] for row in point["rows"]]
-    reached = [_below(target, row) for target in summary["targets"] for row in target["rows"]]
-    tables = {
-        "checkpoints": (points, ("share", "epochs", "evaluations", "optimizer", "mean")),
-        "tests": (summary["tests"]["pairs"], ("first", "second", "repeats", "p", "p_corrected", "verdict")),
-        "targets": (reached, ("target", "from", "optimizer", "reached", "repeats", "evaluations")),
-        "ledger": (summary["ledger"], ("run", "optimizer", "repeat")),
-        "honesty": (_flat(summary["honesty"]), ("optimizer", "trials")),
-    }
-    if summary["retrained"]:
-        tables["retrained_tests"] = summary["retrained"]["tests"]["pairs"], tables["tests"][1]
-    return {name: _table(rows, header) for name, (rows, header) in tables.items()}
-
-
-def _below(above: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row with what it stands below, its repeats' values as columns."""
-    head = {name: value for name, value in above.items() if name != "rows"}
-    own = {name: value for name, value in row.items() if name != "values"}
-    return {**head, **own, **{f"repeat_{repeat}": value for repeat, value in row["values"].items()}}
-
-
-def _flat(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    return [
-        {
-            **{name: value for name, value in row.items() if name not in ("shares", "warnings")},
-            **{f"share_{origin}": share for origin, share in row["shares"].items()},
-            "warnings": "; ".join(row["warnings"]),
-        }
-        for row in rows
+def _of_summary(summary: Summary) -> dict[str, pd.DataFrame]:
+    points = [
+        {"share": point.share, "epochs": point.epochs, "evaluations": point.evaluations, **_with_repeats(row)}
+        for point in summary.checkpoints
+        for row in point.rows
     ]
+    reached = [
+        {"target": target.target, "from": target.source, **_with_repeats(row)}
+        for target in summary.targets
+        for row in target.rows
+    ]
+    pairs = ("first", "second", "repeats", "p", "p_corrected", "verdict")
+    tables = {
+        "checkpoints": _table(points, ("share", "epochs", "evaluations", "optimizer", "mean")),
+        "tests": _table(map(asdict, summary.tests.pairs), pairs),
+        "targets": _table(reached, ("target", "from", "optimizer", "reached", "repeats", "evaluations")),
+        "ledger": _table(map(asdict, summary.ledger), ("run", "optimizer", "repeat")),
+        "honesty": _table(map(_flat, summary.honesty), ("optimizer", "trials")),
+    }
+    if summary.retrained:
+        tables["retrained_tests"] = _table(map(asdict, summary.retrained.tests.pairs), pairs)
+    return tables
 
 
-def _table(rows: list[dict[str, Any]], header: tuple[str, ...]) -> pd.DataFrame:
+def _with_repeats(row: Standing | Reached) -> dict[str, Any]:
+    """A row with its repeats' values as columns."""
+    given = asdict(row)
+    values = given.pop("values")
+    return {**given, **{f"repeat_{repeat}": value for repeat, value in values.items()}}
+
+
+def _flat(row: Honesty) -> dict[str, Any]:
+    given = asdict(row)
+    shares, warnings = given.pop("shares"), given.pop("warnings")
+    return {**given, **{f"share_{origin}": share for origin, share in shares.items()}, "warnings": "; ".join(warnings)}
+
+
+def _table(rows: Iterable[dict[str, Any]], header: tuple[str, ...]) -> pd.DataFrame:
     """The rows; without any, the columns that every such table has."""
-    return pd.DataFrame(rows) if rows else pd.DataFrame(columns=list(header))
+    given = list(rows)
+    return pd.DataFrame(given) if given else pd.DataFrame(columns=list(header))

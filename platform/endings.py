@@ -122,11 +122,11 @@ def called() -> str:
 
 def _results(ending: "Ending") -> dict[str, Any]:
     shown = ("mean", "standard_error", "best", "repeats")
-    rows = ending.summary["optimizers"].items()
+    rows = ending.summary.to_json()["optimizers"].items()
     tracking = ending.tracking
     return {
-        "headline": ending.summary["headline"],
-        "caution": ending.summary["caution"],
+        "headline": ending.summary.headline,
+        "caution": ending.summary.caution,
         "optimizers": {name: {key: row[key] for key in shown} for name, row in rows},
         "mlflow": {
             "store": ending.store,

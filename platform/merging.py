@@ -199,7 +199,7 @@ def _context(sources: Sequence[Source], numbers: dict[Repeat, int]) -> ReportCon
         hypotheses=hypotheses,
         remarks=remarks,
         runs=runs,
-        methods={name: method for context in contexts for name, method in context.methods.items()},
+        by_design={name: design for context in contexts for name, design in context.by_design.items()},
     )
 
 

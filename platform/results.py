@@ -21,11 +21,15 @@ from fmnas.platform.methods import METHODS, BOFMOptions
 from fmnas.platform.outcomes import trials_table
 from fmnas.platform.paths import RunDirectory, write_aside, write_json
 from fmnas.platform.state import ExperimentState
+from fmnas.search_spaces.records import MUTATION, RANDOM
 
 TOLD_THE_BUDGET = (
     "knows the size of its budget and makes use of it: the last tenth of its suggestions after the initial design, ten "
     "at most, explore no more. The others make no use of it."
 )
+
+WITHOUT_MODEL = {"random": RANDOM, "regularized-evolution": MUTATION}
+"""The optimizers that have no model, and what chooses their new configurations by design."""
 
 
 def write_results(directory: RunDirectory, state: ExperimentState) -> Summary:
@@ -43,7 +47,7 @@ def write_report_files(directory: RunDirectory, trials: pd.DataFrame, context: R
         summary = write_report(trials, context, directory.report)
     except ReportNotWritten as error:
         raise ExperimentFailed(f"{error}; the journal has it all") from error
-    write_json(directory.summary, summary)
+    write_json(directory.summary, summary.to_json())
     return summary
 
 
@@ -68,7 +72,7 @@ def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext
         hypotheses=config.hypotheses,
         remarks=[*remarks_of(config), *_of_versions(state)],
         runs=[PlannedRun(run.name, run.optimizer_name, run.repeat) for run in state.runs.values()],
-        methods={entry.name: entry.name for entry in config.optimizers},
+        by_design=WITHOUT_MODEL,
     )
 
 

@@ -3,7 +3,7 @@
 A curve is drawn from its steps alone, so that a run of ten thousand trials weighs no more than one of a hundred.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,8 @@ from fmnas.comparison.figures.canvas import (
     PANEL,
     SMALL,
     TEXT,
+    Drawing,
+    Results,
     few_ticks,
     label,
     legend,
@@ -39,12 +41,28 @@ TITLES = {
     "wall_seconds": "Wall-clock time",
 }
 """The currencies, a panel each, those that the curves have; evaluations are epochs in another unit."""
+CAPTIONS = {
+    "evaluations": "Dotted: the budget. Short trainings cost their epochs and are never the best so far. "
+    "Top right: how many results lie above what is shown.",
+    "train_seconds": "Trainings alone, added up: with cheap configurations an optimizer gets further.",
+    "seconds": "Trainings and suggestions of a run added up, however many workers shared it.",
+    "wall_seconds": "Since the run's first start: depends on how many workers it had, and on its neighbours.",
+}
 LOG_OBJECTIVE_FROM = 5.0
 """The ratio of the axis' ends from which on it is logarithmic."""
 MANY_DOTS = 400
 """From so many dots on they are embedded as an image, or the page would weigh megabytes."""
 FEW = 4
 """Up to so many optimizers, their single repeats are drawn too."""
+
+
+def drawings(results: Results) -> Iterator[Drawing]:
+    """One file with all panels; on the page each panel by itself."""
+    curves, summary = results.curves, results.summary
+    together = anytime_figure(curves, summary.budget, f"{summary.name}: {summary.problem}")
+    yield Drawing("anytime", together, shown=False)
+    for axis in currencies(curves):
+        yield Drawing(f"anytime_{axis}", anytime_panel(curves, summary.budget, axis), CAPTIONS[axis], filed=False)
 
 
 def currencies(curves: pd.DataFrame) -> list[str]:

@@ -1,13 +1,17 @@
-"""What all figures share: an empty sheet, plain axes, a legend.
+"""What all figures share: what they are drawn from, what they become, an empty sheet, plain axes, a legend.
 
 Drawn with the object interface of matplotlib alone: no global state, no display.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import log10
 from typing import TYPE_CHECKING
 
+import pandas as pd
+
 from fmnas.comparison.figures.palette import INK, LINE, SOFT, Style
+from fmnas.comparison.summary import Summary
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -28,6 +32,35 @@ TIME_UNITS = (
     (0.0, 1e-3, "milliseconds"),
 )
 """(from so many seconds on, seconds per unit, its name)"""
+
+
+@dataclass(frozen=True)
+class Results:
+    """What figures are drawn from: the typed trials, their `anytime_curves` and the summary of both."""
+
+    trials: pd.DataFrame
+    curves: pd.DataFrame
+    summary: Summary
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure and what is told beside it.
+
+    name: of its files, and of its ids on the page. caption: what it shows, and what it does not prove.
+    filed: whether it is written as PNG, SVG and PDF. shown: whether the page shows it.
+    wide: on a narrow screen it scrolls and does not shrink. optimizer: the one that it is about; "" for all.
+    section: the page's section that shows it; the row in `figures.FIGURES` says it.
+    """
+
+    name: str
+    figure: "Figure"
+    caption: str = ""
+    filed: bool = True
+    shown: bool = True
+    wide: bool = False
+    optimizer: str = ""
+    section: str = ""
 
 
 def sheet(width: float, height: float, laid_out: bool = True) -> "Figure":

@@ -1,14 +1,17 @@
-"""A drawing of a configuration of the joint problem: the cell as a graph, the learning rate as it is reduced.
+"""Drawings of configurations of the joint problem: the cell as a graph, the learning rate as it is reduced.
 
 The cell's nodes stand on one line, inputs left, outputs right, so that no edge can hide behind a node. Every state
 takes one input from above and one from below; what stands on the edge is the operation.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from fmnas.comparison.figures.canvas import PANEL, SMALL, label, plain, sheet
-from fmnas.comparison.figures.palette import BLUE, CARD, GROUND, INK, SOFT, VERMILION
+from fmnas.comparison.figures.canvas import PANEL, SMALL, Drawing, Results, label, plain, sheet
+from fmnas.comparison.figures.palette import BLUE, CARD, GROUND, INK, SOFT, VERMILION, styles
+from fmnas.comparison.numbers.cells import has_cell
+from fmnas.comparison.summary import FinalRow
 from fmnas.search_spaces import Cell, Schedule
 from fmnas.search_spaces.cell import STATES
 from fmnas.search_spaces.sgd import SGD_NAMES
@@ -17,10 +20,42 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
 
+CELL = (
+    "Every state adds its two inputs, each through the operation on its edge; grey reaches no output. One good cell "
+    "does not show that its operations are good: its schedule and luck took part."
+)
+SCHEDULE = "The learning rate is reduced twice; the axis is the same for all."
 STEP = 1.9
 """Distance between neighbouring nodes; a node has radius RADIUS."""
 RADIUS = 0.36
 INPUT, STATE, OUTPUT, DEAD = CARD, BLUE, VERMILION, "#9aa3ab"
+
+
+def drawings(results: Results) -> Iterator[Drawing]:
+    """The best cell of each optimizer, with its schedule; one file with all of them. None for a space without cells."""
+    best = {
+        name: (row, row.best_configuration)
+        for name, row in results.summary.optimizers.items()
+        if row.best_configuration and has_cell(row.best_configuration)
+    }
+    if not best:
+        return
+    look = styles(results.summary.optimizers)
+    together = cells_figure({f"{name}: {_found(row)}": configuration for name, (row, configuration) in best.items()})
+    yield Drawing("best_cell", together, shown=False)
+    for place, (name, (_, configuration)) in enumerate(best.items()):
+        id_, told = (
+            f"cell_{place}_{re.sub('[^a-z0-9]+', '-', name.lower())}",
+            (CELL, SCHEDULE) if place == 0 else ("", ""),
+        )
+        yield Drawing(id_, cell_panel(configuration), told[0], filed=False, wide=True, optimizer=name)
+        schedule = schedule_panel(configuration, look[name].colour)
+        if schedule is not None:
+            yield Drawing(f"{id_}_rate", schedule, told[1], filed=False, optimizer=name)
+
+
+def _found(row: FinalRow) -> str:
+    return f"{row.best_run}, trial {row.best_trial}, objective {row.best:#.4g}"
 
 
 def cell_figure(configuration: Mapping[str, Any], title: str) -> "Figure":

@@ -3,6 +3,7 @@
 The variables stand below one another, not side by side: names and categories can be read without turning the head.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from fmnas.comparison.figures.canvas import SMALL, sheet
+from fmnas.comparison.figures.canvas import SMALL, Drawing, Results, sheet
 from fmnas.comparison.figures.importance import is_numeric, thinned
 from fmnas.comparison.figures.palette import GROUND, INK, LINE, SOFT, VERMILION
 from fmnas.comparison.numbers.ledger import is_full_result
@@ -38,6 +39,22 @@ class Coordinate:
     name: str
     places: NDArray[np.float64]
     ticks: tuple[tuple[float, str], ...]
+
+
+def drawings(results: Results) -> Iterator[Drawing]:
+    """Where good configurations agree; none with too few full evaluations."""
+    budget = results.summary.budget
+    figure, drawn = parallel_figure(results.trials, budget), len(shown_trials(results.trials, budget))
+    if figure is None:
+        return
+    full = int(is_full_result(results.trials, budget).sum())
+    some = f"{drawn} of {full} full evaluations: the best, and every so many-th of the rest" if drawn < full else ""
+    caption = (
+        f"{some or f'All {full} full evaluations'}, each a line through its values; the better its rank, the "
+        "redder and thicker. Where red lines bundle, good configurations agree; that optimizers search there more "
+        "often bundles lines, too. Categories are spread a little so that lines do not hide one another."
+    )
+    yield Drawing("parallel", figure, caption, wide=True)
 
 
 def parallel_figure(trials: pd.DataFrame, budget: Budget) -> "Figure | None":

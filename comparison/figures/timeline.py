@@ -4,6 +4,7 @@ The trials are intervals of each worker's time; neighbours are merged where no e
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from fmnas.comparison.figures.canvas import TEXT, label, legend, names_down, plain, sheet, time_unit
+from fmnas.comparison.figures.canvas import TEXT, Drawing, Results, label, legend, names_down, plain, sheet, time_unit
 from fmnas.comparison.figures.palette import GROUND, INK, SOFT, styles
 
 if TYPE_CHECKING:
@@ -38,6 +39,20 @@ class Timeline:
     workers: tuple[str, ...]
     seconds: float
     busy_share: float
+
+
+def drawings(results: Results) -> Iterator[Drawing]:
+    """Which worker worked when, for whom; none where no trial tells."""
+    times = timeline(results.trials)
+    if times is None:
+        return
+    caption = (
+        f"Workers were busy {times.busy_share:.0%} of their time up to the last finish. A row is a worker's "
+        "process: one that takes the place of a lost one, or comes with a resume, has a row of its own. Gaps: a "
+        "worker waited for a suggestion, for others at the end, or the experiment was interrupted. Last attempts "
+        "only: the time of attempts that were repeated is a gap, too. Trials closer than a hair are one bar."
+    )
+    yield Drawing("timeline", timeline_figure(times), caption, wide=True)
 
 
 def timeline(trials: pd.DataFrame) -> Timeline | None:

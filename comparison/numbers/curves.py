@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from fmnas.comparison.numbers.ledger import charged_epochs, is_full_result, is_result, wall_seconds, worker_seconds
+from fmnas.comparison.numbers.ledger import charged_epochs, is_full_result, wall_seconds, worker_seconds
 from fmnas.comparison.numbers.resampling import mean_interval
 from fmnas.comparison.numbers.trials import Budget, PlannedRun, ReportError
 
@@ -41,21 +41,17 @@ NO_TRIAL = -1
 Floats = NDArray[np.float64]
 
 
-def anytime_curves(
-    trials: pd.DataFrame, budget: Budget, partial: bool = False, runs: Sequence[PlannedRun] = ()
-) -> pd.DataFrame:
+def anytime_curves(trials: pd.DataFrame, budget: Budget, runs: Sequence[PlannedRun] = ()) -> pd.DataFrame:
     """One row per trial in the order in which its run got to know them; columns CURVE_COLUMNS.
 
     trials: as `read_trials` gives them. Within a run they are ordered by finish time, then by number.
     objective: the trial's result if it is a full-fidelity one, else NaN.
     incumbent, incumbent_trial, incumbent_error: after this trial; NaN before the first full-fidelity result.
-    partial: count short trainings as results, too. Such a curve shows what a multi-fidelity method saw; beside the
-        others it flatters, for an objective at few epochs is another one.
     runs: all that the experiment has. One without a trial, of an optimizer that has others, gets a row NO_TRIAL without
         an incumbent: no mean over that optimizer's repeats may pass over it.
     """
     ordered = trials.sort_values(["optimizer", "repeat", "run", "finished_at", "trial", "attempt"])
-    curves = [_run_curve(run, budget, partial) for _, run in ordered.groupby("run", sort=False)]
+    curves = [_run_curve(run, budget) for _, run in ordered.groupby("run", sort=False)]
     if not curves:
         return _empty(CURVE_COLUMNS)
     begun, optimizers = set(ordered["run"]), set(ordered["optimizer"])
@@ -99,10 +95,9 @@ def standard_error(values: Floats) -> Floats:
     return np.asarray(values.std(axis=0, ddof=1) / np.sqrt(repeats))
 
 
-def _run_curve(run: pd.DataFrame, budget: Budget, partial: bool) -> pd.DataFrame:
+def _run_curve(run: pd.DataFrame, budget: Budget) -> pd.DataFrame:
     epochs, seconds = charged_epochs(run).cumsum(), worker_seconds(run)
-    counts = is_result(run) if partial else is_full_result(run, budget)
-    objective = run["objective"].where(counts).astype("float64")
+    objective = run["objective"].where(is_full_result(run, budget)).astype("float64")
     so_far = np.fmin.accumulate(objective.to_numpy())  # fmin passes over NaN
     improved = objective.lt(pd.Series(so_far, index=run.index).shift().fillna(np.inf))
     return pd.DataFrame(

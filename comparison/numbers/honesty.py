@@ -17,12 +17,11 @@ import pandas as pd
 
 from fmnas.comparison.numbers.ledger import SHARE_COLUMNS
 from fmnas.comparison.numbers.notation import duration
-from fmnas.comparison.numbers.trials import HOW, SOURCE
+from fmnas.comparison.numbers.trials import HOW, SOURCE, ReportError
 from fmnas.search_spaces.records import FAILED_FIT, INITIAL, MODEL, MUTATION, ORIGINS, PROMOTION, RANDOM
 
-WITHOUT_MODEL = {"random": RANDOM, "random-search": RANDOM, "hyperband": RANDOM, "regularized-evolution": MUTATION}
-"""The methods that have no model, and what their new configurations are by design. Of any other, "all at random" would
-be a disguise: it is taken to have a model."""
+DESIGNS = (RANDOM, MUTATION, MODEL)
+"""What may choose an optimizer's new configurations by its design."""
 MOSTLY, MANY_DUPLICATES, DEAR = 0.5, 0.05, 0.1
 """From which share on a warning is given: of chance, of duplicates, of suggestions in the time."""
 
@@ -31,8 +30,8 @@ MOSTLY, MANY_DUPLICATES, DEAR = 0.5, 0.05, 0.1
 class Honesty:
     """One optimizer over all its runs.
 
-    trials: that ended or were cut off. shares: of them, by origin. model_share: of a model's. has_model: whether its
-    method has one. model_unused: it has one, and all of its new configurations were drawn at random.
+    trials: that ended or were cut off. shares: of them, by origin. model_share: of a model's. has_model: whether it has
+    one by design. model_unused: it has one, and all of its new configurations were drawn at random.
     fallbacks: asks in which chance chose in place of a model or a mutation, failed fits among them.
     duplicates, isomorphic_duplicates: charged trials that repeat one of their run.
     suggest_seconds: mean per ask. suggest_share: suggestion / (suggestion + training); NaN where nothing took time.
@@ -56,11 +55,18 @@ class Honesty:
 
 
 def honesty(
-    trials: pd.DataFrame, ledger: pd.DataFrame, methods: Mapping[str, str] = MappingProxyType({})
+    trials: pd.DataFrame, ledger: pd.DataFrame, by_design: Mapping[str, str] = MappingProxyType({})
 ) -> list[Honesty]:
-    """A record per optimizer, by name. methods: the method behind a name, where it is another."""
+    """A record per optimizer, by name.
+
+    by_design: what chooses an optimizer's new configurations, one of DESIGNS, by its name. One that is missing is taken
+    to have a model: "all at random" would be a disguise of it. Raises ReportError for another design.
+    """
+    for name, design in by_design.items():
+        if design not in DESIGNS:
+            raise ReportError(f"by_design: {name!r} has {design!r}; an optimizer chooses by {', '.join(DESIGNS)}")
     return [
-        _record(str(name), methods.get(str(name), str(name)), trials[trials["optimizer"] == name], runs)
+        _record(str(name), by_design.get(str(name), MODEL), trials[trials["optimizer"] == name], runs)
         for name, runs in ledger.groupby("optimizer", sort=True)
     ]
 
@@ -74,7 +80,7 @@ def unused_models(records: Sequence[Honesty]) -> list[str]:
     ]
 
 
-def _record(optimizer: str, method: str, trials: pd.DataFrame, runs: pd.DataFrame) -> Honesty:
+def _record(optimizer: str, design: str, trials: pd.DataFrame, runs: pd.DataFrame) -> Honesty:
     count, asks = int(runs["trials"].sum()), int((runs["trials"] + runs["pending"]).sum())
     weights = runs["trials"] / count
     shares = {origin: float((runs[of] * weights).sum()) for origin, of in zip(ORIGINS, SHARE_COLUMNS, strict=True)}
@@ -85,7 +91,7 @@ def _record(optimizer: str, method: str, trials: pd.DataFrame, runs: pd.DataFram
     share = thought / (thought + trained) if thought + trained > 0 else float("nan")
     new, by_chance = _drawn(trials["origin"])
     warnings = [
-        *_disguise(method, trials["origin"]),
+        *_disguise(design, trials["origin"]),
         *([f"its model could not be fitted in {failed_fits} of {asks} asks"] if failed_fits else []),
         *_repeats(sum(repeated), charged),
         *_mixed(trials[list(HOW)]),
@@ -97,8 +103,8 @@ def _record(optimizer: str, method: str, trials: pd.DataFrame, runs: pd.DataFram
         count,
         shares,
         shares[MODEL],
-        method not in WITHOUT_MODEL,
-        method not in WITHOUT_MODEL and by_chance == new > 0,
+        design == MODEL,
+        design == MODEL and by_chance == new > 0,
         fallbacks,
         failed_fits,
         *repeated,
@@ -115,10 +121,10 @@ def _drawn(origins: "pd.Series[str]") -> tuple[int, int]:
     return len(chosen), int((chosen == RANDOM).sum())
 
 
-def _disguise(method: str, origins: "pd.Series[str]") -> list[str]:
+def _disguise(design: str, origins: "pd.Series[str]") -> list[str]:
     """Where most of what an optimizer chose anew was chance."""
     new, by_chance = _drawn(origins)
-    if WITHOUT_MODEL.get(method) == RANDOM or not new or by_chance <= MOSTLY * new:
+    if design == RANDOM or not new or by_chance <= MOSTLY * new:
         return []
     start = "after the initial design " if (origins == INITIAL).any() else ""
     return [

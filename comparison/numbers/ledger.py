@@ -23,7 +23,7 @@ is that run's. A worker that no run had a use for does not wait for anyone.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import pandas as pd
@@ -31,31 +31,64 @@ from numpy.typing import NDArray
 
 from fmnas.comparison.numbers.cells import count_duplicates
 from fmnas.comparison.numbers.trials import LOST_SECONDS, SOURCE, Budget, variable_columns
-from fmnas.search_spaces.records import CHARGED, MODEL, ORIGINS, STATUSES
+from fmnas.search_spaces.records import CHARGED, FINISHED, MODEL, ORIGINS, STATUSES
 
-SHARE_COLUMNS = tuple(f"share_{origin}" for origin in ORIGINS)
 MODEL_SHARE = f"share_{MODEL}"
 DUPLICATES = ("duplicates", "isomorphic_duplicates", "known_cells", "isomorphic_cells")
-LEDGER_COLUMNS = (
-    "run",
-    "optimizer",
-    "repeat",
-    "trials",
-    *STATUSES,
-    "pending",
-    "full_evaluations",
-    "epochs",
-    "evaluations",
-    "train_seconds",
-    "suggest_seconds",
-    "wall_seconds",
-    "idle_seconds",
-    "lost_seconds",
-    *SHARE_COLUMNS,
-    "diverged",
-    *DUPLICATES,
-    "notes",
-)
+
+
+@dataclass(frozen=True)
+class LedgerRow:
+    """What one run spent, and on what.
+
+    finished, failed, lost, timed_out, cancelled: its trials by status. pending: asked and not ended.
+    evaluations: the epochs in full trainings' worth. full_evaluations: finished trials at full fidelity.
+    share_*: share of the run's trials of each of ORIGINS; they sum to 1.
+    duplicates: charged trials that repeat an earlier configuration of the run at the same epochs.
+    isomorphic_duplicates: those that do so in another encoding of the cell.
+    known_cells, isomorphic_cells: the same of cells alone, whatever the other variables; 0 without a cell.
+    suggest_seconds, idle_seconds: with those of pending trials. lost_seconds: NaN where a file does not say.
+    notes: trials whose optimizer had something to say, e.g. that a model failed and chance chose.
+    """
+
+    run: str
+    optimizer: str
+    repeat: int
+    trials: int
+    finished: int
+    failed: int
+    lost: int
+    timed_out: int
+    cancelled: int
+    pending: int
+    full_evaluations: int
+    epochs: int
+    evaluations: float
+    train_seconds: float
+    suggest_seconds: float
+    wall_seconds: float
+    idle_seconds: float
+    lost_seconds: float
+    share_initial: float
+    share_random: float
+    share_model: float
+    share_mutation: float
+    share_promotion: float
+    diverged: int
+    duplicates: int
+    isomorphic_duplicates: int
+    known_cells: int
+    isomorphic_cells: int
+    notes: int
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The share of each of ORIGINS."""
+        return {origin: getattr(self, column) for origin, column in zip(ORIGINS, SHARE_COLUMNS, strict=True)}
+
+
+LEDGER_COLUMNS = tuple(field.name for field in fields(LedgerRow))
+SHARE_COLUMNS = tuple(f"share_{origin}" for origin in ORIGINS)
 
 
 @dataclass(frozen=True)
@@ -99,27 +132,16 @@ def wall_seconds(trials: pd.DataFrame) -> "pd.Series[float]":
     return (trials["finished_at"] - starts.min()).dt.total_seconds().clip(lower=0.0)
 
 
-def is_result(trials: pd.DataFrame) -> "pd.Series[bool]":
-    """Which trials finished with a finite objective, at whatever fidelity."""
-    return (trials["status"] == "finished") & np.isfinite(trials["objective"])
-
-
 def is_full_result(trials: pd.DataFrame, budget: Budget) -> "pd.Series[bool]":
     """Which trials may be an incumbent: finished, at full fidelity, with a finite objective."""
-    return is_result(trials) & (trials["epochs"].astype("int64") >= budget.epochs_per_evaluation)
+    full = trials["epochs"].astype("int64") >= budget.epochs_per_evaluation
+    return (trials["status"] == FINISHED) & np.isfinite(trials["objective"]) & full
 
 
 def ledger_table(trials: pd.DataFrame, budget: Budget, pending: Sequence[Pending] = ()) -> pd.DataFrame:
-    """One row per run, columns LEDGER_COLUMNS, by optimizer and repeat. A run without any trial has no row.
+    """A `LedgerRow` per run, columns LEDGER_COLUMNS, by optimizer and repeat. A run without any trial has no row.
 
     pending: trials that are not in the table because they have not ended.
-    evaluations: the epochs in full trainings' worth. full_evaluations: finished trials at full fidelity.
-    share_*: share of the run's trials of each origin; they sum to 1.
-    duplicates: charged trials that repeat an earlier configuration of the run at the same epochs.
-    isomorphic_duplicates: those that do so in another encoding of the cell.
-    known_cells, isomorphic_cells: the same of cells alone, whatever the other variables; 0 without a cell.
-    suggest_seconds, idle_seconds: with those of pending trials. lost_seconds: NaN where a file does not say.
-    notes: trials whose optimizer had something to say, e.g. that a model failed and chance chose.
     """
     ordered = trials.sort_values(["optimizer", "repeat", "run"], kind="stable")
     idle = idle_seconds(ordered)
@@ -128,6 +150,11 @@ def ledger_table(trials: pd.DataFrame, budget: Budget, pending: Sequence[Pending
         thought = [each.suggest_seconds for each in pending if each.run == name]
         rows.append(_run_row(run, budget) | _thought(run, idle[str(name)], thought))
     return pd.DataFrame(rows, columns=list(LEDGER_COLUMNS))
+
+
+def ledger_rows(ledger: pd.DataFrame) -> tuple[LedgerRow, ...]:
+    """The rows of a `ledger_table` as records."""
+    return tuple(LedgerRow(**{str(name): value for name, value in row.items()}) for row in ledger.to_dict("records"))
 
 
 def _thought(run: pd.DataFrame, idle: float, pending: Sequence[float]) -> dict[str, object]:

@@ -1,9 +1,14 @@
-"""How values are written, on the page as on the terminal: objectives, errors, times, shares and counts."""
+"""How values are written, on the page as on the terminal: objectives, errors, times, shares and counts.
+
+Every value may be missing: None or NaN.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
 from math import floor, isfinite, log10
 from typing import Any
+
+import pandas as pd
 
 MISSING = "–"
 
@@ -25,12 +30,12 @@ def with_error(value: float, error: float) -> str:
 
 def interval(low: float | None, high: float | None) -> str:
     """ "0.061 to 0.074"."""
-    return MISSING if low is None or high is None else f"{number(low)} to {number(high)}"
+    return MISSING if is_missing(low) or is_missing(high) else f"{number(low)} to {number(high)}"
 
 
 def share(value: float | None) -> str:
     """A share as whole per cent; a small one that is not zero is said to be below one."""
-    if value is None:
+    if value is None or is_missing(value):
         return MISSING
     return "< 1%" if 0 < value < 0.005 else f"{value:.0%}"
 
@@ -44,12 +49,12 @@ def duration(seconds: float) -> str:
 
 def seconds(value: float | None) -> str:
     """A time in the unit that suits it."""
-    return MISSING if value is None else duration(value)
+    return MISSING if value is None or is_missing(value) else duration(value)
 
 
 def count(value: float | None) -> str:
     """A number of things; means of such numbers with one digit."""
-    return MISSING if value is None else f"{value:.1f}".removesuffix(".0")
+    return MISSING if value is None or is_missing(value) else f"{value:.1f}".removesuffix(".0")
 
 
 def counts(numbers: Mapping[str, int]) -> str:
@@ -64,8 +69,13 @@ def listed(names: Sequence[str]) -> str:
 
 def shown(value: Any) -> str:
     """Any value as short text."""
-    if value is None:
+    if is_missing(value):
         return MISSING
     if isinstance(value, float):
         return f"{value:.4g}"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def is_missing(value: Any) -> bool:
+    """Whether there is no value."""
+    return value is None or value is pd.NA or (isinstance(value, float) and value != value)

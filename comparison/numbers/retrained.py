@@ -13,6 +13,7 @@ row per retrained configuration:
 """
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import numpy as np
 import pandas as pd
 
 from fmnas.comparison.numbers.curves import standard_error
+from fmnas.comparison.numbers.paired_tests import ALL, Comparisons, compare
 from fmnas.comparison.numbers.resampling import mean_interval
 from fmnas.comparison.numbers.trials import ReportError
 
@@ -44,6 +46,57 @@ _TEXTS = ("run", "optimizer", "started_at", "finished_at", "worker")
 _WHOLE = ("repeat", "trial", "epochs", "images", "test_images")
 SEED_COLUMN = "test_error_seed_"
 _SEED_COLUMN = re.compile(rf"{SEED_COLUMN}\d+")
+
+
+@dataclass(frozen=True)
+class RetrainedBest:
+    """One configuration trained anew: what it was selected for, and what it is worth.
+
+    error: mean of `errors`, one per fresh seed. standard_error: over the seeds; NaN with one. seconds: of training.
+    """
+
+    run: str
+    optimizer: str
+    repeat: int
+    trial: int
+    selected_objective: float
+    selected_error: float
+    error: float
+    standard_error: float
+    errors: tuple[float, ...]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class RetrainedMean:
+    """An optimizer's test error over its repeats, each of which weighs the same.
+
+    standard_error, and the 95% bootstrap interval low, high: over the repeats; NaN with one.
+    """
+
+    optimizer: str
+    selected_error: float
+    error: float
+    standard_error: float
+    low: float
+    high: float
+    repeats: int
+
+
+@dataclass(frozen=True)
+class Retrained:
+    """All configurations trained anew, the means with the lowest test error first, and the tests of these errors.
+
+    epochs, images, test_images: None where the rows differ. tests: paired by repeat, as those of the search.
+    """
+
+    epochs: int | None
+    images: int | None
+    seeds: int
+    test_images: int | None
+    rows: tuple[RetrainedBest, ...]
+    means: tuple[RetrainedMean, ...]
+    tests: Comparisons
 
 
 def read_retrained(path: Path) -> pd.DataFrame:
@@ -77,25 +130,20 @@ def seed_columns(table: pd.DataFrame) -> list[str]:
     return [str(name) for name in table.columns if _SEED_COLUMN.fullmatch(str(name))]
 
 
-def retrained_summary(table: pd.DataFrame | None) -> dict[str, Any] | None:
-    """As plain data: epochs, images, seeds, test_images, a row per configuration and means; None without any.
-
-    A row's standard_error is over its seeds, a mean's over the repeats, as is its 95% bootstrap interval low, high.
-    epochs, images, test_images: None where the rows differ. means: by optimizer, the lowest test error first, with the
-    number of repeats; each repeat weighs the same.
-    """
+def retrained_summary(table: pd.DataFrame | None, hypotheses: str = ALL) -> Retrained | None:
+    """What the table of `read_retrained` says; None without any row. hypotheses: which pairs are tested."""
     if table is None or table.empty:
         return None
     seeds = seed_columns(table)
-    settings = {name: _common(table[name]) for name in ("epochs", "images", "test_images")}
-    return {
-        "epochs": settings["epochs"],
-        "images": settings["images"],
-        "seeds": len(seeds),
-        "test_images": settings["test_images"],
-        "rows": [_row(row, seeds) for row in table.to_dict("records")],
-        "means": sorted(_means(table), key=lambda row: (row["error"], row["optimizer"])),
-    }
+    return Retrained(
+        _common(table["epochs"]),
+        _common(table["images"]),
+        len(seeds),
+        _common(table["test_images"]),
+        tuple(_row(row, seeds) for row in table.to_dict("records")),
+        tuple(_means(table)),
+        compare(errors_by_repeat(table), hypotheses),
+    )
 
 
 def errors_by_repeat(table: pd.DataFrame) -> dict[str, dict[int, float]]:
@@ -104,40 +152,39 @@ def errors_by_repeat(table: pd.DataFrame) -> dict[str, dict[int, float]]:
     for optimizer, mine in table.groupby("optimizer"):
         errors = mine.groupby("repeat")["test_error"].mean()
         values[str(optimizer)] = {int(r): float(error) for r, error in zip(errors.index, errors, strict=True)}
-    ordered = sorted(_means(table), key=lambda row: (row["error"], row["optimizer"]))
-    return {row["optimizer"]: values[row["optimizer"]] for row in ordered}
+    return {mean.optimizer: values[mean.optimizer] for mean in _means(table)}
 
 
 def _common(column: "pd.Series[int]") -> int | None:
     return int(column.iloc[0]) if column.nunique() == 1 else None
 
 
-def _row(row: dict[Any, Any], seeds: list[str]) -> dict[str, Any]:
-    errors = [row[name] for name in seeds if row[name] == row[name]]
-    return {
+def _row(row: dict[Any, Any], seeds: list[str]) -> RetrainedBest:
+    errors = [float(row[name]) for name in seeds if row[name] == row[name]]
+    return RetrainedBest(
         **{name: row[name] for name in ("run", "optimizer", "repeat", "trial", "selected_objective", "selected_error")},
-        "error": row["test_error"],
-        "standard_error": float(standard_error(np.array(errors))) if errors else float("nan"),
-        "errors": errors,
-        "seconds": row["train_seconds"],
-    }
+        error=row["test_error"],
+        standard_error=float(standard_error(np.array(errors))) if errors else float("nan"),
+        errors=tuple(errors),
+        seconds=row["train_seconds"],
+    )
 
 
-def _means(table: pd.DataFrame) -> list[dict[str, Any]]:
+def _means(table: pd.DataFrame) -> list[RetrainedMean]:
     by_repeat = table.groupby(["optimizer", "repeat"])[["selected_error", "test_error"]].mean()
     means = []
     for optimizer, mine in by_repeat.groupby(level="optimizer"):
         errors = mine["test_error"].to_numpy(dtype=float)
         low, high = mean_interval(errors)
         means.append(
-            {
-                "optimizer": str(optimizer),
-                "selected_error": float(mine["selected_error"].mean()),
-                "error": float(errors.mean()),
-                "standard_error": float(standard_error(errors)),
-                "low": float(low),
-                "high": float(high),
-                "repeats": len(errors),
-            }
+            RetrainedMean(
+                str(optimizer),
+                float(mine["selected_error"].mean()),
+                float(errors.mean()),
+                float(standard_error(errors)),
+                float(low),
+                float(high),
+                len(errors),
+            )
         )
-    return means
+    return sorted(means, key=lambda row: (row.error, row.optimizer))

@@ -3,7 +3,6 @@
 Nothing is called better but by a test that says so.
 """
 
-from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any
 
@@ -22,6 +21,7 @@ from fmnas.comparison.numbers.paired_tests import (
     can_show,
     smallest_p,
 )
+from fmnas.comparison.numbers.retrained import Retrained
 
 PEEKING = (
     "This is not the end: tests that are looked at before it, as often as one likes, make p too small. They count "
@@ -65,30 +65,31 @@ def caution(table: pd.DataFrame, tests: Comparisons) -> str:
     return f"{partial}{power(tests)} {_found(tests)}"
 
 
-def retrained_headline(means: Sequence[Mapping[str, Any]], tests: Comparisons) -> str:
-    """What was found when the best were trained again: means of `retrained_summary`, and the tests of their errors."""
-    if not means:
+def retrained_headline(retrained: Retrained | None) -> str:
+    """What was found when the best were trained again; "" where none were."""
+    if retrained is None:
         return ""
-    first = means[0]
-    error = with_error(first["error"], first["standard_error"])
+    means, tests, first = retrained.means, retrained.tests, retrained.means[0]
+    error = with_error(first.error, first.standard_error)
     start = "Trained again with fresh seeds and measured on test images:"
     if len(means) == 1:
-        return f"{start} {first['optimizer']} has a test error of {error}."
-    found = f"{start} {first['optimizer']} has the lowest {'mean ' if first['repeats'] > 1 else ''}test error, {error}."
-    return found if tests.repeats < 2 else f"{found} {_standing(first['optimizer'], tests)}".rstrip()
+        return f"{start} {first.optimizer} has a test error of {error}."
+    found = f"{start} {first.optimizer} has the lowest {'mean ' if first.repeats > 1 else ''}test error, {error}."
+    return found if tests.repeats < 2 else f"{found} {_standing(first.optimizer, tests)}".rstrip()
 
 
-def retrained_caution(means: Sequence[Mapping[str, Any]], tests: Comparisons, search: Comparisons) -> str:
+def retrained_caution(retrained: Retrained | None, search: Comparisons) -> str:
     """Which results to believe, and what the tests of the test errors say. search: the tests of the objectives."""
-    if not means:
+    if retrained is None:
         return ""
+    tests = retrained.tests
     told = (
         "The objective of a search is the lowest of many noisy values, and too good: the test errors of the "
         "configurations trained again are the ones to believe."
     )
     if not tests.pairs:
         return told
-    if len({row["repeats"] for row in means}) > 1:
+    if len({mean.repeats for mean in retrained.means}) > 1:
         told += " They are not there for the same repeats of every optimizer: their means are no fair comparison."
     same = (tests.repeats, len(tests.pairs)) == (search.repeats, len(search.pairs))
     found = " ".join([*([] if same else [power(tests)]), *([_found(tests)] if tests.repeats > 1 else [])])

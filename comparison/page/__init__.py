@@ -1,1 +1,1 @@
-"""The page of a report."""
+"""The page: facts and tables in Python, words and markup in a template, looks in a style sheet."""

@@ -62,7 +62,7 @@ def html(make_table, with_statistics):
     curves = anytime_curves(trials, CONTEXT.budget)
     summary = summarise(trials, curves, ledger_table(trials, CONTEXT.budget), CONTEXT)
     full = with_statistics(summary)
-    return page(full, CONTEXT, inlined(drawings(trials, curves, full, CONTEXT)))
+    return page(full, CONTEXT, inlined(drawings(trials, curves, full)))
 
 
 def opened(html, folder, width, dark):
