@@ -3,6 +3,7 @@
 from fmnas.comparison.figures.anytime import anytime_figure
 from fmnas.comparison.figures.cell import cell_figure
 from fmnas.comparison.figures.files import save_figure
+from fmnas.comparison.figures.palette import styles
 from fmnas.comparison.numbers.cells import Duplicates, duplicates, has_cell
 from fmnas.comparison.numbers.curves import anytime_curves, incumbent_at, mean_curve
 from fmnas.comparison.numbers.ledger import ledger_table
@@ -34,5 +35,6 @@ __all__ = [
     "mean_curve",
     "read_trials",
     "save_figure",
+    "styles",
     "write_report",
 ]

@@ -29,6 +29,8 @@ STEP = 1.9
 """Distance between neighbouring nodes; a node has radius RADIUS."""
 RADIUS = 0.36
 INPUT, STATE, OUTPUT, DEAD = CARD, BLUE, VERMILION, "#9aa3ab"
+LOWEST_RATE, HIGHEST_RATE = 1e-5, 1e-1
+"""What the schedule's variables can reach: the same axis in every drawing, so that two can be compared."""
 
 
 def drawings(results: Results) -> Iterator[Drawing]:
@@ -179,10 +181,6 @@ def _node_colour(node: int, live: tuple[int, ...], output: int) -> str:
 
 def _x(node: int) -> float:
     return STEP * node
-
-
-LOWEST_RATE, HIGHEST_RATE = 1e-5, 1e-1
-"""What the schedule's variables can reach: the same axis in every drawing, so that two can be compared."""
 
 
 def draw_schedule(axes: "Axes", schedule: Schedule, colour: str = BLUE) -> None:

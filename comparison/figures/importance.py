@@ -38,6 +38,8 @@ PER_GROUP = 5
 CHANCE_QUANTILE = 0.95
 MOST_CONFIGURATIONS = 5000
 """Of more configurations than that, every k-th is taken: the shares hardly change, and the page is written in time."""
+MOST_BARS = 24
+"""Of more variables than that, the first ones are drawn."""
 
 
 @dataclass(frozen=True)
@@ -104,10 +106,6 @@ def _eta_squared(ranks: NDArray[np.float64], groups: NDArray[np.intp]) -> float:
     means = np.bincount(groups, weights=ranks) / sizes
     centred = ranks - ranks.mean()
     return float((sizes * (means - ranks.mean()) ** 2).sum() / (centred**2).sum())
-
-
-MOST_BARS = 24
-"""Of more variables than that, the first ones are drawn."""
 
 
 def importance_figure(importances: Sequence[Importance]) -> "Figure | None":

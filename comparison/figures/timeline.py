@@ -23,6 +23,14 @@ if TYPE_CHECKING:
 RESOLUTION = 1500
 """Gaps shorter than the whole time / RESOLUTION are not drawn."""
 LATE = ("failed", "timed_out", "lost", "cancelled")
+HEIGHT = 0.72
+"""Of a bar, where rows are 1 apart."""
+RASTER_FROM = 600
+"""From so many bars on they are embedded as an image."""
+ENDS = {"failed or timed out": ("x", ("failed", "timed_out")), "lost or cancelled": ("o", ("lost", "cancelled"))}
+"""What a trial without a result is marked with, by status."""
+NAMED = 40
+"""Up to so many workers have their names beside their rows."""
 
 
 @dataclass(frozen=True)
@@ -120,16 +128,6 @@ def _length(spans: pd.DataFrame) -> float:
 def _natural(name: str) -> tuple[tuple[int, str], ...]:
     """Worker-2 before worker-10."""
     return tuple((int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name) if part)
-
-
-HEIGHT = 0.72
-"""Of a bar, where rows are 1 apart."""
-RASTER_FROM = 600
-"""From so many bars on they are embedded as an image."""
-ENDS = {"failed or timed out": ("x", ("failed", "timed_out")), "lost or cancelled": ("o", ("lost", "cancelled"))}
-"""What a trial without a result is marked with, by status."""
-NAMED = 40
-"""Up to so many workers have their names beside their rows."""
 
 
 def timeline_figure(timeline: Timeline) -> "Figure":

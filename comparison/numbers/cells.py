@@ -25,6 +25,20 @@ from numpy.typing import NDArray
 from fmnas.search_spaces import Cell, canonical_form
 from fmnas.search_spaces.cell import CELL_NAMES, OPERATIONS, STATES, Pair, pair_name
 
+Integers = NDArray[np.int64]
+PAIRS: tuple[tuple[Pair, ...], ...] = tuple(tuple(combinations(range(-1, state), 2)) for state in range(1, STATES + 1))
+"""The pairs of inputs that S1 to S4 may have."""
+_OPERATION_COUNT = 2 * STATES
+_CHOICES = (
+    *[{name: number for number, name in enumerate(OPERATIONS)}] * _OPERATION_COUNT,
+    *({pair_name(pair): number for number, pair in enumerate(pairs)} for pairs in PAIRS[1:]),
+    {str(state): state - 1 for state in range(1, STATES)},
+)
+"""For each of CELL_NAMES: a value as text, and its digit."""
+_SUMMANDS = 2 * len(OPERATIONS)
+_DEAD = _SUMMANDS**2
+"""One more than the largest number of a live state."""
+
 
 @dataclass(frozen=True)
 class Duplicates:
@@ -77,24 +91,6 @@ def _count(codes: Mapping[str, NDArray[np.intp]], networks: NDArray[np.intp] | N
 
 def _codes(column: "pd.Series[Any]") -> NDArray[np.intp]:
     return pd.factorize(column.astype(object))[0]
-
-
-Integers = NDArray[np.int64]
-
-PAIRS: tuple[tuple[Pair, ...], ...] = tuple(tuple(combinations(range(-1, state), 2)) for state in range(1, STATES + 1))
-"""The pairs of inputs that S1 to S4 may have."""
-
-_OPERATION_COUNT = 2 * STATES
-_CHOICES = (
-    *[{name: number for number, name in enumerate(OPERATIONS)}] * _OPERATION_COUNT,
-    *({pair_name(pair): number for number, pair in enumerate(pairs)} for pairs in PAIRS[1:]),
-    {str(state): state - 1 for state in range(1, STATES)},
-)
-"""For each of CELL_NAMES: a value as text, and its digit."""
-
-_SUMMANDS = 2 * len(OPERATIONS)
-_DEAD = _SUMMANDS**2
-"""One more than the largest number of a live state."""
 
 
 def network_numbers(table: pd.DataFrame) -> Integers:

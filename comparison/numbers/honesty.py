@@ -24,6 +24,10 @@ DESIGNS = (RANDOM, MUTATION, MODEL)
 """What may choose an optimizer's new configurations by its design."""
 MOSTLY, MANY_DUPLICATES, DEAR = 0.5, 0.05, 0.1
 """From which share on a warning is given: of chance, of duplicates, of suggestions in the time."""
+SLACK = 60.0
+"""Seconds by which start and finish may disagree with what was measured: messages and busy machines take time."""
+STILL = 3600.0
+"""Seconds without any trial or suggestion that are worth a word."""
 
 
 @dataclass(frozen=True)
@@ -147,12 +151,6 @@ def _mixed(how: pd.DataFrame) -> list[str]:
     most_first = sorted(ways.items(), key=lambda way: (-way[1], way[0]))
     told = ", ".join(f"{count} {arrangement} on {device}" for (device, arrangement), count in most_first)
     return [f"its trials were trained in {len(ways)} ways, whose results differ by rounding: {told}"]
-
-
-SLACK = 60.0
-"""Seconds by which start and finish may disagree with what was measured: messages and busy machines take time."""
-STILL = 3600.0
-"""Seconds without any trial or suggestion that are worth a word."""
 
 
 def clock_remarks(trials: pd.DataFrame) -> list[str]:

@@ -17,6 +17,23 @@ CHECKPOINT_SHARES = (0.25, 0.5, 1.0)
 
 Values = dict[str, dict[int, float]]
 """optimizer -> repeat -> the objective of its incumbent; NaN before its first full-fidelity result."""
+FINAL_COLUMNS = (
+    "optimizer",
+    "repeats",
+    "mean",
+    "standard_error",
+    "values",
+    "best",
+    "best_error",
+    "best_run",
+    "best_trial",
+    "epochs",
+    "evaluations",
+    "model_share",
+    *DUPLICATES,
+    "common_epochs",
+    "budget_epochs",
+)
 
 
 @dataclass(frozen=True)
@@ -99,25 +116,6 @@ def mean_ranks(values: Values) -> dict[str, float]:
     table: NDArray[np.float64] = np.array([[mine[repeat] for repeat in shared] for mine in values.values()])
     ranks = rankdata(table, axis=0).mean(axis=1)
     return {optimizer: float(rank) for optimizer, rank in zip(values, ranks, strict=True)}
-
-
-FINAL_COLUMNS = (
-    "optimizer",
-    "repeats",
-    "mean",
-    "standard_error",
-    "values",
-    "best",
-    "best_error",
-    "best_run",
-    "best_trial",
-    "epochs",
-    "evaluations",
-    "model_share",
-    *DUPLICATES,
-    "common_epochs",
-    "budget_epochs",
-)
 
 
 def common_epochs(ledger: pd.DataFrame, budget: Budget, finished: bool = False) -> int:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from fmnas.comparison.numbers.efficiency import Equivalent, Reached
@@ -93,10 +94,8 @@ def checkpoints(summary: Summary) -> Table:
         for row in step.rows:
             told = [with_error(row.mean, row.standard_error), interval(row.low, row.high), count(row.rank)]
             rows[row.optimizer] += told
-    places = {row.optimizer: row.rank for row in summary.checkpoints[-1].rows}
-    ordered = sorted(
-        rows, key=lambda name: (is_missing(places[name]), 0.0 if is_missing(places[name]) else places[name], name)
-    )
+    last = {row.optimizer: inf if is_missing(row.rank) else row.rank for row in summary.checkpoints[-1].rows}
+    ordered = sorted(rows, key=lambda name: (last[name], name))
     return Table(tuple(header), tuple(tuple(rows[name]) for name in ordered)).filled()
 
 
