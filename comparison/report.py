@@ -34,11 +34,16 @@ from fmnas.comparison.numbers.trials import typed_trials
 from fmnas.comparison.page.page import Picture, Pictures, page
 from fmnas.comparison.summary import ReportContext, Summary, summarise
 
+GRID = 101
+"""How many places of an axis have a row in mean_curves.csv, from 0 to the most that a run spent."""
+MEAN_CURVES = ("axis", "at", "optimizer", "mean", "standard_error", "low", "high", "repeats")
+CURVES = ("run", "optimizer", "repeat", "trial", *AXES, "objective", "incumbent")
+
 
 def write_report(trials: pd.DataFrame, context: ReportContext, folder: Path) -> Summary:
     """Write index.html, its figures, and the numbers behind them as CSV files; returns the summary.
 
-    The figures are those of `figures.drawings`, as PNG, SVG and PDF; the tables those of `write_tables`.
+    The figures are those of `figures.FIGURES`, as PNG, SVG and PDF; the tables those of `write_tables`.
 
     trials: as `read_trials` or the platform's `trials_table` gives them; it may be empty, or hold no full result.
     Raises ReportError for a table that cannot be compared, ReportNotWritten for a folder that cannot be written.
@@ -65,12 +70,6 @@ def inlined(drawn: Sequence[Drawing]) -> Pictures:
             picture = Picture(svg, each.caption, each.wide, each.optimizer)
             pictures.setdefault(each.section, []).append(picture)
     return pictures
-
-
-GRID = 101
-"""How many places of an axis have a row in mean_curves.csv, from 0 to the most that a run spent."""
-MEAN_CURVES = ("axis", "at", "optimizer", "mean", "standard_error", "low", "high", "repeats")
-CURVES = ("run", "optimizer", "repeat", "trial", *AXES, "objective", "incumbent")
 
 
 def write_tables(summary: Summary, curves: pd.DataFrame, folder: Path) -> list[Path]:
