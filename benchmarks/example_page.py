@@ -13,12 +13,12 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from fmnas.comparison.numbers.retrained import read_retrained
+from fmnas.comparison.numbers.trials import Budget, PlannedRun, read_trials
 from fmnas.comparison.report import write_report
-from fmnas.comparison.retrained import read_retrained
 from fmnas.comparison.summary import ReportContext
-from fmnas.comparison.trials import Budget, PlannedRun, read_trials
 from fmnas.platform.config.config import load_config
-from fmnas.platform.drive.results import remarks_of
+from fmnas.platform.drive.results import by_design_of, remarks_of
 from fmnas.platform.record.outcome import run_name
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "docs" / "example"
@@ -40,7 +40,7 @@ def context() -> ReportContext:
         hypotheses=config.hypotheses,
         remarks=remarks_of(config),
         runs=[PlannedRun(run_name(name, r), name, r) for r in range(config.repeats) for name in names],
-        methods={name: name for name in names},
+        by_design=by_design_of(config),
     )
 
 
@@ -55,8 +55,8 @@ def main() -> None:
         if arguments.out is None:
             for name in KEPT:
                 shutil.copy(made / name, EXAMPLE / name)
-    print(summary["headline"])
-    print(summary["caution"])
+    print(summary.headline)
+    print(summary.caution)
 
 
 if __name__ == "__main__":

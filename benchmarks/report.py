@@ -22,12 +22,14 @@ import numpy as np
 import pandas as pd
 
 from fmnas.comparison import Budget, ReportContext, anytime_curves, ledger_table, read_trials, write_report
-from fmnas.comparison.exports import write_tables
+from fmnas.comparison.report import write_tables
 from fmnas.comparison.summary import summarise
 from fmnas.search_spaces import joint_space
+from fmnas.search_spaces.records import MUTATION, RANDOM
 
 OPTIMIZERS = ("bo-fm", "bohb", "random", "regularized-evolution", "tpe")
 REPEATS, TRIALS, EPOCHS = 2, 10_000, 25
+BY_DESIGN = {"random": RANDOM, "regularized-evolution": MUTATION}
 
 
 def table(trials: int) -> pd.DataFrame:
@@ -76,7 +78,7 @@ def measure(trials: int, folder: Path) -> dict[str, float]:
     """Seconds by step."""
     path, seconds = folder / "trials.csv", {}
     table(trials).to_csv(path, index=False)
-    context = ReportContext("benchmark", "joint", Budget(trials, EPOCHS), {}, "", finished=True)
+    context = ReportContext("benchmark", "joint", Budget(trials, EPOCHS), {}, "", finished=True, by_design=BY_DESIGN)
 
     def timed(step: str, work: Callable[[], Any]) -> Any:
         start = time.process_time()

@@ -1,17 +1,17 @@
 """From a table of trials to curves, tables, figures and a page. Knows nothing of drivers, Ray or MLflow."""
 
-from fmnas.comparison.anytime import anytime_figure
-from fmnas.comparison.cell_drawing import cell_figure
-from fmnas.comparison.curves import anytime_curves, incumbent_at, mean_curve
-from fmnas.comparison.duplicates import Duplicates, duplicates, has_cell
-from fmnas.comparison.errors import ReportError, ReportNotWritten
-from fmnas.comparison.files import save_figure
-from fmnas.comparison.ledger import ledger_table
+from fmnas.comparison.figures.anytime import anytime_figure
+from fmnas.comparison.figures.cell import cell_figure
+from fmnas.comparison.figures.files import save_figure
+from fmnas.comparison.figures.palette import styles
+from fmnas.comparison.numbers.cells import Duplicates, duplicates, has_cell
+from fmnas.comparison.numbers.curves import anytime_curves, incumbent_at, mean_curve
+from fmnas.comparison.numbers.ledger import ledger_table
+from fmnas.comparison.numbers.standings import final_table
+from fmnas.comparison.numbers.trials import Budget, ReportError, ReportNotWritten, read_trials
+from fmnas.comparison.numbers.verdict import caution, headline
 from fmnas.comparison.report import write_report
-from fmnas.comparison.statistics import final_table
 from fmnas.comparison.summary import FINAL_HEADER, ReportContext, Summary, final_rows
-from fmnas.comparison.trials import Budget, read_trials
-from fmnas.comparison.wording import caution, headline
 
 __all__ = [
     "FINAL_HEADER",
@@ -35,5 +35,6 @@ __all__ = [
     "mean_curve",
     "read_trials",
     "save_figure",
+    "styles",
     "write_report",
 ]

@@ -1,25 +1,49 @@
-"""From a table of trials to a report on disk."""
+"""From a table of trials to a report on disk: the page, its figures, and every number as CSV for whoever draws it anew.
 
-from collections.abc import Sequence
+| file | a row |
+|---|---|
+| curves.csv | a trial: what its run had spent by then on every axis, its objective, the incumbent |
+| mean_curves.csv | a place on an axis: an optimizer's mean, standard error and 95% bootstrap interval there |
+| checkpoints.csv | an optimizer after a share of the budget; repeat_0.. are its repeats' values |
+| tests.csv | a pair of optimizers |
+| retrained_tests.csv | the same of the test errors, where the best were trained again |
+| targets.csv | an optimizer and an objective to reach; repeat_0.. are the evaluations it took |
+| ledger.csv | a run |
+| honesty.csv | an optimizer |
+
+Missing values are empty. The same results give the same bytes.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from fmnas.comparison.curves import anytime_curves
-from fmnas.comparison.exports import write_tables
-from fmnas.comparison.figures import Drawing, drawings
-from fmnas.comparison.files import inline_svg, save_figure, write_aside
-from fmnas.comparison.html_parts import Picture, Pictures
-from fmnas.comparison.ledger import ledger_table
-from fmnas.comparison.page import page
+from fmnas.comparison.figures import drawings
+from fmnas.comparison.figures.canvas import Drawing
+from fmnas.comparison.figures.files import inline_svg, save_figure, write_aside
+from fmnas.comparison.numbers.curves import AXES, NO_TRIAL, anytime_curves, mean_curve
+from fmnas.comparison.numbers.efficiency import Reached
+from fmnas.comparison.numbers.honesty import Honesty
+from fmnas.comparison.numbers.ledger import ledger_table
+from fmnas.comparison.numbers.standings import Standing
+from fmnas.comparison.numbers.trials import typed_trials
+from fmnas.comparison.page.page import Picture, Pictures, page
 from fmnas.comparison.summary import ReportContext, Summary, summarise
-from fmnas.comparison.trials import typed_trials
+
+GRID = 101
+"""How many places of an axis have a row in mean_curves.csv, from 0 to the most that a run spent."""
+MEAN_CURVES = ("axis", "at", "optimizer", "mean", "standard_error", "low", "high", "repeats")
+CURVES = ("run", "optimizer", "repeat", "trial", *AXES, "objective", "incumbent")
 
 
 def write_report(trials: pd.DataFrame, context: ReportContext, folder: Path) -> Summary:
     """Write index.html, its figures, and the numbers behind them as CSV files; returns the summary.
 
-    The figures are those of `figures.drawings`, as PNG, SVG and PDF; the tables those of `write_tables`.
+    The figures are those of `figures.FIGURES`, as PNG, SVG and PDF; the tables those of `write_tables`.
 
     trials: as `read_trials` or the platform's `trials_table` gives them; it may be empty, or hold no full result.
     Raises ReportError for a table that cannot be compared, ReportNotWritten for a folder that cannot be written.
@@ -29,7 +53,7 @@ def write_report(trials: pd.DataFrame, context: ReportContext, folder: Path) -> 
     ledger = ledger_table(trials, context.budget, context.pending)
     summary = summarise(trials, curves, ledger, context)
     write_tables(summary, curves, folder)
-    drawn = drawings(trials, curves, summary, context)
+    drawn = drawings(trials, curves, summary)
     for each in drawn:
         if each.filed:
             save_figure(each.figure, folder, each.name)
@@ -41,7 +65,74 @@ def inlined(drawn: Sequence[Drawing]) -> Pictures:
     """The figures as the page holds them, by section."""
     pictures: dict[str, list[Picture]] = {}
     for each in drawn:
-        if each.section:
+        if each.shown:
             svg = inline_svg(each.figure, each.name, each.name.replace("_", " "), least=1.0 if each.wide else 0.0)
-            pictures.setdefault(each.section, []).append(Picture(svg, each.caption, each.wide))
+            picture = Picture(svg, each.caption, each.wide, each.optimizer)
+            pictures.setdefault(each.section, []).append(picture)
     return pictures
+
+
+def write_tables(summary: Summary, curves: pd.DataFrame, folder: Path) -> list[Path]:
+    """Write them all into a folder; returns where they are. Raises ReportNotWritten where that fails."""
+    tables = {
+        "curves": curves.loc[curves["trial"] != NO_TRIAL, list(CURVES)],
+        "mean_curves": mean_curves(curves),
+        **_of_summary(summary),
+    }
+    return [
+        write_aside(folder / f"{name}.csv", table.to_csv(index=False, lineterminator="\n").encode())
+        for name, table in tables.items()
+    ]
+
+
+def mean_curves(curves: pd.DataFrame) -> pd.DataFrame:
+    """The mean curve of every optimizer on every axis, at GRID places; columns MEAN_CURVES."""
+    found = []
+    for axis in AXES if len(curves) else ():
+        end = float(curves[axis].max())
+        mean = mean_curve(curves, axis, np.linspace(0.0, end, GRID))
+        found.append(mean.rename(columns={axis: "at"}).assign(axis=axis)[list(MEAN_CURVES)])
+    return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=list(MEAN_CURVES))
+
+
+def _of_summary(summary: Summary) -> dict[str, pd.DataFrame]:
+    points = [
+        {"share": point.share, "epochs": point.epochs, "evaluations": point.evaluations, **_with_repeats(row)}
+        for point in summary.checkpoints
+        for row in point.rows
+    ]
+    reached = [
+        {"target": target.target, "from": target.source, **_with_repeats(row)}
+        for target in summary.targets
+        for row in target.rows
+    ]
+    pairs = ("first", "second", "repeats", "p", "p_corrected", "verdict")
+    tables = {
+        "checkpoints": _table(points, ("share", "epochs", "evaluations", "optimizer", "mean")),
+        "tests": _table(map(asdict, summary.tests.pairs), pairs),
+        "targets": _table(reached, ("target", "from", "optimizer", "reached", "repeats", "evaluations")),
+        "ledger": _table(map(asdict, summary.ledger), ("run", "optimizer", "repeat")),
+        "honesty": _table(map(_flat, summary.honesty), ("optimizer", "trials")),
+    }
+    if summary.retrained:
+        tables["retrained_tests"] = _table(map(asdict, summary.retrained.tests.pairs), pairs)
+    return tables
+
+
+def _with_repeats(row: Standing | Reached) -> dict[str, Any]:
+    """A row with its repeats' values as columns."""
+    given = asdict(row)
+    values = given.pop("values")
+    return {**given, **{f"repeat_{repeat}": value for repeat, value in values.items()}}
+
+
+def _flat(row: Honesty) -> dict[str, Any]:
+    given = asdict(row)
+    shares, warnings = given.pop("shares"), given.pop("warnings")
+    return {**given, **{f"share_{origin}": share for origin, share in shares.items()}, "warnings": "; ".join(warnings)}
+
+
+def _table(rows: Iterable[dict[str, Any]], header: tuple[str, ...]) -> pd.DataFrame:
+    """The rows; without any, the columns that every such table has."""
+    given = list(rows)
+    return pd.DataFrame(given) if given else pd.DataFrame(columns=list(header))

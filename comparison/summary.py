@@ -1,32 +1,23 @@
-"""The summary of an experiment as plain data: what summary.json holds, and what page and command line print."""
+"""The summary of an experiment: what page and command line show, and what summary.json holds.
+
+Missing numbers are NaN here and null in the file.
+"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any
 
 import pandas as pd
 
-from fmnas.comparison.checkpoints import checkpoints
-from fmnas.comparison.clocks import clock_remarks
-from fmnas.comparison.efficiency import areas, equivalents, targets
-from fmnas.comparison.honesty import honesty, unused_models
-from fmnas.comparison.ledger import Pending
-from fmnas.comparison.paired_tests import ALL, LEVEL, Comparisons, compare
-from fmnas.comparison.retrained import errors_by_repeat, retrained_summary
-from fmnas.comparison.statistics import final_table
-from fmnas.comparison.trials import Budget, PlannedRun, configuration_of, variable_columns
-from fmnas.comparison.wording import (
-    MISSING,
-    caution,
-    headline,
-    number,
-    power,
-    retrained_caution,
-    retrained_headline,
-)
-
-Summary = dict[str, Any]
-"""Plain JSON data; missing values are None. The keys are those of `summarise`."""
+from fmnas.comparison.numbers.efficiency import Area, Equivalent, Target, areas, equivalents, targets
+from fmnas.comparison.numbers.honesty import Honesty, clock_remarks, honesty, unused_models
+from fmnas.comparison.numbers.ledger import LedgerRow, Pending, ledger_rows
+from fmnas.comparison.numbers.notation import MISSING, number
+from fmnas.comparison.numbers.paired_tests import ALL, LEVEL, Comparisons, compare
+from fmnas.comparison.numbers.retrained import Retrained, retrained_summary
+from fmnas.comparison.numbers.standings import Checkpoint, checkpoints, final_table
+from fmnas.comparison.numbers.trials import Budget, PlannedRun, configuration_of, variable_columns
+from fmnas.comparison.numbers.verdict import caution, headline, power, retrained_caution, retrained_headline
 
 FINAL_HEADER = (
     "optimizer",
@@ -61,8 +52,8 @@ class ReportContext:
     retrained: the table of `read_retrained`, if there is one.
     hypotheses: which pairs are tested, as `compare` takes it.
     remarks: what the reader must know and no trial tells, as `Remark` describes it.
-    runs: all that the experiment has, begun or not. methods: the method behind an optimizer's name, where it is
-    another.
+    runs: all that the experiment has, begun or not.
+    by_design: what chooses each optimizer's new configurations, as `honesty` takes it.
     """
 
     name: str
@@ -76,87 +67,129 @@ class ReportContext:
     hypotheses: str = ALL
     remarks: Sequence[Remark] = ()
     runs: Sequence[PlannedRun] = ()
-    methods: Mapping[str, str] = field(default_factory=dict)
+    by_design: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class FinalRow:
+    """One optimizer's row of the `final_table`, with its best configuration and whether it has a model by design.
+
+    best_run, best_trial, best_configuration: None without a full result.
+    """
+
+    repeats: int
+    mean: float
+    standard_error: float
+    values: Mapping[int, float]
+    best: float
+    best_error: float
+    best_run: str | None
+    best_trial: int | None
+    epochs: float
+    evaluations: float
+    model_share: float
+    duplicates: int
+    isomorphic_duplicates: int
+    known_cells: int
+    isomorphic_cells: int
+    best_configuration: Mapping[str, Any] | None
+    has_model: bool
+
+
+@dataclass(frozen=True)
+class Incident:
+    """What went wrong or was noted in so many trials of an optimizer. what: their status, or "note"."""
+
+    optimizer: str
+    what: str
+    text: str
+    trials: int
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What was compared, at what cost, with what result, and what that result can support.
+
+    compared_at: the epochs at which all are compared. headline, caution: the result in words. optimizers: by name, the
+    lowest mean first. ledger: a row per run. clocks: what is odd about the times of day. incidents: by optimizer.
+    remarks: those of the context.
+    """
+
+    name: str
+    problem: str
+    budget: Budget
+    compared_at: int
+    headline: str
+    caution: str
+    optimizers: Mapping[str, FinalRow]
+    tests: Comparisons
+    checkpoints: tuple[Checkpoint, ...]
+    area: tuple[Area, ...]
+    targets: tuple[Target, ...]
+    equivalents: tuple[Equivalent, ...]
+    ledger: tuple[LedgerRow, ...]
+    honesty: tuple[Honesty, ...]
+    retrained: Retrained | None
+    clocks: tuple[str, ...]
+    incidents: tuple[Incident, ...]
+    remarks: tuple[Remark, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON data: what summary.json holds. Missing values are None, all keys are text."""
+        budget, again = self.budget, self.retrained
+        changed = {
+            "budget": {
+                "evaluations": budget.evaluations,
+                "epochs_per_evaluation": budget.epochs_per_evaluation,
+                "epochs": budget.epochs,
+                "seconds": budget.seconds,
+            },
+            "compared_at": {
+                "epochs": self.compared_at,
+                "evaluations": self.compared_at / budget.epochs_per_evaluation,
+            },
+            "tests": _tests_json(self.tests),
+            "targets": [{"target": t.target, "from": t.source, "rows": t.rows} for t in self.targets],
+            "retrained": {**_fields(again), "tests": _tests_json(again.tests)} if again else None,
+        }
+        return {name: _plain(value) for name, value in (_fields(self) | changed).items()}
 
 
 def summarise(trials: pd.DataFrame, curves: pd.DataFrame, ledger: pd.DataFrame, context: ReportContext) -> Summary:
-    """The summary: what was compared, at what cost, with what result, and what that result can support.
-
-    headline, caution: the result in words. optimizers: name -> a row of the final table, best_configuration and
-    has_model; the lowest mean first. ledger: a row per run. incidents: what went wrong or was noted, how often, by
-    optimizer. clocks: what is odd about the times of day. remarks: those of the context.
-    checkpoints, tests, area, targets, equivalents, honesty, retrained: as `Checkpoint`, `Comparisons`, `Area`,
-    `Target`, `Equivalent`, `Honesty` and `retrained_summary` describe them; `retrained` has tests of its own, of the
-    test errors.
-    """
+    """The summary of a table of trials, of its `anytime_curves` and its `ledger_table`."""
     budget, final = context.budget, final_table(curves, ledger, context.budget, context.finished)
     at = int(final["common_epochs"].iloc[0]) if len(final) else 0
     tests = compare({str(row["optimizer"]): row["values"] for _, row in final.iterrows()}, context.hypotheses)
-    shown = [name for name in final.columns if name not in ("optimizer", "common_epochs", "budget_epochs")]
-    records, clocks = honesty(trials, ledger, context.methods), clock_remarks(trials)
-    has_model = {record.optimizer: record.has_model for record in records}
-    again, again_tests = _retrained(context)
-    means = again["means"] if again else []
+    records, clocks = honesty(trials, ledger, context.by_design), clock_remarks(trials)
+    again = retrained_summary(context.retrained, context.hypotheses)
+    points = checkpoints(curves, at, budget) if len(curves) else []
     cautions = [
         caution(final, tests),
         *unused_models(records),
         *clocks,
         *(remark.text for remark in context.remarks if not remark.optimizer),
-        retrained_caution(means, again_tests, tests),
+        retrained_caution(again, tests),
     ]
-    return {
-        "name": context.name,
-        "problem": context.problem,
-        "budget": {
-            "evaluations": budget.evaluations,
-            "epochs_per_evaluation": budget.epochs_per_evaluation,
-            "epochs": budget.epochs,
-            "seconds": budget.seconds,
-        },
-        "compared_at": {"epochs": at, "evaluations": at / budget.epochs_per_evaluation},
-        "headline": f"{headline(final, tests, budget.seconds)} {retrained_headline(means, again_tests)}".rstrip(),
-        "caution": " ".join(text for text in cautions if text),
-        "optimizers": {
-            str(row["optimizer"]): {
-                **_plain(row[shown].to_dict()),
-                "best_configuration": _best(trials, row),
-                "has_model": has_model[str(row["optimizer"])],
-            }
-            for _, row in final.iterrows()
-        },
-        "tests": _tests(tests),
-        **_progress(curves, at, budget),
-        "ledger": _plain(ledger.to_dict("records")),
-        "honesty": _plain([asdict(each) for each in records]),
-        "retrained": _plain({**again, "tests": _tests(again_tests)}) if again else None,
-        "clocks": clocks,
-        "incidents": _incidents(trials),
-        "remarks": [asdict(remark) for remark in context.remarks],
-    }
-
-
-def _tests(tests: Comparisons) -> dict[str, Any]:
-    plain = {"level": LEVEL, "correction": "holm", "power": power(tests)}
-    return plain | _plain(asdict(tests))
-
-
-def _retrained(context: ReportContext) -> tuple[dict[str, Any] | None, Comparisons]:
-    """The summary of the retrained configurations, and the tests of their errors: the same hypotheses, paired alike."""
-    found = retrained_summary(context.retrained)
-    errors = errors_by_repeat(context.retrained) if found and context.retrained is not None else {}
-    return found, compare(errors, context.hypotheses)
-
-
-def _progress(curves: pd.DataFrame, at: int, budget: Budget) -> dict[str, Any]:
-    """How the optimizers stood on the way to the epochs at which they are compared."""
-    points = checkpoints(curves, at, budget) if len(curves) else []
-    reached = [asdict(target) for target in targets(curves, points[-1])] if points else []
-    return {
-        "checkpoints": _plain([asdict(point) for point in points]),
-        "area": _plain([asdict(area) for area in areas(curves, at / budget.epochs_per_evaluation)]),
-        "targets": _plain([{"target": t["target"], "from": t["source"], "rows": t["rows"]} for t in reached]),
-        "equivalents": _plain([asdict(each) for each in equivalents(curves, points)]),
-    }
+    return Summary(
+        name=context.name,
+        problem=context.problem,
+        budget=budget,
+        compared_at=at,
+        headline=f"{headline(final, tests, budget.seconds)} {retrained_headline(again)}".rstrip(),
+        caution=" ".join(text for text in cautions if text),
+        optimizers=_final_rows(trials, final, records),
+        tests=tests,
+        checkpoints=tuple(points),
+        area=tuple(areas(curves, at / budget.epochs_per_evaluation)),
+        targets=tuple(targets(curves, points[-1])) if points else (),
+        equivalents=tuple(equivalents(curves, points)),
+        ledger=ledger_rows(ledger),
+        honesty=tuple(records),
+        retrained=again,
+        clocks=tuple(clocks),
+        incidents=_incidents(trials),
+        remarks=tuple(context.remarks),
+    )
 
 
 def final_rows(summary: Summary) -> list[tuple[str, ...]]:
@@ -164,35 +197,63 @@ def final_rows(summary: Summary) -> list[tuple[str, ...]]:
     return [
         (
             name,
-            number(row["mean"]),
-            number(row["standard_error"], digits=2),
-            str(row["repeats"]),
-            number(row["best"]),
-            number(row["best_error"]),
-            f"{row['evaluations']:.1f}",
-            f"{row['epochs']:.0f}",
-            f"{row['model_share']:.0%}" if row.get("has_model", True) else MISSING,
+            number(row.mean),
+            number(row.standard_error, digits=2),
+            str(row.repeats),
+            number(row.best),
+            number(row.best_error),
+            f"{row.evaluations:.1f}",
+            f"{row.epochs:.0f}",
+            f"{row.model_share:.0%}" if row.has_model else MISSING,
         )
-        for name, row in summary["optimizers"].items()
+        for name, row in summary.optimizers.items()
     ]
 
 
-def _best(trials: pd.DataFrame, row: "pd.Series[Any]") -> dict[str, Any] | None:
+def _final_rows(trials: pd.DataFrame, final: pd.DataFrame, records: Sequence[Honesty]) -> dict[str, FinalRow]:
+    has_model = {record.optimizer: record.has_model for record in records}
+    rows = {}
+    for row in final.to_dict("records"):
+        name, trial = str(row["optimizer"]), row["best_trial"]
+        told = {
+            "best_trial": None if pd.isna(trial) else int(trial),
+            "best_configuration": _best(trials, row["best_run"], trial),
+            "has_model": has_model[name],
+        }
+        given = {str(key): value for key, value in row.items()} | told
+        rows[name] = FinalRow(**{each.name: given[each.name] for each in fields(FinalRow)})
+    return rows
+
+
+def _best(trials: pd.DataFrame, run: str | None, trial: float | None) -> dict[str, Any] | None:
     """The configuration of an optimizer's best trial."""
-    here = trials[(trials["run"] == row["best_run"]) & (trials["trial"] == row["best_trial"])]
-    finished = here[here["status"] == "finished"]
-    return _plain(configuration_of(finished.iloc[0], variable_columns(trials))) if len(finished) else None
+    here = trials[(trials["run"] == run) & (trials["trial"] == trial) & (trials["status"] == "finished")]
+    return configuration_of(here.iloc[0], variable_columns(trials)) if len(here) else None
 
 
-def _incidents(trials: pd.DataFrame) -> list[dict[str, Any]]:
+def _incidents(trials: pd.DataFrame) -> tuple[Incident, ...]:
     kinds = [trials[trials["status"] != "finished"].assign(what=lambda t: t["status"], text=lambda t: t["reason"])]
     kinds.append(trials[trials["note"] != ""].assign(what="note", text=lambda t: t["note"]))
     counted = pd.concat(kinds).groupby(["optimizer", "what", "text"], sort=True).size()
-    return [dict(_plain(row)) for row in counted.reset_index(name="trials").to_dict("records")]
+    return tuple(
+        Incident(str(row["optimizer"]), str(row["what"]), str(row["text"]), int(row["trials"]))
+        for row in counted.reset_index(name="trials").to_dict("records")
+    )
+
+
+def _tests_json(tests: Comparisons) -> dict[str, Any]:
+    return {"level": LEVEL, "correction": "holm", "power": power(tests), **asdict(tests)}
+
+
+def _fields(record: Any) -> dict[str, Any]:
+    """The fields of a dataclass and their values, as they are."""
+    return {each.name: getattr(record, each.name) for each in fields(record)}
 
 
 def _plain(value: Any) -> Any:
-    """The value as JSON data: numpy scalars as Python's, missing ones as None, keys as text."""
+    """As JSON data: records as their fields, numpy scalars as Python's, missing values as None, keys as text."""
+    if is_dataclass(value):
+        value = _fields(value)
     if isinstance(value, Mapping):
         return {str(key): _plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

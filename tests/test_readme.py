@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fmnas.comparison.paired_tests import can_show
+from fmnas.comparison.numbers.paired_tests import can_show
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import check_config, load_config, shipped_configs
 

@@ -7,7 +7,7 @@ import math
 
 from fmnas.baselines.bohb import BOHB, brackets
 from fmnas.baselines.regularized_evolution import RegularizedEvolution
-from fmnas.comparison.paired_tests import repeats_needed
+from fmnas.comparison.numbers.paired_tests import repeats_needed
 from fmnas.platform.config.config import ALL_PAIRS, Config, OptimizerConfig
 from fmnas.platform.config.optimizers import OPTIMIZERS
 from fmnas.platform.config.problems import problem

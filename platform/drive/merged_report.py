@@ -13,9 +13,9 @@ from typing import Any
 
 import pandas as pd
 
-from fmnas.comparison.paired_tests import ALL
+from fmnas.comparison.numbers.paired_tests import ALL
+from fmnas.comparison.numbers.trials import LAST_COLUMN, SOURCE, PlannedRun
 from fmnas.comparison.summary import Remark, ReportContext, Summary
-from fmnas.comparison.trials import LAST_COLUMN, SOURCE, PlannedRun
 from fmnas.platform.config.config import Config, OptimizerConfig
 from fmnas.platform.config.optimizers import OPTIMIZERS
 from fmnas.platform.config.problems import ALIASES
@@ -197,7 +197,7 @@ def _context(sources: Sequence[Source], numbers: dict[Repeat, int]) -> ReportCon
         hypotheses=hypotheses,
         remarks=remarks,
         runs=runs,
-        methods={name: method for context in contexts for name, method in context.methods.items()},
+        by_design={name: design for context in contexts for name, design in context.by_design.items()},
     )
 
 

@@ -7,12 +7,11 @@ from typing import Any
 
 import pandas as pd
 
-from fmnas.comparison.errors import ReportNotWritten
-from fmnas.comparison.ledger import Pending
+from fmnas.comparison.numbers.ledger import Pending
+from fmnas.comparison.numbers.retrained import read_retrained
+from fmnas.comparison.numbers.trials import Budget, PlannedRun, ReportNotWritten
 from fmnas.comparison.report import write_report
-from fmnas.comparison.retrained import read_retrained
 from fmnas.comparison.summary import Remark, ReportContext, Summary
-from fmnas.comparison.trials import Budget, PlannedRun
 from fmnas.platform.config.config import Config
 from fmnas.platform.config.optimizers import OPTIMIZERS
 from fmnas.platform.environment import in_words
@@ -38,7 +37,7 @@ def write_report_files(directory: RunDirectory, trials: pd.DataFrame, context: R
         summary = write_report(trials, context, directory.report)
     except ReportNotWritten as error:
         raise ExperimentFailed(f"{error}; the journal has it all") from error
-    write_json(directory.summary, summary)
+    write_json(directory.summary, summary.to_json())
     return summary
 
 
@@ -63,7 +62,7 @@ def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext
         hypotheses=config.hypotheses,
         remarks=[*remarks_of(config), *_of_versions(state)],
         runs=[PlannedRun(run.name, run.optimizer_name, run.repeat) for run in state.runs.values()],
-        methods={entry.name: entry.name for entry in config.optimizers},
+        by_design=by_design_of(config),
     )
 
 
@@ -72,6 +71,11 @@ def remarks_of(config: Config) -> list[Remark]:
     rows = ((entry.name, OPTIMIZERS[entry.name], entry.options) for entry in config.optimizers)
     told = ((name, row.optimizer.caveat(row.complete(options))) for name, row, options in rows)
     return [Remark(f"{name} {caveat}", name) for name, caveat in told if caveat]
+
+
+def by_design_of(config: Config) -> dict[str, str]:
+    """What chooses the new configurations of each optimizer, as its class says."""
+    return {entry.name: OPTIMIZERS[entry.name].optimizer.chooses for entry in config.optimizers}
 
 
 def _of_versions(state: ExperimentState) -> list[Remark]:

@@ -1,6 +1,6 @@
 """retrained.csv: what became of the best configurations when they were trained again. One row per run.
 
-Its columns are those of `fmnas.comparison.retrained`.
+Its columns are those of `fmnas.comparison.numbers.retrained`.
 
 Contract: the file is whole at any moment, and what is in it is on disk before the next training starts.
 """
@@ -15,9 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fmnas.comparison.errors import ReportError
-from fmnas.comparison.retrained import COLUMNS, SEED, seed_columns
-from fmnas.comparison.retrained import read_retrained as read_table
+from fmnas.comparison.numbers.retrained import RETRAINED_COLUMNS, SEED_COLUMN, seed_columns
+from fmnas.comparison.numbers.retrained import read_retrained as read_table
+from fmnas.comparison.numbers.trials import ReportError
 from fmnas.platform.errors import ExperimentFailed, RunDirectoryError
 
 
@@ -67,7 +67,7 @@ class Retrained:
         return Scale(self.epochs, self.images, len(self.errors))
 
 
-_FIELDS = tuple(name for name in COLUMNS if name != "test_error")
+_FIELDS = tuple(name for name in RETRAINED_COLUMNS if name != "test_error")
 
 
 def read_retrained(path: Path) -> dict[str, Retrained]:
@@ -86,8 +86,12 @@ def write_retrained(path: Path, rows: Iterable[Retrained]) -> None:
     rows = list(rows)
     text = io.StringIO()
     seeds = max((len(row.errors) for row in rows), default=0)
-    place = COLUMNS.index("test_error") + 1
-    header = [*COLUMNS[:place], *(f"{SEED}{i}" for i in range(1, seeds + 1)), *COLUMNS[place:]]
+    place = RETRAINED_COLUMNS.index("test_error") + 1
+    header = [
+        *RETRAINED_COLUMNS[:place],
+        *(f"{SEED_COLUMN}{i}" for i in range(1, seeds + 1)),
+        *RETRAINED_COLUMNS[place:],
+    ]
     writer = csv.DictWriter(text, header, lineterminator="\n")
     writer.writeheader()
     writer.writerows(map(_cells, rows))
@@ -103,7 +107,7 @@ def write_retrained(path: Path, rows: Iterable[Retrained]) -> None:
 
 
 def _cells(row: Retrained) -> dict[str, object]:
-    errors = {f"{SEED}{i}": error for i, error in enumerate(row.errors, start=1)}
+    errors = {f"{SEED_COLUMN}{i}": error for i, error in enumerate(row.errors, start=1)}
     return {**{name: getattr(row, name) for name in _FIELDS}, "test_error": row.error, **errors}
 
 

@@ -120,11 +120,11 @@ def called() -> str:
 
 def _results(result: "ExperimentResult") -> dict[str, Any]:
     shown = ("mean", "standard_error", "best", "repeats")
-    rows = result.summary["optimizers"].items()
+    rows = result.summary.to_json()["optimizers"].items()
     tracking = result.tracking
     return {
-        "headline": result.summary["headline"],
-        "caution": result.summary["caution"],
+        "headline": result.summary.headline,
+        "caution": result.summary.caution,
         "optimizers": {name: {key: row[key] for key in shown} for name, row in rows},
         "mlflow": {
             "store": result.store,

@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:
+    from fmnas.comparison.numbers.paired_tests import PairedTest
+    from fmnas.comparison.numbers.retrained import Retrained
     from fmnas.comparison.summary import Summary
 
 WIDE = 120  # columns; a narrower terminal sees fewer columns of the final table
@@ -29,34 +31,33 @@ def print_summary(summary: "Summary", console: Console) -> None:
     console.print()
     console.print(table)
     console.print()
-    console.print(summary["headline"], highlight=False)
-    console.print(summary["caution"], highlight=False, style="dim")
+    console.print(summary.headline, highlight=False)
+    console.print(summary.caution, highlight=False, style="dim")
     console.print()
-    if summary.get("retrained"):
-        _print_retrained(summary["retrained"], console)
+    if summary.retrained:
+        _print_retrained(summary.retrained, console)
 
 
-def _print_retrained(retrained: "dict[str, Any]", console: Console) -> None:
+def _print_retrained(retrained: "Retrained", console: Console) -> None:
     """The test errors of the best configurations, trained again."""
-    from fmnas.comparison.result_section import interval
-    from fmnas.comparison.wording import number
+    from fmnas.comparison.numbers.notation import interval, number
 
-    scale = f"epochs = {retrained['epochs']}, images = {retrained['images']}, fresh seeds = {retrained['seeds']}"
+    scale = f"epochs = {retrained.epochs}, images = {retrained.images}, fresh seeds = {retrained.seeds}"
     table = Table(box=None, pad_edge=False, header_style="bold")
     for i, header in enumerate(("optimizer", "validation error", "test error", "standard error", "95% interval")):
         table.add_column(header, justify="left" if i == 0 else "right")
-    for row in retrained["means"]:
-        values = (number(row["selected_error"]), number(row["error"]), number(row["standard_error"], digits=2))
-        table.add_row(row["optimizer"], *values, interval(row["low"], row["high"]))
+    for row in retrained.means:
+        values = (number(row.selected_error), number(row.error), number(row.standard_error, digits=2))
+        table.add_row(row.optimizer, *values, interval(row.low, row.high))
     console.print(f"The best of every run, trained again: {scale}", highlight=False)
     console.print(table)
     console.print()
-    _print_pairs(retrained["tests"]["pairs"], console)
+    _print_pairs(retrained.tests.pairs, console)
 
 
-def _print_pairs(pairs: "list[dict[str, Any]]", console: Console) -> None:
+def _print_pairs(pairs: "tuple[PairedTest, ...]", console: Console) -> None:
     """The differences of the test errors, and which of them a test supports."""
-    from fmnas.comparison.wording import number
+    from fmnas.comparison.numbers.notation import number
 
     if not pairs:
         return
@@ -64,8 +65,8 @@ def _print_pairs(pairs: "list[dict[str, Any]]", console: Console) -> None:
     for i, header in enumerate(("test errors", "difference", "p corrected", "verdict")):
         table.add_column(header, justify="right" if i in (1, 2) else "left")
     for pair in pairs:
-        values = (number(pair["difference"], digits=2), number(pair["p_corrected"], digits=2))
-        table.add_row(f"{pair['first']} - {pair['second']}", *values, pair["verdict"])
+        values = (number(pair.difference, digits=2), number(pair.p_corrected, digits=2))
+        table.add_row(f"{pair.first} - {pair.second}", *values, pair.verdict)
     console.print(table)
     console.print()
 

@@ -38,8 +38,6 @@ INCUMBENT_LINES = INCUMBENT, INCUMBENT_BY_EPOCHS = "incumbent", "incumbent_by_ep
 _NAME_LENGTH = 16
 """What the UI shows of a run's name."""
 
-COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c564b", "#7f7f7f")
-
 
 class Point(NamedTuple):
     """One value of a metric."""

@@ -46,9 +46,8 @@ def finish_tracking(
     summary = write_results(directory, state)
     drawn = sorted(path for path in directory.report.iterdir() if path.suffix in (".png", ".csv"))
     tables = [directory.trials, directory.summary, directory.retrained]
-    return tracker.finish(
-        status, [directory.config, directory.environment, *tables, directory.page, *drawn], summary
-    ), summary
+    files = [directory.config, directory.environment, *tables, directory.page, *drawn]
+    return tracker.finish(status, files, summary.to_json()), summary
 
 
 def shown_store(config: Config, directory: RunDirectory) -> str:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fmnas.comparison import styles
 from fmnas.platform.record.outcome import Outcome, Standing, run_name
 from fmnas.platform.tracking import layout as records
 from fmnas.platform.tracking.client import MlflowExperiment, TrackingSettings
@@ -101,7 +102,7 @@ class MlflowStore:
         known = self._known_runs()
         kind = records.CAMPAIGN_KIND
         self._campaign = self._open_run(known.get(kind), kind, {KIND: kind})
-        self._colors = {name: records.COLORS[place % len(records.COLORS)] for place, name in enumerate(optimizers)}
+        self._colors = {name: style.colour for name, style in styles(optimizers).items()}
         for optimizer, repeat in runs:
             self._runs[run_name(optimizer, repeat)] = self._open_progress(optimizer, repeat, known)
         self._ready = True

@@ -1,13 +1,21 @@
 """Tables of trials, written by hand."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from math import nan
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from fmnas.comparison.trials import typed_trials
+from fmnas.comparison import Summary
+from fmnas.comparison.numbers.efficiency import Area, Equivalent, Reached, Target
+from fmnas.comparison.numbers.honesty import Honesty
+from fmnas.comparison.numbers.paired_tests import NONE, SECOND, TOO_FEW, Comparisons, PairedTest
+from fmnas.comparison.numbers.retrained import Retrained, RetrainedBest, RetrainedMean
+from fmnas.comparison.numbers.standings import Checkpoint, Standing
+from fmnas.comparison.numbers.trials import typed_trials
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 Table = Callable[..., pd.DataFrame]
@@ -76,113 +84,86 @@ def make_table(make_run: Table) -> Table:
 
 
 @pytest.fixture(scope="session")
-def with_statistics() -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """with_statistics(summary): the summary of at least two optimizers with three repeats, and every further key."""
+def with_statistics() -> Callable[[Summary], Summary]:
+    """with_statistics(summary): the summary of at least two optimizers with three repeats, and every further part."""
     return fill_in
 
 
-def fill_in(summary: dict[str, Any]) -> dict[str, Any]:
+def fill_in(summary: Summary) -> Summary:
     """Numbers by hand: they need not follow from the trials to be shown."""
-    first, second, *_ = names = list(summary["optimizers"])
-    return {
-        **summary,
-        **progress(names),
-        "tests": paired_tests(first, second),
-        "targets": targets(names),
-        "equivalents": equivalents(first, second),
-        "honesty": honesty(first, second),
-        "retrained": retrained(first, second),
-    }
+    first, second, *_ = names = list(summary.optimizers)
+    return replace(
+        summary,
+        checkpoints=checkpoints(names),
+        area=tuple(Area(name, 0.09, 0.01, VALUES) for name in names),
+        tests=paired_tests(first, second),
+        targets=(Target(0.0751, f"{first}'s mean at 100%", tuple(Reached(n, 2, 3, 12.5, TIMES) for n in names)),),
+        equivalents=equivalents(first, second),
+        honesty=honesty(first, second),
+        retrained=retrained(first, second),
+    )
 
 
-def progress(names: list[str]) -> dict[str, Any]:
-    """Where every optimizer stands at three shares of the budget, and the area under its curve."""
-    values = {"0": 0.07, "1": 0.08, "2": None}
-    row = {"mean": 0.075, "standard_error": 0.005, "low": 0.07, "high": 0.08, "rank": 1.5, "values": values}
-    return {
-        "checkpoints": [
-            {"share": s, "epochs": 25, "evaluations": 1.0, "rows": [{"optimizer": n, **row} for n in names]}
-            for s in (0.25, 0.5, 1.0)
-        ],
-        "area": [{"optimizer": n, "mean": 0.09, "standard_error": 0.01, "values": values} for n in names],
-    }
+VALUES = {0: 0.07, 1: 0.08, 2: nan}
+TIMES = {0: 12.0, 1: nan}
 
 
-def paired_tests(first: str, second: str) -> dict[str, Any]:
+def checkpoints(names: list[str]) -> tuple[Checkpoint, ...]:
+    """Where every optimizer stands at three shares of the budget."""
+    rows = tuple(Standing(name, 0.075, 0.005, 0.07, 0.08, 1.5, VALUES) for name in names)
+    return tuple(Checkpoint(share, 25, 1.0, rows) for share in (0.25, 0.5, 1.0))
+
+
+def paired_tests(first: str, second: str) -> Comparisons:
     """A pair of every verdict, the last without numbers."""
-    pair = {
-        "repeats": 3,
-        "difference": -0.01,
-        "low": -0.02,
-        "high": 0.004,
-        "p": 0.25,
-        "p_corrected": 0.75,
-        "effect": -1,
-    }
-    nothing = {"difference": None, "low": None, "high": None, "p": None, "p_corrected": None, "effect": None}
-    return {
-        "level": 0.05,
-        "correction": "holm",
-        "power": "3 paired repeats: the smallest p is 0.25; 6 can reach 5%",
-        "repeats": 3,
-        "repeats_needed": 6,
-        "pairs": [
-            {"first": first, "second": second, "verdict": "too few repeats to tell", **pair},
-            {"first": second, "second": first, "verdict": "second better", **pair},
-            {"first": first, "second": first, "verdict": "no difference shown", **pair, **nothing},
-        ],
-    }
+    numbers = {"difference": -0.01, "low": -0.02, "high": 0.004, "p": 0.25, "p_corrected": 0.75, "effect": -1.0}
+    pairs = (
+        PairedTest(first, second, 3, 3, verdict=TOO_FEW, **numbers),
+        PairedTest(second, first, 3, 3, verdict=SECOND, **numbers),
+        PairedTest(first, first, 3, 3, verdict=NONE, **dict.fromkeys(numbers, nan)),
+    )
+    return Comparisons(pairs, repeats=3, repeats_needed=6)
 
 
-def targets(names: list[str]) -> list[dict[str, Any]]:
-    """One target, which every optimizer reaches in two of three repeats."""
-    return [
-        {
-            "target": 0.0751,
-            "from": f"{names[0]}'s mean at 100%",
-            "rows": [
-                {"optimizer": n, "reached": 2, "repeats": 3, "evaluations": 12.5, "values": {"0": 12, "1": None}}
-                for n in names
-            ],
-        }
-    ]
-
-
-def equivalents(first: str, second: str) -> list[dict[str, Any]]:
+def equivalents(first: str, second: str) -> tuple[Equivalent, ...]:
     """What the second needs to be as good as the first: more than there is, and 20 evaluations."""
-    return [
-        {"optimizer": first, "at": 25, "value": 0.075, "other": second, "evaluations": None},
-        {"optimizer": first, "at": 12, "value": 0.08, "other": second, "evaluations": 20},
-        {
-            **{"optimizer": second, "at": 25, "value": 0.07, "other": first, "evaluations": 20},
-            **{"low": 12.0, "high": None, "late": 0.03},
-        },
-    ]
+    return (
+        Equivalent(first, 25.0, 0.075, second, nan, nan, nan, nan),
+        Equivalent(first, 12.0, 0.08, second, 20.0, nan, nan, nan),
+        Equivalent(second, 25.0, 0.07, first, 20.0, 12.0, nan, 0.03),
+    )
 
 
-def honesty(first: str, second: str) -> list[dict[str, Any]]:
+def honesty(first: str, second: str) -> tuple[Honesty, ...]:
     """An optimizer without a warning, and one with a warning that HTML must escape."""
-    honest = {"trials": 75, "shares": {"initial": 0.4, "model": 0.6}, "model_share": 0.6, "fallbacks": 3}
-    honest |= {"failed_fits": 1, "duplicates": 2, "isomorphic_duplicates": 0, "suggest_seconds": 1.5}
-    honest |= {"suggest_share": 0.004, "idle_seconds": 12.0, "warnings": []}
-    return [
-        {"optimizer": first, **honest},
-        {"optimizer": second, **honest, "warnings": ["mostly random search in disguise <3>"]},
-    ]
+    honest = Honesty(
+        first,
+        trials=75,
+        shares={"initial": 0.4, "model": 0.6},
+        model_share=0.6,
+        has_model=True,
+        model_unused=False,
+        fallbacks=3,
+        failed_fits=1,
+        duplicates=2,
+        isomorphic_duplicates=0,
+        suggest_seconds=1.5,
+        suggest_share=0.004,
+        idle_seconds=12.0,
+        warnings=(),
+    )
+    return honest, replace(honest, optimizer=second, warnings=("mostly random search in disguise <3>",))
 
 
-def retrained(first: str, second: str) -> dict[str, Any]:
+def retrained(first: str, second: str) -> Retrained:
     """One network of each, the second's without a standard error."""
-    row = {"optimizer": first, "repeat": 0, "trial": 3, "selected_objective": 0.08, "selected_error": 0.0712}
-    row |= {"error": 0.0809, "standard_error": 0.0007, "errors": [0.08, 0.0818], "seconds": 5000.0}
-    other = {**row, "optimizer": second, "run": f"{second}/repeat-0", "standard_error": None}
-    means = {"selected_error": 0.0712, "error": 0.0809, "standard_error": None}
-    return {
-        "epochs": 100,
-        "images": 60000,
-        "seeds": 2,
-        "test_images": 10000,
-        "rows": [{**row, "run": f"{first}/repeat-0"}, other],
-        "means": [{"optimizer": first, **means}, {"optimizer": second, **means, "low": 0.0801, "high": 0.0822}],
-        "tests": {**paired_tests(second, first), "power": "two retrained are too few"},
-    }
+    best = RetrainedBest(
+        f"{first}/repeat-0", first, 0, 3, 0.08, 0.0712, 0.0809, 0.0007, errors=(0.08, 0.0818), seconds=5000.0
+    )
+    other = replace(best, optimizer=second, run=f"{second}/repeat-0", standard_error=nan)
+    means = (
+        RetrainedMean(first, 0.0712, 0.0809, nan, nan, nan, 1),
+        RetrainedMean(second, 0.0712, 0.0809, nan, 0.0801, 0.0822, 2),
+    )
+    tests = replace(paired_tests(second, first), repeats=2)
+    return Retrained(100, 60000, 2, 10000, (best, other), means, tests)

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from fmnas.comparison import Budget, ReportContext, anytime_curves, ledger_table
-from fmnas.comparison.clocks import clock_remarks
+from fmnas.comparison.numbers.honesty import clock_remarks
 from fmnas.comparison.summary import summarise
 
 
@@ -73,5 +73,5 @@ def test_the_summary_warns_of_them(trials):
     jumped = moved(trials, "finished_at", 2, 400 * 86_400)
     curves, ledger = anytime_curves(jumped, context.budget), ledger_table(jumped, context.budget)
     summary = summarise(jumped, curves, ledger, context)
-    assert len(summary["clocks"]) == 1
-    assert summary["clocks"][0] in summary["caution"]
+    assert len(summary.clocks) == 1
+    assert summary.clocks[0] in summary.caution

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from scipy.stats import sem
 
 from fmnas.comparison import Budget, ReportError, anytime_curves, incumbent_at, mean_curve
-from fmnas.comparison.resampling import mean_interval
+from fmnas.comparison.numbers.resampling import mean_interval
 
 NAN = float("nan")
 BUDGET = Budget(evaluations=4, epochs_per_evaluation=25)
@@ -121,13 +121,12 @@ def test_every_axis_of_an_asynchronous_run_by_hand(make_run):
     assert list(incumbent_at(curve, "wall_seconds", [30, 49, 90])) == [4.0, 4.0, 2.0]
 
 
-def test_partial_trials_are_shown_if_asked_for(make_run):
+def test_short_trainings_cost_and_are_never_the_best(make_run):
     trials = make_run("bohb", 0, [{"epochs": 5, "objective": 0.3}, 0.5, {"epochs": 5, "objective": 0.2}])
-    np.testing.assert_equal(anytime_curves(trials, BUDGET)["incumbent"].to_numpy(), [NAN, 0.5, 0.5])
-    shown = anytime_curves(trials, BUDGET, partial=True)
-    assert list(shown["incumbent"]) == [0.3, 0.3, 0.2]
-    assert list(shown["objective"]) == [0.3, 0.5, 0.2]
-    assert list(shown["epochs"]) == [5, 30, 35]
+    curve = anytime_curves(trials, BUDGET)
+    np.testing.assert_equal(curve["incumbent"].to_numpy(), [NAN, 0.5, 0.5])
+    np.testing.assert_equal(curve["objective"].to_numpy(), [NAN, 0.5, NAN])
+    assert list(curve["epochs"]) == [5, 30, 35]
 
 
 def test_the_interval_of_a_mean_curve(make_table):

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from fmnas.comparison import Budget, ReportContext, anytime_curves, ledger_table
-from fmnas.comparison.exports import CURVES, GRID, MEAN_CURVES, write_tables
+from fmnas.comparison.report import CURVES, GRID, MEAN_CURVES, write_tables
 from fmnas.comparison.summary import summarise
 
 BUDGET = Budget(evaluations=3, epochs_per_evaluation=25)
@@ -15,7 +15,7 @@ def exported(trials, folder):
     curves = anytime_curves(trials, BUDGET)
     context = ReportContext("n", "p", BUDGET, {}, "")
     summary = summarise(trials, curves, ledger_table(trials, BUDGET), context)
-    json.dumps(summary, allow_nan=False)
+    json.dumps(summary.to_json(), allow_nan=False)
     paths = write_tables(summary, curves, folder)
     return summary, {path.stem: pd.read_csv(path) for path in paths}, curves
 
@@ -34,11 +34,10 @@ def test_the_tables_hold_what_the_summary_holds(make_table, tmp_path):
     assert list(points["share"].unique()) == [0.25, 0.5, 1.0]
     ends = points[points["share"] == 1].to_dict("records")
     assert [(row["optimizer"], row["mean"], row["repeat_0"], row["repeat_1"]) for row in ends] == [
-        (row["optimizer"], row["mean"], row["values"]["0"], row["values"]["1"])
-        for row in summary["checkpoints"][-1]["rows"]
+        (row.optimizer, row.mean, row.values[0], row.values[1]) for row in summary.checkpoints[-1].rows
     ]
     assert list(tables["tests"]["verdict"]) == ["too few repeats to tell"]
-    assert list(tables["ledger"]["run"]) == [row["run"] for row in summary["ledger"]]
+    assert list(tables["ledger"]["run"]) == [row.run for row in summary.ledger]
     assert set(tables["ledger"]["wall_seconds"]) == {27.0}
     assert list(tables["honesty"]["share_random"]) == [1.0, 1.0]
     assert set(tables["targets"]["from"]) == {"a's mean at 100%", "b's mean at 100%"}

@@ -1,18 +1,24 @@
+import importlib
+import re
+
 import numpy as np
 import pytest
 
 from fmnas.comparison import (
     Budget,
+    ReportContext,
     ReportNotWritten,
     anytime_curves,
     anytime_figure,
     cell_figure,
+    figures,
     has_cell,
     save_figure,
+    write_report,
 )
-from fmnas.comparison.anytime import TITLES, anytime_panel, currencies
-from fmnas.comparison.cell_drawing import DEAD, cell_panel, cells_figure, schedule_panel
-from fmnas.comparison.schedule_drawing import LOWEST_RATE
+from fmnas.comparison.figures.anytime import TITLES, anytime_panel, currencies
+from fmnas.comparison.figures.cell import DEAD, LOWEST_RATE, cell_panel, cells_figure, schedule_panel
+from fmnas.comparison.figures.files import FORMATS
 from fmnas.search_spaces import Cell, FmnasError, joint_space
 
 SHOWN = ("evaluations", "seconds")
@@ -155,3 +161,27 @@ def test_a_curve_is_drawn_from_its_steps(make_table):
     figure = anytime_panel(anytime_curves(make_table(runs), Budget(2000, 25)), Budget(2000, 25), "evaluations")
     curves = [line for line in figure.axes[0].lines if line.get_drawstyle() == "steps-post"]
     assert [list(line.get_ydata()) for line in curves] == [[4.0, 3.0, 3.0], [4.5, 2.0, 2.0], [4.25, 2.5, 2.5]]
+
+
+def test_a_figure_is_a_file_and_a_row(make_table, tmp_path, monkeypatch):
+    """Whoever adds one touches nothing else: it is written, and the page shows it in its section with its caption."""
+    (tmp_path / "spread.py").write_text(
+        "from fmnas.comparison.figures.canvas import PANEL, Drawing, label, plain, sheet\n"
+        "def drawings(results):\n"
+        "    figure = sheet(*PANEL)\n"
+        "    axes = figure.subplots()\n"
+        "    plain(axes)\n"
+        "    axes.plot([min(row.values.values()) for row in results.summary.optimizers.values()])\n"
+        '    label(axes, x="optimizer")\n'
+        '    yield Drawing("spread", figure, "What a < b & c mean.")\n'
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    row = ("checkpoints", importlib.import_module("spread").drawings)
+    monkeypatch.setattr(figures, "FIGURES", (*figures.FIGURES, row))
+    folder = tmp_path / "report"
+    write_report(make_table({("a", 0): [2.0, 1.0, 1.5]}), ReportContext("n", "p", Budget(3, 25), {}, ""), folder)
+    assert {f"spread.{kind}" for kind in FORMATS} <= {path.name for path in folder.iterdir()}
+    html = (folder / "index.html").read_text()
+    (section,) = re.findall(r"<section id='checkpoints'>(.*?)</section>", html, flags=re.DOTALL)
+    assert 'aria-label="spread"' in section
+    assert "<figcaption>What a &lt; b &amp; c mean.</figcaption>" in section

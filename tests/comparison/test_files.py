@@ -1,8 +1,8 @@
 import re
 
-from fmnas.comparison.canvas import sheet
-from fmnas.comparison.files import inline_svg, save_figure
-from fmnas.comparison.palette import BLUE, INK
+from fmnas.comparison.figures.canvas import sheet
+from fmnas.comparison.figures.files import inline_svg, save_figure
+from fmnas.comparison.figures.palette import BLUE, INK
 
 
 def figure(title="$odd_ <&> 名"):

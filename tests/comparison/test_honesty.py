@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from fmnas.comparison import Budget, ledger_table
-from fmnas.comparison.honesty import honesty, unused_models
-from fmnas.comparison.ledger import Pending
+from fmnas.comparison import Budget, ReportError, ledger_table
+from fmnas.comparison.numbers.honesty import honesty, unused_models
+from fmnas.comparison.numbers.ledger import Pending
 
 ROOT = Path(__file__).resolve().parents[2]
 BUDGET = Budget(evaluations=10, epochs_per_evaluation=25)
@@ -14,8 +14,11 @@ MODEL, CHANCE = {"objective": 1.0, "origin": "model"}, {"objective": 1.0, "origi
 INITIAL = {"objective": 1.0, "origin": "initial"}
 
 
+BY_DESIGN = {"random": "random", "regularized-evolution": "mutation", "bo-fm": "model"}
+
+
 def only(trials, pending=()):
-    (record,) = honesty(trials, ledger_table(trials, BUDGET, pending))
+    (record,) = honesty(trials, ledger_table(trials, BUDGET, pending), BY_DESIGN)
     return record
 
 
@@ -85,11 +88,17 @@ def test_a_model_that_chose_nothing_is_named(make_run, name, trials, has_model, 
     assert unused_models([record]) == [told] * unused
 
 
-def test_a_method_is_known_under_another_name(make_run):
-    trials = make_run("a", 0, [CHANCE])
+def test_one_that_says_nothing_of_its_design_is_taken_to_have_a_model(make_run):
+    trials = make_run("random", 0, [CHANCE])
     ledger = ledger_table(trials, BUDGET)
     assert honesty(trials, ledger)[0].has_model
-    assert not honesty(trials, ledger, {"a": "random"})[0].has_model
+    assert not honesty(trials, ledger, {"random": "random"})[0].has_model
+
+
+def test_an_unknown_design_is_named(make_run):
+    trials = make_run("a", 0, [CHANCE])
+    with pytest.raises(ReportError, match="'a' has 'promotion'; an optimizer chooses by random, mutation, model"):
+        honesty(trials, ledger_table(trials, BUDGET), {"a": "promotion"})
 
 
 def test_fallbacks_are_counted_from_the_table(make_run):

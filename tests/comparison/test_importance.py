@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from scipy.stats import chi2, kruskal
 
 from fmnas.comparison import Budget
-from fmnas.comparison.importance import importances, thinned
+from fmnas.comparison.figures.importance import importances, thinned
 
 BUDGET = Budget(evaluations=100, epochs_per_evaluation=25)
 

@@ -1,8 +1,11 @@
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 
 from fmnas.comparison import Budget, ledger_table
-from fmnas.comparison.ledger import Pending
+from fmnas.comparison.numbers.ledger import LEDGER_COLUMNS, SHARE_COLUMNS, LedgerRow, Pending, ledger_rows
+from fmnas.search_spaces.records import ORIGINS, STATUSES
 
 BUDGET = Budget(evaluations=4, epochs_per_evaluation=25)
 
@@ -91,3 +94,19 @@ def test_pending_trials_were_thought_of(make_table):
     assert (a["pending"], a["suggest_seconds"], a["trials"], a["epochs"]) == (2, 7.5, 2, 50)
     assert (b["pending"], b["suggest_seconds"]) == (0, 1.0)
     assert a["idle_seconds"] - 5.5 == ledger_table(trials, BUDGET)["idle_seconds"].iloc[0]
+
+
+def test_the_columns_name_every_status_and_every_origin_in_their_order():
+    assert tuple(name for name in LEDGER_COLUMNS if name in STATUSES) == STATUSES
+    assert tuple(name for name in LEDGER_COLUMNS if name.startswith("share_")) == SHARE_COLUMNS
+    assert tuple(LedgerRow(*[0] * len(LEDGER_COLUMNS)).shares) == ORIGINS
+
+
+def test_the_rows_as_records(make_table):
+    ledger = ledger_table(make_table({("a", 0): [1.0, {"status": "failed"}], ("b", 1): [2.0]}), BUDGET)
+    rows = ledger_rows(ledger)
+    assert [asdict(row) for row in rows] == ledger.to_dict("records")
+    assert [(row.run, row.finished, row.failed, row.shares["random"]) for row in rows] == [
+        ("a/repeat-0", 1, 1, 1.0),
+        ("b/repeat-1", 1, 0, 1.0),
+    ]

@@ -1,18 +1,24 @@
-"""The sections, from summaries written by hand."""
+"""The sections, from summaries written by hand; and that no text becomes markup."""
 
 import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from math import nan
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fmnas.comparison import Budget, ReportContext, anytime_curves, write_report
-from fmnas.comparison.differences_figure import differences_figure
-from fmnas.comparison.figures import drawings
-from fmnas.comparison.final_figure import final_figure, intervals
-from fmnas.comparison.html_parts import Picture, count, filled, seconds, share
-from fmnas.comparison.page import page
+from fmnas.comparison.figures import FIGURES, drawings
+from fmnas.comparison.figures.intervals import MOST_ROWS, differences_figure, final_figure, intervals, retrained_figure
+from fmnas.comparison.numbers.notation import MISSING, count, interval, seconds, share, shown
+from fmnas.comparison.numbers.paired_tests import compare
+from fmnas.comparison.numbers.trials import typed_trials
+from fmnas.comparison.page.page import Picture, page, sections
+from fmnas.comparison.page.tables import Table
 from fmnas.comparison.report import inlined
-from fmnas.comparison.retrained_figure import MANY, retrained_figure
-from fmnas.comparison.trials import typed_trials
+from fmnas.comparison.summary import Incident, Remark
 
 CONTEXT = ReportContext("a name", "func2c", Budget(evaluations=3, epochs_per_evaluation=25), {"torch": "2"}, "seeds: 4")
 FURTHER = {
@@ -24,13 +30,18 @@ FURTHER = {
     "honesty": "Was it what its name says?",
     "retrained": "Selected and retrained",
 }
+NOTHING = {
+    **dict.fromkeys(("checkpoints", "area", "targets", "equivalents", "honesty"), ()),
+    "tests": compare({}),
+    "retrained": None,
+}
 
 
 @pytest.fixture(scope="module")
 def plain_summary(make_table, tmp_path_factory):
+    """What a report has at least."""
     runs = {(name, r): [3.0 + r, 2.0 - r, 1.0 + r / 7] for name in ("bo-fm", "random") for r in range(3)}
-    summary = write_report(make_table(runs), CONTEXT, tmp_path_factory.mktemp("report"))
-    return {name: value for name, value in summary.items() if name not in FURTHER}
+    return replace(write_report(make_table(runs), CONTEXT, tmp_path_factory.mktemp("report")), **NOTHING)
 
 
 @pytest.fixture(scope="module")
@@ -42,35 +53,41 @@ def headings(html):
     return re.findall(r"<h[23]>(.*?)</h[23]>", html)
 
 
-def test_without_further_keys_their_sections_are_left_out(plain_summary):
+def words(html):
+    """With every run of white space as one space."""
+    return " ".join(html.split())
+
+
+def test_without_further_parts_their_sections_are_left_out(plain_summary):
     html = page(plain_summary, CONTEXT, {})
     assert headings(html) == ["Result", "What was spent", "Best configurations", "Environment", "Configuration"]
-    assert page({**plain_summary, **dict.fromkeys(FURTHER)}, CONTEXT, {}) == html
+    bare = ReportContext("a name", "func2c", CONTEXT.budget, {"nested": {}}, "")
+    assert headings(page(plain_summary, bare, {})) == ["Result", "What was spent", "Best configurations"]
 
 
-@pytest.mark.parametrize("key", FURTHER)
-def test_every_key_has_its_part_and_only_that(plain_summary, summary, key):
-    shown = headings(page({**plain_summary, key: summary[key]}, CONTEXT, {}))
-    assert [text for text in FURTHER.values() if any(each.startswith(text) for each in shown)] == [FURTHER[key]]
+@pytest.mark.parametrize("part", FURTHER)
+def test_every_part_is_shown_and_only_that(plain_summary, summary, part):
+    found = headings(page(replace(plain_summary, **{part: getattr(summary, part)}), CONTEXT, {}))
+    assert [text for text in FURTHER.values() if any(each.startswith(text) for each in found)] == [FURTHER[part]]
 
 
 def test_the_contents_lead_to_every_section_in_order(summary):
     html = page(summary, CONTEXT, {"curves": [Picture("<svg></svg>", "a <caption>")]})
     links, ids = re.findall(r"href='#(\w+)'", html), re.findall(r"<section id='(\w+)'", html)
-    assert links == ids
+    assert links == ids == [section.id for section in sections(summary, CONTEXT, {"curves": [Picture("<svg></svg>")]})]
     assert ids[0] == "curves"
     assert ids[-1] == "configuration"
     assert "a &lt;caption&gt;" in html
 
 
 def test_the_sections_in_words(summary):
-    html = page(summary, CONTEXT, {})
+    html = words(page(summary, CONTEXT, {}))
     for text in (
         "too few repeats to tell",
         "bo-fm is better",
         "no difference shown",
-        "6 can reach 5%",
-        "corrected by Holm",
+        "6 repeats can show one",
+        "corrected by Holm for these 3, held against 5%",
         "-1.00",
         "0.0750 ± 0.0050",
         "0.07000 to 0.08000",
@@ -82,7 +99,7 @@ def test_the_sections_in_words(summary):
         "< 1%".replace("<", "&lt;"),
         "10000 images that no optimizer has seen. These are the errors to believe",
         "Test errors, pair by pair",
-        "two retrained are too few",
+        "2 paired repeats: the smallest p",
         "0.08010 to 0.08220",
         "20 (12 to never; late 3%)",
         "the same for whoever takes part",
@@ -92,17 +109,16 @@ def test_the_sections_in_words(summary):
 
 def test_the_ledger_shows_what_there_is(plain_summary):
     rows = [
-        {**run, "wall_seconds": 300.0, "idle_seconds": None, "lost_seconds": 0.0, "pending": 0}
-        for run in plain_summary["ledger"]
+        replace(run, wall_seconds=300.0, idle_seconds=nan, lost_seconds=0.0, pending=0) for run in plain_summary.ledger
     ]
-    html = page({**plain_summary, "ledger": rows}, CONTEXT, {})
+    html = page(replace(plain_summary, ledger=tuple(rows)), CONTEXT, {})
     assert "<th>wall-clock</th>" in html
     assert "5.0 min" in html
-    for absent in ("<th>lost</th>", "<th>pending</th>", "<th>idle</th>"):
+    for absent in ("<th>lost</th>", "<th>pending</th>", "<th>idle</th>", "the platform's cost"):
         assert absent not in html
-    rows[0] |= {"lost_seconds": 3.0, "pending": 2, "idle_seconds": 1.0}
-    html = page({**plain_summary, "ledger": rows}, CONTEXT, {})
-    for present in ("<th>lost</th>", "<th>pending</th>", "<th>idle</th>", "the platform&#x27;s cost"):
+    rows[0] = replace(rows[0], lost_seconds=3.0, pending=2, idle_seconds=1.0)
+    html = page(replace(plain_summary, ledger=tuple(rows)), CONTEXT, {})
+    for present in ("<th>lost</th>", "<th>pending</th>", "<th>idle</th>", "the platform's cost"):
         assert present in html
 
 
@@ -111,27 +127,26 @@ def test_figures_of_the_statistics(summary):
     assert [text.get_text() for text in axes.texts] == ["bo-fm − random", "random − bo-fm"]  # the third has no numbers
     assert len(final_figure(summary).axes) == 1
     assert intervals(summary)["bo-fm"] == (0.07, 0.08)
-    (axes,) = retrained_figure(summary).axes
+    (axes,) = retrained_figure(summary.retrained).axes
     assert [text.get_text() for text in axes.texts] == ["bo-fm/repeat-0", "random/repeat-0"]
 
 
 def test_without_an_interval_the_bar_is_a_standard_error(plain_summary):
-    row = plain_summary["optimizers"]["random"]
+    row = plain_summary.optimizers["random"]
     low, high = intervals(plain_summary)["random"]
-    assert (low + high) / 2 == pytest.approx(row["mean"])
-    assert (high - low) / 2 == pytest.approx(row["standard_error"])
+    assert (low + high) / 2 == pytest.approx(row.mean)
+    assert (high - low) / 2 == pytest.approx(row.standard_error)
 
 
 def test_figures_without_data_are_left_out(plain_summary):
     assert differences_figure(plain_summary) is None
-    assert retrained_figure({**plain_summary, "retrained": None}) is None
-    one = {name: {**row, "repeats": 1} for name, row in plain_summary["optimizers"].items()}
-    assert final_figure({**plain_summary, "optimizers": one}) is None
+    assert retrained_figure(None) is None
+    one = {name: replace(row, repeats=1) for name, row in plain_summary.optimizers.items()}
+    assert final_figure(replace(plain_summary, optimizers=one)) is None
 
 
 def test_of_many_retrained_the_means_are_drawn(summary):
-    rows = summary["retrained"]["rows"] * MANY
-    (axes,) = retrained_figure({"retrained": {**summary["retrained"], "rows": rows}}).axes
+    (axes,) = retrained_figure(replace(summary.retrained, rows=summary.retrained.rows * MOST_ROWS)).axes
     assert [text.get_text() for text in axes.texts] == ["bo-fm", "random"]
 
 
@@ -142,18 +157,75 @@ def test_every_section_with_its_figures(make_table, summary):
         for r in range(3)
     }
     trials = typed_trials(make_table(runs), "a test")
-    drawn = drawings(trials, anytime_curves(trials, CONTEXT.budget), summary, CONTEXT)
+    drawn = drawings(trials, anytime_curves(trials, CONTEXT.budget), summary)
     filed = ["anytime", "differences", "final", "importance", "parallel", "retrained", "timeline"]
     assert sorted(each.name for each in drawn if each.filed) == filed
     html = page(summary, CONTEXT, inlined(drawn))
-    shown = re.findall(r'aria-label="([^"]+)" viewBox', html)
-    assert {"anytime evaluations", "anytime seconds", *filed[1:]} <= set(shown)
-    assert len(re.findall(r"<figcaption>", html)) == len(shown)
+    found = re.findall(r'aria-label="([^"]+)" viewBox', html)
+    assert {"anytime evaluations", "anytime seconds", *filed[1:]} <= set(found)
+    assert len(re.findall(r"<figcaption>", html)) == len(found)
+
+
+def test_a_picture_stands_in_its_section_whichever_it_is(summary):
+    """Whoever adds a figure need not touch the template."""
+    noted = replace(summary, incidents=(Incident("random", "note", "odd", 1),))
+    ids = {*(section.id for section in sections(noted, CONTEXT, {})), *(section for section, _ in FIGURES)}
+    pictures = {id_: [Picture(f"<svg id='{id_}-picture'></svg>")] for id_ in ids - {"environment", "configuration"}}
+    html = page(noted, CONTEXT, {**pictures, "cells": [Picture("<svg id='cells-picture'></svg>", optimizer="bo-fm")]})
+    shown = dict(re.findall(r"<section id='(\w+)'>(.*?)</section>", html, flags=re.DOTALL))
+    assert {id_ for id_, body in shown.items() if f"<svg id='{id_}-picture'>" in body} == set(pictures)
+
+
+class Markup(HTMLParser):
+    """The tags with their attributes' names, and the text between them."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.tags, self.texts = [], []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, tuple(name for name, _ in attrs)))
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+@settings(max_examples=60, deadline=None)
+@given(texts=st.lists(st.text("<>&\"'/ab=!-{%}", min_size=1), min_size=9, max_size=9))
+def test_no_text_becomes_markup(summary, texts):
+    """Whatever a name, a note, a value or a caption holds: the page has the same tags, and says it literally."""
+
+    def told(name, problem, headline, remark, incident, key, value, config, caption):
+        changed = replace(
+            summary,
+            name=name,
+            problem=problem,
+            headline=headline,
+            remarks=(Remark(remark, "bo-fm"),),
+            incidents=(Incident("random", "note", incident, 1),),
+        )
+        context = replace(CONTEXT, environment={key: value}, config_text=config)
+        return Markup(page(changed, context, {"curves": [Picture("<svg></svg>", caption)]}))
+
+    plain, odd = told(*("text",) * len(texts)), told(*texts)
+    assert odd.tags == plain.tags
+    said = "".join(odd.texts)
+    for text in texts:
+        assert text in said
 
 
 def test_short_texts():
-    assert [share(value) for value in (None, 0.0, 0.001, 0.25, 1.0)] == ["–", "0%", "< 1%", "25%", "100%"]
-    assert [count(value) for value in (None, 3, 3.0, 2.25)] == ["–", "3", "3", "2.2"]
-    assert seconds(None) == "–"
-    assert filled(("a", "b"), [("x", "–"), ("y", "")]).count("<td>") == 2
-    assert filled(("a",), [("–",)]) == ""
+    assert [share(value) for value in (None, nan, 0.0, 0.001, 0.25, 1.0)] == ["–", "–", "0%", "< 1%", "25%", "100%"]
+    assert [count(value) for value in (None, nan, 3, 3.0, 2.25)] == ["–", "–", "3", "3", "2.2"]
+    assert [seconds(value) for value in (None, nan, 30.0)] == ["–", "–", "30 s"]
+    assert [interval(*ends) for ends in ((None, 1.0), (1.0, nan), (1.0, 2.0))] == ["–", "–", "1.000 to 2.000"]
+    assert [shown(value) for value in (None, nan, 0.123456, "a", [1])] == ["–", "–", "0.1235", "a", "[1]"]
+
+
+def test_columns_without_a_value_are_dropped():
+    table = Table(("a", "b", "c"), (("x", MISSING, ""), ("y", "", MISSING)), "wide")
+    assert table.filled() == Table(("a",), (("x",), ("y",)), "wide")
+    assert table.filled({"c"}) == Table(("a", "c"), (("x", ""), ("y", MISSING)), "wide")
+    assert not Table(("a",), ((MISSING,),)).filled()

@@ -10,8 +10,8 @@ import pytest
 
 from fmnas.comparison import Budget, ReportContext, anytime_curves, ledger_table
 from fmnas.comparison.figures import drawings
-from fmnas.comparison.page import page
-from fmnas.comparison.palette import PLAIN
+from fmnas.comparison.figures.palette import PLAIN
+from fmnas.comparison.page.page import page
 from fmnas.comparison.report import inlined
 from fmnas.comparison.summary import summarise
 from fmnas.search_spaces import joint_space
@@ -62,7 +62,7 @@ def html(make_table, with_statistics):
     curves = anytime_curves(trials, CONTEXT.budget)
     summary = summarise(trials, curves, ledger_table(trials, CONTEXT.budget), CONTEXT)
     full = with_statistics(summary)
-    return page(full, CONTEXT, inlined(drawings(trials, curves, full, CONTEXT)))
+    return page(full, CONTEXT, inlined(drawings(trials, curves, full)))
 
 
 def opened(html, folder, width, dark):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import rankdata, wilcoxon
 
-from fmnas.comparison.paired_tests import (
+from fmnas.comparison.numbers.paired_tests import (
     FIRST,
     NONE,
     SECOND,

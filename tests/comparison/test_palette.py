@@ -1,6 +1,6 @@
 import pytest
 
-from fmnas.comparison.palette import COLOURS, FIXED, MARKERS, PLAIN, SERIES, declarations, styles, variables
+from fmnas.comparison.figures.palette import COLOURS, FIXED, MARKERS, PLAIN, SERIES, declarations, styles, variables
 
 
 def luminance(colour):

@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from fmnas.comparison import Budget
-from fmnas.comparison.parallel_figure import BEST, MOST, coordinate, parallel_figure, shown_trials
+from fmnas.comparison.figures.parallel import BEST_LINES, MOST_LINES, coordinate, parallel_figure, shown_trials
 
 BUDGET = Budget(evaluations=100, epochs_per_evaluation=25)
 
@@ -26,11 +26,11 @@ def test_categories_keep_to_their_places(values):
 
 
 def test_the_best_are_all_there_and_drawn_last(make_run):
-    n = 3 * MOST
+    n = 3 * MOST_LINES
     trials = make_run("a", 0, [{"objective": float(i), "x": (7 * i % n) / n, "k": i % 3} for i in range(n)])
     shown = shown_trials(trials, BUDGET)
-    assert len(shown) <= MOST
-    assert list(shown["objective"])[-BEST:] == [float(i) for i in reversed(range(BEST))]
+    assert len(shown) <= MOST_LINES
+    assert list(shown["objective"])[-BEST_LINES:] == [float(i) for i in reversed(range(BEST_LINES))]
     figure = parallel_figure(trials, BUDGET)
     assert len(figure.axes[0].collections[0].get_segments()) == len(shown)
 

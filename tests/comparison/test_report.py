@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from fmnas.comparison import FINAL_HEADER, Budget, ReportContext, final_rows, write_report
+from fmnas.comparison.numbers.trials import PlannedRun
 from fmnas.comparison.summary import Remark
-from fmnas.comparison.trials import PlannedRun
 from fmnas.search_spaces import joint_space
 
 BUDGET = Budget(evaluations=3, epochs_per_evaluation=25)
@@ -52,7 +52,7 @@ def report(trials, folder, name="first look"):
     reader.close()
     assert not reader.open
     assert "script" not in reader.tags
-    json.dumps(summary, allow_nan=False)
+    json.dumps(summary.to_json(), allow_nan=False)
     for row in final_rows(summary):
         assert len(row) == len(FINAL_HEADER)
     return summary, reader.text
@@ -64,18 +64,19 @@ def test_a_comparison(make_table, tmp_path):
         ("re", 0): [4.0, {"status": "failed", "reason": "oom"}, 5.0],
     }
     summary, text = report(make_table(runs), tmp_path)
-    assert list(summary["optimizers"]) == ["bo-fm", "re"]
-    bofm = summary["optimizers"]["bo-fm"]
+    plain = summary.to_json()
+    assert list(plain["optimizers"]) == ["bo-fm", "re"]
+    bofm = plain["optimizers"]["bo-fm"]
     assert (bofm["mean"], bofm["standard_error"], bofm["values"]) == (1.0, None, {"0": 1.0})
     assert bofm["best_configuration"] == {"x": 2 / 7}
     assert bofm["model_share"] == 1 / 3
-    assert summary["compared_at"] == {"epochs": 75, "evaluations": 3.0}
-    assert [run["epochs"] for run in summary["ledger"]] == [75, 75]
-    assert summary["incidents"] == [{"optimizer": "re", "what": "failed", "text": "oom", "trials": 1}]
-    for part in (summary["headline"], summary["caution"], "versions.torch", "2.9", "seeds: 4 # <b>&", "oom"):
+    assert plain["compared_at"] == {"epochs": 75, "evaluations": 3.0}
+    assert [run["epochs"] for run in plain["ledger"]] == [75, 75]
+    assert plain["incidents"] == [{"optimizer": "re", "what": "failed", "text": "oom", "trials": 1}]
+    for part in (summary.headline, summary.caution, "versions.torch", "2.9", "seeds: 4 # <b>&", "oom"):
         assert part in text
     assert final_rows(summary)[0] == ("bo-fm", "1.000", "–", "1", "1.000", "–", "3.0", "75", "33%")
-    assert (bofm["has_model"], summary["clocks"], summary["remarks"]) == (True, [], [])
+    assert (bofm["has_model"], plain["clocks"], plain["remarks"]) == (True, [], [])
     figures = {f"{name}.{kind}" for name in ("anytime", "timeline") for kind in ("png", "svg", "pdf")}
     tables = {f"{name}.csv" for name in TABLES}
     assert {path.name for path in tmp_path.iterdir()} == {"index.html", *figures, *tables}
@@ -99,7 +100,7 @@ def test_edges(make_table, tmp_path, runs):
 
 def test_no_trials(make_run, tmp_path):
     summary, text = report(make_run("a", 0, [1.0]).iloc[:0], tmp_path)
-    assert summary["optimizers"] == {}
+    assert summary.optimizers == {}
     assert final_rows(summary) == []
     assert "no full-fidelity result" in text
 
@@ -107,17 +108,17 @@ def test_no_trials(make_run, tmp_path):
 def test_what_the_context_remarks_is_on_the_page(make_table, tmp_path):
     remarks = [Remark("The moon was full."), Remark("re was told the budget.", "re")]
     runs = [PlannedRun(f"{name}/repeat-{r}", name, r) for name in ("re", "bohb") for r in range(2)]
-    context = ReportContext("n", "p", BUDGET, {}, "", remarks=remarks, runs=runs, methods={"re": "random"})
+    context = ReportContext("n", "p", BUDGET, {}, "", remarks=remarks, runs=runs, by_design={"re": "random"})
     table = make_table({("re", 0): [3.0] * 3, ("re", 1): [2.0] * 3, ("bohb", 0): [4.0] * 3})
     summary = write_report(table, context, tmp_path)
     html = (tmp_path / "index.html").read_text()
-    assert "bohb never used its model: all of its new configurations were drawn at random." in summary["caution"]
-    assert summary["caution"].endswith("The moon was full.")
-    assert summary["caution"] in html
+    assert "bohb never used its model: all of its new configurations were drawn at random." in summary.caution
+    assert summary.caution.endswith("The moon was full.")
+    assert summary.caution in html
     assert "<p class='hint'>re was told the budget.</p>" in html
-    assert summary["remarks"][1] == {"text": "re was told the budget.", "optimizer": "re"}
+    assert summary.to_json()["remarks"][1] == {"text": "re was told the budget.", "optimizer": "re"}
     assert [row[-1] for row in final_rows(summary)] == ["–", "0%"]
-    assert (summary["optimizers"]["bohb"]["mean"], summary["optimizers"]["bohb"]["repeats"]) == (None, 2)
+    assert (np.isnan(summary.optimizers["bohb"].mean), summary.optimizers["bohb"].repeats) == (True, 2)
     curves = (tmp_path / "curves.csv").read_text()
     assert "bohb/repeat-0" in curves
     assert "bohb/repeat-1" not in curves  # a run without a trial has no row in a table of trials
@@ -133,7 +134,7 @@ def test_the_best_cell_is_drawn(make_run, tmp_path):
     space, rng = joint_space(), np.random.default_rng(0)
     trials = make_run("bo-fm", 0, [{"objective": 0.07 + i / 100, "error": 0.06, **space.sample(rng)} for i in range(3)])
     summary, text = report(trials.drop(columns="x"), tmp_path)
-    best = summary["optimizers"]["bo-fm"]["best_configuration"]
+    best = summary.optimizers["bo-fm"].best_configuration
     assert space.validate(best) is None
     for name in ("anytime", "best_cell", "timeline"):
         for kind in ("png", "svg", "pdf"):

@@ -5,9 +5,10 @@ import pandas as pd
 import pytest
 
 from fmnas.comparison import Budget, ReportContext, ReportError, anytime_curves, ledger_table, write_report
-from fmnas.comparison.exports import write_tables
-from fmnas.comparison.resampling import mean_interval
-from fmnas.comparison.retrained import read_retrained, retrained_summary
+from fmnas.comparison.numbers.resampling import mean_interval
+from fmnas.comparison.numbers.retrained import read_retrained, retrained_summary
+from fmnas.comparison.numbers.verdict import power
+from fmnas.comparison.report import write_tables
 from fmnas.comparison.summary import summarise
 
 
@@ -40,28 +41,28 @@ def write(folder, rows):
 def test_by_hand(tmp_path):
     rows = [row("b", 0, [0.1, 0.3]), row("a", 0, [0.1, 0.1]), row("a", 1, [0.05, 0.1], selected_error=0.04)]
     found = retrained_summary(read_retrained(write(tmp_path, rows)))
-    assert [found[name] for name in ("epochs", "images", "seeds", "test_images")] == [50, 60_000, 2, 10_000]
-    first = found["rows"][0]
-    assert (first["run"], first["trial"], first["errors"], first["seconds"]) == ("b/repeat-0", 7, [0.1, 0.3], 12.5)
-    assert first["error"] == pytest.approx(0.2)
-    assert first["standard_error"] == pytest.approx(0.1)
-    a, b = found["means"]
-    assert (a["optimizer"], b["optimizer"]) == ("a", "b")
-    assert (a["error"], a["selected_error"]) == pytest.approx((0.0875, 0.05))
-    assert a["standard_error"] == pytest.approx(0.0125)
-    assert np.isnan(b["standard_error"])
+    assert [found.epochs, found.images, found.seeds, found.test_images] == [50, 60_000, 2, 10_000]
+    first = found.rows[0]
+    assert (first.run, first.trial, first.errors, first.seconds) == ("b/repeat-0", 7, (0.1, 0.3), 12.5)
+    assert first.error == pytest.approx(0.2)
+    assert first.standard_error == pytest.approx(0.1)
+    a, b = found.means
+    assert (a.optimizer, b.optimizer) == ("a", "b")
+    assert (a.error, a.selected_error) == pytest.approx((0.0875, 0.05))
+    assert a.standard_error == pytest.approx(0.0125)
+    assert np.isnan(b.standard_error)
 
 
 def test_settings_that_differ_are_not_one(tmp_path):
     found = retrained_summary(read_retrained(write(tmp_path, [row("a", 0, [0.1]), row("a", 1, [0.1], epochs=25)])))
-    assert (found["epochs"], found["images"]) == (None, 60_000)
+    assert (found.epochs, found.images) == (None, 60_000)
 
 
 def test_in_the_summary(make_table, tmp_path):
     trials = make_table({("a", 0): [1.0]})
     table = read_retrained(write(tmp_path, [row("a", 0, [0.1])]))
     context = ReportContext("n", "joint", Budget(1, 25), {}, "", retrained=table)
-    summary = write_report(trials, context, tmp_path / "report")
+    summary = write_report(trials, context, tmp_path / "report").to_json()
     json.dumps(summary, allow_nan=False)
     assert summary["retrained"]["means"] == [
         {
@@ -76,7 +77,7 @@ def test_in_the_summary(make_table, tmp_path):
     ]
     assert summary["retrained"]["tests"]["pairs"] == []
     without = write_report(trials, ReportContext("n", "joint", Budget(1, 25), {}, ""), tmp_path / "report")
-    assert without["retrained"] is None
+    assert without.retrained is None
 
 
 def several(runs):
@@ -98,33 +99,30 @@ def told(make_table, runs, hypotheses="all", folder=None):
 def test_the_test_errors_have_tests_and_intervals_of_their_own(make_table, tmp_path):
     low, high = {r: 0.1 + r / 100 for r in range(7)}, {r: 0.2 + r / 50 for r in range(7)}
     summary = told(make_table, {"b": high, "a": low}, folder=tmp_path)
-    a, b = summary["retrained"]["means"]
-    assert (a["optimizer"], a["error"], a["repeats"]) == ("a", pytest.approx(0.13), 7)
-    assert a["low"] == pytest.approx(mean_interval(np.array(list(low.values())))[0])
-    assert a["low"] < a["error"] < a["high"] < b["low"]
-    tests = summary["retrained"]["tests"]
-    (pair,) = tests["pairs"]
-    assert (pair["first"], pair["second"], pair["verdict"], pair["p"]) == ("a", "b", "first better", 2 / 2**7)
-    assert pair["difference"] == pytest.approx(0.13 - 0.26)
-    assert tests["power"] == summary["tests"]["power"]
+    a, b = summary.retrained.means
+    assert (a.optimizer, a.error, a.repeats) == ("a", pytest.approx(0.13), 7)
+    assert a.low == pytest.approx(mean_interval(np.array(list(low.values())))[0])
+    assert a.low < a.error < a.high < b.low
+    (pair,) = summary.retrained.tests.pairs
+    assert (pair.first, pair.second, pair.verdict, pair.p) == ("a", "b", "first better", 2 / 2**7)
+    assert pair.difference == pytest.approx(0.13 - 0.26)
+    assert power(summary.retrained.tests) == power(summary.tests)
     assert list(pd.read_csv(tmp_path / "retrained_tests.csv")["verdict"]) == ["first better"]
     # The search itself shows nothing, and the words keep the two apart.
-    assert summary["tests"]["pairs"][0]["verdict"] == "too few repeats to tell"
-    assert summary["headline"].startswith("a and b share the lowest mean objective: 1.000")
-    assert (
-        "on test images: a has the lowest mean test error, 0.1300 ± 0.0082. It is better than b" in summary["headline"]
-    )
-    assert "are the ones to believe. Among them, by the tests: a is better than b (p = 0.016)." in summary["caution"]
+    assert summary.tests.pairs[0].verdict == "too few repeats to tell"
+    assert summary.headline.startswith("a and b share the lowest mean objective: 1.000")
+    assert "on test images: a has the lowest mean test error, 0.1300 ± 0.0082. It is better than b" in summary.headline
+    assert "are the ones to believe. Among them, by the tests: a is better than b (p = 0.016)." in summary.caution
 
 
 def test_the_test_errors_are_paired_by_repeat_and_tested_by_the_same_hypotheses(make_table):
     runs = {"a": {0: 0.1, 1: 0.2, 5: 0.9}, "b": {1: 0.3, 0: 0.3}, "c": {0: 0.5, 1: 0.5}}
     summary = told(make_table, runs, "b")
-    pairs = {(pair["first"], pair["second"]): pair for pair in summary["retrained"]["tests"]["pairs"]}
+    pairs = {(pair.first, pair.second): pair for pair in summary.retrained.tests.pairs}
     assert set(pairs) == {("b", "a"), ("b", "c")}
-    assert (pairs["b", "a"]["repeats"], pairs["b", "a"]["difference"]) == (2, pytest.approx(0.15))
-    assert "not there for the same repeats of every optimizer" in summary["caution"]
-    assert "2 paired repeats: the smallest p" in summary["caution"]  # the search has seven
+    assert (pairs["b", "a"].repeats, pairs["b", "a"].difference) == (2, pytest.approx(0.15))
+    assert "not there for the same repeats of every optimizer" in summary.caution
+    assert "2 paired repeats: the smallest p" in summary.caution  # the search has seven
 
 
 def test_none():

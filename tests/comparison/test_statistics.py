@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 from scipy.stats import sem, wilcoxon
 
-from fmnas.comparison import Budget, anytime_curves, final_table, ledger_table, mean_curve, wording
-from fmnas.comparison.checkpoints import checkpoints
-from fmnas.comparison.paired_tests import compare, smallest_p
-from fmnas.comparison.statistics import common_epochs
-from fmnas.comparison.trials import PlannedRun
-from fmnas.comparison.wording import duration, number, with_error
+from fmnas.comparison import Budget, anytime_curves, final_table, ledger_table, mean_curve
+from fmnas.comparison.numbers import verdict
+from fmnas.comparison.numbers.notation import duration, number, with_error
+from fmnas.comparison.numbers.paired_tests import compare, smallest_p
+from fmnas.comparison.numbers.standings import checkpoints, common_epochs
+from fmnas.comparison.numbers.trials import PlannedRun
 
 BUDGET = Budget(evaluations=3, epochs_per_evaluation=25)
 
@@ -21,11 +21,11 @@ def paired(table):
 
 
 def caution(table):
-    return wording.caution(table, paired(table))
+    return verdict.caution(table, paired(table))
 
 
 def headline(table):
-    return wording.headline(table, paired(table))
+    return verdict.headline(table, paired(table))
 
 
 def test_by_hand_at_equal_epochs(make_table):

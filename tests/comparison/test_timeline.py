@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmnas.comparison.files import inline_svg
-from fmnas.comparison.timeline import merge, timeline
-from fmnas.comparison.timeline_figure import timeline_figure
+from fmnas.comparison.figures.files import inline_svg
+from fmnas.comparison.figures.timeline import merge, timeline, timeline_figure
 
 SPAN = st.tuples(st.integers(0, 3), st.sampled_from("ab"), st.integers(0, 50), st.integers(0, 10))
 

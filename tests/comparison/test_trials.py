@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from fmnas.comparison import Budget, ReportError, read_trials
-from fmnas.comparison.trials import COLUMNS, HOW, LAST_COLUMN, configuration_of, typed_trials, variable_columns
+from fmnas.comparison.numbers.trials import COLUMNS, HOW, LAST_COLUMN, configuration_of, typed_trials, variable_columns
 from fmnas.platform.record import outcome as outcomes
 from fmnas.search_spaces import Conditions, Evaluation, Trial
 

@@ -12,7 +12,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fmnas.comparison.paired_tests import can_show, repeats_needed
+from fmnas.comparison.numbers.paired_tests import can_show, repeats_needed
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import Config, check_config, load_config, shipped_configs
 from fmnas.platform.errors import ConfigError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fmnas.comparison.paired_tests import ALL
+from fmnas.comparison.numbers.paired_tests import ALL
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import ALL_PAIRS, Config, check_config
 from fmnas.platform.drive.launch import restore

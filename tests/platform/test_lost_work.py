@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fmnas.comparison import Budget, ledger_table
-from fmnas.comparison.trials import typed_trials
+from fmnas.comparison.numbers.trials import typed_trials
 from fmnas.platform.config.config import check_config
 from fmnas.platform.record.events import asked_record, finished_record, lost_record, started_record, unfinished_record
 from fmnas.platform.record.experiment import build_experiment

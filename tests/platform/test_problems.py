@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fmnas.comparison.trials import COLUMNS
+from fmnas.comparison.numbers.trials import COLUMNS
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import check_config
 from fmnas.platform.config.problems import ALIASES, PROBLEMS, problem

@@ -4,15 +4,23 @@ import io
 import json
 import math
 import os
+from dataclasses import replace
+from math import nan
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 from rich.text import Text
 
+from fmnas.comparison import Budget, ReportContext, anytime_curves, ledger_table
+from fmnas.comparison.numbers.paired_tests import compare
+from fmnas.comparison.numbers.retrained import Retrained, RetrainedMean
+from fmnas.comparison.numbers.trials import typed_trials
+from fmnas.comparison.summary import summarise
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import check_config
 from fmnas.platform.errors import ConfigError
@@ -299,12 +307,11 @@ def test_live_needs_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_the_final_table_tells_of_test_errors_where_there_are_any() -> None:
-    ends = {"low": None, "high": None}
-    means = [{"optimizer": "bo-fm", "selected_error": 0.1, "error": 0.125, "standard_error": None, **ends}]
-    retrained = {"epochs": 6, "images": 4000, "seeds": 4, "means": means, "tests": {"pairs": []}}
-    plain = {"optimizers": {}, "headline": "h", "caution": "c"}
+    means = (RetrainedMean("bo-fm", 0.1, 0.125, nan, nan, nan, 1),)
+    context, trials = ReportContext("n", "func2c", Budget(3, 1), {}, ""), typed_trials(pd.DataFrame(), "no trials")
+    plain = summarise(trials, anytime_curves(trials, context.budget), ledger_table(trials, context.budget), context)
     with_it, without = console(False), console(False)
-    print_summary({**plain, "retrained": retrained}, with_it)
+    print_summary(replace(plain, retrained=Retrained(6, 4000, 4, 1000, (), means, compare({}))), with_it)
     print_summary(plain, without)
     assert "epochs = 6, images = 4000, fresh seeds = 4" in written(with_it)
     assert "0.1250" in written(with_it)

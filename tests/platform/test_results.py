@@ -1,13 +1,19 @@
 """What a report is given beside the trials, and what happens where the disk will not take it."""
 
 import io
+from dataclasses import replace
+from math import nan
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from rich.console import Console
 
-from fmnas.comparison import Budget, ReportContext
+from fmnas.comparison import Budget, ReportContext, anytime_curves, ledger_table
+from fmnas.comparison.numbers.paired_tests import Comparisons, PairedTest
+from fmnas.comparison.numbers.retrained import Retrained, RetrainedMean
+from fmnas.comparison.numbers.trials import typed_trials
+from fmnas.comparison.summary import summarise
 from fmnas.platform.config.config import Config, check_config
 from fmnas.platform.drive.results import remarks_of, write_report_files
 from fmnas.platform.errors import ExperimentFailed
@@ -35,13 +41,12 @@ def test_a_report_that_the_disk_does_not_take_is_a_failure_and_no_wrong_input(tm
 
 
 def test_the_terminal_shows_the_tests_of_the_test_errors() -> None:
-    pair = {"first": "a", "second": "b", "difference": -0.016, "p_corrected": 0.047, "verdict": "first better"}
-    means = [
-        {"optimizer": "a", "selected_error": 0.2, "error": 0.21, "standard_error": 0.01, "low": 0.1899, "high": 0.23},
-        {"optimizer": "b", "selected_error": 0.2, "error": 0.22, "standard_error": None, "low": None, "high": None},
-    ]
-    retrained = {"epochs": 3, "images": 9, "seeds": 4, "means": means, "tests": {"pairs": [pair]}}
-    summary = {"optimizers": {}, "headline": "a headline", "caution": "a caution", "retrained": retrained}
+    pair = PairedTest("a", "b", 7, 7, -0.016, -0.02, -0.01, 0.0156, 0.047, -1.0, "first better")
+    means = (RetrainedMean("a", 0.2, 0.21, 0.01, 0.1899, 0.23, 7), RetrainedMean("b", 0.2, 0.22, nan, nan, nan, 1))
+    retrained = Retrained(3, 9, 4, 100, (), means, Comparisons((pair,), 7, 6))
+    context, trials = ReportContext("t", "func2c", Budget(3, 1), {}, ""), typed_trials(pd.DataFrame(), "no trials")
+    nothing = anytime_curves(trials, context.budget), ledger_table(trials, context.budget)
+    summary = replace(summarise(trials, *nothing, context), retrained=retrained)
     console = Console(width=120, file=io.StringIO())
     print_summary(summary, console)
     printed = console.file.getvalue()

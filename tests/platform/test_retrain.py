@@ -13,7 +13,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fmnas.comparison import Summary
 from fmnas.platform.cli import main
+from fmnas.platform.drive.merged_report import report
 from fmnas.platform.errors import RunDirectoryError
 from fmnas.platform.record.retrained import Retrained, Scale, read_retrained, write_retrained
 from fmnas.trainers.images.image_trainer import FinalTrainer
@@ -35,10 +37,15 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_run(tmp_path_factory.mktemp("searched") / "run", "data.name=digits")
 
 
+@pytest.fixture(scope="module")
+def summary(searched: Path) -> Summary:
+    """Its summary."""
+    return report([searched])[0]
+
+
 @pytest.fixture
-def out(searched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def out(searched: Path, summary: Summary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of it, whose report, which takes seconds, is not written again."""
-    summary = json.loads((searched / "summary.json").read_text())
     monkeypatch.setattr("fmnas.platform.tracking.sending.write_results", lambda directory, state: summary)
     return Path(copytree(searched, tmp_path / "run"))
 

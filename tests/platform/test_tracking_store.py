@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from fmnas.comparison import styles
 from fmnas.platform.record.outcome import Outcome, Standing
 from fmnas.platform.tracking.client import TrackingSettings
 from fmnas.platform.tracking.layout import retrained_errors
@@ -153,6 +154,13 @@ def test_a_trial_carries_the_tags_that_find_it(written: Any) -> None:
         "mlflow.runName": "2 bohb/0",
     }
     assert tags.items() >= expected.items()
+
+
+def test_an_optimizer_has_the_colour_of_the_report(written: Any) -> None:
+    look = styles(["bo-fm", "bohb"])
+    for name in ("bo-fm", "bohb"):
+        colours = {run.data.tags["mlflow.runColor"] for key, run in written[2].runs.items() if name in key}
+        assert colours == {look[name].colour}
 
 
 def test_a_failed_trial_is_marked_with_its_reason(written: Any) -> None:

@@ -1,0 +1,28 @@
+"""All figures of a report: each is a file of this folder and a row of FIGURES."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import pandas as pd
+
+from fmnas.comparison.figures import anytime, cell, importance, intervals, parallel, timeline
+from fmnas.comparison.figures.canvas import Drawing, Results
+from fmnas.comparison.summary import Summary
+
+FIGURES: tuple[tuple[str, Callable[[Results], Iterable[Drawing]]], ...] = (
+    ("curves", anytime.drawings),
+    ("result", intervals.final),
+    ("statistics", intervals.differences),
+    ("retrained", intervals.retrained),
+    ("cells", cell.drawings),
+    ("variables", importance.drawings),
+    ("variables", parallel.drawings),
+    ("timeline", timeline.drawings),
+)
+"""The page's section, and what draws for it, in the order of the page."""
+
+
+def drawings(trials: pd.DataFrame, curves: pd.DataFrame, summary: Summary) -> list[Drawing]:
+    """Every figure that the data allow, in the order of the page. A figure without data is left out."""
+    results = Results(trials, curves, summary)
+    return [replace(drawing, section=section) for section, draw in FIGURES for drawing in draw(results)]

@@ -1,0 +1,208 @@
+"""Drawings of configurations of the joint problem: the cell as a graph, the learning rate as it is reduced.
+
+The cell's nodes stand on one line, inputs left, outputs right, so that no edge can hide behind a node. Every state
+takes one input from above and one from below; what stands on the edge is the operation.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from fmnas.comparison.figures.canvas import PANEL, SMALL, Drawing, Results, label, plain, sheet
+from fmnas.comparison.figures.palette import BLUE, CARD, GROUND, INK, SOFT, VERMILION, styles
+from fmnas.comparison.numbers.cells import has_cell
+from fmnas.comparison.summary import FinalRow
+from fmnas.search_spaces import Cell, Schedule
+from fmnas.search_spaces.nasnet import SGD_NAMES, STATES
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
+
+CELL = (
+    "Every state adds its two inputs, each through the operation on its edge; grey reaches no output. One good cell "
+    "does not show that its operations are good: its schedule and luck took part."
+)
+SCHEDULE = "The learning rate is reduced twice; the axis is the same for all."
+STEP = 1.9
+"""Distance between neighbouring nodes; a node has radius RADIUS."""
+RADIUS = 0.36
+INPUT, STATE, OUTPUT, DEAD = CARD, BLUE, VERMILION, "#9aa3ab"
+LOWEST_RATE, HIGHEST_RATE = 1e-5, 1e-1
+"""What the schedule's variables can reach: the same axis in every drawing, so that two can be compared."""
+
+
+def drawings(results: Results) -> Iterator[Drawing]:
+    """The best cell of each optimizer, with its schedule; one file with all of them. None for a space without cells."""
+    best = {
+        name: (row, row.best_configuration)
+        for name, row in results.summary.optimizers.items()
+        if row.best_configuration and has_cell(row.best_configuration)
+    }
+    if not best:
+        return
+    look = styles(results.summary.optimizers)
+    together = cells_figure({f"{name}: {_found(row)}": configuration for name, (row, configuration) in best.items()})
+    yield Drawing("best_cell", together, shown=False)
+    for place, (name, (_, configuration)) in enumerate(best.items()):
+        id_, told = (
+            f"cell_{place}_{re.sub('[^a-z0-9]+', '-', name.lower())}",
+            (CELL, SCHEDULE) if place == 0 else ("", ""),
+        )
+        yield Drawing(id_, cell_panel(configuration), told[0], filed=False, wide=True, optimizer=name)
+        schedule = schedule_panel(configuration, look[name].colour)
+        if schedule is not None:
+            yield Drawing(f"{id_}_rate", schedule, told[1], filed=False, optimizer=name)
+
+
+def _found(row: FinalRow) -> str:
+    return f"{row.best_run}, trial {row.best_trial}, objective {row.best:#.4g}"
+
+
+def cell_figure(configuration: Mapping[str, Any], title: str) -> "Figure":
+    """The cell of a configuration, and beside it its SGD schedule if it has one.
+
+    Raises SpaceError where the configuration's values describe no cell.
+    """
+    return cells_figure({title: configuration})
+
+
+def cells_figure(configurations: Mapping[str, Mapping[str, Any]]) -> "Figure":
+    """The same for several, one below the other: title -> configuration."""
+    schedules = any(has_schedule(each) for each in configurations.values())
+    figure = sheet(11.0 if schedules else 7.6, 3.7 * len(configurations))
+    rows = figure.subfigures(len(configurations), 1, squeeze=False)[:, 0]
+    for row, (title, configuration) in zip(rows, configurations.items(), strict=True):
+        row.suptitle(title, fontsize=12, color=INK, parse_math=False)
+        _draw_row(row, configuration)
+    return figure
+
+
+def cell_panel(configuration: Mapping[str, Any]) -> "Figure":
+    """The cell alone, for a page."""
+    figure = sheet(6.6, 3.1, laid_out=False)
+    _draw_cell(figure.add_axes((0.0, 0.0, 1.0, 1.0)), Cell.from_configuration(configuration))
+    return figure
+
+
+def schedule_panel(configuration: Mapping[str, Any], colour: str) -> "Figure | None":
+    """The learning rate alone, for a page; None for a configuration without a schedule."""
+    if not has_schedule(configuration):
+        return None
+    figure = sheet(PANEL[0] - 0.8, PANEL[1] - 0.5, laid_out=False)
+    draw_schedule(figure.add_axes((0.23, 0.2, 0.74, 0.76)), Schedule.from_configuration(configuration), colour)
+    return figure
+
+
+def has_schedule(configuration: Mapping[str, Any]) -> bool:
+    """Whether the configuration has the variables of the SGD schedule."""
+    return set(SGD_NAMES) <= set(configuration)
+
+
+def _draw_row(row: "SubFigure", configuration: Mapping[str, Any]) -> None:
+    cell = Cell.from_configuration(configuration)
+    if not has_schedule(configuration):
+        _draw_cell(row.subplots(), cell)
+        return
+    panels = row.subplot_mosaic([["cell", "rate"], ["cell", "values"]], width_ratios=(3, 1), height_ratios=(3, 2))
+    schedule = Schedule.from_configuration(configuration)
+    _draw_cell(panels["cell"], cell)
+    draw_schedule(panels["rate"], schedule)
+    write_values(panels["values"], schedule)
+
+
+def _draw_cell(axes: "Axes", cell: Cell) -> None:
+    live = cell.live_states()
+    for state, (inputs, operations) in enumerate(zip(cell.inputs, cell.operations, strict=True), start=1):
+        for side, source, operation in zip((1, -1), inputs, operations, strict=True):
+            _draw_edge(axes, (source, state), side, operation, INK if state in live else DEAD)
+    for node in range(-1, STATES + 1):
+        _draw_node(axes, node, _node_colour(node, live, cell.output))
+    spans = [[state - pair[side] for state, pair in enumerate(cell.inputs, start=1)] for side in (0, 1)]
+    top, bottom = _height(max(spans[0])), -_height(max(spans[1])) - 0.5
+    for rank, state in enumerate((cell.output, STATES), start=1):
+        _draw_output(axes, state, f"output {rank}", bottom)
+    axes.set_xlim(_x(-1) - 0.5, _x(STATES) + 0.8)
+    axes.set_ylim(bottom - 0.5, top + 0.3)
+    axes.set_aspect("equal")
+    axes.axis("off")
+
+
+def _draw_output(axes: "Axes", state: int, label: str, bottom: float) -> None:
+    arrow = {"arrowstyle": "<|-", "color": OUTPUT, "linestyle": ":", "linewidth": 1.4}
+    axes.annotate("", xy=(_x(state), -RADIUS), xytext=(_x(state), bottom), arrowprops=arrow, zorder=1)
+    axes.text(_x(state), bottom, label, ha="center", va="top", fontsize=SMALL, color=OUTPUT)
+
+
+def _height(span: int) -> float:
+    """How far from the line the apex of an edge over so many steps is."""
+    return RADIUS + 0.25 + 0.6 * span
+
+
+def _draw_edge(axes: "Axes", ends: tuple[int, int], side: int, operation: str, colour: str) -> None:
+    """An arc from source to target, above (side 1) or below (side -1) the line, the higher the longer."""
+    from matplotlib.patches import FancyArrowPatch
+    from matplotlib.path import Path
+
+    source, target = (_x(node) for node in ends)
+    height = side * _height(ends[1] - ends[0])
+    lean = 0.12 * (target - source)
+    # A cubic Bezier reaches three quarters of its control points' height.
+    control = RADIUS * side + (height - RADIUS * side) / 0.75
+    curve = [(source, RADIUS * side), (source + lean, control), (target - lean, control), (target, RADIUS * side)]
+    path = Path(curve, [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4])
+    axes.add_patch(
+        FancyArrowPatch(path=path, arrowstyle="-|>", mutation_scale=11, color=colour, fill=False, linewidth=1.2)
+    )
+    box = {"boxstyle": "round,pad=0.2", "facecolor": GROUND, "edgecolor": colour, "linewidth": 0.6}
+    axes.text(
+        (source + target) / 2, height, operation, ha="center", va="center", fontsize=SMALL, color=colour, bbox=box
+    )
+
+
+def _draw_node(axes: "Axes", node: int, colour: str) -> None:
+    from matplotlib.patches import Circle
+
+    axes.add_patch(Circle((_x(node), 0.0), RADIUS, facecolor=colour, edgecolor=INK, linewidth=0.8, zorder=4))
+    ink = INK if node < 1 else GROUND
+    axes.text(
+        _x(node), 0.0, f"S{node}" if node >= 0 else "S−1", ha="center", va="center", fontsize=SMALL, color=ink, zorder=5
+    )
+
+
+def _node_colour(node: int, live: tuple[int, ...], output: int) -> str:
+    if node < 1:
+        return INPUT
+    if node not in live:
+        return DEAD
+    return OUTPUT if node in (output, STATES) else STATE
+
+
+def _x(node: int) -> float:
+    return STEP * node
+
+
+def draw_schedule(axes: "Axes", schedule: Schedule, colour: str = BLUE) -> None:
+    """The learning rate as a step function of the share of the training done."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    first = schedule.reduction_point_1
+    second = first + (1 - first) * schedule.reduction_point_2
+    rates = [schedule.learning_rate * schedule.lr_reduction**reductions for reductions in (0, 1, 2)]
+    axes.step([0.0, first, second, 1.0], [*rates, rates[-1]], where="post", color=colour, linewidth=2.0)
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0.7 * LOWEST_RATE, 1.5 * HIGHEST_RATE)
+    plain(axes)
+    label(axes, x="share of the training", y="learning rate")
+
+
+def write_values(axes: "Axes", schedule: Schedule) -> None:
+    """The six values of a schedule as a small table."""
+    axes.axis("off")
+    for i, name in enumerate(SGD_NAMES):
+        y = 0.92 - 0.18 * i
+        axes.text(0.62, y, name.replace("_", " "), ha="right", va="center", fontsize=SMALL, color=SOFT)
+        axes.text(0.68, y, f"{getattr(schedule, name):.3g}", ha="left", va="center", fontsize=SMALL, color=INK)

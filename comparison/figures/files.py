@@ -1,0 +1,115 @@
+"""The edge: how figures and pages reach the disk. A reader sees a whole file or none."""
+
+import os
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from html import escape
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fmnas.comparison.figures.palette import variables
+from fmnas.comparison.numbers.trials import ReportNotWritten
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+DPI = 160
+FORMATS = ("png", "svg", "pdf")
+_NO_METADATA = {
+    "png": {"Software": None},
+    "svg": {"Creator": None, "Date": None, "Format": None, "Type": None},
+    "pdf": {"Creator": None, "Producer": None, "CreationDate": None},
+}
+"""Without them a file holds no date and no address: the same figure gives the same bytes."""
+_COLOUR = re.compile(r"\b(fill|stroke): (#[0-9a-f]{6})")
+_VIEW_BOX = re.compile(r'<svg\b[^>]*?viewBox="0 0 ([\d.]+) ([\d.]+)"[^>]*>')
+
+
+def save_figure(figure: "Figure", folder: Path, name: str) -> tuple[Path, ...]:
+    """Write folder/name.png (160 dots per inch), .svg and .pdf (letters as letters); returns the paths."""
+    settle(figure)
+    return tuple(write_aside(folder / f"{name}.{kind}", _bytes(figure, name, kind)) for kind in FORMATS)
+
+
+def inline_svg(figure: "Figure", name: str, description: str, least: float = 0.0) -> str:
+    """The figure as an <svg> element for a page.
+
+    Its ids are prefixed with `name`, so that two figures can share the page; its colours become the page's variables,
+    its letters the page's letters. description: what a screen reader says. least: it is never narrower than this share
+    of its own width (in CSS pixels a point), and scrolls instead.
+    """
+    settle(figure)
+    svg = _bytes(figure, name, "svg", letters=True).decode()
+    svg = re.sub(r"<metadata>.*?</metadata>|<style\b.*?</style>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
+    svg = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", svg)
+    svg = re.sub(r"'DejaVu Sans'[^;\"]*", "system-ui, sans-serif", svg)
+    known = variables()
+    svg = _COLOUR.sub(lambda found: f"{found[1]}: {known.get(found[2], found[2])}", svg)
+    return _VIEW_BOX.sub(lambda found: _opening(float(found[1]), float(found[2]), description, least), svg, count=1)
+
+
+def settle(figure: "Figure") -> None:
+    """Find the places of all parts once; drawing the figure again then takes half the time and moves nothing."""
+    if figure.get_layout_engine() is not None:
+        with _drawing(""):
+            figure.draw_without_rendering()
+        figure.set_layout_engine(None)
+
+
+def write_aside(path: Path, content: bytes) -> Path:
+    """Write a file beside its place, then rename it. Raises ReportNotWritten where that fails."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside.write_bytes(content)
+        aside.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            aside.unlink()
+        raise ReportNotWritten(
+            f"cannot write {path}: {error}; make room or choose a folder that can be written, and report again"
+        ) from error
+    return path
+
+
+def _opening(width: float, height: float, description: str, least: float) -> str:
+    style = f"max-width: {1.45 * width:.0f}px" + (f"; min-width: {least * width:.0f}px" if least else "")
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" role="img" '
+        f'aria-label="{escape(description)}" viewBox="0 0 {width:g} {height:g}" style="{style}">'
+    )
+
+
+def _bytes(figure: "Figure", name: str, kind: str, letters: bool = False) -> bytes:
+    """The figure in one of FORMATS. letters: in an SVG, text stays text; else its outlines are drawn."""
+    import matplotlib as mpl
+
+    content = BytesIO()
+    figure.dpi = DPI
+    with _drawing(name), mpl.rc_context({"svg.fonttype": "none" if letters else "path", "pdf.fonttype": 42}):
+        _printer(figure, kind)(content, metadata=_NO_METADATA[kind])
+    return content.getvalue()
+
+
+def _printer(figure: "Figure", kind: str) -> Callable[..., None]:
+    """What writes the figure in a format. `savefig` would draw it once more to find a layout, which is settled."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.backends.backend_pdf import FigureCanvasPdf
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    if kind == "png":
+        return FigureCanvasAgg(figure).print_png
+    return FigureCanvasSVG(figure).print_svg if kind == "svg" else FigureCanvasPdf(figure).print_pdf
+
+
+@contextmanager
+def _drawing(name: str) -> Iterator[None]:
+    """Deterministic ids, and no warning about a letter that the font lacks: it is drawn as a box."""
+    import matplotlib as mpl
+
+    with mpl.rc_context({"svg.hashsalt": name}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        yield

@@ -1,0 +1,150 @@
+"""Values in rows with their intervals: final results, paired differences, errors of fresh trainings."""
+
+from collections.abc import Iterator
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+from fmnas.comparison.figures.canvas import PANEL, Drawing, Results, few_ticks, label, names_above, plain, sheet
+from fmnas.comparison.figures.palette import BLUE, GROUND, INK, SOFT, styles
+from fmnas.comparison.numbers.paired_tests import FIRST, SECOND
+from fmnas.comparison.numbers.resampling import shortcoming
+from fmnas.comparison.numbers.retrained import Retrained
+from fmnas.comparison.summary import Summary
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FINAL = (
+    "Points: the final best objective of each repeat. Bar below: 95% bootstrap interval of the mean, or one standard "
+    "error where there is no interval; tick: the mean. Overlapping bars do not prove that there is no difference: the "
+    "repeats are paired."
+)
+DIFFERENCES = (
+    "Left of 0 the first is lower. Mean difference of each pair over the repeats that both have, with its 95% "
+    "bootstrap interval. Filled: significant after correction. An interval alone proves nothing."
+)
+RETRAINED = (
+    "What was chosen as the lowest of many noisy values is lower than its true value: hollow, the validation error for "
+    "which a configuration was selected; filled, the mean test error of fresh trainings, with one standard error. The "
+    "two differ in images and length of training, too, so the whole gap is not luck alone."
+)
+MOST_ROWS = 40
+"""More retrained configurations cannot be told apart: the means of the optimizers are drawn in their place."""
+
+
+def final(results: Results) -> Iterator[Drawing]:
+    """Where each repeat ended."""
+    figure = final_figure(results.summary)
+    if figure is not None:
+        yield Drawing("final", figure, FINAL)
+
+
+def differences(results: Results) -> Iterator[Drawing]:
+    """Which side of zero the differences of each pair lie on."""
+    figure = differences_figure(results.summary)
+    if figure is not None:
+        yield Drawing("differences", figure, f"{DIFFERENCES} {shortcoming(results.summary.tests.repeats)}".rstrip())
+
+
+def retrained(results: Results) -> Iterator[Drawing]:
+    """How much of a best configuration's validation error was luck: the winner's curse."""
+    figure = retrained_figure(results.summary.retrained)
+    if figure is not None:
+        yield Drawing("retrained", figure, RETRAINED)
+
+
+def final_figure(summary: Summary) -> "Figure | None":
+    """A row per optimizer, the lowest mean first. None with fewer than two repeats: the table says it all.
+
+    The bar is the 95% interval of the mean at the last checkpoint where there is one, else one standard error.
+    """
+    rows = summary.optimizers
+    if max((row.repeats for row in rows.values()), default=0) < 2:
+        return None
+    figure, axes = _rows(len(rows), 1.0)
+    look, bars = styles(rows), intervals(summary)
+    for place, (name, row) in enumerate(rows.items()):
+        style, values = look[name], [value for value in row.values.values() if isfinite(value)]
+        axes.scatter(
+            values, [place] * len(values), s=26, marker=style.marker, color=style.colour, alpha=0.55, linewidths=0
+        )
+        low, high = bars[name]
+        if isfinite(row.mean) and isfinite(low):
+            axes.plot([low, high], [place + 0.24] * 2, color=style.colour, linewidth=3.0, solid_capstyle="butt")
+        if isfinite(row.mean):
+            axes.plot([row.mean], [place + 0.24], marker="|", markersize=10, color=INK, linestyle="")
+    names_above(axes, list(rows))
+    few_ticks(axes)
+    label(axes, x="objective, lower is better", title="Where each repeat ended")
+    return figure
+
+
+def intervals(summary: Summary) -> dict[str, tuple[float, float]]:
+    """The bar of each optimizer's mean: the bootstrap interval at the end, else mean plus and minus standard error.
+
+    NaN where there is neither.
+    """
+    bars = {
+        name: (row.mean - row.standard_error, row.mean + row.standard_error) for name, row in summary.optimizers.items()
+    }
+    for row in summary.checkpoints[-1].rows if summary.checkpoints else ():
+        if isfinite(row.low):
+            bars[row.optimizer] = (row.low, row.high)
+    return bars
+
+
+def differences_figure(summary: Summary) -> "Figure | None":
+    """A row per pair that was tested: mean of first - second over repeats. None where no pair has an interval."""
+    pairs = [pair for pair in summary.tests.pairs if isfinite(pair.low)]
+    if not pairs:
+        return None
+    figure, axes = _rows(len(pairs), 1.0)
+    axes.axvline(0.0, color=INK, linewidth=1.0)
+    for place, pair in enumerate(pairs):
+        certain = pair.verdict in (FIRST, SECOND)
+        colour = BLUE if certain else SOFT
+        axes.plot([pair.low, pair.high], [place] * 2, color=colour, linewidth=2.0)
+        face = colour if certain else GROUND
+        axes.plot([pair.difference], [place], marker="o", markersize=6, color=colour, markerfacecolor=face)
+    names_above(axes, [f"{pair.first} − {pair.second}" for pair in pairs])
+    few_ticks(axes)
+    label(axes, x="objective, first − second", title="Differences within a repeat")
+    return figure
+
+
+def retrained_figure(found: Retrained | None) -> "Figure | None":
+    """A line per retrained configuration, from the error it was selected for (hollow) to its mean test error (filled).
+
+    The bar is one standard error over fresh seeds. None where nothing was trained again.
+    """
+    if found is None:
+        return None
+    many = len(found.rows) > MOST_ROWS
+    named = [(mean.optimizer, mean) for mean in found.means] if many else [(row.run, row) for row in found.rows]
+    rows = [(name, row) for name, row in named if isfinite(row.error)]
+    if not rows:
+        return None
+    look = styles(row.optimizer for _, row in rows)
+    figure, axes = _rows(len(rows), 0.9)
+    for place, (_, row) in enumerate(rows):
+        style, before, after = look[row.optimizer], row.selected_error, row.error
+        dot: dict[str, Any] = {"color": style.colour, "marker": style.marker, "markersize": 6.5, "linestyle": ""}
+        if isfinite(before):
+            axes.plot([before, after], [place] * 2, color=style.colour, linewidth=1.4, alpha=0.7)
+            axes.plot([before], [place], markerfacecolor=GROUND, **dot)
+        if isfinite(row.standard_error):
+            axes.errorbar([after], [place], xerr=[row.standard_error], color=style.colour, linewidth=1.0, capsize=2.5)
+        axes.plot([after], [place], **dot)
+    names_above(axes, [name for name, _ in rows])
+    few_ticks(axes)
+    label(axes, x="error; hollow: selected, filled: retrained")
+    return figure
+
+
+def _rows(count: int, beside: float) -> "tuple[Figure, Axes]":
+    """Axes for so many rows with names above. beside: the height of all else in inches."""
+    figure = sheet(PANEL[0], beside + 0.46 * count)
+    axes = figure.subplots()
+    plain(axes, grid="x")
+    return figure, axes

@@ -1,0 +1,144 @@
+"""Parallel coordinates: every full evaluation as a line through the values of its variables, coloured by its rank.
+
+The variables stand below one another, not side by side: names and categories can be read without turning the head.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from fmnas.comparison.figures.canvas import SMALL, Drawing, Results, sheet
+from fmnas.comparison.figures.importance import is_numeric, thinned
+from fmnas.comparison.figures.palette import GROUND, INK, LINE, SOFT, VERMILION
+from fmnas.comparison.numbers.ledger import is_full_result
+from fmnas.comparison.numbers.trials import Budget, variable_columns
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FEWEST_LINES, MOST_LINES, BEST_LINES = 5, 200, 60
+"""The fewest full evaluations that are drawn; the most lines: the best of them, and every k-th of the rest."""
+MOST_VARIABLES = 30
+"""At most so many variables are shown: the first ones of the space."""
+LOG_VARIABLE_FROM = 30.0
+"""From this ratio of a positive variable's largest to its smallest value on its line is logarithmic."""
+CATEGORIES = 8
+"""Up to so many different integers are shown as categories, each with its number."""
+_POOR = "#8a98a6"
+
+
+@dataclass(frozen=True)
+class Coordinate:
+    """One variable: where each trial lies on its line (0..1), and what stands at which place of it."""
+
+    name: str
+    places: NDArray[np.float64]
+    ticks: tuple[tuple[float, str], ...]
+
+
+def drawings(results: Results) -> Iterator[Drawing]:
+    """Where good configurations agree; none with too few full evaluations."""
+    budget = results.summary.budget
+    figure, drawn = parallel_figure(results.trials, budget), len(shown_trials(results.trials, budget))
+    if figure is None:
+        return
+    full = int(is_full_result(results.trials, budget).sum())
+    some = f"{drawn} of {full} full evaluations: the best, and every so many-th of the rest" if drawn < full else ""
+    caption = (
+        f"{some or f'All {full} full evaluations'}, each a line through its values; the better its rank, the "
+        "redder and thicker. Where red lines bundle, good configurations agree; that optimizers search there more "
+        "often bundles lines, too. Categories are spread a little so that lines do not hide one another."
+    )
+    yield Drawing("parallel", figure, caption, wide=True)
+
+
+def parallel_figure(trials: pd.DataFrame, budget: Budget) -> "Figure | None":
+    """A line per full evaluation. None with fewer than FEWEST_LINES of them or fewer than two variables that vary."""
+    full = shown_trials(trials, budget)
+    coordinates = [coordinate(full[name]) for name in variable_columns(full) if full[name].nunique() > 1][
+        :MOST_VARIABLES
+    ]
+    if len(full) < FEWEST_LINES or len(coordinates) < 2:
+        return None
+    figure = sheet(8.8, 0.9 + 0.46 * len(coordinates))
+    axes = figure.subplots()
+    _draw_lines(axes, np.stack([each.places for each in coordinates], axis=1), len(full))
+    for row, each in enumerate(coordinates):
+        axes.axhline(row, color=LINE, linewidth=0.8, zorder=0)
+        for place, text in each.ticks:
+            drawn = axes.text(place, row + 0.14, text, fontsize=SMALL, color=SOFT, ha="center", va="top")
+            drawn.set_parse_math(False)
+            drawn.set_bbox({"facecolor": GROUND, "edgecolor": "none", "pad": 0.6, "alpha": 0.75})
+    axes.set_yticks(range(len(coordinates)), [each.name for each in coordinates], fontsize=SMALL, color=INK)
+    axes.set_ylim(len(coordinates) - 0.4, -0.3)
+    axes.set_xlim(-0.04, 1.04)
+    axes.set_xticks([])
+    axes.spines[:].set_visible(False)
+    axes.tick_params(length=0)
+    _explain(figure)
+    return figure
+
+
+def shown_trials(trials: pd.DataFrame, budget: Budget) -> pd.DataFrame:
+    """The full evaluations that are drawn, the best last: the BEST_LINES best, and every k-th of the others."""
+    full = trials[is_full_result(trials, budget)].sort_values("objective", ascending=False, kind="stable")
+    return (
+        full
+        if len(full) <= MOST_LINES
+        else pd.concat([thinned(full.iloc[:-BEST_LINES], MOST_LINES - BEST_LINES), full.iloc[-BEST_LINES:]])
+    )
+
+
+def coordinate(values: "pd.Series[Any]") -> Coordinate:
+    """One variable's places: numbers from the smallest to the largest, other values evenly spaced.
+
+    Trials of the same category are spread around its place by a fixed pattern, so that lines do not hide one another.
+    """
+    name, distinct = str(values.name), sorted(set(values), key=lambda value: (str(type(value)), value))
+    if is_numeric(values) and (len(distinct) > CATEGORIES or any(value != int(value) for value in distinct)):
+        numbers = values.to_numpy(dtype=np.float64)
+        scaled = (
+            np.log(numbers) if numbers.min() > 0 and numbers.max() / numbers.min() >= LOG_VARIABLE_FROM else numbers
+        )
+        places = (scaled - scaled.min()) / np.ptp(scaled)
+        return Coordinate(name, places, ((0.0, f"{numbers.min():.3g}"), (1.0, f"{numbers.max():.3g}")))
+    codes = np.array([distinct.index(value) for value in values], dtype=np.float64)
+    spread = 0.5 / len(distinct)
+    jitter = spread * ((np.arange(len(codes)) * 0.618034) % 1.0 - 0.5)
+    centres = (np.arange(len(distinct)) + 0.5) / len(distinct)
+    return Coordinate(
+        name, centres[codes.astype(int)] + jitter, tuple(zip(centres.tolist(), map(str, distinct), strict=True))
+    )
+
+
+def _draw_lines(axes: "Axes", places: NDArray[np.float64], trials: int) -> None:
+    """places: [trials, variables], the best last."""
+    from matplotlib.collections import LineCollection
+    from matplotlib.colors import to_rgb
+
+    poor, good = np.array(to_rgb(_POOR)), np.array(to_rgb(VERMILION))
+    goodness = np.linspace(0.0, 1.0, trials) ** 3
+    rows = np.arange(places.shape[1])
+    axes.add_collection(
+        LineCollection(
+            [np.column_stack([line, rows]) for line in places],
+            colors=[(*(poor + g * (good - poor)), 0.35 + 0.6 * g) for g in goodness],
+            linewidths=0.6 + 1.0 * goodness,
+        )
+    )
+
+
+def _explain(figure: "Figure") -> None:
+    from matplotlib.lines import Line2D
+
+    handles = [Line2D([], [], color=_POOR, linewidth=1.0), Line2D([], [], color=VERMILION, linewidth=1.8)]
+    drawn = figure.legend(
+        handles, ["worst rank", "best rank"], loc="outside upper center", ncols=2, frameon=False, fontsize=SMALL
+    )
+    for text in drawn.get_texts():
+        text.set_color(SOFT)

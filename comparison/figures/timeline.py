@@ -1,0 +1,179 @@
+"""Who worked when: a row per worker, a bar wherever it worked, in the colour of the optimizer it worked for.
+
+The trials are intervals of each worker's time; neighbours are merged where no eye could part them.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from fmnas.comparison.figures.canvas import TEXT, Drawing, Results, label, legend, names_down, plain, sheet, time_unit
+from fmnas.comparison.figures.palette import GROUND, INK, SOFT, styles
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+RESOLUTION = 1500
+"""Gaps shorter than the whole time / RESOLUTION are not drawn."""
+LATE = ("failed", "timed_out", "lost", "cancelled")
+HEIGHT = 0.72
+"""Of a bar, where rows are 1 apart."""
+RASTER_FROM = 600
+"""From so many bars on they are embedded as an image."""
+ENDS = {"failed or timed out": ("x", ("failed", "timed_out")), "lost or cancelled": ("o", ("lost", "cancelled"))}
+"""What a trial without a result is marked with, by status."""
+NAMED = 40
+"""Up to so many workers have their names beside their rows."""
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """The work of an experiment, in seconds since the first start.
+
+    busy: columns worker (row of the figure), optimizer, start, end. ended: those of trials without a result, as columns
+    worker, optimizer, status, at. workers: their names, in the order of the rows. seconds: from first start to last
+    finish. busy_share: how much of their time (`capacity`) the workers were busy with trials.
+    """
+
+    busy: pd.DataFrame
+    ended: pd.DataFrame
+    workers: tuple[str, ...]
+    seconds: float
+    busy_share: float
+
+
+def drawings(results: Results) -> Iterator[Drawing]:
+    """Which worker worked when, for whom; none where no trial tells."""
+    times = timeline(results.trials)
+    if times is None:
+        return
+    caption = (
+        f"Workers were busy {times.busy_share:.0%} of their time up to the last finish. A row is a worker's "
+        "process: one that takes the place of a lost one, or comes with a resume, has a row of its own. Gaps: a "
+        "worker waited for a suggestion, for others at the end, or the experiment was interrupted. Last attempts "
+        "only: the time of attempts that were repeated is a gap, too. Trials closer than a hair are one bar."
+    )
+    yield Drawing("timeline", timeline_figure(times), caption, wide=True)
+
+
+def timeline(trials: pd.DataFrame) -> Timeline | None:
+    """The timeline of a table of trials; None where no trial tells its worker and start."""
+    known = trials[trials["started_at"].notna() & trials["finished_at"].notna() & (trials["worker"] != "")]
+    if known.empty:
+        return None
+    origin = known["started_at"].min()
+    workers = tuple(sorted(set(known["worker"]), key=_natural))
+    rows = {name: row for row, name in enumerate(workers)}
+    spans = pd.DataFrame(
+        {
+            "worker": known["worker"].map(rows).astype(int),
+            "optimizer": known["optimizer"],
+            "status": known["status"],
+            "start": (known["started_at"] - origin).dt.total_seconds(),
+            "end": (known["finished_at"] - origin).dt.total_seconds(),
+        }
+    )
+    seconds = max(float(spans["end"].max()), 1e-9)
+    late = spans[spans["status"].isin(LATE)].rename(columns={"end": "at"})
+    merged = merge(spans, seconds / RESOLUTION)
+    share = _length(merge(spans.assign(optimizer=""), 0.0)) / max(capacity(spans), 1e-9)
+    ended = late[["worker", "optimizer", "status", "at"]].reset_index(drop=True)
+    return Timeline(merged, ended, workers, seconds, min(1.0, share))
+
+
+def merge(spans: pd.DataFrame, gap: float) -> pd.DataFrame:
+    """Intervals of the same worker and optimizer that overlap or lie at most `gap` seconds apart, as one."""
+    ordered = spans.sort_values(["worker", "optimizer", "start", "end"], kind="stable")
+    groups = ordered.groupby(["worker", "optimizer"], sort=False)
+    reached = groups["end"].cummax()
+    before = reached.groupby([ordered["worker"], ordered["optimizer"]], sort=False).shift()
+    number = np.cumsum(~(ordered["start"] - before <= gap))
+    merged = ordered.groupby(number, sort=False).agg(
+        worker=("worker", "first"), optimizer=("optimizer", "first"), start=("start", "first"), end=("end", "max")
+    )
+    return merged.reset_index(drop=True)
+
+
+def capacity(spans: pd.DataFrame) -> float:
+    """The worker-seconds that there were, to the last finish: columns worker, start, end.
+
+    A worker is there from its first start on. A new one takes the place of one that has finished its last trial, if
+    there is any, as after a loss or a resume: there are as many workers as were ever there at the same time, not as
+    many as there were processes.
+    """
+    lives = spans.groupby("worker", sort=False).agg(start=("start", "min"), end=("end", "max")).sort_values("start")
+    opened: list[float] = []  # since when a place is there
+    places: list[float] = []  # when it becomes free
+    for start, end in lives.itertuples(index=False):
+        free = next((i for i, until in enumerate(places) if until <= start), None)
+        if free is None:
+            opened.append(float(start))
+            places.append(float(end))
+        else:
+            places[free] = float(end)
+    return sum(max(places) - since for since in opened)
+
+
+def _length(spans: pd.DataFrame) -> float:
+    return float((spans["end"] - spans["start"]).sum())
+
+
+def _natural(name: str) -> tuple[tuple[int, str], ...]:
+    """Worker-2 before worker-10."""
+    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name) if part)
+
+
+def timeline_figure(timeline: Timeline) -> "Figure":
+    """Bars of work; a cross where a trial failed or timed out, a circle where it was lost or cancelled."""
+    from matplotlib.collections import PolyCollection
+
+    figure = sheet(9.6, 1.3 + min(7.0, 0.26 * len(timeline.workers)))
+    axes = figure.subplots()
+    plain(axes, grid="x")
+    per_unit, unit = time_unit(timeline.seconds)
+    look = styles(timeline.busy["optimizer"])
+    busy, many = timeline.busy, len(timeline.busy) > RASTER_FROM
+    for name, style in look.items():
+        mine = busy[busy["optimizer"] == name]
+        bars = _bars(mine, per_unit, timeline.seconds / RESOLUTION)
+        axes.add_collection(PolyCollection(bars, facecolors=style.colour, edgecolors="none", rasterized=many))
+    extra = _draw_ends(axes, timeline.ended.assign(at=timeline.ended["at"] / per_unit))
+    named = len(timeline.workers) <= NAMED
+    names_down(axes, timeline.workers if named else [""] * len(timeline.workers))
+    axes.set_xlim(0, 1.005 * timeline.seconds / per_unit)
+    label(axes, x=f"{unit} since the first start")
+    if not named:
+        axes.set_ylabel(f"{len(timeline.workers)} workers", fontsize=TEXT, color=SOFT)
+    legend(figure, look, extra, lines=False)
+    return figure
+
+
+def _bars(busy: pd.DataFrame, per_unit: float, least: float) -> list[NDArray[np.float64]]:
+    """The corners of rectangles, [4, 2] each, none narrower than `least` seconds."""
+    middle, left = busy["worker"].to_numpy(dtype=np.float64), busy["start"].to_numpy(dtype=np.float64)
+    right = np.maximum(busy["end"].to_numpy(dtype=np.float64), left + least) / per_unit
+    left = left / per_unit
+    low, high = middle - HEIGHT / 2, middle + HEIGHT / 2
+    corners = [(left, low), (right, low), (right, high), (left, high)]
+    return list(np.stack([np.stack(corner, axis=-1) for corner in corners], axis=1))
+
+
+def _draw_ends(axes: "Axes", ended: pd.DataFrame) -> "dict[str, Artist]":
+    """The marks of trials without a result; returns what the legend says of them."""
+    from matplotlib.lines import Line2D
+
+    told: dict[str, Artist] = {}
+    for words, (marker, statuses) in ENDS.items():
+        here = ended[ended["status"].isin(statuses)]
+        if len(here):
+            look: dict[str, Any] = {"color": INK, "marker": marker, "markersize": 5.5, "markerfacecolor": GROUND}
+            axes.plot(here["at"], here["worker"], linestyle="", zorder=4, rasterized=len(here) > RASTER_FROM, **look)
+            told[words] = Line2D([], [], linestyle="", **look)
+    return told

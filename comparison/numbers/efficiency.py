@@ -1,0 +1,209 @@
+"""How fast an optimizer gets there: the area under its curve, the evaluations to a target, who matches whom when.
+
+All of it is on the axis of evaluations, up to the evaluations at which all are compared, and on step curves.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from fmnas.comparison.numbers.curves import standard_error
+from fmnas.comparison.numbers.resampling import tail, weights
+from fmnas.comparison.numbers.standings import Checkpoint
+
+Floats = NDArray[np.float64]
+
+AREA_FROM = 1.0
+"""Evaluations from which on the area under a curve counts."""
+
+
+@dataclass(frozen=True)
+class Area:
+    """The mean height of an optimizer's curves; values: repeat -> height, NaN without an incumbent."""
+
+    optimizer: str
+    mean: float
+    standard_error: float
+    values: Mapping[int, float]
+
+
+@dataclass(frozen=True)
+class Reached:
+    """When an optimizer's runs first were at or below a target.
+
+    reached: how many of its repeats were. evaluations: mean over those, NaN for none. values: repeat -> evaluations.
+    """
+
+    optimizer: str
+    reached: int
+    repeats: int
+    evaluations: float
+    values: Mapping[int, float]
+
+
+@dataclass(frozen=True)
+class Target:
+    """An objective to reach, and where it comes from in words."""
+
+    target: float
+    source: str
+    rows: tuple[Reached, ...]
+
+
+@dataclass(frozen=True)
+class Equivalent:
+    """What `optimizer` has on average `at` so many evaluations, `other` has after `evaluations`; NaN: not in time.
+
+    low, high: the 95% bootstrap interval of that number over the repeats of `other`, while `value` stands as it is. NaN
+    with one repeat, and where an end lies among the resamples in which it is not in time. late: the share of those.
+    """
+
+    optimizer: str
+    at: float
+    value: float
+    other: str
+    evaluations: float
+    low: float
+    high: float
+    late: float
+
+
+def areas(curves: pd.DataFrame, end: float) -> list[Area]:
+    """The mean height of every step curve, the lowest first.
+
+    Between the same evaluations for all, whoever takes part: from AREA_FROM, where a first full training is paid for,
+    to `end`. A run whose first full result comes later, as one that begins with short trainings, is charged the value
+    of that result from AREA_FROM on, which flatters it. A run without any by `end` has no height, and its optimizer no
+    mean.
+    """
+    heights: dict[str, dict[int, float]] = {}
+    for path in _paths(curves).values():
+        heights.setdefault(path.optimizer, {})[path.repeat] = path.until(end).height(AREA_FROM, end)
+    rows = [_area(name, values) for name, values in heights.items()]
+    return sorted(rows, key=lambda row: (np.isnan(row.mean), row.mean, row.optimizer))
+
+
+def targets(curves: pd.DataFrame, last: Checkpoint) -> list[Target]:
+    """For every optimizer with a mean at the last checkpoint: when did each repeat of each reach that mean?"""
+    paths = [path.until(last.evaluations) for path in _paths(curves).values()]
+    found = []
+    for row in last.rows:
+        if not np.isnan(row.mean):
+            reached = tuple(_reached(name, row.mean, paths) for name in dict.fromkeys(r.optimizer for r in last.rows))
+            found.append(Target(row.mean, f"{row.optimizer}'s mean at {last.share:.0%}", reached))
+    return found
+
+
+def equivalents(curves: pd.DataFrame, points: list[Checkpoint]) -> list[Equivalent]:
+    """For every optimizer's mean at every checkpoint: from when on every other's mean was at or below it."""
+    if not points:
+        return []
+    end = points[-1].evaluations
+    means = {str(name): _Means(mine, end) for name, mine in curves.groupby("optimizer", sort=False)}
+    return [
+        Equivalent(row.optimizer, point.evaluations, row.mean, other, mean.first_at(row.mean), *mean.interval(row.mean))
+        for point in points
+        for row in point.rows
+        for other, mean in means.items()
+        if other != row.optimizer and not np.isnan(row.mean)
+    ]
+
+
+@dataclass(frozen=True)
+class _Path:
+    """A step curve: from x[i] on its value is y[i]; before x[0] it has none. x, y: [n], only where y changes."""
+
+    optimizer: str
+    repeat: int
+    x: Floats
+    y: Floats
+
+    def until(self, end: float) -> "_Path":
+        kept = self.x <= end
+        return _Path(self.optimizer, self.repeat, self.x[kept], self.y[kept])
+
+    def height(self, begin: float, end: float) -> float:
+        """The mean value between two places; NaN where they are none apart, or it has no value.
+
+        Before x[0] it counts as y[0].
+        """
+        if not len(self.x) or not begin < end:
+            return float("nan")
+        edges = np.clip(np.append(self.x, end), begin, end)
+        edges[0] = begin
+        return float((np.diff(edges) * self.y).sum() / (end - begin))
+
+    def first_at(self, target: float) -> float:
+        """Where it first is at or below a value; NaN where it never is."""
+        below = np.flatnonzero(self.y <= target)
+        return float(self.x[below[0]]) if len(below) else float("nan")
+
+
+def _paths(curves: pd.DataFrame) -> dict[str, _Path]:
+    return {str(run): _path(mine) for run, mine in curves.groupby("run", sort=False)}
+
+
+def _path(run: pd.DataFrame) -> _Path:
+    y = run["incumbent"].to_numpy(dtype=float)
+    # The last of several results at the same cost counts; a repeated value is no step.
+    x = run["evaluations"].to_numpy(dtype=float)
+    kept = ~np.isnan(y) & np.append(x[1:] > x[:-1], True)
+    x, y = x[kept], y[kept]
+    steps = np.insert(y[1:] < y[:-1], 0, True)[: len(y)]
+    return _Path(str(run["optimizer"].iloc[0]), int(run["repeat"].iloc[0]), x[steps], y[steps])
+
+
+class _Means:
+    """The mean curve of an optimizer's runs, and those of its resampled repeats.
+
+    A mean has a value from where each of its runs has an incumbent. x: [G] where any of them steps.
+    """
+
+    def __init__(self, mine: pd.DataFrame, end: float) -> None:
+        paths = [path.until(end) for path in _paths(mine).values()]
+        self._x = np.unique(np.concatenate([path.x for path in paths]))
+        rows = [np.append(np.nan, path.y)[np.searchsorted(path.x, self._x, side="right")] for path in paths]
+        self._heights = np.stack(rows)  # [repeats, G]
+        self._resampled: Floats | None = None
+
+    def first_at(self, target: float) -> float:
+        """Where the mean is at or below a value for the first time; NaN where it never is."""
+        below = np.flatnonzero(self._heights.mean(axis=0) <= target)
+        return float(self._x[below[0]]) if len(below) else float("nan")
+
+    def interval(self, target: float) -> tuple[float, float, float]:
+        """low, high and late of an `Equivalent`."""
+        repeats = len(self._heights)
+        if repeats < 2:
+            return float("nan"), float("nan"), float("nan")
+        if self._resampled is None:
+            self._resampled = self._resample()
+        # What rounding adds to a mean of equal values must not put it above them.
+        above = self._resampled > target + 1e-12 * abs(target)
+        first = np.append(self._x, np.inf)[above.sum(axis=1)]  # curves never rise: above the target, then no more
+        ordered, last = np.sort(first), len(first) - 1  # no interpolation: half of infinity is no number
+        ends = ordered[int(tail(repeats) * last)], ordered[ceil((1 - tail(repeats)) * last)]
+        low, high = (float(end) if np.isfinite(end) else float("nan") for end in ends)
+        return low, high, float(np.isinf(first).mean())
+
+    def _resample(self) -> Floats:
+        """[RESAMPLES, G]: the mean curves; infinite before each run that counts has an incumbent."""
+        drawn, missing = weights(len(self._heights)), np.isnan(self._heights)
+        means = drawn @ np.where(missing, 0.0, self._heights)
+        return np.asarray(np.where(drawn @ missing > 0, np.inf, means))
+
+
+def _reached(optimizer: str, target: float, paths: list[_Path]) -> Reached:
+    values = {path.repeat: path.first_at(target) for path in paths if path.optimizer == optimizer}
+    in_time = [value for value in values.values() if not np.isnan(value)]
+    mean = float(np.mean(in_time)) if in_time else float("nan")
+    return Reached(optimizer, len(in_time), len(values), mean, values)
+
+
+def _area(optimizer: str, values: Mapping[int, float]) -> Area:
+    given = np.array(list(values.values()))
+    return Area(optimizer, float(given.mean()), float(standard_error(given)), values)

@@ -1,0 +1,192 @@
+"""Whether each optimizer did what its name says: who chose its trials, what failed, what repeated, what it cost.
+
+What went wrong inside an optimizer, its trials say themselves, by their `fallback`.
+
+And whether the clocks that stamped the trials can be believed, and whether an experiment stood still. A trial's
+training is measured by a clock that cannot be set; its start and finish are times of day, which can be. Where the two
+differ widely, or no trial ran for hours, wall-clock times hold more, or less, than work. It is said, and nothing is
+corrected: what the time was, nobody knows any more.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import pandas as pd
+
+from fmnas.comparison.numbers.ledger import SHARE_COLUMNS
+from fmnas.comparison.numbers.notation import duration
+from fmnas.comparison.numbers.trials import HOW, SOURCE, ReportError
+from fmnas.search_spaces.records import FAILED_FIT, INITIAL, MODEL, MUTATION, ORIGINS, PROMOTION, RANDOM
+
+DESIGNS = (RANDOM, MUTATION, MODEL)
+"""What may choose an optimizer's new configurations by its design."""
+MOSTLY, MANY_DUPLICATES, DEAR = 0.5, 0.05, 0.1
+"""From which share on a warning is given: of chance, of duplicates, of suggestions in the time."""
+SLACK = 60.0
+"""Seconds by which start and finish may disagree with what was measured: messages and busy machines take time."""
+STILL = 3600.0
+"""Seconds without any trial or suggestion that are worth a word."""
+
+
+@dataclass(frozen=True)
+class Honesty:
+    """One optimizer over all its runs.
+
+    trials: that ended or were cut off. shares: of them, by origin. model_share: of a model's. has_model: whether it has
+    one by design. model_unused: it has one, and all of its new configurations were drawn at random.
+    fallbacks: asks in which chance chose in place of a model or a mutation, failed fits among them.
+    duplicates, isomorphic_duplicates: charged trials that repeat one of their run.
+    suggest_seconds: mean per ask. suggest_share: suggestion / (suggestion + training); NaN where nothing took time.
+    idle_seconds: of workers, while it thought. warnings: in words; none where all is well.
+    """
+
+    optimizer: str
+    trials: int
+    shares: Mapping[str, float]
+    model_share: float
+    has_model: bool
+    model_unused: bool
+    fallbacks: int
+    failed_fits: int
+    duplicates: int
+    isomorphic_duplicates: int
+    suggest_seconds: float
+    suggest_share: float
+    idle_seconds: float
+    warnings: tuple[str, ...]
+
+
+def honesty(
+    trials: pd.DataFrame, ledger: pd.DataFrame, by_design: Mapping[str, str] = MappingProxyType({})
+) -> list[Honesty]:
+    """A record per optimizer, by name.
+
+    by_design: what chooses an optimizer's new configurations, one of DESIGNS, by its name. One that is missing is taken
+    to have a model: "all at random" would be a disguise of it. Raises ReportError for another design.
+    """
+    for name, design in by_design.items():
+        if design not in DESIGNS:
+            raise ReportError(f"by_design: {name!r} has {design!r}; an optimizer chooses by {', '.join(DESIGNS)}")
+    return [
+        _record(str(name), by_design.get(str(name), MODEL), trials[trials["optimizer"] == name], runs)
+        for name, runs in ledger.groupby("optimizer", sort=True)
+    ]
+
+
+def unused_models(records: Sequence[Honesty]) -> list[str]:
+    """A sentence for each optimizer whose model chose nothing."""
+    return [
+        f"{record.optimizer} never used its model: all of its new configurations were drawn at random."
+        for record in records
+        if record.model_unused
+    ]
+
+
+def _record(optimizer: str, design: str, trials: pd.DataFrame, runs: pd.DataFrame) -> Honesty:
+    count, asks = int(runs["trials"].sum()), int((runs["trials"] + runs["pending"]).sum())
+    weights = runs["trials"] / count
+    shares = {origin: float((runs[of] * weights).sum()) for origin, of in zip(ORIGINS, SHARE_COLUMNS, strict=True)}
+    failed_fits, fallbacks = int((trials["fallback"] == FAILED_FIT).sum()), int((trials["fallback"] != "").sum())
+    thought, trained = float(runs["suggest_seconds"].sum()), float(runs["train_seconds"].sum())
+    repeated = int(runs["duplicates"].sum()), int(runs["isomorphic_duplicates"].sum())
+    charged = int((runs["finished"] + runs["failed"] + runs["timed_out"]).sum())
+    share = thought / (thought + trained) if thought + trained > 0 else float("nan")
+    new, by_chance = _drawn(trials["origin"])
+    warnings = [
+        *_disguise(design, trials["origin"]),
+        *([f"its model could not be fitted in {failed_fits} of {asks} asks"] if failed_fits else []),
+        *_repeats(sum(repeated), charged),
+        *_mixed(trials[list(HOW)]),
+        *([f"suggestions took {share:.0%} of its training and suggestion time"] if share > DEAR else []),
+    ]
+    idle = float(runs["idle_seconds"].sum())
+    return Honesty(
+        optimizer,
+        count,
+        shares,
+        shares[MODEL],
+        design == MODEL,
+        design == MODEL and by_chance == new > 0,
+        fallbacks,
+        failed_fits,
+        *repeated,
+        thought / asks,
+        share,
+        idle,
+        tuple(warnings),
+    )
+
+
+def _drawn(origins: "pd.Series[str]") -> tuple[int, int]:
+    """How many configurations were chosen anew, and how many of these by chance. A promotion chooses nothing new."""
+    chosen = origins[~origins.isin([INITIAL, PROMOTION])]
+    return len(chosen), int((chosen == RANDOM).sum())
+
+
+def _disguise(design: str, origins: "pd.Series[str]") -> list[str]:
+    """Where most of what an optimizer chose anew was chance."""
+    new, by_chance = _drawn(origins)
+    if design == RANDOM or not new or by_chance <= MOSTLY * new:
+        return []
+    start = "after the initial design " if (origins == INITIAL).any() else ""
+    return [
+        f"{start}chance chose {by_chance} of its {new} new configurations: "
+        f"{'all' if by_chance == new else 'most'} of it was random search"
+    ]
+
+
+def _repeats(repeated: int, charged: int) -> list[str]:
+    if not charged or repeated <= MANY_DUPLICATES * charged:
+        return []
+    return [f"{repeated} of its {charged} charged trials ({repeated / charged:.0%}) repeat an earlier one of their run"]
+
+
+def _mixed(how: pd.DataFrame) -> list[str]:
+    """Where its trials were trained in more than one way: then what differs between them is not the trial alone."""
+    ways = Counter(way for way in zip(*(how[name] for name in HOW), strict=True) if any(way))
+    if len(ways) < 2:
+        return []
+    most_first = sorted(ways.items(), key=lambda way: (-way[1], way[0]))
+    told = ", ".join(f"{count} {arrangement} on {device}" for (device, arrangement), count in most_first)
+    return [f"its trials were trained in {len(ways)} ways, whose results differ by rounding: {told}"]
+
+
+def clock_remarks(trials: pd.DataFrame) -> list[str]:
+    """What the reader of wall-clock times must know, in sentences; none where all is well."""
+    known = trials[trials["started_at"].notna() & trials["finished_at"].notna()]
+    elapsed = (known["finished_at"] - known["started_at"]).dt.total_seconds()
+    measured = known["train_seconds"].fillna(0.0)
+    back = int((elapsed < 0.5 * measured - SLACK).sum())
+    ahead = int((known["train_seconds"].notna() & (elapsed > 2.0 * measured + STILL)).sum())
+    remarks = []
+    if back:
+        remarks.append(
+            f"{_trials(back)} ended before the start, or sooner than the training can have: a clock was set back. "
+            "Do not believe wall-clock times."
+        )
+    if ahead:
+        remarks.append(
+            f"{_trials(ahead)} lasted by the clock more than an hour longer than twice the training: a clock was set "
+            "ahead, or a machine slept. Do not believe wall-clock times."
+        )
+    still = sum(_standstill(together) for _, together in known.groupby(SOURCE, sort=False))
+    if still:
+        remarks.append(
+            f"For {duration(still)} in all no trial ran: the experiment was interrupted, or a clock was set ahead; "
+            "wall-clock times include that."
+        )
+    return remarks
+
+
+def _trials(count: int) -> str:
+    return "1 trial" if count == 1 else f"{count} trials"
+
+
+def _standstill(trials: pd.DataFrame) -> float:
+    """The seconds of all gaps of at least STILL between trials, suggestions taken off."""
+    ordered = trials.sort_values("started_at")
+    asked = ordered["started_at"] - pd.to_timedelta(ordered["suggest_seconds"].fillna(0.0), unit="s")
+    gaps = (asked - ordered["finished_at"].cummax().shift()).dt.total_seconds()
+    return float(gaps[gaps >= STILL].sum())

@@ -1,0 +1,244 @@
+"""What each run spent, and on what: trials, epochs, seconds, the time of idle workers.
+
+The unit of cost is the epoch. A trial that failed or timed out is charged for all its epochs: its configuration brought
+it about. A trial that was lost with its worker, or cancelled, is not: what workers spent on it is the platform's.
+
+| currency | what counts |
+|---|---|
+| full evaluations | results at full fidelity |
+| epochs | of charged trials; evaluations are the same in full trainings' worth |
+| training seconds | of charged trials, on their workers |
+| wall-clock | from the run's first start to its last finish, other runs' work and interruptions included |
+| optimizer seconds | of every suggestion, whatever became of it; of pending trials, too |
+| idle seconds | of workers, while the optimizer thought |
+
+A driver asks one optimizer at a time, and only when a worker is free. So for as long as it waits for a suggestion,
+
+- that worker waits for its trial: all of the suggestion's seconds, and
+- a worker that ends a trial meanwhile waits until the driver hears of it: from the end of its training to the record.
+
+The first part is the sum of the suggestions; the second is measured by the clocks: a trial ended its training
+train_seconds after its start, and was heard of at finished_at. What of that time lies within a suggestion of a run
+is that run's. A worker that no run had a use for does not wait for anyone.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from fmnas.comparison.numbers.cells import count_duplicates
+from fmnas.comparison.numbers.trials import LOST_SECONDS, SOURCE, Budget, variable_columns
+from fmnas.search_spaces.records import CHARGED, FINISHED, MODEL, ORIGINS, STATUSES
+
+MODEL_SHARE = f"share_{MODEL}"
+DUPLICATES = ("duplicates", "isomorphic_duplicates", "known_cells", "isomorphic_cells")
+
+
+@dataclass(frozen=True)
+class LedgerRow:
+    """What one run spent, and on what.
+
+    finished, failed, lost, timed_out, cancelled: its trials by status. pending: asked and not ended.
+    evaluations: the epochs in full trainings' worth. full_evaluations: finished trials at full fidelity.
+    share_*: share of the run's trials of each of ORIGINS; they sum to 1.
+    duplicates: charged trials that repeat an earlier configuration of the run at the same epochs.
+    isomorphic_duplicates: those that do so in another encoding of the cell.
+    known_cells, isomorphic_cells: the same of cells alone, whatever the other variables; 0 without a cell.
+    suggest_seconds, idle_seconds: with those of pending trials. lost_seconds: NaN where a file does not say.
+    notes: trials whose optimizer had something to say, e.g. that a model failed and chance chose.
+    """
+
+    run: str
+    optimizer: str
+    repeat: int
+    trials: int
+    finished: int
+    failed: int
+    lost: int
+    timed_out: int
+    cancelled: int
+    pending: int
+    full_evaluations: int
+    epochs: int
+    evaluations: float
+    train_seconds: float
+    suggest_seconds: float
+    wall_seconds: float
+    idle_seconds: float
+    lost_seconds: float
+    share_initial: float
+    share_random: float
+    share_model: float
+    share_mutation: float
+    share_promotion: float
+    diverged: int
+    duplicates: int
+    isomorphic_duplicates: int
+    known_cells: int
+    isomorphic_cells: int
+    notes: int
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The share of each of ORIGINS."""
+        return {origin: getattr(self, column) for origin, column in zip(ORIGINS, SHARE_COLUMNS, strict=True)}
+
+
+LEDGER_COLUMNS = tuple(field.name for field in fields(LedgerRow))
+SHARE_COLUMNS = tuple(f"share_{origin}" for origin in ORIGINS)
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A trial asked and not ended: its run, and how long its optimizer took to suggest it."""
+
+    run: str
+    suggest_seconds: float
+
+
+def charged_epochs(trials: pd.DataFrame) -> "pd.Series[int]":
+    """The epochs that each trial costs: its fidelity if its status is in CHARGED, else 0."""
+    epochs = trials["epochs"].astype("int64")
+    return epochs.where(trials["status"].isin(CHARGED), 0)
+
+
+def worker_seconds(trials: pd.DataFrame) -> "pd.Series[float]":
+    """The seconds that each trial cost its worker; 0 if it is not charged.
+
+    A trial that failed measured nothing: for it, the time from start to finish.
+    """
+    seconds = trials["train_seconds"].fillna(_elapsed(trials)).fillna(0.0)
+    return seconds.where(trials["status"].isin(CHARGED), 0.0).astype("float64")
+
+
+def lost_seconds(trials: pd.DataFrame) -> "pd.Series[float]":
+    """The worker's seconds of each trial that came to nothing and are charged to nobody.
+
+    Those of the attempts before its last, and of the last if that was lost or cancelled. NaN where a file does not say.
+    """
+    last = _elapsed(trials).fillna(0.0).where(~trials["status"].isin(CHARGED), 0.0)
+    return trials[LOST_SECONDS].astype("float64") + last
+
+
+def wall_seconds(trials: pd.DataFrame) -> "pd.Series[float]":
+    """When each trial of one run finished: seconds since the run's first start.
+
+    A trial that was repeated started, at the latest, its lost seconds before its last attempt did.
+    """
+    starts = trials["started_at"] - pd.to_timedelta(trials[LOST_SECONDS].fillna(0.0), unit="s")
+    return (trials["finished_at"] - starts.min()).dt.total_seconds().clip(lower=0.0)
+
+
+def is_full_result(trials: pd.DataFrame, budget: Budget) -> "pd.Series[bool]":
+    """Which trials may be an incumbent: finished, at full fidelity, with a finite objective."""
+    full = trials["epochs"].astype("int64") >= budget.epochs_per_evaluation
+    return (trials["status"] == FINISHED) & np.isfinite(trials["objective"]) & full
+
+
+def ledger_table(trials: pd.DataFrame, budget: Budget, pending: Sequence[Pending] = ()) -> pd.DataFrame:
+    """A `LedgerRow` per run, columns LEDGER_COLUMNS, by optimizer and repeat. A run without any trial has no row.
+
+    pending: trials that are not in the table because they have not ended.
+    """
+    ordered = trials.sort_values(["optimizer", "repeat", "run"], kind="stable")
+    idle = idle_seconds(ordered)
+    rows = []
+    for name, run in ordered.groupby("run", sort=False):
+        thought = [each.suggest_seconds for each in pending if each.run == name]
+        rows.append(_run_row(run, budget) | _thought(run, idle[str(name)], thought))
+    return pd.DataFrame(rows, columns=list(LEDGER_COLUMNS))
+
+
+def ledger_rows(ledger: pd.DataFrame) -> tuple[LedgerRow, ...]:
+    """The rows of a `ledger_table` as records."""
+    return tuple(LedgerRow(**{str(name): value for name, value in row.items()}) for row in ledger.to_dict("records"))
+
+
+def _thought(run: pd.DataFrame, idle: float, pending: Sequence[float]) -> dict[str, object]:
+    """What a run's optimizer's thinking took, in its own seconds and in those of workers."""
+    return {
+        "pending": len(pending),
+        "suggest_seconds": float(run["suggest_seconds"].sum()) + sum(pending),
+        "idle_seconds": idle + sum(pending),
+    }
+
+
+def _elapsed(trials: pd.DataFrame) -> "pd.Series[float]":
+    """The seconds of each trial's last attempt, from start to finish."""
+    return (trials["finished_at"] - trials["started_at"]).dt.total_seconds().clip(lower=0)
+
+
+def _run_row(run: pd.DataFrame, budget: Budget) -> dict[str, object]:
+    charged = run[run["status"].isin(CHARGED)]
+    epochs = int(charged_epochs(run).sum())
+    return {
+        "run": run["run"].iloc[0],
+        "optimizer": run["optimizer"].iloc[0],
+        "repeat": int(run["repeat"].iloc[0]),
+        "trials": len(run),
+        **{status: int((run["status"] == status).sum()) for status in STATUSES},
+        "full_evaluations": int(is_full_result(run, budget).sum()),
+        "epochs": epochs,
+        "evaluations": epochs / budget.epochs_per_evaluation,
+        "train_seconds": float(worker_seconds(run).sum()),
+        "wall_seconds": float(wall_seconds(run).max()),
+        "lost_seconds": float(lost_seconds(run).sum(skipna=False)),
+        **{f"share_{origin}": float((run["origin"] == origin).mean()) for origin in ORIGINS},
+        "diverged": int(run["diverged"].sum()),
+        **_duplicates(charged),
+        "notes": int((run["note"] != "").sum()),
+    }
+
+
+def _duplicates(charged: pd.DataFrame) -> dict[str, int]:
+    """The counts DUPLICATES of a run's charged trials."""
+    table = charged[["epochs", *variable_columns(charged)]]
+    whole, cells = count_duplicates(table, beside_cell=("epochs",))
+    return dict(zip(DUPLICATES, (whole.exact, whole.isomorphic, cells.exact, cells.isomorphic), strict=True))
+
+
+Floats = NDArray[np.float64]
+
+
+def idle_seconds(trials: pd.DataFrame) -> dict[str, float]:
+    """run -> worker-seconds that its suggestions left idle, over all its trials."""
+    idle: dict[str, float] = {}
+    for _, together in trials.groupby(SOURCE, sort=False):
+        finished = together[together["train_seconds"].notna()]
+        heard = _seconds(finished["finished_at"])
+        ended = np.minimum(_seconds(finished["started_at"]) + finished["train_seconds"].to_numpy(dtype=float), heard)
+        known = ~(np.isnan(heard) | np.isnan(ended))
+        for run, asked in together.groupby("run", sort=False):
+            thought = _Thinking(asked)
+            waited = thought.until(heard[known]) - thought.until(ended[known])
+            idle[str(run)] = float(asked["suggest_seconds"].sum() + waited.sum())
+    return idle
+
+
+class _Thinking:
+    """When one run's optimizer thought: a suggestion ended when its trial was first started."""
+
+    def __init__(self, asked: pd.DataFrame) -> None:
+        ends = _seconds(asked["started_at"]) - asked[LOST_SECONDS].fillna(0.0).to_numpy(dtype=float)
+        took = asked["suggest_seconds"].fillna(0.0).to_numpy(dtype=float)
+        order = np.argsort(ends)
+        order = order[~np.isnan(ends[order])]
+        ends, took = ends[order], took[order]
+        # Clocks are written to the millisecond: two suggestions may seem to overlap by as much.
+        self._times = np.maximum.accumulate(np.stack([ends - took, ends], axis=1).ravel())
+        total = np.cumsum(took)
+        self._spent = np.stack([total - took, total], axis=1).ravel()
+
+    def until(self, times: Floats) -> Floats:
+        """The seconds of thought before each of these moments."""
+        if not len(self._times):
+            return np.zeros(len(times))
+        return np.asarray(np.interp(times, self._times, self._spent))
+
+
+def _seconds(times: "pd.Series[pd.Timestamp]") -> Floats:
+    """Since the epoch; NaN where there is none."""
+    return np.asarray((times - pd.Timestamp(0, tz="UTC")).dt.total_seconds().to_numpy(dtype=float))

@@ -1,0 +1,190 @@
+"""The best configurations trained anew, with fresh seeds, and tested on images that no search has seen.
+
+The lowest of many noisy errors is too good to be true; these are the errors to believe. They are in retrained.csv, a
+row per retrained configuration:
+
+| columns | meaning |
+|---|---|
+| run, optimizer, repeat, trial | whose best trial it is |
+| selected_objective, selected_error | what the search measured: what it was selected for |
+| test_error, test_error_seed_1.. | the share of test images classified wrongly: mean, and of each fresh seed |
+| epochs, images, test_images | what it was trained for, on how many images, and tested on how many |
+| train_seconds, started_at, finished_at, worker | the evaluation itself |
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fmnas.comparison.numbers.curves import standard_error
+from fmnas.comparison.numbers.paired_tests import ALL, Comparisons, compare
+from fmnas.comparison.numbers.resampling import mean_interval
+from fmnas.comparison.numbers.trials import ReportError
+
+RETRAINED_COLUMNS = (
+    "run",
+    "optimizer",
+    "repeat",
+    "trial",
+    "selected_objective",
+    "selected_error",
+    "test_error",
+    "epochs",
+    "images",
+    "test_images",
+    "train_seconds",
+    "started_at",
+    "finished_at",
+    "worker",
+)
+"""Of every such file; test_error_seed_1.. stand between test_error and epochs."""
+_TEXTS = ("run", "optimizer", "started_at", "finished_at", "worker")
+_WHOLE = ("repeat", "trial", "epochs", "images", "test_images")
+SEED_COLUMN = "test_error_seed_"
+_SEED_COLUMN = re.compile(rf"{SEED_COLUMN}\d+")
+
+
+@dataclass(frozen=True)
+class RetrainedBest:
+    """One configuration trained anew: what it was selected for, and what it is worth.
+
+    error: mean of `errors`, one per fresh seed. standard_error: over the seeds; NaN with one. seconds: of training.
+    """
+
+    run: str
+    optimizer: str
+    repeat: int
+    trial: int
+    selected_objective: float
+    selected_error: float
+    error: float
+    standard_error: float
+    errors: tuple[float, ...]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class RetrainedMean:
+    """An optimizer's test error over its repeats, each of which weighs the same.
+
+    standard_error, and the 95% bootstrap interval low, high: over the repeats; NaN with one.
+    """
+
+    optimizer: str
+    selected_error: float
+    error: float
+    standard_error: float
+    low: float
+    high: float
+    repeats: int
+
+
+@dataclass(frozen=True)
+class Retrained:
+    """All configurations trained anew, the means with the lowest test error first, and the tests of these errors.
+
+    epochs, images, test_images: None where the rows differ. tests: paired by repeat, as those of the search.
+    """
+
+    epochs: int | None
+    images: int | None
+    seeds: int
+    test_images: int | None
+    rows: tuple[RetrainedBest, ...]
+    means: tuple[RetrainedMean, ...]
+    tests: Comparisons
+
+
+def read_retrained(path: Path) -> pd.DataFrame:
+    """The table of a retrained.csv. Raises ReportError, naming file and column, where it does not parse."""
+    try:
+        table = pd.read_csv(path, dtype=object, keep_default_na=False, encoding="utf-8")
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise ReportError(f"cannot read {path}: {reason}; retrain again, or remove it for a report without") from error
+    missing = [name for name in RETRAINED_COLUMNS if name not in table]
+    if missing:
+        raise ReportError(f"{path}: column {missing[0]!r} is missing; it has {', '.join(RETRAINED_COLUMNS)}")
+    for name in (*RETRAINED_COLUMNS, *seed_columns(table)):
+        try:
+            table[name] = _typed(table[name], name)
+        except (ValueError, TypeError) as error:
+            raise ReportError(f"{path}: column {name!r} does not parse: {error}; retrain again") from error
+    return table
+
+
+def _typed(column: "pd.Series[Any]", name: str) -> "pd.Series[Any]":
+    if name in _TEXTS:
+        return column
+    if name in _WHOLE:
+        return pd.Series([int(value) for value in column], index=column.index, dtype="int64")
+    return column.where(column != "", None).astype("float64")
+
+
+def seed_columns(table: pd.DataFrame) -> list[str]:
+    """The columns with the test error of each fresh seed."""
+    return [str(name) for name in table.columns if _SEED_COLUMN.fullmatch(str(name))]
+
+
+def retrained_summary(table: pd.DataFrame | None, hypotheses: str = ALL) -> Retrained | None:
+    """What the table of `read_retrained` says; None without any row. hypotheses: which pairs are tested."""
+    if table is None or table.empty:
+        return None
+    seeds = seed_columns(table)
+    return Retrained(
+        _common(table["epochs"]),
+        _common(table["images"]),
+        len(seeds),
+        _common(table["test_images"]),
+        tuple(_row(row, seeds) for row in table.to_dict("records")),
+        tuple(_means(table)),
+        compare(errors_by_repeat(table), hypotheses),
+    )
+
+
+def errors_by_repeat(table: pd.DataFrame) -> dict[str, dict[int, float]]:
+    """optimizer -> repeat -> test error; the lowest mean first, as `retrained_summary` has the means."""
+    values: dict[str, dict[int, float]] = {}
+    for optimizer, mine in table.groupby("optimizer"):
+        errors = mine.groupby("repeat")["test_error"].mean()
+        values[str(optimizer)] = {int(r): float(error) for r, error in zip(errors.index, errors, strict=True)}
+    return {mean.optimizer: values[mean.optimizer] for mean in _means(table)}
+
+
+def _common(column: "pd.Series[int]") -> int | None:
+    return int(column.iloc[0]) if column.nunique() == 1 else None
+
+
+def _row(row: dict[Any, Any], seeds: list[str]) -> RetrainedBest:
+    errors = [float(row[name]) for name in seeds if row[name] == row[name]]
+    return RetrainedBest(
+        **{name: row[name] for name in ("run", "optimizer", "repeat", "trial", "selected_objective", "selected_error")},
+        error=row["test_error"],
+        standard_error=float(standard_error(np.array(errors))) if errors else float("nan"),
+        errors=tuple(errors),
+        seconds=row["train_seconds"],
+    )
+
+
+def _means(table: pd.DataFrame) -> list[RetrainedMean]:
+    by_repeat = table.groupby(["optimizer", "repeat"])[["selected_error", "test_error"]].mean()
+    means = []
+    for optimizer, mine in by_repeat.groupby(level="optimizer"):
+        errors = mine["test_error"].to_numpy(dtype=float)
+        low, high = mean_interval(errors)
+        means.append(
+            RetrainedMean(
+                str(optimizer),
+                float(mine["selected_error"].mean()),
+                float(errors.mean()),
+                float(standard_error(errors)),
+                float(low),
+                float(high),
+                len(errors),
+            )
+        )
+    return sorted(means, key=lambda row: (row.error, row.optimizer))

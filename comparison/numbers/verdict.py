@@ -1,0 +1,211 @@
+"""The final table in words: who leads, and what the data can and cannot support.
+
+Nothing is called better but by a test that says so.
+"""
+
+from math import isfinite
+from typing import Any
+
+import pandas as pd
+
+from fmnas.comparison.numbers.notation import duration, listed, with_error
+from fmnas.comparison.numbers.paired_tests import (
+    ALL,
+    FIRST,
+    LEVEL,
+    NONE,
+    SECOND,
+    TOO_FEW,
+    Comparisons,
+    PairedTest,
+    can_show,
+    smallest_p,
+)
+from fmnas.comparison.numbers.retrained import Retrained
+
+PEEKING = (
+    "This is not the end: tests that are looked at before it, as often as one likes, make p too small. They count "
+    "once, at the end."
+)
+"""Of optional stopping."""
+
+
+def headline(table: pd.DataFrame, tests: Comparisons, seconds: float | None = None) -> str:
+    """A `final_table` in a sentence or two: who has the lowest mean objective at what cost, and whether it is better.
+
+    seconds: the budget's, if it has any.
+    """
+    ranked = table[table["mean"].notna()]
+    if ranked.empty:
+        return "No comparison yet: no optimizer has a full-fidelity result in every repeat."
+    first = ranked.iloc[0]
+    leaders = list(ranked["optimizer"][ranked["mean"] == first["mean"]])
+    value = f"{with_error(first['mean'], first['standard_error'])}, {_cost(first, seconds)}"
+    mean = "mean objective" if first["repeats"] > 1 else "objective"
+    if len(table) == 1:
+        return f"{leaders[0]} reached this {mean}: {value}."
+    if len(leaders) > 1:
+        return f"{listed(leaders)} share the lowest {mean}: {value}."
+    found = f"{leaders[0]} has the lowest {mean}: {value}."
+    return found if first["repeats"] == 1 else f"{found} {_standing(leaders[0], tests)}".rstrip()
+
+
+def caution(table: pd.DataFrame, tests: Comparisons) -> str:
+    """What the data of a `final_table` can support, in plain words."""
+    partial = _partial(table, tests)
+    if table.empty or table["best"].isna().all():
+        return partial + "There is no full-fidelity result to compare."
+    if len(table) == 1:
+        return partial + "There is one optimizer: nothing to compare it with."
+    repeats = [{repeat for repeat, value in values.items() if isfinite(value)} for values in table["values"]]
+    if any(other != repeats[0] for other in repeats):
+        partial += _uneven(list(table["optimizer"]), repeats) + " "
+    if tests.repeats < 2:
+        return partial + power(tests)
+    return f"{partial}{power(tests)} {_found(tests)}"
+
+
+def retrained_headline(retrained: Retrained | None) -> str:
+    """What was found when the best were trained again; "" where none were."""
+    if retrained is None:
+        return ""
+    means, tests, first = retrained.means, retrained.tests, retrained.means[0]
+    error = with_error(first.error, first.standard_error)
+    start = "Trained again with fresh seeds and measured on test images:"
+    if len(means) == 1:
+        return f"{start} {first.optimizer} has a test error of {error}."
+    found = f"{start} {first.optimizer} has the lowest {'mean ' if first.repeats > 1 else ''}test error, {error}."
+    return found if tests.repeats < 2 else f"{found} {_standing(first.optimizer, tests)}".rstrip()
+
+
+def retrained_caution(retrained: Retrained | None, search: Comparisons) -> str:
+    """Which results to believe, and what the tests of the test errors say. search: the tests of the objectives."""
+    if retrained is None:
+        return ""
+    tests = retrained.tests
+    told = (
+        "The objective of a search is the lowest of many noisy values, and too good: the test errors of the "
+        "configurations trained again are the ones to believe."
+    )
+    if not tests.pairs:
+        return told
+    if len({mean.repeats for mean in retrained.means}) > 1:
+        told += " They are not there for the same repeats of every optimizer: their means are no fair comparison."
+    same = (tests.repeats, len(tests.pairs)) == (search.repeats, len(search.pairs))
+    found = " ".join([*([] if same else [power(tests)]), *([_found(tests)] if tests.repeats > 1 else [])])
+    return f"{told} Among them, {found[:1].lower()}{found[1:]}" if found else told
+
+
+def power(tests: Comparisons) -> str:
+    """What so many repeats can show at all, whatever the results."""
+    if not tests.pairs and tests.hypotheses != ALL:
+        return f"Only {tests.hypotheses} is to be tested against the rest, and it has no trial yet: no test."
+    if not tests.pairs:
+        return "There is one optimizer: nothing to compare it with."
+    repeats, pairs, needed = tests.repeats, len(tests.pairs), tests.repeats_needed
+    if repeats == 0:
+        return (
+            "Not all optimizers that are to be compared share a repeat: no test; "
+            f"{needed} paired repeats can show a difference{_corrected(tests)}, without ties."
+        )
+    if repeats == 1:
+        return "1 repeat: no standard error, no test; the order is an anecdote."
+    least = smallest_p(repeats)
+    start = f"{repeats} paired repeats: the smallest p that a two-sided paired Wilcoxon test can give is {least:.3g}"
+    if least > LEVEL:
+        can = f"so no difference between two optimizers can be significant at {LEVEL:.0%} by it"
+        return f"{start}, {can}; {needed} repeats can show one{_corrected(tests)}, without ties."
+    if least * pairs >= LEVEL:
+        return (
+            f"{start}, which is above {LEVEL:.0%} once{_corrected(tests).lstrip(',')}; "
+            f"{needed} repeats without ties suffice."
+        )
+    return f"{start}{f', {least * pairs:.3g}{_corrected(tests)[1:]}' if pairs > 1 else ''}."
+
+
+def _partial(table: pd.DataFrame, tests: Comparisons) -> str:
+    if table.empty or table["common_epochs"].iloc[0] == table["budget_epochs"].iloc[0]:
+        return ""
+    at, budget = table["common_epochs"].iloc[0], table["budget_epochs"].iloc[0]
+    told = f"Compared at {at} of {budget} epochs, the least that any run has spent so far. "
+    if tests.repeats < 2:
+        return told
+    return f"{told}{PEEKING} "
+
+
+def _uneven(optimizers: list[str], repeats: list[set[int]]) -> str:
+    counts = ", ".join(f"{name} {len(mine)}" for name, mine in zip(optimizers, repeats, strict=True))
+    shared = len(set.intersection(*repeats))
+    return (
+        f"The repeats with a full-fidelity result differ ({counts}; {shared} shared by all): "
+        "the means are not over the same repeats, so they are not a fair comparison."
+    )
+
+
+def _corrected(tests: Comparisons) -> str:
+    """How many hypotheses there are, and of what kind."""
+    if len(tests.pairs) < 2:
+        return ""
+    whose = "" if tests.hypotheses == ALL else f" ({tests.hypotheses} with each of the others)"
+    return f", corrected for {len(tests.pairs)} comparisons{whose}"
+
+
+def _cost(row: "pd.Series[Any]", seconds: float | None) -> str:
+    """What was paid for a result."""
+    repeat = "each repeat" if row["repeats"] > 1 else "one repeat"
+    if seconds is None:
+        return f"after {row['common_epochs']} epochs in {repeat}"
+    within = f"{duration(seconds)} of training and suggestion"
+    return f"within {within} and {row['common_epochs']} epochs in {repeat}"
+
+
+def _standing(leader: str, tests: Comparisons) -> str:
+    """What the tests say of the optimizer with the lowest mean."""
+    verdicts: dict[str, list[str]] = {}
+    ps = [0.0]
+    for test in tests.pairs:
+        if leader in (test.first, test.second):
+            led = test.first == leader
+            verdict = {FIRST: SECOND, SECOND: FIRST}.get(test.verdict, test.verdict) if not led else test.verdict
+            verdicts.setdefault(verdict, []).append(test.second if led else test.first)
+            ps += [test.p_corrected] if verdict == FIRST else []
+    at_most = "≤" if len(verdicts.get(FIRST, ())) > 1 else "="
+    sentences = {
+        FIRST: f"it is better than {{}} (corrected p {at_most} {max(ps):.2g})",
+        SECOND: "yet on the repeats that both have, {} is better",
+        NONE: "no difference to {} is shown",
+        TOO_FEW: "too few repeats to tell whether it is better than {}",
+    }
+    parts = [text.format(listed(verdicts[verdict])) for verdict, text in sentences.items() if verdict in verdicts]
+    text = "; ".join(parts)
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
+
+
+def _found(tests: Comparisons) -> str:
+    """What the tests found."""
+    better = [(test, test.verdict == FIRST) for test in tests.pairs if test.verdict in (FIRST, SECOND)]
+    tied = _tied(tests)
+    if all(test.verdict == TOO_FEW for test in tests.pairs):
+        return f"{tied}The order of the means alone is not evidence."
+    if not better:
+        return f"{tied}No test shows a difference: the order of the means alone is not evidence."
+    found = [
+        f"{test.first if first else test.second} is better than {test.second if first else test.first} "
+        f"(p = {test.p_corrected:.2g})"
+        for test, first in better
+    ]
+    others = len(tests.pairs) - len(better)
+    rest = f" The other {'pair is' if others == 1 else f'{others} pairs are'} not told apart." if others else ""
+    holm = ", after Holm's correction" if len(tests.pairs) > 1 else ""
+    return f"{tied}By the tests{holm}: {'; '.join(found)}.{rest}"
+
+
+def _tied(tests: Comparisons) -> str:
+    """The pairs whose ties leave too few repeats that differ, where all of their repeats would have been enough."""
+    few = [test for test in tests.pairs if _short_of_differences(test, tests)]
+    told = "; ".join(f"{test.first} and {test.second} in {test.differing} of {test.repeats}" for test in few)
+    return f"Ties are evidence of nothing, and leave too few repeats that differ: {told}. " if few else ""
+
+
+def _short_of_differences(test: PairedTest, tests: Comparisons) -> bool:
+    return can_show(test.repeats, len(tests.pairs)) and not can_show(test.differing, len(tests.pairs))

@@ -1,0 +1,299 @@
+"""The page of a report: one self-contained file, for screen, phone and paper. No scripts, nothing fetched.
+
+Here are the facts of every section. sections.html.j2 has the words and the markup of each, page.html.j2 the document
+around them, both escape every text; page.css has the looks, whose colours are those of `figures.palette`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+
+from fmnas.comparison.figures.palette import Style, declarations, styles, variables
+from fmnas.comparison.numbers.efficiency import AREA_FROM
+from fmnas.comparison.numbers.notation import count, is_missing, number
+from fmnas.comparison.numbers.paired_tests import ALL, LEVEL, Comparisons
+from fmnas.comparison.numbers.resampling import shortcoming
+from fmnas.comparison.numbers.verdict import power
+from fmnas.comparison.page import tables
+from fmnas.comparison.page.tables import Table
+from fmnas.comparison.summary import ReportContext, Summary
+
+SAMPLE_WIDTH, SAMPLE_HEIGHT, MARKER_SIZE = 42, 14, 9.0
+"""Of a sample in the legend, in its own units."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure as the page holds it.
+
+    svg: an <svg> element, which goes in as it is. caption: plain text. wide: it needs the whole width; others stand
+    beside one another where there is room. optimizer: the one that it is about; "" for all.
+    """
+
+    svg: str
+    caption: str = ""
+    wide: bool = False
+    optimizer: str = ""
+
+
+Pictures = Mapping[str, Sequence[Picture]]
+"""The pictures of each section, by the section's id."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page.
+
+    id: what links lead to; and the macro of the template that writes the section from its facts and pictures.
+    facts: one of the records below, a table or a text; None where there is nothing to show.
+    folded: shown only when the reader opens it.
+    """
+
+    id: str
+    title: str
+    facts: object
+    pictures: Sequence[Picture] = ()
+    folded: bool = False
+
+
+@dataclass(frozen=True)
+class Sample:
+    """An optimizer's look in the legend: colour as a CSS variable, dashes and marker as SVG has them."""
+
+    name: str
+    colour: str
+    dashes: str
+    marker: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """The final table at so many epochs; remarks: on single optimizers."""
+
+    table: Table
+    epochs: int
+    remarks: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class OnTheWay:
+    """The checkpoints; spent: what their shares are in evaluations; short: of intervals over few repeats."""
+
+    table: Table
+    spent: str
+    short: str
+
+
+@dataclass(frozen=True)
+class Tested:
+    """Paired tests of the hypotheses `family`, and what so many repeats can show at all."""
+
+    table: Table
+    power: str
+    family: str
+    pairs: int
+    level: str
+
+
+@dataclass(frozen=True)
+class Speed:
+    """How soon; a table is None where it has nothing to tell. area_from: evaluations from which on the area counts."""
+
+    area: Table | None
+    area_from: str
+    targets: Table | None
+    equivalents: Table | None
+
+
+@dataclass(frozen=True)
+class Again:
+    """The configurations trained anew, in words and tables; tested: None where nothing is compared."""
+
+    seeds: int
+    images: int | None
+    epochs: int | None
+    test_images: int | None
+    means: Table
+    tested: Tested | None
+    rows: Table
+
+
+@dataclass(frozen=True)
+class BestCell:
+    """Where an optimizer's best cell was found, and its pictures."""
+
+    optimizer: str
+    found: str
+    pictures: tuple[Picture, ...]
+
+
+@dataclass(frozen=True)
+class Spent:
+    """The ledger, and which of its columns there is something to explain in."""
+
+    table: Table
+    repeated: bool
+    known: bool
+    idle: bool
+    lost: bool
+
+
+@dataclass(frozen=True)
+class Honest:
+    """Whether each optimizer did what its name says, with the warnings first."""
+
+    table: Table
+    warnings: tuple[str, ...]
+
+
+def page(summary: Summary, context: ReportContext, pictures: Pictures) -> str:
+    """The report as an HTML document."""
+    budget = summary.budget
+    return _template().render(
+        summary=summary,
+        paid=f"{budget.evaluations} evaluations of {budget.epochs_per_evaluation} epochs per repeat",
+        light=declarations(dark=False),
+        dark=declarations(dark=True),
+        sample=(SAMPLE_WIDTH, SAMPLE_HEIGHT),
+        sections=sections(summary, context, pictures),
+    )
+
+
+def sections(summary: Summary, context: ReportContext, pictures: Pictures) -> list[Section]:
+    """Those that have something to show, in the order of the page."""
+    best = "Best cell" if len(summary.optimizers) == 1 else "Best cell of each optimizer"
+    given: list[tuple[str, str, object]] = [
+        ("curves", "Best objective so far", _legend(summary) if pictures.get("curves") else None),
+        ("result", "Result", _result(summary)),
+        ("checkpoints", "On the way", _on_the_way(summary)),
+        ("statistics", "Differences", _tested(summary.tests)),
+        ("speed", "How soon", _speed(summary)),
+        ("retrained", "Selected and retrained", _again(summary)),
+        ("cells", best, _best_cells(summary, pictures.get("cells", ())) or None),
+        ("variables", "Variables", pictures.get("variables") or None),
+        ("timeline", "Who worked when", pictures.get("timeline") or None),
+        ("spent", "What was spent", _spent(summary)),
+        ("honesty", "Was it what its name says?", _honest(summary)),
+        ("incidents", "Failures and notes", tables.incidents(summary) or None),
+        ("configurations", "Best configurations", tables.configurations(summary)),
+    ]
+    shown = [Section(id_, title, facts, pictures.get(id_, ())) for id_, title, facts in given]
+    shown.append(Section("environment", "Environment", tables.environment(context.environment) or None, folded=True))
+    shown.append(Section("configuration", "Configuration", context.config_text or None, folded=True))
+    return [section for section in shown if section.facts is not None]
+
+
+@cache
+def _template() -> Template:
+    """The template of the page. A name that it does not know raises; every text in it is escaped."""
+    folder = FileSystemLoader(Path(__file__).parent)
+    environment = Environment(
+        loader=folder, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.get_template("page.html.j2")
+
+
+def _legend(summary: Summary) -> tuple[Sample, ...]:
+    names = variables()
+    return tuple(
+        Sample(
+            name,
+            names[style.colour],
+            " ".join(f"{2 * length:g}" for length in style.line[1]),
+            _marker(style),
+        )
+        for name, style in styles(summary.optimizers).items()
+    )
+
+
+def _marker(style: Style) -> str:
+    """matplotlib's marker in the middle of a sample, as an SVG path."""
+    from matplotlib.markers import MarkerStyle
+
+    drawn, paths = MarkerStyle(style.marker), []
+    for shape in drawn.get_path().transformed(drawn.get_transform()).to_polygons():
+        corners = np.asarray(shape, dtype=float).tolist()
+        points = [
+            f"{SAMPLE_WIDTH / 2 + MARKER_SIZE * x:.1f} {SAMPLE_HEIGHT / 2 - MARKER_SIZE * y:.1f}" for x, y in corners
+        ]
+        paths.append(f"M{'L'.join(points)}Z")
+    return "".join(paths)
+
+
+def _result(summary: Summary) -> Result | None:
+    remarks = tuple(remark.text for remark in summary.remarks if remark.optimizer)
+    return Result(tables.final(summary), summary.compared_at, remarks) if summary.optimizers else None
+
+
+def _on_the_way(summary: Summary) -> OnTheWay | None:
+    steps = summary.checkpoints
+    if not steps:
+        return None
+    spent = ", ".join(f"{step.share:.0%} are {count(step.evaluations)} evaluations" for step in steps)
+    return OnTheWay(tables.checkpoints(summary), spent, shortcoming(min(len(row.values) for row in steps[-1].rows)))
+
+
+def _tested(tests: Comparisons) -> Tested | None:
+    if not tests.pairs:
+        return None
+    one = tests.hypotheses
+    family = "all pairs" if one == ALL else f"{one} against each of the others, as `hypotheses: {one}` has it"
+    return Tested(tables.pairs(tests), power(tests), family, len(tests.pairs), f"{LEVEL:.0%}")
+
+
+def _speed(summary: Summary) -> Speed | None:
+    given = (
+        tables.areas(summary) if summary.area else None,
+        tables.targets(summary) if summary.targets else None,
+        tables.equivalents(summary) if summary.equivalents else None,
+    )
+    return Speed(given[0], f"{AREA_FROM:g}", given[1], given[2]) if any(given) else None
+
+
+def _again(summary: Summary) -> Again | None:
+    found = summary.retrained
+    if found is None:
+        return None
+    return Again(
+        found.seeds,
+        found.images,
+        found.epochs,
+        found.test_images,
+        tables.retrained_means(found),
+        _tested(found.tests),
+        tables.retrained_rows(found),
+    )
+
+
+def _best_cells(summary: Summary, pictures: Sequence[Picture]) -> tuple[BestCell, ...]:
+    """Each optimizer that has pictures of its best cell; empty for a space without a cell."""
+    cells = []
+    for name, row in summary.optimizers.items():
+        mine = tuple(picture for picture in pictures if picture.optimizer == name)
+        if mine:
+            error = "" if is_missing(row.best_error) else f", validation error {number(row.best_error)}"
+            found = f"{row.best_run}, trial {row.best_trial}: objective {number(row.best)}{error}"
+            cells.append(BestCell(name, found, mine))
+    return tuple(cells)
+
+
+def _spent(summary: Summary) -> Spent | None:
+    runs = summary.ledger
+    if not runs:
+        return None
+    return Spent(
+        tables.ledger(summary),
+        repeated=any(run.duplicates for run in runs),
+        known=any(run.known_cells + run.isomorphic_cells for run in runs),
+        idle=any(run.idle_seconds > 0 for run in runs),
+        lost=any(run.lost_seconds > 0 for run in runs),
+    )
+
+
+def _honest(summary: Summary) -> Honest | None:
+    texts = tuple(f"{row.optimizer}: {text}" for row in summary.honesty for text in row.warnings)
+    return Honest(tables.honesty(summary), texts) if summary.honesty else None

@@ -1,0 +1,78 @@
+"""What summary.json holds, against a file that is kept: every key in its place, every text, every number."""
+
+import json
+from dataclasses import FrozenInstanceError
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fmnas.comparison import Budget, ReportContext, Summary, anytime_curves, ledger_table
+from fmnas.comparison.numbers.ledger import Pending
+from fmnas.comparison.numbers.trials import PlannedRun
+from fmnas.comparison.summary import Remark, summarise
+
+KEPT = Path(__file__).with_name("summary.json")
+BUDGET = Budget(evaluations=3, epochs_per_evaluation=25)
+
+
+def summary(make_table) -> Summary:
+    """Of two optimizers with everything that can happen, and a third one that has no result."""
+    failed = {"status": "failed", "reason": "out of memory"}
+    runs = {
+        **{("bo-fm", r): [3.0, {"objective": 1.0 + r / 8, "origin": "model"}, 2.0] for r in range(2)},
+        **{("random", r): [4.0 - r / 8, {"objective": 1.5, "epochs": 5}, failed, 1.25 + r] for r in range(2)},
+        ("bohb", 0): [{"status": "lost"}, {"objective": 9.0, "epochs": 5, "note": "odd"}],
+    }
+    again = {"trial": 1, "selected_objective": 1.0, "selected_error": 0.1, "epochs": 50, "images": 9, "test_images": 5}
+    again |= {"train_seconds": 2.5, "started_at": "", "finished_at": "", "worker": "w"}
+    retrained = [
+        {"run": f"{name}/repeat-{r}", "optimizer": name, "repeat": r, "test_error": error, "test_error_seed_1": error}
+        | again
+        for name, r, error in (("bo-fm", 0, 0.125), ("bo-fm", 1, 0.25), ("random", 0, 0.5))
+    ]
+    context = ReportContext(
+        "a name",
+        "a problem",
+        BUDGET,
+        {},
+        "",
+        pending=[Pending("bohb/repeat-0", 2.0)],
+        retrained=pd.DataFrame(retrained),
+        remarks=[Remark("of all"), Remark("of one", "random")],
+        runs=[PlannedRun("bohb/repeat-1", "bohb", 1)],
+        finished=True,
+        by_design={"random": "random"},
+    )
+    trials = make_table(runs)
+    curves, ledger = anytime_curves(trials, BUDGET, runs=context.runs), ledger_table(trials, BUDGET, context.pending)
+    return summarise(trials, curves, ledger, context)
+
+
+def flat(value, place=""):
+    """(place, value) of everything within, in order."""
+    if isinstance(value, dict | list):
+        for name, each in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from flat(each, f"{place}/{name}")
+    else:
+        yield place, value
+
+
+def test_the_file_is_what_it_was(make_table):
+    found = json.loads(json.dumps(summary(make_table).to_json(), allow_nan=False))
+    places, values = zip(*flat(found), strict=True)
+    kept_places, kept = zip(*flat(json.loads(KEPT.read_text())), strict=True)
+    assert places == kept_places
+    for place, value, before in zip(places, values, kept, strict=True):
+        assert type(value) is type(before), place
+        assert value == (pytest.approx(before, rel=1e-9) if isinstance(before, float) else before), place
+
+
+def test_it_is_frozen_and_its_missing_numbers_are_nan(make_table):
+    found = summary(make_table)
+    assert np.isnan(found.optimizers["bohb"].mean)
+    assert found.optimizers["bohb"].best_trial is None
+    assert found.optimizers["bo-fm"].best_trial == 1
+    with pytest.raises(FrozenInstanceError):
+        found.headline = "another"
