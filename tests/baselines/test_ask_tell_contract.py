@@ -1,4 +1,4 @@
-"""What every optimizer owes its caller, whatever its method and whatever the space."""
+"""What every optimizer of the registry owes its caller, whatever its method and whatever the space."""
 
 import json
 import os
@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,11 +15,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fmnas.baselines import BOHB, RandomSearch, RegularizedEvolution
-from fmnas.optimizers import BOFM, Optimizer, OptimizerError, random_design
+from fmnas.optimizers import BayesianOptimizer, Optimizer, OptimizerError, random_design
 from fmnas.optimizers.bofm import Mode
 from fmnas.optimizers.gp.fit import FitSettings
 from fmnas.optimizers.gp.search import SearchSettings
+from fmnas.optimizers.options import parameters_of
+from fmnas.platform.config.optimizers import OPTIMIZERS, Row
 from fmnas.search_spaces import (
     Evaluation,
     Graph,
@@ -32,7 +34,7 @@ from fmnas.search_spaces import (
     Trial,
     joint_space,
 )
-from fmnas.search_spaces.records import INITIAL, MODEL, MUTATION, ORIGINS, PROMOTION, RANDOM
+from fmnas.search_spaces.records import INITIAL, MUTATION, ORIGINS, PROMOTION, RANDOM
 
 EPOCHS = 9
 DESIGN = 3
@@ -63,45 +65,46 @@ CONSTRAINED = {
 """37 of 256 configurations are feasible; 11 of 20 pairs (width, depth), with less of x the deeper."""
 
 
-def _bofm(space: Space, seed: int) -> Optimizer:
-    quick = SearchSettings(random_points=60, spray_points=20, starts=2, rounds=3, steps=3)
-    design = random_design(space, DESIGN, 99)
-    return BOFM(
-        space,
-        seed=seed,
-        epochs=EPOCHS,
-        initial_design=design,
-        mode=Mode(FitSettings(starts=1, screening=0, finalists=1), quick),
-    )
-
-
-def _evolution(space: Space, seed: int) -> Optimizer:
-    design = random_design(space, DESIGN, 99)
-    return RegularizedEvolution(space, seed=seed, epochs=EPOCHS, initial_design=design, population=5, tournament=2)
-
-
-def _bohb(space: Space, seed: int) -> Optimizer:
-    return BOHB(space, seed=seed, epochs=EPOCHS)
-
-
-def _random(space: Space, seed: int) -> Optimizer:
-    return RandomSearch(space, seed=seed, epochs=EPOCHS, initial_design=random_design(space, DESIGN, 99))
-
+QUICK = Mode(
+    FitSettings(starts=1, screening=0, finalists=1),
+    SearchSettings(random_points=60, spray_points=20, starts=2, rounds=3, steps=3),
+)
+SMALL: dict[str, dict[str, Any]] = {
+    "bo-fm": {"mode": QUICK},
+    "regularized-evolution": {"population": 5, "tournament": 2},
+}
+    "bo-fm": {"mode": QUICK},
+    "regularized-evolution": {"population": 5, "tournament": 2},
+}
+"""What makes an optimizer quick, or lets few asks show what it does; of others, their defaults will do."""
+SHORT = ("bohb",)
+"""Those that train for less than full fidelity, and promote."""
 
 Method = Callable[[Space, int], Optimizer]
-METHODS: dict[str, Method] = {
-    "BOFM": _bofm,
-    "RegularizedEvolution": _evolution,
-    "BOHB": _bohb,
-    "RandomSearch": _random,
-}
-ALLOWED = {
-    "BOFM": {INITIAL, RANDOM, MODEL},
-    "RegularizedEvolution": {INITIAL, RANDOM, MUTATION},
-    "BOHB": {RANDOM, MODEL, PROMOTION},
-    "RandomSearch": {INITIAL, RANDOM},
-}
-TAKES_DESIGN = [name for name in METHODS if name != "BOHB"]
+
+
+def method_of(row: Row) -> Method:
+    """Builds the optimizer of a row of the registry, with the initial design if it takes one."""
+    taken = parameters_of(row.optimizer)
+
+    def build(space: Space, seed: int) -> Optimizer:
+        provided = {"seed": seed, "epochs": EPOCHS, "initial_design": random_design(space, DESIGN, 99)}
+        given_ = {name: value for name, value in provided.items() if name in taken}
+        return row.optimizer(space, **given_, **SMALL.get(row.name, {}))
+
+    return build
+
+
+def allowed(row: Row) -> set[str]:
+    """Where its trials may come from."""
+    design = {INITIAL} if row.takes_initial_design else set[str]()
+    return {RANDOM, row.optimizer.chooses} | design | ({PROMOTION} if row.name in SHORT else set())
+
+
+METHODS: dict[str, Method] = {name: method_of(row) for name, row in OPTIMIZERS.items()}
+ALLOWED = {name: allowed(row) for name, row in OPTIMIZERS.items()}
+TAKES_DESIGN = [name for name, row in OPTIMIZERS.items() if row.takes_initial_design]
+QUICK_TO_ASK = [name for name, row in OPTIMIZERS.items() if not issubclass(row.optimizer, BayesianOptimizer)]
 
 
 @pytest.fixture(params=list(METHODS))
@@ -224,7 +227,7 @@ def test_restored_at_any_point_it_goes_on_the_same(method: Method, space: Space)
             assert restored(method(space, 2), happened[:cut]).ask() == trial
 
 
-@pytest.mark.parametrize("name", ["RegularizedEvolution", "BOHB", "RandomSearch"])
+@pytest.mark.parametrize("name", QUICK_TO_ASK)
 @given(
     seed=st.integers(0, 2**20),
     cut=st.integers(0, 60),
@@ -305,9 +308,9 @@ def test_the_initial_design_is_played_first(method: Method, space: Space) -> Non
     assert ask(optimizer).origin != INITIAL
 
 
-def test_only_bohb_asks_for_less_than_full_fidelity(name: str, method: Method, space: Space) -> None:
-    epochs = {t.epochs for t in played(method(space, 0), 13 if name == "BOHB" else 5)}
-    assert epochs == ({1, 3, 9} if name == "BOHB" else {EPOCHS})
+def test_only_some_ask_for_less_than_full_fidelity(name: str, method: Method, space: Space) -> None:
+    epochs = {t.epochs for t in played(method(space, 0), 13 if name in SHORT else 5)}
+    assert epochs == ({1, 3, 9} if name in SHORT else {EPOCHS})
 
 
 def test_global_random_state_is_untouched(method: Method, space: Space) -> None:
