@@ -18,12 +18,13 @@ from training_gpu import noise
 
 from fmnas.search_spaces import Cell, Schedule, largest_cell
 from fmnas.search_spaces.nasnet import OPERATIONS
+from fmnas.trainers.images.batches import streams, to_device
 from fmnas.trainers.images.cuda_graph import captured
 from fmnas.trainers.images.data import Split, fashion_mnist_split
 from fmnas.trainers.images.network import build_network
 from fmnas.trainers.images.stacked_network import Stack
 from fmnas.trainers.images.stacked_training import StackedLearner
-from fmnas.trainers.images.training import Surroundings, streams, to_device
+from fmnas.trainers.images.training import Surroundings
 
 TIMED = 0.3
 """Seconds that are given to the timing of one operation, about."""

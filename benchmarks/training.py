@@ -42,21 +42,13 @@ from torch.nn import functional
 from training_gpu import Plan, measure_gpu
 
 from fmnas.search_spaces import Cell, Schedule, joint_space, largest_cell
-from fmnas.trainers.images.augmentation import MEAN, STANDARD_DEVIATION
+from fmnas.trainers.images.batches import MEAN, STANDARD_DEVIATION, Streams, streams, to_device
 from fmnas.trainers.images.data import Split
 from fmnas.trainers.images.devices import evaluation_batch, keep_freed_memory
 from fmnas.trainers.images.download import import_torchvision
 from fmnas.trainers.images.fast import fast_learner
 from fmnas.trainers.images.network import Network, build_network, flops_ratio
-from fmnas.trainers.images.training import (
-    Learner,
-    Streams,
-    Surroundings,
-    build_optimizer,
-    plain_learner,
-    streams,
-    to_device,
-)
+from fmnas.trainers.images.training import Learner, Surroundings, build_optimizer, plain_learner
 
 IMAGES, EPOCHS, SEEDS, BATCH = 30_000, 25, 4, 32
 STEPS = -(-IMAGES // BATCH)
@@ -210,7 +202,9 @@ import json, resource, time
 start = time.perf_counter()
 import numpy as np, torch
 from fmnas.search_spaces import largest_cell, Schedule
-from fmnas.trainers import ImageTrainer, Split, TrainingSettings, build_network
+from fmnas.trainers.images.data import Split
+from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
+from fmnas.trainers.images.network import build_network
 from fmnas.trainers.fast_training import fast_learner
 from fmnas.trainers.memory import keep_freed_memory
 from fmnas.trainers.training import Surroundings, streams, to_device, train_step

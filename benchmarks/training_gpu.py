@@ -33,13 +33,14 @@ from fmnas.search_spaces import Cell, Schedule, Trial
 from fmnas.search_spaces.nasnet import pair_name
 from fmnas.trainers import EvaluationStoppedError, Stop
 from fmnas.trainers.contract import never
+from fmnas.trainers.images.batches import streams, to_device
 from fmnas.trainers.images.data import Split
 from fmnas.trainers.images.devices import exactly
 from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
 from fmnas.trainers.images.network import build_network, count_flops
 from fmnas.trainers.images.stacked_network import Stack
 from fmnas.trainers.images.stacked_training import StackedLearner
-from fmnas.trainers.images.training import Surroundings, streams, to_device
+from fmnas.trainers.images.training import Surroundings
 from fmnas.trainers.problem import Arrangement
 
 EPOCHS, SEEDS, BATCH, IMAGES = 25, 4, 32, 30_000

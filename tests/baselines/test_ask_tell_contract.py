@@ -73,9 +73,6 @@ SMALL: dict[str, dict[str, Any]] = {
     "bo-fm": {"mode": QUICK},
     "regularized-evolution": {"population": 5, "tournament": 2},
 }
-    "bo-fm": {"mode": QUICK},
-    "regularized-evolution": {"population": 5, "tournament": 2},
-}
 """What makes an optimizer quick, or lets few asks show what it does; of others, their defaults will do."""
 SHORT = ("bohb",)
 """Those that train for less than full fidelity, and promote."""

@@ -22,7 +22,7 @@ from fmnas.platform.workers.pool import Event, Failed, Finished, Job, Lost
 from fmnas.platform.workers.stop import StopRequest
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FAILED, FINISHED
-from fmnas.trainers.images.training import streams
+from fmnas.trainers.images.batches import streams
 
 SCALE = Scale(epochs=5, images=40, seeds=2)
 NUMBERS = st.integers(0, 2**32 - 1)

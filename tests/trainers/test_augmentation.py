@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fmnas.trainers.images.augmentation import MEAN, STANDARD_DEVIATION, Crops, crop, draw_crops, normalise
+from fmnas.trainers.images.batches import MEAN, STANDARD_DEVIATION, Crops, crop, draw_crops, normalise
 
 DRAWS = st.tuples(st.integers(0, 8), st.integers(0, 8), st.booleans())
 

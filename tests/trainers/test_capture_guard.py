@@ -28,10 +28,11 @@ from torch.utils._pytree import tree_leaves
 from fmnas.search_spaces import Cell, Schedule, joint_space, largest_cell
 from fmnas.search_spaces.nasnet import OPERATIONS
 from fmnas.trainers.images import stacked_training
+from fmnas.trainers.images.batches import DeviceData, streams
 from fmnas.trainers.images.network import build_network
 from fmnas.trainers.images.stacked_network import Stack
 from fmnas.trainers.images.stacked_training import StackedLearner
-from fmnas.trainers.images.training import DeviceData, Surroundings, streams
+from fmnas.trainers.images.training import Surroundings
 
 META, SEEDS, BATCH = torch.device("meta"), 2, 8
 SHORT = replace(largest_cell(), inputs=((-1, 0), (0, 1), (0, 1), (0, 1)), output=1)  # S1 and S4 alone are live

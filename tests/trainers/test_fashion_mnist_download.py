@@ -114,7 +114,7 @@ def test_torchvision_imports_beside_any_torch_and_only_when_asked() -> None:
     code = (
         "import sys, fmnas.trainers\n"
         "assert 'torchvision' not in sys.modules\n"
-        "from fmnas.trainers.fashion_mnist_download import import_torchvision\n"
+        "from fmnas.trainers.images.download import import_torchvision\n"
         "print(import_torchvision().datasets.FashionMNIST.__name__)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

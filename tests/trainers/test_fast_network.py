@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from fmnas.search_spaces import Cell, Schedule, joint_space, largest_cell
 from fmnas.search_spaces.nasnet import OPERATIONS
+from fmnas.trainers.images.batches import DeviceData, batches_in_bulk, streams, to_device, training_batches
 from fmnas.trainers.images.data import Split, digits_split
 from fmnas.trainers.images.fast import (
     FastMaxPool,
@@ -20,7 +21,6 @@ from fmnas.trainers.images.fast import (
     MergedConvolution,
     PairedConvolution,
     PixelProduct,
-    batches_in_bulk,
     fast_learner,
     machine_lanes,
     merged_weight,
@@ -31,16 +31,7 @@ from fmnas.trainers.images.fast import (
     sliding_maximum,
 )
 from fmnas.trainers.images.network import build_network
-from fmnas.trainers.images.training import (
-    DeviceData,
-    Learner,
-    Surroundings,
-    plain_learner,
-    streams,
-    to_device,
-    train_step,
-    training_batches,
-)
+from fmnas.trainers.images.training import Learner, Surroundings, plain_learner, train_step
 
 SCHEDULE = Schedule(0.02, 0.9, 1e-3, 0.5, 0.5, 0.5)
 RNG, SPACE = np.random.default_rng(3), joint_space()

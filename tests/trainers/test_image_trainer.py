@@ -166,7 +166,8 @@ PROGRAM = """
 import json, sys
 import numpy as np
 from fmnas.search_spaces import Trial
-from fmnas.trainers import ImageTrainer, Split, TrainingSettings
+from fmnas.trainers.images.data import Split
+from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
 rng = np.random.default_rng(0)
 arrays = []
 for count in (23, 17):

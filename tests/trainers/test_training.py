@@ -7,21 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from fmnas.search_spaces import Cell, Schedule, Trial
-from fmnas.trainers.images import training
-from fmnas.trainers.images.augmentation import normalise
+from fmnas.trainers.images import batches, training
+from fmnas.trainers.images.batches import DeviceData, Streams, normalise, streams, to_device, training_batches
 from fmnas.trainers.images.data import Split
 from fmnas.trainers.images.network import build_network
-from fmnas.trainers.images.training import (
-    DeviceData,
-    Streams,
-    build_optimizer,
-    streams,
-    to_device,
-    train_epoch,
-    train_step,
-    training_batches,
-    validation_error,
-)
+from fmnas.trainers.images.training import build_optimizer, train_epoch, train_step, validation_error
 
 SCHEDULE = Schedule(0.1, 0.9, 0.01, 0.5, 0.5, 0.5)
 
@@ -70,13 +60,13 @@ def test_data_share_memory_with_read_only_arrays(noise_split: Split, held: Devic
 
 
 def test_an_epoch_takes_every_image_once_in_a_new_order(held: DeviceData, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "crop", lambda images, crops: images)
+    monkeypatch.setattr(batches, "crop", lambda images, crops: images)
     draws = streams(0, 0)
     orders = []
     for _ in range(2):
-        batches = list(training_batches(held, draws, 10))
-        assert [len(labels) for _, labels in batches] == [10, 10, 3]
-        images, labels = (torch.cat(column) for column in zip(*batches, strict=True))
+        found = list(training_batches(held, draws, 10))
+        assert [len(labels) for _, labels in found] == [10, 10, 3]
+        images, labels = (torch.cat(column) for column in zip(*found, strict=True))
         all_images = normalise(held.train_images)
         order = [int((all_images == image).flatten(1).all(1).nonzero()) for image in images]
         assert sorted(order) == list(range(23))

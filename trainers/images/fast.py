@@ -27,16 +27,14 @@
     NaN, so is every maximum over it.
 """
 
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from fmnas.search_spaces import Schedule
-from fmnas.trainers.images.augmentation import crop, draw_crops, normalise
+from fmnas.trainers.images.batches import Streams, batches_in_bulk
 from fmnas.trainers.images.network import IMAGE_SIZE, CellModule, Network, StateModule
-from fmnas.trainers.images.training import DeviceData, Learner, Streams, Surroundings, build_optimizer
+from fmnas.trainers.images.training import Learner, Surroundings, build_optimizer
 
 ROWS, COLUMNS = 1, 2  # dimensions of images [B, H, W, C]
 
@@ -251,23 +249,7 @@ def _convolution(module: nn.Module) -> nn.Conv2d:
     return module
 
 
-STEPS_AT_ONCE = 16
-
-
 def fast_learner(network: Network, schedule: Schedule, draws: Streams, around: Surroundings) -> Learner:
     """A learner that equals `plain_learner` up to rounding; it takes the network over."""
     optimizer = build_optimizer(network, schedule, fused=True)
     return Learner(FastNetwork(network), optimizer, draws, around, batches_in_bulk)
-
-
-def batches_in_bulk(data: DeviceData, draws: Streams, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """The batches of `training_batches`, number by number."""
-    count = len(data.train_images)
-    order = torch.randperm(count, generator=draws.order)
-    crops = draw_crops(count, draws.augmentation)
-    bulk = STEPS_AT_ONCE * batch_size
-    for start in range(0, count, bulk):
-        part = slice(start, start + bulk)
-        chosen = order[part]
-        images = normalise(crop(data.train_images[chosen], crops[part]))
-        yield from zip(images.split(batch_size), data.train_labels[chosen].split(batch_size), strict=True)

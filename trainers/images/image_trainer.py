@@ -32,6 +32,7 @@ from fmnas.trainers.images.arrangement import (
     train_in_turn,
     train_side_by_side,
 )
+from fmnas.trainers.images.batches import streams, to_device
 from fmnas.trainers.images.checkpoints import Checkpoints, Progress, fingerprint_of
 from fmnas.trainers.images.data import Split
 from fmnas.trainers.images.devices import device_name, evaluation_batch, exactly, usable_device
@@ -39,7 +40,7 @@ from fmnas.trainers.images.fast import fast_learner
 from fmnas.trainers.images.network import CLASSES, build_network, count_flops, flops_ratio
 from fmnas.trainers.images.stacked_network import Stack
 from fmnas.trainers.images.stacked_training import StackedLearner
-from fmnas.trainers.images.training import Learner, Surroundings, plain_learner, streams, to_device
+from fmnas.trainers.images.training import Learner, Surroundings, plain_learner
 from fmnas.trainers.problem import Arrangement
 
 logger = logging.getLogger(__name__)

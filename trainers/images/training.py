@@ -1,73 +1,18 @@
-"""One training of one network: the plain way, a step at a time. Faster ways are compared with it.
-
-Every random number comes from three streams that are a pure function of the trial's seed and the number of the training
-among the trial's: initialisation, order of the data, augmentation. Draws are made on the CPU, for every device.
-"""
+"""One training of one network: the plain way, a step at a time. Faster ways are compared with it."""
 
 import math
-import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from fmnas.search_spaces import Schedule
 from fmnas.trainers.contract import EvaluationStoppedError, Stop, never
-from fmnas.trainers.images.augmentation import Crops, crop, draw_crops, normalise
-from fmnas.trainers.images.data import Split
-from fmnas.trainers.images.fashion_mnist import Bytes
+from fmnas.trainers.images.batches import Batches, DeviceData, Streams, normalise, training_batches
 from fmnas.trainers.images.network import Network
-
-
-@dataclass(frozen=True)
-class Streams:
-    """The generators of one training, on the CPU."""
-
-    initialisation: torch.Generator
-    order: torch.Generator
-    augmentation: torch.Generator
-
-
-Batches = Callable[["DeviceData", Streams, int], Iterator[tuple[Tensor, Tensor]]]
-"""Makes the batches of one epoch from data, streams and batch size: images [B, 1, 28, 28] float32, labels [B]."""
-
-
-def streams(trial_seed: int, number: int) -> Streams:
-    """Independent streams of training `number` (from 0) of a trial with this seed (0 or more)."""
-    children = np.random.SeedSequence([trial_seed, number]).spawn(3)
-    seeds = [int(child.generate_state(1)[0]) for child in children]
-    return Streams(*(torch.Generator().manual_seed(seed) for seed in seeds))
-
-
-@dataclass(frozen=True)
-class DeviceData:
-    """A split on a device: images [n, 28, 28] uint8, labels [n] int64. On the CPU images share the split's memory."""
-
-    train_images: Tensor
-    train_labels: Tensor
-    held_out_images: Tensor
-    held_out_labels: Tensor
-
-    def validated(self, first: int | None) -> "DeviceData":
-        """The same, with the first so many of the validation images alone; None: with all."""
-        if first is None:
-            return self
-        images, labels = self.held_out_images[:first], self.held_out_labels[:first]
-        return DeviceData(self.train_images, self.train_labels, images, labels)
-
-
-def to_device(split: Split, device: torch.device) -> DeviceData:
-    """The split's arrays as tensors on the device."""
-    return DeviceData(
-        train_images=_shared_tensor(split.train_images).to(device),
-        train_labels=_shared_tensor(split.train_labels).to(device, torch.int64),
-        held_out_images=_shared_tensor(split.held_out_images).to(device),
-        held_out_labels=_shared_tensor(split.held_out_labels).to(device, torch.int64),
-    )
 
 
 @dataclass(frozen=True)
@@ -198,17 +143,6 @@ def train_step(network: nn.Module, optimizer: torch.optim.SGD, images: Tensor, l
     return loss.item()
 
 
-def training_batches(data: DeviceData, draws: Streams, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """The batches of one epoch: every image once, in random order, cropped, normalised; the last may be smaller."""
-    count, device = len(data.train_images), data.train_images.device
-    order = torch.randperm(count, generator=draws.order).to(device)
-    crops: Crops = draw_crops(count, draws.augmentation).to(device)
-    for start in range(0, count, batch_size):
-        part = slice(start, start + batch_size)
-        chosen = order[part]
-        yield normalise(crop(data.train_images[chosen], crops[part])), data.train_labels[chosen]
-
-
 @torch.inference_mode()
 def validation_error(network: nn.Module, data: DeviceData, batch_size: int, stop: Stop = never) -> float | None:
     """The share of validation images that the network gets wrong; None if any of its logits is not finite."""
@@ -221,10 +155,3 @@ def validation_error(network: nn.Module, data: DeviceData, batch_size: int, stop
         wrong += (logits.argmax(dim=1) != labels).sum()
         finite &= logits.isfinite().all()
     return wrong.item() / len(data.held_out_labels) if finite else None
-
-
-def _shared_tensor(array: Bytes) -> Tensor:
-    with warnings.catch_warnings():
-        # Arrays that workers share are read-only, and torch warns that writing to them is undefined: we never write.
-        warnings.filterwarnings("ignore", message="The given NumPy array is not writable", category=UserWarning)
-        return torch.from_numpy(array)

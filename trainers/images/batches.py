@@ -1,0 +1,146 @@
+"""The batches of a training: its data on a device, its order, its crops and flips, its normalisation.
+
+Every random number comes from three streams that are a pure function of the trial's seed and the number of the training
+among the trial's: initialisation, order of the data, augmentation. Draws are made on the CPU, for a whole epoch at
+once, so that every device sees the same ones.
+
+An image is padded by 4 black pixels on each side, cropped back to 28x28 at a random place, and mirrored half the time:
+one gather on the training device.
+"""
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from fmnas.trainers.images.data import Split
+from fmnas.trainers.images.fashion_mnist import Bytes
+from fmnas.trainers.images.network import IMAGE_SIZE
+
+PADDING = 4
+MEAN, STANDARD_DEVIATION = 0.1307, 0.3081  # MNIST's, which the paper's code uses for FashionMNIST, too
+
+
+STEPS_AT_ONCE = 16
+
+
+@dataclass(frozen=True)
+class Streams:
+    """The generators of one training, on the CPU."""
+
+    initialisation: torch.Generator
+    order: torch.Generator
+    augmentation: torch.Generator
+
+
+def streams(trial_seed: int, number: int) -> Streams:
+    """Independent streams of training `number` (from 0) of a trial with this seed (0 or more)."""
+    children = np.random.SeedSequence([trial_seed, number]).spawn(3)
+    seeds = [int(child.generate_state(1)[0]) for child in children]
+    return Streams(*(torch.Generator().manual_seed(seed) for seed in seeds))
+
+
+@dataclass(frozen=True)
+class DeviceData:
+    """A split on a device: images [n, 28, 28] uint8, labels [n] int64. On the CPU images share the split's memory."""
+
+    train_images: Tensor
+    train_labels: Tensor
+    held_out_images: Tensor
+    held_out_labels: Tensor
+
+    def validated(self, first: int | None) -> "DeviceData":
+        """The same, with the first so many of the validation images alone; None: with all."""
+        if first is None:
+            return self
+        images, labels = self.held_out_images[:first], self.held_out_labels[:first]
+        return DeviceData(self.train_images, self.train_labels, images, labels)
+
+
+def to_device(split: Split, device: torch.device) -> DeviceData:
+    """The split's arrays as tensors on the device."""
+    return DeviceData(
+        train_images=_shared_tensor(split.train_images).to(device),
+        train_labels=_shared_tensor(split.train_labels).to(device, torch.int64),
+        held_out_images=_shared_tensor(split.held_out_images).to(device),
+        held_out_labels=_shared_tensor(split.held_out_labels).to(device, torch.int64),
+    )
+
+
+Batches = Callable[["DeviceData", Streams, int], Iterator[tuple[Tensor, Tensor]]]
+"""Makes the batches of one epoch from data, streams and batch size: images [B, 1, 28, 28] float32, labels [B]."""
+
+
+@dataclass(frozen=True)
+class Crops:
+    """What is drawn for n images: the crop's first row and column in the padded image, 0..8, and whether to mirror.
+
+    top [n], left [n]: int64. mirrored [n]: bool.
+    """
+
+    top: Tensor
+    left: Tensor
+    mirrored: Tensor
+
+    def __getitem__(self, part: slice) -> "Crops":
+        """The draws of some of the images."""
+        return Crops(self.top[part], self.left[part], self.mirrored[part])
+
+    def to(self, device: torch.device) -> "Crops":
+        """The same draws on another device."""
+        return Crops(self.top.to(device), self.left.to(device), self.mirrored.to(device))
+
+
+def draw_crops(count: int, generator: torch.Generator) -> Crops:
+    """Independent uniform draws for `count` images."""
+    top, left = torch.randint(0, 2 * PADDING + 1, (2, count), generator=generator)
+    mirrored = torch.randint(0, 2, (count,), generator=generator).bool()
+    return Crops(top, left, mirrored)
+
+
+def crop(images: Tensor, crops: Crops) -> Tensor:
+    """Images [B, 28, 28] uint8, padded, cropped and mirrored as drawn: [B, 28, 28] uint8."""
+    padded = functional.pad(images, (PADDING,) * 4)
+    windows = padded.unfold(1, IMAGE_SIZE, 1).unfold(2, IMAGE_SIZE, 1)  # [B, 9, 9, 28, 28], a view
+    cropped = windows[torch.arange(len(images), device=images.device), crops.top, crops.left]
+    return torch.where(crops.mirrored[:, None, None], cropped.flip(-1), cropped)
+
+
+def normalise(images: Tensor) -> Tensor:
+    """Images [B, 28, 28] uint8 as the network takes them: [B, 1, 28, 28] float32, standardised."""
+    return images.unsqueeze(1).float().div_(255.0).sub_(MEAN).div_(STANDARD_DEVIATION)
+
+
+def training_batches(data: DeviceData, draws: Streams, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """The batches of one epoch: every image once, in random order, cropped, normalised; the last may be smaller."""
+    count, device = len(data.train_images), data.train_images.device
+    order = torch.randperm(count, generator=draws.order).to(device)
+    crops: Crops = draw_crops(count, draws.augmentation).to(device)
+    for start in range(0, count, batch_size):
+        part = slice(start, start + batch_size)
+        chosen = order[part]
+        yield normalise(crop(data.train_images[chosen], crops[part])), data.train_labels[chosen]
+
+
+def batches_in_bulk(data: DeviceData, draws: Streams, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """The batches of `training_batches`, number by number."""
+    count = len(data.train_images)
+    order = torch.randperm(count, generator=draws.order)
+    crops = draw_crops(count, draws.augmentation)
+    bulk = STEPS_AT_ONCE * batch_size
+    for start in range(0, count, bulk):
+        part = slice(start, start + bulk)
+        chosen = order[part]
+        images = normalise(crop(data.train_images[chosen], crops[part]))
+        yield from zip(images.split(batch_size), data.train_labels[chosen].split(batch_size), strict=True)
+
+
+def _shared_tensor(array: Bytes) -> Tensor:
+    with warnings.catch_warnings():
+        # Arrays that workers share are read-only, and torch warns that writing to them is undefined: we never write.
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable", category=UserWarning)
+        return torch.from_numpy(array)
