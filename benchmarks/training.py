@@ -205,9 +205,10 @@ from fmnas.search_spaces import largest_cell, Schedule
 from fmnas.trainers.images.data import Split
 from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
 from fmnas.trainers.images.network import build_network
-from fmnas.trainers.fast_training import fast_learner
-from fmnas.trainers.memory import keep_freed_memory
-from fmnas.trainers.training import Surroundings, streams, to_device, train_step
+from fmnas.trainers.images.batches import streams, to_device
+from fmnas.trainers.images.devices import keep_freed_memory
+from fmnas.trainers.images.fast import fast_learner
+from fmnas.trainers.images.training import Surroundings, train_step
 imported = time.perf_counter()
 keep_freed_memory()
 split = Split(*[np.ones((30000, 28, 28), np.uint8), np.ones(30000, np.uint8)] * 2, name="ones", place="memory")

@@ -125,7 +125,7 @@ def quick_stores(whole_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def copied(path: Path, _: TrackingSettings) -> Iterator[Path]:
         yield Path(shutil.copy(whole_store, path.with_name("copied.db")))
 
-    monkeypatch.setattr("fmnas.platform.tracking.tracker.database._made", copied)
+    monkeypatch.setattr("fmnas.platform.tracking.database._made", copied)
 
 
 @pytest.fixture

@@ -160,7 +160,7 @@ def test_a_directory_that_was_moved_takes_its_files_along(
     move(before, after)
     left = files(before)
     opened: list[set[str]] = []
-    monkeypatch.setattr("fmnas.platform.tracking.tracker.ui.open_ui", lambda *_, **__: opened.append(locations(after)))
+    monkeypatch.setattr("fmnas.platform.tracking.ui.open_ui", lambda *_, **__: opened.append(locations(after)))
     assert main(["ui", str(after)]) == 0
     again = tmp_path / "again"
     shutil.copytree(after, again)

@@ -140,10 +140,10 @@ def test_validation_logits_that_are_not_finite_are_no_error_rate(held: DeviceDat
 
 def test_an_epoch_after_a_validation_trains_again(held: DeviceData, make_trial: Callable[..., Trial]) -> None:
     network = build_network(Cell.from_configuration(make_trial().configuration), torch.Generator().manual_seed(0))
-    for batches in (3, 6):  # BatchNorm counts the batches it has learned from
+    for count in (3, 6):  # BatchNorm counts the batches it has learned from
         assert one_epoch(network, held, 8, 0.01)
         validation_error(network, held, 10)
-        assert network.norm.num_batches_tracked == batches
+        assert network.norm.num_batches_tracked == count
 
 
 def test_validation_neither_learns_nor_depends_on_the_batch(held: DeviceData, make_trial: Callable[..., Trial]) -> None:
