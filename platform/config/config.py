@@ -205,11 +205,15 @@ def _check_data(config: Config) -> list[str]:
         return []
     without = "none, it has no data" if entry.data is None else "none, its data are fixed"
     taken = ", ".join(f"data.{key}" for key in entry.data or ()) or without
-    return [
+    found = [
         f"data.{key} = {shown(value)}: {config.problem} does not take it (of data.* it takes {taken}); leave it out"
         for key, value in given
         if key not in (entry.data or ())
     ]
+    early, complete = config.data.early_validation, entry.complete(config.data.settings())
+    if not found and early is not None and complete.validation is not None and early > complete.validation:
+        found.append(f"data.early_validation = {early}: it must be at most data.validation, {complete.validation}")
+    return found
 
 
 def _check_checkpoints(config: Config) -> list[str]:

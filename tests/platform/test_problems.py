@@ -124,6 +124,16 @@ def test_sizes_that_are_not_set_are_the_problems(name: str, train: int | None, v
         assert check_config(config(name, train=7), "here").data.train == 7
 
 
+def test_early_epochs_may_be_validated_on_a_part_of_the_images() -> None:
+    data = {"name": "digits", "train": 20, "validation": 64}
+    given = check_config(config("joint", **data, early_validation=16), "here")
+    trainer = problem("joint", given.problem_settings).trainer
+    assert trainer.settings.early_validation == 16
+    assert check_config(config("joint", **data), "here").data.early_validation is None
+    with pytest.raises(ConfigError, match=r"data\.early_validation = 65: it must be at most data\.validation, 64"):
+        check_config(config("joint", **data, early_validation=65), "here")
+
+
 @pytest.mark.parametrize(
     ("name", "key", "value", "taken"),
     [
