@@ -24,7 +24,7 @@ import pandas as pd
 
 from fmnas.comparison.figures import drawings
 from fmnas.comparison.figures.canvas import Drawing
-from fmnas.comparison.figures.files import inline_svg, save_figure, write_aside
+from fmnas.comparison.figures.files import inline_svg, save_figure, write_bytes
 from fmnas.comparison.numbers.curves import AXES, NO_TRIAL, anytime_curves, mean_curve
 from fmnas.comparison.numbers.efficiency import Reached
 from fmnas.comparison.numbers.honesty import Honesty
@@ -57,7 +57,7 @@ def write_report(trials: pd.DataFrame, context: ReportContext, folder: Path) -> 
     for each in drawn:
         if each.filed:
             save_figure(each.figure, folder, each.name)
-    write_aside(folder / "index.html", page(summary, context, inlined(drawn)).encode())
+    write_bytes(folder / "index.html", page(summary, context, inlined(drawn)).encode())
     return summary
 
 
@@ -80,7 +80,7 @@ def write_tables(summary: Summary, curves: pd.DataFrame, folder: Path) -> list[P
         **_of_summary(summary),
     }
     return [
-        write_aside(folder / f"{name}.csv", table.to_csv(index=False, lineterminator="\n").encode())
+        write_bytes(folder / f"{name}.csv", table.to_csv(index=False, lineterminator="\n").encode())
         for name, table in tables.items()
     ]
 

@@ -1,10 +1,9 @@
 """The edge: how figures and pages reach the disk. A reader sees a whole file or none."""
 
-import os
 import re
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from html import escape
 from io import BytesIO
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from fmnas.comparison.figures.palette import variables
 from fmnas.comparison.numbers.trials import ReportNotWritten
+from fmnas.search_spaces.files import write_aside
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,7 +31,7 @@ _VIEW_BOX = re.compile(r'<svg\b[^>]*?viewBox="0 0 ([\d.]+) ([\d.]+)"[^>]*>')
 def save_figure(figure: "Figure", folder: Path, name: str) -> tuple[Path, ...]:
     """Write folder/name.png (160 dots per inch), .svg and .pdf (letters as letters); returns the paths."""
     settle(figure)
-    return tuple(write_aside(folder / f"{name}.{kind}", _bytes(figure, name, kind)) for kind in FORMATS)
+    return tuple(write_bytes(folder / f"{name}.{kind}", _bytes(figure, name, kind)) for kind in FORMATS)
 
 
 def inline_svg(figure: "Figure", name: str, description: str, least: float = 0.0) -> str:
@@ -59,16 +59,11 @@ def settle(figure: "Figure") -> None:
         figure.set_layout_engine(None)
 
 
-def write_aside(path: Path, content: bytes) -> Path:
-    """Write a file beside its place, then rename it. Raises ReportNotWritten where that fails."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
+def write_bytes(path: Path, content: bytes) -> Path:
+    """Write a file whole; it can be made again, so nobody waits for the disk. Raises ReportNotWritten."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        aside.write_bytes(content)
-        aside.replace(path)
+        write_aside(path, content, durable=False)
     except OSError as error:
-        with suppress(OSError):
-            aside.unlink()
         raise ReportNotWritten(
             f"cannot write {path}: {error}; make room or choose a folder that can be written, and report again"
         ) from error

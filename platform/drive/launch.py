@@ -23,7 +23,7 @@ from fmnas.platform.record.events import driver_record, ended_record
 from fmnas.platform.record.experiment import Experiment, build_experiment
 from fmnas.platform.record.journal import DRIVER, EXPERIMENT, FORMAT, Journal, Record, experiment_records
 from fmnas.platform.record.lock import locked
-from fmnas.platform.record.run_directory import RunDirectory, write_aside, write_json
+from fmnas.platform.record.run_directory import RunDirectory, write_json, write_text
 from fmnas.platform.record.state import ExperimentState
 from fmnas.platform.screen.progress import ExperimentProgress
 from fmnas.platform.screen.screen import Screen
@@ -79,7 +79,7 @@ def launch(config: Config, directory: RunDirectory, around: Surroundings) -> Exp
             note(work="experiment", workers=pool.size, since=around.clock.now())
             identity = uuid.uuid4().hex
             keep_password(config, directory)
-            write_aside(directory.config, config.to_yaml())
+            write_text(directory.config, config.to_yaml())
             place = {"data": data.place} if data is not None else {}
             write_json(directory.environment, {**describe_environment(), **place})
             with Journal(directory.journal) as journal:
@@ -100,7 +100,7 @@ def resume(directory: RunDirectory, around: Surroundings) -> ExperimentResult:
         pool_of_it = open_pool(_work(state.experiment, data, directory), around.address, around.stop, around.screen.say)
         with pool_of_it as pool, Journal(directory.journal) as journal:
             if not directory.config.exists():
-                write_aside(directory.config, config.to_yaml())
+                write_text(directory.config, config.to_yaml())
             note(work="experiment", workers=pool.size, since=around.clock.now())
             return _conduct(state, directory, journal, pool, identity, around)
 

@@ -18,7 +18,7 @@ from fmnas.platform.environment import in_words
 from fmnas.platform.errors import Ending, ExperimentFailed, legible
 from fmnas.platform.record.journal import EXPERIMENT
 from fmnas.platform.record.outcome import trials_table
-from fmnas.platform.record.run_directory import RunDirectory, write_aside, write_json
+from fmnas.platform.record.run_directory import RunDirectory, write_json, write_text
 from fmnas.platform.record.state import ExperimentState
 
 
@@ -32,7 +32,7 @@ def write_report_files(directory: RunDirectory, trials: pd.DataFrame, context: R
 
     Raises ExperimentFailed where the disk will not take them.
     """
-    write_aside(directory.trials, trials.to_csv(index=False))
+    write_text(directory.trials, trials.to_csv(index=False))
     try:
         summary = write_report(trials, context, directory.report)
     except ReportNotWritten as error:

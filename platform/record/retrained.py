@@ -8,7 +8,6 @@ Contract: the file is whole at any moment, and what is in it is on disk before t
 import csv
 import io
 import math
-import os
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +18,7 @@ from fmnas.comparison.numbers.retrained import RETRAINED_COLUMNS, SEED_COLUMN, s
 from fmnas.comparison.numbers.retrained import read_retrained as read_table
 from fmnas.comparison.numbers.trials import ReportError
 from fmnas.platform.errors import ExperimentFailed, RunDirectoryError
+from fmnas.search_spaces.files import write_aside
 
 
 @dataclass(frozen=True)
@@ -95,13 +95,8 @@ def write_retrained(path: Path, rows: Iterable[Retrained]) -> None:
     writer = csv.DictWriter(text, header, lineterminator="\n")
     writer.writeheader()
     writer.writerows(map(_cells, rows))
-    aside = path.with_name(f".{path.name}.part")
     try:
-        with aside.open("w") as file:
-            file.write(text.getvalue())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
+        write_aside(path, text.getvalue().encode())
     except OSError as error:
         raise ExperimentFailed(f"{path} cannot be written ({error.strerror}): mend that and retrain again") from error
 

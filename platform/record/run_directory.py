@@ -4,14 +4,14 @@ import errno
 import json
 import os
 import shlex
-import socket
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fmnas.platform.errors import ExperimentFailed, RunDirectoryError, cut
+from fmnas.search_spaces.files import write_aside
 
 
 @dataclass(frozen=True)
@@ -126,29 +126,17 @@ class RunDirectory:
             )
 
 
-def write_aside(path: Path, text: str) -> None:
-    """Write a file so that a reader, and one after a power failure, sees the old or the new one, never half of it.
-
-    Two processes may write it at once; one of theirs stays. Raises ExperimentFailed when the disk will not take it; the
-    journal has it all.
-    """
-    aside = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.part")
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole, see `write_aside`. Raises ExperimentFailed when the disk will not take it."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with aside.open("w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
+        write_aside(path, text.encode("utf-8", "backslashreplace"))
     except OSError as error:
-        with suppress(OSError):
-            aside.unlink(missing_ok=True)
         raise ExperimentFailed(f"{path} cannot be written ({error.strerror}): mend that and resume") from error
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
     """The same, as indented JSON."""
-    write_aside(path, json.dumps(data, indent=2, default=str) + "\n")
+    write_text(path, json.dumps(data, indent=2, default=str) + "\n")
 
 
 LONGEST_NAME = 255

@@ -13,7 +13,7 @@ import yaml
 
 from fmnas.platform.config.config import Config
 from fmnas.platform.errors import ExperimentFailed
-from fmnas.platform.record.run_directory import RunDirectory, write_aside
+from fmnas.platform.record.run_directory import RunDirectory, write_text
 from fmnas.platform.tracking.uri import (
     HIDDEN,
     TrackingError,
@@ -73,7 +73,7 @@ def keep_password(config: Config, directory: RunDirectory) -> None:
         return
     _write_secret(directory.secret, uri)
     if _written_uri(directory.config) == uri:  # by hand, or before passwords had a file
-        write_aside(directory.config, config.to_yaml())
+        write_text(directory.config, config.to_yaml())
 
 
 def _with_password(uri: str, secret: Path) -> str:

@@ -177,8 +177,8 @@ def test_two_processes_may_write_the_same_file_at_once(tmp_path: Path) -> None:
     import sys
 
     code = (
-        "import sys; from pathlib import Path; from fmnas.platform.record.run_directory import write_aside\n"
-        "for i in range(200): write_aside(Path(sys.argv[1]), 'x' * 1000)"
+        "import sys; from pathlib import Path; from fmnas.platform.record.run_directory import write_text\n"
+        "for i in range(200): write_text(Path(sys.argv[1]), 'x' * 1000)"
     )
     path = tmp_path / "trials.csv"
     both = [subprocess.Popen([sys.executable, "-c", code, str(path)], stderr=subprocess.PIPE) for _ in range(2)]

@@ -10,13 +10,13 @@ import hashlib
 import io
 import json
 import logging
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from fmnas.search_spaces.files import write_aside
 from fmnas.trainers.contract import TrainerError
 
 logger = logging.getLogger(__name__)
@@ -54,18 +54,8 @@ class Checkpoints:
     def save(self, fingerprint: str, number: int, progress: Progress) -> None:
         """Keep the progress of training `number`, in the place of what was kept before. Raises OSError."""
         self.folder.mkdir(exist_ok=True)
-        path = self._path(fingerprint, number)
-        partial = path.with_suffix(f".{os.getpid()}.partial")
         content = {"fingerprint": fingerprint, "number": number, "errors": list(progress.errors)}
-        packed = pack({**content, "learner": progress.learner})
-        try:
-            with partial.open("wb") as file:
-                file.write(packed)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
+        write_aside(self._path(fingerprint, number), pack({**content, "learner": progress.learner}))
 
     def load(self, fingerprint: str, number: int) -> Progress | None:
         """The progress of training `number`; None if none was kept.
