@@ -37,7 +37,7 @@ SPACE = Space([Real("x", 0.0, 1.0), Nominal("op", ["a", "b", "c"]), Ordinal("wid
 def rows_of(registry: ModuleType) -> list[Any]:
     """The rows that the page adds to a registry, read in the registry's own names."""
     place = str(Path(registry.__file__ or "").resolve().relative_to(ROOT))
-    return [each for file, row in ROWS if file == place for each in eval(f"({row})", vars(registry).copy())]
+    return [eval(row, vars(registry).copy()) for file, row in ROWS if file == place]
 
 
 OPTIMIZERS, PROBLEMS = rows_of(optimizers), rows_of(problems)
@@ -71,7 +71,7 @@ def named(written: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setitem(problems.PROBLEMS, row.name, row)
     (figure,) = (row for file, row in ROWS if file == "comparison/figures/__init__.py")
     drawn = {"distribution": written("fmnas.comparison.figures.distribution")}
-    monkeypatch.setattr(figures, "FIGURES", eval(f"({figure})", drawn))
+    monkeypatch.setattr(figures, "FIGURES", (eval(figure, drawn),))
 
 
 def ran(command: str, folder: Path) -> list[dict[str, str]]:
