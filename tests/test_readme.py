@@ -1,5 +1,6 @@
-"""Every sentence of the README that a machine can check."""
+"""Every sentence of the README that a machine can check, and the names of files and modules in all documents."""
 
+import importlib
 import re
 import subprocess
 import sys
@@ -14,6 +15,8 @@ from fmnas.platform.config.config import check_config, load_config, shipped_conf
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
+DOCUMENTS = {path.name: path.read_text() for path in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"))}
+ROOMS = ("platform", "comparison", "baselines", "optimizers", "trainers", "search_spaces")
 
 
 def blocks(language: str) -> list[str]:
@@ -35,6 +38,32 @@ def test_links_lead_somewhere() -> None:
     assert links
     for link in links:
         assert (ROOT / link).is_file(), link
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_files_that_are_named_exist(document: str) -> None:
+    examples = set(re.findall(r"^`([\w/]+\.py)`:$", DOCUMENTS[document], flags=re.MULTILINE))  # which are to be added
+    named = set(re.findall(r"[\w./-]*\w\.py\b", DOCUMENTS[document])) - examples
+    for name in named:
+        places = ("", "docs") if "/" in name else ("benchmarks", *ROOMS)
+        assert any((ROOT / place / name).is_file() for place in places), name
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_modules_that_are_named_exist(document: str) -> None:
+    rows = {f"fmnas.{name}" for name in re.findall(r'"fmnas\.([\w.]+):\w+"', DOCUMENTS[document])}
+    words = set(re.findall(r"\bfmnas\.[a-z_]+(?:\.\w+)*", DOCUMENTS[document])) - rows
+    for name in words:
+        module, _, last = name.rpartition(".")
+        found = importlib.import_module(module)
+        assert hasattr(found, last) or importlib.import_module(name), name
+
+
+def test_the_map_of_the_house_has_every_room_and_chamber() -> None:
+    table = README.split("| room | what lives there |")[1].split("\n\n")[0]
+    mapped = re.findall(r"^\| `([\w/]+)/` \|", table, flags=re.MULTILINE)
+    chambers = {f"{room}/{path.parent.name}" for room in ROOMS for path in (ROOT / room).glob("*/__init__.py")}
+    assert sorted(mapped) == sorted({*ROOMS, *chambers})
 
 
 def test_every_shipped_configuration_is_named() -> None:

@@ -1,0 +1,167 @@
+"""Every example of CONTRIBUTING.md: written where it says, named by its row, and run."""
+
+import csv
+import importlib
+import json
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fmnas.comparison import figures
+from fmnas.comparison.figures.files import FORMATS
+from fmnas.optimizers import Optimizer, random_design
+from fmnas.platform.cli import main
+from fmnas.platform.config import optimizers, problems
+from fmnas.search_spaces import Nominal, Ordinal, Real, Space, Trial
+from fmnas.search_spaces.records import INITIAL
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = (ROOT / "CONTRIBUTING.md").read_text()
+BLOCK = r"`:\n\n```python\n(.*?)```"
+FILES: dict[str, str] = dict(re.findall(rf"^`([\w/]+\.py){BLOCK}", PAGE, flags=re.DOTALL | re.MULTILINE))
+ROWS: list[tuple[str, str]] = re.findall(
+    r"^Its row, [^\n]*?`([\w/]+\.py)`[^\n`]*:\n\n```python\n(.*?)```", PAGE, flags=re.DOTALL | re.MULTILINE
+)
+COMMANDS: list[str] = re.findall(r"^ {4}fmnas (.*)$", PAGE, flags=re.MULTILINE)
+SPACE = Space([Real("x", 0.0, 1.0), Nominal("op", ["a", "b", "c"]), Ordinal("width", [1, 2, 4, 8])])
+
+
+def rows_of(registry: ModuleType) -> list[Any]:
+    """The rows that the page adds to a registry, read in the registry's own names."""
+    place = str(Path(registry.__file__ or "").resolve().relative_to(ROOT))
+    return [eval(row, vars(registry).copy()) for file, row in ROWS if file == place]
+
+
+OPTIMIZERS, PROBLEMS = rows_of(optimizers), rows_of(problems)
+
+
+@pytest.fixture
+def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleType]]:
+    """written(module): an example's module; the files stand in a folder that its package looks into, too."""
+    modules: list[str] = []
+    for file, code in FILES.items():
+        path = tmp_path / "examples" / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(code)
+        modules.append("fmnas." + file.removesuffix(".py").replace("/", "."))
+        package = importlib.import_module(modules[-1].rpartition(".")[0])
+        monkeypatch.setattr(package, "__path__", [*package.__path__, str(path.parent)])
+    importlib.invalidate_caches()
+    yield importlib.import_module
+    for name in modules:
+        package_name, _, own = name.rpartition(".")
+        if sys.modules.pop(name, None) is not None:
+            delattr(importlib.import_module(package_name), own)
+
+
+@pytest.fixture
+def named(written: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The examples' rows in the registries; of the figures the example alone is drawn, the others take seconds."""
+    for row in OPTIMIZERS:
+        monkeypatch.setitem(optimizers.OPTIMIZERS, row.name, row)
+    for row in PROBLEMS:
+        monkeypatch.setitem(problems.PROBLEMS, row.name, row)
+    (figure,) = (row for file, row in ROWS if file == "comparison/figures/__init__.py")
+    drawn = {"distribution": written("fmnas.comparison.figures.distribution")}
+    monkeypatch.setattr(figures, "FIGURES", (eval(figure, drawn),))
+
+
+def ran(command: str, folder: Path) -> list[dict[str, str]]:
+    """The rows of trials.csv that `fmnas COMMAND` leaves in the folder."""
+    assert main([*shlex.split(command), "--out", str(folder)]) == 0
+    with (folder / "trials.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def asked(optimizer: Optimizer) -> Trial:
+    trial = optimizer.ask()
+    assert trial is not None
+    return trial
+
+
+def test_every_block_is_a_file_or_its_row() -> None:
+    assert len(FILES) == 4
+    assert len(FILES) + len(ROWS) == PAGE.count("```python")
+    assert not [file for file in FILES if (ROOT / file).exists()], "an example that is there already shows nothing"
+    for file, _ in ROWS:
+        assert (ROOT / file).is_file(), file
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_examples_keep_the_rules(file: str) -> None:
+    for check in (["check"], ["format", "--check"]):
+        command = [sys.executable, "-m", "ruff", *check, "--stdin-filename", file, "-"]
+        done = subprocess.run(command, input=FILES[file], capture_output=True, text=True, cwd=ROOT)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.usefixtures("named")
+@pytest.mark.parametrize("row", OPTIMIZERS, ids=lambda row: row.name)
+def test_an_optimizer_asks_is_told_and_goes_on_the_same_from_its_history(row: Any) -> None:
+    setting = optimizers.Setting(3, 5, 12, False, tuple(random_design(SPACE, 4, 0)))
+    optimizer, again = (row.build(SPACE, setting, {}) for _ in range(2))
+    for _ in range(12):
+        trial = asked(optimizer)
+        SPACE.validate(trial.configuration)
+        objective = float((SPACE.encode(trial.configuration) ** 2).sum())
+        optimizer.tell(trial, objective)
+        again.restore(Trial.from_dict(json.loads(json.dumps(trial.to_dict()))))
+        again.tell(trial, objective)
+    origins = [trial.origin for trial, _ in optimizer.history]
+    assert origins[:4] == [INITIAL] * 4
+    assert row.optimizer.chooses in origins[4:]
+    assert asked(optimizer) == asked(again)
+
+
+@pytest.mark.usefixtures("named")
+@pytest.mark.parametrize("row", OPTIMIZERS, ids=lambda row: row.name)
+def test_an_optimizer_runs(row: Any, tmp_path: Path) -> None:
+    (command,) = (each for each in COMMANDS if OPTIMIZERS[0].name in each)
+    trials = ran(command.replace(OPTIMIZERS[0].name, row.name), tmp_path / "run")
+    assert [trial["status"] for trial in trials] == ["finished"] * 8
+    assert {trial["optimizer"] for trial in trials} == {row.name}
+    assert row.optimizer.chooses in {trial["origin"] for trial in trials}
+
+
+@pytest.mark.usefixtures("named")
+def test_an_option_of_an_optimizer_is_checked_by_its_annotation(capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = "run smoke -o optimizers=[{name: hill-climbing, restart: 1.5}]"
+    assert main(wrong.split(maxsplit=3)) == 2
+    assert "restart = 1.5: it must be at most 1" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("named")
+def test_a_problem_evaluates_its_minimum_and_runs(tmp_path: Path) -> None:
+    (row,) = PROBLEMS
+    problem = problems.problem(row.name)
+    best = Trial(0, {"x1": float(np.pi), "x2": 2.275}, 1, INITIAL)
+    assert problem.trainer.evaluate(best).objective == pytest.approx(problem.minimum, abs=2e-6)
+    (command,) = (each for each in COMMANDS if f"problem={row.name}" in each)
+    trials = ran(command, tmp_path / "run")
+    objectives = [float(trial["objective"]) for trial in trials]
+    assert len(objectives) == 8
+    assert problem.minimum <= min(objectives) < max(objectives) < problem.penalty
+
+
+@pytest.mark.usefixtures("named")
+def test_a_figure_is_on_the_page_with_its_caption(
+    written: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (command,) = (each for each in COMMANDS if f"problem={PROBLEMS[0].name}" in each)
+    ran(command, tmp_path / "run")
+    capsys.readouterr()
+    assert main(["report", str(tmp_path / "run")]) == 0
+    report = tmp_path / "run" / "report"
+    assert {f"distribution.{kind}" for kind in FORMATS} <= {path.name for path in report.iterdir()}
+    (section,) = re.findall(r"<section id='result'>(.*?)</section>", (report / "index.html").read_text(), re.DOTALL)
+    assert 'aria-label="distribution"' in section
+    caption = written("fmnas.comparison.figures.distribution").CAPTION
+    assert caption.replace("'", "&#39;") in section
