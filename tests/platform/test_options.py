@@ -1,14 +1,13 @@
 """What a configuration sets reaches the optimizer: it suggests what one built by hand with that setting suggests."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 
-from fmnas.baselines import BOHB, RandomSearch, RegularizedEvolution
-from fmnas.optimizers import BOFM, Optimizer, OptimizerError
+from fmnas.optimizers import Optimizer, OptimizerError
+from fmnas.optimizers.options import parameters_of
 from fmnas.platform.config.config import check_config
 from fmnas.platform.config.optimizers import OPTIMIZERS
 from fmnas.platform.record.experiment import build_experiment
@@ -38,12 +37,6 @@ CASES = [
     Case("regularized-evolution", "tournament", 2, 20, (("population", 7),)),
     Case("bohb", "eta", 2, 12),
 ]
-BY_HAND: dict[str, Callable[..., Optimizer]] = {
-    "bo-fm": BOFM,
-    "regularized-evolution": RegularizedEvolution,
-    "bohb": BOHB,
-    "random": RandomSearch,
-}
 EPOCHS, EVALUATIONS = 9, 40
 
 
@@ -62,12 +55,11 @@ def built(entry: dict[str, Any], problem: str = "func2c") -> Optimizer:
 
 
 def by_hand(like: Optimizer, name: str, **settings: Any) -> Optimizer:
-    """The same, from its class; BO-FM knows its budget, and all but BOHB begin with the same design."""
-    if OPTIMIZERS[name].takes_initial_design:
-        settings["initial_design"] = like.initial_design
-    if name == "bo-fm":
-        settings["evaluations"] = EVALUATIONS
-    return BY_HAND[name](like.space, seed=like.seed, epochs=EPOCHS, **settings)
+    """The same, from its class: with the same design and the budget, where it takes them."""
+    optimizer = OPTIMIZERS[name].optimizer
+    given = {"initial_design": like.initial_design, "evaluations": EVALUATIONS}
+    taken = {key: value for key, value in given.items() if key in parameters_of(optimizer)}
+    return optimizer(like.space, seed=like.seed, epochs=EPOCHS, **taken, **settings)
 
 
 def score(configuration: Configuration) -> float:
