@@ -16,7 +16,8 @@ from fmnas.platform.config.config import Config, check_config
 from fmnas.platform.config.messages import of_another_version, recipes
 from fmnas.platform.config.problems import Data
 from fmnas.platform.config.remarks import remarks
-from fmnas.platform.drive.driver import Clock, Driver, Stage
+from fmnas.platform.drive.dispatch import Clock
+from fmnas.platform.drive.driver import Driver, Stage
 from fmnas.platform.drive.results import last_driver
 from fmnas.platform.environment import describe_environment, in_words, provenance, same_fmnas
 from fmnas.platform.errors import Ending, ExperimentFailed, RunDirectoryError, legible
