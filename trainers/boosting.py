@@ -24,10 +24,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from fmnas.search_spaces import Evaluation, Integer, Nominal, Real, Space, Trial
-from fmnas.trainers.errors import TrainerError
+from fmnas.trainers.errors import EvaluationStoppedError, TrainerError
 from fmnas.trainers.optional import optional_module
 from fmnas.trainers.tables import TableSplit
-from fmnas.trainers.trainer import Report, check_trial, ignore
+from fmnas.trainers.trainer import Report, Stop, check_trial, ignore, never
 
 CLASSES = 10
 _CHOICES = (
@@ -113,10 +113,11 @@ class BoostingTrainer:
         self._train = matrix(split.train_features, split.train_labels, nthread=threads)
         self._validation = matrix(split.validation_features, split.validation_labels, ref=self._train, nthread=threads)
 
-    def evaluate(self, trial: Trial, report: Report = ignore) -> Evaluation:
+    def evaluate(self, trial: Trial, report: Report = ignore, stop: Stop = never) -> Evaluation:
         """Boost; reports after each round. What `report` raises ends the evaluation and reaches the caller.
 
-        Raises SpaceError for a configuration outside the space, TrainerError for epochs or a seed that cannot be.
+        Raises SpaceError for a configuration outside the space, TrainerError for epochs or a seed that cannot be,
+        EvaluationStoppedError once `stop`, asked after each round, says yes.
         """
         start = self._clock()
         check_trial(trial, self.space)
@@ -125,6 +126,8 @@ class BoostingTrainer:
         def after_round(error: float) -> None:
             curve.append(error)
             report(0, len(curve), error)
+            if stop():
+                raise EvaluationStoppedError(f"trial {trial.id} was stopped after {len(curve)} rounds")
 
         self._xgboost.train(
             self._parameters(trial),

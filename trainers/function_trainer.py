@@ -9,7 +9,7 @@ import numpy as np
 from fmnas.search_spaces import Evaluation, Space, Trial
 from fmnas.trainers.errors import TrainerError
 from fmnas.trainers.synthetic import Function
-from fmnas.trainers.trainer import Report, check_trial, ignore
+from fmnas.trainers.trainer import Report, Stop, check_trial, ignore, never
 
 NOISE = 1e-6
 """The width of the one-sided noise that the published code adds to the functions of `synthetic`."""
@@ -36,8 +36,11 @@ class FunctionTrainer:
         self._function = function
         self._clock = clock
 
-    def evaluate(self, trial: Trial, report: Report = ignore) -> Evaluation:
-        """The function's value. Raises SpaceError outside the space, TrainerError for a value that is not finite."""
+    def evaluate(self, trial: Trial, report: Report = ignore, stop: Stop = never) -> Evaluation:
+        """The function's value, at once: there is nothing to report, and nothing to stop.
+
+        Raises SpaceError outside the space, TrainerError for a value that is not finite.
+        """
         start = self._clock()
         check_trial(trial, self.space)
         value = float(self._function(trial.configuration))

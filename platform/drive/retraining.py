@@ -7,6 +7,7 @@ The trainings draw from seeds of their own: a pure function of the experiment's 
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from fmnas.platform.config.config import Config, WorkersConfig
 from fmnas.platform.drive.dispatch import Clock, Dispatcher, Flight
@@ -23,7 +24,7 @@ from fmnas.platform.record.state import ExperimentState
 from fmnas.platform.screen.progress import RetrainingProgress
 from fmnas.platform.tracking.sending import begin_tracking, check_tracking, finish_tracking, shown_store
 from fmnas.platform.workers.open_pool import Work, open_pool
-from fmnas.platform.workers.pool import Event, Finished, Job, Lost, Pool
+from fmnas.platform.workers.pool import Event, Finished, Job, Lost, Pool, epochs_reached
 from fmnas.platform.workers.stop import StopRequest
 from fmnas.trainers import FinalSplit
 
@@ -173,8 +174,8 @@ def _train(task: _Task, directory: RunDirectory, pool: Pool, around: Surrounding
         rows[row.run] = row
         write_retrained(directory.retrained, sorted(rows.values(), key=lambda each: order.index(each.run)))
 
-    facts = (task.config.name, task.scale)
-    progress = RetrainingProgress(around.screen, task.chosen, task.there, facts, lambda: pool.size)
+    facts, reached = (task.config.name, task.scale), partial(epochs_reached, pool, task.scale.seeds)
+    progress = RetrainingProgress(around.screen, task.chosen, task.there, facts, lambda: pool.size, reached=reached)
     stage = RetrainingStage(pool, progress, around.stop, keep, around.clock)
     left = [outcome for outcome in task.chosen if outcome.run not in task.there]
     tests = len(task.split.test_images)
