@@ -72,8 +72,11 @@ def ignore(seed: int, epoch: int, error: float) -> None:
 class Trainer(Protocol):
     """Evaluates trials: a pure function of configuration, epochs, seed and data."""
 
-    def evaluate(self, trial: Trial, report: Report = ignore) -> Evaluation:
-        """Train `trial.configuration` for `trial.epochs` epochs. Divergence is an evaluation, not an exception."""
+    def evaluate(self, trial: Trial, report: Report = ignore, stop: Stop = never) -> Evaluation:
+        """Train `trial.configuration` for `trial.epochs` epochs. Divergence is an evaluation, not an exception.
+
+        Raises EvaluationStoppedError once `stop` says yes.
+        """
         ...
 
 

@@ -5,8 +5,9 @@ Everything that can be wrong with the input is checked before the run directory 
 
 import shutil
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import yaml
@@ -15,14 +16,15 @@ from fmnas.comparison.summary import Summary
 from fmnas.platform.config.config import Config, check_config
 from fmnas.platform.config.messages import of_another_version, recipes
 from fmnas.platform.config.remarks import remarks
-from fmnas.platform.drive.driver import Clock, Driver, Stage
+from fmnas.platform.drive.dispatch import Clock
+from fmnas.platform.drive.driver import Driver, Stage
 from fmnas.platform.drive.results import last_driver
 from fmnas.platform.environment import describe_environment, in_words, provenance, same_fmnas
 from fmnas.platform.errors import Ending, ExperimentFailed, RunDirectoryError, legible
 from fmnas.platform.record.events import driver_record, ended_record
 from fmnas.platform.record.experiment import Experiment, build_experiment
 from fmnas.platform.record.journal import DRIVER, EXPERIMENT, FORMAT, Journal, Record, experiment_records
-from fmnas.platform.record.lock import locked
+from fmnas.platform.record.lock import kept_up, locked
 from fmnas.platform.record.run_directory import RunDirectory, write_json, write_text
 from fmnas.platform.record.state import ExperimentState
 from fmnas.platform.screen.progress import ExperimentProgress
@@ -31,7 +33,7 @@ from fmnas.platform.tracking.password import keep_password
 from fmnas.platform.tracking.sending import SYNC_SECONDS, begin_tracking, check_tracking, finish_tracking, shown_store
 from fmnas.platform.tracking.tracker import TrackingReport
 from fmnas.platform.workers.open_pool import Work, open_pool
-from fmnas.platform.workers.pool import Pool
+from fmnas.platform.workers.pool import Pool, epochs_reached
 from fmnas.platform.workers.stop import StopRequest
 from fmnas.trainers.images.checkpoints import Checkpoints
 from fmnas.trainers.problem import Data
@@ -74,9 +76,9 @@ def launch(config: Config, directory: RunDirectory, around: Surroundings) -> Exp
     data = experiment.problem.load()
     with open_pool(_work(experiment, data, directory), around.address, around.stop, around.screen.say) as pool:
         directory.create()
-        with locked(directory.lock, around.screen.say) as note:
+        noted = _noted(experiment, pool, around.clock.now())
+        with locked(directory.lock, around.screen.say) as note, kept_up(note, noted):
             directory.check_absent()  # another may have begun here since
-            note(work="experiment", workers=pool.size, since=around.clock.now())
             identity = uuid.uuid4().hex
             keep_password(config, directory)
             write_text(directory.config, config.to_yaml())
@@ -101,8 +103,8 @@ def resume(directory: RunDirectory, around: Surroundings) -> ExperimentResult:
         with pool_of_it as pool, Journal(directory.journal) as journal:
             if not directory.config.exists():
                 write_text(directory.config, config.to_yaml())
-            note(work="experiment", workers=pool.size, since=around.clock.now())
-            return _conduct(state, directory, journal, pool, identity, around)
+            with kept_up(note, _noted(state.experiment, pool, around.clock.now())):
+                return _conduct(state, directory, journal, pool, identity, around)
 
 
 @dataclass(frozen=True)
@@ -197,6 +199,17 @@ def _work(experiment: Experiment, data: Data | None, directory: RunDirectory) ->
     return Work(config, data, config.seeds, wanted, config.budget.trial_seconds, checkpoints)
 
 
+def _noted(experiment: Experiment, pool: Pool, since: float) -> Callable[[], dict[str, Any]]:
+    """What the lock tells of the driver at work. reached: run, trial and epoch of each trial that told of one."""
+    facts = {"work": "experiment", "workers": pool.size, "since": since}
+
+    def noted() -> dict[str, Any]:
+        reached = epochs_reached(pool, experiment.problem.seeds)
+        return {**facts, "reached": [[run, trial, epoch] for (run, trial), epoch in reached.items()]}
+
+    return noted
+
+
 def _enter(state: ExperimentState, directory: RunDirectory, journal: Journal, around: Surroundings) -> None:
     """Say in the journal who goes on, and say it aloud where that is not who was here before."""
     before, record = last_driver(state, directory), driver_record(EXPERIMENT, around.clock.now())
@@ -229,7 +242,8 @@ def _conduct(
     if state.status != Ending.FINISHED:
         _enter(state, directory, journal, around)
     tracker = begin_tracking(state, directory, identity)
-    progress = ExperimentProgress(around.screen, state, lambda: pool.size)
+    reached = partial(epochs_reached, pool, state.experiment.problem.seeds)
+    progress = ExperimentProgress(around.screen, state, lambda: pool.size, reached=reached)
     reason = ""
     try:
         stage = Stage(pool, journal, tracker, progress, around.stop, around.clock)

@@ -5,27 +5,26 @@ The trainings draw from seeds of their own: a pure function of the experiment's 
 """
 
 import shlex
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from functools import partial
 
 from fmnas.platform.config.config import Config, WorkersConfig
-from fmnas.platform.drive.driver import POLL_SECONDS, Clock
+from fmnas.platform.drive.dispatch import Clock, Dispatcher, Flight
 from fmnas.platform.drive.launch import ExperimentResult, Surroundings, restore
 from fmnas.platform.errors import Ending, ExperimentFailed, RunDirectoryError
 from fmnas.platform.record.events import driver_record
 from fmnas.platform.record.experiment import Experiment, derived_seed
 from fmnas.platform.record.journal import RETRAINING, Journal
 from fmnas.platform.record.lock import locked
-from fmnas.platform.record.outcome import Outcome
+from fmnas.platform.record.outcome import Outcome, iso
 from fmnas.platform.record.retrained import Retrained, Scale, read_retrained, write_retrained
 from fmnas.platform.record.run_directory import RunDirectory
 from fmnas.platform.record.state import ExperimentState
 from fmnas.platform.screen.progress import RetrainingProgress
 from fmnas.platform.tracking.sending import begin_tracking, check_tracking, finish_tracking, shown_store
 from fmnas.platform.workers.open_pool import Work, open_pool
-from fmnas.platform.workers.pool import Event, Finished, Job, Lost, Pool
+from fmnas.platform.workers.pool import Event, Finished, Job, Lost, Pool, epochs_reached
 from fmnas.platform.workers.stop import StopRequest
 from fmnas.trainers.images.data import Split
 
@@ -55,8 +54,10 @@ class RetrainingStage:
     clock: Clock = field(default_factory=Clock)
 
 
-class Retraining:
-    """Trains the incumbents. test_images: how many there are, for the record."""
+class Retraining(Dispatcher):
+    """Trains the incumbents, and fails in the end if one did. test_images: how many there are, for the record."""
+
+    too_many = "{count} retrainings in a row failed, the last being {last}"
 
     def __init__(
         self,
@@ -67,62 +68,32 @@ class Retraining:
         workers: WorkersConfig,
         stage: RetrainingStage,
     ) -> None:
+        jobs = (retraining_job(outcome, seed, scale.epochs) for outcome in chosen)
+        super().__init__(stage.pool, stage.stop, stage.clock, workers, jobs)
         self._chosen = {outcome.run: outcome for outcome in chosen}
-        self._scale, self._test_images, self._workers, self._stage = scale, test_images, workers, stage
-        self._waiting = deque(retraining_job(outcome, seed, scale.epochs) for outcome in chosen)
-        self._flying: dict[str, float] = {}  # run -> when it was started
-        self._failed: list[str] = []
-        self._in_a_row = 0
+        self._scale, self._test_images, self._stage = scale, test_images, stage
 
-    def run(self) -> Ending:
-        """Go on until all are trained or a stop is asked for: FINISHED or INTERRUPTED.
+    def _drive(self) -> Ending:
+        ending = super()._drive()
+        if self._failures and not self._stop.over(self._workers.grace_seconds):
+            raise ExperimentFailed(f"{len(self._failures)} retraining(s) failed, the last being {self._failures[-1]}")
+        return ending
 
-        Raises ExperimentFailed when some failed; at once when `workers.failures` of them did in a row.
-        """
-        stop = self._stage.stop
-        stop.heeded = True
-        try:
-            while self._flying or (self._waiting and not stop.count):
-                self._fill()
-                event = self._stage.pool.next_event(POLL_SECONDS)
-                if event is not None:
-                    self._handle(event)
-                if stop.over(self._workers.grace_seconds):
-                    return Ending.INTERRUPTED
-        finally:
-            stop.heeded = False
-        if self._failed:
-            raise ExperimentFailed(f"{len(self._failed)} retraining(s) failed, the last being {self._failed[-1]}")
-        return Ending.INTERRUPTED if self._waiting else Ending.FINISHED
+    def _started(self, flight: Flight) -> None:
+        self._stage.progress.started(flight.job, flight.worker)
 
-    def _fill(self) -> None:
-        stage = self._stage
-        while self._waiting and len(self._flying) < stage.pool.capacity and not stage.stop.count:
-            job = self._waiting.popleft()
-            worker = stage.pool.submit(job)
-            self._flying[job.run] = stage.clock.now()
-            stage.progress.started(job, worker)
-
-    def _handle(self, event: Event) -> None:
+    def _ended(self, event: Event, flight: Flight) -> str:
         job, progress = event.job, self._stage.progress
-        started = self._flying.pop(job.run)
         if isinstance(event, Finished):
-            self._in_a_row = 0
-            row = self._row(event, started)
+            row = self._row(event, flight.at)
             self._stage.keep(row)
             progress.ended(row)
-        elif isinstance(event, Lost) and job.attempt < self._workers.attempts:
+            return ""
+        if isinstance(event, Lost) and job.attempt < self._workers.attempts:
             progress.lost(job, event.worker, event.reason)
-            self._waiting.append(replace(job, attempt=job.attempt + 1))
-        else:
-            progress.failed(job, event.worker, event.reason)
-            self._count_failure(f"{job.run}, trial {job.trial.id}: {event.reason}")
-
-    def _count_failure(self, what: str) -> None:
-        self._failed.append(what)
-        self._in_a_row += 1
-        if self._in_a_row >= self._workers.failures:
-            raise ExperimentFailed(f"{self._in_a_row} retrainings in a row failed, the last being {what}")
+            return ""
+        progress.failed(job, event.worker, event.reason)
+        return event.reason
 
     def _row(self, event: Finished, started: float) -> Retrained:
         outcome, trained = self._chosen[event.job.run], event.evaluation
@@ -141,14 +112,10 @@ class Retraining:
             images=self._scale.images,
             test_images=self._test_images,
             train_seconds=round(trained.seconds, 6),
-            started_at=_iso(started),
-            finished_at=_iso(self._stage.clock.now()),
+            started_at=iso(started),
+            finished_at=iso(self._clock.now()),
             worker=event.worker,
         )
-
-
-def _iso(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
 @dataclass(frozen=True)
@@ -169,13 +136,14 @@ def retrain(directory: RunDirectory, options: RetrainingOptions, around: Surroun
     with locked(directory.lock, around.screen.say) as note:
         state, identity = restore(directory, heard=False)
         config = state.experiment.config
-        scale, chosen = _scale(state.experiment, options), _chosen(state, directory, around)
+        load, scale = _load(state.experiment), _scale(config, options)
+        chosen = _chosen(state, directory, around)
         there = _there(directory, chosen, scale)
         check_tracking(config, directory)
         left = [outcome for outcome in chosen if outcome.run not in there]
         status, reason = Ending.FINISHED, ""
         if left:
-            split = _load(state.experiment, scale.images)
+            split = load(scale.images)
             work = Work(config, split, scale.seeds, len(left))
             with open_pool(work, around.address, around.stop, around.screen.say) as pool:
                 note(work="retraining", workers=pool.size, since=around.clock.now())
@@ -206,8 +174,8 @@ def _train(task: _Task, directory: RunDirectory, pool: Pool, around: Surrounding
         rows[row.run] = row
         write_retrained(directory.retrained, sorted(rows.values(), key=lambda each: order.index(each.run)))
 
-    facts = (task.config.name, task.scale)
-    progress = RetrainingProgress(around.screen, task.chosen, task.there, facts, lambda: pool.size)
+    facts, reached = (task.config.name, task.scale), partial(epochs_reached, pool, task.scale.seeds)
+    progress = RetrainingProgress(around.screen, task.chosen, task.there, facts, lambda: pool.size, reached=reached)
     stage = RetrainingStage(pool, progress, around.stop, keep, around.clock)
     left = [outcome for outcome in task.chosen if outcome.run not in task.there]
     tests = len(task.split.held_out_images)
@@ -219,14 +187,18 @@ def _train(task: _Task, directory: RunDirectory, pool: Pool, around: Surrounding
         around.screen.close()
 
 
-def _scale(experiment: Experiment, options: RetrainingOptions) -> Scale:
-    """What is asked for, with the experiment's values where nothing is."""
-    config = experiment.config
+def _load(experiment: Experiment) -> Callable[[int], Split]:
+    """What loads that many images for the last word."""
     if experiment.problem.load_final is None:
         raise RunDirectoryError(
-            f"problem {config.problem}: there is nothing to retrain; it has no test images that its search leaves "
-            "alone, as joint has"
+            f"problem {experiment.config.problem}: there is nothing to retrain; it has no test images that its search "
+            "leaves alone, as joint has"
         )
+    return experiment.problem.load_final
+
+
+def _scale(config: Config, options: RetrainingOptions) -> Scale:
+    """What is asked for, with the experiment's values where nothing is."""
     for name in ("epochs", "images", "seeds"):
         value = getattr(options, name)
         if value is not None and value < 1:
@@ -262,8 +234,3 @@ def _there(directory: RunDirectory, chosen: Sequence[Outcome], scale: Scale) -> 
         )
     best = {outcome.run: outcome.trial.id for outcome in chosen}
     return {run: row for run, row in rows.items() if best.get(run) == row.trial}
-
-
-def _load(experiment: Experiment, images: int) -> Split:
-    assert experiment.problem.load_final is not None
-    return experiment.problem.load_final(images)

@@ -10,6 +10,7 @@ import json
 import os
 import shlex
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -18,6 +19,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from fmnas.platform.errors import RunDirectoryError
+
+NOTE_SECONDS = 5.0
+"""How often a note that is kept up is looked after."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +132,30 @@ def locked(path: Path, say: Callable[[str], None]) -> Iterator[Note]:
     finally:
         if _is_held(path, here):
             path.unlink()
+
+
+@contextmanager
+def kept_up(note: Note, facts: Callable[[], Mapping[str, Any]]) -> Iterator[None]:
+    """Note the facts now and, while in the block, again whenever they have changed; a thread asks for them."""
+    over, noted = threading.Event(), facts()
+    note(**noted)
+
+    def keep_up() -> None:
+        last = noted
+        while not over.wait(NOTE_SECONDS):
+            now = facts()
+            if now != last:
+                last = now
+                with suppress(RunDirectoryError):  # someone has meddled with the lock; those who look are told so
+                    note(**now)
+
+    thread = threading.Thread(target=keep_up, name="note", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def _is_held(path: Path, here: Holder) -> bool:

@@ -73,8 +73,8 @@ class Outcome:
             "status": self.status,
             "suggest_seconds": round(self.suggest_seconds, 6),
             "train_seconds": round(evaluation.seconds, 6) if evaluation else None,
-            "started_at": _iso(self.started_at),
-            "finished_at": _iso(self.finished_at),
+            "started_at": iso(self.started_at),
+            "finished_at": iso(self.finished_at),
             "worker": self.worker,
             "attempt": self.attempt,
             "reason": self.reason,
@@ -112,5 +112,6 @@ def trials_table(outcomes: Iterable[Outcome], seeds: int) -> "pd.DataFrame":
     return table
 
 
-def _iso(seconds: float) -> str:
+def iso(seconds: float) -> str:
+    """Seconds since the epoch as a time of day in UTC, to the millisecond."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")

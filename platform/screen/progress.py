@@ -25,6 +25,7 @@ How it stands: done, of, seconds_left (None while unknown), workers_busy, worker
 """
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -37,7 +38,7 @@ from fmnas.platform.record.experiment import Run
 from fmnas.platform.record.outcome import Outcome
 from fmnas.platform.record.retrained import Retrained, Scale
 from fmnas.platform.record.state import ExperimentState
-from fmnas.platform.screen.screen import Happening, Screen, as_time, seconds_left
+from fmnas.platform.screen.screen import Happening, Screen, as_reached, as_time, seconds_left
 from fmnas.platform.workers.pool import Job
 from fmnas.search_spaces.records import FINISHED
 
@@ -61,8 +62,61 @@ class Progress(Protocol):
         """Something a person should know."""
 
 
-class ExperimentProgress:
-    """Tells a screen. workers: tells how many there are. elapsed: monotonic seconds."""
+Reached = Callable[[], Mapping[tuple[str, int], int]]
+"""(run, trial) -> the epoch that it has reached, of those in flight as far as it is known."""
+
+
+class JobProgress(ABC):
+    """What is told of jobs, whatever they are for.
+
+    workers: tells how many there are. reached: how far the jobs are. elapsed: monotonic seconds.
+    """
+
+    def __init__(
+        self, screen: Screen, workers: Callable[[], int], reached: Reached, elapsed: Callable[[], float]
+    ) -> None:
+        self._screen, self._workers, self._reached, self._elapsed = screen, workers, reached, elapsed
+        self._flying: dict[tuple[str, int], tuple[float, int]] = {}  # (run, trial) -> since when, for how many epochs
+        self._begun = elapsed()
+
+    @abstractmethod
+    def _standing(self) -> dict[str, Any]:
+        """The facts of how it stands."""
+
+    def _start(self, job: Job, facts: Mapping[str, Any]) -> None:
+        """For programs alone; a live table shows it anyway."""
+        self._flying[job.run, job.trial.id] = self._elapsed(), job.trial.epochs
+        self._tell("started", {**_job(job), **facts})
+
+    def _gone(self, event: str, what: str, job: Job, worker: str, reason: str) -> None:
+        self._flying.pop((job.run, job.trial.id), None)
+        line = f"{what} trial {job.trial.id} of {job.run}: {reason}"
+        self._tell(event, {**_job(job), "worker": worker, "reason": reason}, line, bad=True)
+
+    def _tell(self, event: str, facts: Mapping[str, Any], line: str = "", bad: bool = False) -> None:
+        self._screen.tell(Happening(event, {**facts, **self._standing()}, line, bad))
+
+    def _pace(self, done: float, ahead: float) -> float | None:
+        """The seconds that what is ahead takes, at the pace of this session."""
+        return seconds_left(done, ahead, self._elapsed() - self._begun)
+
+    def _crew(self, left: float | None) -> dict[str, Any]:
+        """The facts that all have. left: seconds."""
+        rounded = None if left is None else round(left, 1)
+        return {"seconds_left": rounded, "workers_busy": len(self._flying), "workers": self._workers()}
+
+    def _training(self, run: str) -> dict[int, str]:
+        """Trial -> how far it is, of the run's in flight."""
+        now, reached = self._elapsed(), self._reached()
+        return {
+            trial: as_reached(reached.get((name, trial)), epochs, now - since)
+            for (name, trial), (since, epochs) in list(self._flying.items())
+            if name == run
+        }
+
+
+class ExperimentProgress(JobProgress):
+    """Tells a screen of an experiment."""
 
     def __init__(
         self,
@@ -70,15 +124,13 @@ class ExperimentProgress:
         state: ExperimentState,
         workers: Callable[[], int] = lambda: 1,
         elapsed: Callable[[], float] = time.monotonic,
+        reached: Reached = dict,
     ) -> None:
-        self._screen, self._state, self._workers, self._elapsed = screen, state, workers, elapsed
-        self._suggesting = ""
-        self._flying: dict[tuple[str, int], float] = {}  # (run, trial) -> since when
-        self._begun = elapsed()
+        super().__init__(screen, workers, reached, elapsed)
+        self._state, self._suggesting = state, ""
         self._before = {run.name: run.budget.spent for run in state.runs.values()}
         config = state.experiment.config
-        facts = {"name": config.name, "problem": config.problem, "runs": list(state.runs)}
-        screen.tell(Happening("begun", {**facts, **self._budget()}))
+        self._tell("begun", {"name": config.name, "problem": config.problem, "runs": list(state.runs)})
         screen.show(self._table)
 
     def suggesting(self, run: str) -> None:
@@ -86,10 +138,8 @@ class ExperimentProgress:
         self._suggesting = run
 
     def started(self, job: Job, worker: str) -> None:
-        """For programs alone; a live table shows it anyway."""
-        self._flying[job.run, job.trial.id] = self._elapsed()
-        facts = {**_job(job), "origin": job.trial.origin, "epochs": job.trial.epochs, "worker": worker}
-        self._screen.tell(Happening("started", {**facts, **self._budget()}))
+        """With where it is from, and its epochs."""
+        self._start(job, {"origin": job.trial.origin, "epochs": job.trial.epochs, "worker": worker})
 
     def ended(self, outcome: Outcome) -> None:
         """Run, trial, objective, incumbent, budget."""
@@ -106,38 +156,26 @@ class ExperimentProgress:
             "incumbent": run.incumbent,
             "run_epochs": run.budget.spent,
         }
-        bad = outcome.status != FINISHED
-        self._screen.tell(Happening("ended", {**facts, **self._budget()}, _ended_line(run, outcome), bad))
+        self._tell("ended", facts, _ended_line(run, outcome), bad=outcome.status != FINISHED)
 
     def lost(self, job: Job, worker: str, reason: str) -> None:
         """Who, what, why."""
-        self._flying.pop((job.run, job.trial.id), None)
-        line = f"{worker} was lost with trial {job.trial.id} of {job.run}: {reason}"
-        facts = {**_job(job), "worker": worker, "reason": reason, **self._budget()}
-        self._screen.tell(Happening("lost", facts, line, bad=True))
+        self._gone("lost", f"{worker} was lost with", job, worker, reason)
 
     def say(self, text: str) -> None:
         """As it is."""
         self._screen.say(text)
 
-    def _budget(self) -> dict[str, Any]:
+    def _standing(self) -> dict[str, Any]:
         runs = self._state.runs.values()
         spent, whole = sum(run.budget.spent for run in runs), sum(run.budget.epochs for run in runs)
-        left = self._left(*runs)
-        return {
-            "spent_epochs": spent,
-            "budget_epochs": whole,
-            "spent_share": round(spent / whole, 6),
-            "seconds_left": None if left is None else round(left, 1),
-            "workers_busy": len(self._flying),
-            "workers": self._workers(),
-        }
+        share = round(spent / whole, 6)
+        return {"spent_epochs": spent, "budget_epochs": whole, "spent_share": share, **self._crew(self._left(*runs))}
 
     def _left(self, *runs: Run) -> float | None:
-        """Seconds until these runs have spent their budgets, at the pace of this session."""
+        """Seconds until these runs have spent their budgets."""
         done = sum(run.budget.spent - self._before[run.name] for run in runs)
-        ahead = sum(0 if _is_over(run) else run.budget.epochs - run.budget.spent for run in runs)
-        return seconds_left(done, ahead, self._elapsed() - self._begun)
+        return self._pace(done, sum(0 if _is_over(run) else run.budget.epochs - run.budget.spent for run in runs))
 
     def _table(self) -> RenderableType:
         table = Table(box=None, pad_edge=False)
@@ -159,15 +197,14 @@ class ExperimentProgress:
         return Group(table, Text(self._foot()))
 
     def _foot(self) -> str:
-        told = self._budget()
+        told = self._standing()
         busy = f"{told['workers_busy']} of {told['workers']} workers busy"
         return f"{busy}, {told['spent_share']:.0%} of all budgets spent, {as_time(told['seconds_left'])} left"
 
     def _doing(self, run: Run) -> str:
         if run.name == self._suggesting:
             return "suggesting"
-        now, flying = self._elapsed(), list(self._flying.items())
-        trials = [f"{trial} ({now - since:.0f} s)" for (name, trial), since in flying if name == run.name]
+        trials = [f"{trial} ({reached})" for trial, reached in self._training(run.name).items()]
         if trials:
             return "training " + ", ".join(trials[:4])
         return "done" if _is_over(run) else "waiting"
@@ -196,10 +233,11 @@ def _ended_line(run: Run, outcome: Outcome) -> str:
     )
 
 
-class RetrainingProgress:
-    """Tells a screen.
+class RetrainingProgress(JobProgress):
+    """Tells a screen of a retraining.
 
-    chosen: all incumbents. there: rows that an earlier call left. workers: tells how many there are.
+    chosen: all incumbents. there: rows that an earlier call left. facts: the experiment's name, and how its best are
+    trained.
     """
 
     def __init__(
@@ -210,34 +248,32 @@ class RetrainingProgress:
         facts: tuple[str, Scale],
         workers: Callable[[], int],
         elapsed: Callable[[], float] = time.monotonic,
+        reached: Reached = dict,
     ) -> None:
-        """facts: the experiment's name, and how its best are trained."""
-        self._screen, self._chosen, self._workers, self._elapsed = screen, chosen, workers, elapsed
+        super().__init__(screen, workers, reached, elapsed)
+        self._chosen = chosen
         self._rows = {outcome.run: there[outcome.run] for outcome in chosen if outcome.run in there}
-        self._before, self._begun = len(self._rows), elapsed()
-        self._flying: dict[str, float] = {}  # run -> since when
+        self._before = len(self._rows)
         name, scale = facts
         what = {"name": name, "epochs": scale.epochs, "images": scale.images, "seeds": scale.seeds}
         line = f"{name}: {len(chosen) - self._before} of {len(chosen)} best configurations to retrain, {scale}"
-        runs = [outcome.run for outcome in chosen]
-        screen.tell(Happening("begun", {**what, "runs": runs, **self._standing()}, line))
+        self._tell("begun", {**what, "runs": [outcome.run for outcome in chosen]}, line)
         screen.show(self._table)
 
     def started(self, job: Job, worker: str) -> None:
         """For programs alone."""
-        self._flying[job.run] = self._elapsed()
-        self._screen.tell(Happening("started", {**_job(job), "worker": worker, **self._standing()}))
+        self._start(job, {"worker": worker})
 
     def ended(self, row: Retrained) -> None:
         """What was chosen by, and what came out."""
-        self._flying.pop(row.run, None)
+        self._flying.pop((row.run, row.trial), None)
         self._rows[row.run] = row
         facts = {"run": row.run, "trial": row.trial, "selected_error": row.selected_error, "test_error": row.error}
         line = (
             f"{row.run}  trial {row.trial}  validation error of the search {row.selected_error:.5f}  "
             f"test error {row.error:.5f}  {len(self._rows)} of {len(self._chosen)}"
         )
-        self._screen.tell(Happening("ended", {**facts, **self._standing()}, line))
+        self._tell("ended", facts, line)
 
     def lost(self, job: Job, worker: str, reason: str) -> None:
         """A worker is gone; it will be tried again."""
@@ -247,31 +283,17 @@ class RetrainingProgress:
         """It is given up."""
         self._gone("failed", f"{worker} failed at", job, worker, reason)
 
-    def _gone(self, event: str, what: str, job: Job, worker: str, reason: str) -> None:
-        self._flying.pop(job.run, None)
-        facts = {**_job(job), "worker": worker, "reason": reason, **self._standing()}
-        line = f"{what} trial {job.trial.id} of {job.run}: {reason}"
-        self._screen.tell(Happening(event, facts, line, bad=True))
-
     def _standing(self) -> dict[str, Any]:
         done, of = len(self._rows), len(self._chosen)
-        left = seconds_left(done - self._before, of - done, self._elapsed() - self._begun)
-        return {
-            "done": done,
-            "of": of,
-            "seconds_left": None if left is None else round(left, 1),
-            "workers_busy": len(self._flying),
-            "workers": self._workers(),
-        }
+        return {"done": done, "of": of, **self._crew(self._pace(done - self._before, of - done))}
 
     def _table(self) -> RenderableType:
         table = Table(box=None, pad_edge=False)
         for header in ("run", "trial", "validation error", "test error", "now"):
             table.add_column(header, no_wrap=True, justify="left" if header in ("run", "now") else "right")
-        now = self._elapsed()
         for outcome in self._chosen:
-            row, since = self._rows.get(outcome.run), self._flying.get(outcome.run)
-            doing = "waiting" if since is None else f"training ({now - since:.0f} s)"
+            row, reached = self._rows.get(outcome.run), self._training(outcome.run).get(outcome.trial.id)
+            doing = "waiting" if reached is None else f"training ({reached})"
             error = outcome.evaluation.error if outcome.evaluation else None
             test = as_number(row.error if row else None)
             table.add_row(outcome.run, str(outcome.trial.id), as_number(error), test, "done" if row else doing)

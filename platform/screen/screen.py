@@ -32,6 +32,12 @@ def as_time(seconds: float | None) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
+def as_reached(epoch: int | None, epochs: int, seconds: float) -> str:
+    """How far a trial is after so many seconds, e.g. epoch 7 of 25, 41 s; the seconds alone where no epoch is known."""
+    passed = f"{seconds:.0f} s"
+    return passed if epoch is None else f"epoch {epoch} of {epochs}, {passed}"
+
+
 LIVE, LINES, JSON, QUIET = "live", "lines", "json", "quiet"
 MODES = (LIVE, LINES, JSON, QUIET)
 

@@ -12,13 +12,14 @@ The facts, as `fmnas status DIR --json` gives them:
 | seconds_left | at the pace of this driver; None while unknown |
 | workers_busy, workers | the former None while retraining, the latter where no driver is at work |
 | runs | of each: run, trials (ended), unfinished (how many of them without a result), spent_epochs, budget_epochs, \
-evaluations, incumbent (trial, objective, error; or None), running (of each trial: trial, origin, epochs, attempt, \
-worker, seconds) |
+evaluations, incumbent (trial, objective, error; or None), running (of each trial: trial, origin, epochs, epoch, \
+attempt, worker, seconds) |
 | events | the last of the journal: at, event, run, trial, text |
 | retrained | how many of the runs' best were retrained |
 
-Times are seconds since the epoch, `seconds` and `seconds_left` are seconds. A trial that no driver works on is not
-running.
+Times are seconds since the epoch, `seconds` and `seconds_left` are seconds. `epochs` is how many epochs a trial has,
+`epoch` how many its trainings have done on average, as the driver noted it last; None while that is unknown. A trial
+that no driver works on is not running.
 """
 
 import csv
@@ -38,7 +39,7 @@ from fmnas.platform.record.ledger import Ledger, OpenTrial, RunAccount, accounts
 from fmnas.platform.record.lock import AtWork, look
 from fmnas.platform.record.run_directory import RunDirectory
 from fmnas.platform.screen.ending import called
-from fmnas.platform.screen.screen import as_time, seconds_left
+from fmnas.platform.screen.screen import as_reached, as_time, seconds_left
 from fmnas.search_spaces.records import CHARGED
 
 LAST_EVENTS = 8
@@ -58,6 +59,7 @@ def status_of(directory: RunDirectory, now: float | None = None) -> dict[str, An
     state = _state(driver, ledger.status)
     begun = float(since) if state == "working" and since is not None else None
     running = [] if begun is None else list(ledger.running(begun))
+    reached = {(run, trial): epoch for run, trial, epoch in (driver.facts.get("reached", ()) if driver else ())}
     again = None if driver or state == Ending.FINISHED else f"{called()} resume {shlex.quote(str(directory.root))}"
     return {
         "directory": str(directory.root),
@@ -71,7 +73,12 @@ def status_of(directory: RunDirectory, now: float | None = None) -> dict[str, An
         "workers_busy": len(running) if state != "retraining" else None,
         "workers": driver.facts.get("workers") if driver else None,
         "runs": [
-            {**_run(account, ledger.full), "running": [_trial(opened, now) for run, opened in running if run == name]}
+            {
+                **_run(account, ledger.full),
+                "running": [
+                    _trial(each, reached.get((name, each.trial.id)), now) for run, each in running if run == name
+                ],
+            }
             for name, account in ledger.accounts.items()
         ],
         "events": [_event(record) for record in last],
@@ -131,12 +138,13 @@ def _run(account: RunAccount, full: int) -> dict[str, Any]:
     }
 
 
-def _trial(opened: OpenTrial, now: float) -> dict[str, Any]:
+def _trial(opened: OpenTrial, epoch: int | None, now: float) -> dict[str, Any]:
     """One that is running."""
     return {
         "trial": opened.trial.id,
         "origin": opened.trial.origin,
         "epochs": opened.trial.epochs,
+        "epoch": epoch,
         "attempt": opened.attempt,
         "worker": opened.worker,
         "seconds": round(max(0.0, now - opened.started_at), 1),
@@ -219,6 +227,10 @@ def _table(runs: Sequence[Mapping[str, Any]]) -> Table:
             trials,
             f"{run['spent_epochs']}/{run['budget_epochs']}",
             f"{run['spent_epochs'] / run['budget_epochs']:.0%}",
-            ", ".join(f"trial {each['trial']} on {each['worker']} ({each['seconds']:.0f} s)" for each in running),
+            ", ".join(
+                f"trial {each['trial']} on {each['worker']} "
+                f"({as_reached(each['epoch'], each['epochs'], each['seconds'])})"
+                for each in running
+            ),
         )
     return table

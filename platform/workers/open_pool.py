@@ -47,6 +47,7 @@ def open_pool(work: Work, address: str | None, stop: StopRequest, say: Callable[
         trainer = _trainer_here(work, settings)
         yield InProcessPool(trainer, work.trial_seconds, stop, workers.grace_seconds)
         return
+    from fmnas.platform.workers.board import start_board
     from fmnas.platform.workers.ray_pool import RayPool, Watch
     from fmnas.platform.workers.ray_worker import build_trainer
 
@@ -56,7 +57,7 @@ def open_pool(work: Work, address: str | None, stop: StopRequest, say: Callable[
         most = most_workers(nodes, workers.count, workers.cpus, workers.gpus, work.wanted)
         build = partial(build_trainer, config.problem, settings, _hardware(workers))
         lives = partial(own_cluster_lives, ray) if address is None else None
-        pool = RayPool(ray, build, work.data, workers, most, work.trial_seconds, Watch(say, lives))
+        pool = RayPool(ray, build, work.data, workers, most, work.trial_seconds, Watch(say, lives, start_board(ray)))
         try:
             yield pool
         finally:

@@ -9,14 +9,15 @@ the pool. What finished is whole, and all its numbers are finite.
 import math
 import socket
 import traceback
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-from fmnas.platform.errors import ExperimentFailed, legible, one_line
-from fmnas.platform.workers.stop import PastDeadline, Stopped, StopRequest, deadline, watched
-from fmnas.search_spaces import Conditions, Evaluation, Trial
-from fmnas.trainers import DeviceFailedError, Trainer, TrainerError
+from fmnas.platform.errors import ExperimentFailed, one_line
+from fmnas.platform.workers.evaluation import Evaluator
+from fmnas.platform.workers.stop import PastDeadline, Stopped, StopRequest, deadline
+from fmnas.search_spaces import Evaluation, Trial
+from fmnas.trainers import DeviceFailedError, Trainer
 
 
 @dataclass(frozen=True)
@@ -88,29 +89,21 @@ class Pool(Protocol):
         """The next event, or None when none came within `timeout` seconds."""
         ...
 
+    def progress(self) -> Mapping[tuple[str, int], int]:
+        """(run, trial) -> epochs that its trainings have done together, of jobs in flight as far as it is known.
+
+        Answered at once, in any thread, and some seconds old.
+        """
+        ...
+
     def close(self) -> None:
         """Stop every worker, at once."""
         ...
 
 
-def checked(evaluation: Any) -> Evaluation:
-    """What a trainer returned, if it is a result. Raises TrainerError for anything else, and for a NaN or infinity."""
-    if not isinstance(evaluation, Evaluation):
-        raise TrainerError(f"it returned {legible(repr(evaluation))[:100]}, which is no Evaluation")
-    if not isinstance(evaluation.conditions, Conditions | None):
-        raise TrainerError(f"it returned conditions = {legible(repr(evaluation.conditions))[:100]}, which are none")
-    for name, value in _numbers(evaluation.to_dict()):
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise TrainerError(f"it returned {name} = {legible(repr(value))[:100]}, which is no finite number")
-    return evaluation
-
-
-def _numbers(fields: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    for name, value in fields.items():
-        if isinstance(value, list | tuple):
-            yield from ((f"{name}[{i}]", each) for i, each in enumerate(value))
-        elif name not in ("diverged", "conditions") and (value is not None or name not in ("flops", "flops_ratio")):
-            yield name, value
+def epochs_reached(pool: Pool, trainings: int) -> dict[tuple[str, int], int]:
+    """(run, trial) -> the epochs that its trainings, so many per trial, have done on average, rounded down."""
+    return {key: epochs // max(1, trainings) for key, epochs in pool.progress().items()}
 
 
 def past_deadline(seconds: float) -> str:
@@ -134,10 +127,11 @@ class InProcessPool:
         stop: StopRequest | None = None,
         grace_seconds: float = 0.0,
     ) -> None:
-        self._trainer = trainer
+        self._evaluator = Evaluator(trainer)
         self._seconds = math.inf if trial_seconds is None else trial_seconds
         self._stop, self._grace = stop or StopRequest(), grace_seconds
         self._job: Job | None = None
+        self._epochs = 0
         self._worker = f"in-process@{socket.gethostname()}"
 
     @property
@@ -154,7 +148,7 @@ class InProcessPool:
         """Remember the job; `next_event` evaluates it."""
         if self._job is not None:
             raise RuntimeError("a job is in flight already")
-        self._job = job
+        self._job, self._epochs = job, 0
         return self._worker
 
     def next_event(self, timeout: float) -> Event | None:
@@ -180,8 +174,7 @@ class InProcessPool:
             check_deadline()
 
         try:
-            with watched(check):
-                return Finished(job, self._worker, checked(self._trainer.evaluate(job.trial)))
+            return Finished(job, self._worker, self._evaluator.evaluate(job.trial, self._tell, check))
         except PastDeadline:
             return TimedOut(job, self._worker, past_deadline(self._seconds))
         except DeviceFailedError as error:
@@ -193,6 +186,14 @@ class InProcessPool:
         except Exception as error:
             traceback.print_exc()
             return Failed(job, self._worker, one_line(error))
+
+    def _tell(self, epochs: int) -> None:
+        self._epochs = epochs
+
+    def progress(self) -> Mapping[tuple[str, int], int]:
+        """Of the one job, from its first epoch on."""
+        job, epochs = self._job, self._epochs
+        return {(job.run, job.trial.id): epochs} if job is not None and epochs else {}
 
     def close(self) -> None:
         """Nothing to stop."""

@@ -2,12 +2,13 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from fmnas.platform.config.config import WorkersConfig
 from fmnas.platform.errors import ExperimentFailed, legible, one_line
+from fmnas.platform.workers.board import Reader
 from fmnas.platform.workers.cluster import fitting, live_nodes, own_folder
 from fmnas.platform.workers.pool import Event, Failed, Finished, Job, Lost, TimedOut, past_deadline
 from fmnas.platform.workers.ray_worker import NODE, Build, Worker, refusal, remark, versions
@@ -35,19 +36,24 @@ class _Member:
 
 @dataclass(frozen=True)
 class _Task:
-    """A job in flight, and when its worker must have answered, in monotonic seconds."""
+    """A job in flight, its number, and when its worker must have answered, in monotonic seconds."""
 
     job: Job
+    number: int
     member: _Member
     ends_by: float
 
 
 @dataclass(frozen=True)
 class Watch:
-    """say: told what a person should know. lives: whether a cluster of our own still does; None: it is not ours."""
+    """say: told what a person should know. lives: whether a cluster of our own still does; None: it is not ours.
+
+    board: where workers leave word how far their trials are; None: nowhere.
+    """
 
     say: Callable[[str], None] = print
     lives: Callable[[], bool] | None = None
+    board: Any = None
 
 
 class RayPool:
@@ -81,7 +87,8 @@ class RayPool:
             num_cpus=workers.cpus, num_gpus=workers.gpus, max_restarts=0, max_task_retries=0
         )
         # Only the data go through the object store; every actor of a node maps the same copy.
-        self._arguments = (build, ray.put(data) if data is not None else None)
+        self._arguments = (build, ray.put(data) if data is not None else None, self._watch.board)
+        self._reader, self._jobs = Reader(ray, self._watch.board), 0
         self._seconds = math.inf if trial_seconds is None else trial_seconds
         self._versions = versions()
         self._starting: dict[Any, _Member] = {}  # future of `ready` -> whose
@@ -105,8 +112,9 @@ class RayPool:
     def submit(self, job: Job) -> str:
         """Give the job to an idle worker."""
         member = self._idle.pop(0)
-        future = member.actor.evaluate.remote(job.trial, self._seconds)
-        self._busy[future] = _Task(job, member, time.monotonic() + self._seconds + GRACE_SECONDS)
+        self._jobs += 1
+        future = member.actor.evaluate.remote(job.trial, self._seconds, self._jobs)
+        self._busy[future] = _Task(job, self._jobs, member, time.monotonic() + self._seconds + GRACE_SECONDS)
         return member.name
 
     def next_event(self, timeout: float) -> Event | None:
@@ -114,6 +122,7 @@ class RayPool:
         now = time.monotonic()
         if now >= self._looked_at + LOOK_SECONDS:
             self._look()
+        self._reader.look([task.number for task in self._busy.values()])
         if self._idle and not self._busy:
             timeout = 0.0  # no event will come
         futures = [*self._busy, *self._starting]
@@ -130,6 +139,12 @@ class RayPool:
             return self._collect(done[0])
         self._welcome(done[0])
         return None
+
+    def progress(self) -> Mapping[tuple[str, int], int]:
+        """What the board told of the jobs in flight."""
+        epochs = self._reader.epochs
+        flying = [(task.job, task.number) for task in tuple(self._busy.values())]
+        return {(job.run, job.trial.id): epochs[number] for job, number in flying if number in epochs}
 
     def close(self) -> None:
         """Kill every worker."""

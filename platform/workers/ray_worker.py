@@ -11,8 +11,9 @@ from typing import Any
 
 from fmnas.platform.config.problems import problem
 from fmnas.platform.environment import package_version
-from fmnas.platform.workers.pool import checked
-from fmnas.platform.workers.stop import PastDeadline, deadline, watched
+from fmnas.platform.workers.board import Writer
+from fmnas.platform.workers.evaluation import Evaluator
+from fmnas.platform.workers.stop import PastDeadline, deadline
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers import Trainer
 from fmnas.trainers.images.devices import give_back_memory, keep_freed_memory
@@ -31,11 +32,14 @@ def build_trainer(problem_name: str, settings: ProblemSettings, hardware: Hardwa
 
 
 class Worker:
-    """Inside the actor: a trainer, built once from data that all workers of a node share."""
+    """Inside the actor: a trainer, built once from data that all workers of a node share.
 
-    def __init__(self, build: Build, data: Data | None) -> None:
+    board: the actor that is told how far trials are; None: nobody is.
+    """
+
+    def __init__(self, build: Build, data: Data | None, board: Any = None) -> None:
         keep_freed_memory()
-        self._trainer = build(data)
+        self._evaluator, self._board = Evaluator(build(data)), board
         self._place = f"{socket.gethostname()}:{os.getpid()}"
 
     def ready(self) -> dict[str, str]:
@@ -45,17 +49,16 @@ class Worker:
         node = ray.get_runtime_context().get_node_id()
         return {**versions(), PLACE: self._place, NODE: node}
 
-    def evaluate(self, trial: Trial, seconds: float) -> tuple[Evaluation | None, str]:
+    def evaluate(self, trial: Trial, seconds: float, job: int = 0) -> tuple[Evaluation | None, str]:
         """The evaluation, or None if it was not done after so many seconds, and where it was made (host:pid).
 
+        job: its number, for the board.
         Ray calls this in the main thread of the process, which can be watched. However it ends, what it took of memory
         is given back then, not with the next job: the next one, and others on the same GPU, need it.
         """
         try:
-            if seconds == math.inf:
-                return checked(self._trainer.evaluate(trial)), self._place
-            with watched(deadline(seconds)):
-                return checked(self._trainer.evaluate(trial)), self._place
+            check = None if seconds == math.inf else deadline(seconds)
+            return self._evaluator.evaluate(trial, Writer(self._board, job).tell, check), self._place
         except PastDeadline:
             pass
         except Exception as error:

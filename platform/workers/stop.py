@@ -64,6 +64,22 @@ def deadline(seconds: float) -> Callable[[], None]:
     return check
 
 
+def late(check: Callable[[], None], seconds: float) -> Callable[[], None]:
+    """The check, heeded so many seconds after it first raised: the work was told, and may end by itself until then."""
+    first: float | None = None
+
+    def check_late() -> None:
+        nonlocal first
+        try:
+            check()
+        except BreakOff:
+            first = time.monotonic() if first is None else first
+            if time.monotonic() >= first + seconds:
+                raise
+
+    return check_late
+
+
 @contextmanager
 def watched(check: Callable[[], None]) -> Iterator[None]:
     """While in the block, `check` runs every LOOK_SECONDS and may end the block by raising a BreakOff.

@@ -19,7 +19,8 @@ import numpy as np
 import pytest
 
 from fmnas.platform.config.config import Config, check_config
-from fmnas.platform.drive.driver import Clock, Driver, Stage
+from fmnas.platform.drive.dispatch import Clock
+from fmnas.platform.drive.driver import Driver, Stage
 from fmnas.platform.record.experiment import build_experiment
 from fmnas.platform.record.journal import Journal, read_journal
 from fmnas.platform.record.state import ExperimentState

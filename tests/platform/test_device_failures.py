@@ -27,7 +27,7 @@ from fmnas.platform.workers.ray_pool import RayPool
 from fmnas.platform.workers.ray_worker import Worker
 from fmnas.platform.workers.stop import PastDeadline, StopRequest
 from fmnas.search_spaces import Evaluation, Trial
-from fmnas.trainers import DeviceFailedError, TrainerError
+from fmnas.trainers import DeviceFailedError, Trainer, TrainerError
 from fmnas.trainers.images.cuda_graph import CaptureError
 from fmnas.trainers.problem import Hardware
 
@@ -153,9 +153,9 @@ def test_in_this_process_a_trainer_has_the_device_that_was_promised(
 ) -> None:
     given: list[Hardware] = []
 
-    def build(data: None, hardware: Hardware) -> object:
+    def build(data: None, hardware: Hardware) -> Trainer:
         given.append(hardware)
-        return object()
+        return real.trainer
 
     real = opening.problem("func2c")
     monkeypatch.setattr(opening, "problem", lambda *_: replace(real, build=build))

@@ -142,7 +142,10 @@ class Scene:
         self.told: list[Happening] = []
         self.table: Any = None
         self.now = 100.0
-        self.progress = ExperimentProgress(self, self.state, workers=lambda: 2, elapsed=lambda: self.now)
+        self.reached: dict[tuple[str, int], int] = {}
+        self.progress = ExperimentProgress(
+            self, self.state, workers=lambda: 2, elapsed=lambda: self.now, reached=lambda: self.reached
+        )
         self.run = self.state.runs["random/repeat-0"]
 
     def show(self, table: Any) -> None:
@@ -217,6 +220,15 @@ def test_the_table_has_incumbents_budgets_workers_and_what_is_left() -> None:
     assert "1 of 2 workers busy, 10% of all budgets spent, 1:48 left" in drawn
     scene.run.over = True
     assert "1:00 left" in scene.drawn(), "what a run that is over leaves unspent is not ahead"
+
+
+def test_the_table_has_the_epoch_of_a_trial_that_told_of_one() -> None:
+    scene = Scene()
+    for number in (1, 2):
+        scene.progress.started(Job(scene.run.name, Trial(number, {}, 25, "model")), "w")
+    scene.reached = {(scene.run.name, 2): 7, ("bohb/repeat-0", 1): 3}
+    scene.now += 41.0
+    assert "training 1 (41 s), 2 (epoch 7 of 25, 41 s)" in scene.drawn()
 
 
 @given(done=st.floats(1e-3, 1e6), ahead=st.floats(0, 1e6), seconds=st.floats(0, 1e6))

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
 from fmnas.platform.cli import main
 from fmnas.platform.drive.launch import restore
 from fmnas.platform.record.lock import locked, look
 from fmnas.platform.record.run_directory import RunDirectory
-from fmnas.platform.screen.status import status_of
+from fmnas.platform.screen.status import print_status, status_of
 from fmnas.search_spaces import Evaluation
 
 FMNAS = [sys.executable, "-m", "fmnas.platform.cli"]
@@ -120,7 +121,15 @@ def test_what_runs_for_how_long_and_how_long_it_will_take(tmp_path: Path) -> Non
     (run,) = facts["runs"]
     assert run["incumbent"] == {"trial": 0, "objective": 0.3, "error": pytest.approx(0.15)}
     assert (run["trials"], run["unfinished"], run["spent_epochs"], run["budget_epochs"]) == (2, 1, 4, 10)
-    expected = {"trial": 1, "origin": "random", "epochs": 2, "attempt": 2, "worker": "w", "seconds": 14.0}
+    expected = {
+        "trial": 1,
+        "origin": "random",
+        "epochs": 2,
+        "epoch": None,
+        "attempt": 2,
+        "worker": "w",
+        "seconds": 14.0,
+    }
     assert run["running"] == [expected]
     assert facts["seconds_left"] == 45.0, "4 epochs took 30 seconds, 6 are ahead"
     assert [event["event"] for event in facts["events"]][-1] == "timed_out"
@@ -146,6 +155,23 @@ def test_what_is_charged_is_spent_and_nothing_else(
     (run,) = facts["runs"]
     assert (run["trials"], run["unfinished"], run["spent_epochs"]) == (ended, unfinished, spent)
     assert (run["evaluations"], facts["spent_epochs"], facts["spent_share"]) == (spent / 2, spent, spent / 10)
+
+
+def test_the_epoch_that_the_driver_noted_is_told_of_what_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = written(tmp_path, HISTORY)
+    with locked(directory.lock, print) as note:
+        reached = [["a/repeat-0", 1, 7], ["a/repeat-0", 0, 2], ["b/repeat-0", 1, 9]]
+        note(work="experiment", workers=3, since=100.0, reached=reached)
+        facts = status_of(directory, now=130.0)
+        (running,) = facts["runs"][0]["running"]
+        assert (running["trial"], running["epoch"]) == (1, 7)
+        print_status(facts, Console(width=150))
+        assert "trial 1 on w (epoch 7 of 2, 14 s)" in capsys.readouterr().out
+        note(work="experiment", workers=3, since=100.0)
+        print_status(status_of(directory, now=130.0), Console(width=150))
+        assert "trial 1 on w (14 s)" in capsys.readouterr().out
 
 
 def test_what_a_dead_driver_left_does_not_run(tmp_path: Path) -> None:
@@ -197,6 +223,10 @@ def test_a_driver_at_work_is_seen_and_not_disturbed_and_its_death_is_seen(tmp_pa
         while not journal.exists() or '"event":"started"' not in journal.read_text():
             assert driver.poll() is None
             time.sleep(0.1)
+        while not status_of(RunDirectory(out))["runs"][0]["running"][0]["epoch"]:
+            assert driver.poll() is None
+            time.sleep(0.1)
+        driver.send_signal(signal.SIGSTOP)  # it notes how far its trial is; who looks must write nothing
         before = files(out)
         done = subprocess.run([*FMNAS, "status", str(out), "--json"], capture_output=True, text=True, check=True)
         assert files(out) == before
@@ -205,6 +235,7 @@ def test_a_driver_at_work_is_seen_and_not_disturbed_and_its_death_is_seen(tmp_pa
         assert (facts["workers_busy"], facts["workers"]) == (1, 1)
         (running,) = facts["runs"][0]["running"]
         assert (running["trial"], running["worker"].split("@")[0]) == (0, "in-process")
+        assert 0 < running["epoch"] < running["epochs"]
     finally:
         driver.send_signal(signal.SIGKILL)
         driver.wait()

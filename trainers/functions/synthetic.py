@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnas.search_spaces import Evaluation, Nominal, Real, Space, Trial
-from fmnas.trainers.contract import Report, TrainerError, check_trial, ignore
+from fmnas.trainers.contract import Report, Stop, TrainerError, check_trial, ignore, never
 from fmnas.trainers.problem import Problem
 
 Function = Callable[[Mapping[str, Any]], float]
@@ -53,8 +53,11 @@ class FunctionTrainer:
         self._function = function
         self._clock = clock
 
-    def evaluate(self, trial: Trial, report: Report = ignore) -> Evaluation:
-        """The function's value. Raises SpaceError outside the space, TrainerError for a value that is not finite."""
+    def evaluate(self, trial: Trial, report: Report = ignore, stop: Stop = never) -> Evaluation:
+        """The function's value, at once: there is nothing to report, and nothing to stop.
+
+        Raises SpaceError outside the space, TrainerError for a value that is not finite.
+        """
         start = self._clock()
         check_trial(trial, self.space)
         value = float(self._function(trial.configuration))

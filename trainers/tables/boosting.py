@@ -25,7 +25,16 @@ from functools import partial
 from typing import Any
 
 from fmnas.search_spaces import Evaluation, Integer, Nominal, Real, Space, Trial
-from fmnas.trainers.contract import Report, TrainerError, check_trial, ignore, optional_module
+from fmnas.trainers.contract import (
+    EvaluationStoppedError,
+    Report,
+    Stop,
+    TrainerError,
+    check_trial,
+    ignore,
+    never,
+    optional_module,
+)
 from fmnas.trainers.problem import ConfigurableProblem, Problem, ProblemSettings
 from fmnas.trainers.tables.tables import TableSplit, digits_table, fashion_mnist_table
 
@@ -113,10 +122,11 @@ class BoostingTrainer:
         self._train = matrix(split.train_features, split.train_labels, nthread=threads)
         self._validation = matrix(split.validation_features, split.validation_labels, ref=self._train, nthread=threads)
 
-    def evaluate(self, trial: Trial, report: Report = ignore) -> Evaluation:
+    def evaluate(self, trial: Trial, report: Report = ignore, stop: Stop = never) -> Evaluation:
         """Boost; reports after each round. What `report` raises ends the evaluation and reaches the caller.
 
-        Raises SpaceError for a configuration outside the space, TrainerError for epochs or a seed that cannot be.
+        Raises SpaceError for a configuration outside the space, TrainerError for epochs or a seed that cannot be,
+        EvaluationStoppedError once `stop`, asked after each round, says yes.
         """
         start = self._clock()
         check_trial(trial, self.space)
@@ -125,6 +135,8 @@ class BoostingTrainer:
         def after_round(error: float) -> None:
             curve.append(error)
             report(0, len(curve), error)
+            if stop():
+                raise EvaluationStoppedError(f"trial {trial.id} was stopped after {len(curve)} rounds")
 
         self._xgboost.train(
             self._parameters(trial),

@@ -1,0 +1,88 @@
+"""How a worker evaluates a trial: it hears of its epochs, ends it when it must end, and checks what comes of it."""
+
+import inspect
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from fmnas.platform.errors import legible
+from fmnas.platform.workers.stop import BreakOff, late, watched
+from fmnas.search_spaces import Conditions, Evaluation, Trial
+from fmnas.trainers import EvaluationStoppedError, Trainer, TrainerError
+
+COOPERATION_SECONDS = 2.0
+"""How long a trainer that looks whether to stop may take to do so before it is broken off."""
+
+
+class Evaluator:
+    """A trainer, and whether it takes `report` and `stop`: one that somebody else wrote may take neither."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self._trainer = trainer
+        parameters = inspect.signature(trainer.evaluate).parameters
+        anything = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
+        self._taken = [name for name in ("report", "stop") if anything or name in parameters]
+
+    def evaluate(self, trial: Trial, tell: Callable[[int], None], check: Callable[[], None] | None) -> Evaluation:
+        """The trainer's evaluation, whole and finite.
+
+        tell: called after each epoch of each training, with the epochs that all of them have done together.
+        check: raises a BreakOff, in any thread, once the trial must end; None if it never must. A trainer that takes
+        `stop` ends itself; it is broken off like any other where it has not after COOPERATION_SECONDS.
+        Raises what the trainer raises, TrainerError for what is no result, and the BreakOff.
+        """
+        offered: dict[str, Any] = {"report": _counted(tell), "stop": _asked(check)}
+        given = {name: offered[name] for name in self._taken}
+        if check is None:
+            return checked(self._trainer.evaluate(trial, **given))
+        try:
+            with watched(late(check, COOPERATION_SECONDS if "stop" in given else 0.0)):
+                return checked(self._trainer.evaluate(trial, **given))
+        except EvaluationStoppedError:
+            check()
+            raise  # nobody had told it to
+
+
+def _counted(tell: Callable[[int], None]) -> Callable[[int, int, float], None]:
+    """The report that tells how many epochs all trainings have done."""
+    done: dict[int, int] = {}
+
+    def report(seed: int, epochs: int, error: float) -> None:
+        done[seed] = epochs
+        tell(sum(done.values()))
+
+    return report
+
+
+def _asked(check: Callable[[], None] | None) -> Callable[[], bool]:
+    """The stop that says yes where `check` raises."""
+
+    def stop() -> bool:
+        try:
+            if check is not None:
+                check()
+        except BreakOff:
+            return True
+        return False
+
+    return stop
+
+
+def checked(evaluation: Any) -> Evaluation:
+    """What a trainer returned, if it is a result. Raises TrainerError for anything else, and for a NaN or infinity."""
+    if not isinstance(evaluation, Evaluation):
+        raise TrainerError(f"it returned {legible(repr(evaluation))[:100]}, which is no Evaluation")
+    if not isinstance(evaluation.conditions, Conditions | None):
+        raise TrainerError(f"it returned conditions = {legible(repr(evaluation.conditions))[:100]}, which are none")
+    for name, value in _numbers(evaluation.to_dict()):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise TrainerError(f"it returned {name} = {legible(repr(value))[:100]}, which is no finite number")
+    return evaluation
+
+
+def _numbers(fields: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in fields.items():
+        if isinstance(value, list | tuple):
+            yield from ((f"{name}[{i}]", each) for i, each in enumerate(value))
+        elif name not in ("diverged", "conditions") and (value is not None or name not in ("flops", "flops_ratio")):
+            yield name, value

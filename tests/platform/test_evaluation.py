@@ -1,0 +1,199 @@
+"""How a worker evaluates a trial: what a trainer is offered, what it reports, and how it ends when it must."""
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fmnas.platform.workers import evaluation as evaluations
+from fmnas.platform.workers.evaluation import Evaluator
+from fmnas.platform.workers.pool import Finished, InProcessPool, Job, TimedOut, epochs_reached
+from fmnas.platform.workers.stop import LOOK_SECONDS, PastDeadline, Stopped, StopRequest, deadline, late
+from fmnas.search_spaces import Evaluation, Trial
+from fmnas.trainers import EvaluationStoppedError
+from fmnas.trainers.contract import Report, Stop, ignore, never
+
+TRIAL = Trial(0, {}, 3, "random")
+JOB = Job("random/repeat-0", TRIAL)
+
+
+class Cooperative:
+    """Trains `trainings` times for the trial's epochs, which never end, and looks whether to stop."""
+
+    def __init__(self, trainings: int = 2) -> None:
+        self._trainings = trainings
+        self.ended = ""
+
+    def evaluate(self, trial: Trial, report: Report = ignore, stop: Stop = never) -> Evaluation:
+        for training in range(self._trainings):
+            for epoch in range(trial.epochs):
+                report(training, epoch + 1, 0.5)
+        while not stop():
+            time.sleep(0.001)
+        self.ended = "by itself"
+        raise EvaluationStoppedError("it was stopped")
+
+
+class Deaf(Cooperative):
+    """Takes `stop` and never looks."""
+
+    def evaluate(self, trial: Trial, report: Report = ignore, stop: Stop = never) -> Evaluation:
+        try:
+            time.sleep(60)
+        except PastDeadline:
+            self.ended = "broken off"
+            raise
+        return Evaluation(0.5)
+
+
+class Old:
+    """Takes a trial and nothing else."""
+
+    def evaluate(self, trial: Trial) -> Evaluation:
+        return Evaluation(0.5)
+
+
+class Forwarding:
+    """Takes whatever there is."""
+
+    def evaluate(self, trial: Trial, **given_: Any) -> Evaluation:
+        return Evaluation(float(sorted(given_) == ["report", "stop"]))
+
+
+def unheard(epochs: int) -> None:
+    """Nobody listens."""
+
+
+def past() -> None:
+    raise PastDeadline
+
+
+def test_a_trainer_is_given_what_it_takes() -> None:
+    assert Evaluator(Old()).evaluate(TRIAL, unheard, None) == Evaluation(0.5)  # type: ignore[arg-type]
+    assert Evaluator(Forwarding()).evaluate(TRIAL, unheard, None) == Evaluation(1.0)
+
+
+def test_a_trainer_that_looks_ends_itself_at_its_deadline() -> None:
+    trainer, told = Cooperative(), list[int]()
+    with pytest.raises(PastDeadline):
+        Evaluator(trainer).evaluate(TRIAL, told.append, deadline(LOOK_SECONDS))
+    assert trainer.ended == "by itself"
+    assert told == [1, 2, 3, 4, 5, 6], "of both trainings together"
+
+
+def test_it_does_so_in_any_thread() -> None:
+    ended = []
+
+    def run() -> None:
+        try:
+            Evaluator(Cooperative()).evaluate(TRIAL, unheard, past)
+        except PastDeadline as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert ended
+
+
+def test_one_that_does_not_is_broken_off_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluations, "COOPERATION_SECONDS", 2 * LOOK_SECONDS)
+    trainer = Deaf()
+    with pytest.raises(PastDeadline):
+        Evaluator(trainer).evaluate(TRIAL, unheard, past)
+    assert trainer.ended == "broken off"
+
+
+def test_one_that_stops_unasked_has_failed() -> None:
+    class Quitting(Cooperative):
+        def evaluate(self, trial: Trial, report: Report = ignore, stop: Stop = never) -> Evaluation:
+            raise EvaluationStoppedError("enough")
+
+    for check in (None, lambda: None):
+        with pytest.raises(EvaluationStoppedError, match="enough"):
+            Evaluator(Quitting()).evaluate(TRIAL, unheard, check)
+
+
+@given(reports=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 9)), max_size=30))
+def test_epochs_are_those_of_every_trainings_last_report(reports: list[tuple[int, int]]) -> None:
+    class Reporting(Cooperative):
+        def evaluate(self, trial: Trial, report: Report = ignore, stop: Stop = never) -> Evaluation:
+            for training, epochs in reports:
+                report(training, epochs, 0.5)
+            return Evaluation(0.5)
+
+    told: list[int] = []
+    Evaluator(Reporting()).evaluate(TRIAL, told.append, None)
+    assert told == [sum(dict(reports[: count + 1]).values()) for count in range(len(reports))]
+
+
+@given(seconds=st.integers(0, 10**6), first=st.integers(0, 10**6), passed=st.integers(0, 10**6))
+def test_a_late_check_raises_so_many_seconds_after_it_first_would_have(seconds: int, first: int, passed: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        clock = SimpleNamespace(monotonic=lambda: first)
+        patch.setattr("fmnas.platform.workers.stop.time", clock)
+        check = late(past, seconds)
+        with nullcontext() if seconds else pytest.raises(PastDeadline):
+            check()
+        clock.monotonic = lambda: first + passed
+        with nullcontext() if passed < seconds else pytest.raises(PastDeadline):
+            check()
+
+
+@pytest.fixture
+def slow_pool() -> Callable[..., tuple[InProcessPool, list[dict[tuple[str, int], int]]]]:
+    """slow_pool(**limits): a pool whose trainer looks, and what it knew of its job in the middle of it."""
+
+    def make(**limits: Any) -> tuple[InProcessPool, list[dict[tuple[str, int], int]]]:
+        seen: list[dict[tuple[str, int], int]] = []
+
+        class Seen(Cooperative):
+            def evaluate(self, trial: Trial, report: Report = ignore, stop: Stop = never) -> Evaluation:
+                seen.append(dict(pool.progress()))
+                report(0, 3, 0.5)
+                report(1, 2, 0.5)
+                seen.append(dict(pool.progress()))
+                seen.append(epochs_reached(pool, 2))
+                return super().evaluate(trial, ignore, stop)
+
+        pool = InProcessPool(Seen(), **limits)
+        return pool, seen
+
+    return make
+
+
+def test_in_process_the_pool_knows_how_far_its_job_is(slow_pool: Callable[..., Any]) -> None:
+    pool, seen = slow_pool(trial_seconds=0.01)
+    pool.submit(JOB)
+    event = pool.next_event(0.0)
+    assert isinstance(event, TimedOut)
+    assert seen == [{}, {("random/repeat-0", 0): 5}, {("random/repeat-0", 0): 2}]
+    assert pool.progress() == {}
+
+
+def test_in_process_a_stop_is_obeyed_by_one_that_looks_and_its_job_stays_in_flight(
+    slow_pool: Callable[..., Any],
+) -> None:
+    stop = StopRequest(count=2)
+    pool, _ = slow_pool(stop=stop)
+    pool.submit(JOB)
+    assert pool.next_event(0.0) is None
+    with pytest.raises(RuntimeError, match="in flight"):
+        pool.submit(JOB)
+
+
+def test_a_break_off_for_a_stop_is_no_missed_deadline() -> None:
+    def stopped() -> None:
+        raise Stopped
+
+    with pytest.raises(Stopped):
+        Evaluator(Cooperative()).evaluate(TRIAL, unheard, stopped)
+    pool = InProcessPool(Forwarding())
+    pool.submit(JOB)
+    assert isinstance(pool.next_event(0.0), Finished)
