@@ -22,7 +22,8 @@ FLOORS = {
 }
 HEAVY = {"ray", "mlflow", "pydantic"}
 MODULES = sorted(path for room in FLOORS for path in (ROOT / room).rglob("*.py"))
-LONGEST = 400
+LONGEST, SHORTEST = 400, 60
+MAY_BE_SHORT = {"search_spaces/errors.py", "search_spaces/files.py"}
 
 
 def imports(path: Path) -> set[str]:
@@ -64,6 +65,13 @@ def test_files_and_functions_can_be_read_at_a_glance(path: Path) -> None:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef):
             assert (node.end_lineno or 0) - node.lineno <= 60, node.name
+
+
+@pytest.mark.parametrize("path", MODULES, ids=relative)
+def test_an_idea_is_not_cut_into_crumbs(path: Path) -> None:
+    """A file is one idea, and not one function: but for faces, and the smallest methods."""
+    if path.name != "__init__.py" and not {relative(path)} & MAY_BE_SHORT and room_of(path) != "baselines":
+        assert len(path.read_text().splitlines()) >= SHORTEST
 
 
 def test_platform_does_not_shadow_the_standard_library() -> None:
