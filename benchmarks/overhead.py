@@ -30,22 +30,24 @@ from fmnas.platform.screen.screen import QuietScreen
 from fmnas.platform.tracking.client import TrackingSettings
 from fmnas.platform.tracking.store import MlflowStore
 from fmnas.platform.tracking.tracker import BackgroundTracker, NoTracker, Tracker
+from fmnas.platform.workers.board import start_board
 from fmnas.platform.workers.cluster import connect
 from fmnas.platform.workers.pool import Event, Finished, Job, Pool
-from fmnas.platform.workers.ray_pool import RayPool
+from fmnas.platform.workers.ray_pool import RayPool, Watch
 from fmnas.platform.workers.stop import StopRequest
 from fmnas.search_spaces import Evaluation, Trial
-from fmnas.trainers.contract import Report, ignore
+from fmnas.trainers.contract import Report, Stop, ignore, never
 
 
 class Idle:
-    """A trainer that does nothing."""
+    """A trainer that does nothing, and says so."""
 
     def __init__(self, data: None = None) -> None:
         pass
 
-    def evaluate(self, trial: Trial, report: Report = ignore) -> Evaluation:
+    def evaluate(self, trial: Trial, report: Report = ignore, stop: Stop = never) -> Evaluation:
         """The trial's number."""
+        report(0, trial.epochs, 0.0)
         return Evaluation(float(trial.id), epochs=trial.epochs)
 
 
@@ -136,7 +138,7 @@ def on_ray(counts: list[int], trials: int, folder: Path) -> list[Row]:
     try:
         for count in counts:
             workers = WorkersConfig(cpus=0.01)
-            pool = RayPool(ray, Idle, None, workers, count)
+            pool = RayPool(ray, Idle, None, workers, count, watch=Watch(board=start_board(ray)))
             while pool.capacity < count:  # all are built, so that the loop alone is measured
                 pool.next_event(0.5)
                 time.sleep(0.01)

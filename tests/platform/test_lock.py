@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from fmnas.platform.errors import RunDirectoryError
-from fmnas.platform.record.lock import Holder, locked
+from fmnas.platform.record.lock import Holder, kept_up, locked, look
 
 FMNAS = [sys.executable, "-m", "fmnas.platform.cli"]
 LONG = ["-o", "workers.kind=in-process", "-o", "tracking.enabled=false", "-o", "optimizers=[random]"]
@@ -210,3 +211,46 @@ def test_after_a_killed_driver_the_next_takes_over(tmp_path: Path) -> None:
     assert "taking over" in line
     assert second.returncode == 130, rest
     assert not (out / "driver.lock").exists()
+
+
+def test_a_note_is_kept_up_while_the_work_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fmnas.platform.record.lock.NOTE_SECONDS", 0.01)
+    path, now = tmp_path / "driver.lock", {"epoch": 0}
+
+    def noted() -> object:
+        found = look(path)
+        return None if found is None else found.facts.get("epoch")
+
+    with locked(path, print) as note:
+        with kept_up(note, lambda: dict(now)):
+            assert noted() == 0
+            written = path.stat().st_mtime_ns
+            time.sleep(0.1)
+            assert path.stat().st_mtime_ns == written, "what has not changed is not written"
+            now["epoch"] = 7
+            while noted() != 7:
+                time.sleep(0.01)
+        now["epoch"] = 9
+        time.sleep(0.1)
+        assert noted() == 7, "nobody writes any more"
+
+
+def test_a_lock_that_was_meddled_with_does_not_end_the_keeping_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fmnas.platform.record.lock.NOTE_SECONDS", 0.01)
+    path, asked = tmp_path / "driver.lock", list[int]()
+
+    def facts() -> dict[str, int]:
+        asked.append(len(asked))
+        return {"epoch": len(asked)}
+
+    with locked(path, print) as note, kept_up(note, facts):
+        path.write_text("nonsense")
+        before = len(asked)
+        for _ in range(500):
+            if len(asked) > before + 2:
+                break
+            time.sleep(0.01)
+        assert len(asked) > before + 2
+        path.unlink()

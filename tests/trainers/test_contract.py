@@ -11,7 +11,7 @@ import torch
 
 from fmnas.platform.config.problems import PROBLEMS
 from fmnas.search_spaces import Evaluation, Space, SpaceError, Trial
-from fmnas.trainers import Problem, TrainerError
+from fmnas.trainers import EvaluationStoppedError, Problem, TrainerError
 from fmnas.trainers.functions.synthetic import FunctionTrainer
 from fmnas.trainers.images.data import Split
 from fmnas.trainers.images.image_trainer import ImageTrainer
@@ -68,6 +68,30 @@ def test_it_is_a_function_of_the_trial(make: Callable[[], AnyTrainer]) -> None:
     assert [other.evaluate(trial) for trial in reversed(trials)] == first[::-1]
     renamed = replace(trials[0], id=77, origin="model", parent=3)
     assert trainer.evaluate(renamed) == first[0], "only configuration, epochs and seed count"
+
+
+def test_who_listens_hears_every_epoch_and_changes_nothing(make: Callable[[], AnyTrainer]) -> None:
+    trainer, told = make(), dict[int, list[int]]()
+    trial = sampled(trainer.space, 0, 3)
+
+    def report(training: int, epochs: int, error: float) -> None:
+        told.setdefault(training, []).append(epochs)
+
+    evaluation = trainer.evaluate(trial, report, lambda: False)
+    assert evaluation == make().evaluate(trial)
+    assert told == {training: [1, 2, 3] for training in range(len(evaluation.errors) if evaluation.curve else 0)}
+
+
+def test_one_that_is_told_to_stop_gives_no_result(make: Callable[[], AnyTrainer]) -> None:
+    trainer = make()
+    trial = sampled(trainer.space, 0, 3)
+    whole = trainer.evaluate(trial)
+    if not whole.curve:
+        assert trainer.evaluate(trial, stop=lambda: True) == whole, "one call, with nothing to stop"
+        return
+    with pytest.raises(EvaluationStoppedError):
+        trainer.evaluate(trial, stop=lambda: True)
+    assert trainer.evaluate(trial) == whole, "it can go on"
 
 
 def test_global_random_states_are_left_alone(make: Callable[[], AnyTrainer]) -> None:
