@@ -1,0 +1,49 @@
+"""What only lists, helps or refuses loads nothing heavy: it answers at once."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HEAVY = ("torch", "ray", "mlflow", "pandas", "scipy", "matplotlib", "gpytorch", "hpbandster", "sklearn")
+LOADED = f"print(*[name for name in {HEAVY} if name in sys.modules], file=sys.stderr)"
+
+
+def loaded(code: str, where: Path) -> list[str]:
+    """What of HEAVY the code has loaded when it ends."""
+    command = [sys.executable, "-c", f"import sys\n{code}\n{LOADED}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=where)
+    return done.stderr.splitlines()[-1].split()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--help"], 0),
+        (["list", "configs"], 0),
+        (["list", "problems"], 0),
+        (["list", "optimizers"], 0),
+        (["run", "smoke", "-o", "nonsense=1"], 2),
+        (["run", "smoke", "-o", "problem=jiont"], 2),
+        (["run", "smoke", "-o", "optimizers=[bofm]"], 2),
+        (["run", "nowhere"], 2),
+        (["status", "nowhere"], 2),
+    ],
+    ids=lambda each: " ".join(each) if isinstance(each, list) else "",
+)
+def test_a_light_command_loads_nothing_heavy(arguments: list[str], code: int, tmp_path: Path) -> None:
+    run = f"""
+from fmnas.platform.cli import main
+try:
+    code = main({arguments!r})
+except SystemExit as end:
+    code = end.code
+assert code == {code}, code
+"""
+    assert loaded(run, tmp_path) == []
+
+
+@pytest.mark.parametrize("room", ["search_spaces", "optimizers", "trainers", "platform.config.problems"])
+def test_a_face_loads_nothing_heavy(room: str, tmp_path: Path) -> None:
+    assert loaded(f"import fmnas.{room}", tmp_path) == []
