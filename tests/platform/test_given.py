@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from fmnas.platform.cli import main
-from fmnas.platform.errors import RunDirectoryError
+from fmnas.platform.errors import Ending, RunDirectoryError
 from fmnas.platform.record.run_directory import RunDirectory, new_run_directory, run_directory
 from fmnas.platform.screen import ending as endings
 from fmnas.platform.tracking.tracker import TrackingReport
@@ -160,7 +160,7 @@ def test_the_commands_that_an_ending_names_can_be_typed(
     monkeypatch.setattr(endings, "print_summary", lambda *_: None)
     monkeypatch.setattr("sys.argv", ["/my tools/fmnas"])
     report = TrackingReport(written=0, present=0, missed=2, reason="down", store_experiment="1")
-    ending: Any = SimpleNamespace(status="finished", summary={}, tracking=report, store="s")
+    ending: Any = SimpleNamespace(ending=Ending.FINISHED, summary={}, tracking=report, store="s")
     endings.Teller("lines", Console(width=120), RunDirectory(odd), "").tell(ending)
     printed = capsys.readouterr().out.replace("\n", " ")
     for command in ("ui", "sync"):
