@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: install run test check types mutants clean
+.PHONY: install run test quick check types mutants clean
 
 install: $(INSTALLED)
 
@@ -22,15 +22,22 @@ run: install
 		$(BIN)/fmnas run configs/quickstart.yaml; \
 	fi
 
+# Two files at a time; PYTEST='-n 0' for one, as a debugger needs it.
+PYTEST ?= -n 2 --dist loadfile
+
 test: install
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(PYTEST)
+
+# The inner loop: without Ray, MLflow, browsers, long searches and long trainings.
+quick: install
+	$(BIN)/python -m pytest $(PYTEST) -m "not slow"
 
 # What CI runs.
 check: install
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(MAKE) types
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(PYTEST)
 
 # Type checkers do not follow setuptools' folder mapping: show them a link.
 types: install

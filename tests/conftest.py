@@ -19,6 +19,30 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # A test that imports mlflow itself must send nothing home either.
 os.environ.update(MLFLOW_DISABLE_TELEMETRY="true", DO_NOT_TRACK="true")
 
+SLOW = {
+    "benchmarks": (),
+    "baselines": ("ask_tell_contract", "bofm_beats_random_search"),
+    "comparison": ("figures", "page", "page_in_browser", "report"),
+    "optimizers": ("bofm", "gp_methods", "autograd_kernel"),
+    "platform": (
+        *("board", "checkpoints", "cluster", "command_line", "deadline", "device_failures", "doctor", "failures"),
+        *("given", "inputs", "light_doors", "lock", "merging", "output", "own_cluster", "passwords", "pool"),
+        *("postgresql", "problems", "progress", "promotion", "provenance", "published_quality", "replay", "retrain"),
+        *("safety", "status", "stop", "sync", "tracking_file", "tracking_refusals", "tracking_store"),
+        *("tracking_troubles", "tracking_ui"),
+    ),
+    "trainers": ("arrangement", "capture_guard", "image_trainer", "interruption", "largest_cell", "promotion"),
+    "tests": ("contributing", "gpu_first_run", "gpu_first_run_parts", "house", "mutants"),
+}
+"""The files of each folder whose tests take long, one by one or together."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what is slow."""
+    for item in items:
+        if item.path.stem.removeprefix("test_") in SLOW.get(item.path.parent.name, ()):
+            item.add_marker("slow")
+
 
 def _network_graph(cell: Cell) -> nx.DiGraph:
     graph = nx.DiGraph()

@@ -183,7 +183,7 @@ def test_log_objective_needs_positive_values(bad: float) -> None:
 
 
 def test_unknown_kernel_is_explained() -> None:
-    with pytest.raises(OptimizerError, match="kernel = 'rbf': it must be one of 'modlap', .*'adddif'"):
+    with pytest.raises(OptimizerError, match=r"kernel = 'rbf': it must be one of 'modlap', .*'adddif'"):
         BOFM(MIXED, kernel="rbf")
 
 
