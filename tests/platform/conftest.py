@@ -18,6 +18,7 @@ from urllib.request import Request, urlopen
 import numpy as np
 import pytest
 
+from fmnas.comparison import figures
 from fmnas.platform.config.config import Config, check_config
 from fmnas.platform.drive.dispatch import Clock
 from fmnas.platform.drive.driver import Driver, Stage
@@ -32,6 +33,17 @@ from fmnas.platform.tracking.ui import ui_command, ui_environment
 from fmnas.platform.workers.pool import Event, Failed, Finished, Job, Lost, Pool, TimedOut
 from fmnas.platform.workers.stop import StopRequest
 from fmnas.search_spaces.records import FINISHED
+
+DRAWN = ("test_command_line", "test_retrain", "test_postgresql")
+"""The modules that see whole reports; in the others a report has one figure: drawing all takes most of a short run."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_figure(request: pytest.FixtureRequest) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        if request.path.stem not in DRAWN:
+            patch.setattr(figures, "FIGURES", figures.FIGURES[1:2])
+        yield
 
 
 class Server:
