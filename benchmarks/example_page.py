@@ -28,7 +28,7 @@ KEPT = ("index.html", "anytime.png", "retrained.png")
 def context() -> ReportContext:
     """What the report tells beside the trials."""
     config = load_config(EXAMPLE / "config.yaml")
-    names = [entry.name for entry in config.optimizers]
+    names = [entry.label for entry in config.optimizers]
     return ReportContext(
         name=config.name,
         problem=config.problem,

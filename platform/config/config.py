@@ -54,7 +54,8 @@ class Config(Section):
     the points that the BO-FM paper's run with seed r began with.
     on_failure: what an optimizer hears of a trial that failed or timed out: the problem's penalty as its objective, or
     nothing (skip); it is charged either way.
-    hypotheses: which differences the report tests: "all" pairs, or the name of one optimizer, against each of the rest.
+    hypotheses: which differences the report tests: "all" pairs, or one optimizer, by its label, against each of the
+    rest.
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
@@ -136,16 +137,17 @@ def _check_names(config: Config) -> list[str]:
     for i, entry in enumerate(config.optimizers):
         if entry.name not in OPTIMIZERS:
             found.append(unknown(f"optimizers.{i}", entry.name, list(OPTIMIZERS), "fmnas list optimizers"))
-    names = [entry.name for entry in config.optimizers]
+    labels = [entry.label for entry in config.optimizers]
     found += [
-        f"optimizers: {name!r} is given twice; each may compete once: leave one out"
-        for name in dict.fromkeys(names)
-        if names.count(name) > 1
+        f"optimizers: {label!r} is given twice: leave one out or, to compare its options, tell them apart by labels: "
+        f"{{name: {label}, label: {label}-2, KEY: VALUE}}"
+        for label in dict.fromkeys(labels)
+        if labels.count(label) > 1
     ]
-    if config.hypotheses not in {ALL_PAIRS, *names}:
+    if config.hypotheses not in {ALL_PAIRS, *labels}:
         found.append(
             f"hypotheses = {config.hypotheses!r}: it must be {ALL_PAIRS}, for every pair, or the one optimizer of this "
-            f"configuration that is tested against each of the rest: {', '.join(dict.fromkeys(names))}"
+            f"configuration that is tested against each of the rest: {', '.join(dict.fromkeys(labels))}"
         )
     return found
 
@@ -188,7 +190,7 @@ def _row(config: Config) -> Row | None:
 def _check_budget(config: Config) -> list[str]:
     if config.budget.evaluations > config.initial_points:
         return []
-    takers = [e.name for e in config.optimizers if e.name in OPTIMIZERS and OPTIMIZERS[e.name].takes_initial_design]
+    takers = [e.label for e in config.optimizers if e.name in OPTIMIZERS and OPTIMIZERS[e.name].takes_initial_design]
     if not takers:
         return []
     points = f" ({config.initial_points} points)" if config.initial_design == AUTHORS else ""

@@ -44,12 +44,12 @@ def _of_evolution(config: Config, i: int, entry: OptimizerConfig, population: in
     evaluations, key = config.budget.evaluations, f"-o optimizers.{i}"
     if population >= evaluations:
         return [
-            f"{entry.name}: a population of {population} takes all of {evaluations} evaluations, so that none "
+            f"{entry.label}: a population of {population} takes all of {evaluations} evaluations, so that none "
             f"is a child and all is random search: {key}.population={max(2, evaluations // 5)} leaves some"
         ]
     if tournament > population:
         return [
-            f"{entry.name}: a tournament of {tournament} among {population} finds nearly always the "
+            f"{entry.label}: a tournament of {tournament} among {population} finds nearly always the "
             f"best of all: {key}.tournament={max(1, population // 3)} leaves others a chance"
         ]
     return []
@@ -64,7 +64,7 @@ def _of_bohb(config: Config, entry: OptimizerConfig, eta: int) -> list[str]:
         return []
     enough = epochs // config.fidelity.epochs + 1
     return [
-        f"{entry.name}: its model needs {needed} results of one length, which take {enough} evaluations; with "
+        f"{entry.label}: its model needs {needed} results of one length, which take {enough} evaluations; with "
         f"{config.budget.evaluations} all that is new is drawn at random: -o budget.evaluations={enough}, or more"
     ]
 

@@ -1,5 +1,6 @@
 """The sections of a configuration: what stands under one key, with its defaults."""
 
+import re
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_validator, model_validator
@@ -10,6 +11,8 @@ from fmnas.trainers.problem import Arrangement, DataSettings
 
 LONG = 1e9
 """Seconds, some thirty years: timers of the operating system take no more than a few times that."""
+LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
+"""What an optimizer may be called: it is part of the names of runs."""
 SHARE = 0.0001
 """The smallest share of a CPU or GPU that Ray can count."""
 
@@ -141,24 +144,40 @@ class TrackingConfig(Section):
 
 
 class OptimizerConfig(Section):
-    """One competitor: its name, how many trials it may have in flight, and its own options."""
+    """One competitor.
+
+    name: of the registry. label: what tables, curves, MLflow and files call it; its name unless another is given, as it
+    must be where one optimizer competes several times. concurrency: how many trials it may have in flight.
+    options: its own.
+    """
 
     name: str
+    label: str = ""
     concurrency: int = Field(default=1, ge=1, le=100_000)
     options: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("label")
+    @classmethod
+    def _plain(cls, given: str) -> str:
+        if not LABEL.fullmatch(given):
+            raise ValueError(
+                "it must be letters, digits, '.', '_' and '-', 40 at most, and begin with a letter or digit"
+            )
+        return given
 
     @model_validator(mode="before")
     @classmethod
     def _flat(cls, given: Any) -> Any:
         """A bare name, or a mapping whose unknown keys are the method's options."""
         if isinstance(given, str):
-            return {"name": given}
+            return {"name": given, "label": given}
         if not isinstance(given, dict):
             return given
         own = {k: v for k, v in given.items() if k in cls.model_fields}
         beside = {k: v for k, v in given.items() if k not in cls.model_fields}
         if "name" not in own:
             raise ValueError(_nameless([str(key) for key in given]))
+        own.setdefault("label", own["name"])
         options = given.get("options", {})
         if isinstance(options, dict):  # else it is refused as it stands
             if doubled := [key for key in options if key in given]:

@@ -117,17 +117,18 @@ def _check_alike(sources: Sequence[Source]) -> None:
 
 
 def _settings(config: Config) -> dict[str, Any]:
-    """What must agree where both have it: the keys of ALIKE, and each optimizer's options by its name."""
+    """What must agree where both have it: the keys of ALIKE, and each optimizer's options by its label."""
     plain = config.model_dump(mode="json")
     data = {key: value for key, value in plain["data"].items() if key != "root"}
     shared = {key: plain[key] for key in ALIKE} | {"data": data, "problem": ALIASES.get(config.problem, config.problem)}
     shared["checkpoints.continue_promoted"] = config.checkpoints.continue_promoted
-    return shared | {f"optimizer {each.name}": _complete(each) for each in config.optimizers}
+    return shared | {f"optimizer {each.label}": _complete(each) for each in config.optimizers}
 
 
 def _complete(optimizer: OptimizerConfig) -> dict[str, Any]:
-    """Its options with every default, and how many trials it may have in flight."""
-    return {"concurrency": optimizer.concurrency, **OPTIMIZERS[optimizer.name].complete(optimizer.options)}
+    """Which it is, its options with every default, and how many trials it may have in flight."""
+    options = OPTIMIZERS[optimizer.name].complete(optimizer.options)
+    return {"name": optimizer.name, "concurrency": optimizer.concurrency, **options}
 
 
 def _renumbered(sources: Sequence[Source]) -> dict[Repeat, int]:

@@ -68,14 +68,14 @@ def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext
 
 def remarks_of(config: Config) -> list[Remark]:
     """What a reader must know of an optimizer that its trials do not tell."""
-    rows = ((entry.name, OPTIMIZERS[entry.name], entry.options) for entry in config.optimizers)
-    told = ((name, row.optimizer.caveat(row.complete(options))) for name, row, options in rows)
-    return [Remark(f"{name} {caveat}", name) for name, caveat in told if caveat]
+    rows = ((entry.label, OPTIMIZERS[entry.name], entry.options) for entry in config.optimizers)
+    told = ((label, row.optimizer.caveat(row.complete(options))) for label, row, options in rows)
+    return [Remark(f"{label} {caveat}", label) for label, caveat in told if caveat]
 
 
 def by_design_of(config: Config) -> dict[str, str]:
     """What chooses the new configurations of each optimizer, as its class says."""
-    return {entry.name: OPTIMIZERS[entry.name].optimizer.chooses for entry in config.optimizers}
+    return {entry.label: OPTIMIZERS[entry.name].optimizer.chooses for entry in config.optimizers}
 
 
 def _of_versions(state: ExperimentState) -> list[Remark]:

@@ -66,7 +66,7 @@ def _build_run(config: Config, task: Problem, entry: OptimizerConfig, repeat: in
     row = OPTIMIZERS[entry.name]
     design = _initial_design(config, task, repeat) if row.takes_initial_design else []
     setting = Setting(
-        seed=derived_seed(config.seed, repeat, zlib.crc32(entry.name.encode())),
+        seed=derived_seed(config.seed, repeat, zlib.crc32(entry.label.encode())),
         epochs=config.fidelity.epochs,
         evaluations=config.budget.evaluations,
         log_objective=task.log_objective,
@@ -74,7 +74,7 @@ def _build_run(config: Config, task: Problem, entry: OptimizerConfig, repeat: in
     )
     optimizer = row.build(task.space, setting, entry.options)
     budget = RunBudget(config.budget.evaluations * config.fidelity.epochs, config.budget.seconds)
-    return Run(entry.name, repeat, budget, optimizer=optimizer, concurrency=entry.concurrency)
+    return Run(entry.label, repeat, budget, optimizer=optimizer, concurrency=entry.concurrency)
 
 
 def _initial_design(config: Config, task: Problem, repeat: int) -> list[Configuration]:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from fmnas.platform.errors import RunDirectoryError
+from fmnas.search_spaces.files import write_aside
 
 NOTE_SECONDS = 5.0
 """How often a note that is kept up is looked after."""
@@ -176,9 +177,7 @@ def _take(path: Path, here: Holder) -> None:
 
 
 def _write(path: Path, here: Holder, facts: Mapping[str, Any]) -> None:
-    aside = path.with_name(f".{path.name}.{here.pid}")
-    aside.write_text(json.dumps({**asdict(here), "facts": facts}))
-    os.replace(aside, path)
+    write_aside(path, json.dumps({**asdict(here), "facts": facts}).encode(), durable=False)
 
 
 @contextmanager

@@ -43,11 +43,23 @@ def with_value(key: str, value: object) -> dict[str, object]:
     return data
 
 
+def test_the_same_optimizer_may_compete_several_times_under_labels_of_its_own() -> None:
+    given = ["bohb", {"name": "bohb", "label": "bohb-2", "eta": 2}]
+    config = check_config(with_value("optimizers", given) | {"hypotheses": "bohb-2"}, "my.yaml")
+    assert [(entry.name, entry.label, entry.options) for entry in config.optimizers] == [
+        ("bohb", "bohb", {}),
+        ("bohb", "bohb-2", {"eta": 2}),
+    ]
+    runs = build_experiment(config).runs
+    assert [run.name for run in runs[:2]] == ["bohb/repeat-0", "bohb-2/repeat-0"]
+    assert len({run.optimizer.seed for run in runs}) == len(runs)
+
+
 def test_shipped_configurations_are_whole() -> None:
     real, synthetic = {"fashion_mnist", "fashion_mnist_lite"}, {"func2c", "func3c", "ackley5c", "ackley53c"}
     assert {"quickstart", "smoke"} | real | synthetic <= set(shipped_configs())
     for name, text in shipped_configs().items():
-        assert load_config(name).name == name
+        assert load_config(name).name == name.replace("/", "-")
         assert text.startswith("# "), "the first line says what it is"
 
 
@@ -134,7 +146,10 @@ def test_options_of_an_optimizer_stand_beside_its_name() -> None:
         ("problem", "func2", ["problem = 'func2'", "Did you mean 'func2c'", "fmnas list problems"]),
         ("optimizers", ["bo-fn"], ["optimizers.0 = 'bo-fn'", "Did you mean 'bo-fm'"]),
         ("optimizers", [], ["optimizers = []", "name at least one", "fmnas list optimizers"]),
-        ("optimizers", ["random", "random"], ["'random' is given twice"]),
+        ("optimizers", ["random", "random"], ["'random' is given twice", "label: random-2"]),
+        ("optimizers", [{"name": "random", "label": "bohb"}, "bohb"], ["'bohb' is given twice"]),
+        ("optimizers", [{"name": "random", "label": "a/b"}], ["optimizers.0.label = 'a/b'", "letters, digits"]),
+        ("optimizers", [{"name": "random", "label": 5}], ["optimizers.0.label = 5", "text"]),
         ("optimizers", [{"name": "bohb", "etta": 3}], ["optimizers.0.etta", "unknown key", "Did you mean 'eta'"]),
         ("optimizers", [{"name": "bohb", "eta": 1}], ["optimizers.0.eta = 1", "at least 2"]),
         ("optimizers", [{"name": "bohb", "concurrency": 0}], ["optimizers.0.concurrency = 0", "at least 1"]),

@@ -139,7 +139,7 @@ def test_a_lock_that_may_not_be_touched_is_said_so(tmp_path: Path, monkeypatch: 
     path = tmp_path / "lock"
     if does == "read":
         leave(path)
-    monkeypatch.setattr(Path, "read_text" if does == "read" else "write_text", refuse)
+    monkeypatch.setattr(Path, "read_text" if does == "read" else "replace", refuse)
     here = Holder("host", 1, 1, "boot", "namespace")
     monkeypatch.setattr(Holder, "this", lambda: here)
     with pytest.raises(RunDirectoryError, match=f"cannot be {does}.*Permission denied") as caught, locked(path, print):

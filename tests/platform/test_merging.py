@@ -53,6 +53,17 @@ def test_other_optimizers_of_the_same_repeats_are_paired(one: Path, tmp_path: Pa
     assert (one / "summary.json").read_bytes() == before
 
 
+def test_options_of_one_optimizer_are_compared_under_their_labels(one: Path, tmp_path: Path) -> None:
+    few = "{name: regularized-evolution, label: few, population: 3, tournament: 2}"
+    many = "{name: regularized-evolution, label: many, population: 5, tournament: 2}"
+    two = run(tmp_path / "two", f"optimizers=[{few}, {many}]")
+    assert {row["run"] for row in rows(two)} == {f"{label}/repeat-{r}" for label in ("few", "many") for r in (0, 1)}
+    summary = merged(tmp_path / "both", one, two)
+    assert set(summary["optimizers"]) == {"random", "few", "many"}
+    other = run(tmp_path / "other", "optimizers=[{name: random, label: few}]")
+    assert main(["report", str(two), str(other), "--out", str(tmp_path / "no")]) == 2
+
+
 def test_repeats_from_another_seed_get_numbers_of_their_own(one: Path, tmp_path: Path) -> None:
     more = run(tmp_path / "more", "optimizers=[random]", "seed=7")
     summary = merged(tmp_path / "both", one, more)

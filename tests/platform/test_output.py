@@ -107,10 +107,11 @@ def test_a_terminal_that_is_closed_stops_the_experiment_as_ctrl_c_does(tmp_path:
 
 
 def _own_terminal() -> None:
-    """Its standard input becomes its controlling terminal, whose end is told by SIGHUP."""
+    """Its standard input becomes its controlling terminal, whose end is told by SIGHUP, also where tests ignore it."""
     import fcntl
     import termios
 
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
