@@ -15,8 +15,8 @@ what an `AutogradKernel` of the same formula costs, and less than an analytic ke
 | symbol | shape | meaning |
 |---|---|---|
 | x2 | [M] or [m, n] | squared distance of the continuous parts, in unit-cube lengths |
-| a | as x2 | what the vertices have in common: over all discrete variables, the sum of T[v, v'] |
-| T | P times [V_p, V_p] | a table for each discrete variable |
+| a | as x2 | what the vertices have in common: over all discrete variables, the sum of its table's T[v, v'] |
+| T | [K, K] | the tables of all discrete variables, along its diagonal |
 | n, m, K, M, B | | as in kernel.py |
 """
 
@@ -35,22 +35,29 @@ from fmnas.search_spaces import Space
 class PairKernel(ABC):
     """A kernel on the space of its tables; a subclass has `parameters`, each of size 1, and `r`.
 
-    tables: T of each discrete variable, symmetric. None: every point is on the one vertex of a point, and a is 0.
+    tables: of each discrete variable [V_p, V_p], symmetric. None: every point is on the one vertex of a point, and a is 0.
     """
 
     parameters: Sequence[Parameter] = ()
 
     def __init__(self, tables: Sequence[Tensor]) -> None:
-        self.tables = list(tables) or [torch.zeros(1, 1, dtype=torch.float64)]
+        tables = list(tables) or [torch.zeros(1, 1, dtype=torch.float64)]
+        sizes = torch.tensor([len(table) for table in tables])
+        self.T = torch.block_diag(*tables)
+        self.variable = torch.arange(len(sizes)).repeat_interleave(sizes)  # [K]
+        self._first = sizes.cumsum(0) - sizes
 
     @abstractmethod
     def r(self, x2: Tensor, a: Tensor, values: Values) -> Tensor:
         """Correlations of pairs, number by number; values: name -> [B, 1] or [1], to be broadcast with x2 and a."""
 
-    def common(self, V1: Tensor, V2: Tensor) -> Tensor:
-        """a [...] of vertices [..., P] whose leading dimensions broadcast."""
-        every = [T[V1[..., p], V2[..., p]] for p, T in enumerate(self.tables)]
-        return torch.stack(every).sum(0)
+    def rows(self, V: Tensor) -> Tensor:
+        """Which rows of T the vertices V [m, P] are [m, P]."""
+        return V + self._first
+
+    def one_hot(self, V: Tensor) -> Tensor:
+        """1 in each row of T that is one of the vertices V [m, P], 0 in the others [m, K]."""
+        return torch.zeros(len(V), len(self.T), dtype=torch.float64).scatter_(1, self.rows(V), 1.0)
 
     def pairs(self, points: Points) -> "NumberedPairs":
         """The pairs of these points."""
@@ -68,7 +75,8 @@ class NumberedPairs:
         i, j = pair_indices(len(points))
         self._kernel = kernel
         self._x2 = (points.C[i] - points.C[j]).square().sum(-1)
-        self._a = kernel.common(points.V[i], points.V[j])
+        H = kernel.one_hot(points.V)
+        self._a = (H @ kernel.T @ H.T)[i, j]
 
     def correlation(self, values: Values) -> Tensor:
         """r [B, M]."""
@@ -102,24 +110,22 @@ class PairCorrelation:
 
     def __init__(self, kernel: PairKernel, values: Values, points: Points) -> None:
         self.kernel, self.values, self.points = kernel, values, points
+        self._TH = kernel.T @ kernel.one_hot(points.V).T  # [K, n]
 
     def on(self, V: Tensor) -> "PairVertexCache":
         """Points on the vertices V [m, P]."""
-        a = self.kernel.common(V[:, None], self.points.V[None])
-        return PairVertexCache(self, a, self.own(self.kernel.common(V, V)))
+        H = self.kernel.one_hot(V)
+        return PairVertexCache(self, H @ self._TH, self.own(H @ self.kernel.T.diagonal()))
 
     def neighbours(self, points: Points) -> tuple[Tensor, Tensor]:
         """(r [m, K, n], own [m, K]): each variable in turn has another row of its table."""
-        kernel, V, others = self.kernel, points.V, self.points.V
-        here, at_home = kernel.common(V[:, None], others[None]), kernel.common(V, V)
-        a, own = [], []
-        for p, T in enumerate(kernel.tables):
-            rows, diagonal, v = T[:, others[:, p]], T.diagonal(), V[:, p]
-            a.append((here - rows[v])[:, None] + rows)  # [m, V_p, n]
-            own.append((at_home - diagonal[v])[:, None] + diagonal)  # [m, V_p]
+        kernel, H, diagonal = self.kernel, self.kernel.one_hot(points.V), self.kernel.T.diagonal()
+        left = kernel.rows(points.V)[:, kernel.variable]  # [m, K]
+        a = (H @ self._TH)[:, None] - self._TH[left] + self._TH
+        own = (H @ diagonal)[:, None] - diagonal[left] + diagonal
         with torch.no_grad():
-            r = kernel.r(self.squared_distance(points.C)[:, None], torch.cat(a, 1), self.values)
-        return r, self.own(torch.cat(own, 1))
+            r = kernel.r(self.squared_distance(points.C)[:, None], a, self.values)
+        return r, self.own(own)
 
     def squared_distance(self, C: Tensor) -> Tensor:
         """x2 [m, n] from continuous parts C [m, D]."""

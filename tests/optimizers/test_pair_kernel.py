@@ -140,5 +140,6 @@ def test_a_kernel_without_parameters_is_fitted_for_its_noise_alone(both: Both) -
 def test_overlap_is_the_share_of_variables_that_agree(space: Space, make_problem: Any) -> None:
     if not space.discrete:
         pytest.skip("there are no vertices")
-    V = make_problem(space, 9).points.V
-    np.testing.assert_allclose(Fast(space).common(V[:, None], V[None]), overlap(V[:, None], V[None]), rtol=1e-14)
+    points = make_problem(space, 9).points
+    r, _ = Overlap(space).given({}, points).on(points.V).correlation(points.C)
+    np.testing.assert_allclose(r, overlap(points.V[:, None], points.V[None]), rtol=1e-14)
