@@ -97,6 +97,10 @@ class BayesianOptimizer(Optimizer):
         found, _ = alternate(surface, region, starts, state.settings)
         return found.and_then(starts)
 
+    def observations(self) -> list[tuple[Trial, Evaluation]]:
+        """The results that the model is given, in the order told: all of them."""
+        return self.history
+
     def fits_afresh(self) -> bool:
         """Whether this ask's fit tries random starts even where there are many results."""
         return self._asked % AFRESH_EVERY == 0
@@ -124,17 +128,17 @@ class BayesianOptimizer(Optimizer):
         super().tell(trial, evaluation)
 
     def objectives(self) -> np.ndarray:
-        """The results so far [n], as they are modelled but for the warping."""
-        y = np.array([evaluation.objective for _, evaluation in self.history])
+        """Those of the observations [n], as they are modelled but for the warping."""
+        y = np.array([evaluation.objective for _, evaluation in self.observations()])
         return np.log(y) if self.log_objective else y
 
     def _suggest(self, rng: np.random.Generator) -> Suggestion:
-        if len(self.history) < 2:
+        if len(self.observations()) < 2:
             return self._by_chance(rng, "fewer than two results to model")
         y = self.objectives()
         if np.ptp(y) < 1e-12:
             return self._by_chance(rng, "all results are equal: nothing to model")
-        with _one_thread():
+        with one_thread():
             try:
                 fitted = self._fit(y, rng)
             except FitError as error:
@@ -146,8 +150,8 @@ class BayesianOptimizer(Optimizer):
         return Suggestion(configuration, MODEL, memo=memo)
 
     def _fit(self, y: np.ndarray, rng: np.random.Generator) -> Fit:
-        """The process fitted to the history with objectives y [n], under the likeliest warping."""
-        points = Points.of(self.space, self._encoded([trial for trial, _ in self.history]))
+        """The process fitted to the observations with objectives y [n], under the likeliest warping."""
+        points = Points.of(self.space, self._encoded(trial for trial, _ in self.observations()))
         fitted = self._fit_warped(points, y, rng, afresh=self.fits_afresh())
         warpings = self.settings.warpings
         for _ in range(REFITS if len(warpings) > 1 else 0):
@@ -169,9 +173,9 @@ class BayesianOptimizer(Optimizer):
 
     def _maximise(self, fitted: Fit, rng: np.random.Generator) -> Configuration | None:
         """The new configuration with the largest acquisition; None if the search found only ones tried before."""
-        y, known = fitted.y, self._known()
-        surface = Surface.of(self._with_fantasies(fitted.posterior), self.acquisition(y))
-        state = SearchState(known[int(y.argmin())], known, self.settings.search, rng)
+        known, best = self._known(), self.observations()[int(fitted.y.argmin())][0]
+        surface = Surface.of(self._with_fantasies(fitted.posterior), self.acquisition(fitted.y))
+        state = SearchState(self._codes[best.id], known, self.settings.search, rng)
         candidates = self.candidates(surface, state).encoded(self.space)
         new = (x for x in candidates if new_among(x[None], known).all())  # one by one: the first is mostly enough
         return next((self.space.decode(x) for x in new), None)
@@ -209,7 +213,7 @@ class BayesianOptimizer(Optimizer):
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """One torch thread: as fast at these sizes, and the same rounding in every process."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -59,15 +59,17 @@ def options_of(optimizer: type[Optimizer]) -> dict[str, Option]:
 
 
 def check_options(optimizer: type[Optimizer], **values: Any) -> None:
-    """Raise OptimizerError for an option that is none of its annotation's Literals, or not Between its bounds."""
+    """Raise OptimizerError for an option that no Between and no Literal of its annotation allows."""
     hints = get_type_hints(optimizer.__init__, include_extras=True)
     for name, value in values.items():
-        bounds = next((each for each in getattr(hints[name], "__metadata__", ()) if isinstance(each, Between)), None)
-        if bounds is not None and not bounds.allows(value):
-            raise OptimizerError(f"{name} = {value!r}: it must be {bounds}")
-        choices = [choice for part in _parts(hints[name]) if get_origin(part) is Literal for choice in get_args(part)]
-        if choices and isinstance(value, PLAIN) and value not in choices:
-            raise OptimizerError(f"{name} = {value!r}: it must be one of {', '.join(map(repr, choices))}")
+        parts = _parts(hints[name])
+        bounds = [each for part in parts for each in getattr(part, "__metadata__", ()) if isinstance(each, Between)]
+        choices = [choice for part in parts if get_origin(part) is Literal for choice in get_args(part)]
+        if value in choices or (isinstance(value, int | float) and any(each.allows(value) for each in bounds)):
+            continue
+        if bounds or (choices and isinstance(value, PLAIN)):
+            allowed = [*map(str, bounds), *(["one of " + ", ".join(map(repr, choices))] if choices else [])]
+            raise OptimizerError(f"{name} = {value!r}: it must be {', or '.join(allowed)}")
 
 
 def _parts(annotation: Any) -> tuple[Any, ...]:
@@ -79,7 +81,8 @@ def _plain(annotation: Any) -> Any:
     """Without the members of a union that only a caller in Python can give."""
     if get_origin(annotation) is Annotated:
         return annotation
-    kept = tuple(part for part in _parts(annotation) if part in PLAIN or get_origin(part) is Literal or part is Any)
+    kinds = (Literal, Annotated)
+    kept = tuple(part for part in _parts(annotation) if part in (*PLAIN, Any) or get_origin(part) in kinds)
     if not kept:
         raise TypeError(f"an option must be of plain types or Literals, and this is {annotation}")
     return Union[kept]  # noqa: UP007  # of a tuple

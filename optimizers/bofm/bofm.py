@@ -33,7 +33,7 @@ from fmnas.search_spaces import Configuration, Space
 ModeName = Literal["default", "paper"]
 TOLD_THE_BUDGET = (
     "knows the size of its budget and makes use of it: the last tenth of its suggestions after the initial design, ten "
-    "at most, explore no more. The others make no use of it."
+    "at most, explore no more. An optimizer of which nothing is said makes no use of it."
 )
 
 

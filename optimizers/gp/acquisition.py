@@ -1,4 +1,4 @@
-"""Acquisitions of minimising: expected improvement below an incumbent, and the lower confidence bound.
+"""Acquisitions of minimising: expected improvement below an incumbent, plain and augmented, and the confidence bound.
 
 All are maximised. Expected improvement is taken as its logarithm, in a form that never underflows:
 
@@ -86,6 +86,32 @@ class LogEI:
     def average(self, values: Tensor) -> tuple[Tensor, Tensor]:
         """(log mean exp, the share of each in it)."""
         return values.logsumexp(0) - math.log(len(values)), values.softmax(0)
+
+
+@dataclass(frozen=True)
+class LogAugmentedEI(LogEI):
+    """log of EI (1 - sqrt(noise / (noise + s^2))): where noise hides the function, s adds nothing (Huang et al. 2006).
+
+    noise: variance of an observation, above 0.
+    """
+
+    noise: float
+
+    def value(self, mean: Tensor, deviation: Tensor) -> Tensor:
+        """Its logarithm, in a form that does not cancel where s is far below the noise."""
+        root, sigma = self._roots(deviation)
+        return super().value(mean, deviation) + 2.0 * deviation.log() - root.log() - (root + sigma).log()
+
+    def slopes(self, mean: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(value, its slope along the mean, along the deviation)."""
+        _, by_mean, by_deviation = super().slopes(mean, deviation)
+        root, sigma = self._roots(deviation)
+        more = 2.0 / deviation - deviation / root.square() - deviation / (root * (root + sigma))
+        return self.value(mean, deviation), by_mean, by_deviation + more
+
+    def _roots(self, deviation: Tensor) -> tuple[Tensor, float]:
+        """(sqrt(noise + s^2), sqrt(noise))."""
+        return (self.noise + deviation.square()).sqrt(), math.sqrt(self.noise)
 
 
 @dataclass(frozen=True)

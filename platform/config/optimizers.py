@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
@@ -97,6 +98,11 @@ OPTIMIZERS: dict[str, Row] = {
             "aging evolution with mixed mutations",
         ),
         Row("bohb", "fmnas.baselines.bohb:BOHB", "Hyperband with kernel density models (hpbandster)"),
+        Row(
+            "cocabo", "fmnas.baselines.cocabo:CoCaBO", "bandits for discrete variables, a Gaussian process for the rest"
+        ),
+        Row("casmopolitan", "fmnas.baselines.casmopolitan:Casmopolitan", "Bayesian optimization in trust regions"),
+        Row("rounding-gp", "fmnas.baselines.rounding_gp:RoundingGP", "a Gaussian process on relaxed codes, rounded"),
         Row("random", "fmnas.baselines.random_search:RandomSearch", "random search"),
     )
 }
@@ -104,6 +110,8 @@ OPTIMIZERS: dict[str, Row] = {
 
 def _bounded(annotation: Any) -> Any:
     """The annotation of an option, its bounds as pydantic has them."""
+    if get_origin(annotation) in (Union, UnionType):
+        return Union[tuple(map(_bounded, get_args(annotation)))]  # noqa: UP007  # of a tuple
     bounds = getattr(annotation, "__metadata__", ())
     if not bounds:
         return annotation

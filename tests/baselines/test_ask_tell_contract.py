@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,13 +82,16 @@ Method = Callable[[Space, int], Optimizer]
 
 
 def method_of(row: Row) -> Method:
-    """Builds the optimizer of a row of the registry, with the initial design if it takes one."""
+    """Builds the optimizer of a row of the registry, with the initial design if it takes one, and any model quick."""
     taken = parameters_of(row.optimizer)
 
     def build(space: Space, seed: int) -> Optimizer:
         provided = {"seed": seed, "epochs": EPOCHS, "initial_design": random_design(space, DESIGN, 99)}
         given_ = {name: value for name, value in provided.items() if name in taken}
-        return row.optimizer(space, **given_, **SMALL.get(row.name, {}))
+        optimizer = row.optimizer(space, **given_, **SMALL.get(row.name, {}))
+        if isinstance(optimizer, BayesianOptimizer):
+            optimizer.settings = replace(optimizer.settings, fit=QUICK.fit, search=QUICK.search)
+        return optimizer
 
     return build
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fmnas.optimizers.gp.acquisition import (
     Acquisition,
+    LogAugmentedEI,
     LogEI,
     LowerConfidenceBound,
     log_expected_improvement,
@@ -153,7 +154,7 @@ def test_slopes_at_the_far_end() -> None:
     assert by_deviation.item() == pytest.approx(1e16, rel=0.01)
 
 
-@pytest.mark.parametrize("acquisition", [LogEI(0.2), LowerConfidenceBound(1.5)], ids=["ei", "lcb"])
+@pytest.mark.parametrize("acquisition", [LogEI(0.2), LogAugmentedEI(0.2, 0.1), LowerConfidenceBound(1.5)])
 def test_slopes_are_the_derivatives(acquisition: Acquisition) -> None:
     mean, deviation, step = torch.linspace(-3.0, 3.0, 7).double(), torch.linspace(0.1, 2.0, 7).double(), 1e-6
     value, by_mean, by_deviation = acquisition.slopes(mean, deviation)
@@ -170,6 +171,15 @@ def test_an_average_of_equals_is_what_each_of_them_is(acquisition: Acquisition) 
     average, share = acquisition.average(values)
     np.testing.assert_allclose(average, values[0], rtol=1e-12)
     np.testing.assert_allclose(share, np.full((3, 5), 1 / 3), rtol=1e-12)
+
+
+def test_augmented_ei_is_ei_without_noise_and_finite_far_below_it() -> None:
+    mean, deviation = torch.linspace(-3.0, 3.0, 7).double(), torch.full((7,), 0.5).double()
+    plain, augmented = LogEI(0.2).value(mean, deviation), LogAugmentedEI(0.2, 1e-16).value(mean, deviation)
+    np.testing.assert_allclose(augmented, plain, atol=1e-7)
+    tiny = double(1e-9)  # EI sigma^2 / (2 noise), where 1 - sqrt(noise) / sqrt(noise + sigma^2) rounds to 0
+    hidden = LogAugmentedEI(0.2, 0.1).value(double(0.2), tiny) - LogEI(0.2).value(double(0.2), tiny)
+    assert float(hidden) == pytest.approx(math.log(1e-18 / 0.2), rel=1e-9)
 
 
 def test_a_lower_confidence_bound_in_numbers() -> None:

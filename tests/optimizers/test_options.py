@@ -25,21 +25,23 @@ class Mine(Optimizer):
         rate: Annotated[float, Between(0.0, 1.0)] = 0.5,
         size: Annotated[int, Between(least=2)] = 3,
         rule: Literal["a", "b"] | Mapping[str, int] = "a",
+        share: Annotated[float, Between(0.0, 1.0)] | Literal["all"] = 0.5,
         plain: bool = False,
     ) -> None:
         super().__init__(space, seed=seed)
-        check_options(type(self), rate=rate, size=size, rule=rule, plain=plain)
+        check_options(type(self), rate=rate, size=size, rule=rule, share=share, plain=plain)
 
     def _suggest(self, rng: np.random.Generator) -> Suggestion:
         return Suggestion(self.space.sample(rng), "random")
 
 
 def test_options_are_what_the_platform_does_not_set() -> None:
-    assert list(parameters_of(Mine)) == ["seed", "evaluations", "rate", "size", "rule", "plain"]
+    assert list(parameters_of(Mine)) == ["seed", "evaluations", "rate", "size", "rule", "share", "plain"]
     assert options_of(Mine) == {
         "rate": Option(Annotated[float, Between(0.0, 1.0)], 0.5),
         "size": Option(Annotated[int, Between(2)], 3),
         "rule": Option(Literal["a", "b"], "a"),  # a mapping can be given in Python alone
+        "share": Option(Annotated[float, Between(0.0, 1.0)] | Literal["all"], 0.5),
         "plain": Option(bool, False),
     }
 
@@ -50,6 +52,9 @@ def test_options_are_what_the_platform_does_not_set() -> None:
         ({"rate": 1.5}, "rate = 1.5: it must be at least 0.0 and at most 1.0"),
         ({"size": 1}, "size = 1: it must be at least 2"),
         ({"rule": "c"}, "rule = 'c': it must be one of 'a', 'b'"),
+        ({"share": 1.5}, "share = 1.5: it must be at least 0.0 and at most 1.0, or one of 'all'"),
+        ({"share": "some"}, "share = 'some': it must be at least 0.0 and at most 1.0, or one of 'all'"),
+        ({"rate": "all"}, "rate = 'all': it must be at least 0.0 and at most 1.0"),
     ],
 )
 def test_what_an_annotation_does_not_allow_is_refused(options: dict[str, Any], words: str) -> None:
@@ -60,6 +65,8 @@ def test_what_an_annotation_does_not_allow_is_refused(options: dict[str, Any], w
 def test_what_it_allows_is_taken() -> None:
     Mine(SPACE, rate=0.0, size=10**9, rule="b", plain=True)
     Mine(SPACE, rate=1.0, rule={"of my own": 1})
+    Mine(SPACE, share=0.0)
+    Mine(SPACE, share="all")
 
 
 def test_an_option_that_no_configuration_could_hold_is_a_mistake() -> None:

@@ -36,6 +36,9 @@ CASES = [
     Case("regularized-evolution", "population", 7, 12),
     Case("regularized-evolution", "tournament", 2, 20, (("population", 7),)),
     Case("bohb", "eta", 2, 12),
+    Case("cocabo", "mix", "learned", 9),
+    Case("cocabo", "mix", 0.9, 9),
+    Case("cocabo", "mix", 1, 9),
 ]
 EPOCHS, EVALUATIONS = 9, 40
 

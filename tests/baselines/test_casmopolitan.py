@@ -1,0 +1,208 @@
+"""CASMOPOLITAN: kernel, transform, acquisition and trust regions as the authors' code has them; restarts."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fmnas.baselines.casmopolitan import Casmopolitan, CasmopolitanKernel, Copula
+from fmnas.baselines.trust_region import Length, Rules, TrustRegion, is_success
+from fmnas.optimizers import random_design
+from fmnas.optimizers.gp.acquisition import LogAugmentedEI, log_expected_improvement
+from fmnas.optimizers.gp.fit import FitSettings
+from fmnas.optimizers.gp.points import Points
+from fmnas.optimizers.gp.search import SearchSettings
+from fmnas.search_spaces import Nominal, Ordinal, Real, Space, Trial
+from fmnas.search_spaces.records import MODEL, RANDOM
+
+GOLDEN: Any = json.loads((Path(__file__).parent / "golden_casmopolitan.json").read_text())
+Z = np.array(GOLDEN["Z"])
+REALS = [Real("x1", 0.0, 1.0), Real("x2", 0.0, 1.0)]
+NOMINALS = [Nominal(f"h{j}", tuple(range(n))) for j, n in enumerate(GOLDEN["sizes"], 1)]
+ORDINALS = [Ordinal(f"h{j}", tuple(range(n))) for j, n in enumerate(GOLDEN["sizes"], 1)]
+SPACE = Space([*REALS, *NOMINALS])
+
+
+def gram(space: Space, X: np.ndarray, mix: float = 0.5, **values: float) -> np.ndarray:
+    points = Points.of(space, X)
+    tensors = {name: torch.tensor([value], dtype=torch.float64) for name, value in values.items()}
+    r, own = CasmopolitanKernel(space, mix).given(tensors, points).on(points.V).correlation(points.C)
+    np.testing.assert_allclose(own, r.diagonal())
+    return r.numpy()
+
+
+@pytest.mark.parametrize("case", GOLDEN["categorical"], ids=lambda case: case["kernel"])
+def test_golden_overlap(case: dict[str, Any]) -> None:
+    space = Space(ORDINALS if case["kernel"] == "ordinal" else NOMINALS)
+    np.testing.assert_allclose(gram(space, Z[:, :3], l=case["lengthscale"][0]), case["gram"], rtol=1e-12)
+
+
+@pytest.mark.parametrize("case", GOLDEN["mixed"], ids=lambda case: str(case["lam"]))
+def test_golden_mixture(case: dict[str, Any]) -> None:
+    l, theta = case["lengthscale_categorical"][0], case["lengthscale_continuous"][0]  # noqa: E741
+    found = gram(SPACE, np.column_stack([Z[:, 3:], Z[:, :3]]), case["lam"], l=l, theta=theta)
+    np.testing.assert_allclose(found, case["gram"], rtol=1e-9)
+
+
+@pytest.mark.parametrize("case", GOLDEN["copula"], ids=lambda case: str(len(case["y"])))
+def test_golden_copula(case: dict[str, Any]) -> None:
+    np.testing.assert_allclose(Copula().of(np.array(case["y"])), case["z"], rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("case", GOLDEN["augmented_ei"], ids=lambda case: str(case["mean"]))
+def test_golden_augmented_ei(case: dict[str, float]) -> None:
+    mean, deviation = (torch.tensor([case[name]], dtype=torch.float64) for name in ("mean", "sd"))
+    found = LogAugmentedEI(case["mean_at_centre"], case["noise_variance"]).value(mean, deviation)
+    assert float(found) == pytest.approx(math.log(case["augmented_ei"]), rel=1e-9)
+    plain = log_expected_improvement(mean, deviation, case["mean_at_centre"])
+    assert float(plain) == pytest.approx(math.log(case["ei"]), rel=1e-9)
+
+
+@pytest.mark.parametrize("case", GOLDEN["trust_region"], ids=lambda case: case["case"])
+def test_golden_lengths(case: dict[str, Any]) -> None:
+    given = case["settings"]
+    rules = Rules(
+        Length(given["length_init"], given["length_min"], given["length_max"]),
+        Length(given["length_init_discrete"], given["length_min_discrete"], given["length_max_discrete"]),
+        given["tr_multiplier"],
+        given["succtol"],
+        given["failtol"],
+    )
+    region, last = TrustRegion.first(rules), len(case["successes"]) - 1
+    assert case["restart_at_step"] in (-1, last)
+    for step, success in enumerate(case["successes"]):
+        region = region.after(bool(success))
+        assert region.side == pytest.approx(case["length"][step], rel=1e-12)
+        assert region.radius == case["length_discrete"][step]
+        assert region.exhausted == (step == case["restart_at_step"])
+
+
+@pytest.mark.parametrize("case", GOLDEN["success_test"], ids=lambda case: f"{case['new']} after {case['best']}")
+def test_golden_successes(case: dict[str, Any]) -> None:
+    assert is_success(case["new"], case["best"]) == case["success"]
+
+
+@pytest.mark.parametrize(("P", "radius"), [(0, 0), (1, 1), (2, 2), (3, 3), (12, 10), (50, 40)])
+def test_the_ball_begins_with_four_fifths_of_the_discrete_variables(P: int, radius: int) -> None:
+    space = Space([*REALS, *(Nominal(f"h{p}", (0, 1)) for p in range(P))])
+    region = TrustRegion.first(Rules.of(space))
+    assert (region.radius, region.side) == (radius, 0.8)
+    assert not region.exhausted
+
+
+@pytest.mark.parametrize("P", [0, 1])
+def test_a_ball_that_cannot_shrink_exhausts_no_region(P: int) -> None:
+    space = Space([*REALS, *(Nominal(f"h{p}", (0, 1)) for p in range(P))])
+    region = TrustRegion.first(replace(Rules.of(space), failures=1))
+    sides = []
+    while not region.exhausted:
+        region = region.after(success=False)
+        sides.append(region.side)
+        assert region.radius == P
+    assert len(sides) == math.ceil(math.log(0.8 * 2**7, 1.5))
+
+
+def made(space: Space = SPACE, failures: int = 40, design: int = 4) -> Casmopolitan:
+    optimizer = Casmopolitan(space, initial_design=random_design(space, design, 0))
+    optimizer.settings = replace(
+        optimizer.settings,
+        fit=FitSettings(starts=1, screening=0, finalists=1, prior=False),
+        search=SearchSettings(random_points=60, spray_points=20, starts=2, rounds=3),
+    )
+    optimizer.region = TrustRegion.first(replace(optimizer.region.rules, failures=failures))
+    return optimizer
+
+
+def asked(optimizer: Casmopolitan) -> Trial:
+    trial = optimizer.ask()
+    assert trial is not None
+    return trial
+
+
+def worse(optimizer: Casmopolitan, count: int, first: float = 1.0) -> list[Trial]:
+    """Asks that are told worse and worse results."""
+    trials = []
+    for number in range(count):
+        trials.append(asked(optimizer))
+        optimizer.tell(trials[-1], first + number)
+    return trials
+
+
+def is_within(optimizer: Casmopolitan, trial: Trial, centre: Trial, side: float, radius: int) -> bool:
+    x, c = (optimizer.space.encode(each.configuration) for each in (trial, centre))
+    near = np.abs(x[:2] - c[:2]).max() <= side / 2.0 + 1e-12
+    return bool(near and (x[2:] != c[2:]).sum() <= radius)
+
+
+def test_golden_box() -> None:
+    case, optimizer = GOLDEN["box"], made()
+    optimizer.region = replace(optimizer.region, side=case["length"])
+    region = optimizer._around(np.array([*case["centre"], 0.0, 0.0, 0.0]))
+    np.testing.assert_allclose(region.box.lower, case["lower"])
+    np.testing.assert_allclose(region.box.upper, case["upper"])
+
+
+def test_asks_stay_in_the_region_around_the_best() -> None:
+    optimizer = made()
+    best = worse(optimizer, 4)[0]
+    for _ in range(6):
+        optimizer.region = replace(optimizer.region, side=0.2, radius=2)
+        (trial,) = worse(optimizer, 1, first=9.0)
+        assert trial.origin == MODEL
+        assert is_within(optimizer, trial, best, side=0.2, radius=2)
+
+
+def test_an_exhausted_region_is_left_for_another() -> None:
+    """Of three discrete variables the radius is 3, 2, 1: two shrinkings by 3 failures each."""
+    optimizer = made(failures=3)
+    design = worse(optimizer, 4)
+    assert optimizer.region.failures == 0  # the initial design does not count
+    worse(optimizer, 5, first=9.0)
+    assert (optimizer.region.radius, optimizer.region.failures) == (2, 2)
+    worse(optimizer, 1, first=20.0)
+    assert optimizer.observations() == []
+    assert optimizer.region == TrustRegion.first(optimizer.region.rules)
+    assert optimizer._best[0][1] == 1.0
+    np.testing.assert_array_equal(optimizer._best[0][0], SPACE.encode(design[0].configuration))
+    centre, *others = worse(optimizer, 4, first=30.0)
+    assert (centre.origin, centre.note) == (MODEL, "a new trust region begins here")
+    for trial in others:
+        assert trial.origin == RANDOM
+        assert not trial.fallback
+        assert is_within(optimizer, trial, centre, side=0.8, radius=3)
+    assert asked(optimizer).origin == MODEL
+    assert [trial.id for trial, _ in optimizer.observations()] == [10, 11, 12, 13]
+
+
+def test_a_late_result_of_an_earlier_region_is_not_modelled() -> None:
+    optimizer = made(failures=1)
+    worse(optimizer, 4)
+    late = asked(optimizer)
+    worse(optimizer, 2, first=9.0)
+    assert optimizer.observations() == []
+    optimizer.tell(late, -5.0)
+    assert optimizer.observations() == []
+    assert optimizer.region == TrustRegion.first(optimizer.region.rules)
+    worse(optimizer, 4, first=9.0)
+    assert is_within(optimizer, asked(optimizer), optimizer.observations()[0][0], side=0.8, radius=3)
+
+
+def test_a_region_begins_where_the_best_of_those_before_promise_most() -> None:
+    """In one variable, bests that fall from left to right: the bound is lowest on the right."""
+    space = Space([Real("x", 0.0, 1.0), Nominal("h", (0, 1))])
+    optimizer = made(space, design=2)
+    optimizer._best = [(np.array([x, 0.0]), -10.0 * x) for x in (0.1, 0.3, 0.5, 0.7)]
+    assert optimizer._centre(np.random.default_rng(0))[0] > 0.7
+
+
+@pytest.mark.parametrize("bests", [[1.0], [1.0, 1.0]])
+def test_bests_that_tell_nothing_leave_the_centre_to_chance(bests: list[float]) -> None:
+    optimizer = made()
+    optimizer._best = [(x, y) for x, y in zip(SPACE.sample_encoded(np.random.default_rng(1), 2), bests, strict=False)]
+    one, other = (optimizer._centre(np.random.default_rng(seed)) for seed in (2, 3))
+    assert not np.array_equal(one, other)

@@ -1,0 +1,98 @@
+"""The rounding GP: codes, the same process on points and on their codes, and rounding to the nearest code."""
+
+import json
+
+import numpy as np
+import torch
+
+from fmnas.baselines.rounding_gp import CodeKernel, RoundingGP, codes
+from fmnas.optimizers import random_design
+from fmnas.optimizers.gp.acquisition import LogEI
+from fmnas.optimizers.gp.autograd_kernel import matern52
+from fmnas.optimizers.gp.likelihood import Likelihood
+from fmnas.optimizers.gp.points import Points
+from fmnas.optimizers.gp.posterior import Posterior
+from fmnas.search_spaces import Graph, Integer, Nominal, Ordinal, Real, Space
+from fmnas.search_spaces.records import MODEL
+
+GRAPH = Graph("g", ("s", "t", "u"), (("s", "t"), ("t", "u")))
+SPACE = Space([Real("x", 0.0, 1.0), Integer("k", 2, 6), Nominal("op", list("abc")), GRAPH, Ordinal("w", [1, 10])])
+X = SPACE.sample_encoded(np.random.default_rng(0), 12)
+
+
+def one_hot(x: np.ndarray) -> np.ndarray:
+    """By hand: x, k on five places, op, g, w on two."""
+    return np.concatenate([x[:1], x[1:2] / 4, np.eye(3)[int(x[2])], np.eye(3)[int(x[3])], x[4:]])
+
+
+def test_the_kernel_is_a_matern_on_the_codes() -> None:
+    points = Points.of(SPACE, X)
+    Z = np.stack([one_hot(x) for x in X])
+    d2 = ((Z[:, None] - Z[None]) ** 2).sum(-1)
+    r, own = (
+        CodeKernel(SPACE)
+        .given({"theta": torch.tensor([0.7], dtype=torch.float64)}, points)
+        .on(points.V)
+        .correlation(points.C)
+    )
+    np.testing.assert_allclose(r, matern52(torch.from_numpy(d2) / 0.49), rtol=1e-9)
+    np.testing.assert_allclose(own, 1.0, rtol=1e-9)
+
+
+def test_codes_of_a_graph_are_as_far_apart_whatever_its_edges() -> None:
+    distances = torch.cdist(codes(GRAPH), codes(GRAPH))
+    assert distances[0, 1] == distances[0, 2]
+
+
+def test_the_relaxed_process_is_the_same_one_at_the_codes() -> None:
+    optimizer, points, y = RoundingGP(SPACE), Points.of(SPACE, X[:8]), torch.from_numpy(X[:8].sum(1))
+    eta = torch.log(torch.tensor([0.9, 0.01], dtype=torch.float64))
+    plain = Posterior(Likelihood(CodeKernel(SPACE), points, y), eta)
+    relaxed = Posterior(Likelihood(CodeKernel(optimizer._cube), optimizer._relaxed(points), y), eta)
+    new = Points.of(SPACE, X[8:])
+    for found, expected in zip(relaxed.predict(optimizer._relaxed(new)), plain.predict(new), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_codes_are_rounded_to_themselves_and_others_to_the_nearest() -> None:
+    optimizer = RoundingGP(SPACE)
+    np.testing.assert_array_equal(optimizer._rounded(optimizer._relaxed(Points.of(SPACE, X)).C).encoded(SPACE), X)
+    z = torch.tensor([[0.3, 0.62, 0.4, 0.5, 0.45, 0.9, 0.0, 0.95, 0.49]], dtype=torch.float64)
+    np.testing.assert_array_equal(optimizer._rounded(z).encoded(SPACE), [[0.3, 2.0, 1.0, 2.0, 0.0]])
+
+
+def test_a_space_without_discrete_variables_has_nothing_to_round() -> None:
+    space = Space([Real("x", 0.0, 1.0), Real("z", 0.0, 1.0)])
+    optimizer, C = RoundingGP(space), torch.rand(5, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    np.testing.assert_array_equal(optimizer._rounded(C).encoded(space), C)
+
+
+def test_it_improves_by_more_than_the_jitter() -> None:
+    assert RoundingGP(SPACE).acquisition(torch.tensor([0.5, -1.2], dtype=torch.float64)) == LogEI(-1.2 - 0.01)
+
+
+def test_what_rounds_to_a_known_configuration_gives_way_to_the_next_best() -> None:
+    """All 12 configurations, the model's alone after the first two."""
+    space = Space([Nominal("op", list("abcd")), Ordinal("width", [1, 2, 4])])
+    optimizer = RoundingGP(space, initial_design=random_design(space, 2, 0))
+    found = []
+    for _ in range(12):
+        trial = optimizer.ask()
+        assert trial is not None
+        optimizer.tell(trial, float(space.encode(trial.configuration) @ [1.0, 0.5]))
+        found.append(trial)
+    assert len({json.dumps(trial.configuration) for trial in found}) == 12
+    assert {trial.origin for trial in found[2:]} == {MODEL}
+
+
+def test_a_bowl_is_descended() -> None:
+    optimizer = RoundingGP(SPACE, initial_design=random_design(SPACE, 5, 0))
+    values = []
+    for _ in range(20):
+        trial = optimizer.ask()
+        assert trial is not None
+        value = float(((one_hot(SPACE.encode(trial.configuration)) - one_hot(np.array([0.6, 3, 1, 2, 1]))) ** 2).sum())
+        optimizer.tell(trial, value)
+        values.append(value)
+    assert min(values[:5]) > 0.3
+    assert min(values) < 0.1

@@ -1,0 +1,145 @@
+"""A formula of two numbers of a pair: the same numbers as the same formula of points, which torch differentiates."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from fmnas.optimizers.gp.acquisition import LogEI
+from fmnas.optimizers.gp.autograd_kernel import AutogradKernel, matern52, overlap, squared_distance
+from fmnas.optimizers.gp.likelihood import Likelihood
+from fmnas.optimizers.gp.pair_kernel import PairKernel, overlap_tables
+from fmnas.optimizers.gp.parameters import Parameter, Uniform, Values
+from fmnas.optimizers.gp.points import Points
+from fmnas.optimizers.gp.posterior import Posterior
+from fmnas.optimizers.gp.region import Region
+from fmnas.optimizers.gp.surface import Surface
+from fmnas.search_spaces import Space
+
+PARAMETERS = (
+    Parameter("theta", 1, (1e-2, 1e2), Uniform(0.1, 1.0)),
+    Parameter("l", 1, (1e-2, 1e1), Uniform(0.1, 2.0)),
+)
+
+
+def formula(m: Tensor, a: Tensor, values: Values) -> Tensor:
+    s = (values["l"] * a).exp()
+    return (s + m) / 2.0 + s * m
+
+
+class Fast(PairKernel):
+    parameters = PARAMETERS
+
+    def __init__(self, space: Space) -> None:
+        super().__init__(overlap_tables(space))
+
+    def r(self, x2: Tensor, a: Tensor, values: Values) -> Tensor:
+        return formula(matern52(x2 / values["theta"].square()), a, values)
+
+
+class Slow(AutogradKernel):
+    parameters = PARAMETERS
+
+    def r(self, a: Points, b: Points, values: Values) -> Tensor:
+        shared = overlap(a.V, b.V) if self.sizes else torch.zeros((), dtype=torch.float64)
+        return formula(matern52(squared_distance(a.C, b.C, values["theta"])), shared, values)
+
+
+class Overlap(Fast):
+    """Without parameters."""
+
+    parameters = ()
+
+    def r(self, x2: Tensor, a: Tensor, values: Values) -> Tensor:
+        return a
+
+
+Both = tuple[Any, Likelihood, Likelihood]
+
+
+@pytest.fixture
+def both(make_problem: Any, space: Space) -> Both:
+    """(a problem, its likelihood by the fast kernel, by the slow one)."""
+    problem = make_problem(space, 9)
+    fast, slow = (Likelihood(kernel(space), problem.points, problem.y) for kernel in (Fast, Slow))
+    return problem, fast, slow
+
+
+def starts(likelihood: Likelihood) -> Tensor:
+    return likelihood.starts(np.random.default_rng(1), 4)
+
+
+def test_likelihood_and_gradient(both: Both) -> None:
+    _, fast, slow = both
+    (value, gradient), (expected, slope) = (each(starts(fast), torch.arange(4)) for each in (fast, slow))
+    np.testing.assert_allclose(value, expected, rtol=1e-10)
+    np.testing.assert_allclose(gradient, slope, rtol=1e-8, atol=1e-10)
+
+
+def test_predictions(both: Both) -> None:
+    problem, fast, slow = both
+    points = Points.of(problem.space, problem.space.sample_encoded(np.random.default_rng(2), 150))
+    for found, expected in zip(
+        *(Posterior(each, starts(fast)[0]).predict(points) for each in (fast, slow)), strict=True
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-10)
+
+
+def test_the_search_sees_the_same_surface(both: Both) -> None:
+    problem, fast, slow = both
+    one, other = (Surface.of(Posterior(each, starts(fast)[0]), LogEI(-1.0)) for each in (fast, slow))
+    points = Points.of(problem.space, problem.space.sample_encoded(np.random.default_rng(3), 6))
+    for found, expected in zip(
+        *(each.with_gradient(points.C, each.on(points.V)) for each in (one, other)), strict=True
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9)
+    region = Region(problem.space)
+    (vertices, value), (same, expected) = (each.best_neighbours(points, region) for each in (one, other))
+    assert torch.equal(vertices, same)
+    np.testing.assert_allclose(value, expected, rtol=1e-8)
+
+
+def test_neighbours_are_the_points_with_another_vertex(both: Both) -> None:
+    problem, fast, _ = both
+    if not problem.space.discrete:
+        pytest.skip("there are no vertices")
+    correlation = Posterior(fast, starts(fast)[0]).correlation
+    points = problem.points.at(slice(3))
+    r, own = correlation.neighbours(points)
+    k = 0
+    for p, variable in enumerate(problem.space.discrete):
+        for vertex in range(len(variable.vertices)):
+            V = points.V.clone()
+            V[:, p] = vertex
+            expected, diagonal = correlation.on(V).correlation(points.C)
+            np.testing.assert_allclose(r[:, k], expected, rtol=1e-12)
+            np.testing.assert_allclose(own[:, k], diagonal, rtol=1e-12)
+            k += 1
+    assert r.shape[1] == k
+
+
+def test_a_kernel_without_parameters_is_fitted_for_its_noise_alone(both: Both) -> None:
+    problem, _, _ = both
+    if not problem.space.discrete:
+        pytest.skip("the overlap of no variables is no kernel")
+    likelihood = Likelihood(Overlap(problem.space), problem.points, problem.y)
+    eta = torch.tensor([[-1.0], [0.5]], dtype=torch.float64)
+    value, gradient = likelihood(eta, torch.arange(2))
+    assert gradient.shape == (2, 1)
+    up, down = (likelihood(eta + step, torch.arange(2))[0] for step in (1e-5, -1e-5))
+    np.testing.assert_allclose(gradient[:, 0], (up - down) / 2e-5, rtol=1e-5, atol=1e-8)
+    assert torch.isfinite(value).all()
+    C, V = problem.points.C[:2], problem.points.V[:2]
+    r, own, pullback = Posterior(likelihood, eta[0]).correlation.on(V).with_pullback(C)
+    np.testing.assert_allclose(own, 1.0, rtol=1e-14)
+    assert torch.equal(pullback(r, own), torch.zeros_like(C))
+
+
+def test_overlap_is_the_share_of_variables_that_agree(space: Space, make_problem: Any) -> None:
+    if not space.discrete:
+        pytest.skip("there are no vertices")
+    points = make_problem(space, 9).points
+    r, _ = Overlap(space).given({}, points).on(points.V).correlation(points.C)
+    np.testing.assert_allclose(r, overlap(points.V[:, None], points.V[None]), rtol=1e-14)
