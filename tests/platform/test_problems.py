@@ -71,6 +71,13 @@ PENALTIES = {
     "func3c": 100.0,
     "ackley5c": 10.0,
     "ackley53c": 10.0,
+    "ackley53c_gebo": 2.0,
+    "pressure_vessel": 60.0,
+    "pressure_vessel_constrained": 60.0,
+    "speed_reducer": 4.0,
+    "speed_reducer_constrained": 8.0,
+    "environmental_model": 200.0,
+    "environmental_model_correct": 200.0,
     "nusvr_diabetes": 100.0,
     "svm_boston": 30.0,
     "xgb_digits": 0.9,  # guesses
