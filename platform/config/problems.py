@@ -120,6 +120,16 @@ PROBLEMS: dict[str, Row] = {
             "the same on the Boston table, from a file of yours (data.root)",
         ),
         Row(
+            "dt_wine",
+            "fmnas.trainers.tables.decision_trees:DT_WINE",
+            "a decision tree on scikit-learn's wine table: 2 discrete, 2 continuous",
+        ),
+        Row(
+            "mlp_digits",
+            "fmnas.trainers.tables.multilayer_perceptron:MLP_DIGITS",
+            "a multilayer perceptron on scikit-learn's digits: 5 discrete, 3 continuous",
+        ),
+        Row(
             "xgb_digits",
             "fmnas.trainers.tables.boosting:DIGITS",
             "boosted trees on scikit-learn's digits: 4 discrete, 4 continuous; an epoch is a round, full are 100",
@@ -128,6 +138,11 @@ PROBLEMS: dict[str, Row] = {
             "xgb_fashion_mnist",
             "fmnas.trainers.tables.boosting:FASHION_MNIST",
             "boosted trees on all of FashionMNIST: 4 discrete, 4 continuous; an epoch is a round, full are 50",
+        ),
+        Row(
+            "xgb_fashion_mnist_small",
+            "fmnas.trainers.tables.boosting:FASHION_MNIST_SMALL",
+            "the same on 9,000 of its images, never to be compared with it",
         ),
     )
 }

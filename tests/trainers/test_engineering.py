@@ -48,8 +48,9 @@ def constrained(name: str) -> Callable[[Configuration], float]:
 def test_integers_are_in_order_and_nothing_is_added(name: str) -> None:
     found = problem(name)
     assert found.trainer.noise == 0.0
-    assert [(v.low, v.high, v.log) for v in found.space.continuous] == [(-1.0, 1.0, False)] * (2 if "vessel" in name else 6)
-    assert [(v.low, v.high) for v in found.space.discrete] == [(0, 99), (0, 99)] if "vessel" in name else [(0, 11)]
+    reals, integers = (2, [(0, 99), (0, 99)]) if "vessel" in name else (6, [(0, 11)])
+    assert [(v.low, v.high, v.log) for v in found.space.continuous] == [(-1.0, 1.0, False)] * reals
+    assert [(v.low, v.high) for v in found.space.discrete] == integers
 
 
 def test_quantities_of_the_vessel() -> None:

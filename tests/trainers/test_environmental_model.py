@@ -6,7 +6,14 @@ from scipy.optimize import minimize
 
 from fmnas.platform.config.problems import problem
 from fmnas.search_spaces import Integer
-from fmnas.trainers.functions.environmental_model import TRUTH, Spills, concentrations, diffusion, published_code, spills
+from fmnas.trainers.functions.environmental_model import (
+    TRUTH,
+    Spills,
+    concentrations,
+    diffusion,
+    published_code,
+    spills,
+)
 
 NAMES = ("environmental_model", "environmental_model_correct")
 forms = pytest.mark.parametrize("name", NAMES)

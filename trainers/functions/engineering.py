@@ -14,14 +14,14 @@ The variables are codes of the quantities of the designs, as in the published co
 | t | thickness of the shell | h1 + 1 | b | face width | 2.6 + (x1 + 1) / 2 |
 | T | thickness of the head | h2 + 1 | m | module of the teeth | 0.7 + (x2 + 1) / 20 |
 | R | inner radius | 10 + 95 (x1 + 1) | z | teeth of the pinion | h1 + 17 |
-| L | length of the cylinder | 10 + 115 (x2 + 1) | l1, l2 | lengths of the shafts | 7.3 + (x3 + 1) / 2, 7.3 + (x4 + 1) / 2 |
-| | | | d1, d2 | diameters of the shafts | 2.9 + (x5 + 1) / 2, 5 + (x6 + 1) / 4 |
+| L | length of the cylinder | 10 + 115 (x2 + 1) | l1, l2 | lengths of shafts | 7.3 + (x3 + 1) / 2, 7.3 + (x4 + 1) / 2 |
+| | | | d1, d2 | their diameters | 2.9 + (x5 + 1) / 2, 5 + (x6 + 1) / 4 |
 
-Sources: Kannan and Kramer 1994 and Golinski 1973; in this form Deshwal et al. 2021 (HyBO) and GEBO, without noise. Their
-code computes the constraints of the designs and leaves them out of the value, so that the least of everything is best:
-`pressure_vessel` and `speed_reducer` are that. A thickness is a whole number here, not a multiple of 1/16 as in the
-engineers' literature: its optimum, 6059.7, is of another space. The vessel's cost is divided by 1e6, as published; the
-reducer's weight by 2000, as GEBO has it (HyBO does not).
+Sources: Kannan and Kramer 1994 and Golinski 1973; in this form, without noise, HyBO (Deshwal et al. 2021) and GEBO.
+Their code computes the constraints of the designs and leaves them out of the value, so that the least of everything is
+best: `pressure_vessel` and `speed_reducer` are that. A thickness is a whole number here, not a multiple of 1/16 as in
+the engineers' literature, whose optimum, 6059.7, is of another space. The vessel's cost is in millions, as published;
+the reducer's weight by 2000, as GEBO has it (HyBO does not).
 
 The constrained forms add an exact penalty (Nocedal and Wright 2006, section 17.2), rho times the sum of the relative
 violations max(0, g), g as below. For rho above the largest multiplier of the constraints the minimum is the constrained
@@ -31,7 +31,7 @@ far, is worth more than 0.0084 and 0.69 per unit of violation. rho is 0.1 and 2.
 speed_reducer_constrained is least at x = (0.8, -1, -1, -0.169360, -0.099571, 0.146618): 2994.354 before the division.
 
 GEBO's paper prints, for 40 random points and then 60 seconds of each method, not a number of evaluations (mean and
-standard deviation of 10 runs): vessel 0.027 +- 0.000, reducer 1.178 +- 0.001. They are of the forms without constraints.
+standard deviation of 10 runs): vessel 0.027, 0.000 and reducer 1.178, 0.001, both without the constraints.
 """
 
 import math
@@ -83,7 +83,7 @@ def speed_reducer(configuration: Mapping[str, Any]) -> float:
 
 
 def reducer_violations(configuration: Mapping[str, Any]) -> tuple[float, ...]:
-    """Of bending and contact stress, bend and stress of either shaft, and six of shape; an allowed ratio is at most 1."""
+    """Of bending and contact stress, of either shaft's bend and stress, and six of shape: each a ratio above 1."""
     b, m, z, l1, l2, d1, d2 = reducer(configuration)
     ratios = (
         27 / (b * m**2 * z),

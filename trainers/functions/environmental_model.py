@@ -1,4 +1,4 @@
-"""Calibration of a model of a chemical accident: from concentrations that were measured to the two spills that made them.
+"""Calibration of a model of a chemical accident: from measured concentrations to the two spills that made them.
 
 | problem | continuous, each in [-1, 1] | ordered | minimum |
 |---|---|---|---|
@@ -77,7 +77,7 @@ def spills(configuration: Mapping[str, Any]) -> Spills:
 def concentrations(of: Spills, exponent: Exponent) -> Numbers:
     """c at each place and time [3, 4]."""
     first = of.M / np.sqrt(4 * np.pi * of.D * TIMES) * np.exp(exponent(of.D))
-    spread = 4 * of.D * np.where(TIMES > of.tau, TIMES - of.tau, np.inf)  # before tau nothing of the second is there
+    spread = 4 * of.D * np.where(of.tau < TIMES, TIMES - of.tau, np.inf)  # before tau nothing of the second is there
     second = of.M / np.sqrt(np.pi * spread) * np.exp(-((PLACES - of.L) ** 2) / spread)
     return np.asarray(first + second)
 
