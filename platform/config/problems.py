@@ -75,6 +75,41 @@ PROBLEMS: dict[str, Row] = {
         ),
         Row("ackley53c", "fmnas.trainers.functions.synthetic:ACKLEY53C", "Ackley: 50 binary, 3 continuous"),
         Row(
+            "ackley53c_gebo",
+            "fmnas.trainers.functions.synthetic:ACKLEY53C_GEBO",
+            "the same in GEBO's form, never to be compared with it",
+        ),
+        Row(
+            "pressure_vessel",
+            "fmnas.trainers.functions.engineering:PRESSURE_VESSEL",
+            "cost of a pressure vessel, its constraints left out as published: 2 integer, 2 continuous",
+        ),
+        Row(
+            "pressure_vessel_constrained",
+            "fmnas.trainers.functions.engineering:PRESSURE_VESSEL_CONSTRAINED",
+            "the same with its constraints, as penalties",
+        ),
+        Row(
+            "speed_reducer",
+            "fmnas.trainers.functions.engineering:SPEED_REDUCER",
+            "weight of a speed reducer, its constraints left out as published: 1 integer, 6 continuous",
+        ),
+        Row(
+            "speed_reducer_constrained",
+            "fmnas.trainers.functions.engineering:SPEED_REDUCER_CONSTRAINED",
+            "the same with its constraints, as penalties",
+        ),
+        Row(
+            "environmental_model",
+            "fmnas.trainers.functions.environmental_model:ENVIRONMENTAL_MODEL",
+            "two spills found from concentrations, with the slip of the published code: 1 integer, 3 continuous",
+        ),
+        Row(
+            "environmental_model_correct",
+            "fmnas.trainers.functions.environmental_model:ENVIRONMENTAL_MODEL_CORRECT",
+            "the same without the slip",
+        ),
+        Row(
             "nusvr_diabetes",
             "fmnas.trainers.tables.support_vectors:NUSVR_DIABETES",
             "support vector regression on scikit-learn's diabetes table: 3 discrete, 3 continuous",
@@ -85,6 +120,16 @@ PROBLEMS: dict[str, Row] = {
             "the same on the Boston table, from a file of yours (data.root)",
         ),
         Row(
+            "dt_wine",
+            "fmnas.trainers.tables.decision_trees:DT_WINE",
+            "a decision tree on scikit-learn's wine table: 2 discrete, 2 continuous",
+        ),
+        Row(
+            "mlp_digits",
+            "fmnas.trainers.tables.multilayer_perceptron:MLP_DIGITS",
+            "a multilayer perceptron on scikit-learn's digits: 5 discrete, 3 continuous",
+        ),
+        Row(
             "xgb_digits",
             "fmnas.trainers.tables.boosting:DIGITS",
             "boosted trees on scikit-learn's digits: 4 discrete, 4 continuous; an epoch is a round, full are 100",
@@ -93,6 +138,11 @@ PROBLEMS: dict[str, Row] = {
             "xgb_fashion_mnist",
             "fmnas.trainers.tables.boosting:FASHION_MNIST",
             "boosted trees on all of FashionMNIST: 4 discrete, 4 continuous; an epoch is a round, full are 50",
+        ),
+        Row(
+            "xgb_fashion_mnist_small",
+            "fmnas.trainers.tables.boosting:FASHION_MNIST_SMALL",
+            "the same on 9,000 of its images, never to be compared with it",
         ),
     )
 }

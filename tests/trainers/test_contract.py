@@ -17,13 +17,20 @@ from fmnas.trainers.images.data import Split
 from fmnas.trainers.images.image_trainer import ImageTrainer
 from fmnas.trainers.images.image_trainer import TrainingSettings as Settings
 from fmnas.trainers.tables.boosting import XGB_DIGITS, XGB_FASHION_MNIST, BoostingTrainer
+from fmnas.trainers.tables.decision_trees import dt_trainer
+from fmnas.trainers.tables.multilayer_perceptron import mlp_trainer
 from fmnas.trainers.tables.support_vectors import nusvr_trainer
-from fmnas.trainers.tables.tables import diabetes_table, digits_table
+from fmnas.trainers.tables.tables import diabetes_table, digits_table, scaled_digits_table, wine_table
 
 AnyTrainer = ImageTrainer | FunctionTrainer | BoostingTrainer
 BOOSTING = {"boosting, last round": XGB_DIGITS, "boosting, best round": XGB_FASHION_MNIST}
 SYNTHETIC = {name: row.found for name, row in PROBLEMS.items() if isinstance(row.found, Problem)}
-NAMES = ("images", "support vectors", *BOOSTING, *SYNTHETIC)
+FITS = {
+    "support vectors": lambda: nusvr_trainer(diabetes_table(), clock=lambda: 0.0),
+    "a decision tree": lambda: dt_trainer(wine_table(), clock=lambda: 0.0),
+    "a multilayer perceptron": lambda: mlp_trainer(scaled_digits_table(), clock=lambda: 0.0),
+}
+NAMES = ("images", *FITS, *BOOSTING, *SYNTHETIC)
 
 
 @pytest.fixture(params=NAMES)
@@ -31,8 +38,8 @@ def make(request: pytest.FixtureRequest, noise_split: Split) -> Callable[[], Any
     """Makes a trainer of each kind, with a clock that stands still."""
     if request.param == "images":
         return lambda: ImageTrainer(noise_split, Settings(seeds=2, batch_size=12), clock=lambda: 0.0)
-    if request.param == "support vectors":
-        return lambda: nusvr_trainer(diabetes_table(), clock=lambda: 0.0)
+    if request.param in FITS:
+        return FITS[request.param]
     if request.param in BOOSTING:
         pytest.importorskip("xgboost", reason="xgboost is not installed: pip install xgboost-cpu")
         return lambda: BoostingTrainer(BOOSTING[request.param], digits_table(), clock=lambda: 0.0)

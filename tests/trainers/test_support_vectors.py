@@ -10,8 +10,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import NuSVR
 
 from fmnas.search_spaces import Configuration, Nominal, Real, Trial
-from fmnas.trainers.tables.support_vectors import nusvr_space, nusvr_trainer, split_rows
-from fmnas.trainers.tables.tables import Table, diabetes_table
+from fmnas.trainers.tables.support_vectors import nusvr_space, nusvr_trainer
+from fmnas.trainers.tables.tables import Table, diabetes_table, split_rows
 
 TABLE = diabetes_table()
 LINEAR: Configuration = {

@@ -15,21 +15,19 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fmnas.search_spaces import Nominal, Real, Space
 from fmnas.trainers.contract import optional_module
 from fmnas.trainers.functions.synthetic import FunctionTrainer
 from fmnas.trainers.problem import ConfigurableProblem, Problem, ProblemSettings
 from fmnas.trainers.tables.tables import (
-    TRAINING_SHARE,
+    SPLITS,
     Table,
     boston_from_environment,
     boston_table,
     diabetes_table,
+    split_rows,
 )
-
-SPLITS = 5
 
 
 def nusvr_space() -> Space:
@@ -58,14 +56,6 @@ def nusvr_trainer(table: Table, clock: Callable[[], float] = time.perf_counter) 
 def rmse(table: Table, configuration: Mapping[str, Any]) -> float:
     """The objective, in the unit of the targets."""
     return float(np.mean([_split_rmse(table, configuration, split) for split in range(SPLITS)]))
-
-
-def split_rows(count: int, split: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The rows that train and the rows that test, of a table of `count` rows, in split 0..4."""
-    order = np.arange(count)
-    np.random.RandomState(split**2).shuffle(order)
-    size = int(TRAINING_SHARE * count)
-    return order[:size], order[size:]
 
 
 def _split_rmse(table: Table, configuration: Mapping[str, Any], split: int) -> float:

@@ -22,12 +22,17 @@ from fmnas.trainers.images.fashion_mnist import default_cache, find_fashion_mnis
 Numbers = NDArray[np.float64] | NDArray[np.uint8]
 
 TRAINING_SHARE = 0.7
-"""Of FashionMNIST's classes and of the digits, in the published protocols."""
+"""In the published protocols."""
+
+SPLITS = 5
+"""Of a `Table`, in the published protocols that average over some."""
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Features [n, d] and targets [n], finite float64, for a regression. Raises DataError if they are not.
+    """Features [n, d] and targets [n], finite float64: of a regression, or the numbers of classes.
+
+    Raises DataError if they are not.
 
     name: of the data set. place: where it was found, for the record.
     """
@@ -83,6 +88,23 @@ def diabetes_table() -> Table:
     return Table(features, targets, "diabetes", "scikit-learn")
 
 
+def wine_table() -> Table:
+    """178 wines, 13 measurements of each, and which of three growers (0, 1, 2) it is from (Dua and Graff 2019).
+
+    Raises TrainerError without scikit-learn, which holds it.
+    """
+    features, targets = optional_module("sklearn.datasets", "the wine table").load_wine(return_X_y=True)
+    return Table(features, targets.astype(np.float64), "wine", "scikit-learn")
+
+
+def split_rows(count: int, split: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The rows that train and the rows that test, of a table of `count` rows, in split 0..4."""
+    order = np.arange(count)
+    np.random.RandomState(split**2).shuffle(order)
+    size = int(TRAINING_SHARE * count)
+    return order[:size], order[size:]
+
+
 def digits_table() -> TableSplit:
     """scikit-learn's 1,797 handwritten digits as 64 grey levels: 1,257 to train and 540 to validate on, stratified.
 
@@ -95,6 +117,22 @@ def digits_table() -> TableSplit:
     )
     labels = train_labels.astype(np.uint8), validation_labels.astype(np.uint8)
     return TableSplit(train, labels[0], validation, labels[1], "digits", "scikit-learn")
+
+
+def scaled_digits_table() -> TableSplit:
+    """The same digits as HyBO splits its table: each grey level scaled to [0, 1], 1,257 to train, 540 to validate on.
+
+    The scale is that of all rows, those that validate included, and the split (`train_test_split` with seed 42) is not
+    stratified, as in the published code. Raises TrainerError without scikit-learn.
+    """
+    digits = optional_module("sklearn.datasets", "the digits table").load_digits()
+    scale = optional_module("sklearn.preprocessing", "the digits table").MinMaxScaler().fit_transform
+    split = optional_module("sklearn.model_selection", "the digits table").train_test_split
+    labels = digits.target.astype(np.uint8)
+    train, validation, train_labels, validation_labels = split(
+        scale(digits.data), labels, train_size=TRAINING_SHARE, random_state=42
+    )
+    return TableSplit(train, train_labels, validation, validation_labels, "digits", "scikit-learn")
 
 
 def fashion_mnist_table(

@@ -1,0 +1,143 @@
+"""The designs: their constraints, and that the penalised forms are least where the constrained designs are best."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import brentq, minimize
+
+from fmnas.platform.config.problems import problem
+from fmnas.search_spaces import Configuration
+from fmnas.trainers.functions.engineering import (
+    REDUCER_RHO,
+    VESSEL_RHO,
+    pressure_vessel,
+    reducer_violations,
+    speed_reducer,
+    vessel,
+    vessel_violations,
+)
+
+FORMS = {
+    "pressure_vessel": (pressure_vessel, vessel_violations, VESSEL_RHO),
+    "speed_reducer": (speed_reducer, reducer_violations, REDUCER_RHO),
+}
+BEST = {
+    "pressure_vessel": ([-0.559858194709572, -0.35149107227964344], [0, 0]),
+    "speed_reducer": ([0.8, -1.0, -1.0, -0.1693601770435013, -0.09957066780713679, 0.1466178599208892], [0]),
+}
+LOW_CORNERS = {"pressure_vessel": [(t, T) for t in range(3) for T in range(3)], "speed_reducer": [(0,), (1,), (2,)]}
+designs = pytest.mark.parametrize("name", FORMS)
+both = pytest.mark.parametrize("name", [*FORMS, *(f"{name}_constrained" for name in FORMS)])
+
+
+def point(x: np.ndarray, h: tuple[int, ...]) -> Configuration:
+    return {f"x{i}": float(v) for i, v in enumerate(x, 1)} | {f"h{j}": v for j, v in enumerate(h, 1)}
+
+
+def constrained(name: str) -> Callable[[Configuration], float]:
+    function = problem(f"{name}_constrained").function
+    assert function is not None
+    return function
+
+
+@both
+def test_integers_are_in_order_and_nothing_is_added(name: str) -> None:
+    found = problem(name)
+    assert found.trainer.noise == 0.0
+    reals, integers = (2, [(0, 99), (0, 99)]) if "vessel" in name else (6, [(0, 11)])
+    assert [(v.low, v.high, v.log) for v in found.space.continuous] == [(-1.0, 1.0, False)] * reals
+    assert [(v.low, v.high) for v in found.space.discrete] == integers
+
+
+def test_quantities_of_the_vessel() -> None:
+    assert vessel({"x1": -1.0, "x2": 1.0, "h1": 0, "h2": 99}) == pytest.approx((1, 100, 10, 240))
+    thin = {"x1": 1.0, "x2": -1.0, "h1": 1, "h2": 0}
+    shell, head, volume = vessel_violations(thin)
+    assert shell == pytest.approx(0.0193 * 200 / 2 - 1)
+    assert head == pytest.approx(0.00954 * 200 - 1)
+    assert volume == pytest.approx(1 - (math.pi * 200**2 * 10 + 4 / 3 * math.pi * 200**3) / 1_296_000)
+    assert constrained("pressure_vessel")(thin) == pytest.approx(pressure_vessel(thin) + 0.1 * (shell + head))
+
+
+def test_the_best_vessel_has_the_thinnest_shell_that_will_do() -> None:
+    """Its shell allows so much radius, and the volume asks for so much length."""
+    R = 1 / 0.0193
+    L = (1_296_000 - 4 / 3 * math.pi * R**3) / (math.pi * R**2)
+    cost = (0.6224 * R * L + 1.7781 * R**2 + 3.1661 * L + 19.84 * R) / 1e6
+    assert problem("pressure_vessel_constrained").minimum == pytest.approx(cost, rel=1e-12)
+
+
+def test_the_best_speed_reducer_has_every_quantity_at_a_limit() -> None:
+    m, z, b, l1 = 0.7, 17, 3.5, 7.3
+    d1 = (math.sqrt((745 * l1 / (m * z)) ** 2 + 16.9e6) / 110) ** (1 / 3)
+    d2 = brentq(lambda d: math.sqrt((745 * (1.1 * d + 1.9) / (m * z)) ** 2 + 157.5e6) - 85 * d**3, 5, 5.5, xtol=1e-15)
+    lengths = {"x3": 2 * (l1 - 7.3) - 1, "x4": 2 * (1.1 * d2 + 1.9 - 7.3) - 1}
+    place = {"x1": 2 * (b - 2.6) - 1, "x2": -1.0, **lengths, "x5": 2 * (d1 - 2.9) - 1, "x6": 4 * (d2 - 5) - 1, "h1": 0}
+    assert max(reducer_violations(place)) < 1e-12
+    assert problem("speed_reducer_constrained").minimum == pytest.approx(speed_reducer(place), rel=1e-12)
+
+
+@designs
+def test_no_feasible_design_is_better(name: str) -> None:
+    """Sequential quadratic programming, for the smallest integers: larger ones cost more."""
+    function, violations, _ = FORMS[name]
+    least, rng = math.inf, np.random.default_rng(0)
+    for h in LOW_CORNERS[name]:
+        for start in rng.uniform(-1, 1, (6, len(BEST[name][0]))):
+            found = minimize(
+                lambda x, h=h: function(point(x, h)),
+                start,
+                method="SLSQP",
+                bounds=[(-1, 1)] * len(start),
+                constraints={"type": "ineq", "fun": lambda x, h=h: -np.array(violations(point(x, h)))},
+                options={"maxiter": 300, "ftol": 1e-14},
+            )
+            if max(violations(point(found.x, h))) < 1e-9:
+                least = min(least, found.fun)
+    assert least == pytest.approx(problem(f"{name}_constrained").minimum, rel=1e-7)
+
+
+@designs
+def test_rho_is_above_what_a_violation_is_worth(name: str) -> None:
+    """(minimum - value) / violation of infeasible designs, near the optimum and far from it."""
+    function, violations, rho = FORMS[name]
+    (x, h), minimum = BEST[name], problem(f"{name}_constrained").minimum
+    rng, worth = np.random.default_rng(0), []
+    for size in (2.0, 0.1, 1e-3, 1e-5):
+        for step in size * rng.uniform(-1, 1, (1000, len(x))):
+            place = point(np.clip(np.array(x) + step, -1, 1), tuple(h))
+            if (violation := sum(max(0.0, g) for g in violations(place))) > 0:
+                worth.append((minimum - function(place)) / violation)
+    assert rho / 30 < max(worth) < rho / 2
+
+
+@designs
+def test_the_penalised_form_is_nowhere_less(name: str) -> None:
+    """From its best place and from any, a search without gradients ends no lower."""
+    rng, minimum = np.random.default_rng(0), problem(f"{name}_constrained").minimum
+    function, dimensions = constrained(name), len(BEST[name][0])
+    for h in LOW_CORNERS[name]:
+        for start in (np.array(BEST[name][0]), *rng.uniform(-1, 1, (2, dimensions))):
+            found = minimize(
+                lambda x, h=h: function(point(x, h)),
+                start,
+                method="Nelder-Mead",
+                bounds=[(-1, 1)] * dimensions,
+                options={"maxiter": 1500, "xatol": 1e-10, "fatol": 1e-14},
+            )
+            assert found.fun >= minimum - 1e-12
+
+
+@designs
+@given(seed=st.integers(0, 10**6))
+@settings(deadline=None)
+def test_a_feasible_design_pays_nothing_and_another_pays(name: str, seed: int) -> None:
+    function, violations, rho = FORMS[name]
+    configuration = problem(name).space.sample(np.random.default_rng(seed))
+    owed = constrained(name)(configuration) - function(configuration)
+    assert owed == pytest.approx(rho * sum(g for g in violations(configuration) if g > 0), abs=1e-12)
+    assert (owed > 0) == (max(violations(configuration)) > 0)

@@ -1,0 +1,87 @@
+"""The model of two spills: concentrations of the published code, its slip, and where the misfit is least."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from fmnas.platform.config.problems import problem
+from fmnas.search_spaces import Integer
+from fmnas.trainers.functions.environmental_model import (
+    TRUTH,
+    Spills,
+    concentrations,
+    diffusion,
+    published_code,
+    spills,
+)
+
+NAMES = ("environmental_model", "environmental_model_correct")
+forms = pytest.mark.parametrize("name", NAMES)
+TRUE_CONCENTRATIONS = {
+    published_code: [
+        [2.7529632787052893, 1.9466390027300615, 3.1941555981519363, 2.8647732759554603],
+        [2.117376637790779, 1.151544744550635, 3.3255815334386942, 2.374634304207432],
+        [0.5336862750492988, 0.07315712871686761, 2.1922796158590163, 1.735526690308424],
+    ],
+    diffusion: [
+        [2.7529632787052893, 1.9466390027300615, 3.1941555981519363, 2.8647732759554603],
+        [2.1696864181159534, 1.728158996646262, 4.070579271984099, 3.1898904497051253],
+        [0.6216255664726247, 0.9250168532528231, 3.1485675095092365, 2.682443481541168],
+    ],
+}
+"""At places 0, 1, 2.5 (rows) and times 15, 30, 45, 60."""
+
+
+@pytest.mark.parametrize("exponent", TRUE_CONCENTRATIONS)
+def test_concentrations_of_the_truth(exponent: object) -> None:
+    assert concentrations(TRUTH, exponent) == pytest.approx(np.array(TRUE_CONCENTRATIONS[exponent]), rel=1e-12)
+
+
+def test_before_its_time_the_second_spill_is_not_there() -> None:
+    late, never = (Spills(M=10.0, D=0.07, L=1.5, tau=tau) for tau in (59.0, 1e9))
+    there = concentrations(late, diffusion) != concentrations(never, diffusion)
+    assert there.tolist() == [[False, False, False, True]] * 3
+
+
+def test_the_slip_shows_away_from_the_first_spill_alone() -> None:
+    assert np.array_equal(diffusion(0.07)[0], published_code(0.07)[0])
+    assert (diffusion(0.07)[1:] > published_code(0.07)[1:]).all()
+
+
+@forms
+def test_the_space(name: str) -> None:
+    space = problem(name).space
+    assert space.discrete == (Integer("h1", 0, 284),)
+    middle = {"x1": 0.0, "x2": 0.0, "x3": 0.0}
+    assert spills({**middle, "h1": 142}) == Spills(10.0, pytest.approx(0.07), pytest.approx(1.505), 30.152)
+    ends = spills({"x1": -1.0, "x2": -1.0, "x3": -1.0, "h1": 0}), spills({"x1": 1.0, "x2": 1.0, "x3": 1.0, "h1": 284})
+    assert [(s.M, s.D, s.L, s.tau) for s in ends] == [
+        (7.0, 0.02, 0.01, 30.01),
+        (13.0, pytest.approx(0.12), 3.0, pytest.approx(30.294)),
+    ]
+    assert problem(name).trainer.noise == 0.0
+
+
+@forms
+def test_the_middle_is_next_to_the_minimum(name: str) -> None:
+    function = problem(name).function
+    middle = {"x1": 0.0, "x2": 0.0, "x3": 0.0}
+    values = [function({**middle, "h1": h}) for h in (142, 143)]
+    assert values == pytest.approx([2.23046e-9, 2.23061e-9], rel=1e-5)
+
+
+@forms
+def test_a_polish_from_the_middle_ends_in_the_minimum(name: str) -> None:
+    """For the best h1 and its neighbours: no other reaches it."""
+    found = problem(name)
+
+    def polished(h: int) -> float:
+        def value(scaled: np.ndarray) -> float:
+            return found.function({f"x{i}": 1e-5 * v for i, v in enumerate(scaled, 1)} | {"h1": h})
+
+        options = {"xatol": 1e-7, "fatol": 1e-18, "maxiter": 2000}
+        return float(minimize(value, np.zeros(3), method="Nelder-Mead", options=options).fun)
+
+    values = {h: polished(h) for h in range(139, 147)}
+    assert min(values, key=values.get) == 142
+    assert values[142] == pytest.approx(found.minimum, rel=1e-6)

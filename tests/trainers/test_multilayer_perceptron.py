@@ -1,0 +1,84 @@
+"""The multilayer perceptron on digits: HyBO's protocol, trainings that diverge, warnings that stay inside."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+
+from fmnas.platform.config.problems import problem
+from fmnas.search_spaces import Configuration, Nominal, Ordinal, Real, Trial
+from fmnas.trainers.tables.multilayer_perceptron import GUESS, SPACE, error
+from fmnas.trainers.tables.tables import scaled_digits_table
+
+SPLIT = scaled_digits_table()
+ACTIVATIONS = ("identity", "logistic", "tanh", "relu")
+SCHEDULES = ("constant", "invscaling", "adaptive")
+PUBLISHED_PROTOCOL = [
+    ([10, 3, 6, 0, 0], [0.6139, 0.912, -0.0305], 265),
+    ([0, 2, 2, 1, 1], [0.4676, -0.0678, 0.6109], 457),
+    ([11, 1, 1, 2, 0], [-0.7419, 0.2843, -0.0427], 504),
+    ([4, 0, 0, 0, 1], [-0.99, 0.3775, -0.9859], 512),
+    ([4, 3, 3, 1, 0], [-0.99, 0.8084, -0.3976], 403),
+]
+"""HyBO's codes h and c, and how many of 540 digits are told (scikit-learn 1.9.1); the last takes all 200 epochs."""
+
+
+def decoded(h: list[int], c: list[float]) -> Configuration:
+    u1, u2, u3 = ((each + 1) / 2 for each in c)
+    return {
+        "hidden_units": 40 + 20 * h[0],
+        "activation": ACTIVATIONS[h[1]],
+        "batch_size": 40 + 20 * h[2],
+        "learning_rate": SCHEDULES[h[3]],
+        "early_stopping": bool(h[4]),
+        "learning_rate_init": 0.001 + 0.999 * u1,
+        "momentum": 0.5 + 0.5 * u2,
+        "alpha": 1e-4 + 0.9999 * u3,
+    }
+
+
+def test_the_space() -> None:
+    assert [len(v.vertices) for v in SPACE.discrete] == [14, 4, 9, 3, 2]
+    assert [type(v) for v in SPACE.discrete] == [Ordinal, Nominal, Ordinal, Nominal, Nominal]
+    assert (SPACE.discrete[0].vertices[-1], SPACE.discrete[2].vertices[-1]) == (300, 200)
+    assert [type(v) for v in SPACE.continuous] == [Real] * 3
+    for ends in (-1.0, 1.0):
+        SPACE.check(decoded([0, 0, 0, 0, 0], [ends] * 3))
+
+
+def test_the_digits_are_scaled_and_split_as_hybos_table() -> None:
+    assert (len(SPLIT.train_labels), len(SPLIT.validation_labels)) == (1257, 540)
+    every = np.concatenate([SPLIT.train_features, SPLIT.validation_features])
+    assert (every.min(), every.max()) == (0.0, 1.0)
+    _, test = train_test_split(load_digits().target, test_size=0.3, random_state=42)
+    assert np.array_equal(SPLIT.validation_labels, test)
+
+
+@pytest.mark.parametrize(("h", "c", "told"), PUBLISHED_PROTOCOL)
+def test_digits_told_by_the_published_protocol(h: list[int], c: list[float], told: int) -> None:
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        found = error(SPLIT, decoded(h, c))
+    assert found == pytest.approx(1 - told / 540, abs=0.01)
+    assert not heard
+
+
+def test_nothing_is_drawn() -> None:
+    configuration = decoded(*PUBLISHED_PROTOCOL[0][:2])
+    trainer = problem("mlp_digits").trainer
+    first, second = (trainer.evaluate(Trial(i, configuration, 1, "random", seed=i)) for i in (1, 2))
+    assert first.objective == second.objective
+
+
+def test_a_training_that_diverges_is_a_guess(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fit(self: object, features: object, labels: object) -> None:
+        raise ValueError(message)
+
+    monkeypatch.setattr("sklearn.neural_network.MLPClassifier.fit", fit)
+    message = "Solver produced non-finite parameter weights."
+    assert error(SPLIT, decoded(*PUBLISHED_PROTOCOL[0][:2])) == GUESS
+    message = "another"
+    with pytest.raises(ValueError, match="another"):
+        error(SPLIT, decoded(*PUBLISHED_PROTOCOL[0][:2]))
