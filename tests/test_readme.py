@@ -76,7 +76,7 @@ def test_the_table_of_configurations_has_their_repeats_and_says_which_can_give_a
     named = set()
     for row in table:
         names, _, repeats, verdict = (cell.strip() for cell in row.strip("|").split("|"))
-        for name in re.findall(r"`(\w+)`", names):
+        for name in re.findall(r"`([\w/]+)`", names):
             config = load_config(name)
             assert int(re.match(r"\d+", repeats)[0]) == config.repeats, name
             assert (verdict == "possible") == can_show(config.repeats, len(config.optimizers) - 1), name

@@ -12,6 +12,9 @@ from yaml.reader import ReaderError
 from fmnas.platform.config.messages import shown
 from fmnas.platform.errors import ConfigError, cut
 
+PAPER = "paper/"
+"""The folder, within that of the shipped configurations, of those that repeat the papers' tables."""
+
 _MERGE = "tag:yaml.org,2002:merge"
 _DIGITS = 9
 """No list is so long that the number of an entry has more."""
@@ -35,7 +38,7 @@ def read_source(source: str | Path) -> tuple[Path, str]:
     """Path and text of a configuration. Raises ConfigError for one that is not there, or cannot be read."""
     path = Path(source)
     shipped = shipped_configs()
-    name = path.name.removesuffix(".yaml")
+    name = path.as_posix().removeprefix("configs/").removesuffix(".yaml")
     try:
         if path.is_file():
             return path, path.read_text(encoding="utf-8")
@@ -47,7 +50,7 @@ def read_source(source: str | Path) -> tuple[Path, str]:
             f"configuration {cut(str(path))} cannot be read ({error.strerror}): give a YAML file that can, or the name "
             f"of a shipped one: {', '.join(shipped)}"
         ) from None
-    if name in shipped and path.parent.name in ("", "configs"):
+    if name in shipped:
         return path, shipped[name]
     what = "is a folder" if is_folder else "no such file"
     raise ConfigError(
@@ -56,11 +59,12 @@ def read_source(source: str | Path) -> tuple[Path, str]:
 
 
 def shipped_configs() -> dict[str, str]:
-    """Name -> text of the configurations that come with the package."""
+    """Name -> text of the configurations that come with the package; those of the papers' tables are paper/NAME."""
     folder = resources.files("fmnas.configs")
     return {
-        entry.name.removesuffix(".yaml"): entry.read_text(encoding="utf-8")
-        for entry in sorted(folder.iterdir(), key=lambda e: e.name)
+        f"{group}{entry.name.removesuffix('.yaml')}": entry.read_text(encoding="utf-8")
+        for group in ("", PAPER)
+        for entry in sorted((folder / group).iterdir() if group else folder.iterdir(), key=lambda e: e.name)
         if entry.name.endswith(".yaml")
     }
 

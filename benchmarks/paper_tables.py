@@ -1,0 +1,171 @@
+"""The papers' tables again: what `fmnas run paper/PROBLEM` found, beside what was published, as docs/results.md.
+
+    python benchmarks/paper_tables.py take DIR [DIR ...]   # what run directories hold -> benchmarks/results/paper/
+    python benchmarks/paper_tables.py                      # all that was taken -> docs/results.md and docs/results/
+
+`take` keeps of each run directory where its incumbents improved (curves.csv) and what it takes to run it again
+(facts.json: configuration, commit, versions, date). Directories of one problem and one seed are put together: an
+optimizer that is added later is paired with the others. Every number in docs/results.md is worked out from those files
+and from benchmarks/data/published.json, which holds what the papers print.
+"""
+
+import argparse
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fmnas.comparison.numbers.curves import anytime_curves
+from fmnas.comparison.numbers.trials import Budget, read_trials
+
+HERE = Path(__file__).resolve().parent
+TAKEN = HERE / "results" / "paper"
+PUBLISHED = HERE / "data" / "published.json"
+DOCS = HERE.parent / "docs"
+COLUMNS = ["optimizer", "repeat", "evaluation", "best", "seconds_per_suggestion"]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a table's runs were: enough to make them again.
+
+    problem: of the configuration paper/PROBLEM. evaluations: of each run, of which `initial` are its initial design.
+    optimizers: label -> name and options. commits, versions, days: of all the directories that were put together.
+    """
+
+    problem: str
+    seed: int
+    repeats: int
+    evaluations: int
+    initial: int
+    initial_design: int | str
+    optimizers: dict[str, dict[str, Any]]
+    commits: list[str]
+    versions: list[str]
+    days: list[str]
+
+    def __add__(self, other: "Facts") -> "Facts":
+        """Both together. Raises SystemExit where they are no runs of one comparison."""
+        same = ("problem", "seed", "repeats", "evaluations", "initial_design")
+        for name in same:
+            ours, theirs = getattr(self, name), getattr(other, name)
+            if ours != theirs:
+                raise SystemExit(f"{self.problem}, seed {self.seed}: {name} is {ours} and {theirs}; take them apart")
+        merged = {
+            name: sorted({*getattr(self, name), *getattr(other, name)}) for name in ("commits", "versions", "days")
+        }
+        return Facts(**{**asdict(self), **merged, "optimizers": {**self.optimizers, **other.optimizers}})
+
+
+@dataclass(frozen=True)
+class Taken:
+    """One comparison: its facts, and its incumbents [COLUMNS], a row where one improved and one at each run's end."""
+
+    facts: Facts
+    curves: pd.DataFrame
+
+    def bests(self, label: str, evaluation: int | None = None) -> np.ndarray:
+        """What the repeats of an optimizer had after so many evaluations [repeats]; all of them by default."""
+        rows = self.curves[self.curves["optimizer"] == label]
+        rows = rows[rows["evaluation"] <= (evaluation or self.facts.evaluations)]
+        return rows.groupby("repeat")["best"].min().to_numpy()
+
+    def seconds(self, label: str) -> float:
+        """Of a suggestion after the initial design, on average."""
+        rows = self.curves[self.curves["optimizer"] == label]
+        return float(rows.groupby("repeat")["seconds_per_suggestion"].last().mean())
+
+
+def run_directory(folder: Path) -> Taken:
+    """What a finished run directory holds. Raises SystemExit for an unfinished one."""
+    head, drivers = journal_facts(folder / "journal.jsonl")
+    config = head["config"]
+    trials = read_trials(folder / "trials.csv")
+    evaluations, epochs = config["budget"]["evaluations"], config["fidelity"]["epochs"]
+    curves = anytime_curves(trials, Budget(evaluations, epochs))
+    reached = curves.groupby("run")["evaluations"].max()
+    if len(reached) < len(config["optimizers"]) * config["repeats"] or (reached < evaluations).any():
+        raise SystemExit(f"{folder}: not all of its runs are finished: fmnas resume {folder}")
+    design = config["initial_design"]
+    facts = Facts(
+        problem=config["problem"],
+        seed=config["seed"],
+        repeats=config["repeats"],
+        evaluations=evaluations,
+        initial=int((trials["origin"] == "initial").groupby(trials["run"]).sum().max()),
+        initial_design=design,
+        optimizers={
+            each.get("label") or each["name"]: {"name": each["name"], **each["options"]}
+            for each in config["optimizers"]
+        },
+        commits=sorted({str(driver["commit"])[:12] for driver in drivers}),
+        versions=sorted({f"fmnas {each['fmnas']}, torch {each['torch']}" for each in drivers}),
+        days=sorted({str(day) for day in trials["finished_at"].dt.date.unique()}),
+    )
+    return Taken(facts, pd.concat([_run(run, trials) for _, run in curves.groupby("run", sort=False)]))
+
+
+def journal_facts(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """(the event that an experiment begins with, those of its drivers)."""
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    return events[0], [event for event in events if event["event"] == "driver"]
+
+
+def _run(curve: pd.DataFrame, trials: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a run: where its incumbent improved, and its end."""
+    known = curve.dropna(subset=["incumbent"])
+    improved = known["incumbent"].diff().fillna(-1.0) < 0
+    improved.iloc[-1] = True
+    own = trials[(trials["run"] == curve["run"].iloc[0]) & (trials["origin"] != "initial")]
+    rows = known[improved].rename(columns={"evaluations": "evaluation", "incumbent": "best"})
+    return rows.assign(seconds_per_suggestion=round(float(own["suggest_seconds"].mean()), 5))[COLUMNS]
+
+
+def folder_of(facts: Facts) -> Path:
+    """Where a comparison is kept: that of the papers' protocol has seed 0."""
+    return TAKEN / (facts.problem if facts.seed == 0 else f"{facts.problem}-seed-{facts.seed}")
+
+
+def read(folder: Path) -> Taken:
+    """What was taken before."""
+    facts = Facts(**json.loads((folder / "facts.json").read_text()))
+    return Taken(facts, pd.read_csv(folder / "curves.csv"))
+
+
+def keep(taken: Taken) -> None:
+    """Write it, with what there is of the same comparison; an optimizer that is there already is replaced."""
+    folder = folder_of(taken.facts)
+    if folder.is_dir():
+        old = read(folder)
+        others = old.curves[~old.curves["optimizer"].isin(taken.facts.optimizers)]
+        taken = Taken(old.facts + taken.facts, pd.concat([others, taken.curves]))
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "facts.json").write_text(json.dumps(asdict(taken.facts), indent=1) + "\n")
+    taken.curves.to_csv(folder / "curves.csv", index=False)
+
+
+def all_taken() -> list[Taken]:
+    """Every comparison, the papers' protocol first."""
+    return [read(folder) for folder in sorted(TAKEN.iterdir()) if (folder / "facts.json").is_file()]
+
+
+def main() -> None:
+    """Take, or write the page."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("what", nargs="?", choices=["take"])
+    parser.add_argument("directories", nargs="*", type=Path, metavar="DIR")
+    parser.add_argument("--out", type=Path, default=DOCS, help="the folder of results.md")
+    arguments = parser.parse_args()
+    for folder in arguments.directories:
+        keep(run_directory(folder))
+    if arguments.what is None:
+        from paper_page import write_page
+
+        write_page(all_taken(), json.loads(PUBLISHED.read_text()), arguments.out)
+
+
+if __name__ == "__main__":
+    main()
