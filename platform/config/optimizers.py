@@ -97,6 +97,9 @@ OPTIMIZERS: dict[str, Row] = {
             "aging evolution with mixed mutations",
         ),
         Row("bohb", "fmnas.baselines.bohb:BOHB", "Hyperband with kernel density models (hpbandster)"),
+        Row("tpe", "fmnas.baselines.tpe:TPE", "tree-structured Parzen estimators (Optuna)"),
+        Row("smac", "fmnas.baselines.smac:SMAC", "a random forest and expected improvement (smac)"),
+        Row("botorch", "fmnas.baselines.botorch:BoTorch", "BoTorch's Gaussian process for mixed spaces"),
         Row("random", "fmnas.baselines.random_search:RandomSearch", "random search"),
     )
 }
