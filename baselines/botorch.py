@@ -38,7 +38,8 @@ class BoTorch(WrappedOptimizer):
     """Bayesian optimization as BoTorch has it for mixed spaces.
 
     log_objective: model log of the objective; it must then be positive.
-    raw_samples: random points of which the starting points are drawn. restarts: starting points of the search.
+    fit_steps: at most so many steps of L-BFGS-B to fit the model. raw_samples: random points of which the starting points
+    of the search are drawn. restarts: those starting points.
     """
 
     name = "botorch"
@@ -52,12 +53,14 @@ class BoTorch(WrappedOptimizer):
         epochs: int = 1,
         initial_design: Sequence[Configuration] = (),
         log_objective: bool = False,
+        fit_steps: Annotated[int, Between(1, 100_000)] = 75,
         raw_samples: Annotated[int, Between(2, 100_000)] = 256,
         restarts: Annotated[int, Between(1, 1_000)] = 4,
     ) -> None:
         super().__init__(space, seed=seed, epochs=epochs, initial_design=initial_design)
-        check_options(type(self), raw_samples=raw_samples, restarts=restarts)
+        check_options(type(self), fit_steps=fit_steps, raw_samples=raw_samples, restarts=restarts)
         self.log_objective = log_objective
+        self.fit_steps = fit_steps
         self.raw_samples = raw_samples
         self.restarts = restarts
         ordered = [isinstance(v, Integer | Ordinal) for v in space.discrete]
@@ -81,14 +84,14 @@ class BoTorch(WrappedOptimizer):
             why = "fewer than two results to model" if len(y) < 2 else "all results are equal: nothing to model"
             yield Suggestion(self.space.sample(rng), RANDOM, note=why, fallback=FALLBACK)
             return
-        from botorch.exceptions.errors import BotorchError
+        from botorch.exceptions.errors import BotorchError, ModelFittingError
         from linear_operator.utils.errors import NanError, NotPSDError
 
         try:
             acquisition = self.acquisition()
             yield Suggestion(self._decoded(self._optimum(acquisition)), MODEL)
             yield Suggestion(self._decoded(self._best_feasible(acquisition, rng)), MODEL)
-        except (BotorchError, NanError, NotPSDError) as error:
+        except (BotorchError, ModelFittingError, NanError, NotPSDError) as error:
             note = f"fit failed: {str(error).splitlines()[0]}"
             yield Suggestion(self.space.sample(rng), RANDOM, note=note, fallback=FAILED_FIT)
 
@@ -104,7 +107,8 @@ class BoTorch(WrappedOptimizer):
         X = self._encoded([trial for trial, _ in self.history])
         mixed = {"cat_dims": list(self._categories)}
         model = MixedSingleTaskGP(X, Y, **mixed) if self._categories else SingleTaskGP(X, Y)
-        fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+        likelihood = ExactMarginalLogLikelihood(model.likelihood, model)
+        fit_gpytorch_mll(likelihood, optimizer_kwargs={"options": {"maxiter": self.fit_steps}})
         pending = self._encoded(list(self.pending.values())) if self.pending else None
         return qLogExpectedImprovement(model, best_f=Y.max(), X_pending=pending)
 

@@ -35,8 +35,8 @@ TRIAL_SEED = 0
 class SMAC(WrappedOptimizer):
     """smac's facade for hyperparameter optimization.
 
-    challengers: random configurations that its acquisition function sorts, for the best of them to begin local
-    searches at.
+    challengers: random configurations that its acquisition function sorts.
+    local_searches: begin at so many of the best of them, and at as many of those tried.
     """
 
     name = "smac"
@@ -50,10 +50,12 @@ class SMAC(WrappedOptimizer):
         epochs: int = 1,
         initial_design: Sequence[Configuration] = (),
         challengers: Annotated[int, Between(1, 1_000_000)] = 10_000,
+        local_searches: Annotated[int, Between(1, 1_000)] = 10,
     ) -> None:
         super().__init__(space, seed=seed, epochs=epochs, initial_design=initial_design)
-        check_options(type(self), challengers=challengers)
+        check_options(type(self), challengers=challengers, local_searches=local_searches)
         self.challengers = challengers
+        self.local_searches = local_searches
         self._configuration_space = configuration_space(space)
 
     def suggestions(self, seed: int) -> Iterator[Suggestion]:
@@ -76,9 +78,7 @@ class SMAC(WrappedOptimizer):
         from smac.random_design import ProbabilityRandomDesign
 
         with TemporaryDirectory() as folder:  # a facade writes down how it is made
-            scenario = Scenario(
-                self._configuration_space, output_directory=Path(folder), deterministic=True, seed=seed
-            )
+            scenario = Scenario(self._configuration_space, output_directory=Path(folder), deterministic=True, seed=seed)
             selector = ConfigSelector(scenario, retrain_after=TRIES)
             facade = Facade(
                 scenario,
@@ -88,10 +88,12 @@ class SMAC(WrappedOptimizer):
                     ratio_features=1.0,
                     min_samples_split=2,
                     min_samples_leaf=1,
+                    max_leaf_nodes=2 * len(self.history)
+                    + 2,  # sklearn makes room for them: by default, a million a tree
                     seed=seed,
                     n_jobs=1,  # get_model would take every core
                 ),
-                acquisition_maximizer=_maximizer(self._configuration_space, self.challengers, seed),
+                acquisition_maximizer=self._maximizer(seed),
                 initial_design=Facade.get_initial_design(scenario, n_configs=0),
                 random_design=ProbabilityRandomDesign(INTERLEAVED, seed=seed),  # get_random_design has one seed for all
                 config_selector=selector,
@@ -100,6 +102,25 @@ class SMAC(WrappedOptimizer):
             )
         self._tell(facade.runhistory)
         return selector, facade.runhistory
+
+    def _maximizer(self, seed: int) -> Any:
+        """The facade's own, but that it searches from its starting points in the same order in every process.
+
+        smac collects them in a set, and the hash of a configuration is that of a string.
+        """
+        from smac.acquisition.maximizer import LocalAndSortedRandomSearch, LocalSearch
+
+        class OrderedLocalSearch(LocalSearch):  # type: ignore[misc]  # a class only where smac is there
+            def _get_initial_points(self, *given: Any, **named: Any) -> list[Any]:
+                points = super()._get_initial_points(*given, **named)
+                return sorted(points, key=lambda config: config.get_array().tolist())
+
+        space = self._configuration_space
+        maximizer = LocalAndSortedRandomSearch(
+            space, challengers=self.challengers, local_search_iterations=self.local_searches, seed=seed
+        )
+        maximizer._local_search = OrderedLocalSearch(space, seed=seed)
+        return maximizer
 
     def _tell(self, history: Any) -> None:
         """All trials, in the order asked."""
@@ -121,19 +142,3 @@ class SMAC(WrappedOptimizer):
             note = "smac found too few configurations that were not tried before and chance chose"
             return Suggestion(configuration, RANDOM, note=note, fallback=FALLBACK)
         return Suggestion(configuration, MODEL)
-
-
-def _maximizer(configuration_space: Any, challengers: int, seed: int) -> Any:
-    """The facade's own, but that it searches from its starting points in one order in every process.
-
-    smac collects them in a set, and the hash of a configuration is that of a string.
-    """
-    from smac.acquisition.maximizer import LocalAndSortedRandomSearch, LocalSearch
-
-    class OrderedLocalSearch(LocalSearch):  # type: ignore[misc]  # a class only where smac is there
-        def _get_initial_points(self, *given: Any, **named: Any) -> list[Any]:
-            return sorted(super()._get_initial_points(*given, **named), key=lambda config: config.get_array().tolist())
-
-    maximizer = LocalAndSortedRandomSearch(configuration_space, challengers=challengers, seed=seed)
-    maximizer._local_search = OrderedLocalSearch(configuration_space, seed=seed)
-    return maximizer

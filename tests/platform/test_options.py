@@ -36,6 +36,13 @@ CASES = [
     Case("regularized-evolution", "population", 7, 12),
     Case("regularized-evolution", "tournament", 2, 20, (("population", 7),)),
     Case("bohb", "eta", 2, 12),
+    Case("tpe", "startup", 7, 9),
+    Case("tpe", "multivariate", False, 9, (("startup", 6),)),
+    Case("smac", "challengers", 20, 8),
+    Case("smac", "local_searches", 1, 8, (("challengers", 20),)),
+    Case("botorch", "fit_steps", 2, 7),
+    Case("botorch", "raw_samples", 8, 7),
+    Case("botorch", "restarts", 1, 8),
 ]
 EPOCHS, EVALUATIONS = 9, 40
 
