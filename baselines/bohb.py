@@ -12,7 +12,8 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from fmnas.baselines.density_model import DensityModel, private_random_state, quiet
+from fmnas.baselines.density_model import DensityModel, quiet
+from fmnas.baselines.wrapped import private_random_state
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion
 from fmnas.optimizers.options import Between, check_options
 from fmnas.search_spaces import Evaluation, Space, Trial

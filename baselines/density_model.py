@@ -1,23 +1,23 @@
 """hpbandster's model of good and bad results, as BOHB's source of configurations for one of our spaces.
 
-What the encoding loses: hpbandster knows no ordinal and no graph-structured variables. Reals enter on the unit scale,
-Integer and Ordinal as integers, Nominal and Graph as categories without order.
+What hpbandster sees of a space, and what that loses, says configuration_space.py.
 
-hpbandster knows no constraints either. Where the space has some, its model picks among the feasible of its candidates,
+hpbandster knows no constraints. Where the space has some, its model picks among the feasible of its candidates,
 and picks again if there is none; an infeasible random pick is replaced by a uniform feasible one. So a third of the
 picks are random, as always.
 """
 
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+from fmnas.baselines.configuration_space import configuration_space, from_configspace, to_configspace
 from fmnas.optimizers import Suggestion
-from fmnas.search_spaces import Configuration, Integer, Ordinal, Space
+from fmnas.search_spaces import Configuration, Space
 from fmnas.search_spaces.records import FAILED_FIT, FALLBACK, MODEL, RANDOM
 
 TRIES = 20
@@ -33,9 +33,8 @@ class DensityModel:
         with quiet():
             from hpbandster.optimizers.config_generators import bohb
         self.space = space
-        self._names = [v.name for v in space.continuous] + [v.name for v in space.discrete]
         self._fallbacks = _Fallbacks()
-        self._configuration_space = _configuration_space(space)
+        self._configuration_space = configuration_space(space)
         with quiet():
             self.generator = bohb.BOHB(self._configuration_space, logger=self._fallbacks.logger)
 
@@ -70,13 +69,7 @@ class DensityModel:
 
     def to_hpbandster(self, configuration: Configuration) -> dict[str, float]:
         """A configuration in ConfigSpace's values. Raises SpaceError where it is not valid."""
-        x = self.space.encode(configuration)
-        D = len(self.space.continuous)
-        values = [*(float(u) for u in x[:D]), *(int(i) for i in x[D:])]
-        return dict(zip(self._names, values, strict=True))
-
-    def _from_hpbandster(self, config: Mapping[str, float]) -> Configuration:
-        return self.space.decode([config[name] for name in self._names])
+        return to_configspace(self.space, configuration)
 
     def _pick(self, budget: float) -> Suggestion:
         """One pick, feasible or not."""
@@ -84,7 +77,7 @@ class DensityModel:
         config, info = self.generator.get_config(budget)
         note = "; ".join(self._fallbacks.messages)
         origin = MODEL if info.get("model_based_pick") and not note else RANDOM
-        return Suggestion(self._from_hpbandster(config), origin, note=note, fallback=FAILED_FIT if note else "")
+        return Suggestion(from_configspace(self.space, config), origin, note=note, fallback=FAILED_FIT if note else "")
 
     def _allows(self, pick: Suggestion) -> bool:
         return self.space.meets_constraints(pick.configuration)
@@ -94,22 +87,7 @@ class DensityModel:
         import ConfigSpace
 
         config = ConfigSpace.Configuration(self._configuration_space, vector=np.array(vector, dtype=float))
-        return self.space.meets_constraints(self._from_hpbandster(config))
-
-
-def _configuration_space(space: Space) -> Any:
-    import ConfigSpace
-
-    made = ConfigSpace.ConfigurationSpace()
-    for real in space.continuous:
-        made.add(ConfigSpace.UniformFloatHyperparameter(real.name, 0.0, 1.0))
-    for variable in space.discrete:
-        last = len(variable.vertices) - 1
-        if isinstance(variable, Integer | Ordinal):
-            made.add(ConfigSpace.UniformIntegerHyperparameter(variable.name, 0, last))
-        else:
-            made.add(ConfigSpace.CategoricalHyperparameter(variable.name, list(range(last + 1))))
-    return made
+        return self.space.meets_constraints(from_configspace(self.space, config))
 
 
 class _FeasibleDensity:
@@ -139,17 +117,6 @@ class _Fallbacks(logging.Handler):
             # The message may hold a traceback: its last line is the error.
             lines = [line.strip() for line in message.splitlines() if not line.strip().startswith("Using random")]
             self.messages.append(f"the model failed and chance chose: {[line for line in lines if line][-1][:200]}")
-
-
-@contextmanager
-def private_random_state(rng: np.random.Generator) -> Iterator[None]:
-    """hpbandster and scipy draw from numpy's global state: give them one of ours, and put the caller's back."""
-    callers = np.random.get_state()
-    np.random.seed(int(rng.integers(2**32)))
-    try:
-        yield
-    finally:
-        np.random.set_state(callers)
 
 
 @contextmanager

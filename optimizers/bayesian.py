@@ -26,7 +26,7 @@ from fmnas.optimizers.gp.posterior import Posterior
 from fmnas.optimizers.gp.region import Region
 from fmnas.optimizers.gp.search import SearchSettings, SearchState, alternate, start_points
 from fmnas.optimizers.gp.surface import Surface
-from fmnas.optimizers.optimizer import Optimizer, OptimizerError, Suggestion, random_design
+from fmnas.optimizers.optimizer import Optimizer, OptimizerError, Suggestion, check_logarithm, random_design
 from fmnas.search_spaces import Configuration, Evaluation, Space, Trial
 from fmnas.search_spaces.records import FAILED_FIT, FALLBACK, MODEL, RANDOM
 
@@ -119,12 +119,8 @@ class BayesianOptimizer(Optimizer):
 
     def tell(self, trial: Trial, evaluation: Evaluation | float) -> None:
         """Take a result; OptimizerError, and the trial stays pending, for one whose logarithm cannot be modelled."""
-        objective = evaluation.objective if isinstance(evaluation, Evaluation) else float(evaluation)
-        if self.log_objective and objective <= 0:
-            raise OptimizerError(
-                f"trial {trial.id}: objective {objective} with log_objective; it must be positive "
-                "(or set log_objective=False)"
-            )
+        if self.log_objective:
+            check_logarithm(trial, evaluation)
         super().tell(trial, evaluation)
 
     def objectives(self) -> np.ndarray:

@@ -141,6 +141,16 @@ class Optimizer(ABC):
             raise OptimizerError(f"trial {trial.id} is not pending; pending are {sorted(self.pending)}: tell each once")
 
 
+def check_logarithm(trial: Trial, evaluation: Evaluation | float) -> None:
+    """Raise OptimizerError for a result whose logarithm cannot be modelled."""
+    objective = evaluation.objective if isinstance(evaluation, Evaluation) else float(evaluation)
+    if objective <= 0:
+        raise OptimizerError(
+            f"trial {trial.id}: objective {objective} with log_objective; it must be positive "
+            "(or set log_objective=False)"
+        )
+
+
 def random_design(space: Space, count: int, seed: int) -> list[Configuration]:
     """The initial design of `count` uniform configurations that a seed stands for."""
     rng = np.random.default_rng([seed, 0, 0x1D])  # three numbers: no ask draws from it

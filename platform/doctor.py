@@ -13,6 +13,8 @@ REQUIRED = (
     *("torch", "gpytorch", "numpy", "scipy", "pandas", "matplotlib", "ray", "mlflow", "pydantic", "pyyaml", "rich"),
     *("hpbandster", "ConfigSpace", "statsmodels", "torchvision"),
 )
+OPTIMIZERS_PACKAGES = {"optuna": "tpe", "smac": "smac", "botorch": "botorch"}
+"""Which optimizer alone needs a package."""
 FREE_GIGABYTES = 2.0
 MOST_LETTERS = 300
 """Of a foreign error, as much as is shown."""
@@ -69,6 +71,9 @@ def _packages() -> Iterator[Finding]:
         yield Finding(name, found is not None, found or f"not installed: pip install {name}")
     found = package_version("xgboost") or package_version("xgboost-cpu")
     yield Finding("xgboost", True, found or "not installed, and only xgb_* problems need it: pip install xgboost-cpu")
+    for name, user in OPTIMIZERS_PACKAGES.items():
+        found = package_version(name)
+        yield Finding(name, True, found or f"not installed, and only the optimizer {user} needs it: pip install {name}")
     try:
         importlib.import_module("hpbandster.core.dispatcher")
     except Exception as error:  # it is unmaintained, and may break on whatever is newer than it

@@ -24,6 +24,9 @@ PACKAGES = (
     "scikit-learn",
     "xgboost",
     "xgboost-cpu",
+    "optuna",
+    "smac",
+    "botorch",
 )
 
 

@@ -1,4 +1,4 @@
-"""The base of every error that a user's input can cause.
+"""The base of every error that a user's input can cause, and that of a package that is not there.
 
     FmnasError
     ├── SpaceError          a variable, space or configuration that makes no sense
@@ -8,6 +8,9 @@ The message names the offender, the value, what is allowed and the next step. Th
 and exits with code 2; it never shows a traceback for one of these.
 """
 
+from importlib import import_module
+from typing import Any
+
 
 class FmnasError(Exception):
     """Wrong input, explained to the person who gave it."""
@@ -15,3 +18,17 @@ class FmnasError(Exception):
 
 class SpaceError(FmnasError, ValueError):
     """A variable, a space or a configuration that is not what it must be."""
+
+
+PACKAGES = {"sklearn": "scikit-learn", "xgboost": "xgboost-cpu"}
+"""What to install for a module, where it has another name. The other build of xgboost brings CUDA's libraries along."""
+
+
+def optional_module(name: str, user: str, error: type[FmnasError]) -> Any:
+    """The module, imported. Raises the error, which names its user and the command that installs it."""
+    try:
+        return import_module(name)
+    except ImportError:
+        module = name.partition(".")[0]
+        package = PACKAGES.get(module, module)
+        raise error(f"{user} needs {package}, which is not installed: pip install {package}") from None

@@ -10,10 +10,9 @@ FmnasError
 """
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any, Protocol
 
-from fmnas.search_spaces import Evaluation, FmnasError, Space, Trial
+from fmnas.search_spaces import Evaluation, FmnasError, Space, Trial, errors
 
 
 class DataError(FmnasError):
@@ -39,17 +38,9 @@ class EvaluationStoppedError(FmnasError):
     """The end of an evaluation that was told to stop; it has no result."""
 
 
-PACKAGES = {"sklearn": "scikit-learn", "xgboost": "xgboost-cpu"}
-"""What to install for a module. The other build of xgboost serves as well; it brings CUDA's libraries along."""
-
-
 def optional_module(name: str, user: str) -> Any:
     """The module, imported. Raises TrainerError that names its user and the command that installs it."""
-    try:
-        return import_module(name)
-    except ImportError:
-        package = PACKAGES[name.partition(".")[0]]
-        raise TrainerError(f"{user} needs {package}, which is not installed: pip install {package}") from None
+    return errors.optional_module(name, user, TrainerError)
 
 
 Report = Callable[[int, int, float], None]

@@ -103,6 +103,9 @@ OPTIMIZERS: dict[str, Row] = {
         ),
         Row("casmopolitan", "fmnas.baselines.casmopolitan:Casmopolitan", "Bayesian optimization in trust regions"),
         Row("rounding-gp", "fmnas.baselines.rounding_gp:RoundingGP", "a Gaussian process on relaxed codes, rounded"),
+        Row("tpe", "fmnas.baselines.tpe:TPE", "tree-structured Parzen estimators (Optuna)"),
+        Row("smac", "fmnas.baselines.smac:SMAC", "a random forest and expected improvement (smac)"),
+        Row("botorch", "fmnas.baselines.botorch:BoTorch", "BoTorch's Gaussian process for mixed spaces"),
         Row("random", "fmnas.baselines.random_search:RandomSearch", "random search"),
     )
 }

@@ -16,6 +16,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fmnas.baselines.wrapped import WrappedOptimizer
 from fmnas.optimizers import BayesianOptimizer, Optimizer, OptimizerError, random_design
 from fmnas.optimizers.bofm import Mode
 from fmnas.optimizers.gp.fit import FitSettings
@@ -73,6 +74,9 @@ QUICK = Mode(
 SMALL: dict[str, dict[str, Any]] = {
     "bo-fm": {"mode": QUICK},
     "regularized-evolution": {"population": 5, "tournament": 2},
+    "tpe": {"startup": 4},
+    "smac": {"challengers": 20, "local_searches": 1},
+    "botorch": {"fit_steps": 5, "raw_samples": 8, "restarts": 1},
 }
 """What makes an optimizer quick, or lets few asks show what it does; of others, their defaults will do."""
 SHORT = ("bohb",)
@@ -105,7 +109,14 @@ def allowed(row: Row) -> set[str]:
 METHODS: dict[str, Method] = {name: method_of(row) for name, row in OPTIMIZERS.items()}
 ALLOWED = {name: allowed(row) for name, row in OPTIMIZERS.items()}
 TAKES_DESIGN = [name for name, row in OPTIMIZERS.items() if row.takes_initial_design]
-QUICK_TO_ASK = [name for name, row in OPTIMIZERS.items() if not issubclass(row.optimizer, BayesianOptimizer)]
+FOREIGN = [name for name, row in OPTIMIZERS.items() if issubclass(row.optimizer, WrappedOptimizer)]
+SLOW_TO_ASK = ("smac", "botorch")
+"""Those whose packages take tenths of a second for a suggestion, whatever is set."""
+QUICK_TO_ASK = [
+    name
+    for name, row in OPTIMIZERS.items()
+    if not issubclass(row.optimizer, BayesianOptimizer) and name not in SLOW_TO_ASK
+]
 
 
 @pytest.fixture(params=list(METHODS))
@@ -195,7 +206,7 @@ def test_trials_are_valid_and_numbered(name: str, method: Method, space: Space) 
 def test_constraints_are_respected(name: str, space: Space, seed: int) -> None:
     """With results that reward leaving the feasible region."""
     optimizer = METHODS[name](space, seed)
-    for _ in range(40):
+    for _ in range(12 if name in FOREIGN else 40):
         trial = ask(optimizer)
         space.validate(trial.configuration)
         assert space.feasible(space.encode_all([trial.configuration])).all()
@@ -354,8 +365,9 @@ def test_another_process_suggests_the_same(tmp_path: Path) -> None:
     assert json.loads(done.stdout) == everything()
 
 
-def test_hpbandster_is_loaded_by_its_user_alone() -> None:
-    code = "import sys, fmnas.baselines; print(sorted({'hpbandster', 'ConfigSpace', 'statsmodels'} & set(sys.modules)))"
+def test_packages_are_loaded_by_their_users_alone() -> None:
+    packages = {"hpbandster", "ConfigSpace", "statsmodels", "optuna", "smac", "botorch"}
+    code = f"import sys, fmnas.baselines; print(sorted({packages} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -27,6 +27,17 @@ def test_xgboost_is_optional(monkeypatch: pytest.MonkeyPatch, installed: dict[st
     assert (found.good, found.detail) == (True, detail)
 
 
+@pytest.mark.parametrize(("name", "optimizer"), [("optuna", "tpe"), ("smac", "smac"), ("botorch", "botorch")])
+def test_a_package_of_one_optimizer_is_optional(monkeypatch: pytest.MonkeyPatch, name: str, optimizer: str) -> None:
+    for version, detail in (
+        ("9.1", "9.1"),
+        (None, f"not installed, and only the optimizer {optimizer} needs it: pip install {name}"),
+    ):
+        monkeypatch.setattr(doctor, "package_version", {name: version}.get)
+        (found,) = [finding for finding in doctor._packages() if finding.what == name]
+        assert (found.good, found.detail) == (True, detail)
+
+
 def test_a_package_that_everything_needs_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "package_version", {name: "1" for name in doctor.REQUIRED if name != "ray"}.get)
     missing = [finding.detail for finding in doctor._packages() if not finding.good]

@@ -6,7 +6,20 @@ from pathlib import Path
 
 import pytest
 
-HEAVY = ("torch", "ray", "mlflow", "pandas", "scipy", "matplotlib", "gpytorch", "hpbandster", "sklearn")
+HEAVY = (
+    "torch",
+    "ray",
+    "mlflow",
+    "pandas",
+    "scipy",
+    "matplotlib",
+    "gpytorch",
+    "hpbandster",
+    "sklearn",
+    "optuna",
+    "smac",
+    "botorch",
+)
 LOADED = f"print(*[name for name in {HEAVY} if name in sys.modules], file=sys.stderr)"
 
 

@@ -39,6 +39,13 @@ CASES = [
     Case("cocabo", "mix", "learned", 9),
     Case("cocabo", "mix", 0.9, 9),
     Case("cocabo", "mix", 1, 9),
+    Case("tpe", "startup", 7, 9),
+    Case("tpe", "multivariate", False, 9, (("startup", 6),)),
+    Case("smac", "challengers", 20, 8),
+    Case("smac", "local_searches", 1, 8, (("challengers", 20),)),
+    Case("botorch", "fit_steps", 2, 7),
+    Case("botorch", "raw_samples", 8, 7),
+    Case("botorch", "restarts", 1, 8),
 ]
 EPOCHS, EVALUATIONS = 9, 40
 

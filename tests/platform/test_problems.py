@@ -206,7 +206,7 @@ def test_a_missing_package_is_named_before_anything_runs(
             raise ImportError(module)
         return import_module(module)
 
-    monkeypatch.setattr("fmnas.trainers.contract.import_module", missing)
+    monkeypatch.setattr("fmnas.search_spaces.errors.import_module", missing)
     assert run(name, tmp_path) == 2
     message = capsys.readouterr().err
     assert f"problem {name} needs xgboost-cpu" in message

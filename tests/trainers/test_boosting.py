@@ -7,11 +7,8 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from fmnas.search_spaces import Evaluation, Integer, Nominal, Real, Trial
+from fmnas.search_spaces import Evaluation, Integer, Nominal, Real, Trial, errors
 from fmnas.trainers import TrainerError
-from fmnas.trainers import (
-    contract as optional,
-)
 from fmnas.trainers.tables.boosting import XGB_DIGITS, XGB_FASHION_MNIST, BoostingTrainer
 from fmnas.trainers.tables.tables import TableSplit, digits_table
 
@@ -141,6 +138,6 @@ def test_without_xgboost_it_says_how_to_get_it(few: TableSplit, monkeypatch: pyt
             raise ImportError(name)
         return import_module(name)
 
-    monkeypatch.setattr(optional, "import_module", missing)
+    monkeypatch.setattr(errors, "import_module", missing)
     with pytest.raises(TrainerError, match="needs xgboost-cpu, which is not installed: pip install xgboost-cpu"):
         BoostingTrainer(XGB_DIGITS, few)

@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_diabetes, load_digits
 from sklearn.model_selection import train_test_split
 
+from fmnas.search_spaces import errors
 from fmnas.trainers import DataError, TrainerError
-from fmnas.trainers import (
-    contract as optional,
-)
 from fmnas.trainers.images.fashion_mnist import Source
 from fmnas.trainers.tables import tables
 from fmnas.trainers.tables.tables import Table, TableSplit, diabetes_table, digits_table, fashion_mnist_table
@@ -141,6 +139,6 @@ def test_without_scikit_learn_it_says_how_to_get_it(
             raise ImportError(name)
         return import_module(name)
 
-    monkeypatch.setattr(optional, "import_module", missing)
+    monkeypatch.setattr(errors, "import_module", missing)
     with pytest.raises(TrainerError, match="needs scikit-learn, which is not installed: pip install scikit-learn"):
         load()

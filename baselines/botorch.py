@@ -1,0 +1,157 @@
+"""BoTorch (Balandat et al. 2020): its MixedSingleTaskGP, and log expected improvement searched by alternating steps.
+
+| symbol | shape | meaning |
+|---|---|---|
+| n, m, d | | results, candidates, variables |
+| X | [n, d] | configurations: what BoTorch sees |
+| Y | [n, 1] | negated objectives (or their logarithms): BoTorch maximises |
+
+What BoTorch sees: Real on its (log-)scaled unit interval, Integer and Ordinal as numbers at equal steps in [0, 1],
+Nominal and Graph as categories, which agree or do not; so it knows nothing of a Graph's edges. Pending trials are the
+`X_pending` of its acquisition function, which takes their results into account by sampling them (qLogEI).
+
+The fit and the search are BoTorch's with its defaults, but for the numbers of random samples and restarts, which are
+what a suggestion costs. BoTorch may suggest what was tried before, and then that is tried again. Where its optimum is
+infeasible, the best of RANDOM_CHOICES random feasible configurations takes its place, by the same function.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fmnas.baselines.wrapped import WrappedOptimizer
+from fmnas.optimizers import Suggestion
+from fmnas.optimizers.bayesian import one_thread
+from fmnas.optimizers.optimizer import check_logarithm
+from fmnas.optimizers.options import Between, check_options
+from fmnas.search_spaces import Configuration, Evaluation, Integer, Ordinal, Space, Trial
+from fmnas.search_spaces.records import FAILED_FIT, FALLBACK, MODEL, RANDOM
+
+RANDOM_CHOICES = 1024
+
+
+class BoTorch(WrappedOptimizer):
+    """Bayesian optimization as BoTorch has it for mixed spaces.
+
+    log_objective: model log of the objective; it must then be positive.
+    fit_steps: at most so many steps of L-BFGS-B to fit the model. raw_samples: random points of which the starting points
+    of the search are drawn. restarts: those starting points.
+    """
+
+    name = "botorch"
+    package = "botorch"
+
+    def __init__(
+        self,
+        space: Space,
+        *,
+        seed: int = 0,
+        epochs: int = 1,
+        initial_design: Sequence[Configuration] = (),
+        log_objective: bool = False,
+        fit_steps: Annotated[int, Between(1, 100_000)] = 75,
+        raw_samples: Annotated[int, Between(2, 100_000)] = 256,
+        restarts: Annotated[int, Between(1, 1_000)] = 4,
+    ) -> None:
+        super().__init__(space, seed=seed, epochs=epochs, initial_design=initial_design)
+        check_options(type(self), fit_steps=fit_steps, raw_samples=raw_samples, restarts=restarts)
+        self.log_objective = log_objective
+        self.fit_steps = fit_steps
+        self.raw_samples = raw_samples
+        self.restarts = restarts
+        ordered = [isinstance(v, Integer | Ordinal) for v in space.discrete]
+        sizes = [len(v.vertices) for v in space.discrete]
+        D = len(space.continuous)
+        self._scale = np.array([1.0] * D + [n - 1 if o else 1 for n, o in zip(sizes, ordered, strict=True)])
+        self._steps = {D + i: np.linspace(0.0, 1.0, n).tolist() for i, n in enumerate(sizes) if ordered[i]}
+        self._categories = {D + i: [float(k) for k in range(n)] for i, n in enumerate(sizes) if not ordered[i]}
+
+    def tell(self, trial: Trial, evaluation: Evaluation | float) -> None:
+        """Take a result; OptimizerError, and the trial stays pending, for one whose logarithm cannot be modelled."""
+        if self.log_objective:
+            check_logarithm(trial, evaluation)
+        super().tell(trial, evaluation)
+
+    def suggestions(self, seed: int) -> Iterator[Suggestion]:
+        """The optimum; under constraints, then the best of feasible configurations."""
+        rng = np.random.default_rng(seed)
+        y = np.array([result.objective for _, result in self.history])
+        if len(y) < 2 or np.ptp(y) < 1e-12:
+            why = "fewer than two results to model" if len(y) < 2 else "all results are equal: nothing to model"
+            yield Suggestion(self.space.sample(rng), RANDOM, note=why, fallback=FALLBACK)
+            return
+        from botorch.exceptions.errors import BotorchError, ModelFittingError
+        from linear_operator.utils.errors import NanError, NotPSDError
+
+        try:
+            acquisition = self.acquisition()
+            yield Suggestion(self._decoded(self._optimum(acquisition)), MODEL)
+            yield Suggestion(self._decoded(self._best_feasible(acquisition, rng)), MODEL)
+        except (BotorchError, ModelFittingError, NanError, NotPSDError) as error:
+            note = f"fit failed: {str(error).splitlines()[0]}"
+            yield Suggestion(self.space.sample(rng), RANDOM, note=note, fallback=FAILED_FIT)
+
+    def acquisition(self) -> Any:
+        """qLogEI of the model fitted to the history, with what is pending."""
+        from botorch.acquisition.logei import qLogExpectedImprovement
+        from botorch.fit import fit_gpytorch_mll
+        from botorch.models import MixedSingleTaskGP, SingleTaskGP
+        from gpytorch.mlls import ExactMarginalLogLikelihood
+
+        y = np.array([result.objective for _, result in self.history])
+        Y = torch.from_numpy(-np.log(y) if self.log_objective else -y)[:, None]
+        X = self._encoded([trial for trial, _ in self.history])
+        mixed = {"cat_dims": list(self._categories)}
+        model = MixedSingleTaskGP(X, Y, **mixed) if self._categories else SingleTaskGP(X, Y)
+        likelihood = ExactMarginalLogLikelihood(model.likelihood, model)
+        fit_gpytorch_mll(likelihood, optimizer_kwargs={"options": {"maxiter": self.fit_steps}})
+        pending = self._encoded(list(self.pending.values())) if self.pending else None
+        return qLogExpectedImprovement(model, best_f=Y.max(), X_pending=pending)
+
+    def _optimum(self, acquisition: Any) -> Tensor:
+        """Where the acquisition function is largest [d], as far as the search finds it."""
+        from botorch.optim.optimize_mixed import optimize_acqf_mixed_alternating
+
+        upper = [max(self._categories[i]) if i in self._categories else 1.0 for i in range(len(self.space))]
+        found, _ = optimize_acqf_mixed_alternating(
+            acquisition,
+            bounds=torch.tensor([[0.0] * len(upper), upper], dtype=torch.float64),
+            discrete_dims=self._steps,
+            cat_dims=self._categories,
+            raw_samples=self.raw_samples,
+            num_restarts=self.restarts,
+        )
+        return found[0]
+
+    def _best_feasible(self, acquisition: Any, rng: np.random.Generator) -> Tensor:
+        """The random feasible configuration [d] where it is largest."""
+        from botorch.optim import optimize_acqf_discrete
+
+        choices = torch.from_numpy(self.space.sample_encoded(rng, RANDOM_CHOICES) / self._scale)
+        found, _ = optimize_acqf_discrete(acquisition, q=1, choices=choices)
+        return found[0]
+
+    def _encoded(self, trials: Sequence[Trial]) -> Tensor:
+        return torch.from_numpy(self.space.encode_all([trial.configuration for trial in trials]) / self._scale)
+
+    def _decoded(self, x: Tensor) -> Configuration:
+        return self.space.decode(x.numpy() * self._scale)
+
+    def _suggest(self, rng: np.random.Generator) -> Suggestion:
+        with one_thread(), _private_torch_state(rng):
+            return super()._suggest(rng)
+
+
+@contextmanager
+def _private_torch_state(rng: np.random.Generator) -> Iterator[None]:
+    """BoTorch draws from torch's global state: give it one of ours, and put the caller's back."""
+    callers = torch.get_rng_state()
+    torch.default_generator.manual_seed(int(rng.integers(2**63 - 1)))
+    try:
+        yield
+    finally:
+        torch.set_rng_state(callers)
