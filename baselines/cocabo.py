@@ -16,7 +16,7 @@ starts, the bandits and their rewards, the bound and its search (5,000 points, t
 | changed | source | here | why |
 |---|---|---|---|
 | gamma | not bounded | at most 1 | above, the best arm has a negative probability |
-| rewards | the objective as it is | from -1, the worst, to 1; log weights within 30 | exp of large ones overflows |
+| rewards | the best objective of a value | the same from -1 to 1 (exp3.py); log weights within 30 | scale-free |
 | refits | every tenth result | every ask | its fits were slow, ours are not |
 | output scale, mean | 1 and 0 of the standardised objective | maximised out | the shared process has it so |
 | deviation in the bound | with a noise that is scaled wrongly | of the function, without noise | a slip of the code |

@@ -55,29 +55,26 @@ class Bandits:
     """A bandit for each discrete variable of a space, and the best that was seen of each of its values.
 
     The reward of a value is the best of all results that had it (the largest: minus the objective), on a scale from -1,
-    the worst of all results so far, to 1, the best.
+    the least such best of any value of any variable so far, to 1, the largest.
     """
 
     def __init__(self, space: Space, pulls: int) -> None:
         sizes = [len(variable.vertices) for variable in space.discrete]
         self.each = [EXP3(exploration(size, pulls), np.zeros(size)) for size in sizes]
-        self._best = [np.full(size, -np.inf) for size in sizes]
-        self._worst_of_all, self._best_of_all = np.inf, -np.inf
+        self._best = [np.full(size, np.nan) for size in sizes]
 
     def tell(self, vertices: Sequence[int], result: float, pulled: bool) -> None:
         """Take a result, the larger the better, of values [P]; pulled: whether these bandits drew them."""
-        self._worst_of_all = min(self._worst_of_all, result)
-        self._best_of_all = max(self._best_of_all, result)
+        for arm, best in zip(vertices, self._best, strict=True):
+            best[arm] = np.fmax(best[arm], result)
+        if not (pulled and self._best):
+            return
+        least, largest = (float(extreme(np.concatenate(self._best))) for extreme in (np.nanmin, np.nanmax))
         for p, (arm, best) in enumerate(zip(vertices, self._best, strict=True)):
-            best[arm] = max(best[arm], result)
-            if pulled:
-                self.each[p] = self.each[p].rewarded(arm, self._reward(best[arm]))
+            reward = 2.0 * (best[arm] - least) / (largest - least) - 1.0 if largest > least else 0.0
+            self.each[p] = self.each[p].rewarded(arm, reward)
 
     def draw(self, rng: np.random.Generator, count: int) -> NDArray[np.int64]:
         """Values [count, P], each variable's by its own bandit."""
         columns = [rng.choice(len(bandit.log_weights), size=count, p=bandit.probabilities) for bandit in self.each]
         return np.array(columns, dtype=np.int64).reshape(len(columns), count).T
-
-    def _reward(self, result: float) -> float:
-        width = self._best_of_all - self._worst_of_all
-        return 2.0 * (result - self._worst_of_all) / width - 1.0 if width > 0.0 else 0.0

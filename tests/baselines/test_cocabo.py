@@ -93,22 +93,35 @@ def test_weights_stay_within_bounds_and_every_value_keeps_its_share() -> None:
     assert bandit.probabilities.min() == pytest.approx(0.1)
 
 
-def told(pulled: int) -> Bandits:
+def told(pulled: int, scale: float = 1.0) -> Bandits:
     """All golden results, of which the last `pulled` were drawn by the bandits."""
     bandits = Bandits(SPACE, 100)
     for number, (z, y) in enumerate(zip(Z, GOLDEN["y"], strict=True)):
-        bandits.tell([int(vertex) for vertex in z[:3]], -y, pulled=number >= len(Z) - pulled)
+        bandits.tell([int(vertex) for vertex in z[:3]], -y * scale, pulled=number >= len(Z) - pulled)
     return bandits
 
 
-def test_a_reward_is_the_best_result_of_the_value_on_the_scale_of_all() -> None:
+def test_a_reward_is_the_best_result_of_the_value_on_the_scale_of_all_such() -> None:
     y = np.array(GOLDEN["y"])
+    bests = [-y[Z[:, p] == value].min() for p in range(3) for value in set(Z[:, p])]
     for p, (bandit, golden) in enumerate(zip(told(1).each, GOLDEN["rewards"], strict=True)):
-        arm = int(Z[-1, p])
-        reward = 2.0 * (golden + y.max()) / np.ptp(y) - 1.0
+        reward = 2.0 * (golden - min(bests)) / (max(bests) - min(bests)) - 1.0
         expected = np.zeros(GOLDEN["sizes"][p])
-        expected[arm] = reward * exploration(len(expected), 100)  # p = 1 / C before the first pull
+        expected[int(Z[-1, p])] = reward * exploration(len(expected), 100)  # p = 1 / C before the first pull
         np.testing.assert_allclose(bandit.log_weights, expected, rtol=1e-10)
+
+
+def test_rewards_do_not_depend_on_the_objectives_scale() -> None:
+    one, other = told(6), told(6, scale=1e6)
+    for p, bandit in enumerate(one.each):
+        np.testing.assert_allclose(bandit.log_weights, other.each[p].log_weights, rtol=1e-9)
+        assert (bandit.log_weights != 0.0).any()
+
+
+def test_while_all_values_are_as_good_no_weight_moves() -> None:
+    bandits = Bandits(SPACE, 100)
+    bandits.tell([0, 0, 0], 2.0, pulled=True)
+    assert all((bandit.log_weights == 0.0).all() for bandit in bandits.each)
 
 
 def test_results_that_no_bandit_drew_move_no_weight() -> None:
