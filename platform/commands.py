@@ -202,8 +202,9 @@ def list_(arguments: argparse.Namespace) -> int:
         from fmnas.platform.config.config import shipped_configs
 
         lines = {name: text.splitlines()[0].removeprefix("# ") for name, text in shipped_configs().items()}
+    width = max([22, *map(len, lines)]) + 2
     for name, text in lines.items():
-        print(f"{name:<24}{text}")  # noqa: T201
+        print(f"{name:<{width}}{text}")  # noqa: T201
     return ExitCode.DONE
 
 

@@ -18,9 +18,8 @@ from fmnas.trainers.images.image_trainer import ImageTrainer
 from fmnas.trainers.images.image_trainer import TrainingSettings as Settings
 from fmnas.trainers.tables.boosting import XGB_DIGITS, XGB_FASHION_MNIST, BoostingTrainer
 from fmnas.trainers.tables.decision_trees import dt_trainer
-from fmnas.trainers.tables.multilayer_perceptron import mlp_trainer
 from fmnas.trainers.tables.support_vectors import nusvr_trainer
-from fmnas.trainers.tables.tables import diabetes_table, digits_table, scaled_digits_table, wine_table
+from fmnas.trainers.tables.tables import diabetes_table, digits_table, wine_table
 
 AnyTrainer = ImageTrainer | FunctionTrainer | BoostingTrainer
 BOOSTING = {"boosting, last round": XGB_DIGITS, "boosting, best round": XGB_FASHION_MNIST}
@@ -28,7 +27,6 @@ SYNTHETIC = {name: row.found for name, row in PROBLEMS.items() if isinstance(row
 FITS = {
     "support vectors": lambda: nusvr_trainer(diabetes_table(), clock=lambda: 0.0),
     "a decision tree": lambda: dt_trainer(wine_table(), clock=lambda: 0.0),
-    "a multilayer perceptron": lambda: mlp_trainer(scaled_digits_table(), clock=lambda: 0.0),
 }
 NAMES = ("images", *FITS, *BOOSTING, *SYNTHETIC)
 

@@ -82,7 +82,7 @@ def mlp_digits(settings: ProblemSettings) -> Problem:
     return Problem(
         space=SPACE,
         build=lambda split, hardware: mlp_trainer(split),
-        penalty=GUESS,
+        penalty=1.0,
         dataset="digits",
         load=scaled_digits_table,
     )
