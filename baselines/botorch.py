@@ -38,8 +38,8 @@ class BoTorch(WrappedOptimizer):
     """Bayesian optimization as BoTorch has it for mixed spaces.
 
     log_objective: model log of the objective; it must then be positive.
-    fit_steps: at most so many steps of L-BFGS-B to fit the model. raw_samples: random points, of which starting points
-    of the search are drawn. restarts: those starting points.
+    fit_steps: at most so many steps of L-BFGS-B to fit the model.
+    raw_samples: random points of which the starting points of the search are drawn. restarts: those starting points.
     """
 
     name = "botorch"
