@@ -111,7 +111,7 @@ OPTIMIZERS: dict[str, Row] = {
 def _bounded(annotation: Any) -> Any:
     """The annotation of an option, its bounds as pydantic has them."""
     if get_origin(annotation) in (Union, UnionType):
-        either = Union[tuple(map(_bounded, get_args(annotation)))]  # noqa: UP007  # of a tuple
+        either: Any = Union[tuple(map(_bounded, get_args(annotation)))]  # noqa: UP007  # of a tuple
         return Annotated[either, WrapValidator(_in_one_sentence(annotation))]
     bounds = getattr(annotation, "__metadata__", ())
     if not bounds:
