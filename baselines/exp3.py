@@ -55,7 +55,9 @@ class Bandits:
     """A bandit for each discrete variable of a space, and the best that was seen of each of its values.
 
     The reward of a value is the best of all results that had it (the largest: minus the objective), on a scale from -1,
-    the least such best of any value of any variable so far, to 1, the largest.
+    the least such best of any value of any variable so far, to 1, the largest. The authors take it as it is, which
+    suits an objective of order 1. MCBO scales it by the worst and the best of all results, of which the worst may be so
+    bad that the bests of all values are alike and the draws next to uniform.
     """
 
     def __init__(self, space: Space, pulls: int) -> None:

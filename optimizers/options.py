@@ -62,14 +62,25 @@ def check_options(optimizer: type[Optimizer], **values: Any) -> None:
     """Raise OptimizerError for an option that no Between and no Literal of its annotation allows."""
     hints = get_type_hints(optimizer.__init__, include_extras=True)
     for name, value in values.items():
-        parts = _parts(hints[name])
-        bounds = [each for part in parts for each in getattr(part, "__metadata__", ()) if isinstance(each, Between)]
-        choices = [choice for part in parts if get_origin(part) is Literal for choice in get_args(part)]
+        bounds, choices = _limits(hints[name])
         if value in choices or (isinstance(value, int | float) and any(each.allows(value) for each in bounds)):
             continue
         if bounds or (choices and isinstance(value, PLAIN)):
-            allowed = [*map(str, bounds), *(["one of " + ", ".join(map(repr, choices))] if choices else [])]
-            raise OptimizerError(f"{name} = {value!r}: it must be {', or '.join(allowed)}")
+            raise OptimizerError(f"{name} = {value!r}: it must be {allowed(hints[name])}")
+
+
+def allowed(annotation: Any) -> str:
+    """What an annotation's Betweens and Literals allow, as one says it after "it must be"."""
+    bounds, choices = _limits(annotation)
+    listed = ["one of " + ", ".join(map(repr, choices))] if choices else []
+    return ", or ".join([*map(str, bounds), *listed])
+
+
+def _limits(annotation: Any) -> tuple[list[Between], list[Any]]:
+    """The Betweens of an annotation, and all choices of its Literals."""
+    parts = _parts(annotation)
+    bounds = [each for part in parts for each in getattr(part, "__metadata__", ()) if isinstance(each, Between)]
+    return bounds, [choice for part in parts if get_origin(part) is Literal for choice in get_args(part)]
 
 
 def _parts(annotation: Any) -> tuple[Any, ...]:

@@ -35,7 +35,7 @@ from fmnas.search_spaces import Space
 class PairKernel(ABC):
     """A kernel on the space of its tables; a subclass has `parameters`, each of size 1, and `r`.
 
-    tables: of each discrete variable [V_p, V_p], symmetric. Without any, every point is on the one vertex of a point,
+    tables: of each discrete variable [V_p, V_p], symmetric. None: every point is on the same vertex,
     and a is 0.
     """
 

@@ -3,14 +3,14 @@
 A row's class is loaded when it is asked for: a list of names, or a wrong key elsewhere, needs no torch.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from importlib import import_module
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, WrapValidator, create_model
 
 if TYPE_CHECKING:
     from fmnas.optimizers import Optimizer
@@ -114,9 +114,23 @@ OPTIMIZERS: dict[str, Row] = {
 def _bounded(annotation: Any) -> Any:
     """The annotation of an option, its bounds as pydantic has them."""
     if get_origin(annotation) in (Union, UnionType):
-        return Union[tuple(map(_bounded, get_args(annotation)))]  # noqa: UP007  # of a tuple
+        either: Any = Union[tuple(map(_bounded, get_args(annotation)))]  # noqa: UP007  # of a tuple
+        return Annotated[either, WrapValidator(_in_one_sentence(annotation))]
     bounds = getattr(annotation, "__metadata__", ())
     if not bounds:
         return annotation
     least, greatest = asdict(bounds[0]).values()
     return Annotated[get_args(annotation)[0], Field(ge=least, le=greatest)]
+
+
+def _in_one_sentence(annotation: Any) -> Callable[[Any, Callable[[Any], Any]], Any]:
+    """Validates what one of several annotations must allow: where none does, pydantic has an error for each."""
+    from fmnas.optimizers.options import allowed
+
+    def validated(value: Any, validate: Callable[[Any], Any]) -> Any:
+        try:
+            return validate(value)
+        except ValidationError:
+            raise ValueError(f"it must be {allowed(annotation)}") from None
+
+    return validated

@@ -10,6 +10,7 @@ from fmnas.optimizers import Optimizer, OptimizerError
 from fmnas.optimizers.options import parameters_of
 from fmnas.platform.config.config import check_config
 from fmnas.platform.config.optimizers import OPTIMIZERS
+from fmnas.platform.errors import ConfigError
 from fmnas.platform.record.experiment import build_experiment
 from fmnas.search_spaces import Configuration, Trial
 
@@ -99,6 +100,13 @@ def test_an_option_of_a_configuration_changes_what_is_suggested(case: Case) -> N
 def test_without_options_an_optimizer_has_its_own_defaults(name: str) -> None:
     optimizer = built({"name": name})
     assert played(optimizer, 9) == played(by_hand(optimizer, name), 9)
+
+
+@pytest.mark.parametrize("mix", [1.5, "all", True])
+def test_an_option_of_two_kinds_is_refused_in_one_sentence(mix: Any) -> None:
+    words = r"optimizers\.0\.mix = \S+: it must be at least 0\.0 and at most 1\.0, or one of 'learned'\nMend"
+    with pytest.raises(ConfigError, match=words):
+        built({"name": "cocabo", "mix": mix})
 
 
 def test_every_option_that_a_configuration_may_set_is_tried_here() -> None:
