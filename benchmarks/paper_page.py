@@ -77,7 +77,19 @@ def protocol(taken: Taken) -> str:
     return (
         f"`fmnas run paper/{facts.problem}{seed}`: {facts.repeats} repeats, {facts.evaluations} evaluations in all, "
         f"from {design}. {', '.join(facts.days)}; {'; '.join(facts.versions)}; commit {', '.join(facts.commits)}."
+        f"{with_options(taken)}"
     )
+
+
+def with_options(taken: Taken) -> str:
+    """The options of those that have some."""
+    given = {name: {k: v for k, v in each.items() if k != "name"} for name, each in taken.facts.optimizers.items()}
+    words = [
+        f"{name} is {taken.facts.optimizers[name]['name']} with {', '.join(f'{k} = {v}' for k, v in options.items())}"
+        for name, options in given.items()
+        if options
+    ]
+    return f" {'; '.join(words)}." if words else ""
 
 
 def table(taken: Taken, about: Mapping[str, Any]) -> str:

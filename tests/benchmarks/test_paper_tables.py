@@ -1,0 +1,112 @@
+"""The papers' tables: what is taken from run directories, and the page that is made of it."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import paper_tables
+import pytest
+from paper_page import mean_line, overview, printed, ranked, table, write_page
+from paper_tables import DOCS, PUBLISHED, TAKEN, Taken, all_taken, folder_of, keep, read, run_directory
+
+from fmnas.platform.cli import main
+from fmnas.platform.config.config import load_config, shipped_configs
+from fmnas.platform.config.optimizers import OPTIMIZERS
+
+PAPER = sorted(name for name in shipped_configs() if name.startswith("paper/"))
+LITTLE = ["-o", "repeats=2", "-o", "budget.evaluations=14", "-o", "hypotheses=all", "--progress", "quiet"]
+
+
+def ran(folder: Path, optimizers: str) -> Path:
+    assert main(["run", "paper/func2c", *LITTLE, "-o", f"optimizers={optimizers}", "--out", str(folder)]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return ran(tmp_path_factory.mktemp("paper") / "run", "[regularized-evolution, random]")
+
+
+@pytest.fixture
+def taken(folder: Path) -> Taken:
+    return run_directory(folder)
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_every_optimizer_competes_in_every_table(name: str) -> None:
+    config = load_config(name)
+    assert {entry.name for entry in config.optimizers} == set(OPTIMIZERS)
+    assert config.repeats == 5
+    assert config.seed == 0
+
+
+def test_what_is_taken_is_the_best_so_far_of_each_run(folder: Path, taken: Taken) -> None:
+    trials = pd.read_csv(folder / "trials.csv")
+    for (name, _), run in trials.groupby(["optimizer", "repeat"]):
+        assert run["objective"].min() in taken.bests(str(name))
+    first = trials[trials["trial"] < 10].groupby(["optimizer", "repeat"])["objective"].min()
+    for name in taken.facts.optimizers:
+        assert list(taken.bests(name, 10)) == list(first[name])
+        assert mean_line(taken, name).iloc[-1] == pytest.approx(taken.bests(name).mean())
+    assert taken.facts.initial == 10
+    assert len(taken.facts.commits) == 1
+
+
+def test_an_optimizer_that_comes_later_joins_the_others(
+    taken: Taken, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paper_tables, "TAKEN", tmp_path)
+    keep(taken)
+    keep(run_directory(ran(tmp_path / "later", "[{name: random, label: again}]")))
+    both = read(folder_of(taken.facts))
+    assert set(both.facts.optimizers) == {"regularized-evolution", "random", "again"}
+    assert list(both.bests("random")) == pytest.approx(list(taken.bests("random")))
+    with pytest.raises(SystemExit, match="repeats is 2 and 3"):
+        both.facts + replace(taken.facts, repeats=3)
+
+
+def test_an_unfinished_run_is_not_taken(folder: Path, tmp_path: Path) -> None:
+    for name in ("journal.jsonl", "trials.csv"):
+        lines = (folder / name).read_text().splitlines()
+        (tmp_path / name).write_text("\n".join(lines[: -4 if name == "trials.csv" else None]) + "\n")
+    with pytest.raises(SystemExit, match="fmnas resume"):
+        run_directory(tmp_path)
+
+
+def test_the_page_is_what_the_files_and_the_published_numbers_give(tmp_path: Path) -> None:
+    write_page(all_taken(), json.loads(PUBLISHED.read_text()), tmp_path)
+    assert (tmp_path / "results.md").read_text() == (DOCS / "results.md").read_text()
+    pictures = {path.name for path in (tmp_path / "results").iterdir()}
+    assert pictures == {path.name for path in (DOCS / "results").iterdir()}
+    assert pictures == set(re.findall(r"results/([\w-]+\.png)", (DOCS / "results.md").read_text()))
+
+
+def test_published_rows_are_shown_digit_by_digit() -> None:
+    published = json.loads(PUBLISHED.read_text())
+    assert published["func2c"]["rows"]["bo-fm"] == ["-0.2063", "0.0000"]
+    assert printed(published["func2c"]["rows"]["bo-fm"]) == "-0.2063 ± 0.0000"
+    labels = {entry.label for name in PAPER for entry in load_config(name).optimizers}
+    for about in published.values():
+        assert set(about["rows"]) <= labels | {"HyBO", "GEBO"}
+        assert all(re.fullmatch(r"-?\d+\.\d+", part) for pair in about["rows"].values() for part in pair)
+
+
+def test_tables_are_ordered_by_their_means(taken: Taken) -> None:
+    order = ranked(taken)
+    assert taken.bests(order[0]).mean() <= taken.bests(order[1]).mean()
+    lines = table(taken, {"source": "a paper", "rows": {"random": ["1.0", "0.1"], "GEBO": ["2.0", "0.2"]}}).splitlines()
+    assert [line.split(" | ")[0].strip("| ") for line in lines[2:]] == [*order, "GEBO"]
+    assert "1.0 ± 0.1" in next(line for line in lines if line.startswith("| random"))
+    assert order[0] in overview([taken])
+
+
+def test_what_was_taken_is_whole() -> None:
+    for taken in all_taken():
+        assert set(taken.curves["optimizer"]) == set(taken.facts.optimizers)
+        runs = taken.curves.groupby(["optimizer", "repeat"])
+        assert (runs["evaluation"].max() <= taken.facts.evaluations).all()
+        assert len(runs) == len(taken.facts.optimizers) * taken.facts.repeats
+        assert (runs["best"].diff().dropna() <= 0).all()
+    assert TAKEN.is_dir()
