@@ -17,7 +17,7 @@ which the authors' runs have none of by default; the box is therefore a cube.
 | lengths of the ball | set for each problem | by the number of discrete variables | trust_region.py |
 | ordered variables | continuous, rounded in the kernel | agree by 1 - distance / values | its variant for ordinals |
 | fit | 300 steps of Adam | maximum likelihood from four starts, and the last fit's | the shared process has it so |
-| search | 200 times a step of Adam and a random neighbour | the best neighbour, quasi-Newton steps | higher, sooner |
+| search | 200 times Adam and a random neighbour | the best neighbour, quasi-Newton steps | the shared search |
 | points of a new region | Sobol points in it | uniform in it | constraints may rule some out |
 | candidates for its centre | Latin hypercube | uniform | as above |
 | second process of one region | of one point | the centre is drawn | one point says nothing |
