@@ -124,10 +124,10 @@ def test_what_optuna_is_told() -> None:
 
 
 def test_what_smac_is_told() -> None:
+    _, history = informed(SMAC).selector(seed=0)
     from ConfigSpace import CategoricalHyperparameter, UniformFloatHyperparameter, UniformIntegerHyperparameter
     from smac.runhistory import StatusType
 
-    _, history = informed(SMAC).selector(seed=0)
     assert [value.status for value in history.values()] == [
         StatusType.SUCCESS,
         StatusType.RUNNING,
@@ -245,13 +245,13 @@ def test_where_none_is_feasible_chance_chooses() -> None:
 
 
 def test_where_a_fit_fails_chance_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
+    optimizer = BoTorch(BOWL, initial_design=random_design(BOWL, 3, 0))  # it imports botorch, which warns
     from botorch.exceptions.errors import ModelFittingError
 
     def fail(self: BoTorch) -> None:
         raise ModelFittingError("All attempts to fit the model have failed.")
 
     monkeypatch.setattr(BoTorch, "acquisition", fail)
-    optimizer = BoTorch(BOWL, initial_design=random_design(BOWL, 3, 0))
     best_of(optimizer, 3)
     trial = ask(optimizer)
     assert (trial.origin, trial.fallback) == (RANDOM, FAILED_FIT)
