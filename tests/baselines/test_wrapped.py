@@ -96,7 +96,7 @@ def test_it_beats_random_search_on_a_bowl(method: type[WrappedOptimizer]) -> Non
         chance = RandomSearch(BOWL, seed=seed, initial_design=design)
         pairs.append((best_of(model, budget), best_of(chance, budget)))
     ours, theirs = np.array(pairs).T
-    assert ours.mean() < 0.5 * theirs.mean()
+    assert ours.mean() < 2 / 3 * theirs.mean()
 
 
 def test_what_optuna_is_told() -> None:
