@@ -21,7 +21,7 @@ os.environ.update(MLFLOW_DISABLE_TELEMETRY="true", DO_NOT_TRACK="true")
 
 SLOW = {
     "benchmarks": (),
-    "baselines": ("ask_tell_contract", "bofm_beats_random_search"),
+    "baselines": ("ask_tell_contract", "bofm_beats_random_search", "wrapped"),
     "comparison": ("figures", "page", "page_in_browser", "report"),
     "optimizers": ("bofm", "gp_methods", "autograd_kernel"),
     "platform": (

@@ -44,9 +44,9 @@ CASES = [
     Case("tpe", "multivariate", False, 9, (("startup", 6),)),
     Case("smac", "challengers", 20, 8),
     Case("smac", "local_searches", 1, 8, (("challengers", 20),)),
-    Case("botorch", "fit_steps", 2, 7),
-    Case("botorch", "raw_samples", 8, 7),
-    Case("botorch", "restarts", 1, 8),
+    Case("botorch", "fit_steps", 2, 7, (("raw_samples", 8), ("restarts", 1))),
+    Case("botorch", "raw_samples", 8, 7, (("fit_steps", 5), ("restarts", 1))),
+    Case("botorch", "restarts", 1, 7, (("fit_steps", 5), ("raw_samples", 16))),
 ]
 EPOCHS, EVALUATIONS = 9, 40
 
