@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fmnas.search_spaces import Configuration, Evaluation, FmnasError, Space, Trial
-from fmnas.search_spaces.records import INITIAL, MODEL
+from fmnas.search_spaces.records import INITIAL, MODEL, ORIGINS
 
 
 class OptimizerError(FmnasError, ValueError):
@@ -76,6 +76,7 @@ class Optimizer(ABC):
             suggestion = self._suggest(np.random.default_rng([self.seed, self._asked]))
         if suggestion is None:
             return None
+        self._check(suggestion)
         trial = Trial(
             id=self._asked,
             configuration=suggestion.configuration,
@@ -88,6 +89,14 @@ class Optimizer(ABC):
         )
         self._register(trial)
         return trial
+
+    def _check(self, suggestion: Suggestion) -> None:
+        """Raise OptimizerError for one that is none, SpaceError for a configuration outside the space."""
+        if suggestion.origin not in ORIGINS:
+            raise OptimizerError(f"origin = {suggestion.origin!r}: it must be one of {', '.join(ORIGINS)}")
+        if suggestion.epochs is not None and not 1 <= suggestion.epochs <= self.epochs:
+            raise OptimizerError(f"epochs = {suggestion.epochs!r}: it must be from 1 to {self.epochs}")
+        self.space.validate(suggestion.configuration)
 
     def tell(self, trial: Trial, evaluation: Evaluation | float) -> None:
         """Take the result of a pending trial.

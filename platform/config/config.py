@@ -135,7 +135,7 @@ def _check_names(config: Config) -> list[str]:
     if config.problem not in {*PROBLEMS, *ALIASES}:
         found.append(unknown("problem", config.problem, [*PROBLEMS, *ALIASES], "fmnas list problems"))
     for i, entry in enumerate(config.optimizers):
-        if entry.name not in OPTIMIZERS:
+        if entry.use is None and entry.name not in OPTIMIZERS:
             found.append(unknown(f"optimizers.{i}", entry.name, list(OPTIMIZERS), "fmnas list optimizers"))
     labels = [entry.label for entry in config.optimizers]
     found += [
@@ -153,18 +153,25 @@ def _check_names(config: Config) -> list[str]:
 
 
 def _check_options(config: Config) -> list[str]:
-    """Of the optimizers that have some: without, their defaults are good, and the optimizer need not be loaded."""
+    """Of the optimizers that have some, or are a user's: the others' defaults are good, and they need not be loaded."""
     found = []
     for i, entry in enumerate(config.optimizers):
-        if entry.name in OPTIMIZERS and entry.options:
-            row = OPTIMIZERS[entry.name]
+        if _is_known(entry) and (entry.options or entry.use):
+            row = entry.row
             try:
                 row.complete(entry.options)
             except ValidationError as error:
                 found += [describe(e, row.options, ("optimizers", i), ("concurrency",)) for e in error.errors()]
             except OptimizerError as error:
                 found.append(f"optimizers.{i}.{error}")
+            except (ConfigError, TypeError) as error:
+                found.append(f"optimizers.{i}.use = {shown(entry.use)}: {error}")
     return found
+
+
+def _is_known(entry: OptimizerConfig) -> bool:
+    """Whether there is such an optimizer, as far as its name tells."""
+    return entry.use is not None or entry.name in OPTIMIZERS
 
 
 def _check_design(config: Config) -> list[str]:
@@ -190,7 +197,7 @@ def _row(config: Config) -> Row | None:
 def _check_budget(config: Config) -> list[str]:
     if config.budget.evaluations > config.initial_points:
         return []
-    takers = [e.label for e in config.optimizers if e.name in OPTIMIZERS and OPTIMIZERS[e.name].takes_initial_design]
+    takers = [entry.label for entry in config.optimizers if _is_known(entry) and _takes_design(entry)]
     if not takers:
         return []
     points = f" ({config.initial_points} points)" if config.initial_design == AUTHORS else ""
@@ -199,6 +206,13 @@ def _check_budget(config: Config) -> list[str]:
         f"{config.initial_design!r}{points}, or {', '.join(takers)} would have nothing left to choose; "
         "raise the one or lower the other"
     ]
+
+
+def _takes_design(entry: OptimizerConfig) -> bool:
+    try:
+        return entry.row.takes_initial_design
+    except ConfigError:  # said of its `use`
+        return False
 
 
 def _check_data(config: Config) -> list[str]:

@@ -6,11 +6,14 @@ A row's class is loaded when it is asked for: a list of names, or a wrong key el
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from importlib import import_module
+from inspect import isabstract
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WrapValidator, create_model
+
+from fmnas.platform.config.named import named
+from fmnas.platform.errors import ConfigError
 
 if TYPE_CHECKING:
     from fmnas.optimizers import Optimizer
@@ -40,7 +43,7 @@ class Options(BaseModel):
 
 @dataclass(frozen=True)
 class Row:
-    """An optimizer that a configuration can name: its class as "module:Class", and what it is in a few words."""
+    """An optimizer that a configuration can name, or that it brings: its class as named.py has it, and a summary."""
 
     name: str
     use: str
@@ -48,9 +51,15 @@ class Row:
 
     @cached_property
     def optimizer(self) -> "type[Optimizer]":
-        """The class."""
-        module, _, name = self.use.partition(":")
-        found: type[Optimizer] = getattr(import_module(module), name)
+        """The class. Raises ConfigError for a name of something else, or of nothing."""
+        from fmnas.optimizers.optimizer import Optimizer
+
+        found = named(self.use)
+        if not (isinstance(found, type) and issubclass(found, Optimizer)):
+            raise ConfigError(f"{self.use} is no class of optimizers: derive one from fmnas.optimizers.Optimizer")
+        if isabstract(found):
+            lacking = ", ".join(sorted(found.__abstractmethods__))
+            raise ConfigError(f"{self.use} cannot be built: it lacks {lacking}")
         return found
 
     @cached_property

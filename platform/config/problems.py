@@ -10,9 +10,9 @@ Everything else about a problem stands in its own file, which is loaded when it 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from importlib import import_module
 from typing import Any
 
+from fmnas.platform.config.named import named
 from fmnas.platform.errors import ConfigError
 from fmnas.trainers.problem import ConfigurableProblem, DataSettings, Problem, ProblemSettings
 
@@ -28,8 +28,7 @@ class Row:
     @cached_property
     def found(self) -> Problem | ConfigurableProblem:
         """What stands there."""
-        module, _, name = self.use.partition(":")
-        there: Problem | ConfigurableProblem = getattr(import_module(module), name)
+        there: Problem | ConfigurableProblem = named(self.use)
         return there
 
     @property

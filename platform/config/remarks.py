@@ -9,7 +9,6 @@ from fmnas.baselines.bohb import BOHB, brackets
 from fmnas.baselines.regularized_evolution import RegularizedEvolution
 from fmnas.comparison.numbers.paired_tests import repeats_needed
 from fmnas.platform.config.config import ALL_PAIRS, Config, OptimizerConfig
-from fmnas.platform.config.optimizers import OPTIMIZERS
 from fmnas.platform.config.problems import problem
 
 
@@ -17,7 +16,7 @@ def remarks(config: Config) -> list[str]:
     """A line each; none for most configurations that can answer which optimizer is better."""
     found = _of_repeats(config)
     for i, entry in enumerate(config.optimizers):
-        row = OPTIMIZERS[entry.name]
+        row = entry.row
         if issubclass(row.optimizer, RegularizedEvolution):
             found += _of_evolution(config, i, entry, **row.complete(entry.options))
         elif issubclass(row.optimizer, BOHB):

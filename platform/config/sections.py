@@ -6,6 +6,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_validator, model_validator
 
 from fmnas.platform.config.messages import hint, shown
+from fmnas.platform.config.named import whole
+from fmnas.platform.config.optimizers import OPTIMIZERS, Row
 from fmnas.platform.tracking.uri import shown_uri
 from fmnas.trainers.problem import Arrangement, DataSettings
 
@@ -146,15 +148,30 @@ class TrackingConfig(Section):
 class OptimizerConfig(Section):
     """One competitor.
 
-    name: of the registry. label: what tables, curves, MLflow and files call it; its name unless another is given, as it
-    must be where one optimizer competes several times. concurrency: how many trials it may have in flight.
+    name: of the registry; with `use`, any.
+    use: the class of an optimizer of one's own, as "module:Class" or "FILE.py:Class"; a file keeps its place, wherever
+    the experiment is resumed.
+    label: what tables, curves, MLflow and files call it; its name unless another is given, as it must be where one
+    optimizer competes several times.
+    concurrency: how many trials it may have in flight.
     options: its own.
     """
 
     name: str
+    use: str | None = None
     label: str = ""
     concurrency: int = Field(default=1, ge=1, le=100_000)
     options: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def row(self) -> Row:
+        """Of the registry, or its own. Raises KeyError for a name that is not there."""
+        return OPTIMIZERS[self.name] if self.use is None else Row(self.name, self.use, "")
+
+    @field_validator("use")
+    @classmethod
+    def _whole(cls, given: str | None) -> str | None:
+        return None if given is None else whole(given)
 
     @field_validator("label")
     @classmethod

@@ -17,7 +17,6 @@ from fmnas.comparison.numbers.paired_tests import ALL
 from fmnas.comparison.numbers.trials import LAST_COLUMN, SOURCE, PlannedRun
 from fmnas.comparison.summary import Remark, ReportContext, Summary
 from fmnas.platform.config.config import Config, OptimizerConfig
-from fmnas.platform.config.optimizers import OPTIMIZERS
 from fmnas.platform.config.problems import ALIASES
 from fmnas.platform.drive.launch import restore
 from fmnas.platform.drive.results import context_of, trials_of, write_report_files, write_results
@@ -127,8 +126,8 @@ def _settings(config: Config) -> dict[str, Any]:
 
 def _complete(optimizer: OptimizerConfig) -> dict[str, Any]:
     """Which it is, its options with every default, and how many trials it may have in flight."""
-    options = OPTIMIZERS[optimizer.name].complete(optimizer.options)
-    return {"name": optimizer.name, "concurrency": optimizer.concurrency, **options}
+    options = optimizer.row.complete(optimizer.options)
+    return {"name": optimizer.name, "use": optimizer.use, "concurrency": optimizer.concurrency, **options}
 
 
 def _renumbered(sources: Sequence[Source]) -> dict[Repeat, int]:

@@ -13,7 +13,6 @@ from fmnas.comparison.numbers.trials import Budget, PlannedRun, ReportNotWritten
 from fmnas.comparison.report import write_report
 from fmnas.comparison.summary import Remark, ReportContext, Summary
 from fmnas.platform.config.config import Config
-from fmnas.platform.config.optimizers import OPTIMIZERS
 from fmnas.platform.environment import in_words
 from fmnas.platform.errors import Ending, ExperimentFailed, legible
 from fmnas.platform.record.journal import EXPERIMENT
@@ -68,14 +67,14 @@ def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext
 
 def remarks_of(config: Config) -> list[Remark]:
     """What a reader must know of an optimizer that its trials do not tell."""
-    rows = ((entry.label, OPTIMIZERS[entry.name], entry.options) for entry in config.optimizers)
+    rows = ((entry.label, entry.row, entry.options) for entry in config.optimizers)
     told = ((label, row.optimizer.caveat(row.complete(options))) for label, row, options in rows)
     return [Remark(f"{label} {caveat}", label) for label, caveat in told if caveat]
 
 
 def by_design_of(config: Config) -> dict[str, str]:
     """What chooses the new configurations of each optimizer, as its class says."""
-    return {entry.label: OPTIMIZERS[entry.name].optimizer.chooses for entry in config.optimizers}
+    return {entry.label: entry.row.optimizer.chooses for entry in config.optimizers}
 
 
 def _of_versions(state: ExperimentState) -> list[Remark]:

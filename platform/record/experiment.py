@@ -7,7 +7,7 @@ import numpy as np
 
 from fmnas.optimizers import Optimizer, random_design
 from fmnas.platform.config.config import AUTHORS, Config, OptimizerConfig
-from fmnas.platform.config.optimizers import OPTIMIZERS, Setting
+from fmnas.platform.config.optimizers import Setting
 from fmnas.platform.config.problems import problem
 from fmnas.platform.record.ledger import RunAccount, RunBudget
 from fmnas.search_spaces import Configuration, Trial
@@ -63,7 +63,7 @@ def build_experiment(config: Config) -> Experiment:
 
 
 def _build_run(config: Config, task: Problem, entry: OptimizerConfig, repeat: int) -> Run:
-    row = OPTIMIZERS[entry.name]
+    row = entry.row
     design = _initial_design(config, task, repeat) if row.takes_initial_design else []
     setting = Setting(
         seed=derived_seed(config.seed, repeat, zlib.crc32(entry.label.encode())),

@@ -95,7 +95,7 @@ class RunAccount:
 
 def accounts_of(config: Mapping[str, Any]) -> list[RunAccount]:
     """The accounts of an experiment at its beginning, by its resolved configuration as plain data."""
-    names = [entry["name"] for entry in config["optimizers"]]
+    names = [entry.get("label") or entry["name"] for entry in config["optimizers"]]  # older ones have no labels
     epochs = int(config["budget"]["evaluations"]) * int(config["fidelity"]["epochs"])
     return [RunAccount(name, repeat, RunBudget(epochs)) for repeat in range(config["repeats"]) for name in names]
 
