@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from fmnas.platform.config.problems import PROBLEMS
 from fmnas.trainers.problem import Problem
 
 DPI = 110
+WIDTH = 120
 PAPER_PROTOCOL = 0
 """The seed of the runs that repeat a paper's protocol."""
 INTRODUCTION = """# Results: the papers' tables again
@@ -40,11 +42,11 @@ def write_page(all_taken: Sequence[Taken], published: Mapping[str, Any], docs: P
     for problem in problems:
         about = published.get(problem, {})
         parts.append(f"## {problem}\n\n{PROBLEMS[problem].summary[0].upper()}{PROBLEMS[problem].summary[1:]}.")
-        parts += [about["note"]] if "note" in about else []
+        parts += [fill(about["note"], WIDTH)] if "note" in about else []
         for taken in (each for each in all_taken if each.facts.problem == problem):
             name = f"{problem}-{taken.facts.seed}" if taken.facts.seed != PAPER_PROTOCOL else problem
             figure(taken, folder / f"{name}.png")
-            parts += [protocol(taken), table(taken, about), f"![{problem}](results/{name}.png)"]
+            parts += [fill(protocol(taken), WIDTH), table(taken, about), f"![{problem}](results/{name}.png)"]
     (docs / "results.md").write_text("\n\n".join(part.strip() for part in parts) + "\n")
 
 
