@@ -15,7 +15,7 @@ from fmnas.comparison.numbers.notation import MISSING, number, with_error
 from fmnas.platform.config.problems import PROBLEMS
 from fmnas.trainers.problem import Problem
 
-DPI = 110
+DPI = 100
 WIDTH = 120
 PAPER_PROTOCOL = 0
 """The seed of the runs that repeat a paper's protocol."""
@@ -131,7 +131,7 @@ def figure(taken: Taken, path: Path) -> None:
     """Mean incumbents against evaluations; above the minimum, on a logarithmic axis, where that is known."""
     shown = [name for name in taken.facts.optimizers if not name.startswith("bo-fm-")]
     minimum = minimum_of(taken.facts.problem)
-    look, drawn = styles(shown), sheet(PANEL[0] * 1.7, PANEL[1] * 1.5)
+    look, drawn = styles(shown), sheet(PANEL[0] * 2.2, PANEL[1] * 1.6)
     axes, lines = drawn.subplots(), {name: mean_line(taken, name) for name in shown}
     for name, line in lines.items():
         _draw(axes, line - (minimum or 0.0), look[name])
@@ -140,7 +140,7 @@ def figure(taken: Taken, path: Path) -> None:
         least = min(float((line - minimum).min()) for line in lines.values())
         top = max(float((line - minimum).max()) for line in lines.values())
         logarithmic(axes, max(least, top * 1e-8) / 1.5, top * 1.5)
-    label(axes, "evaluations", "mean best objective" + ("" if minimum is None else f" - {number(minimum, 6)}"))
+    label(axes, "evaluations", "mean best objective" + ("" if minimum is None else ", above the minimum"))
     legend(drawn, look, {})
     drawn.savefig(path, dpi=DPI)
 
