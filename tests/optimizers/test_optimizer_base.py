@@ -7,7 +7,7 @@ import pytest
 
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion, random_design
 from fmnas.search_spaces import Evaluation, FmnasError, Integer, Real, Space, SpaceError, Trial
-from fmnas.search_spaces.records import INITIAL, PROMOTION
+from fmnas.search_spaces.records import INITIAL, PROMOTION, RANDOM
 
 SPACE = Space([Real("x", 0.0, 1.0), Integer("k", 0, 9)])
 DESIGN = [{"x": 0.25, "k": 1}, {"x": 0.75, "k": 2}]
@@ -28,6 +28,27 @@ def test_a_suggestion_becomes_a_trial() -> None:
     assert (trial.id, trial.origin, trial.epochs, trial.parent, trial.note) == (0, PROMOTION, 3, 7, "drawn")
 
 
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (Suggestion({"x": 0.5, "k": 3}, "mine"), "origin = 'mine': it must be one of initial"),
+        (Suggestion({"x": 0.5, "k": 3}, RANDOM, epochs=26), "epochs = 26: it must be from 1 to 25"),
+        (Suggestion({"x": 0.5, "k": 3}, RANDOM, epochs=0), "epochs = 0"),
+        (Suggestion({"x": 1.5, "k": 3}, RANDOM), "x = 1.5"),
+        (Suggestion({"x": 0.5}, RANDOM), "k"),
+    ],
+)
+def test_a_suggestion_that_is_none_is_refused_and_takes_no_number(wrong: Suggestion, words: str) -> None:
+    class Wrong(Drawing):
+        def _suggest(self, rng: np.random.Generator) -> Suggestion | None:
+            return wrong
+
+    optimizer = Wrong(SPACE, epochs=25)
+    with pytest.raises(FmnasError, match=words):
+        optimizer.ask()
+    assert optimizer.pending == {}
+
+
 def test_initial_design_comes_first_at_full_fidelity() -> None:
     optimizer = Drawing(SPACE, epochs=25, initial_design=DESIGN)
     trials = [optimizer.ask(), optimizer.ask()]
@@ -36,7 +57,7 @@ def test_initial_design_comes_first_at_full_fidelity() -> None:
 
 
 def test_nothing_to_do_takes_no_number() -> None:
-    optimizer = Drawing(SPACE)
+    optimizer = Drawing(SPACE, epochs=25)
     first, second = optimizer.ask(), optimizer.ask()
     assert first is not None
     assert second is not None
@@ -50,7 +71,7 @@ def test_nothing_to_do_takes_no_number() -> None:
 
 def test_an_ask_draws_from_its_seed_and_number_alone() -> None:
     """However many trials were told before: the third ask is the third ask."""
-    patient, hasty = Drawing(SPACE, seed=3), Drawing(SPACE, seed=3)
+    patient, hasty = Drawing(SPACE, seed=3, epochs=25), Drawing(SPACE, seed=3, epochs=25)
     for optimizer, value in ((patient, 0.0), (hasty, 9.0)):
         for _ in range(2):
             trial = optimizer.ask()
@@ -60,7 +81,7 @@ def test_an_ask_draws_from_its_seed_and_number_alone() -> None:
             else:
                 optimizer.forget(trial)
     assert patient.ask() == hasty.ask()
-    again = Drawing(SPACE, seed=3)
+    again = Drawing(SPACE, seed=3, epochs=25)
     numbers = [again.ask(), again.ask()]
     assert numbers[0] is not None
     assert numbers[1] is not None
@@ -68,7 +89,7 @@ def test_an_ask_draws_from_its_seed_and_number_alone() -> None:
 
 
 def test_history_keeps_what_was_told() -> None:
-    optimizer = Drawing(SPACE)
+    optimizer = Drawing(SPACE, epochs=25)
     first, second = optimizer.ask(), optimizer.ask()
     assert first is not None
     assert second is not None
@@ -80,7 +101,7 @@ def test_history_keeps_what_was_told() -> None:
 
 
 def test_a_gap_in_the_history_is_explained() -> None:
-    optimizer = Drawing(SPACE)
+    optimizer = Drawing(SPACE, epochs=25)
     optimizer.restore(Trial(0, {"x": 0.5, "k": 3}, 1, INITIAL))
     assert list(optimizer.pending) == [0]
     with pytest.raises(OptimizerError, match="trial 2 restored where number 1 was asked"):
@@ -88,7 +109,7 @@ def test_a_gap_in_the_history_is_explained() -> None:
 
 
 def test_a_trial_that_is_not_pending_is_explained() -> None:
-    optimizer = Drawing(SPACE)
+    optimizer = Drawing(SPACE, epochs=25)
     trial = optimizer.ask()
     assert trial is not None
     stranger = Trial(4, {"x": 0.5, "k": 3}, 1, INITIAL)
