@@ -17,6 +17,7 @@ from fmnas.trainers.problem import Problem
 
 DPI = 100
 WIDTH = 120
+ROUNDING = 1e-12
 PAPER_PROTOCOL = 0
 """The seed of the runs that repeat a paper's protocol."""
 INTRODUCTION = """# Results: the papers' tables again
@@ -110,8 +111,9 @@ def table(taken: Taken, about: Mapping[str, Any]) -> str:
 
 
 def plus_minus(values: "np.ndarray[Any, Any]") -> str:
-    """The mean and its standard error."""
-    return with_error(float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values))))
+    """The mean and its standard error, which is 0 where nothing but rounding tells the values apart."""
+    mean, error = float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))
+    return f"{number(mean, 6)} ± 0" if error < ROUNDING * abs(mean) else with_error(mean, error)
 
 
 def printed(pair: Sequence[str] | None) -> str:
