@@ -66,7 +66,11 @@ PROBLEMS: dict[str, Row] = {
             "fmnas.trainers.functions.synthetic:FUNC2C",
             "two of Rosenbrock, camel, beale added: 2 discrete, 2 continuous",
         ),
-        Row("func3c", "fmnas.trainers.functions.synthetic:FUNC3C", "three of them added: 3 discrete, 2 continuous"),
+        Row(
+            "func3c",
+            "fmnas.trainers.functions.synthetic:FUNC3C",
+            "three of Rosenbrock, camel, beale added: 3 discrete, 2 continuous",
+        ),
         Row(
             "ackley5c",
             "fmnas.trainers.functions.synthetic:ACKLEY5C",
@@ -76,7 +80,7 @@ PROBLEMS: dict[str, Row] = {
         Row(
             "ackley53c_gebo",
             "fmnas.trainers.functions.synthetic:ACKLEY53C_GEBO",
-            "the same in GEBO's form, never to be compared with it",
+            "Ackley in GEBO's form, never to be compared with ackley53c: 50 binary, 3 continuous",
         ),
         Row(
             "pressure_vessel",
@@ -86,7 +90,7 @@ PROBLEMS: dict[str, Row] = {
         Row(
             "pressure_vessel_constrained",
             "fmnas.trainers.functions.engineering:PRESSURE_VESSEL_CONSTRAINED",
-            "the same with its constraints, as penalties",
+            "cost of a pressure vessel, its constraints as penalties: 2 integer, 2 continuous",
         ),
         Row(
             "speed_reducer",
@@ -96,7 +100,7 @@ PROBLEMS: dict[str, Row] = {
         Row(
             "speed_reducer_constrained",
             "fmnas.trainers.functions.engineering:SPEED_REDUCER_CONSTRAINED",
-            "the same with its constraints, as penalties",
+            "weight of a speed reducer, its constraints as penalties: 1 integer, 6 continuous",
         ),
         Row(
             "environmental_model",
@@ -106,7 +110,7 @@ PROBLEMS: dict[str, Row] = {
         Row(
             "environmental_model_correct",
             "fmnas.trainers.functions.environmental_model:ENVIRONMENTAL_MODEL_CORRECT",
-            "the same without the slip",
+            "two spills found from concentrations, its formula mended: 1 integer, 3 continuous",
         ),
         Row(
             "nusvr_diabetes",
@@ -116,7 +120,7 @@ PROBLEMS: dict[str, Row] = {
         Row(
             "svm_boston",
             "fmnas.trainers.tables.support_vectors:SVM_BOSTON",
-            "the same on the Boston table, from a file of yours (data.root)",
+            "support vector regression on the Boston table, from a file of yours (data.root)",
         ),
         Row(
             "dt_wine",
@@ -141,7 +145,7 @@ PROBLEMS: dict[str, Row] = {
         Row(
             "xgb_fashion_mnist_small",
             "fmnas.trainers.tables.boosting:FASHION_MNIST_SMALL",
-            "the same on 9,000 of its images, never to be compared with it",
+            "boosted trees on 9,000 images, never to be compared with xgb_fashion_mnist: 4 discrete, 4 continuous",
         ),
     )
 }
