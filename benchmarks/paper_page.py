@@ -12,6 +12,7 @@ from paper_tables import Taken
 from fmnas.comparison.figures.canvas import PANEL, label, legend, logarithmic, plain, sheet
 from fmnas.comparison.figures.palette import Style, styles
 from fmnas.comparison.numbers.notation import MISSING, number, with_error
+from fmnas.platform.config.config import load_config
 from fmnas.platform.config.problems import PROBLEMS
 from fmnas.trainers.problem import Problem
 
@@ -55,10 +56,17 @@ def overview(all_taken: Sequence[Taken]) -> str:
     """Who is first on each problem, in one table."""
     lines = ["| problem | repeats | lowest mean | bo-fm's place | of |", "|---|---|---|---|---|"]
     for taken in all_taken:
-        order = ranked(taken)
-        place = str(order.index("bo-fm") + 1) if "bo-fm" in order else MISSING
-        lines.append(f"| {name_of(taken)} | {taken.facts.repeats} | {order[0]} | {place} | {len(order)} |")
+        order, names = ranked(taken), ", ".join(first(taken))
+        place = MISSING if "bo-fm" not in order else "1" if "bo-fm" in first(taken) else str(order.index("bo-fm") + 1)
+        lines.append(f"| {name_of(taken)} | {taken.facts.repeats} | {names} | {place} | {len(order)} |")
     return "\n".join(lines)
+
+
+def first(taken: Taken) -> list[str]:
+    """Those with the lowest mean; several where nothing but rounding tells them apart."""
+    means = {name: float(taken.bests(name).mean()) for name in ranked(taken)}
+    least = min(means.values())
+    return [name for name, mean in means.items() if mean - least <= ROUNDING * abs(least)]
 
 
 def name_of(taken: Taken) -> str:
@@ -80,8 +88,15 @@ def protocol(taken: Taken) -> str:
     return (
         f"`fmnas run paper/{facts.problem}{seed}`: {facts.repeats} repeats, {facts.evaluations} evaluations in all, "
         f"from {design}. {', '.join(facts.days)}; {'; '.join(facts.versions)}; commit {', '.join(facts.commits)}."
-        f"{with_options(taken)}"
+        f"{with_options(taken)}{not_run(taken)}"
     )
+
+
+def not_run(taken: Taken) -> str:
+    """Which of the configuration's optimizers have not been run, if there are some."""
+    planned = [entry.label for entry in load_config(f"paper/{taken.facts.problem}").optimizers]
+    missing = [name for name in planned if name not in taken.facts.optimizers]
+    return f" Not run: {', '.join(missing)}." if missing else ""
 
 
 def with_options(taken: Taken) -> str:
