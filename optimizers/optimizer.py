@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fmnas.search_spaces import Configuration, Evaluation, FmnasError, Space, Trial
-from fmnas.search_spaces.records import INITIAL, MODEL, ORIGINS
+from fmnas.search_spaces.records import INITIAL, MODEL
 
 
 class OptimizerError(FmnasError, ValueError):
@@ -91,9 +91,7 @@ class Optimizer(ABC):
         return trial
 
     def _check(self, suggestion: Suggestion) -> None:
-        """Raise OptimizerError for one that is none, SpaceError for a configuration outside the space."""
-        if suggestion.origin not in ORIGINS:
-            raise OptimizerError(f"origin = {suggestion.origin!r}: it must be one of {', '.join(ORIGINS)}")
+        """Raise OptimizerError for epochs that cannot be, SpaceError for a configuration outside the space."""
         if suggestion.epochs is not None and not 1 <= suggestion.epochs <= self.epochs:
             raise OptimizerError(f"epochs = {suggestion.epochs!r}: it must be from 1 to {self.epochs}")
         self.space.validate(suggestion.configuration)
