@@ -117,6 +117,8 @@ QUICK_TO_ASK = [
     for name, row in OPTIMIZERS.items()
     if not issubclass(row.optimizer, BayesianOptimizer) and name not in SLOW_TO_ASK
 ]
+ASKS = {name: 12 if name in FOREIGN else 40 if name in QUICK_TO_ASK else 24 for name in METHODS}
+"""How many asks show whether constraints are met: fewer of those that take long."""
 
 
 @pytest.fixture(params=list(METHODS))
@@ -206,7 +208,7 @@ def test_trials_are_valid_and_numbered(name: str, method: Method, space: Space) 
 def test_constraints_are_respected(name: str, space: Space, seed: int) -> None:
     """With results that reward leaving the feasible region."""
     optimizer = METHODS[name](space, seed)
-    for _ in range(12 if name in FOREIGN else 40):
+    for _ in range(ASKS[name]):
         trial = ask(optimizer)
         space.validate(trial.configuration)
         assert space.feasible(space.encode_all([trial.configuration])).all()

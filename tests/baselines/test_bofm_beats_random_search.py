@@ -47,11 +47,11 @@ def test_bofm_beats_random_search_on_a_bowl() -> None:
     assert np.median(ours) < 0.25 * np.median(theirs)
 
 
-@pytest.mark.parametrize(("name", "budget"), [("func2c", 80), ("func3c", 30), ("ackley5c", 30)])
+@pytest.mark.parametrize(("name", "budget"), [("func3c", 30), ("ackley5c", 30)])
 def test_bofm_beats_random_search_significantly(name: str, budget: int) -> None:
     """5 runs against 20 of random search, from the same kind of initial points; one-sided.
 
-    Func2C has but 15 combinations: chance does well there for longer.
+    Func2C has but 15 combinations, where chance does well for longer: test_published_quality.py has it.
     """
     task = problem(name)
 
