@@ -13,7 +13,7 @@ from fmnas.comparison.figures.canvas import PANEL, label, legend, logarithmic, p
 from fmnas.comparison.figures.palette import Style, styles
 from fmnas.comparison.numbers.notation import MISSING, number, with_error
 from fmnas.platform.config.config import load_config
-from fmnas.platform.config.problems import PROBLEMS
+from fmnas.platform.problems import PROBLEMS
 from fmnas.trainers.problem import Problem
 
 DPI = 100

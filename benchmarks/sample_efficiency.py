@@ -35,7 +35,7 @@ from fmnas.baselines import RandomSearch, RegularizedEvolution
 from fmnas.optimizers import BOFM, Optimizer, random_design
 from fmnas.optimizers.bofm import Mode
 from fmnas.optimizers.gp.frequency_modulation import FAST_KERNELS
-from fmnas.platform.config.problems import problem as registered
+from fmnas.platform.problems import problem as registered
 from fmnas.search_spaces import Configuration, Space
 from fmnas.trainers.functions.synthetic import FunctionTrainer
 from fmnas.trainers.problem import authors_points

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from fmnas.platform.config.problems import PROBLEMS as REGISTERED
+from fmnas.platform.problems import PROBLEMS as REGISTERED
 from fmnas.search_spaces import Space
 from fmnas.trainers import Problem
 from fmnas.trainers.functions.synthetic import NOISE

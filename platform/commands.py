@@ -190,12 +190,12 @@ def list_(arguments: argparse.Namespace) -> int:
     """What there is."""
     lines: dict[str, str] = {}
     if arguments.what == "problems":
-        from fmnas.platform.config.problems import ALIASES, PROBLEMS
+        from fmnas.platform.problems import ALIASES, PROBLEMS
 
         lines = {name: entry.summary for name, entry in PROBLEMS.items()}
         lines |= {alias: f"another name of {name}" for alias, name in ALIASES.items()}
     elif arguments.what == "optimizers":
-        from fmnas.platform.config.optimizers import OPTIMIZERS
+        from fmnas.platform.optimizers import OPTIMIZERS
 
         lines = {name: row.summary for name, row in OPTIMIZERS.items()}
     else:

@@ -18,8 +18,8 @@ import pytest
 from fmnas.comparison import figures
 from fmnas.comparison.figures.files import FORMATS
 from fmnas.optimizers import Optimizer, random_design
+from fmnas.platform import optimizers, problems
 from fmnas.platform.cli import main
-from fmnas.platform.config import optimizers, problems
 from fmnas.search_spaces import Nominal, Ordinal, Real, Space, Trial
 from fmnas.search_spaces.records import INITIAL
 

@@ -9,8 +9,6 @@ from pydantic import Field, ValidationError, field_validator
 
 from fmnas.optimizers.optimizer import OptimizerError
 from fmnas.platform.config.messages import MEND, describe, explain, shown, unknown
-from fmnas.platform.config.optimizers import OPTIMIZERS
-from fmnas.platform.config.problems import ALIASES, PROBLEMS, Row
 from fmnas.platform.config.sections import (
     BudgetConfig,
     CheckpointsConfig,
@@ -23,6 +21,8 @@ from fmnas.platform.config.sections import (
 )
 from fmnas.platform.config.source import override, parse, read_source, shipped_configs
 from fmnas.platform.errors import ConfigError
+from fmnas.platform.optimizers import OPTIMIZERS
+from fmnas.platform.problems import ALIASES, PROBLEMS, Row
 from fmnas.trainers.problem import AUTHORS_POINTS, ProblemSettings
 
 __all__ = [

@@ -9,7 +9,7 @@ from fmnas.baselines.bohb import BOHB, brackets
 from fmnas.baselines.regularized_evolution import RegularizedEvolution
 from fmnas.comparison.numbers.paired_tests import repeats_needed
 from fmnas.platform.config.config import ALL_PAIRS, Config, OptimizerConfig
-from fmnas.platform.config.problems import problem
+from fmnas.platform.problems import problem
 
 
 def remarks(config: Config) -> list[str]:

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_valid
 
 from fmnas.platform.config.messages import hint, shown
 from fmnas.platform.config.named import whole
-from fmnas.platform.config.optimizers import OPTIMIZERS, Row
+from fmnas.platform.optimizers import OPTIMIZERS, Row
 from fmnas.platform.tracking.uri import shown_uri
 from fmnas.trainers.problem import Arrangement, DataSettings
 

@@ -17,10 +17,10 @@ from fmnas.comparison.numbers.paired_tests import ALL
 from fmnas.comparison.numbers.trials import LAST_COLUMN, SOURCE, PlannedRun
 from fmnas.comparison.summary import Remark, ReportContext, Summary
 from fmnas.platform.config.config import Config, OptimizerConfig
-from fmnas.platform.config.problems import ALIASES
 from fmnas.platform.drive.launch import restore
 from fmnas.platform.drive.results import context_of, trials_of, write_report_files, write_results
 from fmnas.platform.errors import RunDirectoryError
+from fmnas.platform.problems import ALIASES
 from fmnas.platform.record.outcome import run_name
 from fmnas.platform.record.run_directory import RunDirectory, looked_at
 from fmnas.platform.record.state import ExperimentState

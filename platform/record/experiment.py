@@ -7,8 +7,8 @@ import numpy as np
 
 from fmnas.optimizers import Optimizer, random_design
 from fmnas.platform.config.config import AUTHORS, Config, OptimizerConfig
-from fmnas.platform.config.optimizers import Setting
-from fmnas.platform.config.problems import problem
+from fmnas.platform.optimizers import Setting
+from fmnas.platform.problems import problem
 from fmnas.platform.record.ledger import RunAccount, RunBudget
 from fmnas.search_spaces import Configuration, Trial
 from fmnas.search_spaces.records import PROMOTION

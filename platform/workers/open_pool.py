@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from fmnas.platform.config.config import Config, WorkersConfig
-from fmnas.platform.config.problems import problem
 from fmnas.platform.errors import ClusterError
+from fmnas.platform.problems import problem
 from fmnas.platform.workers.cluster import connect, live_nodes, most_workers, own_cluster_lives
 from fmnas.platform.workers.pool import InProcessPool, Pool
 from fmnas.platform.workers.stop import StopRequest

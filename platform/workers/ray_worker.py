@@ -9,8 +9,8 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fmnas.platform.config.problems import problem
 from fmnas.platform.environment import package_version
+from fmnas.platform.problems import problem
 from fmnas.platform.workers.board import Writer
 from fmnas.platform.workers.evaluation import Evaluator
 from fmnas.platform.workers.stop import PastDeadline, deadline

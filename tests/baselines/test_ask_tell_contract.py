@@ -22,7 +22,7 @@ from fmnas.optimizers.bofm import Mode
 from fmnas.optimizers.gp.fit import FitSettings
 from fmnas.optimizers.gp.search import SearchSettings
 from fmnas.optimizers.options import parameters_of
-from fmnas.platform.config.optimizers import OPTIMIZERS, Row
+from fmnas.platform.optimizers import OPTIMIZERS, Row
 from fmnas.search_spaces import (
     Evaluation,
     Graph,

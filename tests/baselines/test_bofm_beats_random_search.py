@@ -11,7 +11,7 @@ from fmnas.optimizers import BOFM, Optimizer, random_design
 from fmnas.optimizers.bofm import Mode
 from fmnas.optimizers.gp.fit import FitSettings
 from fmnas.optimizers.gp.search import SearchSettings
-from fmnas.platform.config.problems import problem
+from fmnas.platform.problems import problem
 from fmnas.search_spaces import Configuration, Integer, Nominal, Real, Space
 from fmnas.trainers.problem import authors_points
 

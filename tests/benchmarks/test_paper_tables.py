@@ -13,7 +13,7 @@ from paper_tables import DOCS, PUBLISHED, TAKEN, Taken, all_taken, folder_of, ke
 
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import load_config, shipped_configs
-from fmnas.platform.config.optimizers import OPTIMIZERS
+from fmnas.platform.optimizers import OPTIMIZERS
 
 PAPER = sorted(name for name in shipped_configs() if name.startswith("paper/"))
 LITTLE = ["-o", "repeats=2", "-o", "budget.evaluations=14", "-o", "hypotheses=all", "--progress", "quiet"]

@@ -14,8 +14,8 @@ import pytest
 
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import WorkersConfig, check_config
-from fmnas.platform.config.problems import problem
 from fmnas.platform.errors import ConfigError
+from fmnas.platform.problems import problem
 from fmnas.platform.workers.cluster import connect
 from fmnas.platform.workers.pool import Event, Finished, Job, Lost, Pool
 from fmnas.platform.workers.ray_pool import RayPool

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from fmnas.platform.config.config import WorkersConfig
-from fmnas.platform.config.problems import problem
+from fmnas.platform.problems import problem
 from fmnas.platform.workers.cluster import connect
 from fmnas.platform.workers.pool import Event, Finished, InProcessPool, Job, Pool, TimedOut
 from fmnas.platform.workers.ray_pool import RayPool

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fmnas.platform.config.config import check_config
-from fmnas.platform.config.optimizers import OPTIMIZERS
+from fmnas.platform.optimizers import OPTIMIZERS
 from fmnas.platform.record.experiment import Experiment, build_experiment
 from fmnas.search_spaces import Trial
 from fmnas.trainers.problem import authors_points

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from fmnas.platform.config.config import WorkersConfig
-from fmnas.platform.config.problems import problem
 from fmnas.platform.errors import ClusterError, ExperimentFailed
+from fmnas.platform.problems import problem
 from fmnas.platform.workers.cluster import connect, fitting, most_workers
 from fmnas.platform.workers.pool import Event, Failed, Finished, InProcessPool, Job, Lost, Pool, TimedOut
 from fmnas.platform.workers.ray_pool import RayPool, Watch

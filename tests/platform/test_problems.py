@@ -11,8 +11,8 @@ import pytest
 from fmnas.comparison.numbers.trials import COLUMNS
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import check_config
-from fmnas.platform.config.problems import ALIASES, PROBLEMS, problem
 from fmnas.platform.errors import ConfigError
+from fmnas.platform.problems import ALIASES, PROBLEMS, problem
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers import TrainerError
 from fmnas.trainers.images.fashion_mnist import Source

@@ -7,8 +7,8 @@ import pytest
 
 from fmnas.baselines import BOHB
 from fmnas.platform.config.config import Config, check_config
-from fmnas.platform.config.problems import problem
 from fmnas.platform.config.remarks import epochs_to_model, remarks, results_needed
+from fmnas.platform.problems import problem
 
 PLAIN = {"name": "t", "problem": "func2c", "initial_design": 1, "fidelity": {"epochs": 1}}
 

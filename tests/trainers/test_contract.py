@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from fmnas.platform.config.problems import PROBLEMS
+from fmnas.platform.problems import PROBLEMS
 from fmnas.search_spaces import Evaluation, Space, SpaceError, Trial
 from fmnas.trainers import EvaluationStoppedError, Problem, TrainerError
 from fmnas.trainers.functions.synthetic import FunctionTrainer

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.tree import DecisionTreeClassifier
 
-from fmnas.platform.config.problems import problem
+from fmnas.platform.problems import problem
 from fmnas.search_spaces import Configuration, Nominal, Real, Trial
 from fmnas.trainers.tables.decision_trees import mean_error
 from fmnas.trainers.tables.tables import split_rows, wine_table

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq, minimize
 
-from fmnas.platform.config.problems import problem
+from fmnas.platform.problems import problem
 from fmnas.search_spaces import Configuration
 from fmnas.trainers.functions.engineering import (
     REDUCER_RHO,

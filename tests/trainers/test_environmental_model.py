@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from fmnas.platform.config.problems import problem
+from fmnas.platform.problems import problem
 from fmnas.search_spaces import Integer
 from fmnas.trainers.functions.environmental_model import (
     TRUTH,

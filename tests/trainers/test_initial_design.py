@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from fmnas.platform.config.problems import PROBLEMS, problem
+from fmnas.platform.problems import PROBLEMS, problem
 from fmnas.search_spaces import joint_space
 from fmnas.trainers import TrainerError
 from fmnas.trainers.problem import authors_points

@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier
 
-from fmnas.platform.config.problems import problem
+from fmnas.platform.problems import problem
 from fmnas.search_spaces import Configuration, Nominal, Ordinal, Real, Trial
 from fmnas.trainers.tables.multilayer_perceptron import GUESS, SPACE, error
 from fmnas.trainers.tables.tables import scaled_digits_table

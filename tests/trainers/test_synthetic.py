@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fmnas.platform.config.problems import PROBLEMS
+from fmnas.platform.problems import PROBLEMS
 from fmnas.search_spaces import Configuration
 from fmnas.trainers import Problem
 

@@ -1,0 +1,18 @@
+"""Names that others rely on: those of README and of programs that use fmnas as a library."""
+
+import importlib
+
+import pytest
+
+NAMES = {
+    "fmnas.search_spaces": ("Space", "Real", "Integer", "Ordinal", "Nominal", "Graph", "joint_space"),
+    "fmnas.optimizers": ("BOFM", "BayesianOptimizer", "Optimizer", "Suggestion"),
+    "fmnas.optimizers.kernels": ("ModLap",),
+    "fmnas.platform.problems": ("problem",),
+}
+
+
+@pytest.mark.parametrize(("module", "names"), NAMES.items(), ids=list(NAMES))
+def test_a_promised_name_is_where_it_was(module: str, names: tuple[str, ...]) -> None:
+    there = importlib.import_module(module)
+    assert [name for name in names if not hasattr(there, name)] == []
