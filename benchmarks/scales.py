@@ -15,22 +15,21 @@ the points of a search are.
 import argparse
 import json
 import time
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fmnas.platform.problems import PROBLEMS as REGISTERED
-from fmnas.search_spaces import Space
+from fmnas.search_spaces import Space, Trial
+from fmnas.search_spaces.records import RANDOM
 from fmnas.trainers import Problem
 from fmnas.trainers.functions.synthetic import NOISE
-from fmnas.trainers.tables.support_vectors import nusvr_space, rmse
-from fmnas.trainers.tables.tables import diabetes_table
+from fmnas.trainers.problem import ProblemSettings
 
 SYNTHETIC = {name: row.found for name, row in REGISTERED.items() if isinstance(row.found, Problem)}
-PROBLEMS = (*SYNTHETIC, "nusvr_diabetes")
+TABLES = ("nusvr_diabetes", "dt_wine", "mlp_digits")
+PROBLEMS = (*SYNTHETIC, *TABLES)
 PARTS = 32
 """A continuous variable is cut into so many: a function of it is constant on each."""
 
@@ -38,11 +37,13 @@ SHARE_AT_OPTIMUM = 0.5
 RIDGE = 1e-9
 
 
-def values(problem: str, space: Space, X: np.ndarray) -> np.ndarray:
-    """The objective at X [n, variables], without noise."""
-    table = problem == "nusvr_diabetes"
-    function: Callable[[Any], float] = partial(rmse, diabetes_table()) if table else SYNTHETIC[problem].function
-    return np.array([function(space.decode(x)) for x in X])
+def values(problem: Problem, X: np.ndarray) -> np.ndarray:
+    """The objective at X [n, variables], without noise where it is a plain function."""
+    found = [problem.space.decode(x) for x in X]
+    if problem.function is not None:
+        return np.array([problem.function(configuration) for configuration in found])
+    trials = (Trial(number, configuration, problem.epochs, RANDOM) for number, configuration in enumerate(found))
+    return np.array([problem.trainer.evaluate(trial).objective for trial in trials])
 
 
 def points(space: Space, count: int, rng: np.random.Generator, optimum: np.ndarray | None = None) -> np.ndarray:
@@ -54,7 +55,10 @@ def points(space: Space, count: int, rng: np.random.Generator, optimum: np.ndarr
 
 
 def additive_share(space: Space, X: np.ndarray, y: np.ndarray) -> float:
-    """The share of the variance of y [n] that a sum of functions of one variable each explains (least squares)."""
+    """The share of the variance of y [n] that a sum of functions of one variable each explains (least squares).
+
+    Not a number where there are too few points to tell.
+    """
     D = len(space.continuous)
     columns = [np.minimum((x * PARTS).astype(int), PARTS - 1) for x in X.T[:D]] + [x.astype(int) for x in X.T[D:]]
     indicators = np.concatenate([np.eye(int(c.max()) + 1)[c] for c in columns], axis=1)
@@ -62,19 +66,21 @@ def additive_share(space: Space, X: np.ndarray, y: np.ndarray) -> float:
     A = indicators - indicators.mean(axis=0)
     weights = np.linalg.solve(A.T @ A + RIDGE * len(y) * np.eye(A.shape[1]), A.T @ residual)
     explained = 1.0 - float(np.square(residual - A @ weights).sum() / np.square(residual).sum())
-    spare = 1.0 - (1.0 - explained) * (len(y) - 1) / (len(y) - np.linalg.matrix_rank(A) - 1)  # adjusted R^2
-    return float(spare)
+    spare = len(y) - int(np.linalg.matrix_rank(A)) - 1
+    return 1.0 - (1.0 - explained) * (len(y) - 1) / spare if spare > 0 else np.nan  # adjusted R^2
 
 
 def row(problem: str, count: int, seed: int, near: bool) -> dict[str, Any]:
     """A row of the table."""
-    space = nusvr_space() if problem == "nusvr_diabetes" else SYNTHETIC[problem].space
+    task = REGISTERED[problem].problem(ProblemSettings())
+    space = task.space
     optimum = np.array([0.5] + [8.0] * 5) if near else None  # of Ackley5C: x1 = 0, every h = 8
     X = points(space, count, np.random.default_rng(seed), optimum)
+    values(task, X[:1])  # reads the data, if there are any
     start = time.process_time()
-    y = values(problem, space, X)
+    y = values(task, X)
     milliseconds = 1000.0 * (time.process_time() - start) / count
-    least = min(SYNTHETIC[problem].minimum if problem in SYNTHETIC else np.inf, float(y.min()))
+    least = min(np.inf if task.minimum is None else task.minimum, float(y.min()))
     kept = y > least + NOISE  # the logarithm of the optimum itself is none
     u = (y - y.mean()) / y.std(ddof=1)
     seen = {"log": (X[kept], np.log(y[kept] - least)), "plain": (X, y), "exp u/2": (X, np.exp(u / 2))}

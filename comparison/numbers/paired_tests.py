@@ -23,8 +23,8 @@ from itertools import combinations
 from math import nan
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import PermutationMethod, rankdata, wilcoxon
 
 from fmnas.comparison.numbers.resampling import mean_interval
 
@@ -104,6 +104,8 @@ def signed_rank_p(differences: Floats) -> float:
     given = differences[differences != 0]
     if len(given) < 2:
         return 1.0
+    from scipy.stats import PermutationMethod, wilcoxon  # takes a second, and one repeat has no test
+
     tied = len(np.unique(np.abs(given))) < len(given)
     if tied and len(given) <= _ENUMERATED:
         p = wilcoxon(given, method=PermutationMethod(n_resamples=2**_ENUMERATED)).pvalue
@@ -117,7 +119,7 @@ def rank_biserial(differences: Floats) -> float:
     given = differences[differences != 0]
     if not len(given):
         return 0.0
-    ranks = rankdata(np.abs(given))
+    ranks = pd.Series(np.abs(given)).rank()
     return float((ranks * np.sign(given)).sum() / ranks.sum())
 
 

@@ -26,7 +26,7 @@ from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm, t
+from scipy.special import ndtr, stdtrit
 
 Floats = NDArray[np.float64]
 
@@ -68,7 +68,7 @@ def shortcoming(repeats: int) -> str:
 
 def tail(repeats: int) -> float:
     """The share of the resampled means that lies below the interval, and above it: Phi(sqrt(n / (n - 1)) t_.025)."""
-    return float(norm.cdf(np.sqrt(repeats / (repeats - 1)) * t.ppf((1 - CONFIDENCE) / 2, repeats - 1)))
+    return float(ndtr(np.sqrt(repeats / (repeats - 1)) * stdtrit(repeats - 1, (1 - CONFIDENCE) / 2)))
 
 
 @cache

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from fmnas.comparison.numbers.curves import standard_error
 from fmnas.comparison.numbers.ledger import DUPLICATES, MODEL_SHARE
@@ -114,7 +113,7 @@ def mean_ranks(values: Values) -> dict[str, float]:
     if not shared:
         return {}
     table: NDArray[np.float64] = np.array([[mine[repeat] for repeat in shared] for mine in values.values()])
-    ranks = rankdata(table, axis=0).mean(axis=1)
+    ranks = pd.DataFrame(table).rank(axis=0).mean(axis=1)
     return {optimizer: float(rank) for optimizer, rank in zip(values, ranks, strict=True)}
 
 

@@ -9,8 +9,8 @@
     Mine(overlap_tables(space))
 
 are those with one length scale for all continuous variables, and none for a discrete one. Both numbers of a pair are
-worked out once, whatever the parameters, and torch differentiates the formula between numbers alone: that costs about
-what an analytic kernel costs (fm_kernel.py), and a fit a fifth of an `AutogradKernel` of the same formula.
+worked out once, whatever the parameters, and torch differentiates the formula between numbers alone: that costs a fit
+far less than an `AutogradKernel` of the same formula.
 
 | symbol | shape | meaning |
 |---|---|---|

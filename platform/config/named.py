@@ -5,7 +5,7 @@ A module is looked for where Python does, and in the current folder; a file need
 
 import sys
 from importlib import import_module
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -46,8 +46,8 @@ def _imported(module: str) -> ModuleType:
 
 def _from_path(module: str) -> ModuleType:
     here = str(Path.cwd())
-    if "" not in sys.path and here not in sys.path:  # a script's own folder is there, not the current one
-        sys.path.append(here)
+    if find_spec(module.partition(".")[0]) is None and here not in sys.path:
+        sys.path.append(here)  # of a console script, its own folder is there, not the current one
     return import_module(module)
 
 
