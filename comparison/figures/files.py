@@ -53,9 +53,10 @@ def inline_svg(figure: "Figure", name: str, description: str, least: float = 0.0
 
 def settle(figure: "Figure") -> None:
     """Find the places of all parts once; drawing the figure again then takes half the time and moves nothing."""
-    if figure.get_layout_engine() is not None:
+    engine = figure.get_layout_engine()
+    if engine is not None:
         with _drawing(""):
-            figure.draw_without_rendering()
+            engine.execute(figure)
         figure.set_layout_engine(None)
 
 
