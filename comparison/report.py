@@ -31,7 +31,7 @@ from fmnas.comparison.numbers.honesty import Honesty
 from fmnas.comparison.numbers.ledger import ledger_table
 from fmnas.comparison.numbers.standings import Standing
 from fmnas.comparison.numbers.trials import typed_trials
-from fmnas.comparison.page.page import Picture, Pictures, page
+from fmnas.comparison.page.page import LEAD, Picture, Pictures, page
 from fmnas.comparison.summary import ReportContext, Summary, summarise
 
 GRID = 101
@@ -68,7 +68,7 @@ def inlined(drawn: Sequence[Drawing]) -> Pictures:
         if each.shown:
             svg = inline_svg(each.figure, each.name, each.name.replace("_", " "), least=1.0 if each.wide else 0.0)
             picture = Picture(svg, each.caption, each.wide, each.optimizer)
-            pictures.setdefault(each.section, []).append(picture)
+            pictures.setdefault(LEAD if each.leads else each.section, []).append(picture)
     return pictures
 
 

@@ -16,6 +16,7 @@ from fmnas.comparison.numbers.notation import MISSING, number
 from fmnas.comparison.numbers.paired_tests import ALL, LEVEL, Comparisons, compare
 from fmnas.comparison.numbers.retrained import Retrained, retrained_summary
 from fmnas.comparison.numbers.standings import Checkpoint, checkpoints, final_table
+from fmnas.comparison.numbers.tradeoff import Tradeoff, tradeoffs
 from fmnas.comparison.numbers.trials import Budget, PlannedRun, configuration_of, variable_columns
 from fmnas.comparison.numbers.verdict import caution, headline, power, retrained_caution, retrained_headline
 
@@ -54,6 +55,9 @@ class ReportContext:
     remarks: what the reader must know and no trial tells, as `Remark` describes it.
     runs: all that the experiment has, begun or not.
     by_design: what chooses each optimizer's new configurations, as `honesty` takes it.
+    setup: what was measured, in sentences. settings: each optimizer's options, by its name.
+    minimum: of the objective, where it is known. learning: of trials, by run and number, the error after each epoch.
+    files: beside the page, for a reader who wants the numbers.
     """
 
     name: str
@@ -68,13 +72,19 @@ class ReportContext:
     remarks: Sequence[Remark] = ()
     runs: Sequence[PlannedRun] = ()
     by_design: Mapping[str, str] = field(default_factory=dict)
+    setup: Sequence[str] = ()
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    minimum: float | None = None
+    learning: Mapping[tuple[str, int], Sequence[float]] = field(default_factory=dict)
+    files: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
 class FinalRow:
     """One optimizer's row of the `final_table`, with its best configuration and whether it has a model by design.
 
-    best_run, best_trial, best_configuration: None without a full result.
+    best_run, best_trial, best_configuration: None without a full result. best_curve: its error after each epoch; empty
+    where it has none.
     """
 
     repeats: int
@@ -93,6 +103,7 @@ class FinalRow:
     known_cells: int
     isomorphic_cells: int
     best_configuration: Mapping[str, Any] | None
+    best_curve: tuple[float, ...]
     has_model: bool
 
 
@@ -112,7 +123,7 @@ class Summary:
 
     compared_at: the epochs at which all are compared. headline, caution: the result in words. optimizers: by name, the
     lowest mean first. ledger: a row per run. clocks: what is odd about the times of day. incidents: by optimizer.
-    remarks: those of the context.
+    remarks, minimum: those of the context. tradeoff: error against FLOPs; empty where there are none.
     """
 
     name: str
@@ -133,6 +144,8 @@ class Summary:
     clocks: tuple[str, ...]
     incidents: tuple[Incident, ...]
     remarks: tuple[Remark, ...]
+    tradeoff: tuple[Tradeoff, ...]
+    minimum: float | None
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON data: what summary.json holds. Missing values are None, all keys are text."""
@@ -177,7 +190,7 @@ def summarise(trials: pd.DataFrame, curves: pd.DataFrame, ledger: pd.DataFrame, 
         compared_at=at,
         headline=f"{headline(final, tests, budget.seconds)} {retrained_headline(again)}".rstrip(),
         caution=" ".join(text for text in cautions if text),
-        optimizers=_final_rows(trials, final, records),
+        optimizers=_final_rows(trials, final, records, context),
         tests=tests,
         checkpoints=tuple(points),
         area=tuple(areas(curves, at / budget.epochs_per_evaluation)),
@@ -189,6 +202,8 @@ def summarise(trials: pd.DataFrame, curves: pd.DataFrame, ledger: pd.DataFrame, 
         clocks=tuple(clocks),
         incidents=_incidents(trials),
         remarks=tuple(context.remarks),
+        tradeoff=tuple(tradeoffs(trials, budget)),
+        minimum=context.minimum,
     )
 
 
@@ -210,7 +225,9 @@ def final_rows(summary: Summary) -> list[tuple[str, ...]]:
     ]
 
 
-def _final_rows(trials: pd.DataFrame, final: pd.DataFrame, records: Sequence[Honesty]) -> dict[str, FinalRow]:
+def _final_rows(
+    trials: pd.DataFrame, final: pd.DataFrame, records: Sequence[Honesty], context: ReportContext
+) -> dict[str, FinalRow]:
     has_model = {record.optimizer: record.has_model for record in records}
     rows = {}
     for row in final.to_dict("records"):
@@ -218,6 +235,7 @@ def _final_rows(trials: pd.DataFrame, final: pd.DataFrame, records: Sequence[Hon
         told = {
             "best_trial": None if pd.isna(trial) else int(trial),
             "best_configuration": _best(trials, row["best_run"], trial),
+            "best_curve": () if pd.isna(trial) else tuple(context.learning.get((str(row["best_run"]), int(trial)), ())),
             "has_model": has_model[name],
         }
         given = {str(key): value for key, value in row.items()} | told

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from fmnas.comparison.figures import anytime, cell, importance, intervals, parallel, timeline
+from fmnas.comparison.figures import anytime, cell, importance, intervals, parallel, timeline, tradeoff
 from fmnas.comparison.figures.canvas import Drawing, Results
 from fmnas.comparison.summary import Summary
 
@@ -14,6 +14,8 @@ FIGURES: tuple[tuple[str, Callable[[Results], Iterable[Drawing]]], ...] = (
     ("result", intervals.final),
     ("statistics", intervals.differences),
     ("retrained", intervals.retrained),
+    ("tradeoff", tradeoff.fronts),
+    ("learning", tradeoff.learning),
     ("cells", cell.drawings),
     ("variables", importance.drawings),
     ("variables", parallel.drawings),

@@ -1,6 +1,8 @@
-"""The anytime figure: the incumbent of each optimizer against what was spent, a panel for each currency.
+"""The anytime figure: the mean incumbent of each optimizer against what was spent, a panel for each currency.
 
-A curve is drawn from its steps alone, so that a run of ten thousand trials weighs no more than one of a hundred.
+Intervals are bars at a few shares of the budget, side by side: bands of several optimizers cover one another. Where the
+minimum of the objective is known, what is drawn is the regret. A curve is drawn from its steps alone, so that a run of
+ten thousand trials weighs no more than one of a hundred.
 """
 
 from collections.abc import Iterator, Mapping
@@ -9,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from fmnas.comparison.figures.canvas import (
     PANEL,
@@ -26,11 +27,10 @@ from fmnas.comparison.figures.canvas import (
     time_unit,
 )
 from fmnas.comparison.figures.palette import SOFT, Style, styles
-from fmnas.comparison.numbers.curves import AXES, mean_curve
+from fmnas.comparison.numbers.curves import AXES, Floats, mean_curve
 from fmnas.comparison.numbers.trials import Budget
 
 if TYPE_CHECKING:
-    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -42,44 +42,46 @@ TITLES = {
 }
 """The currencies, a panel each, those that the curves have; evaluations are epochs in another unit."""
 CAPTIONS = {
-    "evaluations": "Dotted: the budget. Short trainings cost their epochs and are never the best so far. "
-    "Top right: how many results lie above what is shown.",
+    "evaluations": "The best objective so far, mean over repeats. Bars: its 95% interval, or one standard error where "
+    "there is none. Dotted: the budget. Short trainings cost their epochs and are never the best so far.",
     "train_seconds": "Trainings alone, added up: with cheap configurations an optimizer gets further.",
     "seconds": "Trainings and suggestions of a run added up, however many workers shared it.",
     "wall_seconds": "Since the run's first start: depends on how many workers it had, and on its neighbours.",
 }
 LOG_OBJECTIVE_FROM = 5.0
 """The ratio of the axis' ends from which on it is logarithmic."""
-MANY_DOTS = 400
-"""From so many dots on they are embedded as an image, or the page would weigh megabytes."""
+SHARES = (0.25, 0.5, 0.75, 1.0)
+"""Of what is drawn: where intervals stand. Beyond FEW optimizers the last alone."""
 FEW = 4
-"""Up to so many optimizers, their single repeats are drawn too."""
+SHOWN_FROM = 0.2
+"""The share of what is drawn from which on every mean is seen whole; what is higher before may be cut off."""
+INSTANT = 1.0
+"""A run whose trainings take no longer than so many seconds in all has no training time to speak of."""
 
 
 def drawings(results: Results) -> Iterator[Drawing]:
-    """One file with all panels; on the page each panel by itself."""
+    """One file with all panels; on the page each panel by itself, that of evaluations with the result."""
     curves, summary = results.curves, results.summary
-    together = anytime_figure(curves, summary.budget, f"{summary.name}: {summary.problem}")
+    together = anytime_figure(curves, summary.budget, f"{summary.name}: {summary.problem}", summary.minimum)
     yield Drawing("anytime", together, shown=False)
     for axis in currencies(curves):
-        yield Drawing(f"anytime_{axis}", anytime_panel(curves, summary.budget, axis), CAPTIONS[axis], filed=False)
+        panel = anytime_panel(curves, summary.budget, axis, summary.minimum)
+        yield Drawing(f"anytime_{axis}", panel, CAPTIONS[axis], filed=False, leads=axis == "evaluations")
 
 
 def currencies(curves: pd.DataFrame) -> list[str]:
     """The axes that the curves can be drawn against, in the order of the panels."""
-    return [axis for axis in TITLES if axis in AXES and axis in curves]
+    instant = curves["train_seconds"].max() <= INSTANT if len(curves) else True
+    return [axis for axis in TITLES if axis in AXES and axis in curves and not (axis == "train_seconds" and instant)]
 
 
-def anytime_figure(curves: pd.DataFrame, budget: Budget, title: str) -> "Figure":
+def anytime_figure(curves: pd.DataFrame, budget: Budget, title: str, minimum: float | None = None) -> "Figure":
     """All panels in one figure, for a paper.
 
-    curves: as `anytime_curves` gives them.
-    Thick lines: mean over repeats with a band (the 95% interval where the mean curve has one, else one standard error),
-    from where every repeat has an incumbent to where the first of them ends. Thin lines: single repeats. Dots, in the
-    panel of evaluations: full-fidelity results.
+    curves: as `anytime_curves` gives them. minimum: of the objective, where it is known.
+    Lines: mean over repeats, from where every repeat has an incumbent to where the first of them ends. Bars: the 95%
+    interval where the mean curve has one, else one standard error.
     """
-    from matplotlib.lines import Line2D
-
     axes = currencies(curves)
     columns = min(2, len(axes))
     rows = -(-len(axes) // columns)
@@ -87,40 +89,41 @@ def anytime_figure(curves: pd.DataFrame, budget: Budget, title: str) -> "Figure"
     figure.suptitle(title, fontsize=13, parse_math=False)
     panels = list(figure.subplots(rows, columns, squeeze=False).flat)
     for panel, axis in zip(panels, axes, strict=False):
-        _draw_panel(panel, curves, axis, budget)
+        _draw_panel(panel, curves, axis, budget, minimum)
     for panel in panels[len(axes) :]:
         panel.set_visible(False)
     look = styles(curves["optimizer"])
     if look:
-        single: dict[str, Artist] = {"one repeat": Line2D([], [], color=SOFT, linewidth=0.7)}
-        legend(figure, look, single if _shows_repeats(curves) else {})
+        legend(figure, look, {})
     return figure
 
 
-def anytime_panel(curves: pd.DataFrame, budget: Budget, axis: str) -> "Figure":
+def anytime_panel(curves: pd.DataFrame, budget: Budget, axis: str, minimum: float | None = None) -> "Figure":
     """The panel of one currency as a figure of its own, for a page; without a legend."""
     figure = sheet(*PANEL)
-    _draw_panel(figure.subplots(), curves, axis, budget)
+    _draw_panel(figure.subplots(), curves, axis, budget, minimum)
     return figure
 
 
-def _draw_panel(axes: "Axes", curves: pd.DataFrame, axis: str, budget: Budget) -> None:
+def _draw_panel(axes: "Axes", curves: pd.DataFrame, axis: str, budget: Budget, minimum: float | None) -> None:
     plain(axes)
     per_unit, unit = _unit(curves, axis)
-    in_unit = curves.assign(**{axis: curves[axis] / per_unit})
-    look = styles(curves["optimizer"])
+    known = minimum is not None and bool((curves["incumbent"].dropna() > minimum).all())
+    above = minimum if known and minimum is not None else 0.0
+    drawn = curves.assign(**{axis: curves[axis] / per_unit, "incumbent": curves["incumbent"] - above})
     if axis == "evaluations":
-        _draw_results(axes, in_unit, look)
         _draw_epochs(axes, budget)
-    for name, style in look.items():
-        mine = in_unit[in_unit["optimizer"] == name]
-        if len(look) <= FEW:
-            _draw_repeats(axes, mine, axis, style)
-        _draw_mean(axes, mine, axis, style)
+    means = {name: _mean(drawn[drawn["optimizer"] == name], axis) for name in styles(curves["optimizer"])}
+    bars = _draw_means(axes, means, drawn, axis)
     axes.set_xlim(left=0)
     few_ticks(axes)
-    label(axes, x=f"{TITLES[axis].lower()} ({unit})" if unit else axis, y="objective", title=TITLES[axis])
-    _limit_objective(axes, curves, told=axis == "evaluations")
+    label(
+        axes,
+        x=f"{TITLES[axis].lower()} ({unit})" if unit else axis,
+        y="objective − minimum" if known else "objective",
+        title=TITLES[axis],
+    )
+    _limit_objective(axes, [_late(mean, axis) for mean in means.values()], bars)
     if axis == "evaluations":
         _draw_budget(axes, curves, budget)
     if curves["objective"].isna().all():
@@ -137,50 +140,9 @@ def _draw_epochs(axes: "Axes", budget: Budget) -> None:
         below.set_xlabel("epochs", fontsize=TEXT, color=SOFT)
 
 
-def _draw_results(axes: "Axes", curves: pd.DataFrame, look: Mapping[str, Style]) -> None:
-    many = curves["objective"].notna().sum() > MANY_DOTS
-    for name, style in look.items():
-        mine = curves[(curves["optimizer"] == name) & curves["objective"].notna()]
-        alpha = 0.12 if many else 0.35
-        axes.scatter(
-            mine["evaluations"], mine["objective"], s=9, color=style.colour, alpha=alpha, linewidths=0, rasterized=many
-        )
-
-
-def _draw_repeats(axes: "Axes", mine: pd.DataFrame, axis: str, style: Style) -> None:
-    if mine["run"].nunique() < 2:
-        return
-    for _, run in mine.groupby("run", sort=False):
-        steps = run[_is_step(run)]
-        axes.plot(steps[axis], steps["incumbent"], color=style.colour, linewidth=0.7, alpha=0.5, drawstyle="steps-post")
-
-
-def _draw_mean(axes: "Axes", mine: pd.DataFrame, axis: str, style: Style) -> None:
-    mean = mean_curve(mine, axis, _changes(mine, axis)).dropna(subset="mean")
-    x, y = mean[axis].to_numpy(dtype=float), mean["mean"].to_numpy(dtype=float)
-    last = [len(x) - 1] if len(x) else None
-    axes.plot(
-        x,
-        y,
-        color=style.colour,
-        linestyle=style.line,
-        linewidth=2.0,
-        marker=style.marker,
-        markersize=5.5,
-        markevery=last,
-        drawstyle="steps-post",
-        zorder=3,
-    )
-    low, high = _band(mean)
-    if len(x) and not np.isnan(low).any():
-        axes.fill_between(x, low, high, step="post", color=style.colour, alpha=0.16, linewidth=0)
-
-
-def _band(mean: pd.DataFrame) -> tuple[NDArray[np.float64], ...]:
-    if {"low", "high"} <= set(mean.columns):
-        return mean["low"].to_numpy(dtype=np.float64), mean["high"].to_numpy(dtype=np.float64)
-    value, error = mean["mean"].to_numpy(dtype=np.float64), mean["standard_error"].to_numpy(dtype=np.float64)
-    return value - error, value + error
+def _mean(mine: pd.DataFrame, axis: str) -> pd.DataFrame:
+    """An optimizer's mean curve at its steps, as `mean_curve` gives it."""
+    return mean_curve(mine, axis, _changes(mine, axis)).dropna(subset="mean")
 
 
 def _changes(mine: pd.DataFrame, axis: str) -> list[float]:
@@ -190,16 +152,47 @@ def _changes(mine: pd.DataFrame, axis: str) -> list[float]:
     return sorted({end, *(float(x) for x in mine.loc[better, axis] if x < end)})
 
 
-def _is_step(run: pd.DataFrame) -> "pd.Series[bool]":
-    """The rows of one run that its curve needs: where the incumbent changes, and the last."""
-    better = run["incumbent"].notna() & (run["incumbent"] != run["incumbent"].shift())
-    better.iloc[-1] = True
-    return better
+def _draw_means(
+    axes: "Axes", means: Mapping[str, pd.DataFrame], drawn: pd.DataFrame, axis: str
+) -> list[tuple[float, float]]:
+    """The lines, each with bars at SHARES of its length; returns the ends of the last bars."""
+    look, ends = styles(means), []
+    width = float(drawn[axis].max()) if len(drawn) else 1.0
+    for place, (name, style) in enumerate(look.items()):
+        mean = means[name]
+        x, y = mean[axis].to_numpy(dtype=float), mean["mean"].to_numpy(dtype=float)
+        _draw_line(axes, x, y, style)
+        if not len(x):
+            continue
+        at = [share * x[-1] for share in (SHARES if len(look) <= FEW else SHARES[-1:]) if share * x[-1] >= x[0]]
+        aside = 0.011 * width * (place - (len(look) - 1) / 2)
+        for here, (low, high) in zip(at, _bars(drawn[drawn["optimizer"] == name], axis, at), strict=True):
+            axes.plot([here + aside] * 2, [low, high], color=style.colour, linewidth=2.4, alpha=0.55, zorder=2)
+        ends.append((low, high))
+    return ends
 
 
-def _shows_repeats(curves: pd.DataFrame) -> bool:
-    runs = curves.groupby("optimizer")["run"].nunique()
-    return len(runs) <= FEW and int(runs.max()) > 1
+def _draw_line(axes: "Axes", x: Floats, y: Floats, style: Style) -> None:
+    axes.plot(
+        x,
+        y,
+        color=style.colour,
+        linestyle=style.line,
+        linewidth=1.8,
+        marker=style.marker,
+        markersize=5.5,
+        markevery=[len(x) - 1] if len(x) else None,
+        drawstyle="steps-post",
+        zorder=3,
+    )
+
+
+def _bars(mine: pd.DataFrame, axis: str, at: list[float]) -> list[tuple[float, float]]:
+    """An optimizer's intervals at so much of an axis; one standard error to either side where there is none."""
+    mean = mean_curve(mine, axis, at)
+    low = mean["low"].fillna(mean["mean"] - mean["standard_error"])
+    high = mean["high"].fillna(mean["mean"] + mean["standard_error"])
+    return list(zip(low.astype(float), high.astype(float), strict=True))
 
 
 def _draw_budget(axes: "Axes", curves: pd.DataFrame, budget: Budget) -> None:
@@ -213,40 +206,27 @@ def _draw_budget(axes: "Axes", curves: pd.DataFrame, budget: Budget) -> None:
     axes.text(0.99, 0.02, words, transform=axes.transAxes, fontsize=SMALL, color=SOFT, ha="right", va="bottom")
 
 
-def _limit_objective(axes: "Axes", curves: pd.DataFrame, told: bool) -> None:
-    """Limits that let differences be seen: from the best result to the worst incumbent after the first steps.
-
-    Early and diverged results above that are left out; where `told`, the panel says how many.
-    """
-    results = curves["objective"].dropna()
-    if results.empty:
+def _limit_objective(axes: "Axes", means: list[Floats], bars: list[tuple[float, float]]) -> None:
+    """Limits that let differences be seen: between them lie all these means and bars."""
+    given = np.concatenate([*means, np.array(bars, dtype=float).ravel()]) if means else np.array([])
+    seen = given[np.isfinite(given)]
+    if not len(seen):
         return
-    bottom, top = float(results.min()), _worst_incumbent(curves)
+    bottom, top = float(seen.min()), float(seen.max())
     if bottom > 0 and top / bottom >= LOG_OBJECTIVE_FROM:
         pad = (top / bottom) ** 0.06
-        bottom, top = bottom / pad, top * pad
-        logarithmic(axes, bottom, top)
+        logarithmic(axes, bottom / pad, top * pad)
     else:
         pad = 0.06 * (top - bottom) or 0.05 * abs(top) or 1.0
-        bottom, top = bottom - pad, top + pad
-        axes.set_ylim(bottom, top)
-    above = int((results > top).sum())
-    if above and told:
-        note = f"↑ {above} of {len(results)} results"
-        axes.set_title(note, fontsize=SMALL, color=SOFT, loc="right")
+        axes.set_ylim(bottom - pad, top + pad)
 
 
-def _worst_incumbent(curves: pd.DataFrame) -> float:
-    """The highest incumbent worth showing.
-
-    That of any run an eighth of the way through its results, but not above three quarters of all results (a run may
-    start with a diverged training), and never below the final incumbent of any run.
-    """
-    results = curves[curves["objective"].notna()]
-    incumbents = [run["incumbent"].to_numpy(dtype=float) for _, run in results.groupby("run")]
-    early = max(run[len(run) // 8] for run in incumbents)
-    final = max(run[-1] for run in incumbents)
-    return float(max(final, min(early, results["objective"].quantile(0.75))))
+def _late(mean: pd.DataFrame, axis: str) -> Floats:
+    """What a mean curve is from SHOWN_FROM of its length on."""
+    if mean.empty:
+        return np.array([])
+    x, y = mean[axis].to_numpy(dtype=float), mean["mean"].to_numpy(dtype=float)
+    return y[max(0, int(np.searchsorted(x, SHOWN_FROM * x[-1], side="right")) - 1) :]
 
 
 def _unit(curves: pd.DataFrame, axis: str) -> tuple[float, str]:

@@ -50,6 +50,7 @@ class Drawing:
     name: of its files, and of its ids on the page. caption: what it shows, and what it does not prove.
     filed: whether it is written as PNG, SVG and PDF. shown: whether the page shows it.
     wide: on a narrow screen it scrolls and does not shrink. optimizer: the one that it is about; "" for all.
+    leads: whether it stands at the top of the page, with the answer, and not in its section.
     section: the page's section that shows it; the row in `figures.FIGURES` says it.
     """
 
@@ -60,6 +61,7 @@ class Drawing:
     shown: bool = True
     wide: bool = False
     optimizer: str = ""
+    leads: bool = False
     section: str = ""
 
 
@@ -131,7 +133,10 @@ def names_down(axes: "Axes", names: Sequence[str]) -> None:
 
 
 def legend(figure: "Figure", look: Mapping[str, Style], extra: Mapping[str, "Artist"], lines: bool = True) -> None:
-    """A legend below: a line and a marker for each optimizer (lines), or a square of its colour; and what is extra."""
+    """A legend below: a line and a marker for each optimizer (lines), or a square of its colour; and what is extra.
+
+    It has as many columns as names so long leave room for.
+    """
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -146,7 +151,7 @@ def legend(figure: "Figure", look: Mapping[str, Style], extra: Mapping[str, "Art
         [*handles, *extra.values()],
         ["-"] * len(names),
         loc="outside lower center",
-        ncols=min(len(names), 5),
+        ncols=max(1, min(len(names), int(figure.get_figwidth() / _width(names, lines)))),
         frameon=False,
         handlelength=3.0 if lines else 1.2,
     )
@@ -154,6 +159,11 @@ def legend(figure: "Figure", look: Mapping[str, Style], extra: Mapping[str, "Art
         _write(text, name)
         text.set_fontsize(TEXT)
         text.set_color(INK)
+
+
+def _width(names: Sequence[str], lines: bool) -> float:
+    """Of a column of a legend, in inches: a letter takes about half its height."""
+    return (0.8 if lines else 0.5) + max(map(len, names), default=0) * 0.55 * TEXT / 72
 
 
 def _write(text: "Text", words: str) -> None:

@@ -37,7 +37,7 @@ def final(results: Results) -> Iterator[Drawing]:
     """Where each repeat ended."""
     figure = final_figure(results.summary)
     if figure is not None:
-        yield Drawing("final", figure, FINAL)
+        yield Drawing("final", figure, FINAL, leads=True)
 
 
 def differences(results: Results) -> Iterator[Drawing]:

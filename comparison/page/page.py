@@ -14,8 +14,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from fmnas.comparison.figures.palette import Style, declarations, styles, variables
 from fmnas.comparison.numbers.efficiency import AREA_FROM
-from fmnas.comparison.numbers.notation import count, is_missing, number
-from fmnas.comparison.numbers.paired_tests import ALL, LEVEL, Comparisons
+from fmnas.comparison.numbers.notation import count, is_missing, listed, number
+from fmnas.comparison.numbers.paired_tests import ALL, LEVEL, TOO_FEW, Comparisons
 from fmnas.comparison.numbers.resampling import shortcoming
 from fmnas.comparison.numbers.verdict import power
 from fmnas.comparison.page import tables
@@ -24,6 +24,8 @@ from fmnas.comparison.summary import ReportContext, Summary
 
 SAMPLE_WIDTH, SAMPLE_HEIGHT, MARKER_SIZE = 42, 14, 9.0
 """Of a sample in the legend, in its own units."""
+NAMED = 6
+"""More optimizers are counted, not named, in the question."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,8 @@ class Picture:
 
 
 Pictures = Mapping[str, Sequence[Picture]]
-"""The pictures of each section, by the section's id."""
+"""The pictures of each section, by the section's id; LEAD has those of the answer."""
+LEAD = "lead"
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,15 @@ class Section:
 
 
 @dataclass(frozen=True)
+class Setup:
+    """What was measured, in sentences; each optimizer's options; remarks: on single optimizers."""
+
+    sentences: tuple[str, ...]
+    settings: Table
+    remarks: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Sample:
     """An optimizer's look in the legend: colour as a CSS variable, dashes and marker as SVG has them."""
 
@@ -72,15 +84,15 @@ class Sample:
 
 @dataclass(frozen=True)
 class Result:
-    """The final table at so many epochs; remarks: on single optimizers."""
+    """The final table at so many epochs, under the legend of the figures above it."""
 
     table: Table
     epochs: int
-    remarks: tuple[str, ...]
+    legend: tuple[Sample, ...]
 
 
 @dataclass(frozen=True)
-class OnTheWay:
+class Shares:
     """The checkpoints; spent: what their shares are in evaluations; short: of intervals over few repeats."""
 
     table: Table
@@ -143,6 +155,15 @@ class Spent:
 
 
 @dataclass(frozen=True)
+class Reproduction:
+    """What it takes to do it again: the configuration, the environment, and the files of numbers beside the page."""
+
+    environment: Table
+    configuration: str
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Honest:
     """Whether each optimizer did what its name says, with the warnings first."""
 
@@ -152,39 +173,60 @@ class Honest:
 
 def page(summary: Summary, context: ReportContext, pictures: Pictures) -> str:
     """The report as an HTML document."""
-    budget = summary.budget
+    shown = sections(summary, context, pictures)
     return _template().render(
         summary=summary,
-        paid=f"{budget.evaluations} evaluations of {budget.epochs_per_evaluation} epochs per repeat",
+        question=_question(summary),
         light=declarations(dark=False),
         dark=declarations(dark=True),
         sample=(SAMPLE_WIDTH, SAMPLE_HEIGHT),
-        sections=sections(summary, context, pictures),
+        lead=pictures.get(LEAD, ()),
+        sections=shown,
     )
 
 
 def sections(summary: Summary, context: ReportContext, pictures: Pictures) -> list[Section]:
-    """Those that have something to show, in the order of the page."""
+    """Those that have something to show, in the order of the page; what few will read is folded."""
     best = "Best cell" if len(summary.optimizers) == 1 else "Best cell of each optimizer"
-    given: list[tuple[str, str, object]] = [
-        ("curves", "Best objective so far", _legend(summary) if pictures.get("curves") else None),
-        ("result", "Result", _result(summary)),
-        ("checkpoints", "On the way", _on_the_way(summary)),
-        ("statistics", "Differences", _tested(summary.tests)),
-        ("speed", "How soon", _speed(summary)),
-        ("retrained", "Selected and retrained", _again(summary)),
-        ("cells", best, _best_cells(summary, pictures.get("cells", ())) or None),
-        ("variables", "Variables", pictures.get("variables") or None),
-        ("timeline", "Who worked when", pictures.get("timeline") or None),
-        ("spent", "What was spent", _spent(summary)),
-        ("honesty", "Was it what its name says?", _honest(summary)),
-        ("incidents", "Failures and notes", tables.incidents(summary) or None),
-        ("configurations", "Best configurations", tables.configurations(summary)),
+    steps = ", ".join(f"{step.share:.0%}" for step in summary.checkpoints)
+    warned = any(row.warnings for row in summary.honesty)
+    untold = all(pair.verdict == TOO_FEW for pair in summary.tests.pairs)
+    given: list[tuple[str, str, object, bool]] = [
+        ("result", "Result", _result(summary), False),
+        ("setup", "What was measured", _setup(summary, context), False),
+        ("statistics", "Pairwise tests", _tested(summary.tests) if summary.tests.repeats > 1 else None, untold),
+        ("retrained", "Test errors of the best, trained again", _again(summary), False),
+        ("tradeoff", "Error against FLOPs", tables.tradeoffs(summary) or None, False),
+        ("learning", "Learning curves of the best", pictures.get("learning") or None, True),
+        ("cells", best, _best_cells(summary, pictures.get("cells", ())) or None, False),
+        ("curves", "Anytime performance", pictures.get("curves") or None, True),
+        ("checkpoints", f"Results at {steps} of the budget", _shares(summary), True),
+        ("speed", "Evaluations to match", _speed(summary), True),
+        ("variables", "Influence of the variables", pictures.get("variables") or None, True),
+        ("timeline", "Worker timeline", pictures.get("timeline") or None, True),
+        ("spent", "Cost of every run", _spent(summary), True),
+        ("honesty", "Sanity checks", _honest(summary), not warned),
+        ("incidents", "Failures and notes", tables.incidents(summary) or None, False),
+        ("configurations", "Best configurations", tables.configurations(summary), True),
+        ("reproduce", "Reproduce", _reproduction(context), True),
     ]
-    shown = [Section(id_, title, facts, pictures.get(id_, ())) for id_, title, facts in given]
-    shown.append(Section("environment", "Environment", tables.environment(context.environment) or None, folded=True))
-    shown.append(Section("configuration", "Configuration", context.config_text or None, folded=True))
-    return [section for section in shown if section.facts is not None]
+    return [
+        Section(id_, title, facts, pictures.get(id_, ()), folded)
+        for id_, title, facts, folded in given
+        if facts is not None
+    ]
+
+
+def _question(summary: Summary) -> str:
+    """What the experiment asks."""
+    budget, names = summary.budget, list(summary.optimizers)
+    cost = f"{budget.evaluations} evaluations" + (
+        "" if budget.epochs_per_evaluation == 1 else f" of {budget.epochs_per_evaluation} epochs"
+    )
+    if len(names) < 2:
+        return f"What is found on {summary.problem} within {cost}?"
+    who = listed(names, "or") if len(names) <= NAMED else f"{len(names)} optimizers"
+    return f"Which finds the lowest objective on {summary.problem} within {cost}: {who}?"
 
 
 @cache
@@ -225,16 +267,30 @@ def _marker(style: Style) -> str:
 
 
 def _result(summary: Summary) -> Result | None:
+    return Result(tables.final(summary), summary.compared_at, _legend(summary)) if summary.optimizers else None
+
+
+def _setup(summary: Summary, context: ReportContext) -> Setup | None:
     remarks = tuple(remark.text for remark in summary.remarks if remark.optimizer)
-    return Result(tables.final(summary), summary.compared_at, remarks) if summary.optimizers else None
+    found = Setup(tuple(context.setup), tables.settings(context.settings), remarks)
+    return found if found.sentences or found.settings or remarks else None
 
 
-def _on_the_way(summary: Summary) -> OnTheWay | None:
+def _reproduction(context: ReportContext) -> Reproduction | None:
+    environment = tables.environment(context.environment)
+    return (
+        Reproduction(environment, context.config_text, tuple(context.files))
+        if environment or context.config_text
+        else None
+    )
+
+
+def _shares(summary: Summary) -> Shares | None:
     steps = summary.checkpoints
     if not steps:
         return None
     spent = ", ".join(f"{step.share:.0%} are {count(step.evaluations)} evaluations" for step in steps)
-    return OnTheWay(tables.checkpoints(summary), spent, shortcoming(min(len(row.values) for row in steps[-1].rows)))
+    return Shares(tables.checkpoints(summary), spent, shortcoming(min(len(row.values) for row in steps[-1].rows)))
 
 
 def _tested(tests: Comparisons) -> Tested | None:

@@ -135,6 +135,24 @@ def equivalents(summary: Summary) -> Table:
     return Table(("evaluations", "mean objective", *names), tuple(rows)).filled()
 
 
+def settings(given: Mapping[str, Mapping[str, Any]]) -> Table:
+    """A row per optimizer: its options."""
+    rows = [
+        (name, ", ".join(f"{key} {shown(value)}" for key, value in options.items()) or "none")
+        for name, options in given.items()
+    ]
+    return Table(("optimizer", "options"), tuple(rows), TEXT)
+
+
+def tradeoffs(summary: Summary) -> Table:
+    """A row per optimizer, the largest hypervolume first."""
+    rows = [
+        (row.optimizer, with_error(row.mean, row.standard_error), str(len(row.front)), _values(row.values))
+        for row in summary.tradeoff
+    ]
+    return Table(("optimizer", "hypervolume", "on the front", "each repeat"), tuple(rows), WIDE).filled()
+
+
 def retrained_means(found: Retrained) -> Table:
     """A row per optimizer, the lowest mean test error first."""
     rows = [

@@ -198,6 +198,15 @@ def _context(sources: Sequence[Source], numbers: dict[Repeat, int]) -> ReportCon
         remarks=remarks,
         runs=runs,
         by_design={name: design for context in contexts for name, design in context.by_design.items()},
+        setup=list(dict.fromkeys(sentence for context in contexts for sentence in context.setup)),
+        settings={name: options for context in contexts for name, options in context.settings.items()},
+        minimum=contexts[0].minimum,
+        files=contexts[0].files,
+        learning={
+            (_new_name(run, source, numbers), trial): curve
+            for context, source in zip(contexts, sources, strict=True)
+            for (run, trial), curve in context.learning.items()
+        },
     )
 
 

@@ -12,13 +12,16 @@ from fmnas.comparison.numbers.retrained import read_retrained
 from fmnas.comparison.numbers.trials import Budget, PlannedRun, ReportNotWritten
 from fmnas.comparison.report import write_report
 from fmnas.comparison.summary import Remark, ReportContext, Summary
-from fmnas.platform.config.config import Config
+from fmnas.platform.drive.setup import by_design_of, remarks_of, settings_of, setup_of
 from fmnas.platform.environment import in_words
 from fmnas.platform.errors import Ending, ExperimentFailed, legible
 from fmnas.platform.record.journal import EXPERIMENT
 from fmnas.platform.record.outcome import trials_table
 from fmnas.platform.record.run_directory import RunDirectory, write_json, write_text
 from fmnas.platform.record.state import ExperimentState
+
+FILES = ("../trials.csv", "../summary.json", "curves.csv", "mean_curves.csv", "tests.csv", "ledger.csv", "anytime.pdf")
+"""Those of a run directory that a reader of its page will want first, as the page finds them."""
 
 
 def write_results(directory: RunDirectory, state: ExperimentState) -> Summary:
@@ -62,19 +65,12 @@ def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext
         remarks=[*remarks_of(config), *_of_versions(state)],
         runs=[PlannedRun(run.name, run.optimizer_name, run.repeat) for run in state.runs.values()],
         by_design=by_design_of(config),
+        setup=setup_of(config, state.experiment.problem),
+        settings=settings_of(config),
+        minimum=state.experiment.problem.minimum,
+        files=FILES,
+        learning={(each.run, each.trial.id): each.evaluation.curve for each, _ in state.outcomes if each.evaluation},
     )
-
-
-def remarks_of(config: Config) -> list[Remark]:
-    """What a reader must know of an optimizer that its trials do not tell."""
-    rows = ((entry.label, entry.row, entry.options) for entry in config.optimizers)
-    told = ((label, row.optimizer.caveat(row.complete(options))) for label, row, options in rows)
-    return [Remark(f"{label} {caveat}", label) for label, caveat in told if caveat]
-
-
-def by_design_of(config: Config) -> dict[str, str]:
-    """What chooses the new configurations of each optimizer, as its class says."""
-    return {entry.label: entry.row.optimizer.chooses for entry in config.optimizers}
 
 
 def _of_versions(state: ExperimentState) -> list[Remark]:

@@ -15,6 +15,7 @@ from fmnas.comparison.numbers.honesty import Honesty
 from fmnas.comparison.numbers.paired_tests import NONE, SECOND, TOO_FEW, Comparisons, PairedTest
 from fmnas.comparison.numbers.retrained import Retrained, RetrainedBest, RetrainedMean
 from fmnas.comparison.numbers.standings import Checkpoint, Standing
+from fmnas.comparison.numbers.tradeoff import Tradeoff
 from fmnas.comparison.numbers.trials import typed_trials
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -101,6 +102,7 @@ def fill_in(summary: Summary) -> Summary:
         equivalents=equivalents(first, second),
         honesty=honesty(first, second),
         retrained=retrained(first, second),
+        tradeoff=tuple(Tradeoff(name, 0.6, 0.01, {0: 0.59, 1: 0.61}, ((0.1, 0.4), (0.3, 0.2))) for name in names),
     )
 
 

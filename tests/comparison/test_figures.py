@@ -16,7 +16,7 @@ from fmnas.comparison import (
     save_figure,
     write_report,
 )
-from fmnas.comparison.figures.anytime import TITLES, anytime_panel, currencies
+from fmnas.comparison.figures.anytime import SHARES, TITLES, anytime_panel, currencies
 from fmnas.comparison.figures.cell import DEAD, LOWEST_RATE, cell_panel, cells_figure, schedule_panel
 from fmnas.comparison.figures.files import FORMATS
 from fmnas.search_spaces import Cell, FmnasError, joint_space
@@ -51,16 +51,19 @@ def test_a_multi_fidelity_comparison(make_table, tmp_path):
     low, high = left.get_ylim()
     assert 0.03 < low < 0.07  # the short trainings' 0.001 is nowhere
     assert high < 0.9  # nor is the diverged start
-    assert "2 of 12 results" in left.get_title(loc="right")
     assert right.get_xlabel() == "training + suggestion time (seconds)"
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["bo-fm", "bohb", "one repeat"]
-    # Every curve is a step: no slope is drawn between two results.
-    assert {line.get_drawstyle() for line in right.lines} == {"steps-post"}
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["bo-fm", "bohb"]
+    # Every curve is a step: no slope is drawn between two results. The bars stand upright.
+    curves = [line for line in right.lines if line.get_drawstyle() == "steps-post"]
+    bars = [line for line in right.lines if line not in curves]
+    assert len(curves) == 2
+    assert len(bars) == 2 * len(SHARES) - 2  # of bohb, not all repeats have a result before the half
+    assert all(len(set(line.get_xdata())) == 1 for line in bars)
 
 
 def test_the_mean_ends_where_the_first_run_ends(make_table, tmp_path):
     figure = draw(make_table({("a", 0): [4.0, 3.0, 2.0, 1.0], ("a", 1): [4.0, 2.0]}), tmp_path)
-    thick = [line for line in figure.axes[0].lines if line.get_linewidth() == 2.0]
+    thick = [line for line in figure.axes[0].lines if line.get_drawstyle() == "steps-post"]
     assert [list(line.get_xdata()) for line in thick] == [[1.0, 2.0]]
     np.testing.assert_allclose(thick[0].get_ydata(), [4.0, 2.5])
 
@@ -90,6 +93,22 @@ def test_no_trials(make_run, tmp_path):
 def test_a_wide_range_is_logarithmic_only_above_zero(make_table, tmp_path):
     assert draw(make_table({("a", 0): [10.0, 0.1]}), tmp_path).axes[0].get_yscale() == "log"
     assert draw(make_table({("a", 0): [10.0, -0.1]}), tmp_path).axes[0].get_yscale() == "linear"
+
+
+def test_where_the_minimum_is_known_the_regret_is_drawn(make_table):
+    curves = anytime_curves(make_table({("a", r): [1.5 + r, -0.9, -0.99 + r / 1000] for r in range(2)}), BUDGET)
+    (axes, *_) = anytime_panel(curves, BUDGET, "evaluations", minimum=-1.0).axes
+    assert axes.get_ylabel() == "objective − minimum"
+    (line,) = [line for line in axes.lines if line.get_drawstyle() == "steps-post"]
+    np.testing.assert_allclose(line.get_ydata(), [3.0, 0.1, 0.0105])
+    (axes, *_) = anytime_panel(curves, BUDGET, "evaluations", minimum=-0.95).axes  # which it is not
+    assert axes.get_ylabel() == "objective"
+
+
+def test_trainings_of_no_time_have_no_panel_of_it(make_table):
+    quick = make_table({("a", 0): [{"objective": 1.0, "train_seconds": 0.001}] * 3})
+    assert "train_seconds" not in currencies(anytime_curves(quick, BUDGET))
+    assert "train_seconds" in currencies(anytime_curves(make_table({("a", 0): [1.0]}), BUDGET))
 
 
 def test_a_distant_budget_does_not_squeeze_the_curves(make_table, tmp_path):
@@ -160,7 +179,7 @@ def test_a_curve_is_drawn_from_its_steps(make_table):
     runs = {("a", 0): [4.0, *worse, 3.0, *worse], ("a", 1): [4.5, *worse, 2.0, *worse]}
     figure = anytime_panel(anytime_curves(make_table(runs), Budget(2000, 25)), Budget(2000, 25), "evaluations")
     curves = [line for line in figure.axes[0].lines if line.get_drawstyle() == "steps-post"]
-    assert [list(line.get_ydata()) for line in curves] == [[4.0, 3.0, 3.0], [4.5, 2.0, 2.0], [4.25, 2.5, 2.5]]
+    assert [list(line.get_ydata()) for line in curves] == [[4.25, 2.5, 2.5]]
 
 
 def test_a_figure_is_a_file_and_a_row(make_table, tmp_path, monkeypatch):
@@ -182,6 +201,6 @@ def test_a_figure_is_a_file_and_a_row(make_table, tmp_path, monkeypatch):
     write_report(make_table({("a", 0): [2.0, 1.0, 1.5]}), ReportContext("n", "p", Budget(3, 25), {}, ""), folder)
     assert {f"spread.{kind}" for kind in FORMATS} <= {path.name for path in folder.iterdir()}
     html = (folder / "index.html").read_text()
-    (section,) = re.findall(r"<section id='checkpoints'>(.*?)</section>", html, flags=re.DOTALL)
+    (section,) = re.findall(r"<div class='body' id='checkpoints'>(.*?)</section>", html, flags=re.DOTALL)
     assert 'aria-label="spread"' in section
     assert "<figcaption>What a &lt; b &amp; c mean.</figcaption>" in section

@@ -15,23 +15,24 @@ from fmnas.comparison.figures.intervals import MOST_ROWS, differences_figure, fi
 from fmnas.comparison.numbers.notation import MISSING, count, interval, seconds, share, shown
 from fmnas.comparison.numbers.paired_tests import compare
 from fmnas.comparison.numbers.trials import typed_trials
-from fmnas.comparison.page.page import Picture, page, sections
+from fmnas.comparison.page.page import LEAD, Picture, page, sections
 from fmnas.comparison.page.tables import Table
 from fmnas.comparison.report import inlined
 from fmnas.comparison.summary import Incident, Remark
 
 CONTEXT = ReportContext("a name", "func2c", Budget(evaluations=3, epochs_per_evaluation=25), {"torch": "2"}, "seeds: 4")
 FURTHER = {
-    "checkpoints": "On the way",
-    "tests": "Differences",
+    "checkpoints": "Results at 25%, 50%, 100% of the budget",
+    "tests": "Pairwise tests",
     "area": "Area under the curve",
     "targets": "Evaluations to reach a target",
-    "equivalents": "Who is where another one was",
-    "honesty": "Was it what its name says?",
-    "retrained": "Selected and retrained",
+    "equivalents": "Evaluations to match another's mean",
+    "honesty": "Sanity checks",
+    "retrained": "Test errors of the best, trained again",
+    "tradeoff": "Error against FLOPs",
 }
 NOTHING = {
-    **dict.fromkeys(("checkpoints", "area", "targets", "equivalents", "honesty"), ()),
+    **dict.fromkeys(("checkpoints", "area", "targets", "equivalents", "honesty", "tradeoff"), ()),
     "tests": compare({}),
     "retrained": None,
 }
@@ -50,7 +51,7 @@ def summary(plain_summary, with_statistics):
 
 
 def headings(html):
-    return re.findall(r"<h[23]>(.*?)</h[23]>", html)
+    return re.findall(r"<h[23][^>]*>(.*?)</h[23]>", html)
 
 
 def words(html):
@@ -60,9 +61,10 @@ def words(html):
 
 def test_without_further_parts_their_sections_are_left_out(plain_summary):
     html = page(plain_summary, CONTEXT, {})
-    assert headings(html) == ["Result", "What was spent", "Best configurations", "Environment", "Configuration"]
+    always = ["Result", "Cost of every run", "Best configurations"]
+    assert headings(html) == [*always, "Reproduce", "Configuration", "Environment"]
     bare = ReportContext("a name", "func2c", CONTEXT.budget, {"nested": {}}, "")
-    assert headings(page(plain_summary, bare, {})) == ["Result", "What was spent", "Best configurations"]
+    assert headings(page(plain_summary, bare, {})) == always
 
 
 @pytest.mark.parametrize("part", FURTHER)
@@ -73,10 +75,11 @@ def test_every_part_is_shown_and_only_that(plain_summary, summary, part):
 
 def test_the_contents_lead_to_every_section_in_order(summary):
     html = page(summary, CONTEXT, {"curves": [Picture("<svg></svg>", "a <caption>")]})
-    links, ids = re.findall(r"href='#(\w+)'", html), re.findall(r"<section id='(\w+)'", html)
+    links, ids = re.findall(r"href='#(\w+)'", html), re.findall(r"<div class='body' id='(\w+)'", html)
     assert links == ids == [section.id for section in sections(summary, CONTEXT, {"curves": [Picture("<svg></svg>")]})]
-    assert ids[0] == "curves"
-    assert ids[-1] == "configuration"
+    assert ids[0] == "result"
+    assert ids[-1] == "reproduce"
+    assert "curves" in ids
     assert "a &lt;caption&gt;" in html
 
 
@@ -158,7 +161,7 @@ def test_every_section_with_its_figures(make_table, summary):
     }
     trials = typed_trials(make_table(runs), "a test")
     drawn = drawings(trials, anytime_curves(trials, CONTEXT.budget), summary)
-    filed = ["anytime", "differences", "final", "importance", "parallel", "retrained", "timeline"]
+    filed = ["anytime", "differences", "final", "importance", "parallel", "retrained", "timeline", "tradeoff"]
     assert sorted(each.name for each in drawn if each.filed) == filed
     html = page(summary, CONTEXT, inlined(drawn))
     found = re.findall(r'aria-label="([^"]+)" viewBox', html)
@@ -169,11 +172,43 @@ def test_every_section_with_its_figures(make_table, summary):
 def test_a_picture_stands_in_its_section_whichever_it_is(summary):
     """Whoever adds a figure need not touch the template."""
     noted = replace(summary, incidents=(Incident("random", "note", "odd", 1),))
-    ids = {*(section.id for section in sections(noted, CONTEXT, {})), *(section for section, _ in FIGURES)}
-    pictures = {id_: [Picture(f"<svg id='{id_}-picture'></svg>")] for id_ in ids - {"environment", "configuration"}}
+    ids = {LEAD, *(section.id for section in sections(noted, CONTEXT, {})), *(section for section, _ in FIGURES)}
+    pictures = {id_: [Picture(f"<svg id='{id_}-picture'></svg>")] for id_ in ids}
     html = page(noted, CONTEXT, {**pictures, "cells": [Picture("<svg id='cells-picture'></svg>", optimizer="bo-fm")]})
-    shown = dict(re.findall(r"<section id='(\w+)'>(.*?)</section>", html, flags=re.DOTALL))
-    assert {id_ for id_, body in shown.items() if f"<svg id='{id_}-picture'>" in body} == set(pictures)
+    shown = dict(re.findall(r"<div class='body' id='(\w+)'>(.*?)</section>", html, flags=re.DOTALL))
+    assert {id_ for id_, body in shown.items() if f"<svg id='{id_}-picture'>" in body} == set(pictures) - {LEAD}
+    assert f"<svg id='{LEAD}-picture'>" in shown["result"]
+
+
+def test_what_was_measured_is_told_with_every_option(plain_summary):
+    told = replace(
+        CONTEXT, setup=["A cell is <trained>.", "Two begin alike."], settings={"bo-fm": {"kernel": "modlap"}}
+    )
+    remarked = replace(plain_summary, remarks=(Remark("bo-fm knows its budget", "bo-fm"),))
+    html = words(page(remarked, told, {}))
+    for text in ("A cell is &lt;trained&gt;. Two begin alike.", "kernel modlap", "bo-fm knows its budget"):
+        assert text in html
+
+
+def test_the_question_names_few_and_counts_many(plain_summary):
+    assert "within 3 evaluations of 25 epochs: random or bo-fm?" in page(plain_summary, CONTEXT, {}) or (
+        "within 3 evaluations of 25 epochs: bo-fm or random?" in page(plain_summary, CONTEXT, {})
+    )
+    row = plain_summary.optimizers["random"]
+    many = replace(plain_summary, optimizers={f"o{i}": row for i in range(7)})
+    assert "within 3 evaluations of 25 epochs: 7 optimizers?" in page(many, CONTEXT, {})
+    alone = replace(plain_summary, optimizers={"random": row})
+    assert "What is found on func2c within 3 evaluations" in page(alone, CONTEXT, {})
+
+
+def test_tests_that_can_tell_nothing_are_folded(summary):
+    def folded(tests):
+        return {s.id: s.folded for s in sections(replace(summary, tests=tests), CONTEXT, {})}
+
+    mute = replace(summary.tests, pairs=summary.tests.pairs[:1])
+    assert folded(mute)["statistics"]
+    assert not folded(summary.tests)["statistics"]
+    assert "statistics" not in folded(replace(summary.tests, repeats=1))
 
 
 class Markup(HTMLParser):

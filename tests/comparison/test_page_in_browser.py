@@ -25,6 +25,7 @@ FRAME = """<!doctype html><meta name="color-scheme" content="light dark"><link r
 <script>onmessage = message => { document.title = "PROBE" + JSON.stringify(message.data) + "EBORP"; }</script>
 <iframe src="copy.html" width="WIDTH" height="900" style="border: 0"></iframe>"""
 PROBE = """<script>
+document.querySelectorAll("details").forEach(d => d.open = true);
 const box = e => e.getBoundingClientRect(), style = e => getComputedStyle(e);
 const figures = [...document.querySelectorAll("figure svg")];
 parent.postMessage({

@@ -115,7 +115,7 @@ def test_what_the_context_remarks_is_on_the_page(make_table, tmp_path):
     assert "bohb never used its model: all of its new configurations were drawn at random." in summary.caution
     assert summary.caution.endswith("The moon was full.")
     assert summary.caution in html
-    assert "<p class='hint'>re was told the budget.</p>" in html
+    assert "<p>re was told the budget.</p>" in html
     assert summary.to_json()["remarks"][1] == {"text": "re was told the budget.", "optimizer": "re"}
     assert [row[-1] for row in final_rows(summary)] == ["–", "0%"]
     assert (np.isnan(summary.optimizers["bohb"].mean), summary.optimizers["bohb"].repeats) == (True, 2)

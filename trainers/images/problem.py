@@ -55,10 +55,22 @@ def joint(settings: ProblemSettings) -> Problem:
         epochs=25,
         log_objective=True,
         has_authors_points=True,
+        objective=_in_words(settings),
         seeds=settings.seeds,
         dataset=data.name or "",
         load=load,
         load_final=load_final,
+    )
+
+
+def _in_words(settings: ProblemSettings) -> str:
+    """What an evaluation measures."""
+    data = settings.data
+    early = "" if data.early_validation is None else f" (before the last epoch, on {data.early_validation:,} of them)"
+    return (
+        f"An evaluation trains a cell {settings.seeds} times, each from another seed, on {data.train:,} images of "
+        f"{data.name}, and measures the error on {data.validation:,} others{early}. The objective is that error, "
+        f"averaged over the seeds, + {FLOPS_WEIGHT} x FLOPs / FLOPs of the largest cell."
     )
 
 

@@ -206,6 +206,8 @@ def _problem(name: str, task: BoostingTask, dataset: str, read: Callable[[], Tab
         build=lambda split, hardware: BoostingTrainer(task, split, hardware.threads),
         penalty=1.0 - 1.0 / CLASSES,
         epochs=task.rounds,
+        objective=f"The objective is the {'lowest error after any round' if task.best_round else 'last error'} on "
+        "images that the trees were not trained on.",
         seeds=1,
         dataset=dataset,
         load=load,

@@ -68,6 +68,7 @@ def dt_wine(settings: ProblemSettings) -> Problem:
         space=SPACE,
         build=lambda table, hardware: dt_trainer(table),
         penalty=1.0,
+        objective="The objective is the share of rows classified wrongly, averaged over 5 splits of the table.",
         dataset="wine",
         load=wine_table,
     )

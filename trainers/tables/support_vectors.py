@@ -93,6 +93,7 @@ def _problem(load: Callable[[], Table], dataset: str, penalty: float) -> Problem
         space=nusvr_space(),
         build=lambda table, hardware: nusvr_trainer(table),
         penalty=penalty,
+        objective="The objective is the root mean squared error on what is left out, averaged over 5 splits.",
         dataset=dataset,
         load=load,
     )

@@ -1,0 +1,78 @@
+"""Error against FLOPs: every optimizer's Pareto front; and the learning curves of the best configurations."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from fmnas.comparison.figures.canvas import PANEL, Drawing, Results, few_ticks, label, legend, plain, sheet
+from fmnas.comparison.figures.palette import styles
+from fmnas.comparison.numbers.ledger import is_full_result
+
+FRONTS = (
+    "Dots: full results of all repeats. Lines: their Pareto fronts, where nothing is lower in both. FLOPs are those of "
+    "one image, as a share of the largest cell's. No optimizer searched for a front; more repeats make a better one."
+)
+LEARNING = (
+    "Validation error after each epoch of the training with each optimizer's lowest objective, averaged over its "
+    "seeds. The best of many: its end is lower than it would be again."
+)
+
+BELOW = 0.7
+"""Inches for the legend."""
+HIGHEST = 2.0
+"""Errors above so many times the lowest are left out."""
+
+
+def fronts(results: Results) -> Iterator[Drawing]:
+    """Nothing where no result has FLOPs."""
+    rows = {row.optimizer: row for row in results.summary.tradeoff}
+    if not rows:
+        return
+    trials = results.trials[is_full_result(results.trials, results.summary.budget)]
+    figure = sheet(PANEL[0], PANEL[1] + BELOW)
+    axes = figure.subplots()
+    plain(axes)
+    look = styles(rows)
+    for name, style in look.items():
+        mine = trials[trials["optimizer"] == name]
+        axes.scatter(
+            mine["flops_ratio"].astype(float),
+            mine["error"].astype(float),
+            s=7,
+            color=style.colour,
+            alpha=0.3,
+            linewidths=0,
+        )
+        ends = np.array(rows[name].front)
+        axes.plot(
+            *ends.T, color=style.colour, linestyle=style.line, linewidth=1.6, drawstyle="steps-post",
+            marker=style.marker, markersize=3.5,
+        )  # fmt: skip
+    lowest = min(row.front[-1][1] for row in rows.values())
+    highest = min(max(row.front[0][1] for row in rows.values()), HIGHEST * lowest + 1e-3)
+    axes.set_ylim(lowest - 0.08 * (highest - lowest) - 1e-4, highest + 0.08 * (highest - lowest) + 1e-4)
+    few_ticks(axes)
+    label(axes, x="FLOPs, share of the largest cell's", y="validation error", title="Error against FLOPs")
+    legend(figure, look, {})
+    yield Drawing("tradeoff", figure, FRONTS)
+
+
+def learning(results: Results) -> Iterator[Drawing]:
+    """Nothing where no training told more than one epoch."""
+    best = {name: row.best_curve for name, row in results.summary.optimizers.items() if len(row.best_curve) > 1}
+    if not best:
+        return
+    figure = sheet(PANEL[0], PANEL[1] + BELOW)
+    axes = figure.subplots()
+    plain(axes)
+    look = styles(best)
+    for name, style in look.items():
+        epochs = range(1, len(best[name]) + 1)
+        axes.plot(
+            epochs, best[name], color=style.colour, linestyle=style.line, linewidth=1.8, marker=style.marker,
+            markersize=4, markevery=[len(best[name]) - 1],
+        )  # fmt: skip
+    axes.locator_params(axis="x", integer=True)
+    label(axes, x="epoch", y="validation error", title="The best configurations as they learned")
+    legend(figure, look, {})
+    yield Drawing("learning", figure, LEARNING)

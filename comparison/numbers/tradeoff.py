@@ -1,0 +1,64 @@
+"""Error against FLOPs: the Pareto fronts of the optimizers, and the hypervolume below them.
+
+| symbol | shape | meaning |
+|---|---|---|
+| points | [n, 2] | full-fidelity results: FLOPs as a share of the largest network's, validation error |
+| front | [m, 2] | the points that no other is at most as high as in both, by rising FLOPs |
+| hypervolume | | the area of [0, 1] x [0, 1] above some point of a run, from 0 to 1: higher is better |
+
+No optimizer here searches for a front: each minimises one objective, in which FLOPs have a small weight.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from fmnas.comparison.numbers.curves import Floats, standard_error
+from fmnas.comparison.numbers.ledger import is_full_result
+from fmnas.comparison.numbers.trials import Budget
+
+REFERENCE = (1.0, 1.0)
+"""The corner that every result is better than: the largest network, always wrong."""
+
+
+@dataclass(frozen=True)
+class Tradeoff:
+    """One optimizer's hypervolumes by repeat, their mean and its standard error, and the front of all its repeats."""
+
+    optimizer: str
+    mean: float
+    standard_error: float
+    values: Mapping[int, float]
+    front: tuple[tuple[float, float], ...]
+
+
+def tradeoffs(trials: pd.DataFrame, budget: Budget) -> list[Tradeoff]:
+    """Of every optimizer with full results that have FLOPs and an error, the highest mean hypervolume first."""
+    full = trials[is_full_result(trials, budget) & trials["flops_ratio"].notna() & trials["error"].notna()]
+    rows = []
+    for name, mine in full.groupby("optimizer", sort=True):
+        values = {int(run["repeat"].iloc[0]): hypervolume(_points(run)) for _, run in mine.groupby("repeat")}
+        found = np.array(list(values.values()))
+        ends = tuple((float(flops), float(error)) for flops, error in pareto_front(_points(mine)))
+        rows.append(Tradeoff(str(name), float(found.mean()), float(standard_error(found)), values, ends))
+    return sorted(rows, key=lambda row: (-row.mean, row.optimizer))
+
+
+def pareto_front(points: Floats) -> Floats:
+    """The points [m, 2] of [n, 2] that no other is at most as high as in both columns, by the first."""
+    ordered = points[np.lexsort((points[:, 1], points[:, 0]))]
+    before = np.concatenate([[np.inf], np.minimum.accumulate(ordered[:, 1])[:-1]])
+    return ordered[ordered[:, 1] < before]
+
+
+def hypervolume(points: Floats, reference: tuple[float, float] = REFERENCE) -> float:
+    """The area between the points [n, 2] and a corner that is worse in both columns; points beyond it add nothing."""
+    front = pareto_front(points[(points < reference).all(axis=1)])
+    widths = np.append(front[1:, 0], reference[0]) - front[:, 0]
+    return float((widths * (reference[1] - front[:, 1])).sum())
+
+
+def _points(trials: pd.DataFrame) -> Floats:
+    return trials[["flops_ratio", "error"]].to_numpy(dtype=np.float64)

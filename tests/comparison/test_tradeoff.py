@@ -1,0 +1,71 @@
+"""Error against FLOPs: fronts and hypervolumes by hand, and their figure."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fmnas.comparison import Budget, ReportContext, write_report
+from fmnas.comparison.numbers.tradeoff import hypervolume, pareto_front, tradeoffs
+
+BUDGET = Budget(3, 25)
+UNIT = st.floats(0.0, 0.99)
+
+
+def points(*pairs):
+    return np.array(pairs, dtype=float).reshape(-1, 2)
+
+
+def test_by_hand():
+    given_ = points((0.2, 0.5), (0.5, 0.2), (0.6, 0.3), (0.2, 0.6), (0.5, 0.2))
+    assert pareto_front(given_).tolist() == [[0.2, 0.5], [0.5, 0.2]]
+    assert hypervolume(given_) == pytest.approx(0.3 * 0.5 + 0.5 * 0.8)
+    assert hypervolume(points((1.0, 0.0))) == 0.0
+    assert hypervolume(points()) == 0.0
+
+
+@given(st.lists(st.tuples(UNIT, UNIT), min_size=1, max_size=12))
+def test_the_front_dominates_and_the_hypervolume_is_that_of_a_fine_grid(pairs):
+    given_ = points(*pairs)
+    front = pareto_front(given_)
+    for point in given_:
+        assert (front <= point).all(axis=1).any()
+    middle = (np.arange(200) + 0.5) / 200
+    grid = np.stack(np.meshgrid(middle, middle), axis=-1).reshape(-1, 1, 2)
+    assert hypervolume(given_) == pytest.approx((grid >= front).all(axis=2).any(axis=1).mean(), abs=0.02)
+
+
+def test_of_full_results_of_every_repeat(make_table, tmp_path):
+    def trial(flops, error, **more):
+        return {"objective": error, "flops_ratio": flops, "error": error, **more}
+
+    trials = make_table(
+        {
+            ("a", 0): [trial(0.5, 0.5), trial(0.1, 0.1, epochs=5)],  # the short training counts for nothing
+            ("a", 1): [trial(0.25, 0.5), trial(0.5, 0.25)],
+            ("b", 0): [trial(0.1, 0.9)],
+            ("c", 0): [1.0],
+        }
+    )
+    a, b = tradeoffs(trials, BUDGET)
+    assert (a.optimizer, b.optimizer) == ("a", "b")
+    assert a.values == {0: pytest.approx(0.25), 1: pytest.approx(0.25 * 0.5 + 0.5 * 0.75)}
+    assert a.mean == pytest.approx(0.375)
+    assert a.front == ((0.25, 0.5), (0.5, 0.25))
+    assert np.isnan(b.standard_error)
+    write_report(trials, ReportContext("a name", "p", BUDGET, {}, ""), tmp_path)
+    assert (tmp_path / "tradeoff.pdf").exists()
+    assert "Error against FLOPs" in (tmp_path / "index.html").read_text()
+
+
+def test_without_flops_there_is_nothing(make_table, tmp_path):
+    assert tradeoffs(make_table({("a", 0): [1.0]}), BUDGET) == []
+
+
+def test_the_best_ones_are_drawn_as_they_learned(make_table, tmp_path):
+    trials = make_table({("a", 0): [2.0, 1.0], ("b", 0): [3.0, 4.0]})
+    context = ReportContext("n", "p", BUDGET, {}, "", learning={("a/repeat-0", 1): (0.9, 0.5), ("b/repeat-0", 0): ()})
+    summary = write_report(trials, context, tmp_path)
+    assert summary.optimizers["a"].best_curve == (0.9, 0.5)
+    assert summary.optimizers["b"].best_curve == ()
+    assert (tmp_path / "learning.svg").exists()
