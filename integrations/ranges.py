@@ -8,14 +8,14 @@
 | Grid on a log scale | Real on a log scale, the same | the parameter's own; what is suggested is rounded |
 | Choices | Nominal | the choice's place |
 
-The spectrum of a graph is computed and held, so what has thousands of values is no graph. A range has at least two
-values: the tools know what to do with a parameter that has but one.
+The spectrum of a graph is computed and held, so what has thousands of values is no graph. A range of a single value is
+no variable: whoever asks for its parameter must give it that value.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from fmnas.search_spaces import Configuration, Integer, Nominal, Real, Space, SpaceError
 from fmnas.search_spaces.space import Value
@@ -23,9 +23,16 @@ from fmnas.search_spaces.variables import Variable
 
 LARGEST_PATH = 50
 
+Name = TypeVar("Name", bound=Hashable)
+
 
 class Range(Protocol):
     """What a parameter may be."""
+
+    @property
+    def count(self) -> float:
+        """How many values it has, perhaps infinitely many; of a single one, any `decode` is that."""
+        ...
 
     def variable(self, name: str) -> Variable:
         """A variable of that name."""
@@ -48,6 +55,11 @@ class Interval:
     high: float
     log: bool = False
 
+    @property
+    def count(self) -> float:
+        """Infinitely many, or one."""
+        return math.inf if self.low < self.high else 1
+
     def variable(self, name: str) -> Real:
         """A Real."""
         return Real(name, self.low, self.high, self.log)
@@ -57,8 +69,8 @@ class Interval:
         return float(parameter)
 
     def decode(self, value: Value) -> float:
-        """The value."""
-        return float(value)
+        """The value, within the bounds."""
+        return min(max(float(value), self.low), self.high)
 
 
 @dataclass(frozen=True)
@@ -109,6 +121,11 @@ class Choices:
 
     choices: tuple[Any, ...]
 
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.choices)
+
     def variable(self, name: str) -> Nominal:
         """A Nominal of the places: a choice may be anything."""
         return Nominal(name, range(len(self.choices)))
@@ -116,7 +133,7 @@ class Choices:
     def encode(self, parameter: Any) -> int:
         """The place of a choice; not a number counts as equal to itself."""
         for place, choice in enumerate(self.choices):
-            if choice == parameter or (choice != choice and parameter != parameter):  # noqa: PLR0124  # only NaN is not itself
+            if choice == parameter or (choice != choice and parameter != parameter):  # NaN
                 return place
         raise SpaceError(f"{parameter!r}: it must be one of {list(self.choices)}")
 
@@ -125,18 +142,18 @@ class Choices:
         return self.choices[int(value)]
 
 
-class Translation:
-    """Named parameters as a space, whose variables are numbered: any string, "a/b" too, may name a parameter.
+class Translation(Generic[Name]):
+    """Named parameters as a space, whose variables are numbered: anything may name a parameter, "a/b" too.
 
     Raises SpaceError where there are none.
     """
 
-    def __init__(self, ranges: Mapping[str, Range]) -> None:
+    def __init__(self, ranges: Mapping[Name, Range]) -> None:
         self.ranges = dict(ranges)
         self._variables = {name: f"parameter_{number}" for number, name in enumerate(self.ranges)}
-        self.space = Space([range_.variable(self._variables[name]) for name, range_ in self.ranges.items()])
+        self.space = Space([each.variable(self._variables[name]) for name, each in self.ranges.items()])
 
-    def configuration(self, parameters: Mapping[str, Any]) -> Configuration:
+    def configuration(self, parameters: Mapping[Name, Any]) -> Configuration:
         """Parameters, of which others are left out, as a configuration. SpaceError where there is no such."""
         missing = [name for name in self.ranges if name not in parameters]
         if missing:
@@ -145,6 +162,6 @@ class Translation:
         self.space.validate(values)
         return values
 
-    def parameters(self, configuration: Configuration) -> dict[str, Any]:
+    def parameters(self, configuration: Configuration) -> dict[Name, Any]:
         """A configuration as parameters."""
         return {name: each.decode(configuration[self._variables[name]]) for name, each in self.ranges.items()}
