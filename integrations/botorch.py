@@ -20,6 +20,7 @@ output warping and its additive terms here. BoTorch's search knows of no constra
 """
 
 import math
+import warnings
 from typing import Any, get_args
 
 import torch
@@ -32,15 +33,18 @@ from fmnas.optimizers.gp.frequency_modulation import FAST_KERNELS, KernelName
 from fmnas.search_spaces import Integer, Ordinal, Space
 
 try:
-    from botorch.models import SingleTaskGP
-    from botorch.models.transforms.outcome import OutcomeTransform, Standardize
-    from gpytorch.kernels import ScaleKernel
-    from gpytorch.likelihoods import Likelihood
-    from gpytorch.priors import LogNormalPrior
+    with warnings.catch_warnings():
+        # gpytorch compiles two functions with torch.jit.script, which torch deprecates.
+        warnings.filterwarnings("ignore", ".*torch.jit.script", DeprecationWarning)
+        from botorch.models import SingleTaskGP
+        from botorch.models.transforms.outcome import OutcomeTransform, Standardize
+        from gpytorch.kernels import ScaleKernel
+        from gpytorch.likelihoods import Likelihood
+        from gpytorch.priors import LogNormalPrior
+
+        from fmnas.optimizers.kernels import AddDif, AddLap, GraphKernel, ModDif, ModLap, ProdDif, ProdLap
 except ImportError as error:
     raise MissingPackageError("fmnas.integrations.botorch", "botorch", "botorch") from error
-
-from fmnas.optimizers.kernels import AddDif, AddLap, GraphKernel, ModDif, ModLap, ProdDif, ProdLap
 
 KERNELS: dict[KernelName, type[GraphKernel]] = {
     "modlap": ModLap,
@@ -126,9 +130,10 @@ def check_encoded(X: Tensor, space: Space) -> None:
     D = len(space.continuous)
     if X.shape[-1] != len(space):
         raise OptimizerError(f"train_X has {X.shape[-1]} columns: the space has {len(space)} variables; encode_all")
-    sizes = torch.tensor([len(variable.vertices) for variable in space.discrete])
-    C, V = X[..., :D], X[..., D:]
-    if bool(((C < 0) | (C > 1)).any()) or bool(((V < 0) | (V > sizes - 1) | (V != V.round())).any()):
+    sizes = X.new_tensor([len(variable.vertices) for variable in space.discrete])
+    units, vertices = X[..., :D], X[..., D:]
+    outside = (units < 0).any() or (units > 1).any() or (vertices < 0).any() or (vertices >= sizes).any()
+    if outside or vertices.frac().any():
         raise OptimizerError(
             f"train_X: its first {D} columns must be in [0, 1], the others vertices of their variable; take them from "
             "space.encode_all"

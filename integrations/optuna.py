@@ -115,7 +115,7 @@ class BOFMSampler(BaseSampler):  # type: ignore[misc]  # optuna has no types
         return self._independent_sampler.sample_independent(study, trial, param_name, param_distribution)
 
     def _restored(
-        self, translation: Translation, search_space: SearchSpace, trials: Sequence[FrozenTrial], direction: Any
+        self, translation: Translation[str], search_space: SearchSpace, trials: Sequence[FrozenTrial], direction: Any
     ) -> BOFM:
         """BO-FM as if it had asked for these trials and heard of them, in the order of their numbers."""
         heard = objectives(trials, -1.0 if direction == StudyDirection.MAXIMIZE else 1.0)
@@ -163,7 +163,7 @@ def _reported(trial: FrozenTrial) -> float:
     return float(trial.value) if trial.state == TrialState.COMPLETE else math.nan
 
 
-def _configuration(translation: Translation, search_space: SearchSpace, trial: FrozenTrial) -> Any:
+def _configuration(translation: Translation[str], search_space: SearchSpace, trial: FrozenTrial) -> Any:
     """What is being tried, or was: None where another range was asked for, or not all of these parameters."""
     if any(trial.distributions.get(name, each) != each for name, each in search_space.items()):
         return None

@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from fmnas.search_spaces import Configuration, Integer, Nominal, Real, Space, SpaceError
-from fmnas.search_spaces.space import Value
-from fmnas.search_spaces.variables import Variable
+from fmnas.search_spaces.variables import Value, Variable
 
 LARGEST_PATH = 50
 

@@ -6,9 +6,7 @@
         tune_config=tune.TuneConfig(metric="loss", mode="min", num_samples=50, search_alg=BOFMSearch(seed=0)),
     )
 
-Of tune's domains it takes uniform, loguniform, quniform, qloguniform, randint, lograndint, qrandint, qlograndint and
-choice, also in dictionaries of dictionaries; normal distributions, sample_from, grid_search and domains in lists are
-refused by name. What BO-FM hears of a trial:
+Which domains it takes, tune_domains.py says. What BO-FM hears of a trial:
 
 | how it ended | it hears |
 |---|---|
@@ -20,12 +18,12 @@ Trials that run are pending: any number may.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from fmnas.integrations import MissingPackageError
-from fmnas.integrations.ranges import Choices, Grid, Interval, Range, Translation
+from fmnas.integrations.ranges import Range, Translation
 from fmnas.optimizers import BOFM, OptimizerError, random_design
 from fmnas.optimizers.bofm.bofm import ModeName
 from fmnas.optimizers.gp.frequency_modulation import KernelName
@@ -35,12 +33,10 @@ from fmnas.search_spaces import Trial
 try:
     from ray import cloudpickle
     from ray.tune.search import Searcher
-    from ray.tune.search.sample import Categorical, Domain, Float, Integer, LogUniform, Normal, Quantized
-    from ray.tune.search.variant_generator import parse_spec_vars
+
+    from fmnas.integrations.tune_domains import Keys, in_words, nested, ranges_of
 except ImportError as error:
     raise MissingPackageError("fmnas.integrations.ray_tune", "ray[tune]", "tune") from error
-
-Keys = tuple[str, ...]  # that lead to a parameter in a configuration of Tune's
 
 
 class BOFMSearch(Searcher):  # type: ignore[misc]  # ray has no types
@@ -65,6 +61,7 @@ class BOFMSearch(Searcher):  # type: ignore[misc]  # ray has no types
         bofm_mode: ModeName = "default",
     ) -> None:
         super().__init__(metric=metric, mode=mode)
+        self._metric, self._mode = metric, mode
         if n_startup_trials < 1:
             raise OptimizerError(f"n_startup_trials = {n_startup_trials}: it must be at least 1")
         check_options(BOFM, kernel=kernel, mode=bofm_mode)
@@ -98,7 +95,7 @@ class BOFMSearch(Searcher):  # type: ignore[misc]  # ray has no types
         self._asked.append(trial)
         self._live[trial_id] = trial
         searched = self._translation.parameters(trial.configuration)
-        return _nested((keys, searched.get(keys, each.decode(0))) for keys, each in self._ranges.items())
+        return nested((keys, searched.get(keys, each.decode(0))) for keys, each in self._ranges.items())
 
     def on_trial_result(self, trial_id: str, result: Mapping[str, Any]) -> None:
         """Remember it: a paused trial may end without another."""
@@ -109,13 +106,13 @@ class BOFMSearch(Searcher):  # type: ignore[misc]  # ray has no types
         trial, reported = self._live.pop(trial_id, None), self._reported.pop(trial_id, None)
         if trial is None:
             return
-        objective = math.nan if error else self._objective(result) if result else reported
-        if objective is not None and not math.isfinite(objective):
-            objective = max((told.objective for _, told in self._optimizer.history), default=None)
-        if objective is None:
+        heard = math.nan if error else self._objective(result) if result else reported
+        if heard is not None and not math.isfinite(heard):
+            heard = max((told.objective for _, told in self._optimizer.history), default=None)
+        if heard is None:
             self._optimizer.forget(trial)
         else:
-            self._optimizer.tell(trial, objective)
+            self._optimizer.tell(trial, heard)
 
     def save(self, checkpoint_path: str) -> None:
         """Write what was searched, asked and told; Tune puts the file in its place."""
@@ -133,17 +130,16 @@ class BOFMSearch(Searcher):  # type: ignore[misc]  # ray has no types
             self._optimizer.restore(trial)
         for trial, evaluation in told:
             self._optimizer.tell(trial, evaluation)
-        kept = {trial.id for trial, _ in told} | {trial.id for trial in self._live.values()}
-        for trial in self._asked:
-            if trial.id not in kept:
-                self._optimizer.forget(trial)
+        live = {trial.id for trial in self._live.values()}
+        for trial in [each for each in self._optimizer.pending.values() if each.id not in live]:
+            self._optimizer.forget(trial)
 
     def _search(self, ranges: Mapping[Keys, Range]) -> None:
         """Begin anew, on these ranges."""
         self._ranges = dict(ranges)
         searched = {keys: each for keys, each in ranges.items() if each.count > 1}
         if not searched:
-            raise OptimizerError(f"of the parameters {list(map(_name, ranges))} none has two values: add a domain")
+            raise OptimizerError(f"of the parameters {list(map(in_words, ranges))} none has two values: add a domain")
         self._translation = Translation(searched)
         space = self._translation.space
         design = random_design(space, self._n_startup_trials, self._seed)
@@ -153,50 +149,3 @@ class BOFMSearch(Searcher):  # type: ignore[misc]  # ray has no types
         """What is minimised; NaN where the result lacks the metric."""
         value = float(result.get(str(self._metric), math.nan))
         return -value if self._mode == "max" else value
-
-
-def ranges_of(config: Mapping[str, Any]) -> dict[Keys, Range]:
-    """The domains in a configuration of Tune's by their keys; OptimizerError for others."""
-    _, domains, grids = parse_spec_vars(dict(config))
-    for keys, _ in grids:
-        raise OptimizerError(f"{_name(keys)}: BOFMSearch takes no grid_search; use tune.choice")
-    for keys, _ in domains:
-        if not all(isinstance(key, str) for key in keys):
-            raise OptimizerError(f"{_name(keys)}: a domain in a list, or under a key that is no string; name it")
-    return {tuple(keys): _range(_name(keys), domain) for keys, domain in domains}
-
-
-def _range(name: str, domain: Domain) -> Range:
-    sampler, q = domain.get_sampler(), None
-    if isinstance(sampler, Quantized):
-        sampler, q = sampler.get_sampler(), sampler.q
-    log = isinstance(sampler, LogUniform)
-    if isinstance(domain, Categorical):
-        return Choices(tuple(domain.categories))
-    if isinstance(sampler, Normal) or not isinstance(domain, Float | Integer):
-        kind = f"{type(domain).__name__} with {sampler}"
-        raise OptimizerError(
-            f"{name}: {kind}: BOFMSearch takes uniform, loguniform, integers, their q forms, and choice"
-        )
-    low, high = domain.lower, domain.upper
-    if isinstance(domain, Integer) and q in (None, 1):
-        return Grid(low, high - 1, 1, log)  # Tune's integers end before the upper bound
-    if q is None:
-        return Interval(low, high, log)
-    q = q if isinstance(domain, Integer) else float(q)
-    return Grid(math.ceil(low / q - 1e-9) * q, math.floor(high / q + 1e-9) * q, q, log)
-
-
-def _name(keys: Iterable[Any]) -> str:
-    return "/".join(map(str, keys))
-
-
-def _nested(values: Iterable[tuple[Keys, Any]]) -> dict[str, Any]:
-    """Dictionaries of dictionaries."""
-    root: dict[str, Any] = {}
-    for (*folders, last), value in values:
-        node = root
-        for key in folders:
-            node = node.setdefault(key, {})
-        node[last] = value
-    return root

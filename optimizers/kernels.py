@@ -15,8 +15,8 @@
 
 Every kernel takes `normalised=True` for the form of the authors' public code: d2 averaged over dimensions, a = alpha d2
 divided by P for ModLap, and each factor divided by its mean over the spectrum (at d2 = 1 / theta_1^2, their quirk).
-`normalised="at zero"` is the form of BO-FM's own processes: each factor divided by its mean over the spectrum at d2 = 0,
-and nothing else, so that however many factors there are, their product at x = x' is 1 on average.
+`normalised="at zero"` is the form of BO-FM's own processes: each factor divided by its mean over the spectrum at
+d2 = 0, and nothing else, so that however many factors there are, their product at x = x' is 1 on average.
 A space without continuous variables has d2 = 0; one without discrete variables has one factor f(0, d2).
 """
 
