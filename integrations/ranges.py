@@ -30,7 +30,7 @@ class Range(Protocol):
 
     @property
     def count(self) -> float:
-        """How many values it has, perhaps infinitely many; of a single one, any `decode` is that."""
+        """How many values it has, infinitely many perhaps; of a single one, any `decode` is that."""
         ...
 
     def variable(self, name: str) -> Variable:
@@ -56,8 +56,8 @@ class Interval:
 
     @property
     def count(self) -> float:
-        """Infinitely many, or one."""
-        return math.inf if self.low < self.high else 1
+        """Infinitely many, one, or none."""
+        return math.inf if self.low < self.high else int(self.low == self.high)
 
     def variable(self, name: str) -> Real:
         """A Real."""
@@ -84,7 +84,7 @@ class Grid:
     @property
     def count(self) -> int:
         """How many points it has; a last one that rounding lifts above `high` is one."""
-        return math.floor((self.high - self.low) / self.step + 1e-8) + 1
+        return max(math.floor((self.high - self.low) / self.step + 1e-8) + 1, 0)
 
     @property
     def is_path(self) -> bool:

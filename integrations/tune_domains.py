@@ -36,7 +36,11 @@ def ranges_of(config: Mapping[str, Any]) -> dict[Keys, Range]:
     for keys, _ in domains:
         if not all(isinstance(key, str) for key in keys):
             raise OptimizerError(f"{in_words(keys)}: a domain in a list, or under a key that is no string; name it")
-    return {tuple(keys): _range(in_words(keys), domain) for keys, domain in domains}
+    found = {tuple(keys): _range(in_words(keys), domain) for keys, domain in domains}
+    for keys, each in found.items():
+        if each.count < 1:
+            raise OptimizerError(f"{in_words(keys)}: {each} has no value; its low must not be above its high")
+    return found
 
 
 def _range(name: str, domain: Domain) -> Range:
