@@ -46,6 +46,8 @@ class BOFMSearch(Searcher):  # type: ignore[misc]  # ray has no types
     n_startup_trials: random trials to begin with.
     evaluations: how many trials there will be in all (num_samples): the last ones explore no more. Tune does not tell.
     kernel, bofm_mode: as BOFM's kernel and mode.
+
+    optimizer: BO-FM itself, once there is a space: what it was told, and what is pending.
     """
 
     def __init__(
@@ -90,7 +92,7 @@ class BOFMSearch(Searcher):  # type: ignore[misc]  # ray has no types
         if not isinstance(self._metric, str) or self._mode not in ("min", "max"):
             given = f"metric = {self._metric!r}, mode = {self._mode!r}"
             raise OptimizerError(f'BOFMSearch with {given}: give it or the TuneConfig one metric, and "min" or "max"')
-        trial = self._optimizer.ask()
+        trial = self.optimizer.ask()
         assert trial is not None, "BO-FM always has a suggestion"
         self._asked.append(trial)
         self._live[trial_id] = trial
@@ -108,15 +110,15 @@ class BOFMSearch(Searcher):  # type: ignore[misc]  # ray has no types
             return
         heard = math.nan if error else self._objective(result) if result else reported
         if heard is not None and not math.isfinite(heard):
-            heard = max((told.objective for _, told in self._optimizer.history), default=None)
+            heard = max((told.objective for _, told in self.optimizer.history), default=None)
         if heard is None:
-            self._optimizer.forget(trial)
+            self.optimizer.forget(trial)
         else:
-            self._optimizer.tell(trial, heard)
+            self.optimizer.tell(trial, heard)
 
     def save(self, checkpoint_path: str) -> None:
         """Write what was searched, asked and told; Tune puts the file in its place."""
-        told = self._optimizer.history if self._ranges else []
+        told = self.optimizer.history if self._ranges else []
         state = (self._metric, self._mode, self._ranges, self._asked, told, self._live, self._reported)
         Path(checkpoint_path).write_bytes(cloudpickle.dumps(state))
 
@@ -124,15 +126,16 @@ class BOFMSearch(Searcher):  # type: ignore[misc]  # ray has no types
         """Go on from a file of `save`; the options are those of this object."""
         state = cloudpickle.loads(Path(checkpoint_path).read_bytes())
         self._metric, self._mode, ranges, self._asked, told, self._live, self._reported = state
-        if ranges:
-            self._search(ranges)
+        if not ranges:
+            return
+        self._search(ranges)
         for trial in self._asked:
-            self._optimizer.restore(trial)
+            self.optimizer.restore(trial)
         for trial, evaluation in told:
-            self._optimizer.tell(trial, evaluation)
+            self.optimizer.tell(trial, evaluation)
         live = {trial.id for trial in self._live.values()}
-        for trial in [each for each in self._optimizer.pending.values() if each.id not in live]:
-            self._optimizer.forget(trial)
+        for trial in [each for each in self.optimizer.pending.values() if each.id not in live]:
+            self.optimizer.forget(trial)
 
     def _search(self, ranges: Mapping[Keys, Range]) -> None:
         """Begin anew, on these ranges."""
@@ -143,7 +146,7 @@ class BOFMSearch(Searcher):  # type: ignore[misc]  # ray has no types
         self._translation = Translation(searched)
         space = self._translation.space
         design = random_design(space, self._n_startup_trials, self._seed)
-        self._optimizer = BOFM(space, seed=self._seed, initial_design=design, **self._options)
+        self.optimizer = BOFM(space, seed=self._seed, initial_design=design, **self._options)
 
     def _objective(self, result: Mapping[str, Any]) -> float:
         """What is minimised; NaN where the result lacks the metric."""

@@ -130,7 +130,7 @@ def test_where_nothing_is_finite_all_are_equal() -> None:
 
 def test_several_objectives_are_refused_with_a_way_out() -> None:
     study = optuna.create_study(directions=["minimize", "minimize"], sampler=BOFMSampler(seed=0))
-    with pytest.raises(OptimizerError, match="2 objectives.*single direction.*GPSampler"):
+    with pytest.raises(OptimizerError, match=r"2 objectives.*single direction.*GPSampler"):
         study.ask().suggest_float("x", 0.0, 1.0)
 
 
