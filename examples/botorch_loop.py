@@ -24,7 +24,7 @@ def reward(configuration: Configuration) -> float:
 if __name__ == "__main__":
     torch.manual_seed(0)
     tried = random_design(SPACE, 8, seed=0)
-    for _ in range(6):
+    for _ in range(4):
         X = torch.from_numpy(SPACE.encode_all(tried))
         Y = torch.tensor([[reward(configuration)] for configuration in tried], dtype=torch.float64)
         model = MixedFMGP(X, Y, SPACE)

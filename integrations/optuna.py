@@ -30,7 +30,7 @@ from fmnas.optimizers import BOFM, OptimizerError
 from fmnas.optimizers.bofm.bofm import ModeName
 from fmnas.optimizers.gp.frequency_modulation import KernelName
 from fmnas.optimizers.options import check_options
-from fmnas.search_spaces import SpaceError, Trial
+from fmnas.search_spaces import Configuration, SpaceError, Trial
 from fmnas.search_spaces.records import MODEL
 
 try:
@@ -163,7 +163,9 @@ def _reported(trial: FrozenTrial) -> float:
     return float(trial.value) if trial.state == TrialState.COMPLETE else math.nan
 
 
-def _configuration(translation: Translation[str], search_space: SearchSpace, trial: FrozenTrial) -> Any:
+def _configuration(
+    translation: Translation[str], search_space: SearchSpace, trial: FrozenTrial
+) -> Configuration | None:
     """What is being tried, or was: None where another range was asked for, or not all of these parameters."""
     if any(trial.distributions.get(name, each) != each for name, each in search_space.items()):
         return None

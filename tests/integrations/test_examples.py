@@ -10,6 +10,7 @@ import pytest
 from fmnas.integrations import MissingPackageError
 
 ROOT = Path(__file__).resolve().parents[2]
+BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "integrations.md").read_text(), flags=re.DOTALL)
 
 
 def python(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -34,6 +35,11 @@ def test_a_loop_of_botorch_comes_near_the_largest_value() -> None:
 def test_a_run_of_ray_tune_comes_near_the_least_value(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     assert 0.0 <= value_of("ray_tune.py") < 0.3
+
+
+@pytest.mark.parametrize("code", BLOCKS, ids=["optuna", "ray tune", "botorch"])
+def test_what_the_page_shows_runs(code: str) -> None:
+    assert python("-c", code).returncode == 0
 
 
 def test_without_its_package_an_integration_says_what_to_install() -> None:
