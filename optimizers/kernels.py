@@ -15,11 +15,13 @@
 
 Every kernel takes `normalised=True` for the form of the authors' public code: d2 averaged over dimensions, a = alpha d2
 divided by P for ModLap, and each factor divided by its mean over the spectrum (at d2 = 1 / theta_1^2, their quirk).
+`normalised="at zero"` is the form of BO-FM's own processes: each factor divided by its mean over the spectrum at
+d2 = 0, and nothing else, so that however many factors there are, their product at x = x' is 1 on average.
 A space without continuous variables has d2 = 0; one without discrete variables has one factor f(0, d2).
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import gpytorch
 import torch
@@ -43,6 +45,8 @@ __all__ = [
 
 VARIANTS = ("paper", "textbook")
 
+Normalised = bool | Literal["at zero"]
+
 
 def _positive(name: str, meaning: str) -> Any:
     """A positive parameter as a property that can be read and set."""
@@ -55,7 +59,7 @@ class GraphKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]  # gpytorch ha
     modulation: FrequencyModulation = ModulatedLaplacian()
     beta = _positive("beta", "Frequency scale of each discrete variable [*batch, P].")
 
-    def __init__(self, space: Space, *, normalised: bool = False, batch_shape: torch.Size | None = None) -> None:
+    def __init__(self, space: Space, *, normalised: Normalised = False, batch_shape: torch.Size | None = None) -> None:
         self.D, self.P = len(space.continuous), len(space.discrete)
         # The lengthscales are ours and not gpytorch's: its own want one for every column, the discrete ones too.
         super().__init__(batch_shape=torch.Size(batch_shape or ()))
@@ -99,7 +103,7 @@ class GraphKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]  # gpytorch ha
         c1, c2 = c1 / theta, c2 / theta
         difference = c1 - c2 if diag else c1.unsqueeze(-2) - c2.unsqueeze(-3)
         d2 = difference.square().sum(-1)
-        return d2 / self.D if self.normalised and self.D else d2
+        return d2 / self.D if self.normalised is True and self.D else d2
 
     def _graph_factor(self, p: int, x1: Tensor, x2: Tensor, a: Tensor, diag: bool) -> Tensor:
         """sum_i U[v, i] f(beta lambda_i, a) U[v', i] of variable p, for a [..., n, m] (or [..., n])."""
@@ -111,7 +115,8 @@ class GraphKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]  # gpytorch ha
         factor = (left * self._spectrum_at(beta * eigenvalues, a.unsqueeze(-1)) * right).sum(-1)
         if not self.normalised:
             return factor
-        scale = self._spectrum_at(self.beta[..., p, None] * eigenvalues, self._reference(p)).mean(-1)
+        reference = self._reference(p) if self.normalised is True else GraphKernel._reference(self, p)
+        scale = self._spectrum_at(self.beta[..., p, None] * eigenvalues, reference).mean(-1)
         return factor / scale.reshape(*self.batch_shape, *[1] * (1 if diag else 2))
 
     def _spectrum_at(self, b: Tensor, a: Tensor) -> Tensor:
@@ -119,7 +124,7 @@ class GraphKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]  # gpytorch ha
 
     def _reference(self, p: int) -> Tensor:
         """a [*batch, 1] at which the authors' normaliser is taken."""
-        return torch.zeros(*self.batch_shape, 1, dtype=torch.float64)
+        return torch.zeros_like(self.beta[..., p, None])
 
     def _unmodulated(self, x1: Tensor, x2: Tensor, d2: Tensor, diag: bool) -> Tensor:
         zero, product = torch.zeros_like(d2), torch.ones_like(d2)
@@ -142,7 +147,7 @@ class ModulatedKernel(GraphKernel):
         self,
         space: Space,
         *,
-        normalised: bool = False,
+        normalised: Normalised = False,
         additive: bool = False,
         batch_shape: torch.Size | None = None,
     ) -> None:
@@ -184,7 +189,7 @@ class ModLap(ModulatedKernel):
 
     @property
     def _share(self) -> float:
-        return 1.0 / self.P if self.normalised and self.P else 1.0
+        return 1.0 / self.P if self.normalised is True and self.P else 1.0
 
 
 class ModDif(ModulatedKernel):
@@ -252,7 +257,7 @@ class SumKernel(GraphKernel):
 
     weights = _positive("weights", "Weights of the continuous and of the discrete part [*batch, 2].")
 
-    def __init__(self, space: Space, *, normalised: bool = False, batch_shape: torch.Size | None = None) -> None:
+    def __init__(self, space: Space, *, normalised: Normalised = False, batch_shape: torch.Size | None = None) -> None:
         super().__init__(space, normalised=normalised, batch_shape=batch_shape)
         self._add_parameter("weights", 2)
 

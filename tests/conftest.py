@@ -23,6 +23,7 @@ SLOW = {
     "benchmarks": (),
     "baselines": ("ask_tell_contract", "bofm_beats_random_search", "wrapped"),
     "comparison": ("figures", "page", "page_in_browser", "report"),
+    "integrations": ("botorch", "examples", "optuna", "optuna_own_tests", "ray_tune"),
     "optimizers": ("bofm", "gp_methods", "autograd_kernel"),
     "platform": (
         *("board", "checkpoints", "cluster", "command_line", "deadline", "device_failures", "doctor", "failures"),

@@ -1,0 +1,140 @@
+"""BO-FM's kernels in BoTorch. It needs botorch: pip install 'fmnas[botorch]'.
+
+| symbol | shape | meaning |
+|---|---|---|
+| D, P | | number of continuous and of discrete variables |
+| n, m | | configurations and outcomes |
+| train_X | [n, D + P] | configurations as `space.encode_all` has them: unit-cube columns, then vertex indices |
+| train_Y | [n, m] | outcomes; BoTorch maximises |
+
+    model = MixedFMGP(train_X, train_Y, space)
+    fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+    acquisition = LogExpectedImprovement(model, train_Y.max())
+    x, _ = optimize_acqf_mixed_alternating(acquisition, q=1, **search_arguments(space))
+    space.decode(x[0])
+
+The kernel's parameters have BO-FM's priors (optimizers/gp/fm_kernel.py), and start at their medians. The rest is
+BoTorch's: likelihood, mean, standardised outcomes, and so the figures are not BO-FM's own, nor are its turns, its
+output warping and its additive terms here. BoTorch's search knows of no constraints of a space: give it yours, or see
+`space.meets_constraints`.
+"""
+
+import math
+import warnings
+from typing import Any, get_args
+
+import torch
+from torch import Tensor
+
+from fmnas.integrations import MissingPackageError
+from fmnas.optimizers import OptimizerError
+from fmnas.optimizers.gp.fm_kernel import fm_parameters
+from fmnas.optimizers.gp.frequency_modulation import FAST_KERNELS, KernelName
+from fmnas.search_spaces import Integer, Ordinal, Space
+
+try:
+    with warnings.catch_warnings():
+        # gpytorch compiles two functions with torch.jit.script, which torch deprecates.
+        warnings.filterwarnings("ignore", ".*torch.jit.script", DeprecationWarning)
+        from botorch.models import SingleTaskGP
+        from botorch.models.transforms.outcome import OutcomeTransform, Standardize
+        from gpytorch.kernels import ScaleKernel
+        from gpytorch.likelihoods import Likelihood
+        from gpytorch.priors import LogNormalPrior
+
+        from fmnas.optimizers.kernels import AddDif, AddLap, GraphKernel, ModDif, ModLap, ProdDif, ProdLap
+except ImportError as error:
+    raise MissingPackageError("fmnas.integrations.botorch", "botorch", "botorch") from error
+
+KERNELS: dict[KernelName, type[GraphKernel]] = {
+    "modlap": ModLap,
+    "moddif": ModDif,
+    "prodlap": ProdLap,
+    "proddif": ProdDif,
+    "addlap": AddLap,
+    "adddif": AddDif,
+}
+"""The paper's six, by the names they have as an option of BOFM."""
+
+ATTRIBUTES = {"theta": "lengthscale", "alpha": "alpha", "beta": "beta"}
+"""What the parameters of the fast path are called in a gpytorch kernel."""
+
+
+class MixedFMGP(SingleTaskGP):  # type: ignore[misc]  # botorch has no types
+    """A SingleTaskGP with a frequency-modulated kernel, scaled; each outcome has parameters of its own.
+
+    kernel: one of KERNELS. train_Yvar [n, m], likelihood, outcome_transform: as of SingleTaskGP; outcomes are
+    standardised by default. Raises OptimizerError for a kernel without that name, and for train_X that are no encoded
+    configurations.
+    """
+
+    def __init__(
+        self,
+        train_X: Tensor,
+        train_Y: Tensor,
+        space: Space,
+        *,
+        kernel: KernelName = "modlap",
+        train_Yvar: Tensor | None = None,
+        likelihood: Likelihood | None = None,
+        outcome_transform: OutcomeTransform | None = None,
+    ) -> None:
+        if kernel not in KERNELS:
+            raise OptimizerError(f"kernel = {kernel!r}: it must be one of {', '.join(get_args(KernelName))}")
+        check_encoded(train_X, space)
+        _, batch_shape = self.get_batch_dimensions(train_X=train_X, train_Y=train_Y)
+        super().__init__(
+            train_X,
+            train_Y,
+            train_Yvar=train_Yvar,
+            likelihood=likelihood,
+            covar_module=ScaleKernel(graph_kernel(space, kernel, batch_shape), batch_shape=batch_shape),
+            outcome_transform=outcome_transform or Standardize(m=train_Y.shape[-1], batch_shape=train_X.shape[:-2]),
+        )
+
+
+def graph_kernel(space: Space, name: KernelName, batch_shape: torch.Size | None = None) -> GraphKernel:
+    """The kernel of that name on encoded configurations, 1 on the diagonal on average, with BO-FM's priors."""
+    kernel = KERNELS[name](space, normalised="at zero", batch_shape=batch_shape)
+    D, P = len(space.continuous), len(space.discrete)
+    combination = FAST_KERNELS[name].combination
+    for parameter in fm_parameters(D, max(P, 1), combination, has_graphs=P > 0):
+        attribute, prior = ATTRIBUTES.get(parameter.name, ""), parameter.prior
+        if not hasattr(kernel, attribute) or not getattr(kernel, attribute).numel():
+            continue
+        assert prior is not None, "each of them has one"
+        kernel.register_prior(f"{attribute}_prior", LogNormalPrior(math.log(prior.median), prior.deviation), attribute)
+        setattr(kernel, attribute, prior.median)
+    return kernel
+
+
+def search_arguments(space: Space) -> dict[str, Any]:
+    """What `optimize_acqf_mixed_alternating` must know of encoded configurations.
+
+    bounds [2, D + P]; of each discrete column the vertices: discrete_dims have an order, cat_dims have none. BoTorch
+    knows no graphs: on a Graph's column it may step from any vertex to any other.
+    """
+    D = len(space.continuous)
+    columns = {D + p: [float(vertex) for vertex in range(len(v.vertices))] for p, v in enumerate(space.discrete)}
+    ordered = {D + p for p, variable in enumerate(space.discrete) if isinstance(variable, Integer | Ordinal)}
+    upper = [1.0] * D + [vertices[-1] for vertices in columns.values()]
+    return {
+        "bounds": torch.tensor([[0.0] * len(upper), upper], dtype=torch.float64),
+        "discrete_dims": {column: vertices for column, vertices in columns.items() if column in ordered},
+        "cat_dims": {column: vertices for column, vertices in columns.items() if column not in ordered},
+    }
+
+
+def check_encoded(X: Tensor, space: Space) -> None:
+    """Raise OptimizerError unless the rows of X [..., n, D + P] are encoded configurations."""
+    D = len(space.continuous)
+    if X.shape[-1] != len(space):
+        raise OptimizerError(f"train_X has {X.shape[-1]} columns: the space has {len(space)} variables; encode_all")
+    sizes = X.new_tensor([len(variable.vertices) for variable in space.discrete])
+    units, vertices = X[..., :D], X[..., D:]
+    outside = (units < 0).any() or (units > 1).any() or (vertices < 0).any() or (vertices >= sizes).any()
+    if outside or vertices.frac().any():
+        raise OptimizerError(
+            f"train_X: its first {D} columns must be in [0, 1], the others vertices of their variable; take them from "
+            "space.encode_all"
+        )

@@ -1,0 +1,141 @@
+"""BOFMSampler: what BO-FM hears of a study's trials, and what becomes of its suggestions."""
+
+import math
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import optuna
+import pytest
+from optuna.distributions import CategoricalDistribution, FloatDistribution
+from optuna.trial import FrozenTrial, TrialState, create_trial
+
+from fmnas.integrations.optuna import BOFMSampler, objectives
+from fmnas.optimizers import OptimizerError
+
+TRIALS = 30
+NINE = {"a": CategoricalDistribution("pqr"), "b": CategoricalDistribution([None, 1, "1"])}
+"""A space of nine configurations."""
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    yield
+    optuna.logging.set_verbosity(before)
+
+
+def bowl(trial: optuna.Trial) -> float:
+    """Least, 0, at op = c, k = 5, x = 0.3, rate = 10^-2.5."""
+    x, rate = trial.suggest_float("x", 0.0, 1.0), trial.suggest_float("rate", 1e-4, 1e-1, log=True)
+    op, k = trial.suggest_categorical("op", list("abcde")), trial.suggest_int("k", 0, 7)
+    return 0.4 * (op != "c") + 0.05 * (k - 5) ** 2 + 4 * (x - 0.3) ** 2 + 0.5 * (math.log10(rate) + 2.5) ** 2
+
+
+def asked(study: optuna.Study, count: int, state: TrialState | None = None) -> list[tuple[Any, Any]]:
+    """The configurations of NINE that are asked for: told as failed, or left running with one parameter unasked."""
+    trials = []
+    for _ in range(count):
+        trial = study.ask()
+        trial.suggest_categorical("a", NINE["a"].choices)
+        if state is not None:
+            trial.suggest_categorical("b", NINE["b"].choices)
+            study.tell(trial, state=state)
+        trials.append(trial)
+    return [(t.params["a"], t.params.get("b", t.relative_params["b"])) for t in trials]
+
+
+def nine(sampler: BOFMSampler) -> optuna.Study:
+    """A study of NINE with three trials."""
+    study = optuna.create_study(sampler=sampler)
+    for value, (a, b) in enumerate([("p", None), ("q", 1), ("r", "1")]):
+        study.add_trial(create_trial(params={"a": a, "b": b}, distributions=NINE, value=float(value)))
+    return study
+
+
+def test_it_finds_what_chance_does_not() -> None:
+    best = []
+    for sampler in (BOFMSampler(seed=1), optuna.samplers.RandomSampler(seed=1)):
+        study = optuna.create_study(sampler=sampler)
+        study.optimize(bowl, n_trials=TRIALS)
+        best.append(study.best_value)
+    assert best[0] < 0.1 * best[1]
+
+
+def test_the_same_seed_gives_the_same_trials_and_maximising_the_negation_too() -> None:
+    found = []
+    for direction, sign in (("minimize", 1), ("minimize", 1), ("maximize", -1)):
+        study = optuna.create_study(sampler=BOFMSampler(seed=3, n_startup_trials=4), direction=direction)
+        study.optimize(lambda trial, sign=sign: sign * bowl(trial), n_trials=10)
+        found.append([trial.params for trial in study.trials])
+    assert found[0] == found[1] == found[2]
+
+
+def test_running_trials_are_pending_with_what_they_have_not_asked_for_yet() -> None:
+    study = nine(BOFMSampler(seed=0, n_startup_trials=3))
+    assert len(set(asked(study, 6)) | {("p", None), ("q", 1), ("r", "1")}) == 9
+
+
+def test_what_failed_is_not_tried_again() -> None:
+    study = nine(BOFMSampler(seed=0, n_startup_trials=3))
+    assert len(set(asked(study, 6, TrialState.FAIL)) | {("p", None), ("q", 1), ("r", "1")}) == 9
+
+
+def test_a_study_goes_on_with_another_sampler_and_a_pickled_one() -> None:
+    study = nine(pickle.loads(pickle.dumps(BOFMSampler(seed=0, n_startup_trials=3))))
+    first = asked(study, 3)
+    study.sampler = BOFMSampler(seed=5, n_startup_trials=3)
+    assert len({*first, *asked(study, 3), ("p", None), ("q", 1), ("r", "1")}) == 9
+
+
+def test_workers_that_reseed_ask_differently() -> None:
+    distributions = {"x": FloatDistribution(0.0, 1.0), "y": FloatDistribution(0.0, 1.0)}
+    params = []
+    for reseed in (False, False, True):
+        sampler = BOFMSampler(seed=0, n_startup_trials=0)
+        if reseed:
+            sampler.reseed_rng()
+        study = optuna.create_study(sampler=sampler)
+        study.add_trial(create_trial(params={"x": 0.5, "y": 0.5}, distributions=distributions, value=1.0))
+        params.append(study.ask(distributions).params)
+    assert params[0] == params[1] != params[2]
+
+
+def trial_with(state: TrialState, value: float | None = None, **more: Any) -> FrozenTrial:
+    return create_trial(state=state, value=value, **more)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_what_is_heard_of_each_state(sign: float) -> None:
+    trials = [
+        trial_with(TrialState.COMPLETE, sign * 2.0),
+        trial_with(TrialState.COMPLETE, sign * 5.0),
+        trial_with(TrialState.COMPLETE, math.inf * sign),
+        trial_with(TrialState.COMPLETE, sign * 2.5, constraints={"memory": 0.1}),
+        trial_with(TrialState.COMPLETE, sign * 2.5, constraints={"memory": 0.0}),
+        trial_with(TrialState.PRUNED, intermediate_values={1: sign * 9.0, 7: sign * 3.0}),
+        trial_with(TrialState.PRUNED, intermediate_values={1: sign * 1.0}),
+        trial_with(TrialState.PRUNED, intermediate_values={1: sign * 8.0}),
+        trial_with(TrialState.PRUNED),
+        trial_with(TrialState.FAIL),
+        trial_with(TrialState.RUNNING),
+    ]
+    assert objectives(trials, sign) == [2.0, 5.0, 5.0, 5.0, 2.5, 3.0, 2.0, 5.0, 5.0, 5.0, None]
+
+
+def test_where_nothing_is_finite_all_are_equal() -> None:
+    assert objectives([trial_with(TrialState.COMPLETE, math.inf), trial_with(TrialState.FAIL)], 1.0) == [0.0, 0.0]
+
+
+def test_several_objectives_are_refused_with_a_way_out() -> None:
+    study = optuna.create_study(directions=["minimize", "minimize"], sampler=BOFMSampler(seed=0))
+    with pytest.raises(OptimizerError, match=r"2 objectives.*single direction.*GPSampler"):
+        study.ask().suggest_float("x", 0.0, 1.0)
+
+
+@pytest.mark.parametrize("options", [{"kernel": "rbf"}, {"mode": "fast"}, {"n_startup_trials": -1}, {"evaluations": 0}])
+def test_options_that_cannot_be_are_refused_at_once(options: dict[str, Any]) -> None:
+    (name,) = options
+    with pytest.raises(OptimizerError, match=f"^{name} = .*it must be"):
+        BOFMSampler(**options)
