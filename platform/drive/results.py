@@ -15,6 +15,7 @@ from fmnas.comparison.summary import Remark, ReportContext, Summary
 from fmnas.platform.config.config import Config
 from fmnas.platform.environment import in_words
 from fmnas.platform.errors import Ending, ExperimentFailed, legible
+from fmnas.platform.problems import short_name
 from fmnas.platform.record.journal import EXPERIMENT
 from fmnas.platform.record.outcome import trials_table
 from fmnas.platform.record.run_directory import RunDirectory, write_json, write_text
@@ -51,7 +52,7 @@ def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext
     config = state.experiment.config
     return ReportContext(
         name=config.name,
-        problem=config.problem,
+        problem=short_name(config.problem),
         budget=Budget(config.budget.evaluations, config.fidelity.epochs, config.budget.seconds),
         environment=_environment(directory, state),
         config_text=config.to_yaml(),  # and not the file: an older one may hold a password
