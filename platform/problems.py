@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fmnas.platform.config.named import named, parted
+from fmnas.platform.config.named import SourceFile, named, parted, source_file
 from fmnas.platform.errors import ConfigError, one_line
 from fmnas.search_spaces import FmnasError
 from fmnas.trainers.problem import ConfigurableProblem, DataSettings, Problem, ProblemSettings
@@ -195,6 +195,11 @@ def short_name(name: str) -> str:
     """A problem's name as people read it: of a file, without its folder."""
     module, inside = parted(name)
     return f"{Path(module).name}:{inside}" if module.endswith(".py") else name
+
+
+def own_file(name: str) -> SourceFile | None:
+    """The file of a problem that a user brings; None for any other. Raises ConfigError where it cannot be read."""
+    return source_file(name) if is_own(name) else None
 
 
 def problem(name: str, settings: ProblemSettings | None = None) -> Problem:

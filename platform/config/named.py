@@ -7,6 +7,7 @@ modules beside it. Where a file is missing, on another node, its text does as we
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,6 +24,11 @@ class SourceFile:
 
     path: str
     text: bytes
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the text."""
+        return sha256(self.text).hexdigest()
 
 
 def named(use: str) -> Any:

@@ -21,6 +21,9 @@ from fmnas.platform.record.outcome import trials_table
 from fmnas.platform.record.run_directory import RunDirectory, write_json, write_text
 from fmnas.platform.record.state import ExperimentState
 
+PROBLEM_DIGEST = "problem_sha256"
+"""In environment.json: of the file of a user's own problem, as the experiment began with it."""
+
 
 def write_results(directory: RunDirectory, state: ExperimentState) -> Summary:
     """Write them all from the state; returns the summary."""
@@ -95,7 +98,7 @@ def last_driver(state: ExperimentState, directory: RunDirectory) -> Mapping[str,
     """With what the last driver worked; by environment.json, which is of the first, where the journal does not say."""
     if state.drivers:
         return state.drivers[-1]
-    environment = _read_environment(directory)
+    environment = read_environment(directory)
     packages = environment.get("packages")
     if not isinstance(packages, dict):
         return {}
@@ -107,10 +110,11 @@ def _environment(directory: RunDirectory, state: ExperimentState) -> dict[str, A
     """environment.json, and every driver that worked here since."""
     shown = ("work", "fmnas", "commit", "python", "torch", "host")
     drivers = {str(i): {key: each.get(key) for key in shown} for i, each in enumerate(state.drivers, start=1)}
-    return {**_read_environment(directory), **({"drivers": drivers} if len(drivers) > 1 else {})}
+    return {**read_environment(directory), **({"drivers": drivers} if len(drivers) > 1 else {})}
 
 
-def _read_environment(directory: RunDirectory) -> dict[str, Any]:
+def read_environment(directory: RunDirectory) -> dict[str, Any]:
+    """environment.json; in its place, where it cannot be read, why."""
     try:
         data = json.loads(directory.environment.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -38,8 +38,8 @@ from fmnas.trainers.problem import Problem
 Function = Callable[..., Any]
 OFFERED = ("epochs", "seed", "report")
 """What a function may take beside its configuration."""
-SHOWN = 100
-"""How many characters of a value a message shows."""
+SHOWN, LONGEST = 100, 300
+"""How many characters of a value and of an exception's text a message shows."""
 
 
 def objective(
@@ -164,7 +164,7 @@ def number(value: Any, who: str) -> float:
         if math.isfinite(found):
             return found
     shown = " ".join(repr(plain).split())[:SHOWN]
-    raise TrainerError(f"{who} {shown} ({type(value).__name__}): it must be a finite number, which is minimised")
+    raise TrainerError(f"{who} {shown} ({type(value).__name__}): it must be a finite number")
 
 
 def _space(variables: Any) -> Space:
@@ -214,7 +214,7 @@ def _told(error: BaseException, function: Function) -> str:
     if isinstance(error, SystemExit):
         what = f"it called sys.exit({error.code!r})"
     else:
-        what = ": ".join(part for part in (type(error).__name__, str(error)) if part)
+        what = ": ".join(part for part in (type(error).__name__, str(error)[:LONGEST]) if part)
     file = getattr(getattr(function, "__code__", None), "co_filename", "")
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     return f"{what} ({file.rpartition('/')[2]}, line {lines[-1]})" if lines else what
