@@ -115,7 +115,7 @@ def _from_file(path: Path, text: bytes | None) -> ModuleType:
     name = f"fmnas_own.{path.resolve().as_posix().replace('.', '_').replace('/', '.')}"
     if name in sys.modules:
         return sys.modules[name]
-    code = compile(path.read_bytes() if text is None else text, str(path), "exec")
+    code = compile(path.read_bytes() if text is None else text, str(path), "exec", dont_inherit=True)
     _look_also_in(str(path.resolve().parent))
     made = sys.modules[name] = ModuleType(name)  # before it runs: pickle and dataclasses look for it
     made.__file__ = str(path)

@@ -284,9 +284,7 @@ def test_a_penalty_that_is_given_is_told(here: Path) -> None:
     from fmnas.platform.drive.launch import restore
     from fmnas.platform.record.run_directory import RunDirectory
 
-    write(
-        here / "failing.py", FAILING.replace("list(RESULTS)]", "list(RESULTS)]", 1).replace("))])", "))], penalty=9)")
-    )
+    write(here / "failing.py", FAILING.replace("))])", "))], penalty=9)"))
     assert run(here, "failing.py", optimizers=["random"], budget={"evaluations": 20}) == 0
     state, _ = restore(RunDirectory(here / "run"))
     (done,) = state.runs.values()

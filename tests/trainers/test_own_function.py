@@ -66,8 +66,10 @@ def test_any_real_number_will_do(one: Any) -> None:
 
 @pytest.mark.parametrize(
     "odd",
-    [None, "0.5", True, np.bool_(True), 1j, np.complex128(1), math.nan, np.float64("nan"), -math.inf, 10**400]
-    + [[0.5], np.array([0.5]), torch.tensor([0.5]), torch.tensor(True), "x" * 10**6],
+    [
+        *(None, "0.5", True, np.bool_(True), 1j, np.complex128(1), math.nan, np.float64("nan"), -math.inf, 10**400),
+        *([0.5], np.array([0.5]), torch.tensor([0.5]), torch.tensor(True), "x" * 10**6),
+    ],
 )
 def test_anything_else_is_named(odd: Any) -> None:
     with pytest.raises(
