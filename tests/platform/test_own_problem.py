@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ import pytest
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import check_config
 from fmnas.platform.config.named import SourceFile, install, source_file
+from fmnas.platform.drive.launch import restore
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.problems import problem, short_name
+from fmnas.platform.record.run_directory import RunDirectory
 
 HEAD = """
 from fmnas.search_spaces import Nominal, Real
@@ -56,7 +59,7 @@ def write(path: Path, text: str) -> Path:
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.path", list(__import__("sys").path))
+    monkeypatch.setattr("sys.path", list(sys.path))
     write(tmp_path / "mine.py", MINE)
     write(tmp_path / "several.py", MINE + SEVERAL)
     return tmp_path
@@ -260,9 +263,6 @@ def test_a_trial_that_comes_to_no_number_has_failed_and_says_why(
 
 
 def test_without_a_penalty_a_failure_is_as_bad_as_the_worst_so_far(here: Path) -> None:
-    from fmnas.platform.drive.launch import restore
-    from fmnas.platform.record.run_directory import RunDirectory
-
     write(here / "failing.py", FAILING.replace("RESULTS[configuration", "configuration['x'] + RESULTS[configuration"))
     given = ["random", {"name": "regularized-evolution", "population": 3, "tournament": 2}]
     assert run(here, "failing.py", optimizers=given, budget={"evaluations": 40}) == 0
@@ -281,9 +281,6 @@ def test_without_a_penalty_a_failure_is_as_bad_as_the_worst_so_far(here: Path) -
 
 
 def test_a_penalty_that_is_given_is_told(here: Path) -> None:
-    from fmnas.platform.drive.launch import restore
-    from fmnas.platform.record.run_directory import RunDirectory
-
     write(here / "failing.py", FAILING.replace("))])", "))], penalty=9)"))
     assert run(here, "failing.py", optimizers=["random"], budget={"evaluations": 20}) == 0
     state, _ = restore(RunDirectory(here / "run"))
@@ -311,7 +308,7 @@ def test_a_file_that_was_altered_is_said_to_be(
     path = write(here / "altered.py", text)
     assert run(here, "altered.py", optimizers=["random"], workers={"kind": "in-process", "failures": 2}) == 1
     write(path, text.replace("1 / 0", 'c["x"]'))
-    monkeypatch.setattr("sys.modules", {k: v for k, v in __import__("sys").modules.items() if "altered" not in k})
+    monkeypatch.setattr("sys.modules", {k: v for k, v in sys.modules.items() if "altered" not in k})
     capsys.readouterr()
     assert main(["resume", str(here / "run"), "--progress", "lines"]) == 0
     assert "altered.py:first: its file was altered since the experiment began" in capsys.readouterr().out
@@ -321,10 +318,22 @@ def test_a_file_that_was_altered_is_said_to_be(
     assert "altered.py:first was altered between these experiments" in capsys.readouterr().out
 
 
+def test_a_file_that_is_gone_is_asked_for(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run(here, "mine.py", optimizers=["random"]) == 0
+    text = (here / "mine.py").read_text()
+    (here / "mine.py").unlink()
+    monkeypatch.setattr("sys.modules", {k: v for k, v in sys.modules.items() if "fmnas_own" not in k})
+    with pytest.raises(ConfigError, match=r"mine\.py cannot be imported(.|\n)*put it back there, and try again"):
+        restore(RunDirectory(here / "run"))
+    (here / "mine.py").write_text(text)
+    assert main(["resume", str(here / "run"), "--progress", "quiet"]) == 0
+
+
 def test_a_process_that_it_kills_in_process_is_the_drivers_and_the_trial_is_repeated(here: Path) -> None:
     """As docs/own-problem.md says: nothing else is lost."""
     text = """
 import os
+import sys
 from pathlib import Path
 @objective([Real("x", 0, 1)])
 def kills(configuration):

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmnas.search_spaces import Evaluation, Integer, LinearConstraint, Nominal, Real, Space, SpaceError, Trial
-from fmnas.trainers import EvaluationStoppedError, TrainerError, TrainingFailedError, objective
+from fmnas.trainers import DeviceFailedError, EvaluationStoppedError, TrainerError, TrainingFailedError, objective
 from fmnas.trainers.functions.own import OFFERED, ObjectiveTrainer, number
+from fmnas.trainers.images import devices
 
 VARIABLES = [Real("x", 0.0, 1.0), Nominal("op", ["a", "b"])]
 TRIAL = Trial(4, {"x": 0.25, "op": "b"}, epochs=3, origin="random", seed=11)
@@ -100,6 +101,18 @@ def test_what_it_raises_is_told_with_its_line(function: Callable[..., float], wo
     assert words in str(caught.value)
     assert str(caught.value).endswith(f"(test_own_function.py, line {function.__code__.co_firstlineno + 1})")
     assert len(str(caught.value)) < 400
+
+
+def test_a_gpu_that_failed_is_not_the_trials_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"no such kernel": "cuda does not answer any more"}
+    monkeypatch.setattr(devices, "device_failure", lambda error, device: told.get(str(error).splitlines()[0], ""))
+    with pytest.raises(TrainingFailedError):  # it used none
+        trainer(_raises).evaluate(TRIAL)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    with pytest.raises(DeviceFailedError, match="does not answer"):
+        trainer(_raises).evaluate(TRIAL)
+    with pytest.raises(TrainingFailedError, match="enough"):
+        trainer(_leaves).evaluate(TRIAL)
 
 
 def test_reports_are_the_curve_and_are_passed_on() -> None:

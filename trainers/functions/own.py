@@ -15,6 +15,7 @@ The function is given the configuration, and by name what of this it takes:
 
 import inspect
 import math
+import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable
@@ -24,6 +25,7 @@ from typing import Any
 from fmnas.search_spaces import Evaluation, FmnasError, Real, Space, Trial
 from fmnas.search_spaces.variables import Discrete, Variable
 from fmnas.trainers.contract import (
+    DeviceFailedError,
     EvaluationStoppedError,
     Report,
     Stop,
@@ -104,7 +106,8 @@ class ObjectiveTrainer:
         """The number that the function returns.
 
         Raises SpaceError outside the space, TrainingFailedError where the function raises, TrainerError where it
-        returns or reports anything but a finite number, EvaluationStoppedError where it reports and was to stop.
+        returns or reports anything but a finite number, EvaluationStoppedError where it reports and was to stop,
+        DeviceFailedError where it used a GPU, by torch, that does not serve this process any more.
         """
         start = self._clock()
         check_trial(trial, self.space)
@@ -116,6 +119,8 @@ class ObjectiveTrainer:
         except FmnasError:
             raise
         except (Exception, SystemExit) as error:
+            if why := _device_failure(error):
+                raise DeviceFailedError(why) from error
             raise TrainingFailedError(_told(error, self._function)) from error
         value = number(returned, "it returned")
         if self._positive and value <= 0:
@@ -203,6 +208,16 @@ def _taken(function: Function) -> list[str]:
                 f"take {', '.join(OFFERED)}, or others that have a default"
             )
     return [each.name for each in parameters[1:] if each.name in OFFERED]
+
+
+def _device_failure(error: BaseException) -> str:
+    """Why what the function raised is a GPU's failure; empty where it is its own, or it used none by torch."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return ""
+    from fmnas.trainers.images.devices import device_failure
+
+    return device_failure(error, torch.device("cuda"))
 
 
 def _name(function: Function) -> str:
