@@ -19,6 +19,10 @@ from fmnas.platform.errors import ConfigError, one_line
 from fmnas.search_spaces import FmnasError
 from fmnas.trainers.problem import ConfigurableProblem, DataSettings, Problem, ProblemSettings
 
+Made = TypeVar("Made")
+HOW = "decorate a function with @objective([VARIABLE, ...]) of fmnas.trainers"
+"""How to have a problem of one's own."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -61,11 +65,6 @@ class Row:
         if not isinstance(found, Problem):
             raise ConfigError(f"{self.use}: its make returned a {type(found).__name__}, no problem")
         return replace(found, load=_told(self.use, "load", found.load), build=_told(self.use, "build", found.build))
-
-
-Made = TypeVar("Made")
-HOW = "decorate a function with @objective([VARIABLE, ...]) of fmnas.trainers"
-"""How to have a problem of one's own."""
 
 
 def _told(use: str, what: str, call: Callable[..., Made]) -> Callable[..., Made]:

@@ -56,7 +56,11 @@ def whole(use: str) -> str:
     module, name = parted(use)
     if not module.endswith(".py"):
         return use
-    return ":".join(part for part in (str(Path(module).expanduser().resolve()), name) if part)
+    try:
+        place = str(Path(module).expanduser().resolve())
+    except (OSError, ValueError, RuntimeError):  # of nobody's home, or of no text that a path may have
+        return use  # which is refused when it is looked for
+    return ":".join(part for part in (place, name) if part)
 
 
 def those_in(module: str, kind: Any) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from fmnas.platform.config.messages import shown
 from fmnas.platform.config.named import parted, those_in, whole
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.problems import HOW, Row, is_own
+from fmnas.search_spaces import FmnasError
 from fmnas.trainers.problem import ConfigurableProblem, Problem, ProblemSettings
 
 
@@ -30,7 +31,7 @@ def completed(data: Mapping[str, Any]) -> dict[str, Any]:
         row = _row(whole(name))
         task = row.problem(ProblemSettings())
         _check_names(task)
-    except ConfigError as error:
+    except FmnasError as error:
         raise ConfigError(f"problem = {shown(name)}: {error}") from None
     left_out: dict[str, Any] = {"fidelity": {"epochs": task.epochs}}
     if isinstance(row.found, Problem):  # nobody can tell it how many seeds to average

@@ -39,6 +39,7 @@ def flat(configuration):
 
 MADE = ConfigurableProblem(lambda settings: bowl)
 BREAKS = ConfigurableProblem(lambda settings: 1 / 0)
+ODD = ConfigurableProblem(lambda settings: Real("x", 1.0, 0.0))
 NOTHING = ConfigurableProblem(lambda settings: None)
 
 def undecorated(configuration):
@@ -159,10 +160,15 @@ def test_a_file_finds_the_modules_beside_it_and_is_found_without_its_place(
     ("use", "words"),
     [
         ("nowhere.py", ["nowhere.py cannot be imported", "No such file", "path from the current folder"]),
+        ("~nobody_at_all/mine.py", ["mine.py cannot be imported", "No such file"]),
+        ("a\0.py", ["cannot be imported", "null"]),
+        ("x" * 5000 + ".py", ["cannot be imported", "too long"]),
+        (".py:mine", ["cannot be imported"]),
+        ("several.py:ODD", ["problem = ", "low < high"]),
         ("nowhere.at_all:mine", ["no module nowhere", "FILE.py:NAME"]),
         ("several.py:flatt", ["has no flatt", "Did you mean 'flat'"]),
         ("several.py:undecorated", ["is a function, no problem", "@objective"]),
-        ("several.py", ["holds the problems bowl, flat, MADE, BREAKS, NOTHING, PLAIN", "several.py:bowl"]),
+        ("several.py", ["holds the problems bowl, flat, MADE, BREAKS, ODD, NOTHING, PLAIN", "several.py:bowl"]),
         ("several.py:BREAKS", ["its make failed: ZeroDivisionError"]),
         ("several.py:NOTHING", ["its make returned a NoneType"]),
         ("1 / 0", ["cannot be imported", "ZeroDivisionError"]),
