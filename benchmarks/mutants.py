@@ -34,7 +34,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = Path(__file__).with_suffix(".toml")
-COPIED = ("search_spaces", "trainers", "optimizers", "baselines", "comparison", "platform", "configs", "tests")
+COPIED = (
+    "search_spaces",
+    "trainers",
+    "optimizers",
+    "baselines",
+    "comparison",
+    "platform",
+    "integrations",
+    "configs",
+    "tests",
+)
 LIMIT = 600.0
 CAUGHT, HANGS, SURVIVED, BROKEN = "caught", "hangs", "SURVIVED", "BROKEN"
 PASSED, FAILED = 0, 1  # what pytest returns; anything else: the tests did not run

@@ -4,17 +4,24 @@
     p.space
     p.trainer.evaluate(trial).objective
 
-Everything else about a problem stands in its own file, which is loaded when it is asked for.
+Everything else about a problem stands in its own file, which is loaded when it is asked for. One that a user brings is
+a row that the registry does not hold, its name being where it stands: "module:NAME" or "FILE.py:NAME".
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
-from fmnas.platform.config.named import named
-from fmnas.platform.errors import ConfigError
+from fmnas.platform.config.named import SourceFile, named, parted, source_file
+from fmnas.platform.errors import ConfigError, one_line
+from fmnas.search_spaces import FmnasError
 from fmnas.trainers.problem import ConfigurableProblem, DataSettings, Problem, ProblemSettings
+
+Made = TypeVar("Made")
+HOW = "decorate a function with @objective([VARIABLE, ...]) of fmnas.trainers"
+"""How to have a problem of one's own."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +34,10 @@ class Row:
 
     @cached_property
     def found(self) -> Problem | ConfigurableProblem:
-        """What stands there."""
-        there: Problem | ConfigurableProblem = named(self.use)
+        """What stands there. Raises ConfigError where that is no problem, or nothing."""
+        there = named(self.use)
+        if not isinstance(there, Problem | ConfigurableProblem):
+            raise ConfigError(f"{self.use} is a {type(there).__name__}, no problem: {HOW}")
         return there
 
     @property
@@ -47,10 +56,29 @@ class Row:
         return replace(data, **{key: value for key, value in (self.data or {}).items() if given[key] is None})
 
     def problem(self, settings: ProblemSettings) -> Problem:
-        """The problem with these settings."""
-        if isinstance(self.found, Problem):
-            return self.found
-        return self.found.make(replace(settings, data=self.complete(settings.data)))
+        """The problem with these settings. Raises ConfigError for one of a user's that cannot be made."""
+        found = self.found
+        if isinstance(found, ConfigurableProblem):
+            found = _told(self.use, "make", found.make)(replace(settings, data=self.complete(settings.data)))
+        if not is_own(self.name):
+            return found
+        if not isinstance(found, Problem):
+            raise ConfigError(f"{self.use}: its make returned a {type(found).__name__}, no problem")
+        return replace(found, load=_told(self.use, "load", found.load), build=_told(self.use, "build", found.build))
+
+
+def _told(use: str, what: str, call: Callable[..., Made]) -> Callable[..., Made]:
+    """The call, which raises ConfigError, naming the problem, for whatever is not explained already."""
+
+    def told(*given: Any) -> Made:
+        try:
+            return call(*given)
+        except FmnasError:
+            raise
+        except Exception as error:
+            raise ConfigError(f"{use}: its {what} failed: {one_line(error)}") from error
+
+    return told
 
 
 PROBLEMS: dict[str, Row] = {
@@ -152,9 +180,30 @@ PROBLEMS: dict[str, Row] = {
 ALIASES = {"fashion_mnist": "joint"}
 
 
+def is_own(name: str) -> bool:
+    """Whether a name is of a problem that a user brings."""
+    return ":" in name or name.endswith(".py")
+
+
+def row_of(name: str) -> Row | None:
+    """Of the problem of that name; None if the registry has none."""
+    return Row(name, name, "") if is_own(name) else PROBLEMS.get(ALIASES.get(name, name))
+
+
+def short_name(name: str) -> str:
+    """A problem's name as people read it: of a file, without its folder."""
+    module, inside = parted(name)
+    return f"{Path(module).name}:{inside}" if module.endswith(".py") else name
+
+
+def own_file(name: str) -> SourceFile | None:
+    """The file of a problem that a user brings; None for any other. Raises ConfigError where it cannot be read."""
+    return source_file(name) if is_own(name) else None
+
+
 def problem(name: str, settings: ProblemSettings | None = None) -> Problem:
     """The problem of that name, with default settings unless given; ConfigError if there is none."""
-    known = ALIASES.get(name, name)
-    if known not in PROBLEMS:
+    row = row_of(name)
+    if row is None:
         raise ConfigError(f"problem {name!r}: it must be one of {', '.join([*PROBLEMS, *ALIASES])}")
-    return PROBLEMS[known].problem(settings or ProblemSettings())
+    return row.problem(settings or ProblemSettings())

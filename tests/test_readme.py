@@ -16,7 +16,7 @@ from fmnas.platform.config.config import check_config, load_config, shipped_conf
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
 DOCUMENTS = {path.name: path.read_text() for path in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"))}
-ROOMS = ("platform", "comparison", "baselines", "optimizers", "trainers", "search_spaces")
+ROOMS = ("platform", "comparison", "baselines", "optimizers", "trainers", "search_spaces", "integrations")
 
 
 def blocks(language: str) -> list[str]:

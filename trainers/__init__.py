@@ -10,6 +10,7 @@ from fmnas.trainers.contract import (
     TrainerError,
     TrainingFailedError,
 )
+from fmnas.trainers.functions.own import objective
 from fmnas.trainers.problem import DataSettings, Hardware, Problem, ProblemSettings
 
 __all__ = [
@@ -25,4 +26,5 @@ __all__ = [
     "Trainer",
     "TrainerError",
     "TrainingFailedError",
+    "objective",
 ]

@@ -103,7 +103,8 @@ class Problem:
     """A task: a space, what evaluates it, and how its objective is to be modelled.
 
     build: makes the trainer from the data.
-    penalty: the objective that an optimizer is told for a trial that failed.
+    penalty: the objective that an optimizer is told for a trial that failed; None: the worst it was told so far, and
+    nothing before it was told any.
     epochs: full fidelity unless a configuration says otherwise.
     log_objective: whether models see the logarithm.
     minimum: the lowest objective there is (without noise), where it is known.
@@ -119,7 +120,7 @@ class Problem:
 
     space: Space
     build: Callable[[Any, Hardware], Trainer]
-    penalty: float
+    penalty: float | None
     epochs: int = 1
     log_objective: bool = False
     minimum: float | None = None

@@ -142,7 +142,7 @@ def typed_trials(table: pd.DataFrame, source: str) -> pd.DataFrame:
 
 def variable_columns(table: pd.DataFrame) -> list[str]:
     """The columns that are variables of the space: all but the fixed ones and the errors per seed."""
-    return [str(name) for name in table.columns if not _is_fixed(str(name))]
+    return [str(name) for name in table.columns if not is_column(str(name))]
 
 
 def configuration_of(row: "pd.Series[Any]", variables: list[str]) -> dict[str, Any]:
@@ -151,13 +151,14 @@ def configuration_of(row: "pd.Series[Any]", variables: list[str]) -> dict[str, A
     return {name: value.item() if hasattr(value, "item") else value for name, value in values.items()}
 
 
-def _is_fixed(name: str) -> bool:
+def is_column(name: str) -> bool:
+    """Whether a name is that of a column which is no variable: no variable may have it."""
     return name in (*COLUMNS, LOST_SECONDS, SOURCE, *HOW, FALLBACK_COLUMN) or _SEED_ERROR.fullmatch(name) is not None
 
 
 def _check_file_columns(columns: list[str], path: Path) -> None:
     known = columns.index(LAST_COLUMN) if LAST_COLUMN in columns else 0
-    unknown = [name for name in columns[:known] if not _is_fixed(name)]
+    unknown = [name for name in columns[:known] if not is_column(name)]
     if unknown:
         raise ReportError(
             f"{path}: column {unknown[0]!r} is unknown; before {LAST_COLUMN!r} there may be {', '.join(COLUMNS)} "

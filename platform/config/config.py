@@ -8,7 +8,8 @@ import yaml
 from pydantic import Field, ValidationError, field_validator
 
 from fmnas.optimizers.optimizer import OptimizerError
-from fmnas.platform.config.messages import MEND, describe, explain, shown, unknown
+from fmnas.platform.config.messages import MEND, PUT_BACK, describe, explain, shown, unknown
+from fmnas.platform.config.own_problem import completed
 from fmnas.platform.config.sections import (
     BudgetConfig,
     CheckpointsConfig,
@@ -22,7 +23,7 @@ from fmnas.platform.config.sections import (
 from fmnas.platform.config.source import override, parse, read_source, shipped_configs
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.optimizers import OPTIMIZERS
-from fmnas.platform.problems import ALIASES, PROBLEMS, Row
+from fmnas.platform.problems import ALIASES, PROBLEMS, Row, row_of
 from fmnas.trainers.problem import AUTHORS_POINTS, ProblemSettings
 
 __all__ = [
@@ -52,6 +53,7 @@ class Config(Section):
 
     initial_design: number of random points that the optimizers of a repeat share, or "authors": repeat r, from 0, has
     the points that the BO-FM paper's run with seed r began with.
+    problem: of the registry, or a user's own, see own_problem.py.
     on_failure: what an optimizer hears of a trial that failed or timed out: the problem's penalty as its objective, or
     nothing (skip); it is charged either way.
     hypotheses: which differences the report tests: "all" pairs, or one optimizer, by its label, against each of the
@@ -117,7 +119,9 @@ def load_config(source: str | Path, overrides: Sequence[str] = (), advice: str =
 def check_config(data: dict[str, Any], place: str, advice: str = MEND) -> Config:
     """A checked Config from plain data; `place` names its source in errors, and `advice` says how to mend it there."""
     try:
-        config = Config.model_validate(data)
+        config = Config.model_validate(completed(data))
+    except ConfigError as error:
+        raise ConfigError(explain(place, [str(error)], MEND if advice == MEND else PUT_BACK)) from None
     except ValidationError as error:
         raise ConfigError(explain(place, [describe(e, Config) for e in error.errors()], advice)) from None
     problems = _check_names(config) + _check_options(config) + _check_design(config) + _check_budget(config)
@@ -132,8 +136,9 @@ def check_config(data: dict[str, Any], place: str, advice: str = MEND) -> Config
 
 def _check_names(config: Config) -> list[str]:
     found = []
-    if config.problem not in {*PROBLEMS, *ALIASES}:
-        found.append(unknown("problem", config.problem, [*PROBLEMS, *ALIASES], "fmnas list problems"))
+    if _row(config) is None:
+        wrong = unknown("problem", config.problem, [*PROBLEMS, *ALIASES], "fmnas list problems")
+        found.append(f"{wrong} One of your own is FILE.py:NAME or MODULE:NAME.")
     for i, entry in enumerate(config.optimizers):
         if entry.use is None and entry.name not in OPTIMIZERS:
             found.append(unknown(f"optimizers.{i}", entry.name, list(OPTIMIZERS), "fmnas list optimizers"))
@@ -191,7 +196,7 @@ def _has_authors_points(row: Row) -> bool:
 
 def _row(config: Config) -> Row | None:
     """Of the problem named; None if there is none of that name."""
-    return PROBLEMS.get(ALIASES.get(config.problem, config.problem))
+    return row_of(config.problem)
 
 
 def _check_budget(config: Config) -> list[str]:

@@ -1,11 +1,15 @@
 """What a name of the form "module:NAME" or "FILE.py:NAME" stands for: found, or refused in one line.
 
-A module is looked for where Python does, and in the current folder; a file need not be in any of these.
+A module is looked for where Python does, and in the current folder; a file need not be in any of these, and finds the
+modules beside it. Where a file is missing, on another node, its text does as well.
 """
 
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
 from importlib import import_module
-from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,55 +18,119 @@ from fmnas.platform.config.messages import hint
 from fmnas.platform.errors import ConfigError, one_line
 
 
+@dataclass(frozen=True)
+class SourceFile:
+    """A file of one's own, as text that can be sent to another node. path: where it is here, whole."""
+
+    path: str
+    text: bytes
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the text."""
+        return sha256(self.text).hexdigest()
+
+
 def named(use: str) -> Any:
     """What it stands for. Raises ConfigError for a name of another form, or one of nothing."""
-    module, _, name = use.rpartition(":")
+    module, name = parted(use)
     if not module or not name:
         raise ConfigError("write MODULE:NAME, or FILE.py:NAME")
     found = _imported(module)
     try:
         return getattr(found, name)
     except AttributeError:
-        public = [each for each in vars(found) if not each.startswith("_")]
-        raise ConfigError(f"{module} has no {name}.{hint(name, public)}") from None
+        raise ConfigError(f"{module} has no {name}.{hint(name, list(_public(found)))}") from None
+
+
+def parted(use: str) -> tuple[str, str]:
+    """Its module or file, and the name in it; each may be empty."""
+    if use.endswith(".py"):
+        return use, ""
+    module, _, name = use.rpartition(":")
+    return module, name
 
 
 def whole(use: str) -> str:
     """The same name, which means the same in any folder."""
-    module, colon, name = use.rpartition(":")
-    return f"{Path(module).expanduser().resolve()}{colon}{name}" if module.endswith(".py") else use
+    module, name = parted(use)
+    if not module.endswith(".py"):
+        return use
+    try:
+        place = str(Path(module).expanduser().resolve())
+    except (OSError, ValueError, RuntimeError):  # of nobody's home, or of no text that a path may have
+        return use  # which is refused when it is looked for
+    return ":".join(part for part in (place, name) if part)
 
 
-def _imported(module: str) -> ModuleType:
+def those_in(module: str, kind: Any) -> dict[str, Any]:
+    """The public names of a module or file that stand for something of a kind, each thing once.
+
+    Raises ConfigError as `named`.
+    """
+    found: dict[int, tuple[str, Any]] = {}
+    for name, value in _public(_imported(module)).items():
+        if isinstance(value, kind):
+            found.setdefault(id(value), (name, value))
+    return dict(found.values())
+
+
+def source_file(use: str) -> SourceFile | None:
+    """The file that a name is of; None for a module, which each node must have. Raises ConfigError where it is gone."""
+    module, _ = parted(use)
+    if not module.endswith(".py"):
+        return None
+    try:
+        return SourceFile(module, Path(module).read_bytes())
+    except OSError as error:
+        raise ConfigError(f"{module} cannot be read: {one_line(error)}") from None
+
+
+def install(file: SourceFile) -> ModuleType:
+    """Let names in the file stand for what its text makes, on a node that need not have it. Raises ConfigError."""
+    return _imported(file.path, file.text)
+
+
+def _public(module: ModuleType) -> Mapping[str, Any]:
+    return {name: value for name, value in vars(module).items() if not name.startswith("_")}
+
+
+def _imported(module: str, text: bytes | None = None) -> ModuleType:
     """The module, or the file as one. Raises ConfigError for whatever goes wrong in it."""
     try:
-        return _from_file(Path(module)) if module.endswith(".py") else _from_path(module)
+        return _from_file(Path(module), text) if module.endswith(".py") else _from_path(module)
     except (Exception, SystemExit) as error:
         if isinstance(error, ModuleNotFoundError) and error.name == module.partition(".")[0]:
             raise ConfigError(f"there is no module {error.name}, here or where Python looks: install it, or name a "
                               "file, FILE.py:NAME") from None  # fmt: skip
-        raise ConfigError(f"{module} cannot be imported: {one_line(error)}") from error
+        missing = isinstance(error, FileNotFoundError) and error.filename == module
+        advice = "; give its path from the current folder, or a whole one" if missing else ""
+        raise ConfigError(f"{module} cannot be imported: {one_line(error)}{advice}") from error
 
 
 def _from_path(module: str) -> ModuleType:
-    here = str(Path.cwd())
-    if find_spec(module.partition(".")[0]) is None and here not in sys.path:
-        sys.path.append(here)  # of a console script, its own folder is there, not the current one
+    if find_spec(module.partition(".")[0]) is None:
+        _look_also_in(str(Path.cwd()))  # of a console script, its own folder is there, not the current one
     return import_module(module)
 
 
-def _from_file(path: Path) -> ModuleType:
+def _from_file(path: Path, text: bytes | None) -> ModuleType:
     """The module of a file, the same one each time."""
     name = f"fmnas_own.{path.resolve().as_posix().replace('.', '_').replace('/', '.')}"
     if name in sys.modules:
         return sys.modules[name]
-    spec = spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    made = sys.modules[name] = module_from_spec(spec)  # before it runs: pickle and dataclasses look for it
+    code = compile(path.read_bytes() if text is None else text, str(path), "exec", dont_inherit=True)
+    _look_also_in(str(path.resolve().parent))
+    made = sys.modules[name] = ModuleType(name)  # before it runs: pickle and dataclasses look for it
+    made.__file__ = str(path)
     try:
-        spec.loader.exec_module(made)
+        exec(code, vars(made))
     except BaseException:
         del sys.modules[name]
         raise
     return made
+
+
+def _look_also_in(folder: str) -> None:
+    if folder not in sys.path:
+        sys.path.append(folder)

@@ -47,7 +47,8 @@ class FidelityConfig(Section):
 class WorkersConfig(Section):
     """The pool of workers.
 
-    kind: "ray", or "in-process" for a debugger (one trial at a time in this process).
+    kind: "ray", or "in-process" for a debugger (one trial at a time in this process, which a trial that kills it or
+    never returns from C takes along).
     count: how many; "auto" takes what the cluster holds and the runs can use.
     cpus, gpus: what one worker takes; fractions let several share a device. With gpus 0 it trains on CPUs; it trains
     on one GPU, so it takes no more than 1.

@@ -18,9 +18,10 @@ from fmnas.platform.config.messages import of_another_version, recipes
 from fmnas.platform.config.remarks import remarks
 from fmnas.platform.drive.dispatch import Clock
 from fmnas.platform.drive.driver import Driver, Stage
-from fmnas.platform.drive.results import last_driver
+from fmnas.platform.drive.results import PROBLEM_DIGEST, last_driver, read_environment
 from fmnas.platform.environment import describe_environment, in_words, provenance, same_fmnas
 from fmnas.platform.errors import Ending, ExperimentFailed, RunDirectoryError, legible
+from fmnas.platform.problems import own_file, short_name
 from fmnas.platform.record.events import driver_record, ended_record
 from fmnas.platform.record.experiment import Experiment, build_experiment
 from fmnas.platform.record.journal import DRIVER, EXPERIMENT, FORMAT, Journal, Record, experiment_records
@@ -69,7 +70,7 @@ class Surroundings:
 def launch(config: Config, directory: RunDirectory, around: Surroundings) -> ExperimentResult:
     """Run a new experiment. Raises FmnasError, with nothing written, when the input or the machine will not do."""
     directory.check_absent()
-    experiment = build_experiment(config)
+    experiment, digest = build_experiment(config), _digest(config)
     check_tracking(config, directory)
     for remark in remarks(config):
         around.screen.say(remark)
@@ -83,7 +84,7 @@ def launch(config: Config, directory: RunDirectory, around: Surroundings) -> Exp
             keep_password(config, directory)
             write_text(directory.config, config.to_yaml())
             place = {"data": data.place} if data is not None else {}
-            write_json(directory.environment, {**describe_environment(), **place})
+            write_json(directory.environment, {**describe_environment(), **place, **digest})
             with Journal(directory.journal) as journal:
                 resolved = config.model_dump(mode="json")
                 head = {"event": "experiment", "id": identity, "format": FORMAT, "config": resolved}
@@ -98,6 +99,11 @@ def resume(directory: RunDirectory, around: Surroundings) -> ExperimentResult:
         state, identity = restore(directory)
         config = state.experiment.config
         check_tracking(config, directory)
+        if state.status != Ending.FINISHED and _is_altered(config, directory):
+            around.screen.say(
+                f"{short_name(config.problem)}: its file was altered since the experiment began, and results of both "
+                "stand in one comparison. Unless that only mends what failed, run it anew into another directory"
+            )
         data = state.experiment.problem.load()
         pool_of_it = open_pool(_work(state.experiment, data, directory), around.address, around.stop, around.screen.say)
         with pool_of_it as pool, Journal(directory.journal) as journal:
@@ -190,6 +196,18 @@ def _flat(data: Any, prefix: str = "") -> dict[str, Any]:
     else:
         return {prefix: data}
     return {key: value for name, part in items for key, value in _flat(part, f"{prefix}.{name}".lstrip(".")).items()}
+
+
+def _digest(config: Config) -> dict[str, str]:
+    """What tells the file of a user's own problem from an altered one; of any other problem nothing."""
+    file = own_file(config.problem)
+    return {} if file is None else {PROBLEM_DIGEST: file.digest}
+
+
+def _is_altered(config: Config, directory: RunDirectory) -> bool:
+    """Whether the file of its own problem is known to have been another when the experiment began."""
+    begun = read_environment(directory).get(PROBLEM_DIGEST)
+    return begun is not None and begun != _digest(config).get(PROBLEM_DIGEST)
 
 
 def _work(experiment: Experiment, data: Data | None, directory: RunDirectory) -> Work:

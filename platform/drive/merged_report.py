@@ -18,7 +18,7 @@ from fmnas.comparison.numbers.trials import LAST_COLUMN, SOURCE, PlannedRun
 from fmnas.comparison.summary import Remark, ReportContext, Summary
 from fmnas.platform.config.config import Config, OptimizerConfig
 from fmnas.platform.drive.launch import restore
-from fmnas.platform.drive.results import context_of, trials_of, write_report_files, write_results
+from fmnas.platform.drive.results import PROBLEM_DIGEST, context_of, trials_of, write_report_files, write_results
 from fmnas.platform.errors import RunDirectoryError
 from fmnas.platform.problems import ALIASES
 from fmnas.platform.record.outcome import run_name
@@ -179,6 +179,8 @@ def _context(sources: Sequence[Source], numbers: dict[Repeat, int]) -> ReportCon
         for each in context.pending
     ]
     hypotheses, remarks = _hypotheses([source.config for source in sources])
+    if len({context.environment.get(PROBLEM_DIGEST) for context in contexts} - {None}) > 1:
+        remarks.append(Remark(f"{contexts[0].problem} was altered between these experiments: their files differ."))
     remarks += dict.fromkeys(remark for context in contexts for remark in context.remarks)
     runs = [
         PlannedRun(_new_name(run.run, source, numbers), run.optimizer, numbers[source.config.seed, run.repeat])

@@ -15,6 +15,7 @@ from fmnas.comparison.summary import Remark, ReportContext, Summary
 from fmnas.platform.drive.setup import by_design_of, remarks_of, settings_of, setup_of
 from fmnas.platform.environment import in_words
 from fmnas.platform.errors import Ending, ExperimentFailed, legible
+from fmnas.platform.problems import short_name
 from fmnas.platform.record.journal import EXPERIMENT
 from fmnas.platform.record.outcome import trials_table
 from fmnas.platform.record.run_directory import RunDirectory, write_json, write_text
@@ -22,6 +23,8 @@ from fmnas.platform.record.state import ExperimentState
 
 FILES = ("../trials.csv", "../summary.json", "curves.csv", "mean_curves.csv", "tests.csv", "ledger.csv", "anytime.pdf")
 """Those of a run directory that a reader of its page will want first, as the page finds them."""
+PROBLEM_DIGEST = "problem_sha256"
+"""In environment.json: of the file of a user's own problem, as the experiment began with it."""
 
 
 def write_results(directory: RunDirectory, state: ExperimentState) -> Summary:
@@ -54,7 +57,7 @@ def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext
     config = state.experiment.config
     return ReportContext(
         name=config.name,
-        problem=config.problem,
+        problem=short_name(config.problem),
         budget=Budget(config.budget.evaluations, config.fidelity.epochs, config.budget.seconds),
         environment=_environment(directory, state),
         config_text=config.to_yaml(),  # and not the file: an older one may hold a password
@@ -90,7 +93,7 @@ def last_driver(state: ExperimentState, directory: RunDirectory) -> Mapping[str,
     """With what the last driver worked; by environment.json, which is of the first, where the journal does not say."""
     if state.drivers:
         return state.drivers[-1]
-    environment = _read_environment(directory)
+    environment = read_environment(directory)
     packages = environment.get("packages")
     if not isinstance(packages, dict):
         return {}
@@ -102,10 +105,11 @@ def _environment(directory: RunDirectory, state: ExperimentState) -> dict[str, A
     """environment.json, and every driver that worked here since."""
     shown = ("work", "fmnas", "commit", "python", "torch", "host")
     drivers = {str(i): {key: each.get(key) for key in shown} for i, each in enumerate(state.drivers, start=1)}
-    return {**_read_environment(directory), **({"drivers": drivers} if len(drivers) > 1 else {})}
+    return {**read_environment(directory), **({"drivers": drivers} if len(drivers) > 1 else {})}
 
 
-def _read_environment(directory: RunDirectory) -> dict[str, Any]:
+def read_environment(directory: RunDirectory) -> dict[str, Any]:
+    """environment.json; in its place, where it cannot be read, why."""
     try:
         data = json.loads(directory.environment.read_text(encoding="utf-8"))
     except FileNotFoundError:

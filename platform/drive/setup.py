@@ -6,14 +6,14 @@ from typing import Any
 from fmnas.comparison.numbers.notation import listed
 from fmnas.comparison.summary import Remark
 from fmnas.platform.config.config import AUTHORS, Config
-from fmnas.platform.problems import ALIASES, PROBLEMS
+from fmnas.platform.problems import row_of, short_name
 from fmnas.trainers.problem import Problem
 
 
 def setup_of(config: Config, problem: Problem) -> list[str]:
     """Sentences: the problem, what an evaluation is, the budget, where all begin, who suggests ahead."""
     return [
-        f"{config.problem}: {_summary(config.problem)}.",
+        f"{short_name(config.problem)}: {_summary(config.problem, problem)}.",
         problem.objective,
         _budget(config),
         *_beginning(config),
@@ -44,8 +44,11 @@ def by_design_of(config: Config) -> dict[str, str]:
     return {entry.label: entry.row.optimizer.chooses for entry in config.optimizers}
 
 
-def _summary(name: str) -> str:
-    return PROBLEMS[ALIASES.get(name, name)].summary
+def _summary(name: str, problem: Problem) -> str:
+    row = row_of(name)
+    kinds = {"discrete": problem.space.discrete, "continuous": problem.space.continuous}
+    variables = " and ".join(f"{len(some)} {kind}" for kind, some in kinds.items() if some)
+    return row.summary if row is not None and row.summary else f"{variables} variables"
 
 
 def _budget(config: Config) -> str:

@@ -4,6 +4,7 @@ While an experiment runs, the driver appends a record and then applies it; after
 again. Only `asked` differs: live, the optimizer has just suggested the trial; replayed, it is told that it once did.
 """
 
+from fmnas.optimizers import Optimizer
 from fmnas.platform.errors import ExperimentFailed, one_line
 from fmnas.platform.record.experiment import Experiment, Run
 from fmnas.platform.record.journal import ASKED, Record
@@ -48,7 +49,7 @@ class ExperimentState(Ledger):
         """A result is told; a failure is told as the configuration says; a loss is forgotten."""
         optimizer, trial, evaluation = self.runs[outcome.run].optimizer, outcome.trial, outcome.evaluation
         if evaluation is None and outcome.status != LOST and self.experiment.config.on_failure == "penalty":
-            evaluation = Evaluation(self.experiment.problem.penalty, epochs=trial.epochs)
+            evaluation = self._penalty(optimizer, trial)
         try:
             if evaluation is None:
                 optimizer.forget(trial)
@@ -59,3 +60,10 @@ class ExperimentState(Ledger):
                 f"{outcome.run}: the optimizer failed when it heard of trial {trial.id} ({one_line(error)}). The "
                 "result is in the journal: mend the optimizer and resume; `fmnas report` needs none"
             ) from error
+
+    def _penalty(self, optimizer: Optimizer, trial: Trial) -> Evaluation | None:
+        """What stands for a failure: as its problem says, or the worst that this optimizer was told; None before."""
+        penalty = self.experiment.problem.penalty
+        if penalty is None:
+            penalty = max((told.objective for _, told in optimizer.history), default=None)
+        return None if penalty is None else Evaluation(penalty, epochs=trial.epochs)

@@ -6,6 +6,7 @@ from fmnas.comparison.summary import Summary
 from fmnas.platform.config.config import Config
 from fmnas.platform.drive.results import write_results
 from fmnas.platform.environment import describe_environment
+from fmnas.platform.problems import short_name
 from fmnas.platform.record.run_directory import RunDirectory
 from fmnas.platform.record.state import ExperimentState
 from fmnas.platform.tracking.client import TrackingSettings
@@ -66,7 +67,7 @@ def _new_tracker(state: ExperimentState, directory: RunDirectory, identity: str,
         experiment=config.tracking.experiment or config.name,
         experiment_id=identity,
         tags={
-            "problem": config.problem,
+            "problem": short_name(config.problem),
             "dataset": state.experiment.problem.dataset,
             "commit": environment["commit"] or f"fmnas {environment['packages']['fmnas']}",
         },

@@ -29,6 +29,9 @@ _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0", "RAY_ACCEL_ENV_
 _LOCAL = {
     "RAY_enable_metrics_collection": "0",
     "RAY_worker_niceness": "0",  # by Ray's default any other process of the machine starves the trainings
+    # What a training prints is in Ray's logs: the last megabytes of each worker, whatever somebody's function prints.
+    "RAY_ROTATION_MAX_BYTES": str(4 * 1024**2),
+    "RAY_ROTATION_BACKUP_COUNT": "1",
 }
 _COMMON: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "namespace": "fmnas"}
 

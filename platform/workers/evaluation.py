@@ -8,7 +8,7 @@ from typing import Any
 from fmnas.platform.errors import legible
 from fmnas.platform.workers.stop import BreakOff, late, watched
 from fmnas.search_spaces import Conditions, Evaluation, Trial
-from fmnas.trainers import EvaluationStoppedError, Trainer, TrainerError
+from fmnas.trainers import EvaluationStoppedError, Trainer, TrainerError, TrainingFailedError
 
 COOPERATION_SECONDS = 2.0
 """How long a trainer that looks whether to stop may take to do so before it is broken off."""
@@ -34,13 +34,19 @@ class Evaluator:
         offered: dict[str, Any] = {"report": _counted(tell), "stop": _asked(check)}
         given = {name: offered[name] for name in self._taken}
         if check is None:
-            return checked(self._trainer.evaluate(trial, **given))
+            return self._evaluated(trial, given)
         try:
             with watched(late(check, COOPERATION_SECONDS if "stop" in given else 0.0)):
-                return checked(self._trainer.evaluate(trial, **given))
+                return self._evaluated(trial, given)
         except EvaluationStoppedError:
             check()
             raise  # nobody had told it to
+
+    def _evaluated(self, trial: Trial, given: dict[str, Any]) -> Evaluation:
+        try:
+            return checked(self._trainer.evaluate(trial, **given))
+        except SystemExit as error:  # it would end this process without a word
+            raise TrainingFailedError(f"it called sys.exit({error.code!r})") from error
 
 
 def _counted(tell: Callable[[int], None]) -> Callable[[int, int, float], None]:

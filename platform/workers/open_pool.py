@@ -5,10 +5,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from fmnas.platform.config.config import Config, WorkersConfig
+from fmnas.platform.config.named import SourceFile, install
 from fmnas.platform.errors import ClusterError
-from fmnas.platform.problems import problem
+from fmnas.platform.problems import own_file, problem
 from fmnas.platform.workers.cluster import connect, live_nodes, most_workers, own_cluster_lives
 from fmnas.platform.workers.pool import InProcessPool, Pool
 from fmnas.platform.workers.stop import StopRequest
@@ -55,7 +57,7 @@ def open_pool(work: Work, address: str | None, stop: StopRequest, say: Callable[
     try:
         nodes = live_nodes(ray).values()
         most = most_workers(nodes, workers.count, workers.cpus, workers.gpus, work.wanted)
-        build = partial(build_trainer, config.problem, settings, _hardware(workers))
+        build = partial(build_trainer, config.problem, settings, _hardware(workers), file=_sent(ray, config.problem))
         lives = partial(own_cluster_lives, ray) if address is None else None
         pool = RayPool(ray, build, work.data, workers, most, work.trial_seconds, Watch(say, lives, start_board(ray)))
         try:
@@ -64,6 +66,17 @@ def open_pool(work: Work, address: str | None, stop: StopRequest, say: Callable[
             pool.close()
     finally:
         ray.shutdown()
+
+
+def _sent(ray: Any, name: str) -> SourceFile | None:
+    """The file of a user's own problem, which no node needs to have; None for any other.
+
+    The class of its data, where the file has one, goes with them.
+    """
+    file = own_file(name)
+    if file is not None:
+        ray.cloudpickle.register_pickle_by_value(install(file))
+    return file
 
 
 def _trainer_here(work: Work, settings: ProblemSettings) -> Trainer:

@@ -21,6 +21,9 @@ LOOK_SECONDS = 1.0
 GRACE_SECONDS = 5.0
 """How long after a job's deadline its worker may take to say so before it is killed."""
 
+LONGEST_CAUSE = 700
+"""How many characters of why a worker cannot be built a message shows."""
+
 SILENT_SECONDS = 30.0
 """How long no worker may be ready before a person is told."""
 
@@ -263,6 +266,6 @@ class RayPool:
 
 
 def _cause(error: BaseException) -> str:
-    """Why an actor's constructor raised: the end of what Ray says, which begins with where it was."""
+    """Why an actor's constructor raised: the last line of what Ray says, which a worker writes to be that."""
     lines = [line for line in str(error).splitlines() if line.strip()]
-    return legible(lines[-1])[-500:] if lines else type(error).__name__
+    return legible(lines[-1])[:LONGEST_CAUSE] if lines else type(error).__name__

@@ -9,13 +9,15 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from fmnas.platform.config.named import SourceFile, install
 from fmnas.platform.environment import package_version
+from fmnas.platform.errors import one_line
 from fmnas.platform.problems import problem
 from fmnas.platform.workers.board import Writer
 from fmnas.platform.workers.evaluation import Evaluator
 from fmnas.platform.workers.stop import PastDeadline, deadline
 from fmnas.search_spaces import Evaluation, Trial
-from fmnas.trainers import Trainer
+from fmnas.trainers import Trainer, TrainerError
 from fmnas.trainers.images.devices import give_back_memory, keep_freed_memory
 from fmnas.trainers.problem import Data, Hardware, ProblemSettings
 
@@ -26,8 +28,16 @@ FMNAS, PYTHON, TORCH, PLACE, NODE = "fmnas", "python", "torch", "place", "node"
 """The keys of an introduction. Plain text: a worker of another version must be understood, too."""
 
 
-def build_trainer(problem_name: str, settings: ProblemSettings, hardware: Hardware, data: Data | None) -> Trainer:
-    """The trainer of a problem in the registry."""
+def build_trainer(
+    problem_name: str,
+    settings: ProblemSettings,
+    hardware: Hardware,
+    data: Data | None,
+    file: SourceFile | None = None,
+) -> Trainer:
+    """The trainer of a problem. file: what a user's own stands in, as this node may lack it."""
+    if file is not None:
+        install(file)
     return problem(problem_name, settings).build(data, hardware)
 
 
@@ -39,8 +49,11 @@ class Worker:
 
     def __init__(self, build: Build, data: Data | None, board: Any = None) -> None:
         keep_freed_memory()
-        self._evaluator, self._board = Evaluator(build(data)), board
-        self._place = f"{socket.gethostname()}:{os.getpid()}"
+        self._place, self._board = f"{socket.gethostname()}:{os.getpid()}", board
+        try:
+            self._evaluator = Evaluator(build(data))
+        except Exception as error:  # on one line, and the last of what Ray says: where it was and what went wrong
+            raise TrainerError(f"on {self._place}: {one_line(error)}") from None
 
     def ready(self) -> dict[str, str]:
         """Its introduction; answered once the trainer is built."""

@@ -1,1 +1,1 @@
-"""Functions that cost nothing."""
+"""Functions: those that cost nothing, and one's own."""

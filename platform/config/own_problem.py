@@ -1,0 +1,72 @@
+"""A problem that a user brings, in a configuration: which it is, what may be left out, and what is refused.
+
+    problem: ./tune_me.py:svm      a name in a file; its path is made whole, so that it can be resumed from any folder
+    problem: ./tune_me.py          the one problem in it
+    problem: my_module:svm         of a module, which each node must have
+
+What may be left out: `fidelity`, as the problem has its own epochs, and `seeds`.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fmnas.platform.config.messages import shown
+from fmnas.platform.config.named import parted, those_in, whole
+from fmnas.platform.errors import ConfigError
+from fmnas.platform.problems import HOW, Row, is_own
+from fmnas.search_spaces import FmnasError
+from fmnas.trainers.problem import ConfigurableProblem, Problem, ProblemSettings
+
+
+def completed(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration's plain data with the whole name of its own problem, and what that has in place of what is left
+    out; those of any other configuration as they are.
+
+    Raises ConfigError, naming the key, for a problem that cannot be used.
+    """
+    name = data.get("problem")
+    if not isinstance(name, str) or not is_own(name):
+        return dict(data)
+    try:
+        row = _row(whole(name))
+        task = row.problem(ProblemSettings())
+        _check_names(task)
+    except FmnasError as error:
+        raise ConfigError(f"problem = {shown(name)}: {error}") from None
+    left_out: dict[str, Any] = {"fidelity": {"epochs": task.epochs}}
+    if isinstance(row.found, Problem):  # nobody can tell it how many seeds to average
+        left_out["seeds"] = max(1, task.seeds)
+        _check_seeds(data, left_out["seeds"])
+    return {**left_out, **data, "problem": row.name}
+
+
+def _row(use: str) -> Row:
+    """Of a whole name. Raises ConfigError where nothing is named and there is not exactly one problem."""
+    module, name = parted(use)
+    if not name:
+        found = list(those_in(module, Problem | ConfigurableProblem))
+        if not found:
+            raise ConfigError(f"{module} holds no problem: {HOW}")
+        if len(found) > 1:
+            raise ConfigError(f"{module} holds the problems {', '.join(found)}: name one, e.g. {module}:{found[0]}")
+        use = f"{module}:{found[0]}"
+    return Row(use, use, "")
+
+
+def _check_names(task: Problem) -> None:
+    """Raise ConfigError for a variable that trials.csv could not hold beside its own columns."""
+    from fmnas.comparison.numbers.trials import is_column
+
+    for name in task.space.names:
+        if is_column(name):
+            raise ConfigError(f"its variable {name!r} has the name of a column of trials.csv: call it otherwise, e.g. "
+                              f"{name}_")  # fmt: skip
+
+
+def _check_seeds(data: Mapping[str, Any], seeds: int) -> None:
+    given = data.get("seeds", seeds)
+    if given != seeds:
+        raise ConfigError(
+            f"seeds = {shown(given)}: it must be {seeds}, as the problem has it; average in the function, or leave "
+            "seeds out"
+        )

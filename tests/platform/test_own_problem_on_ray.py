@@ -1,0 +1,156 @@
+"""A problem of a user's own on Ray: its file is sent to workers, and what its function does harms no other trial."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from socket import gethostname
+from typing import Any
+
+import pytest
+
+from fmnas.platform.config.config import WorkersConfig
+from fmnas.platform.config.named import SourceFile
+from fmnas.platform.errors import ExperimentFailed
+from fmnas.platform.problems import problem
+from fmnas.platform.workers.cluster import connect, own_folder
+from fmnas.platform.workers.open_pool import _sent
+from fmnas.platform.workers.pool import Event, Failed, Finished, Job, Lost, Pool, TimedOut
+from fmnas.platform.workers.ray_pool import RayPool
+from fmnas.platform.workers.ray_worker import build_trainer
+from fmnas.search_spaces import Trial
+from fmnas.trainers.problem import Hardware, ProblemSettings
+
+MINE = """
+import os
+import sys
+import time
+from dataclasses import dataclass, replace
+from fmnas.search_spaces import Nominal
+from fmnas.trainers import objective
+
+class OddError(Exception):
+    def __init__(self, one, two):
+        super().__init__(f"{one} and {two}")
+
+def raises():
+    raise OddError(1, 2)
+
+def prints():
+    for _ in range(30_000):
+        print("x" * 1000)
+    return 0.25
+
+def hangs():
+    time.sleep(600)
+
+DEEDS = {"fine": lambda: 0.5, "raise": raises, "exit": sys.exit, "kill": lambda: os._exit(1), "print": prints,
+         "hang": hangs}
+
+@objective([Nominal("deed", list(DEEDS))])
+def does(configuration):
+    return DEEDS[configuration["deed"]]()
+
+@dataclass
+class Table:
+    place: str
+    value: float
+
+    def doubled(self):
+        return 2 * self.value
+
+def load():
+    return Table("made up", 21.0)
+
+def build(data, hardware):
+    assert isinstance(data.doubled(), float)
+    return objective(does.space)(lambda configuration: data.doubled()).trainer
+
+PLAIN = replace(does, load=load, build=build)
+"""
+
+Answer = Callable[[Pool, Job], Event]
+
+
+@pytest.fixture(scope="module")
+def ray() -> Iterator[Any]:
+    connected = connect(None)
+    yield connected
+    connected.shutdown()
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.py"
+    path.write_text(MINE)
+    return path
+
+
+def pool(ray: Any, name: str, file: SourceFile | None, data: Any = None, failures: int = 5) -> RayPool:
+    build = partial(build_trainer, name, ProblemSettings(), Hardware(), file=file)
+    return RayPool(ray, build, data, WorkersConfig(failures=failures), 1, trial_seconds=3.0)
+
+
+def job(deed: str) -> Job:
+    return Job("random/repeat-0", Trial(0, {"deed": deed}, 1, "random"))
+
+
+def test_a_worker_has_it_without_the_file_and_outlives_what_it_does(ray: Any, mine: Path, answer: Answer) -> None:
+    name = f"{mine}:does"
+    file = _sent(ray, name)
+    shutil.rmtree(mine.parent)  # as on a node that lacks it
+    workers = pool(ray, name, file)
+    events = {deed: answer(workers, job(deed)) for deed in ("raise", "exit", "print", "hang", "kill", "fine")}
+    workers.close()
+    kinds = {deed: type(event) for deed, event in events.items()}
+    assert kinds == {
+        "raise": Failed,
+        "exit": Failed,
+        "print": Finished,
+        "hang": TimedOut,
+        "kill": Lost,
+        "fine": Finished,
+    }
+    assert isinstance(events["fine"], Finished)
+    assert events["fine"].evaluation.objective == 0.5
+    assert isinstance(events["raise"], Failed)
+    assert events["raise"].reason == "TrainingFailedError: OddError: 1 and 2 (mine.py, line 14)"
+    assert isinstance(events["exit"], Failed)
+    assert "it called sys.exit" in events["exit"].reason
+    logs = own_folder() / "session_latest" / "logs"
+    written = [path.stat().st_size for path in logs.resolve().glob("worker-*.out*")]
+    assert 0 < sum(written) < 12 * 1024**2  # of 30 MB
+
+
+def test_the_class_of_its_data_is_sent_as_well(ray: Any, mine: Path, answer: Answer) -> None:
+    name = f"{mine}:PLAIN"
+    file, data = _sent(ray, name), problem(name).load()
+    shutil.rmtree(mine.parent)
+    workers = pool(ray, name, file, data)
+    event = answer(workers, job("fine"))
+    workers.close()
+    assert isinstance(event, Finished)
+    assert event.evaluation.objective == 42.0
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("/nowhere/of_own.py:does", b"import no_such_package", "of_own.py cannot be imported: ModuleNotFoundError"),
+        ("/nowhere/of_own.py:does", None, "of_own.py cannot be imported: FileNotFoundError"),
+        ("no_such_module:does", None, "there is no module no_such_module"),
+    ],
+)
+def test_a_worker_that_cannot_build_it_says_where_and_why(
+    ray: Any, name: str, text: bytes | None, words: str, answer: Answer
+) -> None:
+    file = None if text is None else SourceFile(name.partition(":")[0], text)
+    workers = pool(ray, name, file, failures=1)
+    with pytest.raises(ExperimentFailed) as caught:
+        answer(workers, job("fine"))
+    workers.close()
+    said = str(caught.value)
+    assert words in said
+    assert f"on {gethostname()}:" in said
+    assert "\n" not in said
+    assert "Traceback" not in said
