@@ -34,17 +34,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = Path(__file__).with_suffix(".toml")
-COPIED = (
-    "search_spaces",
-    "trainers",
-    "optimizers",
-    "baselines",
-    "comparison",
-    "platform",
-    "integrations",
-    "configs",
-    "tests",
-)
+LIBRARY = ("search_spaces", "trainers", "optimizers", "baselines", "integrations")
+COPIED = (*LIBRARY, "comparison", "platform", "configs", "tests", "examples")
 LIMIT = 600.0
 CAUGHT, HANGS, SURVIVED, BROKEN = "caught", "hangs", "SURVIVED", "BROKEN"
 PASSED, FAILED = 0, 1  # what pytest returns; anything else: the tests did not run
