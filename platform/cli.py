@@ -129,8 +129,15 @@ def _add_looks(subparsers: Subparsers) -> None:
     ui.add_argument("--port", type=_port, default=5000, help="1 to 65535; default: 5000")
     ui.set_defaults(command=commands.ui)
 
+    config = subparsers.add_parser("config", help="print a configuration with every default, explained, and its cost")
+    config.add_argument("config", metavar="CONFIG", help="a YAML file, or the name of a shipped one")
+    config.add_argument("-o", dest="overrides", metavar="KEY=VALUE", action="append", default=[], help="override a key")
+    config.add_argument("--time", action="store_true", help="train a little, to say how long it would take here")
+    config.set_defaults(command=commands.config)
+
     listing = subparsers.add_parser("list", help="what there is, one line each")
     listing.add_argument("what", choices=["problems", "optimizers", "configs"])
+    listing.add_argument("--options", action="store_true", help="of optimizers: what each takes, with its default")
     listing.set_defaults(command=commands.list_)
 
     doctor = subparsers.add_parser("doctor", help="what this machine and cluster can do, and what is missing")

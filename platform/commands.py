@@ -4,7 +4,7 @@ import argparse
 import json
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -186,6 +186,19 @@ def ui(arguments: argparse.Namespace) -> int:
     return ExitCode.DONE
 
 
+def config(arguments: argparse.Namespace) -> int:
+    """A configuration, explained; nothing runs."""
+    from fmnas.platform.config.config import load_config
+    from fmnas.platform.config.cost import cost_of, measured
+    from fmnas.platform.config.reference import commented
+    from fmnas.platform.config.remarks import remarks
+
+    found = load_config(arguments.config, arguments.overrides)
+    told = [f"Cost: {cost_of(found)}", *([f"Time: {measured(found)}"] if arguments.time else []), *remarks(found)]
+    sys.stdout.write(commented(found) + "".join(f"# {line}\n" for line in told))
+    return ExitCode.DONE
+
+
 def list_(arguments: argparse.Namespace) -> int:
     """What there is."""
     lines: dict[str, str] = {}
@@ -198,6 +211,8 @@ def list_(arguments: argparse.Namespace) -> int:
         from fmnas.platform.optimizers import OPTIMIZERS
 
         lines = {name: row.summary for name, row in OPTIMIZERS.items()}
+        if arguments.options:
+            lines = {name: f"{told}: {_options(OPTIMIZERS[name].complete({}))}" for name, told in lines.items()}
     else:
         from fmnas.platform.config.config import shipped_configs
 
@@ -221,6 +236,10 @@ def doctor(arguments: argparse.Namespace) -> int:
         line = Text.assemble(mark, f"  {finding.what:<18} {finding.detail}")
         console.print(line, soft_wrap=True, highlight=False)
     return ExitCode.DONE if all(finding.good for finding in findings) else ExitCode.FAILED
+
+
+def _options(defaults: Mapping[str, object]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in defaults.items()) or "no options"
 
 
 def _latest(folder: Path) -> Path:

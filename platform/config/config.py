@@ -49,32 +49,40 @@ ALL_PAIRS = "all"
 
 
 class Config(Section):
-    """An experiment: a problem, optimizers, repeats and an equal budget for each.
-
-    initial_design: number of random points that the optimizers of a repeat share, or "authors": repeat r, from 0, has
-    the points that the BO-FM paper's run with seed r began with.
-    problem: of the registry, or a user's own, see own_problem.py.
-    on_failure: what an optimizer hears of a trial that failed or timed out: the problem's penalty as its objective, or
-    nothing (skip); it is charged either way.
-    hypotheses: which differences the report tests: "all" pairs, or one optimizer, by its label, against each of the
-    rest.
-    """
+    """An experiment: a problem, optimizers, repeats and an equal budget for each."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
+    """Of the experiment, of its folder in runs/ and in MLflow; the file's name unless given."""
     problem: str
+    """Of the registry (`fmnas list problems`), or one of your own: FILE.py:NAME, or MODULE:NAME."""
     optimizers: list[OptimizerConfig] = Field(min_length=1)
+    """Who competes: names, or mappings with options."""
     repeats: int = Field(default=1, ge=1, le=1000)
+    """How often each optimizer runs, each time from another seed and another initial design."""
     seed: int = Field(default=0, ge=0, lt=2**64)
+    """What all randomness derives from."""
     initial_design: int | Literal["authors"] = 10
+    """How many random points the optimizers of a repeat share; or authors: repeat r, from 0, has the points that the
+    BO-FM paper's run with seed r began with."""
     seeds: int = Field(default=4, ge=1, le=1000)
+    """Trainings that are averaged in one evaluation."""
     budget: BudgetConfig
+    """What each run may spend."""
     fidelity: FidelityConfig
+    """What a full evaluation is."""
     on_failure: Literal["penalty", "skip"] = "penalty"
+    """What an optimizer hears of a trial that failed or timed out: the problem's penalty as its objective, or nothing
+    (skip); it is charged either way."""
     hypotheses: str = ALL_PAIRS
+    """Which differences the report tests: all pairs, or one optimizer, by its label, against each of the rest."""
     data: DataConfig = DataConfig()
+    """What a real problem trains on."""
     workers: WorkersConfig = WorkersConfig()
+    """Who trains."""
     checkpoints: CheckpointsConfig = CheckpointsConfig()
+    """Whether trainings are kept while they run."""
     tracking: TrackingConfig = TrackingConfig()
+    """MLflow."""
 
     @field_validator("initial_design", mode="before")
     @classmethod

@@ -22,50 +22,49 @@ SHARE = 0.0001
 class Section(BaseModel):
     """A mapping whose keys and types are known; anything else is an error, as are numbers that are not finite."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
 
 class BudgetConfig(Section):
-    """What each run may spend.
-
-    evaluations: full trainings, paid by the epoch (evaluations x fidelity.epochs).
-    seconds: training plus suggestion; no trial starts once they are spent. None: no limit.
-    trial_seconds: what one trial may take; one that takes longer is ended and has timed out. None: no limit.
-    """
+    """What each run may spend."""
 
     evaluations: int = Field(ge=1, le=10_000_000)
+    """Full trainings of each optimizer in each repeat, paid by the epoch: evaluations x fidelity.epochs."""
     seconds: float | None = Field(default=None, gt=0, le=LONG)
+    """Of training plus suggestion: no trial starts once they are spent. null: no limit."""
     trial_seconds: float | None = Field(default=None, gt=0, le=LONG)
+    """What one trial may take; one that takes longer is ended and has timed out. null: no limit."""
 
 
 class FidelityConfig(Section):
-    """epochs: what a full evaluation trains for."""
+    """What a full evaluation is."""
 
     epochs: int = Field(ge=1, le=1_000_000)
+    """What a full evaluation trains for; 1 where a problem has no epochs."""
 
 
 class WorkersConfig(Section):
-    """The pool of workers.
-
-    kind: "ray", or "in-process" for a debugger (one trial at a time in this process, which a trial that kills it or
-    never returns from C takes along).
-    count: how many; "auto" takes what the cluster holds and the runs can use.
-    cpus, gpus: what one worker takes; fractions let several share a device. With gpus 0 it trains on CPUs; it trains
-    on one GPU, so it takes no more than 1.
-    arrangement: how it arranges the trainings of one evaluation: auto takes what is fastest (fast on CPUs, stacked on
-    GPUs), plain is the reference.
-    attempts: how often a trial is tried when workers are lost. failures: how many failed trials in a row end the
-    experiment. grace_seconds: how long Ctrl-C and SIGTERM wait for running trials.
-    """
+    """The pool of workers."""
 
     kind: Literal["ray", "in-process"] = "ray"
+    """ray; or in-process, one trial at a time in the driver's own process, for a debugger and for cheap functions."""
     count: int | Literal["auto"] = "auto"
+    """How many; auto takes what the cluster holds and the runs can use."""
     cpus: float = Field(default=1, ge=SHARE, le=100_000)
+    """What one worker takes. With several it trains that many seeds of its trial side by side."""
     gpus: float = Field(default=0, ge=0)
+    """What one worker takes, at most 1: it trains on one GPU, which fractions share. With 0 it trains on CPUs."""
     arrangement: Arrangement = "auto"
+    """How a worker arranges the trainings of one evaluation: auto takes what is fastest (fast on CPUs, stacked on
+    GPUs); plain is the reference."""
     attempts: int = Field(default=3, ge=1, le=1_000_000)
+    """How often a trial is tried when workers are lost."""
     failures: int = Field(default=5, ge=1, le=1_000_000)
+    """How many failed, timed-out or lost trials in a row end the experiment."""
     grace_seconds: float = Field(default=30, ge=0, le=LONG)
+    """How long Ctrl-C and SIGTERM wait for running trials."""
 
     @field_validator("count", mode="before")
     @classmethod
@@ -91,21 +90,21 @@ class WorkersConfig(Section):
 
 
 class DataConfig(Section):
-    """The data of a real problem; what is None is as the problem has it.
-
-    name: data set; digits is small and needs no network, for tests and explicit offline use.
-    root: the folder that holds it, or svm_boston's file; None looks in the usual places.
-    train, validation: number of images. batch_size: images per SGD step.
-    early_validation: how many of the validation images, the first of them, every epoch before a trial's last is
-    measured on; None: all. The last, and so the objective, is always measured on all.
-    """
+    """The data of a real problem; what is null is as the problem has it."""
 
     name: Literal["fashion_mnist", "digits"] | None = None
+    """The data set; digits is small and needs no network, for tests and explicit offline use."""
     root: str | None = None
+    """The folder that holds it, or svm_boston's file; null looks in the usual places."""
     train: int | None = Field(default=None, ge=1)
+    """How many images train."""
     validation: int | None = Field(default=None, ge=1)
+    """How many others measure."""
     batch_size: int | None = Field(default=None, ge=1)
+    """Images of one step of SGD."""
     early_validation: int | None = Field(default=None, ge=1)
+    """How many of the validation images, the first of them, every epoch before a trial's last is measured on; null:
+    all. The last, and so the objective, is always measured on all."""
 
     def settings(self) -> DataSettings:
         """As a problem takes it."""
@@ -113,33 +112,36 @@ class DataConfig(Section):
 
 
 class CheckpointsConfig(Section):
-    """every: epochs between two checkpoints of a training, in the run directory; None: none.
+    """Whether trainings are kept while they run.
 
-    A trial that is repeated, because its worker was lost or the experiment interrupted, goes on from its last ones and
-    ends with the same numbers. On a cluster that takes a run directory that all nodes share.
-
-    continue_promoted: a trial that is promoted to more epochs goes on from the last epoch of the trial it continues,
-    with that trial's seed. Every learning rate is then planned for fidelity.epochs: a shorter trial is the beginning of
-    a full one, and a promoted trial ends with the numbers of a training that nothing cut. Without it (as BOHB's paper
-    has it) a promoted trial trains anew, and every trial's learning rate is planned for its own epochs. Either way it
-    is charged all its epochs: what an optimizer may spend does not depend on whether a file was found. Only the seconds
-    are those that it took. The files of shorter trials, up to a megabyte for each training, stay until a full one has
-    gone on from them, or the experiment is done.
+    The files of shorter trials, up to a megabyte for each training, stay until a full one has gone on from them, or the
+    experiment is done.
     """
 
     every: int | None = Field(default=None, ge=1, le=1_000_000)
+    """Epochs between two checkpoints of a training, in the run directory; null: none. A trial that is repeated, because
+    its worker was lost or the experiment interrupted, goes on from its last ones and ends with the same numbers. On a
+    cluster that takes a run directory that all nodes share."""
     continue_promoted: bool = False
+    """A trial that is promoted to more epochs goes on from the last epoch of the trial it continues, with that trial's
+    seed. Every learning rate is then planned for fidelity.epochs: a shorter trial is the beginning of a full one, and a
+    promoted trial ends with the numbers of a training that nothing cut. Without it (as BOHB's paper has it) a promoted
+    trial trains anew, and every trial's learning rate is planned for its own epochs. Either way it is charged all its
+    epochs: what an optimizer may spend does not depend on whether a file was found."""
 
 
 class TrackingConfig(Section):
-    """MLflow. uri None: SQLite in the run directory. experiment None: the experiment's name.
+    """MLflow.
 
     A password in the URI is known to this record alone: in whatever is written from it, *** stands in its place.
     """
 
     enabled: bool = True
+    """Whether MLflow is told at all."""
     uri: str | None = Field(default=None, min_length=1, repr=False)
+    """Its server or store; null: SQLite in the run directory."""
     experiment: str | None = Field(default=None, min_length=1)
+    """What it is called there; null: the experiment's name."""
 
     @field_serializer("uri")
     def _hide_password(self, uri: str | None) -> str | None:
@@ -147,22 +149,20 @@ class TrackingConfig(Section):
 
 
 class OptimizerConfig(Section):
-    """One competitor.
-
-    name: of the registry; with `use`, any.
-    use: the class of an optimizer of one's own, as "module:Class" or "FILE.py:Class"; a file keeps its place, wherever
-    the experiment is resumed.
-    label: what tables, curves, MLflow and files call it; its name unless another is given, as it must be where one
-    optimizer competes several times.
-    concurrency: how many trials it may have in flight.
-    options: its own.
-    """
+    """One competitor. A bare name stands for {name: NAME}; keys beside these are the optimizer's own options."""
 
     name: str
+    """Of the registry (`fmnas list optimizers`); with `use`, any."""
     use: str | None = None
+    """The class of an optimizer of one's own, as "module:Class" or "FILE.py:Class"; a file keeps its place, wherever
+    the experiment is resumed."""
     label: str = ""
+    """What tables, curves, MLflow and files call it; its name unless another is given, as it must be where one
+    optimizer competes several times."""
     concurrency: int = Field(default=1, ge=1, le=100_000)
+    """How many trials it may have in flight."""
     options: dict[str, Any] = Field(default_factory=dict)
+    """Its own; they may as well stand beside the name."""
 
     @property
     def row(self) -> Row:

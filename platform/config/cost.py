@@ -1,0 +1,75 @@
+"""What an experiment costs: in trainings and epochs, and, by a measurement, in hours on this machine."""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+
+from fmnas.comparison.numbers.notation import duration
+from fmnas.platform.config.config import Config
+from fmnas.platform.problems import problem
+from fmnas.search_spaces import Trial
+from fmnas.search_spaces.records import RANDOM
+from fmnas.trainers.problem import Hardware
+
+TIMED = 3
+"""How many random configurations are timed."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of all runs together. trainings: of an evaluation's seeds each; epochs: of one training, times their number."""
+
+    runs: int
+    evaluations: int
+    trainings: int
+    epochs: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.runs} runs, {self.evaluations:,} evaluations, {self.trainings:,} trainings, "
+            f"{self.epochs:,} epochs in all"
+        )
+
+
+def cost_of(config: Config) -> Cost:
+    """What the budget comes to when all of it is spent."""
+    runs = len(config.optimizers) * config.repeats
+    evaluations = runs * config.budget.evaluations
+    trainings = evaluations * max(1, problem(config.problem, config.problem_settings).seeds)
+    return Cost(runs, evaluations, trainings, trainings * config.fidelity.epochs)
+
+
+def measured(config: Config, clock: Callable[[], float] = time.perf_counter) -> str:
+    """How long that would take on this machine, in words.
+
+    It is the median of TIMED random configurations, evaluated for one epoch each, one after the other. Configurations
+    differ by several times, an optimizer may prefer dear ones, and suggestions are not in it. Raises what the problem's
+    data and trainer raise.
+    """
+    task = problem(config.problem, config.problem_settings)
+    trainer, rng = task.build(task.load(), Hardware()), np.random.default_rng(config.seed)
+    seconds = []
+    for number in range(TIMED):
+        trial = Trial(number, task.space.sample(rng), 1, RANDOM)
+        began = clock()
+        trainer.evaluate(trial)
+        seconds.append(clock() - began)
+    workers = _workers(config)
+    whole = median(seconds) * cost_of(config).evaluations * config.fidelity.epochs / workers
+    return (
+        f"about {duration(whole)} on {workers} worker{'s' * (workers > 1)} of this machine, without suggestions: an "
+        f"epoch of an evaluation took {duration(median(seconds))} in the median of {TIMED} random configurations"
+    )
+
+
+def _workers(config: Config) -> int:
+    """How many would train at once here."""
+    if config.workers.kind == "in-process":
+        return 1
+    fitting = max(1, int((os.cpu_count() or 1) / config.workers.cpus))
+    wanted = len(config.optimizers) * config.repeats if config.workers.count == "auto" else config.workers.count
+    return min(fitting, wanted)

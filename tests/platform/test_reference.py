@@ -1,0 +1,92 @@
+"""The reference of all keys, the explained configuration and its cost."""
+
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fmnas.platform.cli import main
+from fmnas.platform.config.config import Config, check_config, load_config, shipped_configs
+from fmnas.platform.config.cost import Cost, cost_of, measured
+from fmnas.platform.config.reference import REQUIRED, commented, keys, markdown
+from fmnas.platform.config.source import override
+
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "configuration.md"
+PLAIN = {
+    "name": "t",
+    "problem": "joint",
+    "optimizers": [{"name": "bo-fm"}],
+    "initial_design": 1,
+    "budget": {"evaluations": 20},
+    "fidelity": {"epochs": 25},
+}
+
+
+def test_the_page_is_that_of_the_schema() -> None:
+    assert DOCS.read_text() == markdown()
+
+
+def test_every_key_of_every_section_is_there_with_what_it_means() -> None:
+    found = {key.name: key for key in keys()}
+    plain = check_config(dict(PLAIN), "here").model_dump(mode="json")
+    for name, value in plain.items():
+        assert name in found
+        inner = value[0] if name == "optimizers" else value if isinstance(value, dict) else {}
+        prefix = "optimizers.0" if name == "optimizers" else name
+        assert {f"{prefix}.{key}" for key in inner} <= set(found)
+    assert all(key.meaning.endswith((".", "null.")) and key.kind and key.default is not None for key in found.values())
+    assert {name for name, key in found.items() if key.default == REQUIRED} == {
+        *("name", "problem", "optimizers", "optimizers.0.name", "budget", "budget.evaluations"),
+        *("fidelity", "fidelity.epochs"),
+    }
+
+
+@pytest.mark.parametrize("key", [key for key in keys() if key.example not in ("–", "")], ids=lambda key: key.name)
+def test_every_example_may_be_set(key: Any) -> None:
+    data = {**deepcopy(PLAIN), "optimizers": [{"name": "bo-fm", "use": "fmnas.optimizers.bofm:BOFM"}]}
+    if key.name.startswith("optimizers.0.use"):
+        return  # a file that is not here
+    if key.name in ("hypotheses", "fidelity.epochs", "fidelity"):
+        data["optimizers"] = ["bo-fm", "random"]
+    override(data, f"{key.name}={key.example}")
+    check_config(data, "here")
+
+
+@pytest.mark.parametrize("name", sorted(shipped_configs()))
+def test_the_explained_configuration_loads_to_the_same(name: str) -> None:
+    config = load_config(name)
+    assert Config.model_validate(yaml.safe_load(commented(config))) == config
+
+
+def test_the_command_explains_and_runs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["config", "fashion_mnist_example", "-o", "repeats=2"]) == 0
+    told = capsys.readouterr().out
+    assert "repeats: 2\n" in told
+    assert "  # How often a trial is tried when workers are lost.\n  attempts: 3\n" in told
+    assert "# Cost: 8 runs, 160 evaluations, 640 trainings, 1,920 epochs in all\n" in told
+    assert "no verdict is possible" in told
+    assert list(tmp_path.iterdir()) == []
+    assert main(["config", "func2c", "-o", "repeats=0"]) == 2
+
+
+def test_the_cost_and_how_long_it_takes() -> None:
+    data = {**PLAIN, "optimizers": ["random", "bo-fm"], "repeats": 3, "data": {"name": "digits", "train": 32}}
+    config = check_config({**data, "data": {**data["data"], "validation": 32}, "workers": {"count": 2}}, "here")
+    assert cost_of(config) == Cost(6, 120, 480, 12_000)
+    ticks = iter([0.0, 2.0, 10.0, 11.0, 20.0, 26.0])
+    told = measured(config, clock=lambda: next(ticks))
+    assert "took 2 s in the median of 3 random configurations" in told
+    assert "about 50.0 min on 2 workers of this machine, without suggestions" in told  # 120 x 25 x 2 s / 2
+
+
+def test_options_are_listed_with_their_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "optimizers", "--options"]) == 0
+    told = capsys.readouterr().out
+    assert "population 50, tournament 15" in told
+    assert "kernel modlap, mode default" in told
+    assert "random search: no options" in told
