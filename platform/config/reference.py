@@ -118,7 +118,8 @@ def _kind(given: Mapping[str, Any]) -> str:
 def commented(config: Config) -> str:
     """A configuration with every default, as YAML that loads to the same; above each key what it means."""
     told = meanings()
-    lines, place = [], []
+    lines: list[str] = []
+    place: list[str] = []
     for line in config.to_yaml().splitlines():
         found = _KEY.match(line)
         if found:
