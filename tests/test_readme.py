@@ -16,28 +16,32 @@ from fmnas.platform.config.config import check_config, load_config, shipped_conf
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
 DOCUMENTS = {path.name: path.read_text() for path in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"))}
+EXPERIMENTS = DOCUMENTS["experiments.md"]
 ROOMS = ("platform", "comparison", "baselines", "optimizers", "trainers", "search_spaces", "integrations")
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+def blocks(language: str, *texts: str) -> list[str]:
+    return [block for text in texts for block in re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)]
 
 
-@pytest.mark.parametrize("code", blocks("python"))
+@pytest.mark.parametrize("code", blocks("python", README))
 def test_python_runs(code: str) -> None:
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
 
 
-@pytest.mark.parametrize("text", blocks("yaml"))
+@pytest.mark.parametrize("text", blocks("yaml", README, EXPERIMENTS))
 def test_configurations_are_valid(text: str) -> None:
     check_config({"name": "readme", **yaml.safe_load(text)}, "README.md")
 
 
-def test_links_lead_somewhere() -> None:
-    links = re.findall(r"\]\((?!https?:)([^)#]+)\)", README)
-    assert links
-    for link in links:
-        assert (ROOT / link).is_file(), link
+@pytest.mark.parametrize(
+    "document",
+    sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md")]),
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
+def test_links_lead_somewhere(document: Path) -> None:
+    for link in re.findall(r"\]\((?!https?:)([^)#]+)\)", document.read_text()):
+        assert (document.parent / link).exists(), link
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
@@ -69,11 +73,11 @@ def test_the_map_of_the_house_has_every_room_and_chamber() -> None:
 
 def test_every_shipped_configuration_is_named() -> None:
     for name in shipped_configs():
-        assert f"`{name}`" in README
+        assert f"`{name}`" in EXPERIMENTS
 
 
 def test_the_table_of_configurations_has_their_repeats_and_says_which_can_give_a_verdict() -> None:
-    table = README.split("| shipped configuration |")[1].split("\n\n")[0].splitlines()[2:]
+    table = EXPERIMENTS.split("| shipped configuration |")[1].split("\n\n")[0].splitlines()[2:]
     named = set()
     for row in table:
         names, _, repeats, verdict = (cell.strip() for cell in row.strip("|").split("|"))
