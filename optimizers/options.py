@@ -19,6 +19,7 @@ PROVIDED = ("seed", "epochs", "evaluations", "log_objective", "initial_design")
 """What the platform sets, where a constructor takes it."""
 
 PLAIN = (bool, int, float, str, NoneType)
+WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", NoneType: "null"}
 
 
 @dataclass(frozen=True)
@@ -70,10 +71,11 @@ def check_options(optimizer: type[Optimizer], **values: Any) -> None:
 
 
 def allowed(annotation: Any) -> str:
-    """What an annotation's Betweens and Literals allow, as one says it after "it must be"."""
+    """What an annotation's Betweens and Literals allow, or without them its types, as one says after "it must be"."""
     bounds, choices = _limits(annotation)
     listed = ["one of " + ", ".join(map(repr, choices))] if choices else []
-    return ", or ".join([*map(str, bounds), *listed])
+    kinds = [] if bounds or choices else [WORDS[part] for part in _parts(annotation) if part in WORDS]
+    return ", or ".join([*map(str, bounds), *listed, *kinds])
 
 
 def _limits(annotation: Any) -> tuple[list[Between], list[Any]]:
@@ -92,7 +94,7 @@ def _plain(annotation: Any) -> Any:
     """Without the members of a union that only a caller in Python can give."""
     if get_origin(annotation) is Annotated:
         return annotation
-    kinds = (Literal, Annotated)
+    kinds = (Literal, Annotated, dict, list)
     kept = tuple(part for part in _parts(annotation) if part in (*PLAIN, Any) or get_origin(part) in kinds)
     if not kept:
         raise TypeError(f"an option must be of plain types or Literals, and this is {annotation}")
