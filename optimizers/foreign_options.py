@@ -33,7 +33,7 @@ def plain_parameters(function: Callable[..., Any], leave_out: Container[str]) ->
         by_name = parameter.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
         if not by_name or name in leave_out:
             continue
-        annotation = _plain(_resolved(parameter.annotation, function))
+        annotation = _plain(_resolved(parameter, function))
         if annotation is not None:
             found.append(parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=annotation))
         elif parameter.default is Parameter.empty:
@@ -84,10 +84,14 @@ class _Names(dict[str, Any]):
         return _Elsewhere
 
 
-def _resolved(annotation: Any, function: Callable[..., Any]) -> Any:
-    """An annotation as an object, also where its module imports the types for type checkers alone."""
+def _resolved(parameter: Parameter, function: Callable[..., Any]) -> Any:
+    """An annotation as an object, also where its module imports the types for type checkers alone.
+
+    Without one, anything of the sort that the default is.
+    """
+    annotation, default = parameter.annotation, parameter.default
     if annotation is Parameter.empty:
-        return Any
+        return Any if default is Parameter.empty or isinstance(default, (*SCALARS, list, dict)) else type(default)
     if not isinstance(annotation, str):
         return annotation
     called = function.__init__ if isinstance(function, type) else function  # type: ignore[misc]  # of this very class
