@@ -40,6 +40,7 @@ STARTS = "it can be built, asked and told"
 EVALUATIONS = 50
 """The budget that it is told of, if it asks for that."""
 OTHER_HASH_SEED = "4711"
+STARTUP_SECONDS = 60.0
 
 
 class Verdict(StrEnum):
@@ -135,6 +136,9 @@ class _Child:
     def __enter__(self) -> "_Child":
         self._process.start()
         self._theirs.close()
+        with suppress(EOFError):  # it is said of the next rule
+            if self._connection.poll(STARTUP_SECONDS):
+                self._connection.recv()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -161,6 +165,7 @@ def _go_through(it: Examinee, names: list[str], connection: Connection) -> None:
     """Send a finding for each of the rules. Runs in a process of its own, and leads a group of what that starts."""
     os.setsid()
     _hush()
+    connection.send(None)  # what a rule may take does not count what comes before
     subject, all_rules = it.subject(), rules(lambda: _told_by_another(it))
     if names[0] == STARTS:
         connection.send(_examined(Rule(STARTS, _started), subject))
