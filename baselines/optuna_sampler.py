@@ -65,8 +65,9 @@ class OptunaSampler(ReplayedOptimizer, OptunaOptimizer):
     def suggestions(self, seed: int) -> Iterator[Suggestion]:
         """Draws of the sampler, which has its seed from the beginning."""
         by_chance = self.chooses == RANDOM or len(self.history) < self._startup
-        for self._drawn in self._draws(self._study):
-            yield Suggestion(self._drawn[1], RANDOM if by_chance else MODEL)
+        for drawn in self._draws(self._study):
+            self._drawn = drawn
+            yield Suggestion(drawn[1], RANDOM if by_chance else MODEL)
 
     def _register(self, trial: Trial) -> None:
         super()._register(trial)

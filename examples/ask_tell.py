@@ -1,6 +1,6 @@
 """Simulated annealing (Kirkpatrick et al. 1983), written for no platform: an object with ask and tell, and a function.
 
-    optimizers: [bo-fm, {name: annealing, use: "examples/ask_tell.py:make", cooling: 0.9}]
+optimizers: [bo-fm, {name: annealing, use: "examples/ask_tell.py:make", cooling: 0.9}]
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """An optimizer of one's own: pattern search, which looks around the best so far at a distance that shrinks.
 
-    fmnas check examples/my_optimizer.py:PatternSearch
-    fmnas run examples/own_optimizers.yaml
+fmnas check examples/my_optimizer.py:PatternSearch
+fmnas run examples/own_optimizers.yaml
 """
 
 from fmnas.optimizers import Optimizer, Suggestion

@@ -61,8 +61,9 @@ def _constructors(optimizer: type[Optimizer]) -> list[Callable[..., None]]:
     found = []
     for base in optimizer.__mro__:
         if "__init__" in vars(base):
-            found.append(base.__init__)
-            if not any(each.kind is _OTHERS for each in inspect.signature(base.__init__).parameters.values()):
+            constructor = vars(base)["__init__"]
+            found.append(constructor)
+            if not any(each.kind is _OTHERS for each in inspect.signature(constructor).parameters.values()):
                 break
     return found
 

@@ -24,7 +24,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from fmnas.optimizers import OptimizerError, random_design
-from fmnas.optimizers.contract import RULES, BrokenRule, Rule, Subject
+from fmnas.optimizers.contract import RULES, BrokenRuleError, Rule, Subject
 from fmnas.optimizers.contract.play import DESIGN, DESIGN_SEED, EPOCHS, SPACES, ask, played
 from fmnas.optimizers.contract.randomness import Suggested, suggested_everywhere
 from fmnas.optimizers.contract.rules import another_process, rules
@@ -90,7 +90,7 @@ class Examinee:
 
 
 def examinee(use: str, overrides: Sequence[str]) -> Examinee:
-    """The optimizer of that name with options KEY=VALUE. Raises ConfigError where it cannot be loaded, or has others."""
+    """The optimizer of that name, with options KEY=VALUE. Raises ConfigError for one that cannot be, or has others."""
     options: dict[str, Any] = {}
     for each in overrides:
         override(options, each)
@@ -181,7 +181,7 @@ def _examined(rule: Rule, subject: Subject) -> Finding:
         return Finding(rule.name, Verdict.SKIPPED, "it waits for each result before it suggests something new")
     try:
         return Finding(rule.name, Verdict.HOLDS, legible(rule.examine(subject)))
-    except (BrokenRule, FmnasError) as error:
+    except (BrokenRuleError, FmnasError) as error:
         return Finding(rule.name, Verdict.BROKEN, legible(str(error)))
     except BaseException as error:  # it may even leave
         return Finding(rule.name, Verdict.BROKEN, one_line(error))
@@ -201,14 +201,14 @@ def _suggests_while_pending(subject: Subject) -> bool:
 
 
 def _told_by_another(it: Examinee) -> Suggested:
-    """What a fresh interpreter with other hashes suggests. Raises BrokenRule if it comes to a bad end."""
+    """What a fresh interpreter with other hashes suggests. Raises BrokenRuleError if it comes to a bad end."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "suggested.json"
         code = "import sys; from fmnas.platform.check import write_suggested; write_suggested(*sys.argv[1:])"
         command = [sys.executable, "-c", code, json.dumps(asdict(it)), str(path)]
         done = subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": OTHER_HASH_SEED}, check=False)
         if done.returncode or not path.exists():
-            raise BrokenRule(f"another process ended with exit code {done.returncode}")
+            raise BrokenRuleError(f"another process ended with exit code {done.returncode}")
         return json.loads(path.read_text())
 
 

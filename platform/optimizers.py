@@ -147,8 +147,8 @@ def _class_of(found: Any, use: str) -> "type[Optimizer]":
     except OptimizerError as error:
         raise ConfigError(f"{use} cannot be used: {error}") from None
     raise ConfigError(
-        f"{use} is no class of optimizers: derive one from fmnas.optimizers.Optimizer; or name a sampler of Optuna, or a "
-        "function make(space, seed) of an object with ask() and tell(configuration, objective), or its class"
+        f"{use} is no class of optimizers: derive one from fmnas.optimizers.Optimizer; or name a sampler of Optuna, or "
+        "a function make(space, seed) of an object with ask() and tell(configuration, objective), or its class"
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from fmnas.optimizers.contract.play import (
     MOST_PENDING,
-    BrokenRule,
+    BrokenRuleError,
     Subject,
     ask,
     busy,
@@ -89,7 +89,7 @@ def refuses(call: Callable[[], object], words: str, when: str) -> str:
     except OptimizerError as error:
         hold(words in str(error), f"when {when}, it must say {words!r}, and says {str(error)!r}")
         return str(error)
-    raise BrokenRule(f"when {when}, it must raise an OptimizerError, and takes it")
+    raise BrokenRuleError(f"when {when}, it must raise an OptimizerError, and takes it")
 
 
 def goes_on_the_same_from_any_point(subject: Subject, space: Space, events: int = 14) -> None:

@@ -55,7 +55,7 @@ CONSTRAINED = {
 """37 of 256 configurations are feasible; 11 of 20 pairs (width, depth), with less of x the deeper."""
 
 
-class BrokenRule(AssertionError):
+class BrokenRuleError(AssertionError):
     """A rule does not hold: what was expected, and what came instead."""
 
 
@@ -77,16 +77,16 @@ class Subject:
 
 
 def hold(holds: Any, otherwise: str) -> None:
-    """Raise BrokenRule with that sentence unless it holds."""
+    """Raise BrokenRuleError with that sentence unless it holds."""
     if not holds:
-        raise BrokenRule(otherwise)
+        raise BrokenRuleError(otherwise)
 
 
 def ask(optimizer: Optimizer) -> Trial:
-    """The next trial. Raises BrokenRule if there is none."""
+    """The next trial. Raises BrokenRuleError if there is none."""
     trial = optimizer.ask()
     if trial is None:
-        raise BrokenRule(f"it suggests nothing while {len(optimizer.pending)} trial(s) are pending")
+        raise BrokenRuleError(f"it suggests nothing while {len(optimizer.pending)} trial(s) are pending")
     return trial
 
 
@@ -135,7 +135,7 @@ def restored(optimizer: Optimizer, happened: Sequence[Event]) -> Optimizer:
 
 
 def hold_equal(ones: Sequence[Any], others: Sequence[Any], why: str) -> None:
-    """Raise BrokenRule with the first place where two sequences differ. why: what they should be equal for."""
+    """Raise BrokenRuleError with the first place where two sequences differ. why: what they should be equal for."""
     for i, (one, other) in enumerate(zip(ones, others, strict=False)):
         hold(one == other, f"{why}: number {i} is {in_short(one)}, and then {in_short(other)}")
     hold(len(ones) == len(others), f"{why}: there are {len(ones)}, and then {len(others)}")

@@ -67,7 +67,9 @@ def does_not_heed_global_random_state(subject: Subject, space: Space) -> None:
     for seed in (1, 2):
         _begin(seed)
         runs.append(played(subject.build(space, 3), PLAYED))
-    hold_equal(*runs, why="with other global random states (random, numpy.random, torch) it suggests other trials")
+    hold_equal(
+        runs[0], runs[1], "with other global random states (random, numpy.random, torch) it suggests other trials"
+    )
 
 
 def _begin(seed: int) -> None:

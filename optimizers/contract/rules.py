@@ -6,8 +6,8 @@ from functools import partial
 from math import inf, nan
 
 from fmnas.optimizers.contract import bookkeeping, randomness, suggestions
-from fmnas.optimizers.contract.play import CONSTRAINED, SPACES, BrokenRule, Subject, played
-from fmnas.search_spaces import FmnasError, Space
+from fmnas.optimizers.contract.play import CONSTRAINED, EPOCHS, SPACES, BrokenRuleError, Subject, played
+from fmnas.search_spaces import FmnasError, Space, Trial
 
 OnSpace = Callable[[Subject, Space], object]
 Told = Callable[[], randomness.Suggested]
@@ -22,7 +22,7 @@ ASKS = 20
 class Rule:
     """A rule: its name, and what examines a subject by it.
 
-    examine: raises BrokenRule, or whatever the optimizer raises; else says what its author should know of it, if
+    examine: raises BrokenRuleError, or whatever the optimizer raises; else says what its author should know of it, if
     anything. Of several examples that break a rule the first, which is the smallest, is told.
     parallel: whether it is about several trials pending, and so for optimizers that suggest some alone.
     """
@@ -48,11 +48,11 @@ def _on(label: str, rule: OnSpace, subject: Subject, space: Space) -> object:
     try:
         return rule(subject, space)
     except Exception as error:  # whatever the optimizer raises breaks the rule
-        kind = "" if isinstance(error, BrokenRule | FmnasError) else f"{type(error).__name__}: "
-        raise BrokenRule(f"{label} space: {kind}{error}") from error
+        kind = "" if isinstance(error, BrokenRuleError | FmnasError) else f"{type(error).__name__}: "
+        raise BrokenRuleError(f"{label} space: {kind}{error}") from error
 
 
-def of_trials(name: str, rule: Callable[[Subject, Space, list[suggestions.Trial]], None]) -> Rule:
+def of_trials(name: str, rule: Callable[[Subject, Space, list[Trial]], None]) -> Rule:
     """A rule about the first trials that it is asked for."""
     return on_every_space(name, lambda it, space: rule(it, space, played(it.build(space, 0), suggestions.PLAYED)))
 
@@ -80,8 +80,8 @@ def _fidelities(subject: Subject) -> str:
     epochs: set[int] = set()
     for label, space in SPACES.items():
         _on(label, lambda it, space: epochs.update(suggestions.asks_for_its_fidelities(it, space)), subject, space)
-    shorter = sorted(epochs - {suggestions.EPOCHS})
-    return f"it also trains for {', '.join(map(str, shorter))} of {suggestions.EPOCHS} epochs" if shorter else ""
+    shorter = sorted(epochs - {EPOCHS})
+    return f"it also trains for {', '.join(map(str, shorter))} of {EPOCHS} epochs" if shorter else ""
 
 
 def _finite(subject: Subject, space: Space) -> None:

@@ -1,4 +1,4 @@
-"""Rules about what an optimizer suggests: inside the space, numbered, JSON, with its origin, the initial design first."""
+"""Rules about what an optimizer suggests: inside the space, numbered, of a known origin, the initial design first."""
 
 import json
 from collections.abc import Sequence
@@ -88,7 +88,8 @@ def meets_constraints(subject: Subject, space: Space, seed: int, asks: int) -> N
         trial = ask(optimizer)
         space.validate(trial.configuration)
         hold(
-            space.feasible(space.encode_all([trial.configuration])).all(), f"{in_short(trial)}: it violates a constraint"
+            space.feasible(space.encode_all([trial.configuration])).all(),
+            f"{in_short(trial)}: it violates a constraint",
         )
         optimizer.tell(trial, -float(space.encode(trial.configuration).sum()))
     origins = {trial.origin for trial, _ in optimizer.history}

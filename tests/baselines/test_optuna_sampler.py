@@ -12,7 +12,9 @@ from fmnas.optimizers import OptimizerError, random_design
 from fmnas.search_spaces import Integer, LinearConstraint, Nominal, Ordinal, Real, Space, Trial
 from fmnas.search_spaces.records import FALLBACK, INITIAL, MODEL, RANDOM
 
-KINDS = Space([Real("rate", 1e-4, 1e-1, log=True), Nominal("op", list("abc")), Integer("k", 0, 7), Ordinal("w", [8, 16])])
+KINDS = Space(
+    [Real("rate", 1e-4, 1e-1, log=True), Nominal("op", list("abc")), Integer("k", 0, 7), Ordinal("w", [8, 16])]
+)
 DESIGN = random_design(KINDS, 3, 0)
 
 
@@ -113,7 +115,7 @@ def test_a_study_that_a_sampler_wants_to_stop_goes_on() -> None:
 
 
 def test_one_that_cannot_be_built_says_why() -> None:
-    with pytest.raises(OptimizerError, match="NSGAIISampler cannot be built: ValueError: .*population_size"):
+    with pytest.raises(OptimizerError, match=r"NSGAIISampler cannot be built: ValueError: .*population_size"):
         built(NSGAIISampler, population_size=1)
 
 

@@ -164,7 +164,7 @@ def test_what_is_not_as_recorded_is_an_error_that_names_the_trial() -> None:
     def broken(space: Space, seed: int) -> Any:
         return lambda: {}["nothing"], print
 
-    with pytest.raises(OptimizerError, match="trial 0: asked for it again, the optimizer failed .KeyError"):
+    with pytest.raises(OptimizerError, match=r"trial 0: asked for it again, the optimizer failed .KeyError"):
         built(broken).restore(trial)
 
 

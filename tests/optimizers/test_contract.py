@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion, random_design
-from fmnas.optimizers.contract import RULES, BrokenRule, Subject, randomness
+from fmnas.optimizers.contract import RULES, BrokenRuleError, Subject, randomness
 from fmnas.optimizers.contract.play import DESIGN, DESIGN_SEED, EPOCHS
 from fmnas.optimizers.contract.rules import another_process, rules
 from fmnas.search_spaces import Configuration, Evaluation, Space, Trial
@@ -174,7 +174,7 @@ def test_a_sequential_optimizer_keeps_the_rest() -> None:
 def test_what_breaks_a_rule_is_found(case: str) -> None:
     optimizer, name = BREAKS[case]
     (rule,) = (rule for rule in RULES if rule.name == name)
-    with pytest.raises(BrokenRule) as broken:
+    with pytest.raises(BrokenRuleError) as broken:
         rule.examine(subject(optimizer))
     assert "space: " in str(broken.value)
 
@@ -186,9 +186,9 @@ def test_every_rule_is_broken_by_one() -> None:
 
 def test_another_process_must_suggest_the_same() -> None:
     other = randomness.suggested_everywhere(subject(Counting))
-    with pytest.raises(BrokenRule, match="continuous space: in another process"):
+    with pytest.raises(BrokenRuleError, match="continuous space: in another process"):
         another_process(lambda: other).examine(subject(Plain))
-    with pytest.raises(BrokenRule, match="there are 6, and then 0"):
+    with pytest.raises(BrokenRuleError, match="there are 6, and then 0"):
         another_process(lambda: {place: [] for place in other}).examine(subject(Plain))
 
 

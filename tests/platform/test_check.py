@@ -32,7 +32,8 @@ class Mine(Optimizer):
 
 class HashSeeded(Mine):
     def _suggest(self, rng):
-        return Suggestion(self.space.sample(np.random.default_rng([hash("x") % 2**32, self.seed, self._asked])), "model")
+        rng = np.random.default_rng([hash("x") % 2**32, self.seed, self._asked])
+        return Suggestion(self.space.sample(rng), "model")
 
 
 class OutOfBounds(Mine):
