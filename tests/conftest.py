@@ -34,7 +34,7 @@ SLOW = {
         *("tracking_troubles", "tracking_ui"),
     ),
     "trainers": ("arrangement", "capture_guard", "image_trainer", "interruption", "largest_cell", "promotion"),
-    "tests": ("contributing", "gpu_first_run", "gpu_first_run_parts", "house", "mutants"),
+    "tests": ("contributing", "gpu_first_run", "gpu_first_run_parts", "house", "mutants", "own_optimizer_docs"),
 }
 """The files of each folder whose tests take long, one by one or together."""
 
