@@ -30,24 +30,26 @@ from fmnas.search_spaces import Configuration, Evaluation, FmnasError, Space, Tr
 from fmnas.search_spaces.records import MODEL
 
 
+class NotRepeatedError(FmnasError):
+    """An optimizer that is restored by asking it again suggests something else than the record has."""
+
+
 class ReplayedOptimizer(Optimizer):
     """Base of optimizers with a state that only their own asks and tells lead to: `restore` asks again."""
 
     def restore(self, trial: Trial) -> None:
-        """Ask again. Raises OptimizerError where the suggestion is not the recorded one, or there is none."""
+        """Ask again. Raises NotRepeatedError where the suggestion is not the recorded one, or there is none."""
         if trial.id != self._asked:
             super().restore(trial)  # which refuses it
         try:
             again = self.ask()
-        except FmnasError:
-            raise
         except Exception as error:  # of a stranger's code
-            raise OptimizerError(
+            raise NotRepeatedError(
                 f"trial {trial.id}: asked for it again, the optimizer failed ({type(error).__name__}: {error})"
             ) from error
         if again is None or again.configuration != trial.configuration:
             suggested = "nothing" if again is None else again.configuration
-            raise OptimizerError(
+            raise NotRepeatedError(
                 f"trial {trial.id}: the record has {trial.configuration}, and asked again in the same order the "
                 f"optimizer suggests {suggested}. It cannot go on where it was: what it suggests must follow from its "
                 "seed and its results alone (`fmnas check` says more). The finished trials are kept, and `fmnas "

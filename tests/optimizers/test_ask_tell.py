@@ -9,7 +9,13 @@ import pytest
 import torch
 
 from fmnas.optimizers import OptimizerError, random_design
-from fmnas.optimizers.ask_tell import AskTellOptimizer, PrivateRandomState, can_make, optimizer_made_by
+from fmnas.optimizers.ask_tell import (
+    AskTellOptimizer,
+    NotRepeatedError,
+    PrivateRandomState,
+    can_make,
+    optimizer_made_by,
+)
 from fmnas.optimizers.foreign_options import plain_parameters
 from fmnas.search_spaces import Configuration, Integer, Nominal, Real, Space, Trial
 from fmnas.search_spaces.records import INITIAL, MODEL
@@ -156,7 +162,7 @@ def test_what_is_not_as_recorded_is_an_error_that_names_the_trial() -> None:
     optimizer = built(Recorder)
     trial = optimizer.ask()
     assert trial is not None
-    with pytest.raises(OptimizerError, match=r"trial 0: the record has .*'k': 1.* suggests .*'k': 6"):
+    with pytest.raises(NotRepeatedError, match=r"trial 0: the record has .*'k': 1.* suggests .*'k': 6"):
         built(Recorder, start=5).restore(trial)
     with pytest.raises(OptimizerError, match="the history has gaps"):
         built(Recorder).restore(Trial.from_dict({**trial.to_dict(), "id": 3}))
@@ -164,7 +170,7 @@ def test_what_is_not_as_recorded_is_an_error_that_names_the_trial() -> None:
     def broken(space: Space, seed: int) -> Any:
         return lambda: {}["nothing"], print
 
-    with pytest.raises(OptimizerError, match=r"trial 0: asked for it again, the optimizer failed .KeyError"):
+    with pytest.raises(NotRepeatedError, match=r"trial 0: asked for it again, the optimizer failed .KeyError"):
         built(broken).restore(trial)
 
 

@@ -353,7 +353,7 @@ def test_what_depends_on_something_else_cannot_be_resumed_and_keeps_its_trials(
     journal = (tmp_path / "run" / "journal.jsonl").read_text()
     assert main(["resume", str(tmp_path / "run")]) == 2
     said = capsys.readouterr().err
-    assert "trial 3: the record has" in said
+    assert said.startswith("fmnas: mine/repeat-0, trial 3: the record has")
     assert "fmnas check" in said
     assert said.count("\n") == 1
     assert (tmp_path / "run" / "journal.jsonl").read_text() == journal
