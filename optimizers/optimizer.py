@@ -69,12 +69,17 @@ class Optimizer(ABC):
         self._asked = 0
 
     def ask(self) -> Trial | None:
-        """The next trial, or None while nothing can be suggested before a pending trial is told."""
+        """The next trial, or None while nothing can be suggested before a pending trial is told.
+
+        Raises OptimizerError where nothing is pending and there is no suggestion: it would be waited for for ever.
+        """
         if self._asked < len(self.initial_design):
             suggestion: Suggestion | None = Suggestion(self.initial_design[self._asked], INITIAL)
         else:
             suggestion = self._suggest(np.random.default_rng([self.seed, self._asked]))
         if suggestion is None:
+            if not self.pending:
+                raise OptimizerError(f"trial {self._asked}: it suggests nothing, and no result is to come: suggest one")
             return None
         self._check(suggestion)
         trial = Trial(

@@ -8,7 +8,7 @@ The annotation alone says what is allowed: a configuration is checked by it, and
 """
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -18,7 +18,9 @@ from fmnas.optimizers.optimizer import Optimizer, OptimizerError
 PROVIDED = ("seed", "epochs", "evaluations", "log_objective", "initial_design")
 """What the platform sets, where a constructor takes it."""
 
+_BY_NAME, _OTHERS = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD
 PLAIN = (bool, int, float, str, NoneType)
+WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", NoneType: "null"}
 
 
 @dataclass(frozen=True)
@@ -46,21 +48,44 @@ class Option:
 
 
 def parameters_of(optimizer: type[Optimizer]) -> Mapping[str, inspect.Parameter]:
-    """The keyword-only parameters of the constructor."""
-    parameters = inspect.signature(optimizer.__init__).parameters
-    return {name: each for name, each in parameters.items() if each.kind is inspect.Parameter.KEYWORD_ONLY}
+    """The keyword-only parameters of the constructor; of one that hands on `**others`, those of its base, too."""
+    found: dict[str, inspect.Parameter] = {}
+    for constructor in _constructors(optimizer):
+        parameters = inspect.signature(constructor).parameters
+        found = {**{name: each for name, each in parameters.items() if each.kind is _BY_NAME}, **found}
+    return found
+
+
+def _constructors(optimizer: type[Optimizer]) -> list[Callable[..., None]]:
+    """That of the class, and of its bases as far as each hands on what it does not name."""
+    found = []
+    for base in optimizer.__mro__:
+        if "__init__" in vars(base):
+            constructor = vars(base)["__init__"]
+            found.append(constructor)
+            if not any(each.kind is _OTHERS for each in inspect.signature(constructor).parameters.values()):
+                break
+    return found
+
+
+def _hints(optimizer: type[Optimizer]) -> dict[str, Any]:
+    """The annotations of these parameters."""
+    found: dict[str, Any] = {}
+    for constructor in _constructors(optimizer):
+        found = {**get_type_hints(constructor, include_extras=True), **found}
+    return found
 
 
 def options_of(optimizer: type[Optimizer]) -> dict[str, Option]:
     """The options of a class, by name, in the constructor's order."""
-    hints = get_type_hints(optimizer.__init__, include_extras=True)
+    hints = _hints(optimizer)
     own = {name: each for name, each in parameters_of(optimizer).items() if name not in PROVIDED}
     return {name: Option(_plain(hints.get(name, Any)), each.default) for name, each in own.items()}
 
 
 def check_options(optimizer: type[Optimizer], **values: Any) -> None:
     """Raise OptimizerError for an option that no Between and no Literal of its annotation allows."""
-    hints = get_type_hints(optimizer.__init__, include_extras=True)
+    hints = _hints(optimizer)
     for name, value in values.items():
         bounds, choices = _limits(hints[name])
         if value in choices or (isinstance(value, int | float) and any(each.allows(value) for each in bounds)):
@@ -70,10 +95,11 @@ def check_options(optimizer: type[Optimizer], **values: Any) -> None:
 
 
 def allowed(annotation: Any) -> str:
-    """What an annotation's Betweens and Literals allow, as one says it after "it must be"."""
+    """What an annotation's Betweens and Literals allow, or without them its types, as one says after "it must be"."""
     bounds, choices = _limits(annotation)
     listed = ["one of " + ", ".join(map(repr, choices))] if choices else []
-    return ", or ".join([*map(str, bounds), *listed])
+    kinds = [] if bounds or choices else [WORDS[part] for part in _parts(annotation) if part in WORDS]
+    return ", or ".join([*map(str, bounds), *listed, *kinds])
 
 
 def _limits(annotation: Any) -> tuple[list[Between], list[Any]]:
@@ -92,7 +118,7 @@ def _plain(annotation: Any) -> Any:
     """Without the members of a union that only a caller in Python can give."""
     if get_origin(annotation) is Annotated:
         return annotation
-    kinds = (Literal, Annotated)
+    kinds = (Literal, Annotated, dict, list)
     kept = tuple(part for part in _parts(annotation) if part in (*PLAIN, Any) or get_origin(part) in kinds)
     if not kept:
         raise TypeError(f"an option must be of plain types or Literals, and this is {annotation}")

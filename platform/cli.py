@@ -1,4 +1,4 @@
-"""The command line: fmnas run | resume | retrain | status | report | replay | sync | ui | list | doctor.
+"""The command line: fmnas run | resume | retrain | status | report | replay | sync | ui | list | check | doctor.
 
 Exit codes: 0 done, 1 the experiment failed, 2 the input was wrong, 130 interrupted (resumable).
 """
@@ -140,6 +140,12 @@ def _add_looks(subparsers: Subparsers) -> None:
     listing.add_argument("--options", action="store_true", help="of optimizers: what each takes, with its default")
     listing.set_defaults(command=commands.list_)
 
+    check = subparsers.add_parser("check", help="whether an optimizer keeps the contract, a line for each rule")
+    check.add_argument("optimizer", metavar="OPTIMIZER", help="module:Class, FILE.py:Class, or a name of the registry")
+    check.add_argument("-o", dest="overrides", action="append", default=[], metavar="KEY=VALUE", help="an option of it")
+    check.add_argument("--seconds", type=_seconds, default=60, metavar="N", help="what a rule may take; default: 60")
+    check.set_defaults(command=commands.check)
+
     doctor = subparsers.add_parser("doctor", help="what this machine and cluster can do, and what is missing")
     doctor.add_argument("--address", help="of a Ray cluster, or auto")
     doctor.set_defaults(command=commands.doctor)
@@ -150,6 +156,16 @@ def _port(text: str) -> int:
     if not 1 <= port <= 65535:
         raise argparse.ArgumentTypeError(f"{text!r}: it must be a number from 1 to 65535")
     return port
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r}: it must be a number of seconds above 0")
+    return seconds
 
 
 if __name__ == "__main__":

@@ -238,6 +238,27 @@ def doctor(arguments: argparse.Namespace) -> int:
     return ExitCode.DONE if all(finding.good for finding in findings) else ExitCode.FAILED
 
 
+def check(arguments: argparse.Namespace) -> int:
+    """Whether an optimizer keeps the contract."""
+    from rich.text import Text
+
+    from fmnas.platform.check import Verdict, examinee
+    from fmnas.platform.check import check as findings_of
+
+    it, console = examinee(arguments.optimizer, arguments.overrides), terminal()
+    colours = {Verdict.HOLDS: "green", Verdict.BROKEN: "red", Verdict.SKIPPED: "yellow"}
+    verdicts = []
+    for finding in findings_of(it, arguments.seconds):
+        verdicts.append(finding.verdict)
+        detail = f": {finding.detail}" if finding.detail else ""
+        line = Text.assemble((f"{finding.verdict:<7}", colours[finding.verdict]), f"  {finding.rule}{detail}")
+        console.print(line, soft_wrap=True, highlight=False)
+    broken = verdicts.count(Verdict.BROKEN)
+    told = f"{broken} of {len(verdicts)} rules broken" if broken else "it keeps every rule"
+    console.print(f"{arguments.optimizer}: {told}", soft_wrap=True, highlight=False, markup=False)
+    return ExitCode.FAILED if broken else ExitCode.DONE
+
+
 def _options(defaults: Mapping[str, object]) -> str:
     return ", ".join(f"{name} {value}" for name, value in defaults.items()) or "no options"
 

@@ -6,18 +6,22 @@ A row's class is loaded when it is asked for: a list of names, or a wrong key el
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from inspect import isabstract
+from inspect import Parameter, isabstract
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WrapValidator, create_model
 
 from fmnas.platform.config.named import named
-from fmnas.platform.errors import ConfigError
+from fmnas.platform.errors import ConfigError, one_line
+from fmnas.search_spaces import FmnasError
 
 if TYPE_CHECKING:
     from fmnas.optimizers import Optimizer
     from fmnas.search_spaces import Configuration, Space
+
+OPTUNA, OPTUNAS = "optuna:", "optuna.samplers:"
+"""A sampler of Optuna's own is named in short."""
 
 
 @dataclass(frozen=True)
@@ -52,15 +56,11 @@ class Row:
     @cached_property
     def optimizer(self) -> "type[Optimizer]":
         """The class. Raises ConfigError for a name of something else, or of nothing."""
-        from fmnas.optimizers.optimizer import Optimizer
-
-        found = named(self.use)
-        if not (isinstance(found, type) and issubclass(found, Optimizer)):
-            raise ConfigError(f"{self.use} is no class of optimizers: derive one from fmnas.optimizers.Optimizer")
+        found = named(OPTUNAS + self.use.removeprefix(OPTUNA) if self.use.startswith(OPTUNA) else self.use)
         if isabstract(found):
             lacking = ", ".join(sorted(found.__abstractmethods__))
             raise ConfigError(f"{self.use} cannot be built: it lacks {lacking}")
-        return found
+        return _class_of(found, self.use)
 
     @cached_property
     def options(self) -> type[Options]:
@@ -68,7 +68,8 @@ class Row:
         from fmnas.optimizers.options import options_of
 
         fields: dict[str, Any] = {
-            name: (_bounded(option.annotation), option.default) for name, option in options_of(self.optimizer).items()
+            name: (_bounded(option.annotation), ... if option.default is Parameter.empty else option.default)
+            for name, option in options_of(self.optimizer).items()
         }
         return create_model(f"{self.optimizer.__name__}Options", __base__=Options, **fields)
 
@@ -94,7 +95,14 @@ class Row:
 
         taken = parameters_of(self.optimizer)
         provided = {name: value for name, value in vars(setting).items() if name in taken}
-        return self.optimizer(space, **provided, **self.complete(given))
+        try:
+            return self.optimizer(space, **provided, **self.complete(given))
+        except FmnasError:
+            raise
+        except Exception as error:
+            if self.use.startswith("fmnas."):
+                raise  # a mistake of our own
+            raise ConfigError(f"{self.name} ({self.use}) cannot be built: {one_line(error)}") from error
 
 
 OPTIMIZERS: dict[str, Row] = {
@@ -118,6 +126,30 @@ OPTIMIZERS: dict[str, Row] = {
         Row("random", "fmnas.baselines.random_search:RandomSearch", "random search"),
     )
 }
+
+
+def _class_of(found: Any, use: str) -> "type[Optimizer]":
+    """The class of optimizers that is meant by a class of them, of samplers, or what makes an object to ask and tell.
+
+    Raises ConfigError for anything else.
+    """
+    from fmnas.baselines.optuna_sampler import is_sampler, optimizer_asking
+    from fmnas.optimizers.ask_tell import can_make, optimizer_made_by
+    from fmnas.optimizers.optimizer import Optimizer, OptimizerError
+
+    if isinstance(found, type) and issubclass(found, Optimizer):
+        return found
+    try:
+        if is_sampler(found):
+            return optimizer_asking(found)
+        if can_make(found):
+            return optimizer_made_by(found)
+    except OptimizerError as error:
+        raise ConfigError(f"{use} cannot be used: {error}") from None
+    raise ConfigError(
+        f"{use} is no class of optimizers: derive one from fmnas.optimizers.Optimizer; or name a sampler of Optuna, or "
+        "a function make(space, seed) of an object with ask() and tell(configuration, objective), or its class"
+    )
 
 
 def _bounded(annotation: Any) -> Any:

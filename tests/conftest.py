@@ -26,15 +26,15 @@ SLOW = {
     "integrations": ("botorch", "examples", "optuna", "optuna_own_tests", "ray_tune"),
     "optimizers": ("bofm", "gp_methods", "autograd_kernel"),
     "platform": (
-        *("board", "checkpoints", "cluster", "command_line", "deadline", "device_failures", "doctor", "failures"),
-        *("given", "inputs", "light_doors", "lock", "merging", "output", "own_cluster", "own_problem"),
-        *("own_problem_on_ray", "passwords", "pool"),
+        *("board", "check", "checkpoints", "cluster", "command_line", "deadline", "device_failures", "doctor"),
+        *("failures", "given", "inputs", "light_doors", "lock", "merging", "output", "own_cluster", "own_optimizer"),
+        *("own_problem", "own_problem_on_ray", "passwords", "pool"),
         *("postgresql", "problems", "progress", "promotion", "provenance", "published_quality", "replay", "retrain"),
         *("safety", "status", "stop", "sync", "tracking_file", "tracking_refusals", "tracking_store"),
         *("tracking_troubles", "tracking_ui"),
     ),
     "trainers": ("arrangement", "capture_guard", "image_trainer", "interruption", "largest_cell", "promotion"),
-    "tests": ("contributing", "gpu_first_run", "gpu_first_run_parts", "house", "mutants"),
+    "tests": ("contributing", "gpu_first_run", "gpu_first_run_parts", "house", "mutants", "own_optimizer_docs"),
 }
 """The files of each folder whose tests take long, one by one or together."""
 

@@ -4,6 +4,7 @@ for each run with budget and a free worker:  ask, journal, submit
 for each event:                              journal, tell, track
 """
 
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from fmnas.platform.config.config import WorkersConfig
@@ -22,6 +23,9 @@ from fmnas.search_spaces.records import CANCELLED, FAILED, TIMED_OUT
 
 STOPPED = "it was stopped before it had finished; a resume repeats it"
 ABANDONED = "the experiment failed before it had finished; a resume repeats it"
+
+PATIENCE_SECONDS = 2.0
+"""How long a stop request waits for an optimizer before a person is told so."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,7 @@ class Driver(Dispatcher):
     def __init__(self, state: ExperimentState, workers: WorkersConfig, stage: Stage) -> None:
         super().__init__(stage.pool, stage.stop, stage.clock, workers, state.unfinished())
         self._state, self._stage = state, stage
-        self._announced = False
+        self._announced, self._waits = False, False
 
     def _drive(self) -> Ending:
         try:
@@ -79,7 +83,7 @@ class Driver(Dispatcher):
         self._stage.progress.suggesting(run.name)
         start = self._clock.elapsed()
         try:
-            with watched(self._check_stop):
+            with watched(lambda: self._check_stop(run)):
                 trial = run.optimizer.ask()
         except Stopped:
             return None
@@ -96,10 +100,14 @@ class Driver(Dispatcher):
         self._record(asked_record(run.name, trial, seconds, self._clock.now()), wait=False)
         return trial
 
-    def _check_stop(self) -> None:
-        """A second stop request does not wait for an optimizer either."""
+    def _check_stop(self, run: Run) -> None:
+        """A second stop request does not wait for an optimizer either; the first is told of one that takes long."""
         if self._stop.count > 1:
             raise Stopped
+        if not self._waits and self._stop.over(PATIENCE_SECONDS):
+            self._waits = True
+            with suppress(RuntimeError):  # the optimizer may itself be printing
+                self._stage.progress.say(f"stopping: waiting for {run.name} to suggest; Ctrl-C again stops at once")
 
     def _started(self, flight: Flight) -> None:
         self._record(started_record(flight.job, flight.worker, flight.at), wait=False)

@@ -5,6 +5,7 @@ again. Only `asked` differs: live, the optimizer has just suggested the trial; r
 """
 
 from fmnas.optimizers import Optimizer
+from fmnas.optimizers.ask_tell import NotRepeatedError
 from fmnas.platform.errors import ExperimentFailed, one_line
 from fmnas.platform.record.experiment import Experiment, Run
 from fmnas.platform.record.journal import ASKED, Record
@@ -43,7 +44,10 @@ class ExperimentState(Ledger):
     def _suggested(self, run: Run, recorded: Trial) -> None:
         """A journal says that the run's optimizer once suggested this."""
         if self._heard:
-            run.optimizer.restore(recorded)
+            try:
+                run.optimizer.restore(recorded)
+            except NotRepeatedError as error:
+                raise NotRepeatedError(f"{run.name}, {error}") from error
 
     def _tell(self, outcome: Outcome) -> None:
         """A result is told; a failure is told as the configuration says; a loss is forgotten."""

@@ -1,0 +1,115 @@
+"""Any sampler of Optuna, its own or a user's, in one study that lives as long as the optimizer.
+
+Many samplers keep what they know in the study and in themselves: generations, grids, sequences, evolution paths. A
+study built anew in each ask, as TPE has it, would take that from them. So the sampler is seeded once, by `seed` where
+its constructor has one, and the optimizer is restored by asking again, as ask_tell.py has it.
+
+The points of the initial design are enqueued: the sampler hears of them like any user's. An infeasible draw is
+withdrawn, and the sampler draws again. While a sampler with `n_startup_trials` has fewer results than that it is taken
+to draw at random, as all of Optuna's do; a study that a sampler wants to stop (a grid that is all tried) goes on, since
+the budget ends a run.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from functools import cache
+from inspect import signature
+from typing import Any, ClassVar
+
+from fmnas.baselines.optuna_optimizer import OptunaOptimizer
+from fmnas.baselines.wrapped import silent
+from fmnas.optimizers import OptimizerError, Suggestion
+from fmnas.optimizers.ask_tell import ReplayedOptimizer
+from fmnas.optimizers.foreign_options import plain_parameters, with_parameters
+from fmnas.search_spaces import Configuration, Evaluation, Space, Trial
+from fmnas.search_spaces.records import MODEL, RANDOM
+
+STARTUP = "n_startup_trials"
+
+
+class OptunaSampler(ReplayedOptimizer, OptunaOptimizer):
+    """Asks a sampler of Optuna; `optimizer_asking` says of which class. The options are those of its constructor."""
+
+    name = "optuna"
+    sampler: ClassVar[type[Any]]
+
+    def __init__(
+        self,
+        space: Space,
+        *,
+        seed: int = 0,
+        epochs: int = 1,
+        initial_design: Sequence[Configuration] = (),
+        **options: Any,
+    ) -> None:
+        super().__init__(space, seed=seed, epochs=epochs, initial_design=initial_design)
+        taken = signature(self.sampler).parameters
+        seeded = {"seed": seed % 2**32} if "seed" in taken else {}
+        self._startup = options.get(STARTUP, taken[STARTUP].default if STARTUP in taken else 0)
+        self._study = self._begun({**seeded, **options})
+        self._numbers: dict[int, int] = {}  # of pending trials, as the study counts them
+        self._drawn: tuple[int, Configuration] | None = None
+
+    def _begun(self, options: dict[str, Any]) -> Any:
+        """A study with the sampler and no trial."""
+        import optuna
+
+        with silent(self.package):
+            try:
+                study = optuna.create_study(sampler=self.sampler(**options))
+            except Exception as error:  # each sampler has its own
+                raise OptimizerError(f"{self.name} cannot be built: {type(error).__name__}: {error}") from error
+        study.stop = lambda: None
+        return study
+
+    def suggestions(self, seed: int) -> Iterator[Suggestion]:
+        """Draws of the sampler, which has its seed from the beginning."""
+        by_chance = self.chooses == RANDOM or len(self.history) < self._startup
+        for drawn in self._draws(self._study):
+            self._drawn = drawn
+            yield Suggestion(drawn[1], RANDOM if by_chance else MODEL)
+
+    def _register(self, trial: Trial) -> None:
+        super()._register(trial)
+        drawn, self._drawn = self._drawn, None
+        with silent(self.package):
+            if drawn is not None and drawn[1] == trial.configuration:
+                self._numbers[trial.id] = drawn[0]
+                return
+            if drawn is not None:
+                self._withdraw(drawn[0])
+            self._study.enqueue_trial(self._to_optuna(trial.configuration))
+            self._numbers[trial.id] = self._study.ask(self._distributions).number
+
+    def _observe(self, trial: Trial, evaluation: Evaluation) -> None:
+        with silent(self.package):
+            self._study.tell(self._numbers.pop(trial.id), evaluation.objective)
+
+    def forget(self, trial: Trial) -> None:
+        """The sampler is told that the trial failed, which none counts."""
+        super().forget(trial)
+        with silent(self.package):
+            self._withdraw(self._numbers.pop(trial.id))
+
+    def _withdraw(self, number: int) -> None:
+        from optuna.trial import TrialState
+
+        self._study.tell(number, state=TrialState.FAIL)
+
+
+def is_sampler(found: Any) -> bool:
+    """Whether it is a class of samplers. Optuna is not loaded to find out: such a class has loaded it."""
+    samplers = sys.modules.get("optuna.samplers")
+    return samplers is not None and isinstance(found, type) and issubclass(found, samplers.BaseSampler)
+
+
+@cache
+def optimizer_asking(sampler: type[Any]) -> type[OptunaSampler]:
+    """The optimizer that asks a class of samplers. Raises OptimizerError where a configuration cannot build one."""
+    from optuna.samplers import RandomSampler
+
+    chooses = RANDOM if issubclass(sampler, RandomSampler) else MODEL
+    parameters = plain_parameters(sampler, leave_out=("seed",))
+    return with_parameters(
+        OptunaSampler, sampler.__name__, parameters, name=sampler.__name__, sampler=sampler, chooses=chooses
+    )

@@ -1,0 +1,226 @@
+"""Whether an optimizer keeps the contract: the rules of fmnas.optimizers.contract, each with a verdict.
+
+The rules run in a process of their own, since a stranger's code may hang, crash, leave or print. Its verdicts are
+awaited one by one; after one that does not come the process is ended, and another one begins with the next rule. What
+is printed meanwhile is dropped.
+"""
+
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from fmnas.optimizers import OptimizerError, random_design
+from fmnas.optimizers.contract import RULES, BrokenRuleError, Rule, Subject
+from fmnas.optimizers.contract.play import DESIGN, DESIGN_SEED, EPOCHS, SPACES, ask, played
+from fmnas.optimizers.contract.randomness import Suggested, suggested_everywhere
+from fmnas.optimizers.contract.rules import another_process, rules
+from fmnas.platform.config.messages import describe, unknown
+from fmnas.platform.config.named import whole
+from fmnas.platform.config.source import override
+from fmnas.platform.errors import ConfigError, legible, one_line
+from fmnas.platform.optimizers import OPTIMIZERS, Row, Setting
+from fmnas.search_spaces import FmnasError, Space
+from fmnas.search_spaces.records import INITIAL, ORIGINS
+
+STARTS = "it can be built, asked and told"
+EVALUATIONS = 50
+"""The budget that it is told of, if it asks for that."""
+OTHER_HASH_SEED = "4711"
+STARTUP_SECONDS = 60.0
+
+
+class Verdict(StrEnum):
+    """Of a rule: it holds, it is broken, it was not gone into."""
+
+    HOLDS = "ok"
+    BROKEN = "FAILS"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What came of one rule. detail: why it is broken, or what is worth knowing; may be empty."""
+
+    rule: str
+    verdict: Verdict
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Examinee:
+    """An optimizer as one names it, of the registry or one's own, with options for it."""
+
+    use: str
+    options: Mapping[str, Any]
+
+    @property
+    def row(self) -> Row:
+        """Raises ConfigError for a name that is neither."""
+        if self.use in OPTIMIZERS:
+            return OPTIMIZERS[self.use]
+        if ":" not in self.use:
+            refused = unknown("optimizer", self.use, list(OPTIMIZERS), "fmnas list optimizers")
+            raise ConfigError(f"{refused} One of your own is named module:Class or FILE.py:Class")
+        return Row(self.use.rpartition(":")[2], whole(self.use), "")
+
+    def subject(self) -> Subject:
+        """What the rules take."""
+        row = self.row
+
+        def build(space: Space, seed: int) -> Any:
+            design = tuple(random_design(space, DESIGN, DESIGN_SEED))
+            return row.build(space, Setting(seed, EPOCHS, EVALUATIONS, False, design), self.options)
+
+        origins = frozenset(ORIGINS) - (set() if row.takes_initial_design else {INITIAL})
+        return Subject(build, row.takes_initial_design, origins)
+
+
+def examinee(use: str, overrides: Sequence[str]) -> Examinee:
+    """The optimizer of that name, with options KEY=VALUE. Raises ConfigError for one that cannot be, or has others."""
+    options: dict[str, Any] = {}
+    for each in overrides:
+        override(options, each)
+    found = Examinee(use, options)
+    row = found.row
+    try:
+        row.complete(options)
+    except ValidationError as error:
+        raise ConfigError("\n".join(describe(each, row.options) for each in error.errors())) from None
+    except (OptimizerError, TypeError) as error:
+        raise ConfigError(f"{use}: {error}") from None
+    return found
+
+
+def check(it: Examinee, seconds: float) -> Iterator[Finding]:
+    """A finding for each rule, as it comes. seconds: what a rule may take."""
+    waiting = [STARTS, *(rule.name for rule in RULES), another_process(dict).name]
+    while waiting:
+        with _Child(it, waiting) as child:
+            for name in list(waiting):
+                finding = child.finding(name, seconds)
+                yield finding
+                waiting.remove(name)
+                if name == STARTS and finding.verdict is Verdict.BROKEN:
+                    return
+                if child.is_lost:
+                    break
+
+
+class _Child:
+    """A process that goes through rules. A context: it ends with the block, and whatever it started.
+
+    is_lost: whether nothing more will come from it.
+    """
+
+    def __init__(self, it: Examinee, names: Sequence[str]) -> None:
+        spawn = multiprocessing.get_context("spawn")
+        self._connection, theirs = spawn.Pipe(duplex=False)
+        self._process: SpawnProcess = spawn.Process(target=_go_through, args=(it, list(names), theirs), daemon=False)
+        self._theirs: Connection = theirs
+        self.is_lost = False
+
+    def __enter__(self) -> "_Child":
+        self._process.start()
+        self._theirs.close()
+        with suppress(EOFError):  # it is said of the next rule
+            if self._connection.poll(STARTUP_SECONDS):
+                self._connection.recv()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.pid is not None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.kill()
+        self._process.join()
+
+    def finding(self, name: str, seconds: float) -> Finding:
+        """Of the next rule."""
+        try:
+            if self._connection.poll(seconds):
+                return self._connection.recv()
+            why = f"it took more than {seconds:g} s: it hangs, or needs longer (--seconds)"
+        except EOFError:
+            self._process.join()
+            why = f"its process ended in the middle, with exit code {self._process.exitcode}"
+        self.is_lost = True
+        return Finding(name, Verdict.BROKEN, why)
+
+
+def _go_through(it: Examinee, names: list[str], connection: Connection) -> None:
+    """Send a finding for each of the rules. Runs in a process of its own, and leads a group of what that starts."""
+    os.setsid()
+    _hush()
+    connection.send(None)  # what a rule may take does not count what comes before
+    subject, all_rules = it.subject(), rules(lambda: _told_by_another(it))
+    if names[0] == STARTS:
+        connection.send(_examined(Rule(STARTS, _started), subject))
+    with suppress(Exception):  # it was said of STARTS
+        subject = replace(subject, parallel=_suggests_while_pending(subject))
+    for name in names:
+        if name != STARTS:
+            connection.send(_examined(all_rules[name], subject))
+
+
+def _examined(rule: Rule, subject: Subject) -> Finding:
+    if rule.parallel and not subject.parallel:
+        return Finding(rule.name, Verdict.SKIPPED, "it waits for each result before it suggests something new")
+    try:
+        return Finding(rule.name, Verdict.HOLDS, legible(rule.examine(subject)))
+    except (BrokenRuleError, FmnasError) as error:
+        return Finding(rule.name, Verdict.BROKEN, legible(str(error)))
+    except BaseException as error:  # it may even leave
+        return Finding(rule.name, Verdict.BROKEN, one_line(error))
+
+
+def _started(subject: Subject) -> str:
+    played(subject.build(SPACES["continuous"], 0), DESIGN + 2)
+    return ""
+
+
+def _suggests_while_pending(subject: Subject) -> bool:
+    """Whether, after the initial design, there is a second suggestion before the first has its result."""
+    optimizer = subject.build(SPACES["continuous"], 0)
+    played(optimizer, DESIGN + 1)
+    ask(optimizer)
+    return optimizer.ask() is not None
+
+
+def _told_by_another(it: Examinee) -> Suggested:
+    """What a fresh interpreter with other hashes suggests. Raises BrokenRuleError if it comes to a bad end."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "suggested.json"
+        code = "import sys; from fmnas.platform.check import write_suggested; write_suggested(*sys.argv[1:])"
+        command = [sys.executable, "-c", code, json.dumps(asdict(it)), str(path)]
+        done = subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": OTHER_HASH_SEED}, check=False)
+        if done.returncode or not path.exists():
+            raise BrokenRuleError(f"another process ended with exit code {done.returncode}")
+        return json.loads(path.read_text())
+
+
+def write_suggested(it: str, path: str) -> None:
+    """Write what an optimizer, given in JSON, suggests everywhere."""
+    suggested = suggested_everywhere(Examinee(**json.loads(it)).subject())
+    Path(path).write_text(json.dumps(suggested))
+
+
+def _hush() -> None:
+    """This process prints no more."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):
+        os.dup2(nowhere, stream)
+    os.close(nowhere)

@@ -1,0 +1,134 @@
+"""Optuna's samplers as optimizers: what the study holds, how it is restored, and what a sampler may do."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from optuna.samplers import BruteForceSampler, GridSampler, NSGAIISampler, RandomSampler, TPESampler
+from optuna.trial import TrialState
+
+from fmnas.baselines.optuna_sampler import OptunaSampler, is_sampler, optimizer_asking
+from fmnas.optimizers import OptimizerError, random_design
+from fmnas.search_spaces import Integer, LinearConstraint, Nominal, Ordinal, Real, Space, Trial
+from fmnas.search_spaces.records import FALLBACK, INITIAL, MODEL, RANDOM
+
+KINDS = Space(
+    [Real("rate", 1e-4, 1e-1, log=True), Nominal("op", list("abc")), Integer("k", 0, 7), Ordinal("w", [8, 16])]
+)
+DESIGN = random_design(KINDS, 3, 0)
+
+
+def built(sampler: type[Any], space: Space = KINDS, **given: Any) -> OptunaSampler:
+    return optimizer_asking(sampler)(space, **given)
+
+
+def ask(optimizer: OptunaSampler) -> Trial:
+    trial = optimizer.ask()
+    assert trial is not None
+    return trial
+
+
+def played(optimizer: OptunaSampler, count: int) -> list[Trial]:
+    trials = []
+    for i in range(count):
+        trials.append(ask(optimizer))
+        optimizer.tell(trials[-1], float(trials[-1].configuration.get("k", i)))
+    return trials
+
+
+def told(optimizer: OptunaSampler) -> list[tuple[Any, ...]]:
+    trials = optimizer._study.get_trials()
+    return [(trial.state, trial.value, trial.params, trial.system_attrs) for trial in trials]
+
+
+def test_the_study_holds_every_trial_as_it_stands() -> None:
+    optimizer = built(TPESampler, initial_design=DESIGN)
+    trials = [ask(optimizer) for _ in range(5)]
+    optimizer.tell(trials[3], 0.5)
+    optimizer.tell(trials[0], 1.5)
+    optimizer.forget(trials[4])
+    states = [(trial.state, trial.value) for trial in optimizer._study.get_trials()]
+    complete, running = TrialState.COMPLETE, TrialState.RUNNING
+    assert states == [(complete, 1.5), (running, None), (running, None), (complete, 0.5), (TrialState.FAIL, None)]
+    assert [optimizer._from_optuna(trial.params) for trial in optimizer._study.get_trials()] == [
+        trial.configuration for trial in trials
+    ]
+
+
+@pytest.mark.parametrize("sampler", [TPESampler, NSGAIISampler, RandomSampler])
+def test_restored_its_study_is_the_same(sampler: type[Any]) -> None:
+    options = {"population_size": 3} if sampler is NSGAIISampler else {}
+    optimizer, copy = (built(sampler, seed=4, initial_design=DESIGN, **options) for _ in range(2))
+    for _ in range(12):
+        trial = ask(optimizer)
+        copy.restore(Trial.from_dict(trial.to_dict()))
+        for each in (optimizer, copy):
+            each.tell(trial, float(trial.configuration["k"]))
+    assert told(optimizer) == told(copy)
+    assert ask(optimizer) == ask(copy)
+
+
+def test_what_a_sampler_keeps_in_its_study_lives_on() -> None:
+    """Generations follow each other, which in a study built anew in each ask they would not."""
+    optimizer = built(NSGAIISampler, population_size=3)
+    played(optimizer, 13)
+    trials = optimizer._study.get_trials()
+    generations = [value for trial in trials for key, value in trial.system_attrs.items() if "generation" in key]
+    assert max(generations) >= 3
+
+
+def test_origins_tell_chance_from_the_rest() -> None:
+    def origins(sampler: type[Any], **options: Any) -> list[str]:
+        return [trial.origin for trial in played(built(sampler, initial_design=DESIGN, **options), 6)]
+
+    assert origins(TPESampler, n_startup_trials=5) == [INITIAL] * 3 + [RANDOM, RANDOM, MODEL]
+    assert origins(TPESampler) == [INITIAL] * 3 + [RANDOM] * 3
+    assert origins(RandomSampler) == [INITIAL] * 3 + [RANDOM] * 3
+    assert origins(NSGAIISampler) == [INITIAL] * 3 + [MODEL] * 3
+    assert optimizer_asking(RandomSampler).chooses == RANDOM
+    assert optimizer_asking(TPESampler).chooses == MODEL
+
+
+def test_infeasible_draws_are_withdrawn_and_where_none_is_feasible_chance_chooses() -> None:
+    rare = Space([Integer("k", 0, 999)], [LinearConstraint({"k": 1}, 499)])
+    optimizer = built(RandomSampler, rare)
+    trials = played(optimizer, 6)
+    study = optimizer._study.get_trials()
+    kept = [trial.params["k"] for trial in study if trial.state == TrialState.COMPLETE]
+    assert kept == [trial.configuration["k"] for trial in trials]
+    withdrawn = [trial.params["k"] for trial in study if trial.state == TrialState.FAIL]
+    assert withdrawn
+    assert min(withdrawn) >= 500
+    hopeless = Space([Integer("k", 0, 99_999)], [LinearConstraint({"k": 1}, 0)])
+    optimizer = built(RandomSampler, hopeless)
+    trial = ask(optimizer)
+    assert (trial.configuration, trial.fallback) == ({"k": 0}, FALLBACK)
+    optimizer.tell(trial, 0.0)
+    states = [each.state for each in optimizer._study.get_trials()]
+    assert states == [TrialState.FAIL] * 20 + [TrialState.COMPLETE]
+
+
+def test_a_study_that_a_sampler_wants_to_stop_goes_on() -> None:
+    space = Space([Integer("k", 0, 1)])
+    assert {t.configuration["k"] for t in played(built(BruteForceSampler, space), 5)} == {0, 1}
+    assert len(played(built(GridSampler, space, search_space={"k": [0, 1]}), 5)) == 5
+
+
+def test_one_that_cannot_be_built_says_why() -> None:
+    with pytest.raises(OptimizerError, match=r"NSGAIISampler cannot be built: ValueError: .*population_size"):
+        built(NSGAIISampler, population_size=1)
+
+
+def test_what_is_a_sampler() -> None:
+    assert is_sampler(TPESampler)
+    assert not is_sampler(TPESampler())
+    assert not is_sampler(Path)
+
+
+def test_it_leaves_no_file_and_says_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    played(built(TPESampler, initial_design=DESIGN, n_startup_trials=4, group=True), 8)
+    assert list(tmp_path.iterdir()) == []
+    assert capfd.readouterr() == ("", "")

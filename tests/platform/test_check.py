@@ -1,0 +1,187 @@
+"""fmnas check: a line for each rule, whatever the optimizer does, and exit codes 0, 1 and 2."""
+
+from pathlib import Path
+
+import pytest
+
+from fmnas.optimizers.contract import RULES
+from fmnas.platform.cli import main
+
+LINES = len(RULES) + 2
+"""That it can be built, and what another process suggests."""
+
+MINE = '''
+import os
+import sys
+import time
+
+import numpy as np
+
+from fmnas.optimizers import Optimizer, Suggestion
+
+
+class Mine(Optimizer):
+    def __init__(self, space, *, seed=0, epochs=1, initial_design=(), slow: float = 0.0):
+        super().__init__(space, seed=seed, epochs=epochs, initial_design=initial_design)
+        self.slow = slow
+
+    def _suggest(self, rng):
+        print("thinking")
+        return Suggestion(self.space.sample(rng), "model")
+
+
+class HashSeeded(Mine):
+    def _suggest(self, rng):
+        rng = np.random.default_rng([hash("x") % 2**32, self.seed, self._asked])
+        return Suggestion(self.space.sample(rng), "model")
+
+
+class OutOfBounds(Mine):
+    def _suggest(self, rng):
+        anew = self.space.sample(rng)
+        return Suggestion({**anew, "k": 12} if "k" in anew else anew, "model")
+
+
+class Hangs(Mine):
+    """On results that come in another order."""
+
+    def _observe(self, trial, evaluation):
+        while trial.id != len(self.history) - 1:
+            pass
+
+
+class Leaves(Mine):
+    """The process, where a trial is forgotten."""
+
+    def forget(self, trial):
+        super().forget(trial)
+        os._exit(7)
+
+
+class Never(Mine):
+    def _suggest(self, rng):
+        sys.exit("I do not feel like it")
+
+
+class Sequential(Mine):
+    def _suggest(self, rng):
+        return None if self.pending else super()._suggest(rng)
+
+
+class Object:
+    def __init__(self, space, seed, start: int = 0):
+        self.space, self.rng = space, np.random.default_rng([seed, start])
+
+    def ask(self):
+        return self.space.sample(self.rng)
+
+    def tell(self, configuration, objective): ...
+
+
+class Odd:
+    pass
+'''
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.py"
+    path.write_text(MINE)
+    return path
+
+
+def checked(use: str, capfd: pytest.CaptureFixture[str], *more: str) -> tuple[int, dict[str, str], str]:
+    """Exit code; rule -> verdict with what is said of it; the last line. Nothing else is printed."""
+    code = main(["check", use, *more])
+    printed = capfd.readouterr()
+    assert printed.err == ""
+    *lines, last = printed.out.splitlines()
+    verdicts = {}
+    for line in lines:
+        verdict, _, rest = line.partition("  ")
+        rule, _, detail = rest.strip().partition(": ")
+        verdicts[rule] = f"{verdict.strip()} {detail}".strip()
+    return code, verdicts, last
+
+
+def broken(verdicts: dict[str, str]) -> dict[str, str]:
+    return {rule: text for rule, text in verdicts.items() if text.startswith("FAILS")}
+
+
+@pytest.mark.parametrize(
+    ("use", "options"),
+    [("random", []), ("{mine}:Mine", ["-o", "slow=0.5"]), ("{mine}:Object", ["-o", "start=3"])],
+)
+def test_one_that_keeps_every_rule(mine: Path, use: str, options: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    code, verdicts, last = checked(use.format(mine=mine), capfd, *options)
+    assert (code, len(verdicts), broken(verdicts)) == (0, LINES, {})
+    assert {text.split()[0] for text in verdicts.values()} == {"ok"}
+    assert last.endswith("it keeps every rule")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("HashSeeded", {"another process suggests the same": ["continuous space", "number 3 is", "and then"]}),
+        (
+            "OutOfBounds",
+            {"suggestions lie in the space": ["discrete space: k = 12"], "trials are plain JSON": ["discrete space"]},
+        ),
+        ("Hangs", {"results may come in any order": ["it took more than 4 s", "--seconds"]}),
+        ("Leaves", {"a forgotten trial is gone": ["ended in the middle, with exit code 7"]}),
+    ],
+)
+def test_one_that_breaks_rules(
+    mine: Path, name: str, expected: dict[str, list[str]], capfd: pytest.CaptureFixture[str]
+) -> None:
+    code, verdicts, last = checked(f"{mine}:{name}", capfd, "--seconds", "4")
+    found = broken(verdicts)
+    assert (code, len(verdicts)) == (1, LINES)
+    assert last.endswith(f"{len(found)} of {LINES} rules broken")
+    for rule, words in expected.items():
+        for word in words:
+            assert word in found[rule]
+
+
+def test_one_that_cannot_begin_is_not_asked_further(mine: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    code, verdicts, _ = checked(f"{mine}:Never", capfd)
+    assert code == 1
+    assert verdicts == {"it can be built, asked and told": "FAILS SystemExit: I do not feel like it"}
+
+
+def test_one_that_waits_for_each_result_may(mine: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    code, verdicts, _ = checked(f"{mine}:Sequential", capfd)
+    assert (code, broken(verdicts)) == (0, {})
+    skipped = {rule for rule, text in verdicts.items() if text.startswith("skipped")}
+    assert skipped == {"many trials may be pending", "results may come in any order"}
+
+
+@pytest.mark.parametrize(
+    ("use", "options", "words"),
+    [
+        ("bofm", [], ["optimizer = 'bofm'", "Did you mean 'bo-fm'", "FILE.py:Class"]),
+        ("{mine}:Odd", [], ["no class of optimizers", "make(space, seed)"]),
+        ("{mine}:Nothing", [], ["has no Nothing"]),
+        ("nowhere:Mine", [], ["no module nowhere"]),
+        ("{mine}:Mine", ["-o", "slw=1"], ["slw: unknown key; allowed are slow", "Did you mean 'slow'"]),
+        ("{mine}:Mine", ["-o", "slow=very"], ["slow = 'very'"]),
+        ("{mine}:Mine", ["-o", "slow"], ["write key=value"]),
+        ("optuna:GridSampler", [], ["search_space: missing"]),
+    ],
+)
+def test_what_cannot_be_loaded_is_wrong_input(
+    mine: Path, use: str, options: list[str], words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", use.format(mine=mine), *options]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "Traceback" not in said.err
+    for word in words:
+        assert word in said.err
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "soon", "nan", "inf"])
+def test_the_limit_is_a_number_of_seconds(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["check", "random", "--seconds", seconds])
+    assert "must be a number of seconds above 0" in capsys.readouterr().err
