@@ -1,4 +1,4 @@
-"""The command line: fmnas run | resume | retrain | status | report | replay | sync | ui | list | check | doctor.
+"""The command line: fmnas run | resume | extend | retrain | status | report | replay | ... : `fmnas --help` has all.
 
 Exit codes: 0 done, 1 the experiment failed, 2 the input was wrong, 130 interrupted (resumable).
 """
@@ -87,6 +87,11 @@ def _add_drives(subparsers: Subparsers) -> None:
     resume.add_argument("directory", type=Path, metavar="DIR")
     resume.set_defaults(command=commands.resume)
 
+    extend = subparsers.add_parser("extend", help="let an experiment grow, e.g. -o repeats=9, and go on with it")
+    extend.add_argument("directory", type=Path, metavar="DIR")
+    extend.add_argument("-o", dest="overrides", metavar="KEY=VALUE", action="append", default=[], help="what grows")
+    extend.set_defaults(command=commands.extend)
+
     retrain = subparsers.add_parser("retrain", help="train the best of every run anew, and measure it on test images")
     retrain.add_argument("directory", type=Path, metavar="DIR")
     for name, what in (
@@ -97,7 +102,7 @@ def _add_drives(subparsers: Subparsers) -> None:
         retrain.add_argument(f"--{name}", type=int, metavar="N", help=what)
     retrain.set_defaults(command=commands.retrain)
 
-    for command in (run, resume, retrain):
+    for command in (run, resume, extend, retrain):
         command.add_argument("--address", help="of a Ray cluster, or auto; default: one of its own on this machine")
         command.add_argument(
             "--progress", choices=MODES, help="what is shown meanwhile; default: live at a terminal, else lines"

@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,6 +58,21 @@ def resume(arguments: argparse.Namespace) -> int:
 
         directory = run_directory(arguments.directory, write=True)
         return _Plan(directory, _resume(directory), lambda around: go_on(directory, around))
+
+    return _drive(arguments, plan)
+
+
+def extend(arguments: argparse.Namespace) -> int:
+    """An experiment that is to grow, and to go on."""
+
+    def plan() -> _Plan:
+        from fmnas.platform.drive.launch import extend as grow
+        from fmnas.platform.record.run_directory import run_directory
+
+        directory, given = run_directory(arguments.directory, write=True), arguments.overrides
+        told = [each for each in given if not each.startswith("tracking")]  # that may hold a password
+        again = shlex.join(["extend", str(directory.root), *(part for each in told for part in ("-o", each))])
+        return _Plan(directory, again if told else _resume(directory), lambda around: grow(directory, given, around))
 
     return _drive(arguments, plan)
 
@@ -128,7 +144,7 @@ def report(arguments: argparse.Namespace) -> int:
 
 def replay(arguments: argparse.Namespace) -> int:
     """Every optimizer is asked again."""
-    from fmnas.platform.drive.launch import begun_config
+    from fmnas.platform.record.configuration import recorded_configs
     from fmnas.platform.record.experiment import build_experiment
     from fmnas.platform.record.journal import experiment_records
     from fmnas.platform.record.replay import in_words
@@ -137,8 +153,8 @@ def replay(arguments: argparse.Namespace) -> int:
 
     directory, console = run_directory(arguments.directory), terminal()
     records = experiment_records(directory)
-    config = begun_config(directory, records)
-    replayed = ask_again(lambda: build_experiment(config), records[1:])
+    begun, *extended = (partial(build_experiment, config) for config in recorded_configs(directory, records))
+    replayed = ask_again(begun, records[1:], extended)
     for difference in replayed.differences:
         console.print(in_words(difference), soft_wrap=True, highlight=False, markup=False)
     for run, asks in replayed.asks.items():

@@ -80,6 +80,13 @@ class Row:
 
         return "initial_design" in parameters_of(self.optimizer)
 
+    @cached_property
+    def takes_budget(self) -> bool:
+        """Whether it is told how many evaluations there will be."""
+        from fmnas.optimizers.options import parameters_of
+
+        return "evaluations" in parameters_of(self.optimizer)
+
     def complete(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The options given, checked, with defaults for the rest.
 

@@ -28,7 +28,7 @@ SLOW = {
     "platform": (
         *("board", "check", "checkpoints", "cluster", "command_line", "deadline", "device_failures", "doctor"),
         *("failures", "given", "inputs", "light_doors", "lock", "merging", "output", "own_cluster", "own_optimizer"),
-        *("own_problem", "own_problem_on_ray", "passwords", "pool"),
+        *("extend", "own_problem", "own_problem_on_ray", "passwords", "pool"),
         *("postgresql", "problems", "progress", "promotion", "provenance", "published_quality", "replay", "retrain"),
         *("safety", "status", "stop", "sync", "tracking_file", "tracking_refusals", "tracking_store"),
         *("tracking_troubles", "tracking_ui"),

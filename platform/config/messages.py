@@ -1,6 +1,7 @@
 """What is wrong with a configuration, in lines that a user can act on: key = value: what is allowed."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from importlib.metadata import version
 from math import isfinite, isnan
@@ -68,17 +69,19 @@ def of_another_version(begun_with: str | None = None) -> str:
     )
 
 
-def recipes(changed: Sequence[str]) -> str:
+def recipes(changed: Iterable[str], directory: str) -> str:
     """How to come by what a changed configuration of an experiment wants, by the keys changed; empty without a way."""
-    ways = []
-    if any(key.startswith("optimizers.") and key.endswith(".name") for key in changed):
-        ways.append("to add an optimizer, run it alone with the same seed into another directory")
-    if "repeats" in changed:
-        ways.append("to add repeats, run the same configuration with another seed into another directory")
+    grown = {
+        "repeats": "-o repeats=N",
+        "budget.evaluations": "-o budget.evaluations=N",
+        "budget.seconds": "-o budget.seconds=N",
+        "optimizers": "-o 'optimizers=[OLD, NEW]'",
+    }
+    ways = [how for key, how in grown.items() if any(each == key or each.startswith(f"{key}.") for each in changed)]
     if not ways:
         return ""
-    both = "; then `fmnas report DIR OTHER --out FOLDER` puts both into one report."
-    return f"\nBut what there is can be added to: {'; '.join(ways)}{both}"
+    command = f"fmnas extend {shlex.quote(directory)} {' '.join(ways)}"
+    return f"\nBut what there is can be added to: with the file put back, `{command}`."
 
 
 def unknown(key: str, value: str, allowed: Sequence[str], command: str) -> str:

@@ -10,22 +10,21 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-import yaml
-
 from fmnas.comparison.summary import Summary
-from fmnas.platform.config.config import Config, check_config
-from fmnas.platform.config.messages import of_another_version, recipes
+from fmnas.platform.config.config import Config
 from fmnas.platform.config.remarks import remarks
 from fmnas.platform.drive.dispatch import Clock
 from fmnas.platform.drive.driver import Driver, Stage
+from fmnas.platform.drive.extension import extended_config, growth, two_budgets
 from fmnas.platform.drive.results import PROBLEM_DIGEST, last_driver, read_environment
-from fmnas.platform.environment import describe_environment, in_words, provenance, same_fmnas
-from fmnas.platform.errors import Ending, ExperimentFailed, RunDirectoryError, legible
+from fmnas.platform.environment import describe_environment, in_words, same_fmnas
+from fmnas.platform.errors import Ending, ExperimentFailed, RunDirectoryError
 from fmnas.platform.problems import own_file, short_name
-from fmnas.platform.record.events import driver_record, ended_record
+from fmnas.platform.record.configuration import current_config, is_written
+from fmnas.platform.record.events import driver_record, ended_record, extended_record
 from fmnas.platform.record.experiment import Experiment, build_experiment
-from fmnas.platform.record.journal import DRIVER, EXPERIMENT, FORMAT, Journal, Record, experiment_records
-from fmnas.platform.record.lock import kept_up, locked
+from fmnas.platform.record.journal import EXPERIMENT, EXTENSION, FORMAT, Journal, experiment_records
+from fmnas.platform.record.lock import Note, kept_up, locked
 from fmnas.platform.record.run_directory import RunDirectory, write_json, write_text
 from fmnas.platform.record.state import ExperimentState
 from fmnas.platform.screen.progress import ExperimentProgress
@@ -39,11 +38,7 @@ from fmnas.platform.workers.stop import StopRequest
 from fmnas.trainers.images.checkpoints import Checkpoints
 from fmnas.trainers.problem import Data
 
-FREE_TO_CHANGE = ("workers", "tracking", "data.root", "checkpoints.every", "hypotheses")
-"""What a resume may change: where and how fast trials run, and which differences a report tests.
-
-What comes out of the trials changes by rounding at most.
-"""
+ALREADY = "the experiment has all of that already: nothing is added, and it goes on as it is"
 
 
 @dataclass(frozen=True)
@@ -97,20 +92,60 @@ def resume(directory: RunDirectory, around: Surroundings) -> ExperimentResult:
     directory.check_present()
     with locked(directory.lock, around.screen.say) as note:
         state, identity = restore(directory)
-        config = state.experiment.config
-        check_tracking(config, directory)
-        if state.status != Ending.FINISHED and _is_altered(config, directory):
-            around.screen.say(
-                f"{short_name(config.problem)}: its file was altered since the experiment began, and results of both "
-                "stand in one comparison. Unless that only mends what failed, run it anew into another directory"
-            )
-        data = state.experiment.problem.load()
-        pool_of_it = open_pool(_work(state.experiment, data, directory), around.address, around.stop, around.screen.say)
-        with pool_of_it as pool, Journal(directory.journal) as journal:
-            if not directory.config.exists():
-                write_text(directory.config, config.to_yaml())
-            with kept_up(note, _noted(state.experiment, pool, around.clock.now())):
-                return _conduct(state, directory, journal, pool, identity, around)
+        return _go_on(Continuation(state, identity, {}), directory, around, note)
+
+
+def extend(directory: RunDirectory, given: Sequence[str], around: Surroundings) -> ExperimentResult:
+    """Let an experiment grow, and go on with it. given: what is to be, as `KEY=VALUE`.
+
+    Raises FmnasError, with nothing written, when it cannot, or what is given would not leave what was done as it is.
+    """
+    directory.check_present()
+    with locked(directory.lock, around.screen.say) as note:
+        records = experiment_records(directory)
+        before = current_config(directory, records)
+        after = extended_config(before, given, directory.root)
+        changes = growth(before, after)
+        state = ExperimentState(build_experiment(after))
+        state.replay(records[1:])
+        told = [f"{label} {text}" for label, text in two_budgets(changes, after).items()]
+        for remark in (*remarks(after), *told) if changes else [ALREADY]:
+            around.screen.say(remark)
+        return _go_on(Continuation(state, str(records[0]["id"]), changes), directory, around, note)
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """An experiment to go on with: its state and id, and how it grows first, as an extension's record tells it."""
+
+    state: ExperimentState
+    identity: str
+    changes: Mapping[str, Any]
+
+
+def _go_on(on: Continuation, directory: RunDirectory, around: Surroundings, note: Note) -> ExperimentResult:
+    state, config = on.state, on.state.experiment.config
+    check_tracking(config, directory)
+    if (on.changes or state.status != Ending.FINISHED) and _is_altered(config, directory):
+        around.screen.say(
+            f"{short_name(config.problem)}: its file was altered since the experiment began, and results of both "
+            "stand in one comparison. Unless that only mends what failed, run it anew into another directory"
+        )
+    data = state.experiment.problem.load()
+    with (
+        open_pool(_work(state.experiment, data, directory), around.address, around.stop, around.screen.say) as pool,
+        Journal(directory.journal) as journal,
+    ):
+        if on.changes:
+            _enter(state, directory, journal, around, EXTENSION)
+            record = extended_record(on.changes, config.model_dump(mode="json"), around.clock.now())
+            journal.append(record)
+            state.apply(record)
+        if not is_written(config, directory):
+            keep_password(config, directory)
+            write_text(directory.config, config.to_yaml())
+        with kept_up(note, _noted(state.experiment, pool, around.clock.now())):
+            return _conduct(state, directory, journal, pool, on.identity, around)
 
 
 @dataclass(frozen=True)
@@ -141,61 +176,9 @@ def sync(directory: RunDirectory, around: Surroundings) -> Sent:
 def restore(directory: RunDirectory, heard: bool = True) -> tuple[ExperimentState, str]:
     """The state that the journal proves, and the experiment's id. heard: whether its optimizers are to go on."""
     records = experiment_records(directory)
-    config = _unchanged_config(directory, records)
-    state = ExperimentState(build_experiment(config), heard)
+    state = ExperimentState(build_experiment(current_config(directory, records)), heard)
     state.replay(records[1:])
     return state, str(records[0]["id"])
-
-
-def begun_config(directory: RunDirectory, records: Sequence[Record]) -> Config:
-    """What the experiment began with, by the first record of its journal; keys that came later have their defaults."""
-    return check_config(records[0]["config"], str(directory.journal), _advice(records))
-
-
-def _advice(records: Sequence[Record]) -> str:
-    """What to do about a configuration in a run directory that this fmnas does not take."""
-    driver = next((record for record in records if record["event"] == DRIVER), None)
-    known = driver is not None and not same_fmnas(driver, provenance())
-    return of_another_version(in_words(driver) if driver is not None and known else None)
-
-
-def _unchanged_config(directory: RunDirectory, records: Sequence[Record]) -> Config:
-    """The configuration as it lies there now; that of the journal where there is no file any more."""
-    begun = begun_config(directory, records)
-    try:
-        data = yaml.safe_load(directory.config.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return begun
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise RunDirectoryError(
-            f"{directory.config} cannot be read ({legible(str(error))}): mend it, or remove it, and the configuration "
-            "in the journal takes its place"
-        ) from None
-    config = check_config(data if isinstance(data, dict) else {}, str(directory.config), _advice(records))
-    before, now = (_flat(each.model_dump(mode="json")) for each in (begun, config))
-    changed = [
-        key for key in {**before, **now} if before.get(key) != now.get(key) and not key.startswith(FREE_TO_CHANGE)
-    ]
-    if changed:
-        lines = "\n".join(
-            f"  {key} = {now.get(key)!r}: the experiment began with {before.get(key)!r}" for key in changed
-        )
-        raise RunDirectoryError(
-            f"{directory.config} was changed:\n{lines}\nPut it back to resume, or run the new configuration into "
-            f"another directory. Only {', '.join(FREE_TO_CHANGE)} may change.{recipes(changed)}"
-        )
-    return config
-
-
-def _flat(data: Any, prefix: str = "") -> dict[str, Any]:
-    """Nested data as dotted keys."""
-    if isinstance(data, Mapping):
-        items = [(str(key), value) for key, value in data.items()]
-    elif isinstance(data, list):
-        items = [(str(i), value) for i, value in enumerate(data)]
-    else:
-        return {prefix: data}
-    return {key: value for name, part in items for key, value in _flat(part, f"{prefix}.{name}".lstrip(".")).items()}
 
 
 def _digest(config: Config) -> dict[str, str]:
@@ -228,9 +211,11 @@ def _noted(experiment: Experiment, pool: Pool, since: float) -> Callable[[], dic
     return noted
 
 
-def _enter(state: ExperimentState, directory: RunDirectory, journal: Journal, around: Surroundings) -> None:
+def _enter(
+    state: ExperimentState, directory: RunDirectory, journal: Journal, around: Surroundings, work: str = EXPERIMENT
+) -> None:
     """Say in the journal who goes on, and say it aloud where that is not who was here before."""
-    before, record = last_driver(state, directory), driver_record(EXPERIMENT, around.clock.now())
+    before, record = last_driver(state, directory), driver_record(work, around.clock.now())
     if before and not (same_fmnas(before, record) and before.get("torch") == record["torch"]):
         around.screen.say(
             f"{directory.root} was driven by {in_words(before)}, and goes on with {in_words(record)}: results of both "

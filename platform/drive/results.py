@@ -12,10 +12,12 @@ from fmnas.comparison.numbers.retrained import read_retrained
 from fmnas.comparison.numbers.trials import Budget, PlannedRun, ReportNotWritten
 from fmnas.comparison.report import write_report
 from fmnas.comparison.summary import Remark, ReportContext, Summary
+from fmnas.platform.drive.extension import two_budgets
 from fmnas.platform.drive.setup import by_design_of, remarks_of, settings_of, setup_of
 from fmnas.platform.environment import in_words
 from fmnas.platform.errors import Ending, ExperimentFailed, legible
 from fmnas.platform.problems import short_name
+from fmnas.platform.record.events import grown
 from fmnas.platform.record.journal import EXPERIMENT
 from fmnas.platform.record.outcome import trials_table
 from fmnas.platform.record.run_directory import RunDirectory, write_json, write_text
@@ -25,6 +27,10 @@ FILES = ("../trials.csv", "../summary.json", "curves.csv", "mean_curves.csv", "t
 """Those of a run directory that a reader of its page will want first, as the page finds them."""
 PROBLEM_DIGEST = "problem_sha256"
 """In environment.json: of the file of a user's own problem, as the experiment began with it."""
+PEEKED = (
+    "A p-value is right for a size that was chosen before results were seen: who adds to an experiment until it shows "
+    "something will see something, so choose the final size beforehand, and say how often it was extended."
+)
 
 
 def write_results(directory: RunDirectory, state: ExperimentState) -> Summary:
@@ -55,6 +61,7 @@ def trials_of(state: ExperimentState) -> pd.DataFrame:
 def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext:
     """What a report tells beside the trials. Raises ReportError where a retrained.csv is damaged."""
     config = state.experiment.config
+    retrained, outdated = _retrained(directory.retrained, state)
     return ReportContext(
         name=config.name,
         problem=short_name(config.problem),
@@ -63,9 +70,9 @@ def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext
         config_text=config.to_yaml(),  # and not the file: an older one may hold a password
         pending=[Pending(run, opened.suggest_seconds) for run, opened in state.pending()],
         finished=state.status == Ending.FINISHED,
-        retrained=_retrained(directory.retrained),
+        retrained=retrained,
         hypotheses=config.hypotheses,
-        remarks=[*remarks_of(config), *_of_versions(state)],
+        remarks=[*remarks_of(config), *_of_versions(state), *_of_extensions(state), *outdated],
         runs=[PlannedRun(run.name, run.optimizer_name, run.repeat) for run in state.runs.values()],
         by_design=by_design_of(config),
         setup=setup_of(config, state.experiment.problem),
@@ -85,8 +92,33 @@ def _of_versions(state: ExperimentState) -> list[Remark]:
     return [Remark(f"Several versions worked at this experiment, one after the other: {', then '.join(versions)}.")]
 
 
-def _retrained(path: Path) -> pd.DataFrame | None:
-    return read_retrained(path) if path.is_file() else None
+def _of_extensions(state: ExperimentState) -> list[Remark]:
+    """That the experiment grew, what that does to its tests, and whom it made hear of two budgets."""
+    found: list[Remark] = []
+    for record, ended in state.extensions:
+        changes = record["changes"]
+        what = f"The experiment was extended after {ended} of its trials had ended: {grown(changes)}."
+        found.append(Remark(f"{what} {PEEKED}" if ended else what))
+        there = {entry["label"] for entry in record["config"]["optimizers"]}  # others may have come later
+        told = two_budgets(changes, state.experiment.config)
+        found += [Remark(f"{label} {text}", label) for label, text in told.items() if label in there]
+    return found
+
+
+def _retrained(path: Path, state: ExperimentState) -> tuple[pd.DataFrame | None, list[Remark]]:
+    """The rows of what is best in each run now, and a word on those that are left out."""
+    if not path.is_file():
+        return None, []
+    table, best = read_retrained(path), {outcome.run: outcome.trial.id for outcome in state.incumbents()}
+    current = [best.get(run) == trial for run, trial in zip(table["run"], table["trial"], strict=True)]
+    older = len(current) - sum(current)
+    if not older:
+        return table, []
+    told = (
+        f"{older} of {len(current)} retrained configurations are not the best of their runs any more, and are left out "
+        "here: `fmnas retrain` trains those that are."
+    )
+    return table[current].reset_index(drop=True), [Remark(told)]
 
 
 def last_driver(state: ExperimentState, directory: RunDirectory) -> Mapping[str, Any]:

@@ -8,12 +8,14 @@
 | lost | its worker was lost; `final` when it will not be tried again |
 | cancelled | a stop left it in the middle; a resume starts it again |
 | driver, ended | a driver began to work here, and left |
+| extended | the experiment has grown, and has another configuration from here on |
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from fmnas.platform.environment import provenance
-from fmnas.platform.record.journal import ASKED, DRIVER, ENDED
+from fmnas.platform.record.journal import ASKED, DRIVER, ENDED, EXTENDED, FORMAT
 from fmnas.platform.workers.pool import Job
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FINISHED, LOST
@@ -52,6 +54,22 @@ def driver_record(work: str, at: float) -> dict[str, Any]:
 def ended_record(status: str, reason: str, at: float) -> dict[str, Any]:
     """The record of a driver that leaves."""
     return {"event": ENDED, "status": status, **({"reason": reason} if reason else {}), "at": at}
+
+
+def extended_record(changes: Mapping[str, Any], config: Mapping[str, Any], at: float) -> dict[str, Any]:
+    """The record of an experiment that grows: dotted key -> [before, after], and the whole configuration after."""
+    return {"event": EXTENDED, "format": FORMAT, "changes": dict(changes), "config": dict(config), "at": at}
+
+
+def grown(changes: Mapping[str, Any]) -> str:
+    """The changes of an extension in words, e.g. "repeats 3 -> 5, optimizers + tpe"."""
+    told = []
+    for key, (before, after) in changes.items():
+        if isinstance(after, list):
+            told.append(f"{key} + {', '.join(name for name in after if name not in before)}")
+        else:
+            told.append(f"{key} {before} -> {'no limit' if after is None else after}")
+    return ", ".join(told)
 
 
 def _of_job(event: str, job: Job, worker: str, at: float) -> dict[str, Any]:

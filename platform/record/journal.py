@@ -9,9 +9,11 @@
     {"event": "timed_out", "run": ..., "trial": 3, "attempt": 1, "worker": ..., "reason": ..., "at": ...}
     {"event": "cancelled", "run": ..., "trial": 3, "attempt": 1, "worker": ..., "reason": ..., "at": ...}
     {"event": "lost",     "run": ..., "trial": 3, "attempt": 1, "worker": ..., "reason": ..., "final": false, "at": ...}
+    {"event": "extended", "format": 2, "changes": {"repeats": [3, 5]}, "config": {...}, "at": ...}
     {"event": "ended",    "status": ..., "reason": ..., "at": ...}
 
-`driver`: a driver begins, to work at the experiment or at a retraining. `ended`: it leaves, and may say why.
+`driver`: a driver begins, to work at the experiment, at an extension of it or at a retraining. `ended`: it leaves, and
+may say why. `extended`: from here on the experiment has that configuration, in which something has grown.
 
 Contract: a result, and every other end of a trial, is on disk before anyone hears of it. A suggestion or a start is in
 the file at once, and on disk with the next result at the latest: after a power failure the file ends at some record,
@@ -28,7 +30,7 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -42,10 +44,10 @@ Record = dict[str, Any]
 
 FORMAT = 2
 
-ASKED, DRIVER, ENDED, ILLEGIBLE = "asked", "driver", "ended", "illegible"
-"""The events of a driver that begins, of one that leaves, and of a line that is lost."""
+ASKED, DRIVER, ENDED, EXTENDED, ILLEGIBLE = "asked", "driver", "ended", "extended", "illegible"
+"""The events of a suggestion, a driver that begins, one that leaves, an extension, and a line that is lost."""
 
-EXPERIMENT, RETRAINING = "experiment", "retraining"
+EXPERIMENT, EXTENSION, RETRAINING = "experiment", "extension", "retraining"
 """What a driver works at."""
 
 _CHECKSUM = re.compile(rb',"crc":"([0-9a-f]{8})"}$')
@@ -123,13 +125,19 @@ def experiment_records(directory: RunDirectory) -> list[Record]:
             f"{directory.journal} does not begin with an experiment: it was cut off before anything ran; "
             f"remove {directory.root} and run the configuration again"
         )
-    written = records[0].get("format", 1)
-    if not isinstance(written, int) or written > FORMAT:
-        raise RunDirectoryError(
-            f"{directory.journal} is of a newer fmnas: its format is {written!r}, and this fmnas {version('fmnas')} "
-            f"reads formats up to {FORMAT}; install the newer one"
-        )
+    for record in (records[0], *extensions(records)):
+        written = record.get("format", 1)
+        if not isinstance(written, int) or written > FORMAT:
+            raise RunDirectoryError(
+                f"{directory.journal} is of a newer fmnas: its format is {written!r}, and this fmnas "
+                f"{version('fmnas')} reads formats up to {FORMAT}; install the newer one"
+            )
     return records
+
+
+def extensions(records: Sequence[Record]) -> list[Record]:
+    """Those that say how the experiment grew, in turn."""
+    return [record for record in records if record["event"] == EXTENDED]
 
 
 class _Reading:

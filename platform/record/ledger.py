@@ -12,7 +12,7 @@ from typing import Any
 
 from fmnas.platform.environment import in_words, provenance, same_fmnas
 from fmnas.platform.errors import RunDirectoryError, legible, one_line
-from fmnas.platform.record.journal import ASKED, DRIVER, ENDED, EXPERIMENT, ILLEGIBLE, Record
+from fmnas.platform.record.journal import ASKED, DRIVER, ENDED, EXPERIMENT, EXTENDED, ILLEGIBLE, Record
 from fmnas.platform.record.outcome import Outcome, Standing, run_name
 from fmnas.platform.workers.pool import Job
 from fmnas.search_spaces import Evaluation, Trial
@@ -138,6 +138,7 @@ class Ledger:
     open: (run, trial) -> a trial asked and not ended, in the order asked.
     outcomes: every trial that ended with its run's standing after it, in the journal's order.
     drivers: the record of every driver that worked here, from journals of format 2 on.
+    extensions: the record of every extension, and how many trials had ended before it.
     status: how the last driver left, an `Ending`; empty if it did not say, or still works.
     """
 
@@ -148,6 +149,7 @@ class Ledger:
         self.open: dict[tuple[str, int], OpenTrial] = {}
         self.outcomes: list[tuple[Outcome, Standing]] = []
         self.drivers: list[Record] = []
+        self.extensions: list[tuple[Record, int]] = []
         self.status = ""
         self._last_at = 0.0
 
@@ -186,6 +188,8 @@ class Ledger:
             self.status = ""
         if event in (DRIVER, ILLEGIBLE):
             pass
+        elif event == EXTENDED:
+            self.extensions.append((record, len(self.outcomes)))
         elif event == ASKED:
             self._asked(record)
         elif event == "started":

@@ -1,8 +1,10 @@
 """Replaying a journal: every optimizer is built anew and asked again, in the order that the journal recorded.
 
 The order of lines is the order of asks and tells, also where several trials were in flight. So an honest journal is
-followed to the last number. Where a suggestion differs, the recorded one takes its place (the optimizer is rebuilt up
-to there), and the replay goes on: one change of a record shows where it is, and in what it would have led to.
+followed to the last number. Where the experiment was extended, all optimizers are built anew for what it is from there
+on, and told what came before, as the driver did that went on. Where a suggestion differs, the recorded one takes its
+place (the optimizer is rebuilt up to there), and the replay goes on: one change of a record shows where it is, and in
+what it would have led to.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,7 +13,7 @@ from typing import Any
 
 from fmnas.platform.errors import one_line
 from fmnas.platform.record.experiment import Experiment, Run
-from fmnas.platform.record.journal import Record
+from fmnas.platform.record.journal import EXTENDED, Record
 from fmnas.platform.record.state import ExperimentState
 from fmnas.search_spaces import FmnasError, Trial
 
@@ -39,16 +41,21 @@ class Replayed:
     differences: tuple[Difference, ...]
 
 
-def replay(build: Callable[[], Experiment], records: Sequence[Record]) -> Replayed:
+def replay(
+    build: Callable[[], Experiment], records: Sequence[Record], extended: Sequence[Callable[[], Experiment]] = ()
+) -> Replayed:
     """Follow the records that come after the journal's first.
 
-    build: gives the experiment at its beginning. Raises RunDirectoryError for records that do not follow from each
-    other.
+    build: gives the experiment at its beginning. extended: the same after each extension, in turn, with nothing done.
+    Raises RunDirectoryError for records that do not follow from each other.
     """
-    state = _Replay(build())
+    state, coming = _Replay(build()), iter(extended)
     found: list[Difference] = []
     lost: set[str] = set()  # runs whose record cannot be followed any further
     for index, record in enumerate(records):
+        if record["event"] == EXTENDED:
+            build = next(coming)
+            state = _extended(state.asks, build(), [each for each in records[:index] if each.get("run") not in lost])
         if record.get("run") in lost:
             continue
         state.follow(index + 2, record)
@@ -67,12 +74,13 @@ def replay(build: Callable[[], Experiment], records: Sequence[Record]) -> Replay
 class _Replay(ExperimentState):
     """A state whose optimizers are asked again.
 
-    difference: how the last record's suggestion differs; None if it does not, or was none.
+    asking: False while they are told what they once suggested. difference: how the last record's suggestion differs;
+    None if it does not, or was none.
     """
 
     def __init__(self, experiment: Experiment) -> None:
         super().__init__(experiment)
-        self.line = 1
+        self.line, self.asking = 1, True
         self.asks = dict.fromkeys(self.runs, 0)
         self.difference: Difference | None = None
 
@@ -81,6 +89,9 @@ class _Replay(ExperimentState):
         super().follow(line, record)
 
     def _suggested(self, run: Run, recorded: Trial) -> None:
+        if not self.asking:
+            super()._suggested(run, recorded)
+            return
         self.asks[run.name] += 1
         changes, reason = self._compare(run, recorded)
         if changes or reason:
@@ -106,6 +117,17 @@ def _rebuild(state: _Replay, fresh: Experiment, records: Sequence[Record]) -> No
         if record.get("run") == name:
             told.follow(line, record)
     state.runs[name].optimizer = told.runs[name].optimizer
+
+
+def _extended(asks: Mapping[str, int], fresh: Experiment, records: Sequence[Record]) -> _Replay:
+    """The state from an extension on: its optimizers, some of which are new, were told the records before it."""
+    state = _Replay(fresh)
+    state.asks |= asks
+    state.asking = False
+    for line, record in enumerate(records, start=2):
+        state.follow(line, record)
+    state.asking = True
+    return state
 
 
 def _changes(

@@ -34,7 +34,8 @@ from rich.console import Console
 from rich.table import Table
 
 from fmnas.platform.errors import Ending, RunDirectoryError, legible, one_line
-from fmnas.platform.record.journal import ASKED, DRIVER, EXPERIMENT, ILLEGIBLE, Record, experiment_records
+from fmnas.platform.record.events import grown
+from fmnas.platform.record.journal import ASKED, DRIVER, EXPERIMENT, ILLEGIBLE, Record, experiment_records, extensions
 from fmnas.platform.record.ledger import Ledger, OpenTrial, RunAccount, accounts_of
 from fmnas.platform.record.lock import AtWork, look
 from fmnas.platform.record.run_directory import RunDirectory
@@ -54,8 +55,8 @@ def status_of(directory: RunDirectory, now: float | None = None) -> dict[str, An
     driver = found if found and found.alive else None
     since = driver.facts.get("since") if driver else None
     records = experiment_records(directory)
-    config = records[0]["config"]
-    ledger, last = _read(directory, records)
+    config = [records[0], *extensions(records)][-1]["config"]
+    ledger, last = _read(directory, config, records)
     state = _state(driver, ledger.status)
     begun = float(since) if state == "working" and since is not None else None
     running = [] if begun is None else list(ledger.running(begun))
@@ -86,14 +87,16 @@ def status_of(directory: RunDirectory, now: float | None = None) -> dict[str, An
     }
 
 
-def _read(directory: RunDirectory, records: Sequence[Record]) -> tuple[Ledger, Iterable[Record]]:
+def _read(
+    directory: RunDirectory, config: Mapping[str, Any], records: Sequence[Record]
+) -> tuple[Ledger, Iterable[Record]]:
     """The ledger, and the last of its records that tell of something."""
-    config, last = records[0]["config"], deque[Record](maxlen=LAST_EVENTS)
+    last = deque[Record](maxlen=LAST_EVENTS)
     try:
         ledger = Ledger(accounts_of(config), int(config["fidelity"]["epochs"]))
     except (KeyError, TypeError, ValueError) as error:
         raise RunDirectoryError(
-            f"{directory.journal}: its first line holds no whole configuration ({one_line(error)}); "
+            f"{directory.journal}: it holds no whole configuration ({one_line(error)}); "
             f"`{called()} report {shlex.quote(str(directory.root))}` says what to do"
         ) from None
     for line, record in enumerate(records[1:], start=2):
@@ -167,7 +170,7 @@ def _driver(driver: AtWork | None) -> dict[str, Any] | None:
 def _event(record: Record) -> dict[str, Any]:
     evaluation = record.get("evaluation")
     objective = f"objective {evaluation['objective']:.5f}" if evaluation else ""
-    said = ": ".join(record[key] for key in ("status", "reason") if record.get(key))
+    said = ": ".join(record[key] for key in ("status", "reason") if record.get(key)) or grown(record.get("changes", {}))
     text = objective or legible(said) or str(record.get("work", ""))
     return {**{key: record.get(key) for key in ("at", "event", "run", "trial", "worker")}, "text": text}
 

@@ -30,6 +30,7 @@ class TrackingSettings:
     tags: put on every run, e.g. problem, dataset, commit.
     space: tells which parameters are on a log scale; None if nothing is.
     artifacts: folder for the files of a store that MLflow reaches without a server; a server has its own.
+    extensions: how often the experiment was extended.
     own: whether the store is a SQLite file of the run directory's own, which may be made anew from the journal.
     """
 
@@ -39,6 +40,7 @@ class TrackingSettings:
     tags: Mapping[str, str] = field(default_factory=dict)
     space: Space | None = None
     artifacts: Path | None = None
+    extensions: int = 0
     own: bool = False
 
     def __post_init__(self) -> None:
@@ -143,6 +145,11 @@ class MlflowExperiment:
         )
         for batch in batches:
             self._client.log_batch(run_id, *batch, synchronous=True)
+
+    def tags(self, run_id: str) -> Mapping[str, str]:
+        """Of a run."""
+        found: dict[str, str] = self._client.get_run(run_id).data.tags
+        return found
 
     def steps(self, run_id: str, metric: str) -> list[int]:
         """The steps at which a run has the metric."""

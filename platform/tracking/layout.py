@@ -23,12 +23,13 @@ from fmnas.search_spaces import Real, Space
 from fmnas.search_spaces.records import CANCELLED, FINISHED
 
 KIND, CAMPAIGN_ID, RUN, TRIAL = "fmnas.kind", "fmnas.experiment_id", "fmnas.run", "fmnas.trial"
+EXTENSIONS = "fmnas.extensions"
 """Tags by which runs are found again."""
 
 COLOR, PARENT = "mlflow.runColor", "mlflow.parentRunId"
 """Tags that MLflow's UI understands."""
 
-CAMPAIGN_KIND, RUN_KIND, TRIAL_KIND = "campaign", "run", "trial"
+CAMPAIGN_KIND, EARLIER_KIND, RUN_KIND, TRIAL_KIND = "campaign", "earlier campaign", "run", "trial"
 
 MEAN_LINES = ("mean", "low", "high")
 """The lines that a report's mean curves give each optimizer: the mean over repeats, and its interval."""

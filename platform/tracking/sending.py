@@ -73,6 +73,7 @@ def _new_tracker(state: ExperimentState, directory: RunDirectory, identity: str,
         },
         space=state.experiment.problem.space,
         artifacts=directory.artifacts,
+        extensions=len(state.extensions),
         own=config.tracking.uri is None,
     )
     return BackgroundTracker(MlflowStore(settings), flush_seconds, shown=partial(hide_passwords, uri=settings.uri))

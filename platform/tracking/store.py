@@ -23,7 +23,7 @@ from fmnas.platform.record.outcome import Outcome, Standing, run_name
 from fmnas.platform.tracking import layout as records
 from fmnas.platform.tracking.client import MlflowExperiment, TrackingSettings
 from fmnas.platform.tracking.database import file_identity, prepare_file
-from fmnas.platform.tracking.layout import COLOR, KIND, PARENT, RUN, TRIAL, Point
+from fmnas.platform.tracking.layout import COLOR, EXTENSIONS, KIND, PARENT, RUN, TRIAL, Point
 from fmnas.platform.tracking.uri import sqlite_path
 from fmnas.search_spaces.records import CANCELLED, LOST
 
@@ -100,8 +100,7 @@ class MlflowStore:
         optimizers = list(dict.fromkeys(optimizer for optimizer, _ in runs))
         self._mlflow.publish_pages(optimizers, self._now())
         known = self._known_runs()
-        kind = records.CAMPAIGN_KIND
-        self._campaign = self._open_run(known.get(kind), kind, {KIND: kind})
+        self._campaign = self._open_campaign(known.get(records.CAMPAIGN_KIND))
         self._colors = {name: style.colour for name, style in styles(optimizers).items()}
         for optimizer, repeat in runs:
             self._runs[run_name(optimizer, repeat)] = self._open_progress(optimizer, repeat, known)
@@ -160,6 +159,15 @@ class MlflowStore:
             else:
                 self._written[tags[RUN], int(tags[TRIAL])] = run_id, tags["status"]
         return known
+
+    def _open_campaign(self, known: str | None) -> str:
+        """The experiment's own run; a new one after an extension: its curves change, and MLflow forgets no point."""
+        kind, count = records.CAMPAIGN_KIND, self._settings.extensions
+        tags = {KIND: kind, EXTENSIONS: str(count)} if count else {KIND: kind}
+        if known and count and self._mlflow.tags(known).get(EXTENSIONS) != tags[EXTENSIONS]:
+            self._mlflow.log(known, tags={KIND: records.EARLIER_KIND, "mlflow.runName": records.EARLIER_KIND})
+            known = None
+        return self._open_run(known, kind, tags)
 
     def _open_progress(self, optimizer: str, repeat: int, known: Mapping[str, str]) -> _Progress:
         name = run_name(optimizer, repeat)

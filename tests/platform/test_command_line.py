@@ -178,9 +178,9 @@ def test_a_changed_configuration_is_not_resumed(tmp_path: Path, capsys: pytest.C
 @pytest.mark.parametrize(
     ("change", "way"),
     [
-        ({"optimizers": ["random", "bohb"]}, "to add an optimizer, run it alone with the same seed"),
-        ({"repeats": 2}, "to add repeats, run the same configuration with another seed"),
-        ({"budget": {"evaluations": 7}}, ""),
+        ({"optimizers": ["random", "bohb"]}, "-o 'optimizers=[OLD, NEW]'`."),
+        ({"repeats": 2, "budget": {"evaluations": 7}}, "-o repeats=N -o budget.evaluations=N`."),
+        ({"seed": 7}, ""),
     ],
 )
 def test_a_changed_configuration_is_told_how_to_add_to_what_there_is(
@@ -196,7 +196,7 @@ def test_a_changed_configuration_is_told_how_to_add_to_what_there_is(
     message = complaint(["resume", str(out)], capsys)
     assert "was changed" in message
     assert way in message
-    assert ("`fmnas report DIR OTHER --out FOLDER`" in message) == bool(way)
+    assert (f"with the file put back, `fmnas extend {out} " in message) == bool(way)
 
 
 def test_an_origin_that_is_not_known_ends_the_experiment_at_once(

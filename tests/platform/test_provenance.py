@@ -43,7 +43,7 @@ def another(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
     found = {**provenance(), **changes}
     for module in (environment, ledger, events):
         monkeypatch.setattr(module, "provenance", lambda: found)
-    monkeypatch.setattr("fmnas.platform.drive.launch.provenance", lambda: found)
+    monkeypatch.setattr("fmnas.platform.record.configuration.provenance", lambda: found)
 
 
 def test_every_driver_says_what_it_is_and_a_finished_experiment_has_no_more(finished: Path, tmp_path: Path) -> None:

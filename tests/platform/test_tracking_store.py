@@ -231,6 +231,21 @@ def test_the_campaign_holds_the_mean_curves_of_a_finished_report_once(config: Tr
     assert (kept / "mean_curves.csv").read_text() == path.read_text()
 
 
+def test_an_extended_experiment_has_a_campaign_of_its_own(config: TrackingSettings, tmp_path: Path) -> None:
+    """So no curve of before stands in that of after; what was there is kept under another name."""
+    path, told, grown = tmp_path / "mean_curves.csv", [*bo_fm(), *bohb()], replace(config, extensions=1)
+    path.write_text(CURVES)
+    track(config, told, files=[path])
+    path.write_text(CURVES.replace("1.75,bo-fm,0.2", "1.75,bo-fm,0.25"))
+    for _ in range(2):  # the second time nothing is new
+        assert track(grown, told, files=[path]).present == len(told)
+        reader = Reader(config)
+        kinds = [run.data.tags["fmnas.kind"] for run in reader.runs.values() if "fmnas.trial" not in run.data.tags]
+        assert sorted(kinds) == ["campaign", "earlier campaign", "run", "run"]
+        assert reader.line("campaign", "mean/bo-fm") == [(1, 0.4), (2, 0.25)]
+        assert reader.line("earlier campaign", "mean/bo-fm") == [(1, 0.4), (2, 0.2)]
+
+
 def test_test_errors_are_metrics_where_there_are_any() -> None:
     means = [{"optimizer": "bo-fm", "selected_error": 0.1, "error": 0.12, "standard_error": None}]
     assert retrained_errors({"retrained": {"epochs": 3, "means": means}}) == {"test_error/bo-fm": 0.12}

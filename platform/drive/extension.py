@@ -1,0 +1,161 @@
+"""What an extension makes of a configuration: what may grow in it, and why all else may not change.
+
+Each trial's seed follows from the experiment's seed, its repeat and its number; each optimizer's from the experiment's
+seed, the repeat and its label. So more repeats, another optimizer and a larger budget leave all that was done as it is,
+and paired with all that comes: what is added is what it would have been from the beginning. One thing is not: an
+optimizer that is told its budget heard of the smaller one. It goes on as one that is told of the larger one and has
+these results; a replay follows it there, and every report says so.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fmnas.platform.config.config import Config, OptimizerConfig, check_config
+from fmnas.platform.config.messages import explain, shown
+from fmnas.platform.config.source import override
+from fmnas.platform.errors import ConfigError
+from fmnas.platform.record.configuration import FREE_TO_CHANGE, GROWING, flat
+from fmnas.platform.tracking.password import settled
+
+REASONS = {
+    "name": "its folders, and its experiment in MLflow, are called by it",
+    "problem": "results on two problems cannot be compared",
+    "seed": "the seeds of all trials and the initial designs follow from it",
+    "initial_design": "the optimizers of a repeat begin with the same points, and the old ones have begun",
+    "seeds": "an objective averaged over other seeds is another objective",
+    "fidelity.epochs": "an objective after other epochs is another objective",
+    "budget.trial_seconds": "a trial that timed out would have ended otherwise, or the other way round",
+    "on_failure": "the optimizers have heard of failures in the old way",
+    "data": "an objective on other data is another objective",
+    "checkpoints.continue_promoted": "promoted trials would be trained in another way",
+}
+"""Why a key cannot change, by the key or its section."""
+
+ADVICE = (
+    f"Nothing was touched. What can grow: {', '.join(GROWING)}; what is free to change: {', '.join(FREE_TO_CHANGE)}. "
+    "All else makes another experiment: `fmnas run` it into a directory of its own."
+)
+
+
+def extended_config(config: Config, given: Sequence[str], root: Path) -> Config:
+    """The configuration with what is `given`, as `KEY=VALUE`: bare labels of optimizers that it has stand for these.
+
+    root: the run directory, for messages. Raises ConfigError, naming every key that cannot be so and why.
+    """
+    place = f"the experiment in {root}"
+    if not given:
+        raise ConfigError(f"{place}: say what is to grow: -o repeats=N, -o budget.evaluations=N, {_adding(config)}")
+    data = config.model_dump(mode="json")
+    for each in given:
+        override(data, each)
+    data["optimizers"] = _in_full(data["optimizers"], config.optimizers)
+    wanted = check_config(data, place, ADVICE)
+    refusals = [*_of_budgets(config, wanted), *_of_optimizers(config, wanted), *_of_the_rest(config, wanted)]
+    if refusals:
+        raise ConfigError(explain(place, refusals, ADVICE))
+    there = {entry.label for entry in config.optimizers}
+    optimizers = [*config.optimizers, *(entry for entry in wanted.optimizers if entry.label not in there)]
+    extended = wanted.model_copy(update={"optimizers": optimizers})
+    return extended if extended.tracking == config.tracking else settled(extended, Path.cwd())
+
+
+def growth(before: Config, after: Config) -> dict[str, Any]:
+    """Of each key that has grown what it was and is; of the optimizers, their labels."""
+    old, new = _growing(before), _growing(after)
+    return {key: [old[key], new[key]] for key in GROWING if old[key] != new[key]}
+
+
+def two_budgets(changes: Mapping[str, Any], config: Config) -> dict[str, str]:
+    """What is to be said, after its label, of each optimizer that was told one budget and is told another.
+
+    changes: of the extension. config: the experiment after it.
+    """
+    before, after = changes.get("budget.evaluations", (0, 0))
+    if before == after:
+        return {}
+    told = [entry.label for entry in config.optimizers if entry.row.takes_budget]
+    there = changes.get("optimizers", (told,))[0]
+    text = (
+        f"was told of a budget of {before} evaluations for what it suggested before the extension, and of {after} "
+        "after it: where it makes use of that, a run that began with the larger budget would have gone another way."
+    )
+    return {label: text for label in told if label in there}
+
+
+def _growing(config: Config) -> dict[str, Any]:
+    return {
+        "repeats": config.repeats,
+        "budget.evaluations": config.budget.evaluations,
+        "budget.seconds": config.budget.seconds,
+        "optimizers": [entry.label for entry in config.optimizers],
+    }
+
+
+def _adding(config: Config) -> str:
+    """How to say that there is to be one optimizer more."""
+    return f"-o 'optimizers=[{', '.join(entry.label for entry in config.optimizers)}, NEW]'"
+
+
+def _in_full(optimizers: Any, there: Sequence[OptimizerConfig]) -> Any:
+    """What is given as optimizers, the bare labels of those there replaced by all that they are."""
+    known = {entry.label: entry.model_dump(mode="json") for entry in there}
+    if not isinstance(optimizers, list):
+        return optimizers
+    return [known.get(each, each) if isinstance(each, str) else each for each in optimizers]
+
+
+def _of_budgets(config: Config, wanted: Config) -> list[str]:
+    """Why what was done does not fit into less."""
+    old, new = _growing(config), _growing(wanted)
+    return [
+        f"{key} = {shown(new[key])}: the experiment has {shown(old[key])}, and what it did is kept: give more, or "
+        "leave it out"
+        for key in ("repeats", "budget.evaluations", "budget.seconds")
+        if _as_limit(new[key]) < _as_limit(old[key])
+    ]
+
+
+def _as_limit(value: float | None) -> float:
+    """No limit is more than any."""
+    return float("inf") if value is None else value
+
+
+def _of_optimizers(config: Config, wanted: Config) -> list[str]:
+    """Why all that are there must stay as they are."""
+    now = {entry.label: entry for entry in wanted.optimizers}
+    missing = [entry.label for entry in config.optimizers if entry.label not in now]
+    found = []
+    if missing:
+        found.append(
+            f"optimizers: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} left out, and what was done is "
+            f"kept: write {_adding(config)}; of some of them alone a report of other directories tells"
+        )
+    for entry in config.optimizers:
+        if entry.label in now and _competitor(entry) != _competitor(now[entry.label]):
+            found.append(
+                f"optimizers: {entry.label} has other settings here, and did what it did with those it has: write its "
+                f"label alone for it as it is, or {{name: {entry.name}, label: {entry.label}-2, KEY: VALUE}} for one "
+                "more"
+            )
+    return found
+
+
+def _competitor(entry: OptimizerConfig) -> Mapping[str, Any]:
+    """All that decides what it suggests, whether said or by default."""
+    return {**entry.model_dump(mode="json"), "options": entry.row.complete(entry.options)}
+
+
+def _of_the_rest(config: Config, wanted: Config) -> list[str]:
+    """Why nothing else may change, key by key."""
+    old, new = (flat(each.model_dump(mode="json")) for each in (config, wanted))
+    return [
+        f"{key} = {shown(new.get(key))}: the experiment has {shown(old.get(key))}: {_reason(key)}"
+        for key in {**old, **new}
+        if old.get(key) != new.get(key) and not key.startswith((*FREE_TO_CHANGE, *GROWING))
+    ]
+
+
+def _reason(key: str) -> str:
+    default = "what was done was done with that"
+    return REASONS.get(key, REASONS.get(key.partition(".")[0], default))

@@ -1,0 +1,105 @@
+"""The configuration of an experiment: what its journal says it began with and has grown to, and what lies there now.
+
+The journal is the truth. In config.yaml a user may change what is FREE_TO_CHANGE, and nothing else. A driver that died
+between the record of an extension and the writing of config.yaml left the file of before there: it is taken for that.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from fmnas.platform.config.config import Config, check_config
+from fmnas.platform.config.messages import of_another_version, recipes
+from fmnas.platform.environment import in_words, provenance, same_fmnas
+from fmnas.platform.errors import RunDirectoryError, legible
+from fmnas.platform.record.journal import DRIVER, Record, extensions
+from fmnas.platform.record.run_directory import RunDirectory
+
+FREE_TO_CHANGE = ("workers", "tracking", "data.root", "checkpoints.every", "hypotheses")
+"""What a resume may change: where and how fast trials run, and which differences a report tests.
+
+What comes out of the trials changes by rounding at most.
+"""
+
+GROWING = ("repeats", "budget.evaluations", "budget.seconds", "optimizers")
+"""What an extension may add to."""
+
+
+def recorded_configs(directory: RunDirectory, records: Sequence[Record]) -> list[Config]:
+    """What the experiment began with, and what it was after each extension; keys that came later have their defaults.
+
+    records: of the journal, from its first. Raises ConfigError for a configuration that this fmnas does not take.
+    """
+    stages = (records[0], *extensions(records))
+    return [check_config(record["config"], str(directory.journal), _advice(records)) for record in stages]
+
+
+def current_config(directory: RunDirectory, records: Sequence[Record]) -> Config:
+    """The configuration as it lies there now; that of the journal where there is no file any more.
+
+    Raises RunDirectoryError where the file cannot be read, or differs from the journal in what is not free to change.
+    """
+    stages = recorded_configs(directory, records)
+    config, latest = _written(directory, _advice(records)), stages[-1]
+    if config is None:
+        return latest
+    if any(not _changed(stage, config) for stage in stages[:-1]):
+        return config.model_copy(update={key: getattr(latest, key) for key in ("repeats", "budget", "optimizers")})
+    if changed := _changed(latest, config):
+        has = "has grown to" if len(stages) > 1 else "began with"
+        lines = "\n".join(
+            f"  {key} = {now!r}: the experiment {has} {before!r}" for key, (before, now) in changed.items()
+        )
+        raise RunDirectoryError(
+            f"{directory.config} was changed:\n{lines}\nPut it back to resume, or run the new configuration into "
+            f"another directory. Only {', '.join(FREE_TO_CHANGE)} may change.{recipes(changed, str(directory.root))}"
+        )
+    return config
+
+
+def is_written(config: Config, directory: RunDirectory) -> bool:
+    """Whether config.yaml says just this."""
+    return _written(directory, of_another_version()) == config
+
+
+def flat(data: Any, prefix: str = "") -> dict[str, Any]:
+    """Nested data as dotted keys."""
+    if isinstance(data, Mapping):
+        items = [(str(key), value) for key, value in data.items()]
+    elif isinstance(data, list):
+        items = [(str(i), value) for i, value in enumerate(data)]
+    else:
+        return {prefix: data}
+    return {key: value for name, part in items for key, value in flat(part, f"{prefix}.{name}".lstrip(".")).items()}
+
+
+def _changed(before: Config, now: Config) -> dict[str, tuple[Any, Any]]:
+    """Dotted key -> (before, now), of what is not free to change."""
+    old, new = (flat(each.model_dump(mode="json")) for each in (before, now))
+    return {
+        key: (old.get(key), new.get(key))
+        for key in {**old, **new}
+        if old.get(key) != new.get(key) and not key.startswith(FREE_TO_CHANGE)
+    }
+
+
+def _written(directory: RunDirectory, advice: str) -> Config | None:
+    """What config.yaml says; None where there is none."""
+    try:
+        data = yaml.safe_load(directory.config.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise RunDirectoryError(
+            f"{directory.config} cannot be read ({legible(str(error))}): mend it, or remove it, and the configuration "
+            "in the journal takes its place"
+        ) from None
+    return check_config(data if isinstance(data, dict) else {}, str(directory.config), advice)
+
+
+def _advice(records: Sequence[Record]) -> str:
+    """What to do about a configuration in a run directory that this fmnas does not take."""
+    driver = next((record for record in records if record["event"] == DRIVER), None)
+    known = driver is not None and not same_fmnas(driver, provenance())
+    return of_another_version(in_words(driver) if driver is not None and known else None)

@@ -1,0 +1,171 @@
+"""Experiments that grow: what was done stays as it is, and what is added is what it would have been from the start."""
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fmnas.platform.config.config import Config
+from fmnas.platform.drive.extension import growth
+from fmnas.platform.errors import Ending
+from fmnas.platform.record.events import driver_record, extended_record
+from fmnas.platform.record.experiment import build_experiment
+from fmnas.platform.record.journal import EXTENSION, Journal, read_journal
+from fmnas.platform.record.replay import replay
+from fmnas.platform.record.state import ExperimentState
+
+Drive = Callable[..., tuple[str, ExperimentState, Any]]
+Configured = Callable[..., Config]
+Results = Callable[[Path], dict[tuple[str, int], Any]]
+Asks = Callable[[Path], list[tuple[str, str]]]
+
+EVOLUTION = {"name": "regularized-evolution", "population": 4, "tournament": 2}
+QUICK: list[Any] = ["bo-fm", EVOLUTION, "bohb", "random", "cocabo", "casmopolitan", "rounding-gp"]
+
+
+def grow(journal: Path, before: Config, after: Config) -> None:
+    """What the command writes."""
+    with Journal(journal) as log:
+        log.append(driver_record(EXTENSION, 0.0))
+        log.append(extended_record(growth(before, after), after.model_dump(mode="json"), 0.0))
+
+
+def by_run(asked: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """run -> its suggestions, with their seeds, in turn."""
+    found: dict[str, list[str]] = {}
+    for run, trial in asked:
+        found.setdefault(run, []).append(trial)
+    return found
+
+
+GROWTHS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "repeats": ({"repeats": 1}, {"repeats": 2}),
+    "more repeats": (
+        {"optimizers": [EVOLUTION, "bohb", "random"], "repeats": 3},
+        {"optimizers": [EVOLUTION, "bohb", "random"], "repeats": 5},
+    ),
+    "an optimizer": ({"optimizers": QUICK[:1]}, {"optimizers": QUICK}),
+    "an optimizer that comes first": ({"optimizers": ["random"]}, {"optimizers": ["random", "bo-fm"]}),
+    "evaluations": (
+        {"optimizers": [EVOLUTION, "bohb", "random", "rounding-gp"]},
+        {"optimizers": [EVOLUTION, "bohb", "random", "rounding-gp"], "budget": {"evaluations": 8}},
+    ),
+    "seconds": (
+        {"optimizers": [EVOLUTION, "random"], "budget": {"evaluations": 5, "seconds": 1e-9}},
+        {"optimizers": [EVOLUTION, "random"], "budget": {"evaluations": 5, "seconds": None}},
+    ),
+    "all of it": (
+        {"optimizers": ["random", "bohb"], "repeats": 1},
+        {"optimizers": ["random", "bohb", EVOLUTION], "repeats": 3, "budget": {"evaluations": 8}},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GROWTHS)
+def test_an_experiment_that_grew_is_the_one_that_was_so_from_the_start(
+    tmp_path: Path, drive: Drive, configured: Configured, asks: Asks, results: Results, name: str
+) -> None:
+    before, after = (configured(**{"optimizers": QUICK, **each}) for each in GROWTHS[name])
+    journal, other = tmp_path / "grown", tmp_path / "whole"
+    assert drive(before, journal)[0] == Ending.FINISHED
+    first = journal.read_bytes()
+    grow(journal, before, after)
+    assert drive(after, journal)[0] == Ending.FINISHED
+    assert journal.read_bytes().startswith(first)
+    drive(after, other)
+    assert by_run(asks(journal)) == by_run(asks(other))
+    assert results(journal) == results(other)
+    assert len(results(journal)) > sum(b'"finished"' in line for line in first.splitlines())
+
+
+def test_the_runs_that_are_added_are_paired_with_those_there(
+    tmp_path: Path, drive: Drive, configured: Configured, results: Results
+) -> None:
+    before, after = (configured(optimizers=each, repeats=2) for each in (["random"], ["random", "bo-fm", EVOLUTION]))
+    drive(before, tmp_path / "j")
+    grow(tmp_path / "j", before, after)
+    _, state, _ = drive(after, tmp_path / "j")
+    found = results(tmp_path / "j")
+    for repeat in (0, 1):
+        names = [f"{name}/repeat-{repeat}" for name in ("random", "bo-fm", "regularized-evolution")]
+        for trial in range(3):
+            assert len({found[name, trial] for name in names}) == 1
+        for trial in range(5):
+            assert len({state.runs[name].seeds[trial] for name in names}) == 1
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_it_is_resumed_after_any_record(
+    tmp_path: Path, drive: Drive, configured: Configured, asks: Asks, results: Results, concurrency: int
+) -> None:
+    """Cut before the extension, it is extended again; cut after it, the rest follows."""
+    names = ("random", "regularized-evolution") if concurrency == 1 else ("bohb", "random")
+    entries = [{"name": name, "concurrency": concurrency} for name in names]
+    before = configured(optimizers=entries[:1], repeats=1)
+    after = configured(optimizers=entries, repeats=2, budget={"evaluations": 6})
+    journal = tmp_path / "whole"
+    drive(before, journal, capacity=concurrency)
+    grow(journal, before, after)
+    drive(after, journal, capacity=concurrency)
+    whole, found, lines = by_run(asks(journal)), results(journal), journal.read_bytes().splitlines(keepends=True)
+    events = [record["event"] for record in read_journal(journal)]
+    assert 10 < events.index("extended") < len(events) - 10
+    for cut in range(0, len(lines), 1 if concurrency == 1 else 5):
+        again = tmp_path / f"cut-{cut}"
+        again.write_bytes(b"".join(lines[:cut]))
+        if "extended" not in events[:cut]:
+            grow(again, before, after)
+        status, state, _ = drive(after, again, capacity=concurrency)
+        assert status == Ending.FINISHED
+        assert all(run.budget.spent <= 18 and not run.budget.committed for run in state.runs.values())
+        if concurrency == 1:
+            assert by_run(asks(again)) == whole
+            assert results(again) == found
+        if cut % 9 == 0:
+            assert not differences(again, before, after)
+
+
+def differences(journal: Path, *stages: Config) -> tuple[Any, ...]:
+    """What a replay of a journal without its head finds."""
+    begun, *extended = (lambda config=config: build_experiment(config) for config in stages)
+    return replay(begun, read_journal(journal), extended).differences
+
+
+@pytest.mark.parametrize(("name", "share"), [("bo-fm", 1.0), ("cocabo", 0.5)])
+def test_who_is_told_two_budgets_is_followed_to_the_last_number(
+    tmp_path: Path, drive: Drive, configured: Configured, asks: Asks, name: str, share: float
+) -> None:
+    """Finished or not when it was extended; and it is no run that knew the larger budget from the start."""
+    before, middle, after = (configured(optimizers=[name], budget={"evaluations": n}) for n in (14, 15, 16))
+    journal = tmp_path / "j"
+    drive(before, journal)
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join(lines[: int(share * len(lines))]))
+    grow(journal, before, middle)
+    drive(middle, journal)
+    grow(journal, middle, after)
+    drive(after, journal)
+    assert differences(journal, before, middle, after) == ()
+    if name == "bo-fm":
+        drive(after, tmp_path / "whole")
+        assert differences(journal, after, after, after) != ()
+        assert by_run(asks(journal)) != by_run(asks(tmp_path / "whole"))
+
+
+def test_a_change_is_found_before_and_after_an_extension(
+    tmp_path: Path, drive: Drive, configured: Configured, forge: Callable[[Path, Callable[[str], str]], None]
+) -> None:
+    before, after = (configured(optimizers=["bo-fm"], repeats=n) for n in (1, 2))
+    drive(before, tmp_path / "j")
+    grow(tmp_path / "j", before, after)
+    drive(after, tmp_path / "j")
+    for run in ("bo-fm/repeat-0", "bo-fm/repeat-1"):
+        asked = [r for r in read_journal(tmp_path / "j") if r["event"] == "asked" and r["run"] == run]
+        last = asked[-1]["trial"]["configuration"]["x1"]
+        copy = tmp_path / run.replace("/", "-")
+        copy.write_bytes((tmp_path / "j").read_bytes())
+        forge(copy, lambda text, last=last: text.replace(json.dumps(last), "0.123"))  # type: ignore[misc]
+        (found,) = differences(copy, before, after)
+        assert (found.run, found.trial, list(found.changes)) == (run, 4, ["configuration.x1"])
