@@ -161,7 +161,9 @@ def test_a_figure_is_on_the_page_with_its_caption(
     assert main(["report", str(tmp_path / "run")]) == 0
     report = tmp_path / "run" / "report"
     assert {f"distribution.{kind}" for kind in FORMATS} <= {path.name for path in report.iterdir()}
-    (section,) = re.findall(r"<div class='body' id='result'>(.*?)</section>", (report / "index.html").read_text(), re.DOTALL)
+    (section,) = re.findall(
+        r"<div class='body' id='result'>(.*?)</section>", (report / "index.html").read_text(), re.DOTALL
+    )
     assert 'aria-label="distribution"' in section
     caption = written("fmnas.comparison.figures.distribution").CAPTION
     assert caption.replace("'", "&#39;") in section
