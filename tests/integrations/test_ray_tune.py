@@ -51,7 +51,7 @@ def run(searcher: BOFMSearch, trials: range, sign: int = 1) -> list[dict[str, An
         (tune.qlograndint(8, 64, 8), Grid(8, 64, 8, log=True)),
         (tune.choice(["a", 1]), Choices(("a", 1))),
     ],
-    ids=repr,
+    ids=lambda given: repr(given) if isinstance(given, Interval | Grid | Choices) else type(given).__name__,
 )
 def test_each_domain_is_a_range_that_holds_what_tune_draws(domain: Any, expected: Range) -> None:
     (found,) = ranges_of({"folder": {"p": domain}}).values()
