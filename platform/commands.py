@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from fmnas.platform.drive.launch import ExperimentResult, Surroundings
 
 RETRAIN_OPTIONS = ("epochs", "images", "seeds")
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -35,13 +36,14 @@ class _Plan:
 def run(arguments: argparse.Namespace) -> int:
     """A new experiment."""
 
-    def plan() -> _Plan:
+    def plan(say: Say) -> _Plan:
         from fmnas.platform.config.config import load_config
         from fmnas.platform.record.run_directory import new_run_directory
         from fmnas.platform.tracking.password import settled
 
         config = settled(load_config(arguments.config, arguments.overrides), Path.cwd())
         directory = new_run_directory(arguments.out or Path("runs") / config.name)
+        say(f"{config.in_a_line}, into {directory.root}")
         from fmnas.platform.drive.launch import launch  # what a configuration must be is known by now
 
         return _Plan(directory, _resume(directory), lambda around: launch(config, directory, around))
@@ -52,11 +54,12 @@ def run(arguments: argparse.Namespace) -> int:
 def resume(arguments: argparse.Namespace) -> int:
     """An experiment to go on with."""
 
-    def plan() -> _Plan:
+    def plan(say: Say) -> _Plan:
         from fmnas.platform.drive.launch import resume as go_on
         from fmnas.platform.record.run_directory import run_directory
 
         directory = run_directory(arguments.directory, write=True)
+        say(f"going on with {directory.root}")
         return _Plan(directory, _resume(directory), lambda around: go_on(directory, around))
 
     return _drive(arguments, plan)
@@ -65,7 +68,7 @@ def resume(arguments: argparse.Namespace) -> int:
 def extend(arguments: argparse.Namespace) -> int:
     """An experiment that is to grow, and to go on."""
 
-    def plan() -> _Plan:
+    def plan(say: Say) -> _Plan:
         from fmnas.platform.drive.launch import extend as grow
         from fmnas.platform.record.run_directory import run_directory
 
@@ -80,7 +83,7 @@ def extend(arguments: argparse.Namespace) -> int:
 def retrain(arguments: argparse.Namespace) -> int:
     """The best configurations of an experiment, on test images."""
 
-    def plan() -> _Plan:
+    def plan(say: Say) -> _Plan:
         from fmnas.platform.drive.retraining import RetrainingOptions
         from fmnas.platform.drive.retraining import retrain as train_again
         from fmnas.platform.record.run_directory import run_directory
@@ -98,18 +101,21 @@ def _resume(directory: RunDirectory) -> str:
     return f"resume {shlex.quote(str(directory.root))}"
 
 
-def _drive(arguments: argparse.Namespace, plan: Callable[[], _Plan]) -> int:
-    """To its ending, and tell of it. Signals are heeded before the imports of a plan, which take seconds."""
+def _drive(arguments: argparse.Namespace, plan: Callable[[Say], _Plan]) -> int:
+    """To its ending, and tell of it. Signals are heeded before the imports of a plan, which take seconds.
+
+    plan: given what says a line to whoever waits for these.
+    """
     console = terminal(output())
     mode = mode_for(arguments.progress, console)
-    teller = None
+    screen, teller = open_screen(mode, console), None
     with stopped_by_signals() as stop:
         try:
-            planned = plan()
+            planned = plan(screen.say)
             teller = Teller(mode, console, planned.directory, planned.again)
             from fmnas.platform.drive.launch import Surroundings
 
-            return teller.tell(planned.start(Surroundings(arguments.address, open_screen(mode, console), stop)))
+            return teller.tell(planned.start(Surroundings(arguments.address, screen, stop)))
         except KeyboardInterrupt:
             return teller.interrupted() if teller else tell_interrupted(mode)
 

@@ -23,7 +23,7 @@ from fmnas.platform.config.sections import (
 from fmnas.platform.config.source import override, parse, read_source, shipped_configs
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.optimizers import OPTIMIZERS
-from fmnas.platform.problems import ALIASES, PROBLEMS, Row, row_of
+from fmnas.platform.problems import ALIASES, PROBLEMS, Row, row_of, short_name
 from fmnas.trainers.problem import AUTHORS_POINTS, ProblemSettings
 
 __all__ = [
@@ -105,6 +105,14 @@ class Config(Section):
     def schedule_epochs(self) -> int | None:
         """The epochs that every training's learning rate is planned for; None: each trial's own."""
         return self.fidelity.epochs if self.checkpoints.continue_promoted else None
+
+    @property
+    def in_a_line(self) -> str:
+        """What it is, for a person."""
+        who = ", ".join(entry.label for entry in self.optimizers)
+        repeats = f"{self.repeats} repeat{'s' * (self.repeats > 1)}"
+        cost = f"{self.budget.evaluations} evaluations of {self.fidelity.epochs} epochs"
+        return f"{self.name}: {who} on {short_name(self.problem)}, {repeats} of {cost}"
 
     def to_yaml(self) -> str:
         """The configuration with every default, as YAML that loads to the same."""

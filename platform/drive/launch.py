@@ -256,7 +256,9 @@ def _conduct(
     finally:
         around.screen.close()
     _leave(state, journal, status, reason, around.clock.now())
+    config = state.experiment.config
     if status == Ending.FINISHED:  # what is left is of trials that were killed
         shutil.rmtree(directory.checkpoints, ignore_errors=True)
+    around.screen.say("writing tables, figures and the page" + (", and to MLflow" if config.tracking.enabled else ""))
     report, summary = finish_tracking(tracker, state, directory, status)
-    return ExperimentResult(status, reason, summary, report, shown_store(state.experiment.config, directory))
+    return ExperimentResult(status, reason, summary, report, shown_store(config, directory))

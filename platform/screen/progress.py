@@ -30,17 +30,21 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from rich.console import Group, RenderableType
-from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from fmnas.platform.problems import short_name
 from fmnas.platform.record.experiment import Run
 from fmnas.platform.record.outcome import Outcome
 from fmnas.platform.record.retrained import Retrained, Scale
 from fmnas.platform.record.state import ExperimentState
+from fmnas.platform.screen.runs_table import RunRow, RunsTable, as_number
 from fmnas.platform.screen.screen import Happening, Screen, as_reached, as_time, seconds_left
 from fmnas.platform.workers.pool import Job
 from fmnas.search_spaces.records import FINISHED
+
+RAY = "ray"
+"""The kind of workers whose trials take long enough to be told of when they start."""
 
 
 class Progress(Protocol):
@@ -83,10 +87,10 @@ class JobProgress(ABC):
     def _standing(self) -> dict[str, Any]:
         """The facts of how it stands."""
 
-    def _start(self, job: Job, facts: Mapping[str, Any]) -> None:
-        """For programs alone; a live table shows it anyway."""
+    def _start(self, job: Job, facts: Mapping[str, Any], line: str = "") -> None:
+        """A live table shows it anyway."""
         self._flying[job.run, job.trial.id] = self._elapsed(), job.trial.epochs
-        self._tell("started", {**_job(job), **facts})
+        self._screen.tell(Happening("started", {**_job(job), **facts, **self._standing()}, line, shown_live=False))
 
     def _gone(self, event: str, what: str, job: Job, worker: str, reason: str) -> None:
         self._flying.pop((job.run, job.trial.id), None)
@@ -138,8 +142,12 @@ class ExperimentProgress(JobProgress):
         self._suggesting = run
 
     def started(self, job: Job, worker: str) -> None:
-        """With where it is from, and its epochs."""
-        self._start(job, {"origin": job.trial.origin, "epochs": job.trial.epochs, "worker": worker})
+        """With where it is from, and its epochs; a line where that is not over at once."""
+        trial, again = job.trial, f", attempt {job.attempt}" if job.attempt > 1 else ""
+        on_ray = self._state.experiment.config.workers.kind == RAY
+        line = f"{job.run}  trial {trial.id} ({trial.origin}, {trial.epochs} ep{again})  starts on {worker}"
+        facts = {"origin": trial.origin, "epochs": trial.epochs, "worker": worker}
+        self._start(job, facts, line if on_ray else "")
 
     def ended(self, outcome: Outcome) -> None:
         """Run, trial, objective, incumbent, budget."""
@@ -173,28 +181,30 @@ class ExperimentProgress(JobProgress):
         return {"spent_epochs": spent, "budget_epochs": whole, "spent_share": share, **self._crew(self._left(*runs))}
 
     def _left(self, *runs: Run) -> float | None:
-        """Seconds until these runs have spent their budgets."""
-        done = sum(run.budget.spent - self._before[run.name] for run in runs)
-        return self._pace(done, sum(0 if _is_over(run) else run.budget.epochs - run.budget.spent for run in runs))
+        """Seconds until these runs have spent their budgets: no sooner than the slowest of them, at its own pace."""
+        done = {run.name: run.budget.spent - self._before[run.name] for run in runs}
+        ahead = {run.name: 0 if _is_over(run) else run.budget.epochs - run.budget.spent for run in runs}
+        together = self._pace(sum(done.values()), sum(ahead.values()))
+        alone = [self._pace(done[name], ahead[name]) for name in done]
+        return None if together is None else max(together, *(left for left in alone if left is not None))
 
     def _table(self) -> RenderableType:
-        table = Table(box=None, pad_edge=False)
-        for header in ("run", "budget", "", "evaluations", "epochs", "incumbent", "now", "left"):
-            table.add_column(header, no_wrap=True, justify="right" if header in ("epochs", "left") else "left")
-        full = self._state.experiment.epochs
-        for run in self._state.runs.values():
-            budget = run.budget
-            table.add_row(
+        config, full = self._state.experiment.config, self._state.experiment.epochs
+        rows = [
+            RunRow(
                 run.name,
-                ProgressBar(total=budget.epochs, completed=budget.spent, width=16),
-                f"{budget.spent / budget.epochs:.0%}",
-                f"{budget.spent / full:.1f}/{budget.epochs / full:.0f}",
-                f"{budget.spent}/{budget.epochs}",
-                as_number(run.incumbent),
+                run.optimizer_name,
+                run.budget.spent,
+                run.budget.epochs,
+                full,
+                run.incumbent,
                 self._doing(run),
-                as_time(self._left(run)),
+                self._left(run),
             )
-        return Group(table, Text(self._foot()))
+            for run in self._state.runs.values()
+        ]
+        what = f"{config.name}: {short_name(config.problem)}, {config.budget.evaluations} evaluations each"
+        return RunsTable(f"{what}; lower is better", rows, self._foot())
 
     def _foot(self) -> str:
         told = self._standing()
@@ -208,11 +218,6 @@ class ExperimentProgress(JobProgress):
         if trials:
             return "training " + ", ".join(trials[:4])
         return "done" if _is_over(run) else "waiting"
-
-
-def as_number(value: float | None) -> str:
-    """An objective or error for a table; a dash if there is none."""
-    return "-" if value is None else f"{value:.5f}"
 
 
 def _is_over(run: Run) -> bool:

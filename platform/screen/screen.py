@@ -49,13 +49,14 @@ LAST_EVENTS = 5
 class Happening:
     """Something that happened: its name and facts for programs, and a line for people; without one they do not see it.
 
-    bad: whether it should stay visible above a live table.
+    bad: whether it should stay visible above a live table. shown_live: whether that shows its line at all.
     """
 
     event: str
     facts: Mapping[str, Any] = field(default_factory=dict)
     line: str = ""
     bad: bool = False
+    shown_live: bool = True
 
 
 class Screen(Protocol):
@@ -117,7 +118,7 @@ class LiveScreen(LineScreen):
         """Below the table, or above it."""
         if happening.bad or self._live is None:
             super().tell(happening)
-        elif happening.line:
+        elif happening.line and happening.shown_live:
             self._last.append(happening.line)
 
     def close(self) -> None:

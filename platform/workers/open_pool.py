@@ -53,6 +53,7 @@ def open_pool(work: Work, address: str | None, stop: StopRequest, say: Callable[
     from fmnas.platform.workers.ray_pool import RayPool, Watch
     from fmnas.platform.workers.ray_worker import build_trainer
 
+    say("starting Ray on this machine" if address is None else f"joining the Ray cluster at {address}")
     ray = connect(address)
     try:
         nodes = live_nodes(ray).values()

@@ -180,7 +180,8 @@ def test_what_happened_is_told_with_how_it_stands() -> None:
     begun, started, ended = scene.told
     assert begun.facts["runs"] == ["random/repeat-0", "bohb/repeat-0"]
     assert (begun.facts["seconds_left"], begun.facts["workers"]) == (None, 2)
-    assert (started.facts["workers_busy"], started.line) == (1, "")
+    assert started.facts["workers_busy"] == 1
+    assert (started.line, started.shown_live) == ("random/repeat-0  trial 0 (model, 3 ep)  starts on w", False)
     facts = ended.facts
     assert (facts["objective"], facts["error"], facts["incumbent"], facts["run_epochs"]) == (0.25, 0.2, 0.25, 3)
     assert (facts["spent_epochs"], facts["budget_epochs"], facts["spent_share"]) == (3, 30, 0.1)
@@ -213,7 +214,7 @@ def test_the_table_has_incumbents_budgets_workers_and_what_is_left() -> None:
     scene.progress.suggesting("bohb/repeat-0")
     scene.now += 2.0
     drawn = scene.drawn()
-    first, second = drawn.splitlines()[1:3]
+    first, second = drawn.splitlines()[2:4]
     for words in ("random/repeat-0", "20%", "1.0/5", "3/15", "0.25000", "training 1 (2 s)", "0:48"):
         assert words in first
     assert "suggesting" in second
@@ -256,7 +257,8 @@ def test_json_from_the_command_line_tells_all_and_ends_with_the_ending(
     out = tmp_path / "run"
     assert main(["run", "smoke", *CALM, "--progress", "json", "--out", str(out)]) == 0
     told = events(capsys.readouterr().out)
-    assert "no verdict is possible" in told[0]["text"], "before anything begins"
+    assert "random, bohb on func2c" in told[0]["text"], "at once"
+    assert "no verdict is possible" in told[1]["text"], "before anything begins"
     begun = [record["event"] for record in told if record["event"] != "said"]
     assert [begun[0], begun[-1]] == ["begun", "ending"]
     for record in told[:-1]:
@@ -272,7 +274,8 @@ def test_json_from_the_command_line_tells_all_and_ends_with_the_ending(
         name: row["mean"] for name, row in summary["optimizers"].items()
     }
     assert main(["resume", str(out), "--progress", "json"]) == 0
-    assert [record["event"] for record in events(capsys.readouterr().out)] == ["begun", "ending"]
+    kinds = [record["event"] for record in events(capsys.readouterr().out)]
+    assert [kind for kind in kinds if kind != "said"] == ["begun", "ending"]
 
 
 def test_wrong_input_ends_with_an_ending_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,119 @@
+"""The table of all runs as it looks while they go on: as wide and as high as the terminal, never wider or higher.
+
+A narrow terminal sees the columns that matter, whole; one that is too low for a row per run sees one per optimizer.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from fmnas.platform.screen.screen import LAST_EVENTS, as_time
+
+WIDE = 100
+"""Columns of a terminal from which on the table has all of its own."""
+NARROW = ("run", "", "best", "now", "left")
+ALL = ("run", "budget", "", "evaluations", "epochs", "best", "now", "left")
+BESIDE = LAST_EVENTS + 6
+"""Lines of a terminal that are not for rows: title, header, foot, last events, and what stood there before."""
+GAP = 2
+"""Between two columns."""
+LEAST = 12
+"""As much of a name, and of what a run does, is shown on any terminal."""
+FEWEST = 4
+"""As many rows are shown on any terminal."""
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """A run, or all of an optimizer's. spent, budget: epochs. full: those of a full training.
+
+    best: the lowest full-fidelity objective so far. doing: in words, the first of which is one of few. left: seconds,
+    None while unknown.
+    """
+
+    name: str
+    optimizer: str
+    spent: int
+    budget: int
+    full: int
+    best: float | None
+    doing: str
+    left: float | None
+
+
+@dataclass(frozen=True)
+class RunsTable:
+    """title: what goes on. foot: how all of it stands."""
+
+    title: str
+    rows: Sequence[RunRow]
+    foot: str
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """As the terminal is now; rich calls this."""
+        shown = self.rows if len(self.rows) <= max(FEWEST, console.height - BESIDE) else folded(self.rows)
+        header = ALL if options.max_width >= WIDE else NARROW
+        table = Table(box=None, pad_edge=False)
+        for name, width in _widths(shown, header, options.max_width).items():
+            right = name in ("", "epochs", "left", "best")
+            table.add_column(name, no_wrap=True, justify="right" if right else "left", overflow="ellipsis", width=width)
+        for row in shown:
+            bar = ProgressBar(total=row.budget, completed=row.spent, width=16)
+            table.add_row(*(bar if name == "budget" else _cell(row, name) for name in header))
+        yield Text(self.title, no_wrap=True, overflow="ellipsis")
+        yield table
+        yield Text(self.foot)
+
+
+def folded(rows: Sequence[RunRow]) -> list[RunRow]:
+    """A row per optimizer: the best of its runs, how many do what, and the time of the slowest."""
+    found = []
+    for name in dict.fromkeys(row.optimizer for row in rows):
+        mine = [row for row in rows if row.optimizer == name]
+        known = [row.best for row in mine if row.best is not None]
+        left = [row.left for row in mine if row.left is not None]
+        found.append(
+            RunRow(
+                f"{name} x {len(mine)}",
+                name,
+                sum(row.spent for row in mine),
+                sum(row.budget for row in mine),
+                mine[0].full,
+                min(known, default=None),
+                ", ".join(f"{count} {what}" for what, count in Counter(row.doing.split()[0] for row in mine).items()),
+                max(left) if len(left) == len(mine) else None,
+            )
+        )
+    return found
+
+
+def _widths(rows: Sequence[RunRow], header: Sequence[str], whole: int) -> dict[str, int]:
+    """Of each column: where there is not room for all, the names of runs and what they do are cut, and nothing else."""
+    full = {name: max([len(name), *(len(_cell(row, name)) for row in rows)]) for name in header}
+    excess = sum(full.values()) + GAP * (len(header) - 1) - whole
+    doing = max(LEAST, full["now"] - max(0, excess))
+    excess -= full["now"] - doing
+    return {**full, "now": min(full["now"], doing), "run": max(LEAST, full["run"] - max(0, excess))}
+
+
+def as_number(value: float | None) -> str:
+    """An objective or error for a table; a dash if there is none."""
+    return "-" if value is None else f"{value:.5f}"
+
+
+def _cell(row: RunRow, header: str) -> str:
+    return {
+        "run": row.name,
+        "budget": " " * 16,
+        "": f"{row.spent / row.budget:.0%}",
+        "evaluations": f"{row.spent / row.full:.1f}/{row.budget / row.full:.0f}",
+        "epochs": f"{row.spent}/{row.budget}",
+        "best": as_number(row.best),
+        "now": row.doing,
+        "left": as_time(row.left),
+    }[header]

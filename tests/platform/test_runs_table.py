@@ -1,0 +1,51 @@
+"""The table of runs on narrow, wide, low and high terminals."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from fmnas.platform.screen.runs_table import BESIDE, RunRow, RunsTable, folded
+
+NAMES = ("bo-fm", "regularized-evolution", "bohb", "random")
+
+
+def rows(repeats: int) -> list[RunRow]:
+    doing = ("training 7 (epoch 7 of 25, 41 s)", "suggesting", "done", "waiting")
+    return [
+        RunRow(f"{name}/repeat-{r}", name, 30 + r, 60, 3, 0.28375 + r / 1000, doing[i], 100.0 * (r + 1))
+        for r in range(repeats)
+        for i, name in enumerate(NAMES)
+    ]
+
+
+def drawn(width: int, height: int, repeats: int) -> str:
+    console = Console(file=io.StringIO(), force_terminal=True, width=width, height=height, color_system=None)
+    console.print(RunsTable("an experiment; lower is better", rows(repeats), "2 of 2 workers busy"))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+@pytest.mark.parametrize("repeats", [1, 5])
+def test_nothing_is_wider_or_higher_and_what_matters_is_whole(width: int, repeats: int) -> None:
+    text = drawn(width, 24, repeats)
+    lines = text.rstrip("\n").split("\n")
+    assert max(map(len, lines)) <= width
+    assert len(lines) <= 24
+    assert text.count("0.28375") == len(NAMES)  # the best of five, or the one there is
+    assert "50%" in text if repeats == 1 else "53%" in text
+    assert ("epochs" in lines[1]) == (width >= 100)
+    assert ("8:20" in text) == (repeats == 5)  # the slowest of five
+
+
+def test_a_row_per_run_where_there_is_room() -> None:
+    assert "bo-fm/repeat-4" in drawn(120, 20 + BESIDE, 5)
+    assert "bo-fm x 5" in drawn(120, 19 + BESIDE, 5)
+
+
+def test_runs_of_an_optimizer_as_one() -> None:
+    whole, *others = folded([*rows(2), RunRow("bo-fm/repeat-2", "bo-fm", 0, 60, 3, None, "waiting", None)])
+    assert whole == RunRow("bo-fm x 3", "bo-fm", 61, 180, 3, 0.28375, "2 training, 1 waiting", None)
+    assert [row.name for row in others] == [f"{name} x 2" for name in NAMES[1:]]
+    assert [row.left for row in others] == [200.0] * 3
