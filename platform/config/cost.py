@@ -30,7 +30,7 @@ class Cost:
 
     def __str__(self) -> str:
         return (
-            f"{self.runs} runs, {self.evaluations:,} evaluations, {self.trainings:,} trainings, "
+            f"{self.runs} run{'s' * (self.runs != 1)}, {self.evaluations:,} evaluations, {self.trainings:,} trainings, "
             f"{self.epochs:,} epochs in all"
         )
 

@@ -30,6 +30,8 @@ class TrackingSettings:
     tags: put on every run, e.g. problem, dataset, commit.
     space: tells which parameters are on a log scale; None if nothing is.
     artifacts: folder for the files of a store that MLflow reaches without a server; a server has its own.
+    params: of the campaign: the configuration, key by key. optimizers: of each optimizer's runs, by its label.
+    dataset: what the trials train on, in MLflow's terms a name and a digest; empty for a synthetic problem.
     extensions: how often the experiment was extended.
     own: whether the store is a SQLite file of the run directory's own, which may be made anew from the journal.
     """
@@ -40,6 +42,9 @@ class TrackingSettings:
     tags: Mapping[str, str] = field(default_factory=dict)
     space: Space | None = None
     artifacts: Path | None = None
+    params: Mapping[str, str] = field(default_factory=dict)
+    optimizers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    dataset: tuple[str, str] = ("", "")
     extensions: int = 0
     own: bool = False
 
@@ -122,6 +127,17 @@ class MlflowExperiment:
     def reopen(self, run_id: str) -> None:
         """Mark a run as running again."""
         self._client.update_run(run_id, status="RUNNING")
+
+    def describe(self, run_id: str, params: Mapping[str, str]) -> None:
+        """Note a run's params and what it trains on; what is there already stays, as MLflow has it."""
+        run, (name, digest) = self._client.get_run(run_id), self._settings.dataset
+        self.log(run_id, params={key: value for key, value in params.items() if key not in run.data.params})
+        if name and not run.inputs.dataset_inputs:
+            from mlflow.entities import Dataset, DatasetInput, InputTag
+
+            dataset = Dataset(name=name, digest=digest, source_type="local", source="{}")
+            context = InputTag(key="mlflow.data.context", value="training")
+            self._client.log_inputs(run_id, [DatasetInput(dataset=dataset, tags=[context])])
 
     def terminate(self, run_id: str, status: str, ended: int | None = None) -> None:
         """End a run as FINISHED, FAILED or KILLED."""

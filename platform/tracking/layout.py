@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fmnas.platform.record.configuration import flat
 from fmnas.platform.record.outcome import Outcome, Standing
 from fmnas.search_spaces import Real, Space
 from fmnas.search_spaces.records import CANCELLED, FINISHED
@@ -122,6 +123,11 @@ def retrained_errors(summary: Mapping[str, Any]) -> dict[str, float]:
     return {valid_name(f"test_error/{row['optimizer']}"): float(row["error"]) for row in rows}
 
 
+def params(values: Mapping[str, Any]) -> dict[str, str]:
+    """Plain values, nested or not, as params named by their path."""
+    return {valid_name(key): str(value)[:6000] for key, value in flat(values).items()}
+
+
 def results(outcome: Outcome | None) -> dict[str, float]:
     """What was measured; nothing of a trial that did not finish."""
     if outcome is None or outcome.evaluation is None:
@@ -192,6 +198,7 @@ def _metrics(outcome: Outcome, standing: Standing, space: Space | None) -> dict[
     }
     if evaluation:
         known |= {**results(outcome), "train_seconds": evaluation.seconds}
+        known |= {f"error_seed_{i}": error for i, error in enumerate(evaluation.errors, start=1)}
     for variable in space.variables if space else ():
         value = outcome.trial.configuration.get(variable.name)
         if isinstance(variable, Real) and variable.log and isinstance(value, int | float):

@@ -1,15 +1,21 @@
 """What an experiment sends to MLflow: its trials as they end, and at the end its results."""
 
+import getpass
+import hashlib
+from collections.abc import Mapping, Set
 from functools import partial
+from typing import Any
 
 from fmnas.comparison.summary import Summary
 from fmnas.platform.config.config import Config
 from fmnas.platform.drive.results import write_results
+from fmnas.platform.drive.setup import settings_of
 from fmnas.platform.environment import describe_environment
 from fmnas.platform.problems import short_name
 from fmnas.platform.record.run_directory import RunDirectory
 from fmnas.platform.record.state import ExperimentState
 from fmnas.platform.tracking.client import TrackingSettings
+from fmnas.platform.tracking.layout import params
 from fmnas.platform.tracking.password import keep_password, tracking_uri
 from fmnas.platform.tracking.store import MlflowStore
 from fmnas.platform.tracking.tracker import BackgroundTracker, NoTracker, Tracker, TrackingReport
@@ -17,6 +23,11 @@ from fmnas.platform.tracking.uri import hide_passwords, masked_uri, shown_uri
 
 FLUSH_SECONDS, SYNC_SECONDS = 60.0, 24 * 3600.0
 """How long a store that answers may take for what is left: at the end of an experiment, and of a sync."""
+
+SHARED = frozenset({"problem", "seed", "seeds", "initial_design", "fidelity", "on_failure", "data"})
+"""The keys of a configuration that are params of every run."""
+GROWING = frozenset({"budget", "repeats"})
+"""Those of the campaign alone: an extension changes them and has a campaign of its own, and a param is for ever."""
 
 
 def check_tracking(config: Config, directory: RunDirectory) -> None:
@@ -70,10 +81,37 @@ def _new_tracker(state: ExperimentState, directory: RunDirectory, identity: str,
             "problem": short_name(config.problem),
             "dataset": state.experiment.problem.dataset,
             "commit": environment["commit"] or f"fmnas {environment['packages']['fmnas']}",
+            **_of_mlflow(environment),
         },
+        params=params(_said(config, {*SHARED, *GROWING})),
+        optimizers={label: params({**_said(config, SHARED), **own}) for label, own in settings_of(config).items()},
+        dataset=_dataset(config, state.experiment.problem.dataset),
         space=state.experiment.problem.space,
         artifacts=directory.artifacts,
         extensions=len(state.extensions),
         own=config.tracking.uri is None,
     )
     return BackgroundTracker(MlflowStore(settings), flush_seconds, shown=partial(hide_passwords, uri=settings.uri))
+
+
+def _of_mlflow(environment: Mapping[str, Any]) -> dict[str, str]:
+    """Tags that MLflow's own tables show: who, and of which commit."""
+    commit = {"mlflow.source.git.commit": environment["commit"]} if environment["commit"] else {}
+    try:
+        return {"mlflow.user": getpass.getuser(), **commit}
+    except (KeyError, OSError):  # a number without a name, as in a container
+        return commit
+
+
+def _said(config: Config, keys: Set[str]) -> dict[str, Any]:
+    """Some keys of a configuration."""
+    plain = config.model_dump(mode="json", include=set(keys))
+    return {**plain, "problem": short_name(config.problem)}
+
+
+def _dataset(config: Config, name: str) -> tuple[str, str]:
+    """Its name, and a digest of how much of it is used and how."""
+    if not name:
+        return "", ""
+    used = config.data.model_dump_json(exclude={"root"})
+    return name, hashlib.sha256(used.encode()).hexdigest()[:8]

@@ -167,7 +167,7 @@ class MlflowStore:
         if known and count and self._mlflow.tags(known).get(EXTENSIONS) != tags[EXTENSIONS]:
             self._mlflow.log(known, tags={KIND: records.EARLIER_KIND, "mlflow.runName": records.EARLIER_KIND})
             known = None
-        return self._open_run(known, kind, tags)
+        return self._open_run(known, kind, tags, self._settings.params)
 
     def _open_progress(self, optimizer: str, repeat: int, known: Mapping[str, str]) -> _Progress:
         name = run_name(optimizer, repeat)
@@ -178,15 +178,17 @@ class MlflowStore:
             "repeat": str(repeat),
             COLOR: self._colors[optimizer],
         }
-        run_id = self._open_run(known.get(name), records.short_name(optimizer, repeat), tags)
+        params = self._settings.optimizers.get(optimizer, {})
+        run_id = self._open_run(known.get(name), records.short_name(optimizer, repeat), tags, params)
         lines = records.INCUMBENT_LINES if name in known else ()
         return _Progress(run_id, {(key, step) for key in lines for step in self._mlflow.steps(run_id, key)})
 
-    def _open_run(self, known: str | None, name: str, tags: Mapping[str, str]) -> str:
+    def _open_run(self, known: str | None, name: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:
         if known:
             self._mlflow.reopen(known)
-            return known
-        return self._mlflow.create(name, tags, self._now())
+        run_id = known or self._mlflow.create(name, tags, self._now())
+        self._mlflow.describe(run_id, params)
+        return run_id
 
     def _write_trial(self, outcome: Outcome, standing: Standing, parent: str) -> bool:
         key = (outcome.run, outcome.trial.id)

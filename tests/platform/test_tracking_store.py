@@ -121,6 +121,8 @@ def test_a_trial_holds_its_configuration_results_and_curve(written: Any) -> None
     assert run.data.metrics == {
         "objective": 0.05,
         "error": 0.2,
+        "error_seed_1": 0.1,
+        "error_seed_2": 0.3,
         "flops": 1000.0,
         "flops_ratio": 0.5,
         "train_seconds": 7.5,
@@ -336,3 +338,25 @@ def test_a_dead_server_neither_blocks_nor_raises(tmp_path: Path) -> None:
     assert time.monotonic() - began < 15
     assert (report.written, report.missed) == (0, 300)
     assert "127.0.0.1" in report.reason
+
+
+def test_runs_and_campaign_say_what_they_were_set_to_once(tmp_path: Path) -> None:
+    settings = TrackingSettings(
+        f"sqlite:///{tmp_path / 'mlflow.db'}",
+        "params",
+        "one",
+        params={"budget.evaluations": "3"},
+        optimizers={"bo-fm": {"kernel": "modlap"}},
+        dataset=("digits", "ab12"),
+    )
+    for changed in ({}, {"params": {"budget.evaluations": "4", "seed": "0"}}):  # a resume, with what came later
+        store = MlflowStore(replace(settings, **changed))
+        store.open(RUNS)
+    found = {run.data.tags["fmnas.kind"] + run.data.tags.get("optimizer", ""): run for run in store._mlflow.runs()}
+    assert found["campaign"].data.params == {"budget.evaluations": "3", "seed": "0"}
+    assert found["runbo-fm"].data.params == {"kernel": "modlap"}
+    assert found["runbohb"].data.params == {}
+    for run in found.values():
+        (given,) = run.inputs.dataset_inputs
+        assert (given.dataset.name, given.dataset.digest) == ("digits", "ab12")
+        assert [(tag.key, tag.value) for tag in given.tags] == [("mlflow.data.context", "training")]
