@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from fmnas.comparison.figures import drawings
-from fmnas.comparison.figures.canvas import Drawing
+from fmnas.comparison.figures.canvas import Drawing, Results
 from fmnas.comparison.figures.files import inline_svg, save_figure, write_bytes
 from fmnas.comparison.numbers.curves import AXES, NO_TRIAL, anytime_curves, mean_curve
 from fmnas.comparison.numbers.efficiency import Reached
@@ -48,17 +48,25 @@ def write_report(trials: pd.DataFrame, context: ReportContext, folder: Path) -> 
     trials: as `read_trials` or the platform's `trials_table` gives them; it may be empty, or hold no full result.
     Raises ReportError for a table that cannot be compared, ReportNotWritten for a folder that cannot be written.
     """
-    trials = typed_trials(trials, f"the trials of {context.name}")
-    curves = anytime_curves(trials, context.budget, runs=context.runs)
-    ledger = ledger_table(trials, context.budget, context.pending)
-    summary = summarise(trials, curves, ledger, context)
-    write_tables(summary, curves, folder)
-    drawn = drawings(trials, curves, summary)
+    results = results_of(trials, context)
+    write_tables(results.summary, results.curves, folder)
+    drawn = drawings(results.trials, results.curves, results.summary)
     for each in drawn:
         if each.filed:
             save_figure(each.figure, folder, each.name)
-    write_bytes(folder / "index.html", page(summary, context, inlined(drawn)).encode())
-    return summary
+    write_bytes(folder / "index.html", page(results.summary, context, inlined(drawn)).encode())
+    return results.summary
+
+
+def results_of(trials: pd.DataFrame, context: ReportContext) -> Results:
+    """All that a report shows, with nothing written or drawn; trials as for `write_report`.
+
+    Raises ReportError for a table that cannot be compared.
+    """
+    trials = typed_trials(trials, f"the trials of {context.name}")
+    curves = anytime_curves(trials, context.budget, runs=context.runs)
+    ledger = ledger_table(trials, context.budget, context.pending)
+    return Results(trials, curves, summarise(trials, curves, ledger, context))
 
 
 def inlined(drawn: Sequence[Drawing]) -> Pictures:
@@ -74,15 +82,19 @@ def inlined(drawn: Sequence[Drawing]) -> Pictures:
 
 def write_tables(summary: Summary, curves: pd.DataFrame, folder: Path) -> list[Path]:
     """Write them all into a folder; returns where they are. Raises ReportNotWritten where that fails."""
-    tables = {
+    return [
+        write_bytes(folder / f"{name}.csv", table.to_csv(index=False, lineterminator="\n").encode())
+        for name, table in report_tables(summary, curves).items()
+    ]
+
+
+def report_tables(summary: Summary, curves: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """The tables above, by name."""
+    return {
         "curves": curves.loc[curves["trial"] != NO_TRIAL, list(CURVES)],
         "mean_curves": mean_curves(curves),
         **_of_summary(summary),
     }
-    return [
-        write_bytes(folder / f"{name}.csv", table.to_csv(index=False, lineterminator="\n").encode())
-        for name, table in tables.items()
-    ]
 
 
 def mean_curves(curves: pd.DataFrame) -> pd.DataFrame:

@@ -1,6 +1,6 @@
 """All figures of a report: each is a file of this folder and a row of FIGURES."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 import pandas as pd
@@ -24,7 +24,14 @@ FIGURES: tuple[tuple[str, Callable[[Results], Iterable[Drawing]]], ...] = (
 """The page's section, and what draws for it, in the order of the page."""
 
 
+def drawn(results: Results) -> Iterator[Drawing]:
+    """Every figure that the data allow, in the order of the page, each drawn when it is asked for.
+
+    A figure without data is left out.
+    """
+    return (replace(drawing, section=section) for section, draw in FIGURES for drawing in draw(results))
+
+
 def drawings(trials: pd.DataFrame, curves: pd.DataFrame, summary: Summary) -> list[Drawing]:
-    """Every figure that the data allow, in the order of the page. A figure without data is left out."""
-    results = Results(trials, curves, summary)
-    return [replace(drawing, section=section) for section, draw in FIGURES for drawing in draw(results)]
+    """All of them."""
+    return list(drawn(Results(trials, curves, summary)))

@@ -18,7 +18,14 @@ from fmnas.comparison.numbers.trials import LAST_COLUMN, SOURCE, PlannedRun
 from fmnas.comparison.summary import Remark, ReportContext, Summary
 from fmnas.platform.config.config import Config, OptimizerConfig
 from fmnas.platform.drive.launch import restore
-from fmnas.platform.drive.results import PROBLEM_DIGEST, context_of, trials_of, write_report_files, write_results
+from fmnas.platform.drive.results import (
+    PROBLEM_DIGEST,
+    Findings,
+    context_of,
+    findings_of,
+    trials_of,
+    write_report_files,
+)
 from fmnas.platform.errors import RunDirectoryError
 from fmnas.platform.problems import ALIASES
 from fmnas.platform.record.outcome import run_name
@@ -60,15 +67,30 @@ def report(roots: Sequence[Path], out: Path | None = None) -> tuple[Summary, Run
     in_place = len(roots) == 1 and out is None
     if not in_place:
         _check_out(folder)
-    sources = [Source(directory, restore(directory, heard=False)[0]) for directory in map(RunDirectory, roots)]
-    if in_place:
-        return write_results(sources[0].directory, sources[0].state), sources[0].directory
+    found = read_findings(roots) if in_place else _merged(_sources(roots))
+    return write_report_files(folder, found.trials, found.context), folder
+
+
+def read_findings(roots: Sequence[Path]) -> Findings:
+    """What the journals of run directories tell, of several as in one report; nothing is written.
+
+    Raises RunDirectoryError for directories that cannot be read, or not be compared.
+    """
+    sources = _sources(roots)
+    return findings_of(sources[0].directory, sources[0].state) if len(sources) == 1 else _merged(sources)
+
+
+def _sources(roots: Sequence[Path]) -> list[Source]:
+    return [Source(directory, restore(directory, heard=False)[0]) for directory in map(RunDirectory, roots)]
+
+
+def _merged(sources: Sequence[Source]) -> Findings:
     _check_alike(sources)
     numbers = _renumbered(sources)
     tables = [_labelled(_numbered(trials_of(source.state), source, numbers), source) for source in sources]
     known = [table for table in tables if not table.empty]
     trials = pd.concat(known, ignore_index=True) if known else tables[0]
-    return write_report_files(folder, trials, _context(sources, numbers)), folder
+    return Findings(trials, _context(sources, numbers))
 
 
 def _check_out(folder: RunDirectory) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +34,23 @@ PEEKED = (
 )
 
 
+@dataclass(frozen=True)
+class Findings:
+    """What a report is made of: the table of trials, and what it tells beside them."""
+
+    trials: pd.DataFrame
+    context: ReportContext
+
+
+def findings_of(directory: RunDirectory, state: ExperimentState) -> Findings:
+    """Of the state. Raises ReportError where a retrained.csv is damaged."""
+    return Findings(trials_of(state), context_of(directory, state))
+
+
 def write_results(directory: RunDirectory, state: ExperimentState) -> Summary:
     """Write them all from the state; returns the summary."""
-    return write_report_files(directory, trials_of(state), context_of(directory, state))
+    found = findings_of(directory, state)
+    return write_report_files(directory, found.trials, found.context)
 
 
 def write_report_files(directory: RunDirectory, trials: pd.DataFrame, context: ReportContext) -> Summary:
