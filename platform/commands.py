@@ -152,6 +152,7 @@ def replay(arguments: argparse.Namespace) -> int:
     """Every optimizer is asked again."""
     from fmnas.platform.record.configuration import recorded_configs
     from fmnas.platform.record.experiment import build_experiment
+    from fmnas.platform.record.handed_over import standing_in
     from fmnas.platform.record.journal import experiment_records
     from fmnas.platform.record.replay import in_words
     from fmnas.platform.record.replay import replay as ask_again
@@ -159,8 +160,9 @@ def replay(arguments: argparse.Namespace) -> int:
 
     directory, console = run_directory(arguments.directory), terminal()
     records = experiment_records(directory)
-    begun, *extended = (partial(build_experiment, config) for config in recorded_configs(directory, records))
-    replayed = ask_again(begun, records[1:], extended)
+    with standing_in(directory):
+        begun, *extended = (partial(build_experiment, config) for config in recorded_configs(directory, records))
+        replayed = ask_again(begun, records[1:], extended)
     for difference in replayed.differences:
         console.print(in_words(difference), soft_wrap=True, highlight=False, markup=False)
     for run, asks in replayed.asks.items():

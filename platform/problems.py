@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fmnas.platform.config.named import SourceFile, named, parted, source_file
+from fmnas.platform.config.named import GIVEN, SourceFile, named, parted, source_file
 from fmnas.platform.errors import ConfigError, one_line
 from fmnas.search_spaces import FmnasError
 from fmnas.trainers.problem import ConfigurableProblem, DataSettings, Problem, ProblemSettings
@@ -191,8 +191,10 @@ def row_of(name: str) -> Row | None:
 
 
 def short_name(name: str) -> str:
-    """A problem's name as people read it: of a file, without its folder."""
+    """A problem's name as people read it: of a file, without its folder; of what was given, without its place."""
     module, inside = parted(name)
+    if module == GIVEN:
+        return inside
     return f"{Path(module).name}:{inside}" if module.endswith(".py") else name
 
 

@@ -20,6 +20,7 @@ FLOORS = {
     "comparison": {"search_spaces"},
     "platform": {"search_spaces", "trainers", "optimizers", "baselines", "comparison", "configs"},
     "configs": set(),
+    "api": {"search_spaces", "trainers", "comparison", "platform"},
 }
 HEAVY = {"ray", "mlflow", "pydantic"}
 TAKEN_THERE = {"integrations/ray_tune.py": {"ray"}, "integrations/tune_domains.py": {"ray"}}

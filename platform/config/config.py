@@ -8,7 +8,7 @@ import yaml
 from pydantic import Field, ValidationError, field_validator
 
 from fmnas.optimizers.optimizer import OptimizerError
-from fmnas.platform.config.messages import MEND, PUT_BACK, describe, explain, shown, unknown
+from fmnas.platform.config.messages import CALL, MEND, PUT_BACK, describe, explain, shown, unknown
 from fmnas.platform.config.own_problem import completed
 from fmnas.platform.config.sections import (
     BudgetConfig,
@@ -137,7 +137,7 @@ def check_config(data: dict[str, Any], place: str, advice: str = MEND) -> Config
     try:
         config = Config.model_validate(completed(data))
     except ConfigError as error:
-        raise ConfigError(explain(place, [str(error)], MEND if advice == MEND else PUT_BACK)) from None
+        raise ConfigError(explain(place, [str(error)], advice if advice in (MEND, CALL) else PUT_BACK)) from None
     except ValidationError as error:
         raise ConfigError(explain(place, [describe(e, Config) for e in error.errors()], advice)) from None
     problems = _check_names(config) + _check_options(config) + _check_design(config) + _check_budget(config)

@@ -13,6 +13,7 @@ from pydantic_core import ErrorDetails
 from fmnas.platform.errors import LONGEST, cut
 
 MEND = "Mend it there, or override a key with -o KEY=VALUE."
+CALL = "Mend it in the call."
 PUT_BACK = "The experiment needs its problem as it was when it began: put it back there, and try again."
 
 _SECTIONS = {

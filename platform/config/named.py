@@ -1,11 +1,14 @@
 """What a name of the form "module:NAME" or "FILE.py:NAME" stands for: found, or refused in one line.
 
 A module is looked for where Python does, and in the current folder; a file need not be in any of these, and finds the
-modules beside it. Where a file is missing, on another node, its text does as well.
+modules beside it. Where a file is missing, on another node, its text does as well. What was made in a notebook stands
+in neither: it has a name of the form "<minimize>:NAME" for as long as it is given.
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib import import_module
@@ -16,6 +19,11 @@ from typing import Any
 
 from fmnas.platform.config.messages import hint
 from fmnas.platform.errors import ConfigError, one_line
+
+GIVEN = "<minimize>"
+"""What stands for the module of a thing that was given; no module is called so."""
+
+_given: ContextVar[Mapping[str, Any]] = ContextVar("given", default={})  # noqa: B039 - never written to
 
 
 @dataclass(frozen=True)
@@ -36,11 +44,39 @@ def named(use: str) -> Any:
     module, name = parted(use)
     if not module or not name:
         raise ConfigError("write MODULE:NAME, or FILE.py:NAME")
+    if module == GIVEN:
+        return _handed_over(use)
     found = _imported(module)
     try:
         return getattr(found, name)
     except AttributeError:
         raise ConfigError(f"{module} has no {name}.{hint(name, list(_public(found)))}") from None
+
+
+@contextmanager
+def given(name: str, thing: Any) -> Iterator[str]:
+    """While in the block, a name, which the block is told, stands for the thing."""
+    use = f"{GIVEN}:{name}"
+    before = _given.set({**_given.get(), use: thing})
+    try:
+        yield use
+    finally:
+        _given.reset(before)
+
+
+def _handed_over(use: str) -> Any:
+    try:
+        return _given.get()[use]
+    except KeyError:
+        raise ConfigError(
+            f"{parted(use)[1]} was handed to fmnas.api.minimize and stands in no file: call minimize again with the "
+            "same function, space and out=DIR, which goes on with it or, where it is finished, gives its results"
+        ) from None
+
+
+def is_given(use: str) -> bool:
+    """Whether a name stands for something now because it was given."""
+    return use in _given.get()
 
 
 def parted(use: str) -> tuple[str, str]:

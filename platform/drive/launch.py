@@ -23,6 +23,7 @@ from fmnas.platform.problems import own_file, short_name
 from fmnas.platform.record.configuration import current_config, is_written
 from fmnas.platform.record.events import driver_record, ended_record, extended_record
 from fmnas.platform.record.experiment import Experiment, build_experiment
+from fmnas.platform.record.handed_over import keep_problem, standing_in
 from fmnas.platform.record.journal import EXPERIMENT, EXTENSION, FORMAT, Journal, experiment_records
 from fmnas.platform.record.lock import Note, kept_up, locked
 from fmnas.platform.record.run_directory import RunDirectory, write_json, write_text
@@ -30,7 +31,14 @@ from fmnas.platform.record.state import ExperimentState
 from fmnas.platform.screen.progress import ExperimentProgress
 from fmnas.platform.screen.screen import Screen
 from fmnas.platform.tracking.password import keep_password
-from fmnas.platform.tracking.sending import SYNC_SECONDS, begin_tracking, check_tracking, finish_tracking, shown_store
+from fmnas.platform.tracking.sending import (
+    SYNC_SECONDS,
+    Write,
+    begin_tracking,
+    check_tracking,
+    finish_tracking,
+    shown_store,
+)
 from fmnas.platform.tracking.tracker import TrackingReport
 from fmnas.platform.workers.open_pool import Work, open_pool
 from fmnas.platform.workers.pool import Pool, epochs_reached
@@ -54,12 +62,17 @@ class ExperimentResult:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a launch is given from outside: the cluster's address, the screen, the stop request, the clock."""
+    """What a launch is given from outside: the cluster's address, the screen, the stop request, the clock.
+
+    write: what writes the results; None as a rule. traced: whether what a trial in this process raised is printed.
+    """
 
     address: str | None
     screen: Screen
     stop: StopRequest
     clock: Clock = field(default_factory=Clock)
+    write: Write | None = None
+    traced: bool = True
 
 
 def launch(config: Config, directory: RunDirectory, around: Surroundings) -> ExperimentResult:
@@ -70,7 +83,7 @@ def launch(config: Config, directory: RunDirectory, around: Surroundings) -> Exp
     for remark in remarks(config):
         around.screen.say(remark)
     data = experiment.problem.load()
-    with open_pool(_work(experiment, data, directory), around.address, around.stop, around.screen.say) as pool:
+    with open_pool(_work(experiment, data, directory, around), around.address, around.stop, around.screen.say) as pool:
         directory.create()
         noted = _noted(experiment, pool, around.clock.now())
         with locked(directory.lock, around.screen.say) as note, kept_up(note, noted):
@@ -80,6 +93,7 @@ def launch(config: Config, directory: RunDirectory, around: Surroundings) -> Exp
             write_text(directory.config, config.to_yaml())
             place = {"data": data.place} if data is not None else {}
             write_json(directory.environment, {**describe_environment(), **place, **digest})
+            keep_problem(config, experiment.problem, directory)
             with Journal(directory.journal) as journal:
                 resolved = config.model_dump(mode="json")
                 head = {"event": "experiment", "id": identity, "format": FORMAT, "config": resolved}
@@ -132,8 +146,9 @@ def _go_on(on: Continuation, directory: RunDirectory, around: Surroundings, note
             "stand in one comparison. Unless that only mends what failed, run it anew into another directory"
         )
     data = state.experiment.problem.load()
+    work = _work(state.experiment, data, directory, around)
     with (
-        open_pool(_work(state.experiment, data, directory), around.address, around.stop, around.screen.say) as pool,
+        open_pool(work, around.address, around.stop, around.screen.say) as pool,
         Journal(directory.journal) as journal,
     ):
         if on.changes:
@@ -176,7 +191,8 @@ def sync(directory: RunDirectory, around: Surroundings) -> Sent:
 def restore(directory: RunDirectory, heard: bool = True) -> tuple[ExperimentState, str]:
     """The state that the journal proves, and the experiment's id. heard: whether its optimizers are to go on."""
     records = experiment_records(directory)
-    state = ExperimentState(build_experiment(current_config(directory, records)), heard)
+    with standing_in(directory):
+        state = ExperimentState(build_experiment(current_config(directory, records)), heard)
     state.replay(records[1:])
     return state, str(records[0]["id"])
 
@@ -193,11 +209,11 @@ def _is_altered(config: Config, directory: RunDirectory) -> bool:
     return begun is not None and begun != _digest(config).get(PROBLEM_DIGEST)
 
 
-def _work(experiment: Experiment, data: Data | None, directory: RunDirectory) -> Work:
+def _work(experiment: Experiment, data: Data | None, directory: RunDirectory, around: Surroundings) -> Work:
     config, wanted = experiment.config, sum(run.concurrency for run in experiment.runs)
     every = config.checkpoints.every
     checkpoints = Checkpoints(directory.checkpoints.resolve(), every) if every else None
-    return Work(config, data, config.seeds, wanted, config.budget.trial_seconds, checkpoints)
+    return Work(config, data, config.seeds, wanted, config.budget.trial_seconds, checkpoints, around.traced)
 
 
 def _noted(experiment: Experiment, pool: Pool, since: float) -> Callable[[], dict[str, Any]]:
@@ -259,6 +275,8 @@ def _conduct(
     config = state.experiment.config
     if status == Ending.FINISHED:  # what is left is of trials that were killed
         shutil.rmtree(directory.checkpoints, ignore_errors=True)
-    around.screen.say("writing tables, figures and the page" + (", and to MLflow" if config.tracking.enabled else ""))
-    report, summary = finish_tracking(tracker, state, directory, status)
+    if around.write is None:
+        to_mlflow = ", and to MLflow" if config.tracking.enabled else ""
+        around.screen.say(f"writing tables, figures and the page{to_mlflow}")
+    report, summary = finish_tracking(tracker, state, directory, status, around.write)
     return ExperimentResult(status, reason, summary, report, shown_store(config, directory))

@@ -62,9 +62,9 @@ def report(roots: Sequence[Path], out: Path | None = None) -> tuple[Summary, Run
     Raises RunDirectoryError for directories that cannot be compared, or an `out` that holds anything but
     an earlier report of this kind; it is looked at before anything is read.
     """
-    names = "-".join(root.name for root in roots)
-    folder = RunDirectory(out or Path("runs") / f"report-{names}")
     in_place = len(roots) == 1 and out is None
+    names = "-".join(root.name for root in roots)
+    folder = RunDirectory(roots[0] if in_place else out or Path("runs") / f"report-{names}")
     if not in_place:
         _check_out(folder)
     found = read_findings(roots) if in_place else _merged(_sources(roots))

@@ -41,6 +41,11 @@ class RunDirectory:
         return self.root / "environment.json"
 
     @property
+    def problem(self) -> Path:
+        """Of a problem that stands in no file: all but its function."""
+        return self.root / "problem.json"
+
+    @property
     def checkpoints(self) -> Path:
         """Folder of unfinished trainings, while there are any."""
         return self.root / "checkpoints"

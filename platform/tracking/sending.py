@@ -2,7 +2,7 @@
 
 import getpass
 import hashlib
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,8 @@ from fmnas.platform.tracking.store import MlflowStore
 from fmnas.platform.tracking.tracker import BackgroundTracker, NoTracker, Tracker, TrackingReport
 from fmnas.platform.tracking.uri import hide_passwords, masked_uri, shown_uri
 
+Write = Callable[[RunDirectory, ExperimentState], Summary]
+"""Writes what people read of an experiment, as `write_results` does, or less; returns the summary."""
 FLUSH_SECONDS, SYNC_SECONDS = 60.0, 24 * 3600.0
 """How long a store that answers may take for what is left: at the end of an experiment, and of a sync."""
 
@@ -50,13 +52,13 @@ def begin_tracking(
 
 
 def finish_tracking(
-    tracker: Tracker, state: ExperimentState, directory: RunDirectory, status: str
+    tracker: Tracker, state: ExperimentState, directory: RunDirectory, status: str, write: Write | None = None
 ) -> tuple[TrackingReport, Summary]:
-    """Write the results, and give the tracker them and what a stop left in the middle."""
+    """Write the results, and give the tracker them and what a stop left in the middle. write: None as a rule."""
     for outcome, standing in state.cancelled():
         tracker.trial(outcome, standing)
-    summary = write_results(directory, state)
-    drawn = sorted(path for path in directory.report.iterdir() if path.suffix in (".png", ".csv"))
+    summary = (write or write_results)(directory, state)
+    drawn = sorted(path for path in directory.report.glob("*") if path.suffix in (".png", ".csv"))
     tables = [directory.trials, directory.summary, directory.retrained]
     files = [directory.config, directory.environment, *tables, directory.page, *drawn]
     return tracker.finish(status, files, summary.to_json()), summary

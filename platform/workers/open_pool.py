@@ -25,7 +25,7 @@ class Work:
 
     config: names the problem, and says what a worker takes. data: of the problem, for a search or for the last word.
     seeds: trainings per job. wanted: how many jobs there may be at once. trial_seconds: what one may take.
-    checkpoints: where unfinished trainings are kept, if they are.
+    checkpoints: where unfinished trainings are kept, if they are. traced: whether a pool in this process prints stacks.
     """
 
     config: Config
@@ -34,6 +34,7 @@ class Work:
     wanted: int
     trial_seconds: float | None = None
     checkpoints: Checkpoints | None = None
+    traced: bool = True
 
 
 @contextmanager
@@ -47,7 +48,7 @@ def open_pool(work: Work, address: str | None, stop: StopRequest, say: Callable[
     settings = replace(config.problem_settings, seeds=work.seeds, checkpoints=work.checkpoints)
     if workers.kind == "in-process":
         trainer = _trainer_here(work, settings)
-        yield InProcessPool(trainer, work.trial_seconds, stop, workers.grace_seconds)
+        yield InProcessPool(trainer, work.trial_seconds, stop, workers.grace_seconds, work.traced)
         return
     from fmnas.platform.workers.board import start_board
     from fmnas.platform.workers.ray_pool import RayPool, Watch

@@ -112,7 +112,7 @@ def past_deadline(seconds: float) -> str:
 
 
 class InProcessPool:
-    """One job at a time in this process, for a debugger: an exception's stack is printed as it is.
+    """One job at a time in this process, for a debugger: an exception's stack is printed as it is, if `traced`.
 
     There is no other worker to give a job to when the device fails, and this process cannot use it any more: the
     experiment ends, the job is on record as cancelled, and a resume, which is a new process, repeats it.
@@ -126,7 +126,9 @@ class InProcessPool:
         trial_seconds: float | None = None,
         stop: StopRequest | None = None,
         grace_seconds: float = 0.0,
+        traced: bool = True,
     ) -> None:
+        self._traced = traced
         self._evaluator = Evaluator(trainer)
         self._seconds = math.inf if trial_seconds is None else trial_seconds
         self._stop, self._grace = stop or StopRequest(), grace_seconds
@@ -178,14 +180,18 @@ class InProcessPool:
         except PastDeadline:
             return TimedOut(job, self._worker, past_deadline(self._seconds))
         except DeviceFailedError as error:
-            traceback.print_exc()
+            self._trace()
             raise ExperimentFailed(
                 f"{job.run}, trial {job.trial.id}: {one_line(error)}. This process, the only worker, cannot train "
                 "any more; it charged nobody. Mend the device and resume; workers.kind = ray replaces such a worker"
             ) from error
         except Exception as error:
-            traceback.print_exc()
+            self._trace()
             return Failed(job, self._worker, one_line(error))
+
+    def _trace(self) -> None:
+        if self._traced:
+            traceback.print_exc()
 
     def _tell(self, epochs: int) -> None:
         self._epochs = epochs

@@ -127,10 +127,10 @@ def _half_done(frame: FrameType | None) -> int:
 
 
 @contextmanager
-def stopped_by_signals() -> Iterator[StopRequest]:
+def stopped_by_signals(alone: signal.Signals | None = None) -> Iterator[StopRequest]:
     """Ctrl-C, SIGTERM and a terminal that is closed (SIGHUP, unless `nohup` ignores it) ask the driver to stop.
 
-    Before it runs and after, the second of them ends the process.
+    Before it runs and after, the second of them ends the process. alone: the one signal of them that is to be heeded.
     """
     stop = StopRequest()
 
@@ -142,7 +142,7 @@ def stopped_by_signals() -> Iterator[StopRequest]:
     heeded = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
         heeded.append(signal.SIGHUP)
-    before = {number: signal.signal(number, handle) for number in heeded}
+    before = {number: signal.signal(number, handle) for number in heeded if alone in (None, number)}
     try:
         yield stop
     finally:

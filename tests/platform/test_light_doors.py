@@ -57,6 +57,6 @@ assert code == {code}, code
     assert loaded(run, tmp_path) == []
 
 
-@pytest.mark.parametrize("room", ["search_spaces", "optimizers", "trainers", "platform.problems"])
+@pytest.mark.parametrize("room", ["search_spaces", "optimizers", "trainers", "platform.problems", "api"])
 def test_a_face_loads_nothing_heavy(room: str, tmp_path: Path) -> None:
     assert loaded(f"import fmnas.{room}", tmp_path) == []

@@ -1,0 +1,143 @@
+"""A function minimised, from a script or a notebook: an experiment of one optimizer and one repeat, in this process.
+
+It is driven as `fmnas run` drives one, with the same journal, seeds and rules for what fails. The function need not
+stand in a file: a lambda does, and so does what a notebook defines.
+"""
+
+import re
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from fmnas.api.results import RunResults
+from fmnas.api.search import Search
+from fmnas.search_spaces import Space
+from fmnas.search_spaces.variables import Variable
+from fmnas.trainers import Problem, TrainerError, objective
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from fmnas.platform.record.run_directory import RunDirectory
+
+Function = Callable[..., Any]
+INITIAL_POINTS = 10
+"""How many random points come first; a third of the evaluations where that is less."""
+
+
+@dataclass(frozen=True)
+class MinimizeResult:
+    """What was found.
+
+    best: the configuration of the lowest objective. reason: why it ended early; empty where it did not.
+    results: everything else, as `load_run` gives it.
+    """
+
+    best: Mapping[str, Any]
+    objective: float
+    reason: str
+    results: RunResults
+
+    @property
+    def trials(self) -> "pd.DataFrame":
+        """A row per trial, those that failed too."""
+        return self.results.trials
+
+    def plot(self) -> "Figure":
+        """The lowest objective so far against the evaluations."""
+        return self.results.figure("anytime")
+
+    def __repr__(self) -> str:
+        early = f", {self.reason}" if self.reason else ""
+        return f"<objective {self.objective:.6g} at {dict(self.best)}, {len(self.trials)} trials{early}>"
+
+
+def minimize(
+    function: Function | Problem,
+    space: Space | Iterable[Variable] | None = None,
+    evaluations: int = 50,
+    optimizer: str = "bo-fm",
+    seed: int = 0,
+    out: str | Path | None = None,
+    progress: bool = False,
+    failures: int = 5,
+    **options: Any,
+) -> MinimizeResult:
+    """Minimise function(configuration), a number, over a space, in this process.
+
+    function: may take epochs, seed and report by name, as `objective` describes it; or it is what `objective` made of
+    a function, with its settings and its space.
+    optimizer: of `fmnas list optimizers`, or one of your own, as "MODULE:CLASS" or "FILE.py:CLASS". options: its own.
+    out: the run directory, with its page; None keeps nothing. A call with the directory of an earlier one, the same in
+    everything, goes on with that, or gives what it found.
+    progress: whether trials are told on the screen. failures: how many failed trials in a row end it.
+
+    An exception of the function is a failed trial. It ends early after too many of them in a row, or at Ctrl-C, with a
+    warning and what there is. Raises FmnasError for input that cannot be, ExperimentFailed and KeyboardInterrupt where
+    it ended so and no evaluation had finished.
+    """
+    from fmnas.platform.config.config import check_config
+    from fmnas.platform.config.messages import CALL
+    from fmnas.platform.config.named import given
+
+    task = _problem(function, space)
+    with _place(out) as directory, given(_name(function), task) as use:
+        settings = {
+            "name": re.sub(r"[^A-Za-z0-9._-]", "", f"minimize-{_name(function)}")[:100],
+            "problem": use,
+            "optimizers": [{**_optimizer(optimizer), **options}],
+            "seed": seed,
+            "initial_design": _points(evaluations),
+            "budget": {"evaluations": evaluations},
+            "workers": {"kind": "in-process", "grace_seconds": 0.0, "failures": failures},
+            "tracking": {"enabled": False},
+        }
+        config = check_config(settings, "fmnas.api.minimize", CALL)
+        ended = Search(config, task, directory, kept=out is not None, shown=progress).run()
+    best = ended.results.best()
+    if ended.reason:
+        warnings.warn(ended.reason, stacklevel=2)
+    return MinimizeResult(best.configuration, best.objective, ended.reason, ended.results)
+
+
+def _problem(function: Function | Problem, space: Space | Iterable[Variable] | None) -> Problem:
+    if isinstance(function, Problem):
+        if space is not None:
+            raise TrainerError("space: the problem has its own; leave it out")
+        return function
+    if space is None:
+        raise TrainerError("space is missing: give the variables, e.g. [Real('x', 0.0, 1.0)], or a Space")
+    return objective(space)(function)
+
+
+def _name(function: Function | Problem) -> str:
+    """What tables and pages call it."""
+    told = function.function if isinstance(function, Problem) else function
+    return str(getattr(told, "__name__", type(told).__name__)).strip("<>")
+
+
+def _optimizer(name: str) -> dict[str, str]:
+    """As a configuration has it: of the registry, or one's own."""
+    return {"name": name} if ":" not in name else {"name": name.rpartition(":")[2], "use": name}
+
+
+def _points(evaluations: int) -> int:
+    """Of the initial design; none for what is no number of evaluations, which is refused as such."""
+    return max(0, min(INITIAL_POINTS, max(1, evaluations // 3), evaluations - 1)) if isinstance(evaluations, int) else 0
+
+
+@contextmanager
+def _place(out: str | Path | None) -> "Iterator[RunDirectory]":
+    """The run directory: that one, or one that is gone afterwards."""
+    from fmnas.platform.record.run_directory import RunDirectory
+
+    if out is not None:
+        yield RunDirectory(Path(out))
+        return
+    with TemporaryDirectory(prefix="fmnas-") as folder:
+        yield RunDirectory(Path(folder) / "run")

@@ -1,0 +1,141 @@
+"""What run directories hold, for a notebook: tables as DataFrames, figures of matplotlib, the summary as it is read.
+
+Everything follows from the journals. Nothing is written, no lock is taken: a driver may be at work meanwhile, and what
+it has done so far is what is found.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fmnas.search_spaces import FmnasError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from fmnas.comparison import Summary
+    from fmnas.comparison.figures.canvas import Results
+    from fmnas.platform.drive.results import Findings
+
+
+class NoSuchResultError(FmnasError, LookupError):
+    """A figure, a table or an optimizer that these results do not have."""
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best full evaluation of an optimizer: its configuration, objective, run and trial."""
+
+    optimizer: str
+    configuration: Mapping[str, Any]
+    objective: float
+    run: str
+    trial: int
+
+
+def load_run(directory: str | Path, *more: str | Path) -> "RunResults":
+    """The results of a run directory, or of several in one comparison, as `fmnas report` has them.
+
+    Raises RunDirectoryError for what is no run directory, or for several that cannot be compared.
+    """
+    from fmnas.platform.drive.merged_report import read_findings
+    from fmnas.platform.record.run_directory import run_directory
+
+    roots = [Path(each) for each in (directory, *more)]
+    for root in roots:
+        run_directory(root)
+    return RunResults(read_findings(roots))
+
+
+@dataclass(frozen=True, repr=False)
+class RunResults:
+    """The results of one or several run directories, as they were when they were read.
+
+    The columns of the tables are those of trials.csv and of the files that comparison/report.py describes.
+    """
+
+    findings: "Findings"
+
+    @cached_property
+    def results(self) -> "Results":
+        """What the figures are drawn from. Raises ReportError for results that cannot be compared."""
+        from fmnas.comparison.report import results_of
+
+        return results_of(self.findings.trials, self.findings.context)
+
+    @property
+    def summary(self) -> "Summary":
+        """The record that summary.json holds."""
+        return self.results.summary
+
+    @cached_property
+    def tables(self) -> "Mapping[str, pd.DataFrame]":
+        """The CSV files of a report by name: curves, mean_curves, checkpoints, tests, targets, ledger, honesty."""
+        from fmnas.comparison.report import report_tables
+
+        return report_tables(self.summary, self.results.curves)
+
+    @property
+    def trials(self) -> "pd.DataFrame":
+        """A row per trial, typed."""
+        return self.results.trials
+
+    @property
+    def curves(self) -> "pd.DataFrame":
+        """A row per full evaluation: what its run had spent by then on every axis, and the incumbent."""
+        return self.tables["curves"]
+
+    @property
+    def ledger(self) -> "pd.DataFrame":
+        """A row per run: what it spent."""
+        return self.tables["ledger"]
+
+    @property
+    def tests(self) -> "pd.DataFrame":
+        """A row per pair of optimizers."""
+        return self.tables["tests"]
+
+    def best(self, optimizer: str | None = None) -> Best:
+        """The best of an optimizer; of all without one. Raises NoSuchResultError, also where none has a full result."""
+        rows = self.summary.optimizers
+        if optimizer is not None and optimizer not in rows:
+            raise NoSuchResultError(f"optimizer {optimizer!r}: it must be one of {', '.join(rows)}")
+        chosen = rows if optimizer is None else {optimizer: rows[optimizer]}
+        found = [
+            Best(name, row.best_configuration, row.best, row.best_run, row.best_trial)
+            for name, row in chosen.items()
+            if row.best_configuration is not None and row.best_run is not None and row.best_trial is not None
+        ]
+        if not found:
+            raise NoSuchResultError(f"{optimizer or 'no optimizer'}: no evaluation at full fidelity has finished yet")
+        return min(found, key=lambda each: each.objective)
+
+    def figure(self, name: str = "anytime") -> "Figure":
+        """A figure of the report, drawn anew. Raises NoSuchResultError, which lists all that there are."""
+        from fmnas.comparison.figures import drawn
+
+        names = []
+        for drawing in drawn(self.results):
+            if drawing.name == name:
+                return drawing.figure
+            names.append(drawing.name)
+        raise NoSuchResultError(f"figure {name!r}: it must be one of {', '.join(names) or 'none, nothing ran yet'}")
+
+    def __repr__(self) -> str:
+        """A line, and the headline."""
+        context = self.findings.context
+        return f"<{context.name}: {context.problem}, {len(self.findings.trials)} trials> {self.summary.headline}"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the result, what it does not support, the final table."""
+        from fmnas.comparison import FINAL_HEADER, final_rows
+
+        head = "".join(f"<th>{escape(name)}</th>" for name in FINAL_HEADER)
+        rows = ("".join(f"<td>{escape(text)}</td>" for text in row) for row in final_rows(self.summary))
+        body = "".join(f"<tr>{row}</tr>" for row in rows)
+        words = f"<p><strong>{escape(self.summary.headline)}</strong></p><p>{escape(self.summary.caution)}</p>"
+        return f"<div>{words}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"

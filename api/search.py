@@ -1,0 +1,151 @@
+"""The search behind a call of `minimize`: begun, or gone on with, driven to an end, and read.
+
+It is the driver of `fmnas run` with one worker, in this process. The journal stands in the run directory, so whatever
+ends the search, what had finished by then is found.
+"""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fmnas.api.results import NoSuchResultError, RunResults
+from fmnas.trainers import Problem
+
+if TYPE_CHECKING:
+    from fmnas.comparison import Summary
+    from fmnas.platform.config.config import Config
+    from fmnas.platform.drive.launch import ExperimentResult, Surroundings
+    from fmnas.platform.errors import Ending
+    from fmnas.platform.record.run_directory import RunDirectory
+    from fmnas.platform.record.state import ExperimentState
+    from fmnas.platform.screen.screen import Screen
+    from fmnas.platform.workers.stop import StopRequest
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a search came to, and why it ended early; that is empty where it did not."""
+
+    results: RunResults
+    reason: str
+
+
+@dataclass(frozen=True)
+class Search:
+    """An experiment of a problem that its configuration names and that is given meanwhile, see `named.given`.
+
+    kept: whether the directory stays, and gets its page. shown: whether trials are told on the screen.
+    """
+
+    config: "Config"
+    task: Problem
+    directory: "RunDirectory"
+    kept: bool
+    shown: bool
+
+    def run(self) -> Ended:
+        """Drive it to its end, or to Ctrl-C.
+
+        Raises FmnasError for input that cannot be; KeyboardInterrupt or ExperimentFailed where it ended early and no
+        full evaluation had finished.
+        """
+        from fmnas.platform.errors import Ending, ExperimentFailed
+
+        found: list[RunResults] = []
+        ending, reason = self._driven(found)
+        results = found[-1] if found else self._read()
+        if ending == Ending.INTERRUPTED:
+            done, wanted = len(results.findings.trials), self.config.budget.evaluations
+            reason = f"interrupted: {done} of {wanted} trials had begun"
+        try:
+            results.best()
+        except NoSuchResultError:
+            if ending == Ending.INTERRUPTED:
+                raise KeyboardInterrupt from None
+            raise ExperimentFailed(reason or f"no evaluation came to a result: {_last_reason(results)}") from None
+        return Ended(results, reason)
+
+    def _driven(self, found: list[RunResults]) -> "tuple[Ending, str]":
+        """How it ended, and why it failed; its results are found where the driver lived to give them."""
+        from fmnas.platform.drive.launch import Surroundings
+        from fmnas.platform.drive.results import findings_of, write_results
+        from fmnas.platform.errors import Ending
+
+        def write(directory: "RunDirectory", state: "ExperimentState") -> "Summary":
+            found.append(RunResults(findings_of(directory, state)))
+            return write_results(directory, state) if self.kept else found[-1].summary
+
+        with _heeding_ctrl_c() as stop:
+            around = Surroundings(None, _screen(self.shown), stop, write=write, traced=self.shown)
+            try:
+                result = self._begun(around)
+            except KeyboardInterrupt:
+                if not self.directory.journal.is_file():
+                    raise
+                return Ending.INTERRUPTED, ""
+        return result.ending, result.reason
+
+    def _begun(self, around: "Surroundings") -> "ExperimentResult":
+        from fmnas.platform.drive.launch import launch, resume
+        from fmnas.platform.record.run_directory import new_run_directory, run_directory
+
+        if not self.directory.journal.is_file():
+            return launch(self.config, new_run_directory(self.directory.root), around)
+        directory = run_directory(self.directory.root, write=True)
+        self._check_same()
+        return resume(directory, around)
+
+    def _check_same(self) -> None:
+        """Raise RunDirectoryError unless the directory's search is this one, as far as can be known."""
+        from fmnas.platform.errors import RunDirectoryError
+        from fmnas.platform.record.handed_over import kept_space
+        from fmnas.platform.record.journal import experiment_records
+
+        begun, asked = experiment_records(self.directory)[0]["config"], self.config.model_dump(mode="json")
+        differing = [key for key in _SAME if asked[key] != begun.get(key)]
+        changed = [f"  {key} = {asked[key]}: it began with {begun.get(key)}" for key in differing]
+        if not changed and kept_space(self.directory) != self.task.space:
+            changed = ["  space: its variables were others"]
+        if changed:
+            raise RunDirectoryError(
+                f"{self.directory.root} holds another search:\n" + "\n".join(changed) + "\nSay the same to go on with "
+                "it, or give another out=DIR"
+            )
+
+    def _read(self) -> RunResults:
+        from fmnas.platform.drive.merged_report import read_findings
+
+        return RunResults(read_findings([self.directory.root]))
+
+
+_SAME = ("problem", "optimizers", "seed", "initial_design", "budget", "fidelity")
+"""The keys of a configuration in which two calls must agree to be one search."""
+
+
+@contextmanager
+def _heeding_ctrl_c() -> "Iterator[StopRequest]":
+    """Its stop; in another thread than the main one, which alone hears signals, nobody asks it."""
+    from fmnas.platform.workers.stop import StopRequest, stopped_by_signals
+
+    if threading.current_thread() is threading.main_thread():
+        with stopped_by_signals(signal.SIGINT) as stop:
+            yield stop
+    else:
+        yield StopRequest()
+
+
+def _screen(shown: bool) -> "Screen":
+    from fmnas.platform.screen.screen import QUIET, mode_for, open_screen
+    from fmnas.platform.screen.terminal import terminal
+
+    console = terminal()
+    return open_screen(mode_for(None if shown else QUIET, console), console)
+
+
+def _last_reason(results: RunResults) -> str:
+    reasons = results.findings.trials.get("reason")
+    told = [] if reasons is None else [str(each) for each in reasons.dropna() if each]
+    return told[-1] if told else "none was at full fidelity"
