@@ -20,6 +20,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.update(MLFLOW_DISABLE_TELEMETRY="true", DO_NOT_TRACK="true")
 
 SLOW = {
+    "api": ("results", "minimize", "pages"),
     "benchmarks": (),
     "baselines": ("ask_tell_contract", "bofm_beats_random_search", "wrapped"),
     "comparison": ("figures", "page", "page_in_browser", "report"),

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from pathlib import Path
 
@@ -98,16 +99,56 @@ def test_lower_rooms_do_not_load_the_platform_or_its_packages() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_the_wheel_holds_the_tree(tmp_path: Path) -> None:
-    source = tmp_path / "source"
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a copy of the rooms."""
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "source"
     for name in ("pyproject.toml", "README.md", "LICENSE", *FLOORS):
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         copy(ROOT / name, source / name)
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(source)]
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(source)]
     subprocess.run(build, check=True, capture_output=True, env={**os.environ, "PYTHONWARNINGS": "ignore"})
-    (wheel,) = tmp_path.glob("*.whl")
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+def test_the_wheel_holds_the_tree(wheel: Path) -> None:
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("fmnas/")}
     data = [path for room in FLOORS for kind in ("yaml", "j2", "css") for path in (ROOT / room).rglob(f"*.{kind}")]
     tree = {f"fmnas/{relative(path)}" for path in (*MODULES, *data)}
     assert packed == tree
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The commands of a fresh virtual environment that has the wheel, and sees every package of this one but fmnas."""
+    environment = tmp_path_factory.mktemp("fresh") / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
+    commands = environment / "bin"
+    packages = Path(sysconfig.get_path("purelib", vars={"base": str(environment), "platbase": str(environment)}))
+    install = ["install", "--quiet", "--disable-pip-version-check", "--no-index", "--no-deps", str(wheel)]
+    subprocess.run([sys.executable, "-m", "pip", "--python", str(commands / "python"), *install], check=True)
+    (packages / "others.pth").write_text(sysconfig.get_paths()["purelib"])  # read as a path: its own .pth files are not
+    return commands
+
+
+def test_the_wheel_works_in_an_empty_folder(installed: Path, tmp_path: Path) -> None:
+    plain = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+
+    def run(command: str, *arguments: str) -> str:
+        called = [str(installed / command), *arguments]
+        done = subprocess.run(called, cwd=tmp_path, env=plain, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    places = run("python", "-c", "import fmnas, fmnas.api; print(*fmnas.__path__, fmnas.api.__file__, sep='\\n')")
+    assert all(Path(place).is_relative_to(installed.parent) for place in places.splitlines())
+    assert "smoke" in run("fmnas", "list", "configs")
+    quick = ("workers.kind=in-process", "tracking.enabled=false")
+    run("fmnas", "run", "smoke", *(word for given in quick for word in ("-o", given)))
+    assert (tmp_path / "runs/smoke/report/index.html").is_file()
+    code = "print(minimize(lambda given: given['x'] ** 2, [Real('x', -1.0, 1.0)], 4).objective)"
+    imports = "from fmnas.api import minimize; from fmnas.search_spaces import Real; "
+    assert 0.0 <= float(run("python", "-c", imports + code)) <= 1.0

@@ -28,6 +28,7 @@ from fmnas.platform.drive.results import (
 )
 from fmnas.platform.errors import RunDirectoryError
 from fmnas.platform.problems import ALIASES
+from fmnas.platform.record.handed_over import kept_space
 from fmnas.platform.record.outcome import run_name
 from fmnas.platform.record.run_directory import RunDirectory, looked_at
 from fmnas.platform.record.state import ExperimentState
@@ -127,7 +128,7 @@ def _check_alike(sources: Sequence[Source]) -> None:
     """Raise RunDirectoryError, naming what differs, unless all directories can be compared."""
     first = sources[0]
     for other in sources[1:]:
-        ours, theirs = _settings(first.config), _settings(other.config)
+        ours, theirs = _settings(first), _settings(other)
         differing = [key for key in {**ours, **theirs} if key in ours and key in theirs and ours[key] != theirs[key]]
         if differing:
             lines = "\n".join(f"  {key} = {ours[key]!r} and {theirs[key]!r}" for key in differing)
@@ -137,12 +138,17 @@ def _check_alike(sources: Sequence[Source]) -> None:
             )
 
 
-def _settings(config: Config) -> dict[str, Any]:
-    """What must agree where both have it: the keys of ALIKE, and each optimizer's options by its label."""
+def _settings(source: Source) -> dict[str, Any]:
+    """What must agree where both have it: the keys of ALIKE, and each optimizer's options by its label.
+
+    And the space of a problem that was handed over, which its name does not tell.
+    """
+    config, space = source.config, kept_space(source.directory)
     plain = config.model_dump(mode="json")
     data = {key: value for key, value in plain["data"].items() if key != "root"}
     shared = {key: plain[key] for key in ALIKE} | {"data": data, "problem": ALIASES.get(config.problem, config.problem)}
     shared["checkpoints.continue_promoted"] = config.checkpoints.continue_promoted
+    shared |= {} if space is None else {"space": space}
     return shared | {f"optimizer {each.label}": _complete(each) for each in config.optimizers}
 
 

@@ -1,0 +1,299 @@
+"""A function minimised in this process: found, failed, interrupted, gone on with, refused."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from matplotlib.figure import Figure
+
+from fmnas.api import load_run, minimize
+from fmnas.platform.cli import main
+from fmnas.platform.config.config import Config
+from fmnas.platform.errors import ConfigError, ExperimentFailed, RunDirectoryError
+from fmnas.search_spaces import FmnasError, LinearConstraint, Nominal, Real, Space
+from fmnas.trainers import TrainerError, objective
+
+SPACE = [Real("x", -5.0, 5.0), Nominal("kind", ["a", "b"])]
+
+
+def bowl(configuration: dict[str, Any]) -> float:
+    return configuration["x"] ** 2 + (configuration["kind"] == "a")
+
+
+class Counted:
+    """A function that knows how often it was called; at a call of that number it does something first."""
+
+    __name__ = "counted"
+
+    def __init__(self, at: int = 0, does: Callable[[], object] = lambda: None) -> None:
+        self.calls, self._at, self._does = 0, at, does
+
+    def __call__(self, configuration: dict[str, Any]) -> float:
+        self.calls += 1
+        if self.calls == self._at:
+            self._does()
+        return bowl(configuration)
+
+
+def interrupt() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0.01)
+
+
+def raise_interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.fixture(autouse=True)
+def pages(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Where a report would have been written; its figures take seconds."""
+    asked: list[Path] = []
+
+    def write(trials: Any, context: Any, folder: Path) -> Any:
+        from fmnas.comparison.report import results_of
+
+        asked.append(folder)
+        return results_of(trials, context).summary
+
+    monkeypatch.setattr("fmnas.platform.drive.results.write_report", write)
+    return asked
+
+
+def test_bo_fm_finds_the_bottom_of_a_bowl(capsys: pytest.CaptureFixture[str]) -> None:
+    found = minimize(bowl, SPACE, 20)
+    assert found.best["kind"] == "b"
+    assert 0 <= found.objective < 0.01
+    assert found.objective == bowl(dict(found.best)) == found.trials["objective"].min()
+    assert len(found.trials) == 20
+    assert found.reason == ""
+    assert isinstance(found.plot(), Figure)
+    assert "20 trials" in repr(found)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_lambda_will_do_and_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pages: list) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.chdir(tmp_path)
+    found = minimize(lambda configuration: abs(configuration["x"]), SPACE, 6, "random")
+    assert found.objective == abs(found.best["x"])
+    assert list(tmp_path.iterdir()) == pages == []
+
+
+def test_a_seed_decides_what_is_suggested() -> None:
+    values = [minimize(bowl, SPACE, 6, "random", seed=seed).trials["x"].tolist() for seed in (1, 1, 2)]
+    assert values[0] == values[1] != values[2]
+
+
+def test_epochs_and_reports_are_given_by_name_to_what_objective_made() -> None:
+    @objective(SPACE, epochs=4)
+    def trained(configuration: dict[str, Any], epochs: int, seed: int, report: Callable[[int, float], None]) -> float:
+        for epoch in range(epochs):
+            report(epoch + 1, bowl(configuration) + 1 / (epoch + 1))
+        return bowl(configuration) + 1 / epochs
+
+    found = minimize(trained, evaluations=6, optimizer="bohb")
+    assert set(found.trials["epochs"]) == {1, 4}
+    assert found.objective == pytest.approx(bowl(dict(found.best)) + 0.25)
+
+
+def test_constraints_hold() -> None:
+    space = Space([Real("x", 0.0, 1.0), Real("y", 0.0, 1.0)], [LinearConstraint({"x": 1.0, "y": 1.0}, bound=1.0)])
+    found = minimize(lambda configuration: -configuration["x"] - configuration["y"], space, 8, "random")
+    assert (found.trials["x"] + found.trials["y"] <= 1.0).all()
+
+
+def test_options_are_the_optimizers() -> None:
+    large, small = (
+        minimize(bowl, SPACE, 9, "regularized-evolution", population=population, tournament=2) for population in (9, 4)
+    )
+    assert "mutation" not in set(large.trials["origin"])
+    assert (small.trials["origin"] == "mutation").sum() == 5
+
+
+def test_an_exception_is_a_failed_trial(capsys: pytest.CaptureFixture[str]) -> None:
+    def touchy(configuration: dict[str, Any]) -> float:
+        if configuration["kind"] == "a":
+            raise ValueError("not a")
+        return bowl(configuration)
+
+    found = minimize(touchy, SPACE, 20, "random", failures=20)
+    failed = found.trials[found.trials["kind"] == "a"]
+    assert set(failed["status"]) == {"failed"}
+    assert failed["reason"].str.contains("ValueError: not a").all()
+    assert len(found.trials) == 20
+    assert capsys.readouterr() == ("", "")
+
+
+def test_too_many_failures_in_a_row_end_it_with_what_there_is() -> None:
+    counted = Counted()
+
+    def breaks(configuration: dict[str, Any]) -> float:
+        if counted.calls == 3:
+            raise OSError("the disk is full")
+        return counted(configuration)
+
+    with pytest.warns(UserWarning, match="4 trials in a row failed, .*the disk is full"):
+        found = minimize(breaks, SPACE, 20, "random", failures=4)
+    assert found.trials["status"].tolist() == ["finished"] * 3 + ["failed"] * 4
+    assert found.reason in repr(found)
+
+
+@pytest.mark.parametrize("evaluations", [4, 20])
+def test_without_a_result_it_fails_and_says_why(evaluations: int) -> None:
+    with pytest.raises(ExperimentFailed, match="ZeroDivisionError"):
+        minimize(lambda configuration: 1 / 0, SPACE, evaluations, "random")
+
+
+@pytest.mark.parametrize("does", [interrupt, raise_interrupt])
+def test_ctrl_c_gives_what_there_is(does: Callable[[], object]) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.warns(UserWarning, match="interrupted: "):
+        found = minimize(Counted(4, does), SPACE, 20, "random")
+    assert set(found.trials["status"]) == {"finished"}
+    assert 3 <= len(found.trials) <= 4
+    assert found.objective == found.trials["objective"].min()
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_ctrl_c_before_any_result_is_a_keyboard_interrupt() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        minimize(Counted(1, raise_interrupt), SPACE, 20, "random")
+
+
+def test_it_goes_on_from_its_directory_with_the_same_suggestions(tmp_path: Path, pages: list[Path]) -> None:
+    whole = minimize(bowl, SPACE, 12, "regularized-evolution", population=4, tournament=2)
+    first, second, third = Counted(6, raise_interrupt), Counted(), Counted()
+    same = {"evaluations": 12, "optimizer": "regularized-evolution", "population": 4, "tournament": 2}
+    out = tmp_path / "moved on"
+    with pytest.warns(UserWarning, match="interrupted"):
+        minimize(first, SPACE, out=out, **same)
+    assert pages == []
+    found = minimize(second, SPACE, out=str(out), **same)
+    assert (first.calls, second.calls) == (6, 7)  # the sixth is repeated
+    assert found.trials["x"].tolist() == whole.trials["x"].tolist()
+    assert pages == [out / "report"]
+    assert (out / "trials.csv").is_file()
+    again = minimize(third, SPACE, out=out, **same)
+    assert third.calls == 0
+    assert (again.best, again.objective) == (found.best, found.objective)
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    """The directory of a search that is done."""
+    minimize(bowl, SPACE, 6, "random", out=tmp_path / "kept")
+    return tmp_path / "kept"
+
+
+@pytest.mark.parametrize(
+    ("other", "named"),
+    [
+        ({"evaluations": 7}, "budget"),
+        ({"seed": 1}, "seed"),
+        ({"optimizer": "bo-fm"}, "optimizers"),
+        ({"function": lambda configuration: 0.0}, "problem"),
+        ({"space": [Real("x", -5.0, 6.0), SPACE[1]]}, "space"),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_another_search_does_not_go_on_there(other: dict[str, Any], named: str, kept: Path) -> None:
+    before = (kept / "journal.jsonl").read_bytes()
+    with pytest.raises(RunDirectoryError, match=rf"holds another search:\n  {named}\b.*\nSay the same"):
+        minimize(**{"function": bowl, "space": SPACE, "evaluations": 6, "optimizer": "random", "out": kept, **other})
+    assert (kept / "journal.jsonl").read_bytes() == before
+
+
+def test_its_directory_can_be_read_without_the_function_and_not_gone_on_with(
+    kept: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = f"from fmnas.api import load_run; print(load_run({str(kept)!r}).best().objective)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert float(done.stdout) == load_run(kept).best().objective
+    assert main(["report", str(kept)]) == main(["status", str(kept)]) == main(["replay", str(kept)]) == 0
+    capsys.readouterr()
+    before = (kept / "journal.jsonl").read_bytes()
+    assert main(["resume", str(kept)]) == 2
+    told = capsys.readouterr().err
+    assert "bowl was handed to fmnas.api.minimize" in told
+    assert "call minimize again with the same function, space and out=DIR" in told
+    assert (kept / "journal.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"name": "bowl", "space": [{"kind": "Surreal"}]}'])
+def test_a_damaged_problem_is_named(text: str, kept: Path) -> None:
+    (kept / "problem.json").write_text(text)
+    with pytest.raises(RunDirectoryError, match=r"problem\.json cannot be read .*put it back as it was"):
+        load_run(kept)
+
+
+def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("mine")
+    with pytest.raises(RunDirectoryError, match="is not empty"):
+        minimize(bowl, SPACE, 6, "random", out=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"evaluations": 0}, r"budget\.evaluations = 0: it must be at least 1"),
+        ({"evaluations": "6"}, r"budget\.evaluations = '6': it must be a whole number"),
+        ({"optimizer": "bofm"}, r"unknown; .*Did you mean 'bo-fm'"),
+        ({"optimizer": "nowhere:Mine"}, "there is no module nowhere"),
+        ({"populaton": 4}, "populaton: unknown key; allowed are"),
+        ({"failures": 0}, r"workers\.failures = 0"),
+        ({"space": None}, "space is missing: give the variables"),
+        ({"space": [Real("x", 0, 1), "y"]}, "variable 'y': it must be"),
+        ({"space": [Real("status", 0, 1)]}, "'status' has the name of a column of trials.csv"),
+        ({"function": lambda: 0.0}, "its first parameter must be the configuration"),
+        ({"function": objective(SPACE)(bowl)}, "the problem has its own; leave it out"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_touched(wrong: dict[str, Any], told: str, tmp_path: Path) -> None:
+    given = {"function": bowl, "space": SPACE, "evaluations": 6, "optimizer": "random", "out": tmp_path / "out"}
+    with pytest.raises(FmnasError, match=told) as raised:
+        minimize(**{**given, **wrong})
+    assert isinstance(raised.value, ConfigError | TrainerError)
+    assert "-o KEY" not in str(raised.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_searches_may_lie_in_threads_and_in_each_other() -> None:
+    found: dict[int, float] = {}
+
+    def search(seed: int) -> None:
+        found[seed] = minimize(bowl, SPACE, 6, "random", seed).objective
+
+    threads = [threading.Thread(target=search, args=(seed,)) for seed in (1, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {seed: minimize(bowl, SPACE, 6, "random", seed).objective for seed in (1, 2)}
+
+    def outer(configuration: dict[str, Any]) -> float:
+        inner = minimize(lambda each: (each["y"] - configuration["x"]) ** 2, [Real("y", -1.0, 1.0)], 4, "random")
+        return inner.objective
+
+    assert len(minimize(outer, SPACE, 3, "random").trials) == 3
+
+
+def test_progress_tells_every_trial(capsys: pytest.CaptureFixture[str]) -> None:
+    minimize(bowl, SPACE, 4, "random", progress=True)
+    told = capsys.readouterr().out
+    assert all(f"trial {number} " in told for number in range(4))
+
+
+def test_the_configuration_on_disk_is_whole(kept: Path) -> None:
+    data = yaml.safe_load((kept / "config.yaml").read_text())
+    assert set(data) == set(Config.model_fields)
+    assert data["problem"] == "<minimize>:bowl"
