@@ -50,7 +50,7 @@ class MinimizeResult:
 
     def plot(self) -> "Figure":
         """The lowest objective so far against the evaluations."""
-        return self.results.figure("anytime")
+        return self.results.figure("anytime_evaluations")
 
     def __repr__(self) -> str:
         early = f", {self.reason}" if self.reason else ""
@@ -73,8 +73,8 @@ def minimize(
     function: may take epochs, seed and report by name, as `objective` describes it; or it is what `objective` made of
     a function, with its settings and its space.
     optimizer: of `fmnas list optimizers`, or one of your own, as "MODULE:CLASS" or "FILE.py:CLASS". options: its own.
-    out: the run directory, with its page; None keeps nothing. A call with the directory of an earlier one, the same in
-    everything, goes on with that, or gives what it found.
+    out: a run directory, of which `fmnas report` makes the page; None keeps nothing. A call with the directory of an
+    earlier one, the same in everything, goes on with that, or gives what it found.
     progress: whether trials are told on the screen. failures: how many failed trials in a row end it.
 
     An exception of the function is a failed trial. It ends early after too many of them in a row, or at Ctrl-C, with a
@@ -98,7 +98,7 @@ def minimize(
             "tracking": {"enabled": False},
         }
         config = check_config(settings, "fmnas.api.minimize", CALL)
-        ended = Search(config, task, directory, kept=out is not None, shown=progress).run()
+        ended = Search(config, task, directory, progress).run()
     best = ended.results.best()
     if ended.reason:
         warnings.warn(ended.reason, stacklevel=2)

@@ -37,13 +37,12 @@ class Ended:
 class Search:
     """An experiment of a problem that its configuration names and that is given meanwhile, see `named.given`.
 
-    kept: whether the directory stays, and gets its page. shown: whether trials are told on the screen.
+    shown: whether trials are told on the screen.
     """
 
     config: "Config"
     task: Problem
     directory: "RunDirectory"
-    kept: bool
     shown: bool
 
     def run(self) -> Ended:
@@ -69,14 +68,17 @@ class Search:
         return Ended(results, reason)
 
     def _driven(self, found: list[RunResults]) -> "tuple[Ending, str]":
-        """How it ended, and why it failed; its results are found where the driver lived to give them."""
+        """How it ended, and why it failed; its results are found where the driver lived to give them.
+
+        No page is written, which would take longer than most searches: `fmnas report` writes it.
+        """
         from fmnas.platform.drive.launch import Surroundings
-        from fmnas.platform.drive.results import findings_of, write_results
+        from fmnas.platform.drive.results import findings_of
         from fmnas.platform.errors import Ending
 
         def write(directory: "RunDirectory", state: "ExperimentState") -> "Summary":
             found.append(RunResults(findings_of(directory, state)))
-            return write_results(directory, state) if self.kept else found[-1].summary
+            return found[-1].summary
 
         with _heeding_ctrl_c() as stop:
             around = Surroundings(None, _screen(self.shown), stop, write=write, traced=self.shown)
