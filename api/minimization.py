@@ -117,7 +117,7 @@ def _problem(function: Function | Problem, space: Space | Iterable[Variable] | N
 
 def _name(function: Function | Problem) -> str:
     """What tables and pages call it."""
-    told = function.function if isinstance(function, Problem) else function
+    told = (function.function or function) if isinstance(function, Problem) else function
     return str(getattr(told, "__name__", type(told).__name__)).strip("<>")
 
 

@@ -14,7 +14,7 @@ from hashlib import sha256
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 from fmnas.platform.config.messages import hint
@@ -23,7 +23,7 @@ from fmnas.platform.errors import ConfigError, one_line
 GIVEN = "<minimize>"
 """What stands for the module of a thing that was given; no module is called so."""
 
-_given: ContextVar[Mapping[str, Any]] = ContextVar("given", default={})  # noqa: B039 - never written to
+_given: ContextVar[Mapping[str, Any]] = ContextVar("given", default=MappingProxyType({}))
 
 
 @dataclass(frozen=True)
