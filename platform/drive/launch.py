@@ -16,7 +16,7 @@ from fmnas.platform.config.remarks import remarks
 from fmnas.platform.drive.dispatch import Clock
 from fmnas.platform.drive.driver import Driver, Stage
 from fmnas.platform.drive.extension import extended_config, growth, two_budgets
-from fmnas.platform.drive.results import PROBLEM_DIGEST, last_driver, read_environment
+from fmnas.platform.drive.results import DATA_DIGEST, PROBLEM_DIGEST, last_driver, read_environment
 from fmnas.platform.environment import describe_environment, in_words, same_fmnas
 from fmnas.platform.errors import Ending, ExperimentFailed, RunDirectoryError
 from fmnas.platform.problems import own_file, short_name
@@ -78,8 +78,7 @@ def launch(config: Config, directory: RunDirectory, around: Surroundings) -> Exp
             identity = uuid.uuid4().hex
             keep_password(config, directory)
             write_text(directory.config, config.to_yaml())
-            place = {"data": data.place} if data is not None else {}
-            write_json(directory.environment, {**describe_environment(), **place, **digest})
+            write_json(directory.environment, {**describe_environment(), **_described(data), **digest})
             with Journal(directory.journal) as journal:
                 resolved = config.model_dump(mode="json")
                 head = {"event": "experiment", "id": identity, "format": FORMAT, "config": resolved}
@@ -132,6 +131,7 @@ def _go_on(on: Continuation, directory: RunDirectory, around: Surroundings, note
             "stand in one comparison. Unless that only mends what failed, run it anew into another directory"
         )
     data = state.experiment.problem.load()
+    check_same_data(data, directory)
     with (
         open_pool(_work(state.experiment, data, directory), around.address, around.stop, around.screen.say) as pool,
         Journal(directory.journal) as journal,

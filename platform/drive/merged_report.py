@@ -18,7 +18,15 @@ from fmnas.comparison.numbers.trials import LAST_COLUMN, SOURCE, PlannedRun
 from fmnas.comparison.summary import Remark, ReportContext, Summary
 from fmnas.platform.config.config import Config, OptimizerConfig
 from fmnas.platform.drive.launch import restore
-from fmnas.platform.drive.results import PROBLEM_DIGEST, context_of, trials_of, write_report_files, write_results
+from fmnas.platform.drive.results import (
+    DATA_DIGEST,
+    PROBLEM_DIGEST,
+    context_of,
+    read_environment,
+    trials_of,
+    write_report_files,
+    write_results,
+)
 from fmnas.platform.errors import RunDirectoryError
 from fmnas.platform.problems import ALIASES
 from fmnas.platform.record.outcome import run_name
@@ -28,7 +36,7 @@ from fmnas.platform.record.state import ExperimentState
 _SUMMARY_KEYS = {"name", "problem", "budget", "optimizers", "headline", "caution"}
 """Some that every summary.json of a report has."""
 
-ALIKE = ("problem", "fidelity", "budget", "data", "seeds", "initial_design", "on_failure")
+ALIKE = ("problem", "fixed", "objective", "fidelity", "budget", "data", "seeds", "initial_design", "on_failure")
 """The keys of a configuration that must agree, with checkpoints.continue_promoted; data.root may differ."""
 
 Repeat = tuple[int, int]
@@ -105,7 +113,7 @@ def _check_alike(sources: Sequence[Source]) -> None:
     """Raise RunDirectoryError, naming what differs, unless all directories can be compared."""
     first = sources[0]
     for other in sources[1:]:
-        ours, theirs = _settings(first.config), _settings(other.config)
+        ours, theirs = _settings(first), _settings(other)
         differing = [key for key in {**ours, **theirs} if key in ours and key in theirs and ours[key] != theirs[key]]
         if differing:
             lines = "\n".join(f"  {key} = {ours[key]!r} and {theirs[key]!r}" for key in differing)
@@ -115,12 +123,14 @@ def _check_alike(sources: Sequence[Source]) -> None:
             )
 
 
-def _settings(config: Config) -> dict[str, Any]:
-    """What must agree where both have it: the keys of ALIKE, and each optimizer's options by its label."""
+def _settings(source: Source) -> dict[str, Any]:
+    """What must agree where both have it: the keys of ALIKE, each optimizer's options by its label, given data."""
+    config, digest = source.config, read_environment(source.directory).get(DATA_DIGEST)
     plain = config.model_dump(mode="json")
     data = {key: value for key, value in plain["data"].items() if key != "root"}
     shared = {key: plain[key] for key in ALIKE} | {"data": data, "problem": ALIASES.get(config.problem, config.problem)}
     shared["checkpoints.continue_promoted"] = config.checkpoints.continue_promoted
+    shared |= {"SHA-256 of the data": digest} if digest else {}
     return shared | {f"optimizer {each.label}": _complete(each) for each in config.optimizers}
 
 
