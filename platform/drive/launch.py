@@ -181,6 +181,24 @@ def restore(directory: RunDirectory, heard: bool = True) -> tuple[ExperimentStat
     return state, str(records[0]["id"])
 
 
+def _described(data: Data | None) -> dict[str, str]:
+    """Where the data were found and, of those that a user gave, their digest."""
+    if data is None:
+        return {}
+    digest = getattr(data, "digest", "")
+    return {"data": data.place, **({DATA_DIGEST: digest} if digest else {})}
+
+
+def check_same_data(data: Data | None, directory: RunDirectory) -> None:
+    """Raise RunDirectoryError where they are known to be others than those that the experiment began with."""
+    begun, now = read_environment(directory).get(DATA_DIGEST), _described(data)
+    if begun is not None and begun != now.get(DATA_DIGEST):
+        raise RunDirectoryError(
+            f"{directory.root} began with data of the SHA-256 {begun}, and these are others ({now.get('data')}): put "
+            f"them back, or say in {directory.config} where they are now (data.root)"
+        )
+
+
 def _digest(config: Config) -> dict[str, str]:
     """What tells the file of a user's own problem from an altered one; of any other problem nothing."""
     file = own_file(config.problem)
