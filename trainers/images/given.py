@@ -18,7 +18,7 @@ numbers) and its bytes. It is the same however the arrays are packed.
 import logging
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -97,19 +97,26 @@ def read_given(name: str, root: Path) -> ImageSet:
 def _read_npz(path: Path, what: str) -> dict[str, NDArray[Any]]:
     """The arrays of the file that we know."""
     try:
-        with np.load(path, allow_pickle=False) as content:
-            if not isinstance(content, np.lib.npyio.NpzFile):
-                raise DataError(f"{what}: it is one array, not an .npz file with images and labels: save both with "
+        with path.open("rb") as file:
+            if not zipfile.is_zipfile(file):
+                raise DataError(f"{what}: it is no .npz file, or was cut off: save the arrays images and labels with "
                                 "numpy.savez")  # fmt: skip
-            there = content.files
-            if missing := [name for name in ARRAYS[:2] if name not in there]:
-                raise DataError(
-                    f"{what}: it has no array {missing[0]!r}, but {', '.join(there) or 'none'}; it must have images "
-                    "and labels, and may have test_images and test_labels"
-                )
-            return {name: content[name] for name in ARRAYS if name in there}
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as content:
+                _check_names(what, content.files)
+                return {name: content[name] for name in ARRAYS if name in content.files}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
-        raise DataError(f"{what}: it is no .npz file of plain arrays, or a damaged one ({error})") from None
+        raise DataError(f"{what}: it cannot be read as arrays of numbers ({error})") from None
+
+
+def _check_names(what: str, there: Sequence[str]) -> None:
+    """Raise DataError unless images and labels are there."""
+    for name in ARRAYS[:2]:
+        if name not in there:
+            raise DataError(
+                f"{what}: it has no array {name!r}, but {', '.join(there) or 'none'}; it must have images and labels, "
+                "and may have test_images and test_labels"
+            )
 
 
 def _folder(root: Path, name: str) -> Path:
