@@ -108,9 +108,7 @@ def test_bad_images_are_refused_before_anything_is_written(tmp_path: Path, capsy
 
 @pytest.mark.parametrize("name", ["mnist", "kmnist", "own"])
 def test_a_set_given_needs_a_place(name: str) -> None:
-    with pytest.raises(
-        ConfigError, match=rf"data\.root: missing; data\.name = {name} needs a folder with its"
-    ):
+    with pytest.raises(ConfigError, match=rf"data\.root: missing; data\.name = {name} needs a folder with its"):
         check_config({**PLAIN, "data": {"name": name}}, "here")
     assert check_config({**PLAIN, "data": {"name": name, "root": "x"}}, "here").data.name == name
 
