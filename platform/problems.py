@@ -94,7 +94,7 @@ PROBLEMS: dict[str, Row] = {
         Row(
             "joint",
             "fmnas.trainers.images.problem:JOINT",
-            "NASNet cell and SGD schedule on FashionMNIST, or images of yours: 12 discrete, 6 continuous variables",
+            "NASNet cell and SGD schedule on images: 12 discrete and 6 continuous variables",
         ),
         Row(
             "func2c",
