@@ -50,6 +50,11 @@ class Row:
         """Whether its trainings can go on from one."""
         return isinstance(self.found, ConfigurableProblem) and self.found.checkpoints
 
+    @property
+    def flops_weight(self) -> float | None:
+        """The weight of FLOPs in its objective unless a configuration sets it; None: there are none in it."""
+        return self.found.flops_weight if isinstance(self.found, ConfigurableProblem) else None
+
     def complete(self, data: DataSettings) -> DataSettings:
         """The settings with this problem's values where they are None."""
         given = asdict(data)
@@ -59,7 +64,9 @@ class Row:
         """The problem with these settings. Raises ConfigError for one of a user's that cannot be made."""
         found = self.found
         if isinstance(found, ConfigurableProblem):
-            found = _told(self.use, "make", found.make)(replace(settings, data=self.complete(settings.data)))
+            weight = found.flops_weight if settings.flops_weight is None else settings.flops_weight
+            complete = replace(settings, data=self.complete(settings.data), flops_weight=weight)
+            found = _told(self.use, "make", found.make)(complete)
         if not is_own(self.name):
             return found
         if not isinstance(found, Problem):
@@ -87,7 +94,7 @@ PROBLEMS: dict[str, Row] = {
         Row(
             "joint",
             "fmnas.trainers.images.problem:JOINT",
-            "NASNet cell and SGD schedule on FashionMNIST: 12 discrete and 6 continuous variables",
+            "NASNet cell and SGD schedule on images: 12 discrete and 6 continuous variables",
         ),
         Row(
             "func2c",

@@ -9,6 +9,7 @@ from fmnas.search_spaces.errors import FmnasError, SpaceError
 from fmnas.search_spaces.nasnet import Cell, Schedule, joint_space, largest_cell
 from fmnas.search_spaces.records import Conditions, Evaluation, Trial
 from fmnas.search_spaces.space import Configuration, Space
+from fmnas.search_spaces.subspace import Subspace
 from fmnas.search_spaces.variables import Graph, Integer, Nominal, Ordinal, Real
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "Schedule",
     "Space",
     "SpaceError",
+    "Subspace",
     "Trial",
     "canonical_form",
     "joint_space",

@@ -33,8 +33,17 @@ AUTHORS_POINTS = 10
 """How many points each of the paper's runs began with."""
 
 
+OWN = "own"
+"""The name of a set of images that is a user's own."""
+GIVEN = ("mnist", "kmnist", OWN)
+"""Sets of images that are read where a user says, and nowhere else."""
+
+
 class Data(Protocol):
-    """What a problem's trainings see. place: where it was found."""
+    """What a problem's trainings see. place: where it was found.
+
+    It may have a `digest`, too, text that tells it from other data: then no experiment goes on with others.
+    """
 
     @property
     def place(self) -> str: ...
@@ -44,7 +53,7 @@ class Data(Protocol):
 class DataSettings:
     """The data of a real problem; what is None is as the problem has it.
 
-    name: data set. root: the folder that holds it, or svm_boston's file; None looks in the usual places.
+    name: data set. root: the folder or file that holds it; None looks in the usual places.
     train, validation: number of images. batch_size: images per SGD step.
     early_validation: how many of the validation images epochs before a trial's last are measured on; None: all.
     """
@@ -67,12 +76,14 @@ class ProblemSettings:
     """What a configuration may set of a problem: its data, the number of seeds averaged, where checkpoints are kept.
 
     schedule_epochs: the epochs that a search's learning rates are planned for; None: each trial's own.
+    flops_weight: of FLOPs in its objective, beside the error; None: as the problem has it.
     """
 
     data: DataSettings = field(default_factory=DataSettings)
     seeds: int = 4
     checkpoints: "Checkpoints | None" = None
     schedule_epochs: int | None = None
+    flops_weight: float | None = None
 
 
 @dataclass(frozen=True)
@@ -88,14 +99,16 @@ class Hardware:
 class ConfigurableProblem:
     """A problem of which a configuration may set something.
 
-    make: the problem with settings, whose data are complete.
+    make: the problem with settings, whose data and weight are complete.
     data: the keys of DataSettings that it takes, with the values that they have unless set; empty where data are fixed.
     checkpoints: whether its trainings can go on from one.
+    flops_weight: of FLOPs in its objective unless a configuration sets it; None: there are none in it.
     """
 
     make: "Callable[[ProblemSettings], Problem]"
     data: Mapping[str, Any] = field(default_factory=dict)
     checkpoints: bool = False
+    flops_weight: float | None = None
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,8 @@ from fmnas.platform.config.sections import (
     CheckpointsConfig,
     DataConfig,
     FidelityConfig,
+    Fixed,
+    ObjectiveConfig,
     OptimizerConfig,
     Section,
     TrackingConfig,
@@ -24,7 +26,8 @@ from fmnas.platform.config.source import override, parse, read_source, shipped_c
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.optimizers import OPTIMIZERS
 from fmnas.platform.problems import ALIASES, PROBLEMS, Row, row_of, short_name
-from fmnas.trainers.problem import AUTHORS_POINTS, ProblemSettings
+from fmnas.search_spaces.subspace import misfits
+from fmnas.trainers.problem import AUTHORS_POINTS, GIVEN, ProblemSettings
 
 __all__ = [
     "AUTHORS",
@@ -33,6 +36,7 @@ __all__ = [
     "Config",
     "DataConfig",
     "FidelityConfig",
+    "ObjectiveConfig",
     "OptimizerConfig",
     "TrackingConfig",
     "WorkersConfig",
@@ -75,6 +79,10 @@ class Config(Section):
     (skip); it is charged either way."""
     hypotheses: str = ALL_PAIRS
     """Which differences the report tests: all pairs, or one optimizer, by its label, against each of the rest."""
+    fixed: Fixed = Field(default_factory=dict)
+    """Variables that have one value in every trial; the optimizers choose the others."""
+    objective: ObjectiveConfig = ObjectiveConfig()
+    """What the objective of the joint problem is made of."""
     data: DataConfig = DataConfig()
     """What a real problem trains on."""
     workers: WorkersConfig = WorkersConfig()
@@ -99,7 +107,12 @@ class Config(Section):
     @property
     def problem_settings(self) -> ProblemSettings:
         """What it sets of its problem, for a search without checkpoints."""
-        return ProblemSettings(self.data.settings(), self.seeds, schedule_epochs=self.schedule_epochs)
+        return ProblemSettings(
+            self.data.settings(),
+            self.seeds,
+            schedule_epochs=self.schedule_epochs,
+            flops_weight=self.objective.flops_weight,
+        )
 
     @property
     def schedule_epochs(self) -> int | None:
@@ -141,13 +154,19 @@ def check_config(data: dict[str, Any], place: str, advice: str = MEND) -> Config
     except ValidationError as error:
         raise ConfigError(explain(place, [describe(e, Config) for e in error.errors()], advice)) from None
     problems = _check_names(config) + _check_options(config) + _check_design(config) + _check_budget(config)
-    problems += _check_data(config) + _check_checkpoints(config)
+    problems += _check_data(config) + _check_checkpoints(config) + _check_objective(config) + _check_fixed(config)
     if problems:
         raise ConfigError(explain(place, problems, advice))
     entry = _row(config)
     assert entry is not None
-    complete = {key: value for key, value in (entry.data or {}).items() if getattr(config.data, key) is None}
-    return config.model_copy(update={"data": config.data.model_copy(update=complete)})
+    data = {key: value for key, value in (entry.data or {}).items() if getattr(config.data, key) is None}
+    weight = entry.flops_weight if config.objective.flops_weight is None else config.objective.flops_weight
+    return config.model_copy(
+        update={
+            "data": config.data.model_copy(update=data),
+            "objective": config.objective.model_copy(update={"flops_weight": weight}),
+        }
+    )
 
 
 def _check_names(config: Config) -> list[str]:
@@ -197,7 +216,14 @@ def _is_known(entry: OptimizerConfig) -> bool:
 
 def _check_design(config: Config) -> list[str]:
     entry = _row(config)
-    if config.initial_design != AUTHORS or entry is None or _has_authors_points(entry):
+    if config.initial_design != AUTHORS or entry is None:
+        return []
+    if config.fixed:
+        return [
+            f"initial_design = {AUTHORS!r}: the authors' points are of the whole space, and fixed leaves a part of it; "
+            "give a number of random points"
+        ]
+    if _has_authors_points(entry):
         return []
     return [
         f"initial_design = {AUTHORS!r}: the authors' points are known for "
@@ -248,6 +274,10 @@ def _check_data(config: Config) -> list[str]:
         if key not in (entry.data or ())
     ]
     early, complete = config.data.early_validation, entry.complete(config.data.settings())
+    if not found and complete.name in GIVEN and complete.root is None:
+        found.append(
+            f"data.root: missing; data.name = {complete.name} needs a folder with its IDX files, or an .npz file"
+        )
     if not found and early is not None and complete.validation is not None and early > complete.validation:
         found.append(f"data.early_validation = {early}: it must be at most data.validation, {complete.validation}")
     return found
@@ -268,3 +298,19 @@ def _check_checkpoints(config: Config) -> list[str]:
             "set that, e.g. to 5, or leave continue_promoted out"
         ]
     return []
+
+
+def _check_objective(config: Config) -> list[str]:
+    entry, weight = _row(config), config.objective.flops_weight
+    if entry is None or weight is None or entry.flops_weight is not None:
+        return []
+    able = ", ".join(name for name, other in PROBLEMS.items() if other.flops_weight is not None)
+    return [
+        f"objective.flops_weight = {shown(weight)}: the objective of {config.problem} has no FLOPs in it (that of "
+        f"{able} does); leave it out"
+    ]
+
+
+def _check_fixed(config: Config) -> list[str]:
+    entry = _row(config)
+    return misfits(entry.problem(config.problem_settings).space, config.fixed) if entry and config.fixed else []

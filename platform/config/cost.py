@@ -11,7 +11,7 @@ import numpy as np
 from fmnas.comparison.numbers.notation import duration
 from fmnas.platform.config.config import Config
 from fmnas.platform.problems import problem
-from fmnas.search_spaces import Trial
+from fmnas.search_spaces import Subspace, Trial
 from fmnas.search_spaces.records import RANDOM
 from fmnas.trainers.problem import Hardware
 
@@ -51,10 +51,11 @@ def measured(config: Config, clock: Callable[[], float] = time.perf_counter) -> 
     data and trainer raise.
     """
     task = problem(config.problem, config.problem_settings)
+    space = Subspace(task.space, config.fixed)
     trainer, rng = task.build(task.load(), Hardware()), np.random.default_rng(config.seed)
     seconds = []
     for number in range(TIMED):
-        trial = Trial(number, task.space.sample(rng), 1, RANDOM)
+        trial = Trial(number, space.complete(space.free.sample(rng)), 1, RANDOM)
         began = clock()
         trainer.evaluate(trial)
         seconds.append(clock() - began)

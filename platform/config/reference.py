@@ -24,6 +24,8 @@ EXAMPLES = {
     "budget.trial_seconds": "3600",
     "fidelity": "{epochs: 25}",
     "fidelity.epochs": "25",
+    "fixed": "{op1: conv3x3, output: 3}",
+    "objective.flops_weight": "0.05",
     "data.name": "digits",
     "data.root": "/data/fashion-mnist",
     "data.train": "2000",

@@ -56,7 +56,7 @@ def _of_evolution(config: Config, i: int, entry: OptimizerConfig, population: in
 
 def _of_bohb(config: Config, entry: OptimizerConfig, eta: int) -> list[str]:
     """Whether the density model ever has what it needs."""
-    dimensions = len(problem(config.problem, config.problem_settings).space.names)
+    dimensions = len(problem(config.problem, config.problem_settings).space.names) - len(config.fixed)
     needed = results_needed(dimensions)
     epochs = epochs_to_model(config.fidelity.epochs, eta, needed)
     if epochs < config.budget.evaluations * config.fidelity.epochs:

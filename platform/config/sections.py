@@ -1,9 +1,9 @@
 """The sections of a configuration: what stands under one key, with its defaults."""
 
 import re
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_serializer, field_validator, model_validator
 
 from fmnas.platform.config.messages import hint, shown
 from fmnas.platform.config.named import whole
@@ -15,6 +15,8 @@ LONG = 1e9
 """Seconds, some thirty years: timers of the operating system take no more than a few times that."""
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 """What an optimizer may be called: it is part of the names of runs."""
+LONGEST_VALUE = 200
+"""Characters of a value that a variable is fixed to."""
 SHARE = 0.0001
 """The smallest share of a CPU or GPU that Ray can count."""
 
@@ -92,10 +94,11 @@ class WorkersConfig(Section):
 class DataConfig(Section):
     """The data of a real problem; what is null is as the problem has it."""
 
-    name: Literal["fashion_mnist", "digits"] | None = None
-    """The data set; digits is small and needs no network, for tests and explicit offline use."""
+    name: Literal["fashion_mnist", "digits", "mnist", "kmnist", "own"] | None = None
+    """The data set; digits is small and needs no network, for tests and explicit offline use; mnist, kmnist and own,
+    any other images of 28 x 28 in up to ten classes, are files of yours, in root."""
     root: str | None = None
-    """The folder that holds it, or svm_boston's file; null looks in the usual places."""
+    """The folder or the .npz file that holds it, or svm_boston's file; null looks in FashionMNIST's usual places."""
     train: int | None = Field(default=None, ge=1)
     """How many images train."""
     validation: int | None = Field(default=None, ge=1)
@@ -109,6 +112,27 @@ class DataConfig(Section):
     def settings(self) -> DataSettings:
         """As a problem takes it."""
         return DataSettings(**dict(self))
+
+
+class ObjectiveConfig(Section):
+    """What the objective of the joint problem is made of."""
+
+    flops_weight: float | None = Field(default=None, ge=0, le=1000)
+    """Of FLOPs / FLOPs of the largest network, beside the error; 0 is the error alone. null is as the problem has it:
+    0.02."""
+
+
+def _scalar(given: Any) -> Any:
+    """What a variable may be fixed to: it can be shown, and compared with a variable's values."""
+    if isinstance(given, str) and len(given) > LONGEST_VALUE:
+        raise ValueError(f"it must be text of at most {LONGEST_VALUE} characters")
+    if not isinstance(given, str | bool | int | float) or (isinstance(given, int) and abs(given) >= 2**64):
+        raise ValueError("it must be text, a number, true or false")
+    return given
+
+
+Fixed = dict[str, Annotated[Any, BeforeValidator(_scalar)]]
+"""Variable -> the value that it has in every trial."""
 
 
 class CheckpointsConfig(Section):

@@ -27,6 +27,8 @@ REASONS = {
     "fidelity.epochs": "an objective after other epochs is another objective",
     "budget.trial_seconds": "a trial that timed out would have ended otherwise, or the other way round",
     "on_failure": "the optimizers have heard of failures in the old way",
+    "fixed": "the optimizers have chosen from another space",
+    "objective": "an objective with another weight is another objective",
     "data": "an objective on other data is another objective",
     "checkpoints.continue_promoted": "promoted trials would be trained in another way",
 }

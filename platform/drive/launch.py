@@ -16,7 +16,7 @@ from fmnas.platform.config.remarks import remarks
 from fmnas.platform.drive.dispatch import Clock
 from fmnas.platform.drive.driver import Driver, Stage
 from fmnas.platform.drive.extension import extended_config, growth, two_budgets
-from fmnas.platform.drive.results import PROBLEM_DIGEST, last_driver, read_environment
+from fmnas.platform.drive.results import DATA_DIGEST, PROBLEM_DIGEST, last_driver, read_environment
 from fmnas.platform.environment import describe_environment, in_words, same_fmnas
 from fmnas.platform.errors import Ending, ExperimentFailed, RunDirectoryError
 from fmnas.platform.problems import own_file, short_name
@@ -91,8 +91,7 @@ def launch(config: Config, directory: RunDirectory, around: Surroundings) -> Exp
             identity = uuid.uuid4().hex
             keep_password(config, directory)
             write_text(directory.config, config.to_yaml())
-            place = {"data": data.place} if data is not None else {}
-            write_json(directory.environment, {**describe_environment(), **place, **digest})
+            write_json(directory.environment, {**describe_environment(), **_described(data), **digest})
             keep_problem(config, experiment.problem, directory)
             with Journal(directory.journal) as journal:
                 resolved = config.model_dump(mode="json")
@@ -146,6 +145,7 @@ def _go_on(on: Continuation, directory: RunDirectory, around: Surroundings, note
             "stand in one comparison. Unless that only mends what failed, run it anew into another directory"
         )
     data = state.experiment.problem.load()
+    check_same_data(data, directory)
     work = _work(state.experiment, data, directory, around)
     with (
         open_pool(work, around.address, around.stop, around.screen.say) as pool,
@@ -195,6 +195,24 @@ def restore(directory: RunDirectory, heard: bool = True) -> tuple[ExperimentStat
         state = ExperimentState(build_experiment(current_config(directory, records)), heard)
     state.replay(records[1:])
     return state, str(records[0]["id"])
+
+
+def _described(data: Data | None) -> dict[str, str]:
+    """Where the data were found and, of those that a user gave, their digest."""
+    if data is None:
+        return {}
+    digest = getattr(data, "digest", "")
+    return {"data": data.place, **({DATA_DIGEST: digest} if digest else {})}
+
+
+def check_same_data(data: Data | None, directory: RunDirectory) -> None:
+    """Raise RunDirectoryError where they are known to be others than those that the experiment began with."""
+    begun, now = read_environment(directory).get(DATA_DIGEST), _described(data)
+    if begun is not None and begun != now.get(DATA_DIGEST):
+        raise RunDirectoryError(
+            f"{directory.root} began with data of the SHA-256 {begun}, and these are others ({now.get('data')}): put "
+            f"them back, or say in {directory.config} where they are now (data.root)"
+        )
 
 
 def _digest(config: Config) -> dict[str, str]:

@@ -19,10 +19,12 @@ from fmnas.comparison.summary import Remark, ReportContext, Summary
 from fmnas.platform.config.config import Config, OptimizerConfig
 from fmnas.platform.drive.launch import restore
 from fmnas.platform.drive.results import (
+    DATA_DIGEST,
     PROBLEM_DIGEST,
     Findings,
     context_of,
     findings_of,
+    read_environment,
     trials_of,
     write_report_files,
 )
@@ -36,7 +38,7 @@ from fmnas.platform.record.state import ExperimentState
 _SUMMARY_KEYS = {"name", "problem", "budget", "optimizers", "headline", "caution"}
 """Some that every summary.json of a report has."""
 
-ALIKE = ("problem", "fidelity", "budget", "data", "seeds", "initial_design", "on_failure")
+ALIKE = ("problem", "fixed", "objective", "fidelity", "budget", "data", "seeds", "initial_design", "on_failure")
 """The keys of a configuration that must agree, with checkpoints.continue_promoted; data.root may differ."""
 
 Repeat = tuple[int, int]
@@ -139,16 +141,18 @@ def _check_alike(sources: Sequence[Source]) -> None:
 
 
 def _settings(source: Source) -> dict[str, Any]:
-    """What must agree where both have it: the keys of ALIKE, and each optimizer's options by its label.
+    """What must agree where both have it: the keys of ALIKE, each optimizer's options by its label, given data.
 
     And the space of a problem that was handed over, which its name does not tell.
     """
     config, space = source.config, kept_space(source.directory)
+    digest = read_environment(source.directory).get(DATA_DIGEST)
     plain = config.model_dump(mode="json")
     data = {key: value for key, value in plain["data"].items() if key != "root"}
     shared = {key: plain[key] for key in ALIKE} | {"data": data, "problem": ALIASES.get(config.problem, config.problem)}
     shared["checkpoints.continue_promoted"] = config.checkpoints.continue_promoted
     shared |= {} if space is None else {"space": space}
+    shared |= {"SHA-256 of the data": digest} if digest else {}
     return shared | {f"optimizer {each.label}": _complete(each) for each in config.optimizers}
 
 

@@ -28,6 +28,8 @@ FILES = ("../trials.csv", "../summary.json", "curves.csv", "mean_curves.csv", "t
 """Those of a run directory that a reader of its page will want first, as the page finds them."""
 PROBLEM_DIGEST = "problem_sha256"
 """In environment.json: of the file of a user's own problem, as the experiment began with it."""
+DATA_DIGEST = "data_sha256"
+"""In environment.json: of data that a user gave, as the experiment began with them."""
 PEEKED = (
     "A p-value is right for a size that was chosen before results were seen: who adds to an experiment until it shows "
     "something will see something, so choose the final size beforehand, and say how often it was extended."

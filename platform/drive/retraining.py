@@ -11,7 +11,7 @@ from functools import partial
 
 from fmnas.platform.config.config import Config, WorkersConfig
 from fmnas.platform.drive.dispatch import Clock, Dispatcher, Flight
-from fmnas.platform.drive.launch import ExperimentResult, Surroundings, restore
+from fmnas.platform.drive.launch import ExperimentResult, Surroundings, check_same_data, restore
 from fmnas.platform.errors import Ending, ExperimentFailed, RunDirectoryError
 from fmnas.platform.record.events import driver_record
 from fmnas.platform.record.experiment import Experiment, derived_seed
@@ -144,6 +144,7 @@ def retrain(directory: RunDirectory, options: RetrainingOptions, around: Surroun
         status, reason = Ending.FINISHED, ""
         if left:
             split = load(scale.images)
+            check_same_data(split, directory)
             work = Work(config, split, scale.seeds, len(left))
             with open_pool(work, around.address, around.stop, around.screen.say) as pool:
                 note(work="retraining", workers=pool.size, since=around.clock.now())

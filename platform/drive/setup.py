@@ -7,6 +7,7 @@ from fmnas.comparison.numbers.notation import listed
 from fmnas.comparison.summary import Remark
 from fmnas.platform.config.config import AUTHORS, Config
 from fmnas.platform.problems import row_of, short_name
+from fmnas.search_spaces import Subspace
 from fmnas.trainers.problem import Problem
 
 
@@ -14,6 +15,7 @@ def setup_of(config: Config, problem: Problem) -> list[str]:
     """Sentences: the problem, what an evaluation is, the budget, where all begin, who suggests ahead."""
     return [
         f"{short_name(config.problem)}: {_summary(config.problem, problem)}.",
+        *_fixed(config, problem),
         problem.objective,
         _budget(config),
         *_beginning(config),
@@ -49,6 +51,15 @@ def _summary(name: str, problem: Problem) -> str:
     kinds = {"discrete": problem.space.discrete, "continuous": problem.space.continuous}
     variables = " and ".join(f"{len(some)} {kind}" for kind, some in kinds.items() if some)
     return row.summary if row is not None and row.summary else f"{variables} variables"
+
+
+def _fixed(config: Config, problem: Problem) -> list[str]:
+    """What the optimizers do not choose."""
+    subspace = Subspace(problem.space, config.fixed)
+    if not subspace.fixed:
+        return []
+    values = ", ".join(f"{name} = {value}" for name, value in subspace.fixed.items())
+    return [f"Fixed in every trial: {values}. The optimizers choose {listed(subspace.free.names)}."]
 
 
 def _budget(config: Config) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from fmnas.comparison.summary import Summary
 from fmnas.platform.config.config import Config
-from fmnas.platform.drive.results import write_results
+from fmnas.platform.drive.results import DATA_DIGEST, read_environment, write_results
 from fmnas.platform.drive.setup import settings_of
 from fmnas.platform.environment import describe_environment
 from fmnas.platform.problems import short_name
@@ -26,7 +26,9 @@ Write = Callable[[RunDirectory, ExperimentState], Summary]
 FLUSH_SECONDS, SYNC_SECONDS = 60.0, 24 * 3600.0
 """How long a store that answers may take for what is left: at the end of an experiment, and of a sync."""
 
-SHARED = frozenset({"problem", "seed", "seeds", "initial_design", "fidelity", "on_failure", "data"})
+SHARED = frozenset(
+    {"problem", "fixed", "objective", "seed", "seeds", "initial_design", "fidelity", "on_failure", "data"}
+)
 """The keys of a configuration that are params of every run."""
 GROWING = frozenset({"budget", "repeats"})
 """Those of the campaign alone: an extension changes them and has a campaign of its own, and a param is for ever."""
@@ -87,8 +89,8 @@ def _new_tracker(state: ExperimentState, directory: RunDirectory, identity: str,
         },
         params=params(_said(config, {*SHARED, *GROWING})),
         optimizers={label: params({**_said(config, SHARED), **own}) for label, own in settings_of(config).items()},
-        dataset=_dataset(config, state.experiment.problem.dataset),
-        space=state.experiment.problem.space,
+        dataset=_dataset(config, state.experiment.problem.dataset, read_environment(directory).get(DATA_DIGEST, "")),
+        space=state.experiment.subspace.free,
         artifacts=directory.artifacts,
         extensions=len(state.extensions),
         own=config.tracking.uri is None,
@@ -111,9 +113,9 @@ def _said(config: Config, keys: Set[str]) -> dict[str, Any]:
     return {**plain, "problem": short_name(config.problem)}
 
 
-def _dataset(config: Config, name: str) -> tuple[str, str]:
-    """Its name, and a digest of how much of it is used and how."""
+def _dataset(config: Config, name: str, digest: str) -> tuple[str, str]:
+    """Its name, and a digest of how much of it is used and how; with its own, where a user gave it."""
     if not name:
         return "", ""
     used = config.data.model_dump_json(exclude={"root"})
-    return name, hashlib.sha256(used.encode()).hexdigest()[:8]
+    return name, hashlib.sha256((used + digest).encode()).hexdigest()[:8]

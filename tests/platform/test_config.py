@@ -153,7 +153,7 @@ def test_options_of_an_optimizer_stand_beside_its_name() -> None:
         ("optimizers", [{"name": "bohb", "etta": 3}], ["optimizers.0.etta", "unknown key", "Did you mean 'eta'"]),
         ("optimizers", [{"name": "bohb", "eta": 1}], ["optimizers.0.eta = 1", "at least 2"]),
         ("optimizers", [{"name": "bohb", "concurrency": 0}], ["optimizers.0.concurrency = 0", "at least 1"]),
-        ("data.name", "mnist", ["data.name = 'mnist'", "'fashion_mnist' or 'digits'"]),
+        ("data.name", "cifar10", ["data.name = 'cifar10'", "'fashion_mnist', 'digits'", "or 'own'"]),
         ("data.train", -5, ["data.train = -5", "at least 1"]),
         ("workers.gpus", 1.5, ["workers.gpus = 1.5", "at most 1", "one GPU"]),
         ("workers.gpus", 2, ["workers.gpus = 2", "at most 1", "several workers use several"]),

@@ -10,7 +10,7 @@ it left alone. A smaller or larger number to train on takes the first of them.
 """
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from fmnas.trainers.contract import DataError
 from fmnas.trainers.images.fashion_mnist import Bytes, Source, default_cache, find_fashion_mnist, root_from_environment
+from fmnas.trainers.images.given import ImageSet
 from fmnas.trainers.images.network import CLASSES, IMAGE_SIZE
 
 logger = logging.getLogger(__name__)
@@ -30,6 +31,7 @@ class Split:
 
     name: of the data set. place: where it was found, for the record.
     for_tests: whether those held out are test images, which no search may see; else a search validates on them.
+    digest: SHA-256 of the whole set; empty where it is known to be what its name says.
     """
 
     train_images: Bytes
@@ -39,6 +41,7 @@ class Split:
     name: str
     place: str
     for_tests: bool = False
+    digest: str = ""
 
     def __post_init__(self) -> None:
         check_part(f"{self.name}, training part", self.train_images, self.train_labels)
@@ -133,10 +136,8 @@ def final_fashion_mnist(
     alone. root, cache: as there. Raises DataError: a number that does not fit, or data that are missing or damaged.
     """
     source = fashion_mnist_source(root, cache)
-    order = permutation(len(source.train_images))
-    _check_images(images, len(order), "FashionMNIST has as many training images")
-    used, last = order[:train], order[len(order) - validation :]
-    chosen = np.concatenate([used, last, order[train : len(order) - validation]])[:images]
+    _check_images(images, len(source.train_images), "FashionMNIST has as many training images")
+    chosen = _searched_first(len(source.train_images), (train, validation))[:images]
     return Split(
         source.train_images[chosen],
         source.train_labels[chosen],
@@ -146,6 +147,46 @@ def final_fashion_mnist(
         f"{source.place}: {source.folder}",
         for_tests=True,
     )
+
+
+def _searched_first(count: int, sizes: tuple[int, int]) -> NDArray[np.int64]:
+    """The order of images to train on in the end: those that the search trained and validated on come first."""
+    order, (train, validation) = permutation(count), sizes
+    return np.concatenate([order[:train], order[count - validation :], order[train : count - validation]])
+
+
+def given_split(found: ImageSet, train: int, validation: int) -> Split:
+    """A set that a user gives, split; its test images are left alone. Raises DataError: sizes that do not fit."""
+    split = _split(found.images, found.labels, (train, validation), (found.name, _place(found)))
+    return replace(split, digest=found.digest)
+
+
+def final_given(found: ImageSet, train: int, validation: int, images: int) -> Split:
+    """The same for cells that were found with train + validation of its images, which is tested on its test images.
+
+    images: how many to train on. Raises DataError: a number that does not fit, or no test images.
+    """
+    if found.test_images is None or found.test_labels is None:
+        raise DataError(
+            f"data.root = {found.place}: it has no test images, so there is nothing to retrain for: give test_images "
+            "and test_labels (of a folder, the t10k files) beside the same images"
+        )
+    _check_images(images, len(found.images), f"{found.name} has as many images that are none of its test images")
+    chosen = _searched_first(len(found.images), (train, validation))[:images]
+    return Split(
+        found.images[chosen],
+        found.labels[chosen],
+        found.test_images,
+        found.test_labels,
+        found.name,
+        _place(found),
+        for_tests=True,
+        digest=found.digest,
+    )
+
+
+def _place(found: ImageSet) -> str:
+    return f"given: {found.place}, SHA-256 {found.digest}"
 
 
 def final_digits(train: int, validation: int, images: int) -> Split:

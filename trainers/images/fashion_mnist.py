@@ -124,9 +124,9 @@ def default_cache(environment: Mapping[str, str] = os.environ) -> Path | None:
     None where neither is set and the user has no home. Raises DataError for a home that is not known.
     """
     if own := environment.get("FMNAS_CACHE"):
-        return _at_home(Path(own), "FMNAS_CACHE")
+        return at_home(Path(own), "FMNAS_CACHE")
     if base := environment.get("XDG_CACHE_HOME"):
-        return _at_home(Path(base), "XDG_CACHE_HOME") / "fmnas"
+        return at_home(Path(base), "XDG_CACHE_HOME") / "fmnas"
     try:
         return Path("~/.cache").expanduser() / "fmnas"
     except RuntimeError:  # no HOME, and no entry in the list of users: so it is in many containers
@@ -147,7 +147,7 @@ def find_fashion_mnist(root: Path | None, cache: Path | None) -> Source:
     Raises DataError: a root without data, a file that is not what it should be, or every place tried in vain.
     """
     if root is not None:
-        return _logged(_read_root(_at_home(root, "data.root (or FMNAS_DATA)")))
+        return _logged(_read_root(at_home(root, "data.root (or FMNAS_DATA)")))
     tried = []
     if cache is None:
         tried.append("cache: none, as your home folder is not known here; FMNAS_CACHE=/a/folder names one")
@@ -177,7 +177,7 @@ def find_fashion_mnist(root: Path | None, cache: Path | None) -> Source:
 def holds_data(folder: Path) -> bool:
     """Whether any of the files is there. Raises DataError for a folder that cannot be looked at."""
     try:
-        return any(_path_of(file, folder) is not None for file in FILES)
+        return any(path_of(file, folder) is not None for file in FILES)
     except OSError as error:  # a name that is too long, or a folder of someone else
         raise DataError(
             f"{str(folder)[:200]} cannot be looked at ({error.strerror}): give one that you may read, in data.root, "
@@ -185,7 +185,7 @@ def holds_data(folder: Path) -> bool:
         ) from None
 
 
-def _at_home(path: Path, what: str) -> Path:
+def at_home(path: Path, what: str) -> Path:
     """A path whose ~ is someone's home folder. Raises DataError where that is not known."""
     try:
         return path.expanduser()
@@ -209,13 +209,14 @@ def _read_root(root: Path) -> Source:
     )
 
 
-def _path_of(file: DataFile, folder: Path) -> Path | None:
+def path_of(file: DataFile, folder: Path) -> Path | None:
+    """The file in a folder, plain or .gz; None where it is not."""
     candidates = (folder / file.name, folder / f"{file.name}.gz")
     return next((path for path in candidates if path.is_file()), None)
 
 
 def _require(file: DataFile, folder: Path) -> Path:
-    path = _path_of(file, folder)
+    path = path_of(file, folder)
     if path is None:
         raise DataError(f"{folder / file.name} is missing, and so is its .gz: delete {folder} and fetch the data again")
     return path

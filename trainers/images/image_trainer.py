@@ -1,6 +1,6 @@
 """The trainer of the joint problem: a cell and an SGD schedule, trained from scratch several times on images.
 
-    objective = validation error, averaged over the trainings + 0.02 x FLOPs / FLOPs of the largest cell
+    objective = validation error, averaged over the trainings + weight x FLOPs / FLOPs of the largest cell
 
 How the trainings are arranged on the machine is a setting (`arrangement`): results agree up to float rounding.
 
@@ -14,6 +14,7 @@ trainings on images that no search has seen is not. They are measured once, afte
 """
 
 import logging
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -46,6 +47,7 @@ from fmnas.trainers.problem import Arrangement
 logger = logging.getLogger(__name__)
 
 FLOPS_WEIGHT = 0.02
+"""The paper's (Sec. 5.3)."""
 GUESSING_ERROR = 1.0 - 1.0 / CLASSES
 """The error of a training that diverged."""
 
@@ -63,6 +65,7 @@ class TrainingSettings:
     one of more is refused. None: each trial's own epochs.
     early_validation: the validation images, the first of the split, that epochs before a trial's last are measured on;
     None: all. The last epoch, and with it the objective, is always of all.
+    flops_weight: of FLOPs / FLOPs of the largest cell in the objective.
     """
 
     seeds: int = 4
@@ -73,6 +76,7 @@ class TrainingSettings:
     arrangement: Arrangement = "auto"
     schedule_epochs: int | None = None
     early_validation: int | None = None
+    flops_weight: float = FLOPS_WEIGHT
 
     def __post_init__(self) -> None:
         optional = ("evaluation_batch_size", "threads", "schedule_epochs", "early_validation")
@@ -82,6 +86,8 @@ class TrainingSettings:
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise TrainerError(f"{name} = {value}: it must be an integer of at least 1")
+        if not 0 <= self.flops_weight < math.inf:
+            raise TrainerError(f"flops_weight = {self.flops_weight}: it must be a finite number of at least 0")
 
 
 class ImageTrainer:
@@ -151,7 +157,7 @@ class ImageTrainer:
         errors = tuple(training.errors[-1] for training in trainings)
         ratio = flops_ratio(cell)
         return Evaluation(
-            objective=_mean(errors) + FLOPS_WEIGHT * ratio,
+            objective=_mean(errors) + self.settings.flops_weight * ratio,
             epochs=trial.epochs,
             errors=errors,
             flops=count_flops(cell),

@@ -1,12 +1,24 @@
-"""The joint problem: the NASNet-derived cell and an SGD schedule, on FashionMNIST (BO-FM paper, Sec. 5.3)."""
+"""The joint problem: the NASNet-derived cell and an SGD schedule, on FashionMNIST (BO-FM paper, Sec. 5.3).
+
+On other images of the same shape it is the same problem, and so it is with another weight of FLOPs.
+"""
 
 from dataclasses import replace
 
 import numpy as np
 
 from fmnas.search_spaces import Conditions, Trial, joint_space
-from fmnas.trainers.contract import Trainer
-from fmnas.trainers.images.data import Split, digits_split, fashion_mnist_split, final_digits, final_fashion_mnist
+from fmnas.trainers.contract import DataError, Trainer
+from fmnas.trainers.images.data import (
+    Split,
+    digits_split,
+    fashion_mnist_split,
+    final_digits,
+    final_fashion_mnist,
+    final_given,
+    given_split,
+)
+from fmnas.trainers.images.given import ImageSet, read_given, title
 from fmnas.trainers.images.image_trainer import (
     FLOPS_WEIGHT,
     GUESSING_ERROR,
@@ -14,25 +26,33 @@ from fmnas.trainers.images.image_trainer import (
     ImageTrainer,
     TrainingSettings,
 )
-from fmnas.trainers.problem import ConfigurableProblem, Hardware, Problem, ProblemSettings
+from fmnas.trainers.problem import GIVEN, ConfigurableProblem, DataSettings, Hardware, Problem, ProblemSettings
 
 
 def joint(settings: ProblemSettings) -> Problem:
-    """The problem with these settings, whose data are complete."""
-    data = settings.data
+    """The problem with these settings, whose data and weight are complete.
+
+    Models see the logarithm of its objective, but for a weight of 0: then the objective may be 0.
+    """
+    data, weight = settings.data, settings.flops_weight
     train, validation, batch_size = data.train, data.validation, data.batch_size
     assert train is not None
     assert validation is not None
     assert batch_size is not None
+    assert weight is not None
 
     def load() -> Split:
         if data.name == "digits":
             return digits_split(train, validation)
+        if data.name in GIVEN:
+            return given_split(_given(data), train, validation)
         return fashion_mnist_split(train, validation, data.path)
 
     def load_final(images: int) -> Split:
         if data.name == "digits":
             return final_digits(train, validation, images)
+        if data.name in GIVEN:
+            return final_given(_given(data), train, validation, images)
         return final_fashion_mnist(train, validation, images, data.path)
 
     def build(split: Split, hardware: Hardware) -> Trainer:
@@ -42,6 +62,7 @@ def joint(settings: ProblemSettings) -> Problem:
             device=hardware.device,
             threads=hardware.threads,
             arrangement=hardware.arrangement,
+            flops_weight=weight,
         )
         if split.for_tests:
             return FinalTrainer(split, how)  # for as many epochs as it is told, each planned for its own
@@ -51,26 +72,39 @@ def joint(settings: ProblemSettings) -> Problem:
     return Problem(
         space=joint_space(),
         build=build,
-        penalty=GUESSING_ERROR + FLOPS_WEIGHT,
+        penalty=GUESSING_ERROR + weight,
         epochs=25,
-        log_objective=True,
+        log_objective=weight > 0,
         has_authors_points=True,
         objective=_in_words(settings),
         seeds=settings.seeds,
-        dataset=data.name or "",
+        dataset=_title(data),
         load=load,
         load_final=load_final,
     )
 
 
+def _given(data: DataSettings) -> ImageSet:
+    """The set that a user gives. Raises DataError without a place."""
+    if data.path is None:
+        raise DataError(f"data.root: missing; data.name = {data.name} needs the place of its files, which is not known")
+    return read_given(data.name or "", data.path)
+
+
+def _title(data: DataSettings) -> str:
+    """What its images are called."""
+    return title(data.name, data.path) if data.name in GIVEN and data.path else data.name or ""
+
+
 def _in_words(settings: ProblemSettings) -> str:
     """What an evaluation measures."""
-    data = settings.data
+    data, weight = settings.data, settings.flops_weight
+    flops = f" + {weight} x FLOPs / FLOPs of the largest cell" if weight else ""
     early = "" if data.early_validation is None else f" (before the last epoch, on {data.early_validation:,} of them)"
     return (
         f"An evaluation trains a cell {settings.seeds} times, each from another seed, on {data.train:,} images of "
-        f"{data.name}, and measures the error on {data.validation:,} others{early}. The objective is that error, "
-        f"averaged over the seeds, + {FLOPS_WEIGHT} x FLOPs / FLOPs of the largest cell."
+        f"{_title(data)}, and measures the error on {data.validation:,} others{early}. The objective is that error, "
+        f"averaged over the seeds{',' * bool(flops)}{flops}."
     )
 
 
@@ -85,6 +119,7 @@ JOINT = ConfigurableProblem(
         "early_validation": None,
     },
     checkpoints=True,
+    flops_weight=FLOPS_WEIGHT,
 )
 
 

@@ -1,0 +1,184 @@
+"""Variables fixed by a configuration: complete trials everywhere, exact replays, and what is refused."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fmnas.optimizers import random_design
+from fmnas.platform.cli import main
+from fmnas.platform.config.config import check_config, load_config
+from fmnas.platform.config.remarks import remarks
+from fmnas.platform.drive.launch import restore
+from fmnas.platform.drive.setup import setup_of
+from fmnas.platform.errors import ConfigError
+from fmnas.platform.problems import problem
+from fmnas.platform.record.experiment import build_experiment
+from fmnas.platform.record.journal import read_journal
+from fmnas.platform.record.replay import replay
+from fmnas.platform.record.run_directory import RunDirectory
+from fmnas.search_spaces.nasnet import CELL_NAMES, SGD_NAMES
+
+FIXED = {"h1": 2, "x1": 0.25}
+PLAIN = {
+    "name": "t",
+    "problem": "func2c",
+    "optimizers": ["bo-fm", {"name": "regularized-evolution", "population": 3, "tournament": 2}, "bohb", "random"],
+    "initial_design": 3,
+    "budget": {"evaluations": 7},
+    "fidelity": {"epochs": 3},
+    "fixed": FIXED,
+}
+FLAGS = ["-o", "workers.kind=in-process", "-o", "tracking.enabled=false", "--progress", "quiet"]
+FIX = ["-o", "fixed={h1: 2, x1: 0.25}"]
+EVOLUTION = "{name: regularized-evolution, population: 3, tournament: 2}"
+
+
+def run(out: Path, *overrides: str, optimizers: str = f"[bo-fm, {EVOLUTION}, bohb, random]") -> int:
+    small = ["initial_design=3", "budget.evaluations=6", f"optimizers={optimizers}", *overrides]
+    flags = [flag for override in small for flag in ("-o", override)]
+    return main(["run", "smoke", *FLAGS, *flags, "--out", str(out)])
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished experiment of four optimizers."""
+    out = tmp_path_factory.mktemp("fixed") / "run"
+    assert run(out, FIX[1]) == 0
+    return out
+
+
+def rows(out: Path) -> list[dict[str, str]]:
+    with (out / "trials.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_every_trial_has_all_variables_and_the_fixed_values(done: Path) -> None:
+    names = problem("func2c").space.names
+    table = rows(done)
+    assert {row["optimizer"] for row in table} == {"bo-fm", "regularized-evolution", "bohb", "random"}
+    assert all((row["h1"], row["x1"]) == ("2", "0.25") for row in table)
+    assert len({(row["x2"], row["h2"]) for row in table}) > 10, "the others are chosen"
+    asked = [record["trial"] for record in read_journal(done / "journal.jsonl") if record["event"] == "asked"]
+    assert all(tuple(trial["configuration"]) == names for trial in asked)
+    page = (done / "report" / "index.html").read_text()
+    assert "Fixed in every trial: x1 = 0.25, h1 = 2. The optimizers choose x2 and h2." in page
+
+
+def test_the_random_design_is_that_of_the_free_variables() -> None:
+    experiment = build_experiment(check_config(dict(PLAIN), "here"))
+    subspace = experiment.subspace
+    assert subspace.free.names == ("x2", "h2")
+    firsts = [[run.optimizer.ask() for _ in range(3)] for run in experiment.runs if run.optimizer_name != "bohb"]
+    assert all(trial is not None and trial.configuration.items() >= FIXED.items() for run in firsts for trial in run)
+    points = [[trial.configuration for trial in run if trial is not None] for run in firsts]
+    assert points[0] == points[1]
+    assert len(random_design(subspace.free, 3, 0)[0]) == 2
+
+
+def test_a_replay_finds_every_suggestion_as_recorded(done: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["replay", str(done)]) == 0
+    assert capsys.readouterr().out.count("all as recorded") == 4
+
+
+def test_a_change_of_a_fixed_value_in_the_journal_shows(done: Path) -> None:
+    records = read_journal(done / "journal.jsonl")
+    changed = next(record for record in records if record["event"] == "asked" and record["trial"]["id"] == 4)
+    changed["trial"]["configuration"]["h1"] = 1
+    config = check_config(records[0]["config"], "here")
+    (difference,) = replay(lambda: build_experiment(config), records[1:]).differences
+    assert dict(difference.changes) == {"configuration.h1": (1, 2)}
+
+
+def test_cut_anywhere_it_goes_on_to_the_same_end(done: Path, tmp_path: Path) -> None:
+    whole = (done / "journal.jsonl").read_bytes().splitlines(keepends=True)
+    keys = ("run", "trial", "objective", "x1", "x2", "h1", "h2", "origin")
+    wanted = sorted(tuple(row[key] for key in keys) for row in rows(done))
+    for lines in (12, len(whole) // 2):
+        out = tmp_path / str(lines)
+        out.mkdir()
+        (out / "journal.jsonl").write_bytes(b"".join(whole[:lines]))
+        assert main(["resume", str(out), "--progress", "quiet"]) == 0
+        assert sorted(tuple(row[key] for key in keys) for row in rows(out)) == wanted
+
+
+def test_a_resume_refuses_other_values(done: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "run"
+    out.mkdir()
+    (out / "journal.jsonl").write_bytes((done / "journal.jsonl").read_bytes())
+    (out / "config.yaml").write_text((done / "config.yaml").read_text().replace("h1: 2", "h1: 1"))
+    assert main(["resume", str(out)]) == 2
+    assert "fixed.h1 = 1: the experiment began with 2" in capsys.readouterr().err
+
+
+def test_it_cannot_be_extended_to_other_values(done: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["extend", str(done), "-o", "fixed.h2=1"]) == 2
+    told = capsys.readouterr().err
+    assert "fixed.h2 = 1: the experiment has null: the optimizers have chosen from another space" in told
+
+
+def test_experiments_with_other_values_are_not_put_into_one_report(
+    done: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other"
+    assert run(other, "seed=5", optimizers="[random]") == 0
+    assert main(["report", str(done), str(other), "--out", str(tmp_path / "both")]) == 2
+    assert "fixed = {'h1': 2, 'x1': 0.25} and {}" in capsys.readouterr().err
+
+
+def test_an_older_experiment_has_nothing_fixed_and_goes_on(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    assert run(out, optimizers="[random]") == 0
+    config = json.loads((out / "journal.jsonl").read_text().splitlines()[0])["config"]
+    assert config["fixed"] == {}
+    older = {key: value for key, value in config.items() if key not in ("fixed", "objective")}
+    assert check_config(older, "here") == check_config(config, "here")
+    state, _ = restore(RunDirectory(out))
+    assert type(state.experiment.runs[0].optimizer).__name__ == "RandomSearch", "nothing stands between"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"fixed": {"hh1": 1}}, "fixed.hh1: no variable has this name; there are x1, x2, h1, h2. Did you mean 'h1'?"),
+        ({"fixed": {"h1": 7}}, "fixed.h1 = 7: it must be one of [0, 1, 2]"),
+        ({"fixed": {"x1": "2e-1"}}, "'2e-1' is text: write 0.2 for the number"),
+        ({"fixed": {"h1": [1]}}, "fixed.h1 = [1]: it must be text, a number, true or false"),
+        ({"fixed": {"h1": "z" * 300}}, "it must be text of at most 200 characters"),
+        ({"fixed": {"h1": 2**70}}, "it must be text, a number, true or false"),
+        ({"fixed": ["h1"]}, "fixed = ['h1']: it must be a mapping: write fixed: {KEY: VALUE}"),
+        ({"fixed": {"x1": 0, "x2": 0, "h1": 1, "h2": 1}}, "fixed: it has all 4 variables"),
+        ({"initial_design": "authors"}, "initial_design = 'authors': the authors' points are of the whole space"),
+        ({"objective": {"flops_weight": 0.1}}, "objective.flops_weight = 0.1: the objective of func2c has no FLOPs"),
+    ],
+)
+def test_what_cannot_be_is_named(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        check_config({**PLAIN, "budget": {"evaluations": 30}, **changes}, "here")
+    assert message in str(raised.value)
+    assert len(str(raised.value).splitlines()) == 3, "one line for one mistake"
+
+
+def test_what_bohb_needs_is_counted_by_what_is_free() -> None:
+    for fixed, needed in (({}, 10), (FIXED, 6)):
+        config = check_config({**PLAIN, "fixed": fixed, "initial_design": 1, "budget": {"evaluations": 2}}, "here")
+        assert any(f"its model needs {needed} results" in line for line in remarks(config))
+
+
+@pytest.mark.parametrize(
+    ("name", "fixed", "free"),
+    [
+        ("joint_both", (), (*SGD_NAMES, *CELL_NAMES)),
+        ("joint_nas_only", SGD_NAMES, CELL_NAMES),
+        ("joint_hpo_only", CELL_NAMES, SGD_NAMES),
+    ],
+)
+def test_the_ablation_differs_in_what_is_fixed_alone(name: str, fixed: tuple[str, ...], free: tuple[str, ...]) -> None:
+    config, both = load_config(name), load_config("joint_both")
+    assert set(config.fixed) == set(fixed)
+    assert config.model_copy(update={"fixed": {}, "name": both.name}) == both
+    subspace = build_experiment(config).subspace
+    assert set(subspace.free.names) == set(free)
+    assert all(value in " ".join(setup_of(config, problem("joint", config.problem_settings))) for value in fixed)

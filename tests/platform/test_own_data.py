@@ -1,0 +1,166 @@
+"""The joint problem on images of one's own, and with a weight of one's own: from the configuration to the last word."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fmnas.platform.cli import main
+from fmnas.platform.config.config import check_config
+from fmnas.platform.errors import ConfigError
+from fmnas.platform.problems import problem
+from fmnas.search_spaces import Trial
+from fmnas.trainers.images.image_trainer import GUESSING_ERROR
+from fmnas.trainers.problem import DataSettings, Hardware, ProblemSettings
+
+PLAIN = {
+    "name": "t",
+    "problem": "joint",
+    "optimizers": ["random"],
+    "initial_design": 1,
+    "budget": {"evaluations": 2},
+    "fidelity": {"epochs": 1},
+}
+TINY = ["data.name=own", "data.train=24", "data.validation=16", "seeds=1", "initial_design=1", "budget.evaluations=2"]
+TINY += ["fidelity.epochs=1", "optimizers=[random]", "workers.kind=in-process", "tracking.enabled=false"]
+
+
+def images(path: Path, seed: int = 0, tests: int = 8) -> Path:
+    rng = np.random.default_rng(seed)
+    arrays = {"images": rng.integers(0, 256, (40, 28, 28), dtype=np.uint8), "labels": rng.integers(0, 10, 40)}
+    held_out = {"test_images": arrays["images"][:tests], "test_labels": arrays["labels"][:tests]}
+    np.savez(path, **arrays, **(held_out if tests else {}))
+    return path
+
+
+def run(out: Path, *overrides: str) -> int:
+    flags = [flag for override in (*TINY, *overrides) for flag in ("-o", override)]
+    return main(["run", "quickstart", *flags, "--progress", "quiet", "--out", str(out)])
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished experiment on images of one's own, which lie beside it."""
+    folder = tmp_path_factory.mktemp("own")
+    assert run(folder / "run", f"data.root={images(folder / 'mine.npz')}") == 0
+    return folder / "run"
+
+
+def test_the_record_and_the_page_say_which_images(done: Path) -> None:
+    environment = json.loads((done / "environment.json").read_text())
+    place, digest = environment["data"], environment["data_sha256"]
+    assert len(digest) == 64
+    assert place == f"given: {done.parent / 'mine.npz'}, SHA-256 {digest}"
+    page = (done / "report" / "index.html").read_text()
+    assert digest in page
+    assert "on 24 images of mine.npz, and measures the error on 16 others" in page
+
+
+def test_the_best_is_retrained_on_its_test_images(done: Path) -> None:
+    assert main(["retrain", str(done), "--progress", "quiet"]) == 0
+    with (done / "retrained.csv").open() as file:
+        (row,) = csv.DictReader(file)
+    assert (row["images"], row["test_images"]) == ("40", "8")
+
+
+def test_other_images_are_refused_wherever_they_would_be_used(
+    done: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, there = tmp_path / "run", images(tmp_path / "mine.npz")
+    assert run(out, f"data.root={there}", "seed=4") == 0
+    journal = (out / "journal.jsonl").read_bytes()
+    images(there, seed=1)
+    for command in (["resume", str(out)], ["retrain", str(out)], ["extend", str(out), "-o", "repeats=2"]):
+        capsys.readouterr()
+        assert main([*command, "--progress", "quiet"]) == 2
+        told = capsys.readouterr().err
+        assert f"{out} began with data of the SHA-256 " in told
+        assert "put them back, or say in" in told
+    assert (out / "journal.jsonl").read_bytes() == journal
+    other = tmp_path / "other"
+    assert run(other, f"data.root={there}", "seed=5") == 0
+    assert main(["report", str(done), str(other), "--out", str(tmp_path / "both")]) == 2
+    assert "SHA-256 of the data = " in capsys.readouterr().err
+    assert main(["report", str(done), str(out), "--out", str(tmp_path / "both")]) == 0, "the same images, elsewhere"
+
+
+def test_without_test_images_nothing_is_retrained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, there = tmp_path / "run", images(tmp_path / "mine.npz", tests=0)
+    assert run(out, f"data.root={there}") == 0
+    assert main(["retrain", str(out)]) == 2
+    assert f"data.root = {there}: it has no test images, so there is nothing to retrain" in capsys.readouterr().err
+    assert not (out / "retrained.csv").exists()
+
+
+def test_bad_images_are_refused_before_anything_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    there = tmp_path / "mine.npz"
+    np.savez(there, images=np.zeros((9, 32, 32), np.uint8), labels=np.zeros(9, int))
+    assert run(tmp_path / "run", f"data.root={there}") == 2
+    assert f"data.root = {there}: images are uint8 [9, 32, 32]" in capsys.readouterr().err
+    images(there)
+    assert run(tmp_path / "run", f"data.root={there}", "data.train=30") == 2
+    assert "data.train = 30, data.validation = 16: mine.npz has 40 images for both" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", ["mnist", "kmnist", "own"])
+def test_a_set_given_needs_a_place(name: str) -> None:
+    with pytest.raises(ConfigError, match=rf"data\.root: missing; data\.name = {name} needs a folder with its"):
+        check_config({**PLAIN, "data": {"name": name}}, "here")
+    assert check_config({**PLAIN, "data": {"name": name, "root": "x"}}, "here").data.name == name
+
+
+def settings(weight: float | None) -> ProblemSettings:
+    return ProblemSettings(DataSettings("digits", train=32, validation=32), seeds=1, flops_weight=weight)
+
+
+def test_the_weight_of_flops_is_in_the_objective_its_penalty_and_its_words() -> None:
+    usual, heavy, none = (problem("joint", settings(weight)) for weight in (None, 0.5, 0.0))
+    assert [task.penalty for task in (usual, heavy, none)] == [
+        GUESSING_ERROR + 0.02,
+        GUESSING_ERROR + 0.5,
+        GUESSING_ERROR,
+    ]
+    assert usual.objective.endswith("averaged over the seeds, + 0.02 x FLOPs / FLOPs of the largest cell.")
+    assert heavy.objective.endswith("averaged over the seeds, + 0.5 x FLOPs / FLOPs of the largest cell.")
+    assert none.objective.endswith("The objective is that error, averaged over the seeds.")
+    trial = Trial(0, usual.space.sample(np.random.default_rng(0)), 1, "random")
+    found = [task.build(task.load(), Hardware()).evaluate(trial) for task in (usual, heavy, none)]
+    for evaluation, weight in zip(found, (0.02, 0.5, 0.0), strict=True):
+        assert evaluation.error is not None
+        assert evaluation.flops_ratio is not None
+        assert evaluation.objective == evaluation.error + weight * evaluation.flops_ratio
+    assert len({evaluation.errors for evaluation in found}) == 1, "the training is the same"
+
+
+def test_an_error_of_0_can_be_modelled() -> None:
+    """With a weight the objective is above 0, and models see its logarithm; without, it may be 0."""
+    assert problem("joint", settings(1e-9)).log_objective
+    assert not problem("joint", settings(0.0)).log_objective
+
+
+@pytest.mark.parametrize(
+    ("weight", "message"), [(-0.1, "at least 0"), (2000.0, "at most 1000"), ("x", "a number"), (float("inf"), "finite")]
+)
+def test_weights_that_cannot_be_are_named(weight: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=rf"objective\.flops_weight = .*: it must be .*{message}"):
+        check_config({**PLAIN, "objective": {"flops_weight": weight}}, "here")
+
+
+def test_the_weight_is_the_problems_unless_it_is_set() -> None:
+    assert check_config(dict(PLAIN), "here").objective.flops_weight == 0.02
+    assert check_config({**PLAIN, "objective": {"flops_weight": 0}}, "here").objective.flops_weight == 0.0
+    other = {**PLAIN, "problem": "func2c", "initial_design": 1}
+    assert check_config(other, "here").objective.flops_weight is None
+
+
+def test_experiments_with_other_weights_are_not_put_into_one_report(
+    done: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    assert run(out, f"data.root={done.parent / 'mine.npz'}", "seed=6", "objective.flops_weight=0") == 0
+    assert main(["report", str(done), str(out), "--out", str(tmp_path / "both")]) == 2
+    assert "objective = {'flops_weight': 0.02} and {'flops_weight': 0.0}" in capsys.readouterr().err

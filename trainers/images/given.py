@@ -1,0 +1,180 @@
+"""Sets of images that a user gives: MNIST, KMNIST, or one of their own, as a folder of IDX files or as an .npz file.
+
+    data: {name: mnist, root: /data/MNIST/raw}
+    data: {name: own, root: my_set.npz, train: 2000, validation: 500}
+
+| arrays of an .npz file | files of a folder, plain or .gz | type | shape |
+|---|---|---|---|
+| images | train-images-idx3-ubyte | uint8 | [n, 28, 28] |
+| labels | train-labels-idx1-ubyte | whole numbers from 0 to 9 | [n] |
+| test_images | t10k-images-idx3-ubyte | uint8 | [m, 28, 28] |
+| test_labels | t10k-labels-idx1-ubyte | whole numbers from 0 to 9 | [m] |
+
+The last two may be left out: then there is nothing to test the best on. Nothing is fetched, and no checksum is known:
+so the set has a digest, the SHA-256 of its arrays in the order of the table, each as its shape (little-endian 64-bit
+numbers) and its bytes. It is the same however the arrays are packed.
+"""
+
+import logging
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmnas.trainers.contract import DataError
+from fmnas.trainers.images.fashion_mnist import FILES, Bytes, at_home, path_of, read_idx
+from fmnas.trainers.images.network import CLASSES, IMAGE_SIZE
+from fmnas.trainers.problem import OWN
+
+logger = logging.getLogger(__name__)
+
+SIZES = {"mnist": (60_000, 10_000), "kmnist": (60_000, 10_000)}
+"""Those known by name: how many images to train and to test on they have."""
+ARRAYS = ("images", "labels", "test_images", "test_labels")
+
+
+@dataclass(frozen=True, eq=False)
+class ImageSet:
+    """A set whole. Images [n, 28, 28] and labels [n] (0 to 9), uint8; of test images None where it has none.
+
+    name: in sentences and tables. place: the file or the folder.
+    """
+
+    name: str
+    place: Path
+    images: Bytes
+    labels: Bytes
+    test_images: Bytes | None = None
+    test_labels: Bytes | None = None
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the arrays."""
+        found = sha256()
+        for name in ARRAYS:
+            array = getattr(self, name)
+            if array is not None:
+                found.update(np.array(array.shape, dtype="<i8").tobytes())
+                found.update(np.ascontiguousarray(array).tobytes())
+        return found.hexdigest()
+
+
+def title(name: str, root: Path) -> str:
+    """What a set given is called: by its name or, if it has none of its own, by that of its file or folder."""
+    return name if name in SIZES else root.name
+
+
+def read_given(name: str, root: Path) -> ImageSet:
+    """The set of that name, one of GIVEN, in a folder or an .npz file.
+
+    Raises DataError, naming data.root and what is wrong there: nothing, files or arrays that are missing or damaged, of
+    another shape, type or number than they must be.
+    """
+    where = at_home(root, "data.root")
+    what = f"data.root = {root}"
+    try:
+        is_file, is_folder = where.is_file(), where.is_dir()
+    except OSError as error:
+        raise DataError(f"data.root = {str(root)[:200]}: it cannot be looked at ({error.strerror})") from None
+    if not is_file and not is_folder:
+        raise DataError(f"{what}: there is no such file or folder; give a folder with {_files()}, or an .npz file")
+    arrays = _read_npz(where, what) if is_file else _read_folder(_folder(where, name), what)
+    checked = {key: _checked(f"{what}: {key}", key, array) for key, array in arrays.items()}
+    _check_pairs(what, checked)
+    found = ImageSet(title(name, where.resolve()), where, **checked)
+    _check_size(name, what, found)
+    logger.info("%s from %s, SHA-256 %s", found.name, where, found.digest)
+    return found
+
+
+def _read_npz(path: Path, what: str) -> dict[str, NDArray[Any]]:
+    """The arrays of the file that we know."""
+    try:
+        with path.open("rb") as file:
+            if not zipfile.is_zipfile(file):
+                raise DataError(f"{what}: it is no .npz file, or was cut off: save the arrays images and labels with "
+                                "numpy.savez")  # fmt: skip
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as content:
+                _check_names(what, content.files)
+                return {name: content[name] for name in ARRAYS if name in content.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+        raise DataError(f"{what}: it cannot be read as arrays of numbers ({error})") from None
+
+
+def _check_names(what: str, there: Sequence[str]) -> None:
+    """Raise DataError unless images and labels are there."""
+    for name in ARRAYS[:2]:
+        if name not in there:
+            raise DataError(
+                f"{what}: it has no array {name!r}, but {', '.join(there) or 'none'}; it must have images and labels, "
+                "and may have test_images and test_labels"
+            )
+
+
+def _folder(root: Path, name: str) -> Path:
+    """The folder with the files: the one given or, of a set known by name, torchvision's below it."""
+    below = root / name.upper() / "raw"
+    return below if name in SIZES and path_of(FILES[0], root) is None and below.is_dir() else root
+
+
+def _read_folder(folder: Path, what: str) -> dict[str, NDArray[Any]]:
+    """The arrays of the IDX files in the folder."""
+    paths = {name: path_of(file, folder) for name, file in zip(ARRAYS, FILES, strict=True)}
+    for name, file in list(zip(ARRAYS, FILES, strict=True))[:2]:
+        if paths[name] is None:
+            raise DataError(f"{what}: there is no {file.name} in it, nor its .gz; it must have {_files()}")
+    return {name: read_idx(path) for name, path in paths.items() if path is not None}
+
+
+def _files() -> str:
+    names = [file.name for file in FILES]
+    return f"{names[0]} and {names[1]}, plain or .gz (with {names[2]} and {names[3]} where there are test images)"
+
+
+def _checked(what: str, key: str, array: NDArray[Any]) -> Bytes:
+    """The array as uint8. Raises DataError unless it is what its key says."""
+    if key.endswith("images"):
+        if array.dtype != np.uint8 or array.ndim != 3 or array.shape[1:] != (IMAGE_SIZE, IMAGE_SIZE) or not len(array):
+            raise DataError(
+                f"{what} are {array.dtype} {list(array.shape)}: they must be uint8 [n, {IMAGE_SIZE}, {IMAGE_SIZE}], "
+                "grey levels from 0 to 255, and at least one"
+            )
+        return array
+    if array.dtype.kind not in "iu" or array.ndim != 1:
+        raise DataError(f"{what} are {array.dtype} {list(array.shape)}: they must be whole numbers [n]")
+    if len(array) and not 0 <= array.min() <= array.max() < CLASSES:
+        raise DataError(f"{what} are from {array.min()} to {array.max()}: they must be from 0 to {CLASSES - 1}")
+    return array.astype(np.uint8)
+
+
+def _check_pairs(what: str, arrays: Mapping[str, Bytes]) -> None:
+    """Raise DataError unless each image has a label."""
+    for images, labels in (ARRAYS[:2], ARRAYS[2:]):
+        there = [name for name in (images, labels) if name in arrays]
+        if len(there) == 1:
+            missing = labels if there == [images] else images
+            raise DataError(f"{what}: it has {there[0]} and no {missing}: give both, or neither")
+        if there and len(arrays[images]) != len(arrays[labels]):
+            raise DataError(f"{what}: it has {len(arrays[images])} {images} and {len(arrays[labels])} {labels}: each "
+                            "image has one label")  # fmt: skip
+
+
+def _check_size(name: str, what: str, found: ImageSet) -> None:
+    """Raise DataError where a set known by name has another number of images than that."""
+    if name not in SIZES:
+        return
+    train, test = SIZES[name]
+    tests = None if found.test_images is None else len(found.test_images)
+    if len(found.images) != train or tests not in (None, test):
+        raise DataError(
+            f"{what}: it has {len(found.images)} images and {tests or 'no'} test images; {name} has {train}, {test}: "
+            f"any other set is data.name = {OWN}"
+        )
