@@ -19,7 +19,7 @@ def train(config: dict[str, Any]) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
+    ray.init(address="local", num_cpus=1, include_dashboard=False, log_to_driver=False)
     with tempfile.TemporaryDirectory() as folder:
         tuner = tune.Tuner(
             train,

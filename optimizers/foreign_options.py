@@ -98,8 +98,12 @@ def _resolved(parameter: Parameter, function: Callable[..., Any]) -> Any:
     around = getattr(inspect.unwrap(called), "__globals__", {})
     known = _Names({**vars(typing), "Callable": Callable, "Mapping": Mapping, "Sequence": Sequence, **vars(builtins)})
     known.update(around)
+
+    def annotated() -> None: ...
+
+    annotated.__annotations__ = {"given": annotation}
     try:
-        return eval(annotation, {}, known)
+        return typing.get_type_hints(annotated, {}, known, include_extras=True)["given"]
     except Exception:  # whatever it is, it says nothing of what may be given
         return Any
 
