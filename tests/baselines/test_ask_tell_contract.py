@@ -86,7 +86,7 @@ SLOW_TO_ASK = ("smac", "botorch")
 QUICK_TO_ASK = [
     name for name, row in ROWS.items() if not issubclass(row.optimizer, BayesianOptimizer) and name not in SLOW_TO_ASK
 ]
-ASKS = {name: 12 if name in FOREIGN else 40 if name in QUICK_TO_ASK else 24 for name in SUBJECTS}
+ASKS = {name: 8 if name in FOREIGN else 40 if name in QUICK_TO_ASK else 14 for name in SUBJECTS}
 """How many asks show whether constraints are met: fewer of those that take long."""
 
 
