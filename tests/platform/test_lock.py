@@ -204,6 +204,7 @@ def test_after_a_killed_driver_the_next_takes_over(tmp_path: Path) -> None:
     assert (out / "driver.lock").exists()
     second = subprocess.Popen([*FMNAS, "resume", str(out)], stdout=subprocess.PIPE, text=True)
     assert second.stdout is not None
+    assert "going on with" in second.stdout.readline()
     line = second.stdout.readline()
     second.terminate()
     rest, _ = second.communicate(timeout=60)
