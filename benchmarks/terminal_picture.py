@@ -68,7 +68,7 @@ def main() -> None:
     console.print(f"$ fmnas run {arguments.config}")
     with tempfile.TemporaryDirectory() as folder:
         directory = RunDirectory(Path(folder) / config.name)
-        console.print(f"{config.in_a_line}, into runs/{config.name}", highlight=False, soft_wrap=True)
+        console.print(f"{config.in_a_line}, into runs/{config.name}", highlight=False)
         result = launch(config, directory, Surroundings(None, Camera(console), StopRequest()))
         print_summary(result.summary, console)
     arguments.out.write_text(console.export_svg(title=f"fmnas run {arguments.config}"))
