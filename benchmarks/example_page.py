@@ -18,7 +18,7 @@ from fmnas.comparison.numbers.trials import Budget, PlannedRun, read_trials
 from fmnas.comparison.report import write_report
 from fmnas.comparison.summary import ReportContext
 from fmnas.platform.config.config import load_config
-from fmnas.platform.drive.setup import by_design_of, remarks_of, settings_of, setup_of
+from fmnas.platform.drive.description import by_design_of, remarks_of, settings_of, setup_of
 from fmnas.platform.problems import problem
 from fmnas.platform.record.outcome import run_name
 

@@ -27,7 +27,7 @@ from fmnas.comparison.figures.canvas import (
     time_unit,
 )
 from fmnas.comparison.figures.palette import SOFT, Style, styles
-from fmnas.comparison.numbers.curves import AXES, Floats, mean_curve
+from fmnas.comparison.numbers.curves import AXES, Floats, incumbent_at, mean_curve
 from fmnas.comparison.numbers.trials import Budget
 
 if TYPE_CHECKING:
@@ -113,8 +113,9 @@ def _draw_panel(axes: "Axes", curves: pd.DataFrame, axis: str, budget: Budget, m
     drawn = curves.assign(**{axis: curves[axis] / per_unit, "incumbent": curves["incumbent"] - above})
     if axis == "evaluations":
         _draw_epochs(axes, budget)
-    means = {name: _mean(drawn[drawn["optimizer"] == name], axis) for name in styles(curves["optimizer"])}
-    bars = _draw_means(axes, means, drawn, axis)
+    by_name = {name: drawn[drawn["optimizer"] == name] for name in styles(curves["optimizer"])}
+    means = {name: _mean(mine, axis) for name, mine in by_name.items()}
+    bars = _draw_means(axes, means, by_name, axis)
     axes.set_xlim(left=0)
     few_ticks(axes)
     label(
@@ -123,7 +124,7 @@ def _draw_panel(axes: "Axes", curves: pd.DataFrame, axis: str, budget: Budget, m
         y="objective − minimum" if known else "objective",
         title=TITLES[axis],
     )
-    _limit_objective(axes, [_late(mean, axis) for mean in means.values()], bars)
+    _limit_objective(axes, [_late(*mean) for mean in means.values()], bars)
     if axis == "evaluations":
         _draw_budget(axes, curves, budget)
     if curves["objective"].isna().all():
@@ -140,9 +141,11 @@ def _draw_epochs(axes: "Axes", budget: Budget) -> None:
         below.set_xlabel("epochs", fontsize=TEXT, color=SOFT)
 
 
-def _mean(mine: pd.DataFrame, axis: str) -> pd.DataFrame:
-    """An optimizer's mean curve at its steps, as `mean_curve` gives it."""
-    return mean_curve(mine, axis, _changes(mine, axis)).dropna(subset="mean")
+def _mean(mine: pd.DataFrame, axis: str) -> tuple[Floats, Floats]:
+    """An optimizer's mean curve at its steps, x and y [steps], from where every repeat has an incumbent."""
+    x = np.array(_changes(mine, axis))
+    y = np.mean([incumbent_at(run, axis, x) for _, run in mine.groupby("run", sort=False)], axis=0)
+    return x[~np.isnan(y)], y[~np.isnan(y)]
 
 
 def _changes(mine: pd.DataFrame, axis: str) -> list[float]:
@@ -153,20 +156,19 @@ def _changes(mine: pd.DataFrame, axis: str) -> list[float]:
 
 
 def _draw_means(
-    axes: "Axes", means: Mapping[str, pd.DataFrame], drawn: pd.DataFrame, axis: str
+    axes: "Axes", means: Mapping[str, tuple[Floats, Floats]], curves: Mapping[str, pd.DataFrame], axis: str
 ) -> list[tuple[float, float]]:
     """The lines, each with bars at SHARES of its length; returns the ends of the last bars."""
     look, ends = styles(means), []
-    width = float(drawn[axis].max()) if len(drawn) else 1.0
+    width = max((float(mine[axis].max()) for mine in curves.values()), default=1.0)
     for place, (name, style) in enumerate(look.items()):
-        mean = means[name]
-        x, y = mean[axis].to_numpy(dtype=float), mean["mean"].to_numpy(dtype=float)
+        x, y = means[name]
         _draw_line(axes, x, y, style)
         if not len(x):
             continue
         at = [share * x[-1] for share in (SHARES if len(look) <= FEW else SHARES[-1:]) if share * x[-1] >= x[0]]
         aside = 0.011 * width * (place - (len(look) - 1) / 2)
-        for here, (low, high) in zip(at, _bars(drawn[drawn["optimizer"] == name], axis, at), strict=True):
+        for here, (low, high) in zip(at, _bars(curves[name], axis, at), strict=True):
             axes.plot([here + aside] * 2, [low, high], color=style.colour, linewidth=2.4, alpha=0.55, zorder=2)
         ends.append((low, high))
     return ends
@@ -221,12 +223,9 @@ def _limit_objective(axes: "Axes", means: list[Floats], bars: list[tuple[float, 
         axes.set_ylim(bottom - pad, top + pad)
 
 
-def _late(mean: pd.DataFrame, axis: str) -> Floats:
+def _late(x: Floats, y: Floats) -> Floats:
     """What a mean curve is from SHOWN_FROM of its length on."""
-    if mean.empty:
-        return np.array([])
-    x, y = mean[axis].to_numpy(dtype=float), mean["mean"].to_numpy(dtype=float)
-    return y[max(0, int(np.searchsorted(x, SHOWN_FROM * x[-1], side="right")) - 1) :]
+    return y[max(0, int(np.searchsorted(x, SHOWN_FROM * x[-1], side="right")) - 1) :] if len(x) else y
 
 
 def _unit(curves: pd.DataFrame, axis: str) -> tuple[float, str]:

@@ -13,8 +13,8 @@ from fmnas.comparison.numbers.retrained import read_retrained
 from fmnas.comparison.numbers.trials import Budget, PlannedRun, ReportNotWritten
 from fmnas.comparison.report import write_report
 from fmnas.comparison.summary import Remark, ReportContext, Summary
+from fmnas.platform.drive.description import by_design_of, remarks_of, settings_of, setup_of
 from fmnas.platform.drive.extension import two_budgets
-from fmnas.platform.drive.setup import by_design_of, remarks_of, settings_of, setup_of
 from fmnas.platform.environment import in_words
 from fmnas.platform.errors import Ending, ExperimentFailed, legible
 from fmnas.platform.problems import short_name

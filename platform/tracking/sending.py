@@ -8,8 +8,8 @@ from typing import Any
 
 from fmnas.comparison.summary import Summary
 from fmnas.platform.config.config import Config
+from fmnas.platform.drive.description import settings_of
 from fmnas.platform.drive.results import DATA_DIGEST, read_environment, write_results
-from fmnas.platform.drive.setup import settings_of
 from fmnas.platform.environment import describe_environment
 from fmnas.platform.problems import short_name
 from fmnas.platform.record.run_directory import RunDirectory

@@ -15,8 +15,8 @@ from fmnas.comparison.numbers.retrained import Retrained, RetrainedMean
 from fmnas.comparison.numbers.trials import typed_trials
 from fmnas.comparison.summary import summarise
 from fmnas.platform.config.config import Config, check_config
+from fmnas.platform.drive.description import remarks_of
 from fmnas.platform.drive.results import write_report_files
-from fmnas.platform.drive.setup import remarks_of
 from fmnas.platform.errors import ExperimentFailed
 from fmnas.platform.record.run_directory import RunDirectory
 from fmnas.platform.screen.terminal import print_summary
