@@ -1,14 +1,14 @@
-"""The tree of runs in MLflow: one per optimizer x repeat, a nested one per trial, and one for the files.
+"""The tree of runs in MLflow: one of the run directory, in it one per optimizer x repeat, in each one per trial.
 
-    experiment            all run directories of one name
-    |- campaign           of one run directory: config, report, drawings, tables, mean curves
-    |- bo-fm/repeat-0     incumbent over evaluations and over epochs
-    |  |- 0 bo-fm/0       a trial
-    |  `- 1 bo-fm/0
-    `- bohb/repeat-0
+    experiment               all run directories of one name
+    `- campaign              of one run directory: config, report, drawings, tables, mean curves
+       |- bo-fm/repeat-0     incumbent over evaluations and over epochs
+       |  |- 0 bo-fm/0       a trial
+       |  `- 1 bo-fm/0
+       `- bohb/repeat-0
 
-The campaign's run stands beside the optimizers' and not above them: MLflow opens its tables folded, and the optimizers
-are what one wants to see first. Runs are found again by their tags, so a trial written twice is there once.
+An extended experiment has a new campaign, and its runs move there. Runs are found again by their tags, so a trial
+written twice is there once.
 """
 
 import math
@@ -177,6 +177,7 @@ class MlflowStore:
             "optimizer": optimizer,
             "repeat": str(repeat),
             COLOR: self._colors[optimizer],
+            PARENT: self._campaign,
         }
         params = self._settings.optimizers.get(optimizer, {})
         run_id = self._open_run(known.get(name), records.short_name(optimizer, repeat), tags, params)
@@ -186,6 +187,7 @@ class MlflowStore:
     def _open_run(self, known: str | None, name: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:
         if known:
             self._mlflow.reopen(known)
+            self._mlflow.log(known, tags=tags)  # of an older fmnas, or in another campaign since
         run_id = known or self._mlflow.create(name, tags, self._now())
         self._mlflow.describe(run_id, params)
         return run_id

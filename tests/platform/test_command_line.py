@@ -268,7 +268,7 @@ def test_real_data_real_ray_real_mlflow(tmp_path: Path) -> None:
     code = (
         "import sys, mlflow; c = mlflow.MlflowClient(tracking_uri=sys.argv[1]);"
         "e = c.get_experiment_by_name('quickstart');"
-        "print(sum('mlflow.parentRunId' in r.data.tags for r in c.search_runs([e.experiment_id])))"
+        "print(sum('fmnas.trial' in r.data.tags for r in c.search_runs([e.experiment_id])))"
     )
     store = f"sqlite:///{out / 'mlflow.db'}"
     counted = subprocess.run([sys.executable, "-W", "ignore", "-c", code, store], capture_output=True, text=True)

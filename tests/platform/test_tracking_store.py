@@ -107,7 +107,7 @@ def test_the_tree_has_a_run_per_optimizer_and_a_nested_one_per_trial(written: An
     _, report, reader = written
     assert (report.written, report.present, report.missed, report.reason) == (6, 0, 0, "")
     assert report.store_experiment == reader.experiment.experiment_id
-    parents = {"campaign": None, "bo-fm/repeat-0": None, "bohb/repeat-0": None}
+    parents = {"campaign": None, "bo-fm/repeat-0": "campaign", "bohb/repeat-0": "campaign"}
     parents |= {f"{number} bo-fm/0": "bo-fm/repeat-0" for number in range(3)}
     parents |= {f"{number} bohb/0": "bohb/repeat-0" for number in range(3)}
     ids = {name: run.info.run_id for name, run in reader.runs.items()}
@@ -246,6 +246,8 @@ def test_an_extended_experiment_has_a_campaign_of_its_own(config: TrackingSettin
         assert sorted(kinds) == ["campaign", "earlier campaign", "run", "run"]
         assert reader.line("campaign", "mean/bo-fm") == [(1, 0.4), (2, 0.25)]
         assert reader.line("earlier campaign", "mean/bo-fm") == [(1, 0.4), (2, 0.2)]
+        parents = {reader.runs[name].data.tags["mlflow.parentRunId"] for name in ("bo-fm/repeat-0", "bohb/repeat-0")}
+        assert parents == {reader.runs["campaign"].info.run_id}
 
 
 def test_test_errors_are_metrics_where_there_are_any() -> None:
