@@ -12,7 +12,7 @@ import pandas as pd
 from fmnas.comparison.numbers.efficiency import Area, Equivalent, Target, areas, equivalents, targets
 from fmnas.comparison.numbers.honesty import Honesty, clock_remarks, honesty, unused_models
 from fmnas.comparison.numbers.ledger import LedgerRow, Pending, ledger_rows
-from fmnas.comparison.numbers.notation import MISSING, number
+from fmnas.comparison.numbers.notation import number, share
 from fmnas.comparison.numbers.paired_tests import ALL, LEVEL, Comparisons, compare
 from fmnas.comparison.numbers.retrained import Retrained, retrained_summary
 from fmnas.comparison.numbers.standings import Checkpoint, checkpoints, final_table
@@ -29,7 +29,7 @@ FINAL_HEADER = (
     "its error",
     "evaluations",
     "epochs",
-    "model-based",
+    "by method",
 )
 
 
@@ -81,7 +81,7 @@ class ReportContext:
 
 @dataclass(frozen=True)
 class FinalRow:
-    """One optimizer's row of the `final_table`, with its best configuration and whether it has a model by design.
+    """One optimizer's row of the `final_table`, with its best configuration and what chose its trials, as in `Honesty`.
 
     best_run, best_trial, best_configuration: None without a full result. best_curve: its error after each epoch; empty
     where it has none.
@@ -105,6 +105,7 @@ class FinalRow:
     best_configuration: Mapping[str, Any] | None
     best_curve: tuple[float, ...]
     has_model: bool
+    method_share: float
 
 
 @dataclass(frozen=True)
@@ -219,7 +220,7 @@ def final_rows(summary: Summary) -> list[tuple[str, ...]]:
             number(row.best_error),
             f"{row.evaluations:.1f}",
             f"{row.epochs:.0f}",
-            f"{row.model_share:.0%}" if row.has_model else MISSING,
+            share(row.method_share),
         )
         for name, row in summary.optimizers.items()
     ]
@@ -228,7 +229,7 @@ def final_rows(summary: Summary) -> list[tuple[str, ...]]:
 def _final_rows(
     trials: pd.DataFrame, final: pd.DataFrame, records: Sequence[Honesty], context: ReportContext
 ) -> dict[str, FinalRow]:
-    has_model = {record.optimizer: record.has_model for record in records}
+    chosen = {record.optimizer: record for record in records}
     rows = {}
     for row in final.to_dict("records"):
         name, trial = str(row["optimizer"]), row["best_trial"]
@@ -236,7 +237,8 @@ def _final_rows(
             "best_trial": None if pd.isna(trial) else int(trial),
             "best_configuration": _best(trials, row["best_run"], trial),
             "best_curve": () if pd.isna(trial) else tuple(context.learning.get((str(row["best_run"]), int(trial)), ())),
-            "has_model": has_model[name],
+            "has_model": chosen[name].has_model,
+            "method_share": chosen[name].method_share,
         }
         given = {str(key): value for key, value in row.items()} | told
         rows[name] = FinalRow(**{each.name: given[each.name] for each in fields(FinalRow)})

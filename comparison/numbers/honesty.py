@@ -34,8 +34,9 @@ STILL = 3600.0
 class Honesty:
     """One optimizer over all its runs.
 
-    trials: that ended or were cut off. shares: of them, by origin. model_share: of a model's. has_model: whether it has
-    one by design. model_unused: it has one, and all of its new configurations were drawn at random.
+    trials: that ended or were cut off. shares: of them, by origin. model_share: of a model's. method_share: of a model's
+    and of mutations; NaN where chance chooses by design. has_model: whether it has one by design. model_unused: it has
+    one, and all of its new configurations were drawn at random.
     fallbacks: asks in which chance chose in place of a model or a mutation, failed fits among them.
     duplicates, isomorphic_duplicates: charged trials that repeat one of their run.
     suggest_seconds: mean per ask. suggest_share: suggestion / (suggestion + training); NaN where nothing took time.
@@ -46,6 +47,7 @@ class Honesty:
     trials: int
     shares: Mapping[str, float]
     model_share: float
+    method_share: float
     has_model: bool
     model_unused: bool
     fallbacks: int
@@ -107,6 +109,7 @@ def _record(optimizer: str, design: str, trials: pd.DataFrame, runs: pd.DataFram
         count,
         shares,
         shares[MODEL],
+        float("nan") if design == RANDOM else shares[MODEL] + shares[MUTATION],
         design == MODEL,
         design == MODEL and by_chance == new > 0,
         fallbacks,

@@ -194,7 +194,7 @@ def honesty(summary: Summary) -> Table:
     header = (
         "optimizer",
         "trials",
-        "model-based",
+        "by method",
         "fallbacks",
         "failed fits",
         "duplicates",
@@ -292,7 +292,7 @@ def _honest(row: Honesty) -> tuple[str, ...]:
     return (
         row.optimizer,
         str(row.trials),
-        share(row.model_share if row.has_model else None),
+        share(row.method_share),
         count(row.fallbacks),
         count(row.failed_fits),
         count(row.duplicates),

@@ -144,6 +144,7 @@ def honesty(first: str, second: str) -> tuple[Honesty, ...]:
         shares={"initial": 0.4, "model": 0.6},
         model_share=0.6,
         has_model=True,
+        method_share=0.6,
         model_unused=False,
         fallbacks=3,
         failed_fits=1,

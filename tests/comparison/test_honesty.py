@@ -1,5 +1,6 @@
 """Who chose, what failed, what repeated; and that no optimizer writes a note that is not known."""
 
+from math import isnan
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BUDGET = Budget(evaluations=10, epochs_per_evaluation=25)
 MODEL, CHANCE = {"objective": 1.0, "origin": "model"}, {"objective": 1.0, "origin": "random"}
 INITIAL = {"objective": 1.0, "origin": "initial"}
-
-
+MUTATED = {**MODEL, "origin": "mutation"}
 BY_DESIGN = {"random": "random", "regularized-evolution": "mutation", "bo-fm": "model"}
 
 
@@ -86,6 +86,20 @@ def test_a_model_that_chose_nothing_is_named(make_run, name, trials, has_model, 
     assert (record.has_model, record.model_unused) == (has_model, unused)
     told = f"{name} never used its model: all of its new configurations were drawn at random."
     assert unused_models([record]) == [told] * unused
+
+
+@pytest.mark.parametrize(
+    ("name", "trials", "by_method"),
+    [
+        ("bo-fm", [INITIAL, CHANCE, MODEL, MODEL], 0.5),
+        ("regularized-evolution", [INITIAL, CHANCE, MUTATED, MUTATED], 0.5),
+        ("bohb", [CHANCE, CHANCE, MODEL, {**MODEL, "origin": "promotion"}], 0.25),
+        ("random", [INITIAL, CHANCE], None),
+    ],
+)
+def test_what_a_method_chose_is_its_models_and_its_mutations(make_run, name, trials, by_method):
+    record = only(make_run(name, 0, trials))
+    assert record.method_share == by_method or (by_method is None and isnan(record.method_share))
 
 
 def test_one_that_says_nothing_of_its_design_is_taken_to_have_a_model(make_run):
