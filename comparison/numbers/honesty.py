@@ -34,9 +34,10 @@ STILL = 3600.0
 class Honesty:
     """One optimizer over all its runs.
 
-    trials: that ended or were cut off. shares: of them, by origin. model_share: of a model's. method_share: of a model's
-    and of mutations; NaN where chance chooses by design. has_model: whether it has one by design. model_unused: it has
-    one, and all of its new configurations were drawn at random.
+    trials: that ended or were cut off. shares: of them, by origin. model_share: of a model's.
+    method_share: of a model's and of mutations; NaN where chance chooses by design.
+    has_model: whether it has one by design. model_unused: it has one, and all of its new configurations were drawn at
+    random.
     fallbacks: asks in which chance chose in place of a model or a mutation, failed fits among them.
     duplicates, isomorphic_duplicates: charged trials that repeat one of their run.
     suggest_seconds: mean per ask. suggest_share: suggestion / (suggestion + training); NaN where nothing took time.
