@@ -74,7 +74,7 @@ def minimize(
     a function, with its settings and its space.
     optimizer: of `fmnas list optimizers`, or one of your own, as "MODULE:CLASS" or "FILE.py:CLASS". options: its own.
     out: a run directory, of which `fmnas report` makes the page; None keeps nothing. A call with the directory of an
-    earlier one, the same in everything, goes on with that, or gives what it found.
+    earlier one, the same in everything, goes on with that, or gives what it found; with more evaluations it adds them.
     progress: whether trials are told on the screen. failures: how many failed trials in a row end it.
 
     An exception of the function is a failed trial. It ends early after too many of them in a row, or at Ctrl-C, with a

@@ -91,24 +91,34 @@ class Search:
         return result.ending, result.reason
 
     def _begun(self, around: "Surroundings") -> "ExperimentResult":
-        from fmnas.platform.drive.launch import launch, resume
+        from fmnas.platform.drive.launch import extend, launch, resume
         from fmnas.platform.record.run_directory import new_run_directory, run_directory
 
         if not self.directory.journal.is_file():
             return launch(self.config, new_run_directory(self.directory.root), around)
         directory = run_directory(self.directory.root, write=True)
-        self._check_same()
-        return resume(directory, around)
+        wanted = self.config.budget.evaluations
+        more = wanted > self._begun_with()
+        return extend(directory, [f"budget.evaluations={wanted}"], around) if more else resume(directory, around)
 
-    def _check_same(self) -> None:
-        """Raise RunDirectoryError unless the directory's search is this one, as far as can be known."""
+    def _begun_with(self) -> int:
+        """How many evaluations the directory's search has.
+
+        Raises RunDirectoryError unless it is this one, as far as can be known, with as many or fewer.
+        """
         from fmnas.platform.errors import RunDirectoryError
-        from fmnas.platform.record.handed_over import kept_space
+        from fmnas.platform.record.configuration import current_config
+        from fmnas.platform.record.handed_over import kept_space, standing_in
         from fmnas.platform.record.journal import experiment_records
 
-        begun, asked = experiment_records(self.directory)[0]["config"], self.config.model_dump(mode="json")
-        differing = [key for key in _SAME if asked[key] != begun.get(key)]
-        changed = [f"  {key} = {asked[key]}: it began with {begun.get(key)}" for key in differing]
+        with standing_in(self.directory):
+            found = current_config(self.directory, experiment_records(self.directory))
+        begun, asked = found.model_dump(mode="json"), self.config.model_dump(mode="json")
+        differing = [key for key in _SAME if asked[key] != begun[key]]
+        changed = [f"  {key} = {asked[key]}: it began with {begun[key]}" for key in differing]
+        there, wanted = found.budget.evaluations, self.config.budget.evaluations
+        if wanted < there:
+            changed.append(f"  evaluations = {wanted}: it has {there}, and there may be more, not fewer")
         if not changed and kept_space(self.directory) != self.task.space:
             changed = ["  space: its variables were others"]
         if changed:
@@ -116,6 +126,7 @@ class Search:
                 f"{self.directory.root} holds another search:\n" + "\n".join(changed) + "\nSay the same to go on with "
                 "it, or give another out=DIR"
             )
+        return there
 
     def _read(self) -> RunResults:
         from fmnas.platform.drive.merged_report import read_findings
@@ -123,7 +134,7 @@ class Search:
         return RunResults(read_findings([self.directory.root]))
 
 
-_SAME = ("problem", "optimizers", "seed", "initial_design", "budget", "fidelity")
+_SAME = ("problem", "optimizers", "seed", "fidelity")
 """The keys of a configuration in which two calls must agree to be one search."""
 
 

@@ -180,7 +180,7 @@ def kept(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("other", "named"),
     [
-        ({"evaluations": 7}, "budget"),
+        ({"evaluations": 5}, "evaluations"),
         ({"seed": 1}, "seed"),
         ({"optimizer": "bo-fm"}, "optimizers"),
         ({"function": lambda configuration: 0.0}, "problem"),
@@ -193,6 +193,18 @@ def test_another_search_does_not_go_on_there(other: dict[str, Any], named: str, 
     with pytest.raises(RunDirectoryError, match=rf"holds another search:\n  {named}\b.*\nSay the same"):
         minimize(**{"function": bowl, "space": SPACE, "evaluations": 6, "optimizer": "random", "out": kept, **other})
     assert (kept / "journal.jsonl").read_bytes() == before
+
+
+def test_more_evaluations_are_added_to_what_is_there(tmp_path: Path) -> None:
+    same = {"space": SPACE, "optimizer": "random", "out": tmp_path / "growing"}
+    begun, added, once_more = Counted(), Counted(), Counted()
+    minimize(begun, evaluations=6, **same)
+    found = minimize(added, evaluations=10, **same)
+    assert (added.calls, len(found.trials)) == (4, 10)
+    again = minimize(once_more, evaluations=10, **same)
+    assert (once_more.calls, again.best) == (0, found.best)
+    with pytest.raises(RunDirectoryError, match="evaluations = 6: it has 10, and there may be more, not fewer"):
+        minimize(begun, evaluations=6, **same)
 
 
 def test_its_directory_can_be_read_without_the_function_and_not_gone_on_with(
