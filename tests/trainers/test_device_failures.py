@@ -327,46 +327,6 @@ def test_the_device_of_a_block_is_the_current_one_whatever_its_index(gpu: StubGp
     assert gpu.index == 0
 
 
-def precisions() -> dict[str, object]:
-    cudnn = torch.backends.cudnn
-    parts = {"conv": cudnn.conv, "matmul": torch.backends.cuda.matmul}
-    flags = {name: getattr(cudnn, name) for name in ("enabled", "benchmark", "deterministic")}
-    return {**flags, **{name: part.fp32_precision for name, part in parts.items()}}
-
-
-@pytest.mark.usefixtures("gpu")
-@pytest.mark.parametrize("everywhere", ["none", "tf32"])
-def test_a_gpu_computes_in_float32_whatever_the_process_prefers_and_all_is_put_back(
-    everywhere: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch.backends, "fp32_precision", everywhere)
-    monkeypatch.setattr(torch.backends.cudnn, "benchmark", True)
-    before = precisions()
-    with exactly(GPU):
-        exact = {"enabled": True, "benchmark": False, "deterministic": True, "conv": "ieee", "matmul": "ieee"}
-        assert precisions() == exact
-    assert precisions() == before
-
-
-@pytest.mark.usefixtures("gpu")
-def test_an_older_torch_has_its_older_flags(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before precision was said operation by operation."""
-
-    class Flags:
-        def __init__(self, **flags: bool) -> None:
-            self.__dict__.update(flags)
-
-    cudnn = Flags(enabled=True, benchmark=True, deterministic=False, allow_tf32=True)
-    matmul = Flags(allow_tf32=True)
-    monkeypatch.setattr(devices.torch.backends, "cudnn", cudnn)
-    monkeypatch.setattr(devices.torch.backends.cuda, "matmul", matmul)
-    with exactly(GPU):
-        assert vars(cudnn) == {"enabled": True, "benchmark": False, "deterministic": True, "allow_tf32": False}
-        assert not matmul.allow_tf32
-    assert vars(cudnn) == {"enabled": True, "benchmark": True, "deterministic": False, "allow_tf32": True}
-    assert matmul.allow_tf32
-
-
 def test_a_cpu_needs_none_of_it() -> None:
     give_back_memory()
     with exactly(usable_device("cpu")):
