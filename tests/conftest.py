@@ -21,21 +21,32 @@ os.environ.update(MLFLOW_DISABLE_TELEMETRY="true", DO_NOT_TRACK="true")
 
 SLOW = {
     "api": ("results", "minimize", "pages"),
-    "benchmarks": (),
-    "baselines": ("ask_tell_contract", "bofm_beats_random_search", "wrapped"),
-    "comparison": ("figures", "page", "page_in_browser", "report"),
+    "benchmarks": ("paper_tables",),
+    "baselines": ("ask_tell_contract", "bofm_beats_random_search", "bohb", "wrapped"),
+    "comparison": ("duplicates", "figures", "page", "page_in_browser", "report", "retrained", "tradeoff"),
     "integrations": ("botorch", "examples", "optuna", "optuna_own_tests", "ray_tune"),
     "optimizers": ("bofm", "gp_methods", "autograd_kernel"),
     "platform": (
         *("board", "check", "checkpoints", "cluster", "command_line", "deadline", "device_failures", "doctor"),
         *("failures", "given", "inputs", "light_doors", "lock", "merging", "output", "own_cluster", "own_optimizer"),
-        *("extend", "own_problem", "own_problem_on_ray", "passwords", "pool"),
+        *("extend", "extend_command", "options", "own_data", "own_problem", "own_problem_on_ray", "passwords", "pool"),
         *("postgresql", "problems", "progress", "promotion", "provenance", "published_quality", "replay", "retrain"),
         *("safety", "status", "stop", "sync", "tracking_file", "tracking_refusals", "tracking_store"),
         *("tracking_troubles", "tracking_ui"),
     ),
-    "trainers": ("arrangement", "capture_guard", "image_trainer", "interruption", "largest_cell", "promotion"),
-    "tests": ("contributing", "gpu_first_run", "gpu_first_run_parts", "house", "mutants", "own_optimizer_docs"),
+    "trainers": (
+        *("arrangement", "capture_guard", "early_validation", "fashion_mnist_download", "fast_network"),
+        *("image_trainer", "interruption", "largest_cell", "memory", "promotion", "stacked_training"),
+    ),
+    "tests": (
+        "contributing",
+        "examples",
+        "gpu_first_run",
+        "gpu_first_run_parts",
+        "house",
+        "mutants",
+        "own_optimizer_docs",
+    ),
 }
 """The files of each folder whose tests take long, one by one or together."""
 

@@ -16,7 +16,7 @@ import pytest
 from fmnas.platform.errors import RunDirectoryError
 from fmnas.platform.record.lock import Holder, kept_up, locked, look
 
-FMNAS = [sys.executable, "-m", "fmnas.platform.cli"]
+FMNAS = [sys.executable, str(Path(__file__).with_name("one_figure.py"))]
 LONG = ["-o", "workers.kind=in-process", "-o", "tracking.enabled=false", "-o", "optimizers=[random]"]
 LONG += ["-o", "budget.evaluations=100000"]
 

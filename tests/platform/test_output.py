@@ -19,7 +19,7 @@ from fmnas.platform.record.journal import read_journal
 from fmnas.platform.screen.screen import Happening, JsonScreen, LineScreen, LiveScreen, Screen
 from fmnas.platform.screen.terminal import PatientOutput, terminal
 
-FMNAS = [sys.executable, "-m", "fmnas.platform.cli"]
+FMNAS = [sys.executable, str(Path(__file__).with_name("one_figure.py"))]
 LITTLE = ["-o", "workers.kind=in-process", "-o", "tracking.enabled=false", "-o", "optimizers=[random]"]
 
 

@@ -21,7 +21,7 @@ from fmnas.platform.record.run_directory import RunDirectory
 from fmnas.platform.screen.status import print_status, status_of
 from fmnas.search_spaces import Evaluation
 
-FMNAS = [sys.executable, "-m", "fmnas.platform.cli"]
+FMNAS = [sys.executable, str(Path(__file__).with_name("one_figure.py"))]
 CALM = ["workers.kind=in-process", "tracking.enabled=false"]
 
 

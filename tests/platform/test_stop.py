@@ -34,7 +34,7 @@ from fmnas.platform.workers.stop import (
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers.contract import Report, ignore
 
-FMNAS = [sys.executable, "-m", "fmnas.platform.cli"]
+FMNAS = [sys.executable, str(Path(__file__).with_name("one_figure.py"))]
 DIGITS = ["data.name=digits", "data.train=200", "data.validation=64", "seeds=1", "tracking.enabled=false"]
 DIGITS += ["budget.evaluations=12", "workers.count=1"]
 ENDLESS = 1_000_000
