@@ -3,7 +3,7 @@
     python benchmarks/report.py [--quick] [--json FILE]
 
 CPU-seconds on one thread, for each step in turn: reading trials.csv, the ledger, the curves, the summary
-(statistics, honesty and all else), the tables as CSV, and the page with its figures. Random configurations, five
+(statistics, honesty and all else), the tables as CSV, and the page with its figures, whose size it tells. Random configurations, five
 optimizers of two repeats; one is multi-fidelity, some trials fail. `--quick`: a tenth of the trials.
 """
 
@@ -106,8 +106,10 @@ def main() -> None:
     print(f"{len(OPTIMIZERS) * REPEATS} runs of {trials} trials")
     with tempfile.TemporaryDirectory() as folder:
         seconds = measure(trials, Path(folder))
+        page = (Path(folder) / "report" / "index.html").stat().st_size / 1e6
     for step, took in seconds.items():
         print(f"{step:<16} {took:>8.2f} s")
+    print(f"{'the page':<16} {page:>8.2f} MB")
     if arguments.json:
         arguments.json.write_text(json.dumps({"runs": 10, "trials": trials, "seconds": seconds}, indent=2))
 
