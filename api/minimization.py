@@ -72,7 +72,9 @@ def minimize(
 
     function: may take epochs, seed and report by name, as `objective` describes it; or it is what `objective` made of
     a function, with its settings and its space.
-    optimizer: of `fmnas list optimizers`, or one of your own, as "MODULE:CLASS" or "FILE.py:CLASS". options: its own.
+    optimizer: of `fmnas list optimizers`, or one of your own, as "MODULE:CLASS" or "FILE.py:CLASS". options: its own;
+    and warm_start, the out=DIR of an earlier call with this function and space, whose results it begins with, and which
+    count as evaluations.
     out: a run directory, of which `fmnas report` makes the page; None keeps nothing. A call with the directory of an
     earlier one, the same in everything, goes on with that, or gives what it found; with more evaluations it adds them.
     progress: whether trials are told on the screen. failures: how many failed trials in a row end it.

@@ -19,6 +19,7 @@ from fmnas.comparison.numbers.standings import Checkpoint, checkpoints, final_ta
 from fmnas.comparison.numbers.tradeoff import Tradeoff, tradeoffs
 from fmnas.comparison.numbers.trials import Budget, PlannedRun, configuration_of, variable_columns
 from fmnas.comparison.numbers.verdict import caution, headline, power, retrained_caution, retrained_headline
+from fmnas.search_spaces.records import WARM_START
 
 FINAL_HEADER = (
     "optimizer",
@@ -253,7 +254,8 @@ def _best(trials: pd.DataFrame, run: str | None, trial: float | None) -> dict[st
 
 def _incidents(trials: pd.DataFrame) -> tuple[Incident, ...]:
     kinds = [trials[trials["status"] != "finished"].assign(what=lambda t: t["status"], text=lambda t: t["reason"])]
-    kinds.append(trials[trials["note"] != ""].assign(what="note", text=lambda t: t["note"]))
+    noted = trials[(trials["note"] != "") & (trials["origin"] != WARM_START)]  # those say where they are from
+    kinds.append(noted.assign(what="note", text=lambda t: t["note"]))
     counted = pd.concat(kinds).groupby(["optimizer", "what", "text"], sort=True).size()
     return tuple(
         Incident(str(row["optimizer"]), str(row["what"]), str(row["text"]), int(row["trials"]))

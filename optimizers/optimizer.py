@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fmnas.search_spaces import Configuration, Evaluation, FmnasError, Space, Trial
-from fmnas.search_spaces.records import INITIAL, MODEL
+from fmnas.search_spaces.records import INITIAL, MODEL, SUGGESTED, WARM_START
 
 
 class OptimizerError(FmnasError, ValueError):
@@ -46,7 +46,7 @@ class Optimizer(ABC):
     epochs: full fidelity of a trial.
     initial_design: configurations to try first, in this order.
 
-    chooses: what its new configurations are by design, one of ORIGINS; a report counts the others as fallbacks.
+    chooses: what its new configurations are by design, one of SUGGESTED; a report counts the others as fallbacks.
     """
 
     chooses: ClassVar[str] = MODEL
@@ -96,9 +96,11 @@ class Optimizer(ABC):
         return trial
 
     def _check(self, suggestion: Suggestion) -> None:
-        """Raise OptimizerError for epochs that cannot be, SpaceError for a configuration outside the space."""
+        """Raise OptimizerError for epochs or an origin that cannot be, SpaceError for a configuration outside."""
         if suggestion.epochs is not None and not 1 <= suggestion.epochs <= self.epochs:
             raise OptimizerError(f"epochs = {suggestion.epochs!r}: it must be from 1 to {self.epochs}")
+        if suggestion.origin == WARM_START:
+            raise OptimizerError(f"origin = {WARM_START!r}: it must be one of {', '.join(SUGGESTED)}")
         self.space.validate(suggestion.configuration)
 
     def tell(self, trial: Trial, evaluation: Evaluation | float) -> None:

@@ -34,7 +34,7 @@ from fmnas.platform.config.source import override
 from fmnas.platform.errors import ConfigError, legible, one_line
 from fmnas.platform.optimizers import OPTIMIZERS, Row, Setting
 from fmnas.search_spaces import FmnasError, Space
-from fmnas.search_spaces.records import INITIAL, ORIGINS
+from fmnas.search_spaces.records import INITIAL, SUGGESTED
 
 STARTS = "it can be built, asked and told"
 EVALUATIONS = 50
@@ -85,7 +85,7 @@ class Examinee:
             design = tuple(random_design(space, DESIGN, DESIGN_SEED))
             return row.build(space, Setting(seed, EPOCHS, EVALUATIONS, False, design), self.options)
 
-        origins = frozenset(ORIGINS) - (set() if row.takes_initial_design else {INITIAL})
+        origins = frozenset(SUGGESTED) - (set() if row.takes_initial_design else {INITIAL})
         return Subject(build, row.takes_initial_design, origins)
 
 

@@ -4,7 +4,7 @@ import argparse
 import json
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from fmnas.platform.workers.stop import stopped_by_signals
 
 if TYPE_CHECKING:
     from fmnas.platform.drive.launch import ExperimentResult, Surroundings
+    from fmnas.platform.optimizers import Row
 
 RETRAIN_OPTIONS = ("epochs", "images", "seeds")
 Say = Callable[[str], None]
@@ -157,11 +158,14 @@ def replay(arguments: argparse.Namespace) -> int:
     from fmnas.platform.record.replay import in_words
     from fmnas.platform.record.replay import replay as ask_again
     from fmnas.platform.record.run_directory import run_directory
+    from fmnas.platform.record.warm_start import recorded_knowledge
 
     directory, console = run_directory(arguments.directory), terminal()
     records = experiment_records(directory)
     with standing_in(directory):
-        begun, *extended = (partial(build_experiment, config) for config in recorded_configs(directory, records))
+        known = recorded_knowledge(records)
+        configs = recorded_configs(directory, records)
+        begun, *extended = (partial(build_experiment, config, known) for config in configs)
         replayed = ask_again(begun, records[1:], extended)
     for difference in replayed.differences:
         console.print(in_words(difference), soft_wrap=True, highlight=False, markup=False)
@@ -213,12 +217,13 @@ def ui(arguments: argparse.Namespace) -> int:
 def config(arguments: argparse.Namespace) -> int:
     """A configuration, explained; nothing runs."""
     from fmnas.platform.config.config import load_config
-    from fmnas.platform.config.cost import cost_of, measured
+    from fmnas.platform.config.cost import cost_of, measured, not_trained
     from fmnas.platform.config.reference import commented
     from fmnas.platform.config.remarks import remarks
 
     found = load_config(arguments.config, arguments.overrides)
-    told = [f"Cost: {cost_of(found)}", *([f"Time: {measured(found)}"] if arguments.time else []), *remarks(found)]
+    time = [f"Time: {measured(found)}"] if arguments.time else []
+    told = [f"Cost: {cost_of(found)}", *not_trained(found), *time, *remarks(found)]
     sys.stdout.write(commented(found) + "".join(f"# {line}\n" for line in told))
     return ExitCode.DONE
 
@@ -236,7 +241,7 @@ def list_(arguments: argparse.Namespace) -> int:
 
         lines = {name: row.summary for name, row in OPTIMIZERS.items()}
         if arguments.options:
-            lines = {name: f"{told}: {_options(OPTIMIZERS[name].complete({}))}" for name, told in lines.items()}
+            lines = {name: f"{told}: {_options(OPTIMIZERS[name])}" for name, told in lines.items()}
     else:
         from fmnas.platform.config.config import shipped_configs
 
@@ -283,8 +288,10 @@ def check(arguments: argparse.Namespace) -> int:
     return ExitCode.FAILED if broken else ExitCode.DONE
 
 
-def _options(defaults: Mapping[str, object]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in defaults.items()) or "no options"
+def _options(row: "Row") -> str:
+    """With their defaults; and the one key beside them that not every optimizer takes."""
+    told = ", ".join(f"{name} {value}" for name, value in row.complete({}).items()) or "no options"
+    return told if row.takes_initial_design else f"{told}; no warm_start"
 
 
 def _latest(folder: Path) -> Path:

@@ -9,8 +9,12 @@ from fmnas.search_spaces.errors import SpaceError
 from fmnas.search_spaces.space import Configuration
 
 INITIAL, RANDOM, MODEL, MUTATION, PROMOTION = "initial", "random", "model", "mutation", "promotion"
-ORIGINS = (INITIAL, RANDOM, MODEL, MUTATION, PROMOTION)
-"""Where a trial came from: the initial design, chance, a model, a mutated parent, a promotion to more epochs."""
+SUGGESTED = (INITIAL, RANDOM, MODEL, MUTATION, PROMOTION)
+"""Where an optimizer takes a trial from: the initial design, chance, a model, a mutated parent, a promotion to more
+epochs."""
+WARM_START = "warm_start"
+ORIGINS = (*SUGGESTED, WARM_START)
+"""Where a trial came from: one of SUGGESTED, or an earlier experiment, which evaluated it."""
 
 FAILED_FIT, FALLBACK = "failed fit", "fallback"
 FALLBACKS = ("", FAILED_FIT, FALLBACK)

@@ -18,7 +18,7 @@ import pandas as pd
 from fmnas.comparison.numbers.ledger import SHARE_COLUMNS
 from fmnas.comparison.numbers.notation import duration
 from fmnas.comparison.numbers.trials import HOW, SOURCE, ReportError
-from fmnas.search_spaces.records import FAILED_FIT, INITIAL, MODEL, MUTATION, ORIGINS, PROMOTION, RANDOM
+from fmnas.search_spaces.records import FAILED_FIT, INITIAL, MODEL, MUTATION, ORIGINS, PROMOTION, RANDOM, WARM_START
 
 DESIGNS = (RANDOM, MUTATION, MODEL)
 """What may choose an optimizer's new configurations by its design."""
@@ -124,8 +124,8 @@ def _record(optimizer: str, design: str, trials: pd.DataFrame, runs: pd.DataFram
 
 
 def _drawn(origins: "pd.Series[str]") -> tuple[int, int]:
-    """How many configurations were chosen anew, and how many of these by chance. A promotion chooses nothing new."""
-    chosen = origins[~origins.isin([INITIAL, PROMOTION])]
+    """How many configurations were chosen anew, not promoted or known before, and how many of these by chance."""
+    chosen = origins[~origins.isin([INITIAL, PROMOTION, WARM_START])]
     return len(chosen), int((chosen == RANDOM).sum())
 
 
@@ -134,7 +134,9 @@ def _disguise(design: str, origins: "pd.Series[str]") -> list[str]:
     new, by_chance = _drawn(origins)
     if design == RANDOM or not new or by_chance <= MOSTLY * new:
         return []
-    start = "after the initial design " if (origins == INITIAL).any() else ""
+    given = {"initial design": INITIAL, "trials that it began with": WARM_START}
+    before = [words for words, origin in given.items() if (origins == origin).any()]
+    start = f"after the {before[0]} " if before else ""
     return [
         f"{start}chance chose {by_chance} of its {new} new configurations: "
         f"{'all' if by_chance == new else 'most'} of it was random search"
@@ -159,7 +161,8 @@ def _mixed(how: pd.DataFrame) -> list[str]:
 
 def clock_remarks(trials: pd.DataFrame) -> list[str]:
     """What the reader of wall-clock times must know, in sentences; none where all is well."""
-    known = trials[trials["started_at"].notna() & trials["finished_at"].notna()]
+    trained = trials[trials["origin"] != WARM_START]  # the others took no time here
+    known = trained[trained["started_at"].notna() & trained["finished_at"].notna()]
     elapsed = (known["finished_at"] - known["started_at"]).dt.total_seconds()
     measured = known["train_seconds"].fillna(0.0)
     back = int((elapsed < 0.5 * measured - SLACK).sum())

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from fmnas.comparison.numbers.cells import count_duplicates
 from fmnas.comparison.numbers.trials import LOST_SECONDS, SOURCE, Budget, variable_columns
-from fmnas.search_spaces.records import CHARGED, FINISHED, MODEL, ORIGINS, STATUSES
+from fmnas.search_spaces.records import CHARGED, FINISHED, MODEL, ORIGINS, STATUSES, WARM_START
 
 MODEL_SHARE = f"share_{MODEL}"
 DUPLICATES = ("duplicates", "isomorphic_duplicates", "known_cells", "isomorphic_cells")
@@ -74,6 +74,7 @@ class LedgerRow:
     share_model: float
     share_mutation: float
     share_promotion: float
+    share_warm_start: float
     diverged: int
     duplicates: int
     isomorphic_duplicates: int
@@ -126,10 +127,13 @@ def lost_seconds(trials: pd.DataFrame) -> "pd.Series[float]":
 def wall_seconds(trials: pd.DataFrame) -> "pd.Series[float]":
     """When each trial of one run finished: seconds since the run's first start.
 
-    A trial that was repeated started, at the latest, its lost seconds before its last attempt did.
+    A trial that was repeated started, at the latest, its lost seconds before its last attempt did. What was known of an
+    earlier experiment took no time: it is there when the first other trial starts.
     """
     starts = trials["started_at"] - pd.to_timedelta(trials[LOST_SECONDS].fillna(0.0), unit="s")
-    return (trials["finished_at"] - starts.min()).dt.total_seconds().clip(lower=0.0)
+    trained = starts[trials["origin"] != WARM_START]
+    first = starts.min() if trained.empty else trained.min()
+    return (trials["finished_at"] - first).dt.total_seconds().clip(lower=0.0)
 
 
 def is_full_result(trials: pd.DataFrame, budget: Budget) -> "pd.Series[bool]":
@@ -189,7 +193,7 @@ def _run_row(run: pd.DataFrame, budget: Budget) -> dict[str, object]:
         **{f"share_{origin}": float((run["origin"] == origin).mean()) for origin in ORIGINS},
         "diverged": int(run["diverged"].sum()),
         **_duplicates(charged),
-        "notes": int((run["note"] != "").sum()),
+        "notes": int(((run["note"] != "") & (run["origin"] != WARM_START)).sum()),
     }
 
 

@@ -20,7 +20,7 @@ from fmnas.search_spaces import (
     Space,
     Trial,
 )
-from fmnas.search_spaces.records import ORIGINS
+from fmnas.search_spaces.records import SUGGESTED
 
 EPOCHS = 9
 """Of a full training."""
@@ -71,7 +71,7 @@ class Subject:
 
     build: Callable[[Space, int], Optimizer]
     takes_design: bool = True
-    origins: frozenset[str] = frozenset(ORIGINS)
+    origins: frozenset[str] = frozenset(SUGGESTED)
     fidelities: frozenset[int] | None = None
     parallel: bool = True
 

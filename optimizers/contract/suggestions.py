@@ -17,7 +17,7 @@ from fmnas.optimizers.contract.play import (
 )
 from fmnas.optimizers.optimizer import random_design
 from fmnas.search_spaces import Space, Trial, joint_space
-from fmnas.search_spaces.records import INITIAL, MUTATION, ORIGINS, PROMOTION
+from fmnas.search_spaces.records import INITIAL, MUTATION, PROMOTION, SUGGESTED
 
 PLAYED = 7
 
@@ -50,7 +50,7 @@ def of_known_origin(subject: Subject, trials: Sequence[Trial]) -> None:
     """One of those allowed, with the parent of what is mutated or promoted, and of nothing else."""
     for trial in trials:
         hold(
-            trial.origin in subject.origins <= set(ORIGINS),
+            trial.origin in subject.origins <= set(SUGGESTED),
             f"{in_short(trial)}: its origin must be one of {', '.join(sorted(subject.origins))}",
         )
         hold(

@@ -154,6 +154,7 @@ def check_config(data: dict[str, Any], place: str, advice: str = MEND) -> Config
     except ValidationError as error:
         raise ConfigError(explain(place, [describe(e, Config) for e in error.errors()], advice)) from None
     problems = _check_names(config) + _check_options(config) + _check_design(config) + _check_budget(config)
+    problems += _check_warm_starts(config)
     problems += _check_data(config) + _check_checkpoints(config) + _check_objective(config) + _check_fixed(config)
     if problems:
         raise ConfigError(explain(place, problems, advice))
@@ -201,7 +202,9 @@ def _check_options(config: Config) -> list[str]:
             try:
                 row.complete(entry.options)
             except ValidationError as error:
-                found += [describe(e, row.options, ("optimizers", i), ("concurrency",)) for e in error.errors()]
+                found += [
+                    describe(e, row.options, ("optimizers", i), ("concurrency", "warm_start")) for e in error.errors()
+                ]
             except OptimizerError as error:
                 found.append(f"optimizers.{i}.{error}")
             except (ConfigError, TypeError) as error:
@@ -244,7 +247,8 @@ def _row(config: Config) -> Row | None:
 def _check_budget(config: Config) -> list[str]:
     if config.budget.evaluations > config.initial_points:
         return []
-    takers = [entry.label for entry in config.optimizers if _is_known(entry) and _takes_design(entry)]
+    plain = [entry for entry in config.optimizers if entry.warm_start is None]
+    takers = [entry.label for entry in plain if _is_known(entry) and _takes_design(entry)]
     if not takers:
         return []
     points = f" ({config.initial_points} points)" if config.initial_design == AUTHORS else ""
@@ -255,11 +259,20 @@ def _check_budget(config: Config) -> list[str]:
     ]
 
 
-def _takes_design(entry: OptimizerConfig) -> bool:
+def _check_warm_starts(config: Config) -> list[str]:
+    return [
+        f"optimizers.{i}.warm_start = {shown(entry.warm_start)}: {entry.label} takes no initial design, in whose place "
+        "an optimizer hears of earlier trials; leave it out"
+        for i, entry in enumerate(config.optimizers)
+        if entry.warm_start is not None and _is_known(entry) and not _takes_design(entry, unknown=True)
+    ]
+
+
+def _takes_design(entry: OptimizerConfig, unknown: bool = False) -> bool:
     try:
         return entry.row.takes_initial_design
     except ConfigError:  # said of its `use`
-        return False
+        return unknown
 
 
 def _check_data(config: Config) -> list[str]:

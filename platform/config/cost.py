@@ -8,7 +8,7 @@ from statistics import median
 
 import numpy as np
 
-from fmnas.comparison.numbers.notation import duration
+from fmnas.comparison.numbers.notation import duration, listed
 from fmnas.platform.config.config import Config
 from fmnas.platform.problems import problem
 from fmnas.search_spaces import Subspace, Trial
@@ -41,6 +41,15 @@ def cost_of(config: Config) -> Cost:
     evaluations = runs * config.budget.evaluations
     trainings = evaluations * max(1, problem(config.problem, config.problem_settings).seeds)
     return Cost(runs, evaluations, trainings, trainings * config.fidelity.epochs)
+
+
+def not_trained(config: Config) -> list[str]:
+    """A word on the trials of that budget that are known before: how many they are, their run directories tell."""
+    labels = [entry.label for entry in config.optimizers if entry.warm_start is not None]
+    if not labels:
+        return []
+    begin = "begins" if len(labels) == 1 else "begin"
+    return [f"Not trained of these: the trials that {listed(labels)} {begin} with (warm_start), which are charged"]
 
 
 def measured(config: Config, clock: Callable[[], float] = time.perf_counter) -> str:

@@ -38,6 +38,7 @@ EXAMPLES = {
     "optimizers.0.name": "bo-fm",
     "optimizers.0.use": "mine.py:Mine",
     "optimizers.0.label": "bo-fm-moddif",
+    "optimizers.0.warm_start": "runs/earlier:random",
     "optimizers.0.options": "{kernel: moddif}",
 }
 """Of keys that have no default, or one that shows nothing; of the others the default is one."""

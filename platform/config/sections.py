@@ -185,6 +185,10 @@ class OptimizerConfig(Section):
     optimizer competes several times."""
     concurrency: int = Field(default=1, ge=1, le=100_000)
     """How many trials it may have in flight."""
+    warm_start: str | None = Field(default=None, min_length=1)
+    """An earlier run directory, or DIR:LABEL for one optimizer of several there: in place of the shared initial design,
+    repeat r begins with the full trials that finished in its repeat r. They are charged like its own, and not trained.
+    null: none."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Its own; they may as well stand beside the name."""
 
@@ -205,6 +209,13 @@ class OptimizerConfig(Section):
             raise ValueError(
                 "it must be letters, digits, '.', '_' and '-', 40 at most, and begin with a letter or digit"
             )
+        return given
+
+    @field_validator("warm_start")
+    @classmethod
+    def _printable(cls, given: str | None) -> str | None:
+        if given is not None and not given.isprintable():
+            raise ValueError("it must be the path of a run directory, or DIR:LABEL")
         return given
 
     @model_validator(mode="before")

@@ -1,14 +1,40 @@
 """What an experiment measured, and with what optimizers: its report is read where its configuration is not."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fmnas.comparison.numbers.notation import listed
 from fmnas.comparison.summary import Remark
-from fmnas.platform.config.config import AUTHORS, Config
-from fmnas.platform.problems import row_of, short_name
-from fmnas.search_spaces import Subspace
+from fmnas.platform.config.config import AUTHORS, Config, OptimizerConfig
+from fmnas.platform.problems import ALIASES, row_of, short_name
+from fmnas.platform.record.experiment import Experiment
+from fmnas.platform.record.warm_start import Knowledge
+from fmnas.search_spaces import Space, Subspace
 from fmnas.trainers.problem import Problem
+
+OBJECTIVE = ("problem", "fixed", "objective", "fidelity", "data", "seeds")
+"""The keys of a configuration that say what an objective is; but for data.root, since what lies there says it."""
+
+
+def objective_settings(config: Config, space: Space | None = None, digest: str = "") -> dict[str, Any]:
+    """What an objective is, by key: where two experiments say the same here, their results can be compared.
+
+    space: of a problem that was handed over, which its name does not tell; else None. digest: SHA-256 of data that a
+    user gave; empty where none were, or it is not known yet.
+    """
+    plain = config.model_dump(mode="json")
+    data = {key: value for key, value in plain["data"].items() if key != "root"}
+    settings = {key: plain[key] for key in OBJECTIVE}
+    settings |= {"data": data, "problem": ALIASES.get(config.problem, config.problem)}
+    settings |= {} if space is None else {"space": space}
+    return settings | ({"SHA-256 of the data": digest} if digest else {})
+
+
+def differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[str]:
+    """A line for each key that both have, with another value: `key = OURS and THEIRS`."""
+    for key in ours:
+        if key in theirs and ours[key] != theirs[key]:
+            yield f"{key} = {ours[key]!r} and {theirs[key]!r}"
 
 
 def setup_of(config: Config, problem: Problem) -> list[str]:
@@ -24,10 +50,13 @@ def setup_of(config: Config, problem: Problem) -> list[str]:
 
 
 def settings_of(config: Config) -> dict[str, Mapping[str, Any]]:
-    """By label: every optimizer's options, those not set with their defaults; and its name where that is another."""
+    """By label: every optimizer's options, those not set with their defaults; its name, where that is another, and whom
+    its first trials are of, where it began with an earlier experiment's.
+    """
     return {
         entry.label: {
             **({} if entry.name == entry.label else {"optimizer": entry.name}),
+            **({} if entry.warm_start is None else {"warm_start": entry.warm_start}),
             **entry.row.complete(entry.options),
         }
         for entry in config.optimizers
@@ -39,6 +68,44 @@ def remarks_of(config: Config) -> list[Remark]:
     rows = ((entry.label, entry.row, entry.options) for entry in config.optimizers)
     told = ((label, row.optimizer.caveat(row.complete(options))) for label, row, options in rows)
     return [Remark(f"{label} {caveat}", label) for label, caveat in told if caveat]
+
+
+def warm_starts_of(experiment: Experiment) -> list[str]:
+    """A sentence or two for each optimizer that begins with trials of an earlier experiment: what that does to it."""
+    config, knowledge = experiment.config, experiment.knowledge
+    return [
+        f"{entry.label} {_begins(knowledge[entry.label], config)}{_altered(knowledge[entry.label], config)}"
+        f"{_unpaired(entry, config, knowledge)}"
+        for entry in config.optimizers
+        if entry.warm_start is not None
+    ]
+
+
+def _begins(known: Knowledge, config: Config) -> str:
+    """With how many trials of whom, and what is charged for them."""
+    counts = sorted({len(trials) for trials in known.trials[: config.repeats]})
+    many = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    trials = f"{many} trial{'s' * (counts[-1] > 1)} of {known.directory} ({known.label})"
+    return (
+        f"begins with {trials}{' in each repeat' * (config.repeats > 1)}, charged as {many} of its "
+        f"{config.budget.evaluations} evaluations, with the seconds of their trainings; wall-clock times hold none of "
+        "these."
+    )
+
+
+def _altered(known: Knowledge, config: Config) -> str:
+    return f" The file of {short_name(config.problem)} was another one there." if known.altered else ""
+
+
+def _unpaired(entry: OptimizerConfig, config: Config, knowledge: Mapping[str, Knowledge]) -> str:
+    """Whom it would begin like without that, and does not."""
+    begins = {label: (known.experiment, known.label) for label, known in knowledge.items()}
+    takers = [each.label for each in config.optimizers if each.row.takes_initial_design]
+    others = [label for label in takers if begins.get(label) != begins[entry.label]]
+    if not others:
+        return ""
+    begin, them = ("begins", "it") if len(others) == 1 else ("begin", "them")
+    return f" That is not what {listed(others)} {begin} with: its pairing with {them} is weaker by that."
 
 
 def by_design_of(config: Config) -> dict[str, str]:
@@ -70,7 +137,7 @@ def _budget(config: Config) -> str:
 
 
 def _beginning(config: Config) -> list[str]:
-    takes = {entry.label: entry.row.takes_initial_design for entry in config.optimizers}
+    takes = {each.label: each.row.takes_initial_design and each.warm_start is None for each in config.optimizers}
     takers = [label for label, does in takes.items() if does]
     if not takers or not config.initial_points:
         return []

@@ -1,11 +1,12 @@
 """The driver: the loop that asks, journals, dispatches and tells. Only it touches pool, journal and tracker.
 
-for each run with budget and a free worker:  ask, journal, submit
+for each run with budget and a free worker:  ask, journal, submit; or journal the result, where it is known
 for each event:                              journal, tell, track
 """
 
+from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from fmnas.platform.config.config import WorkersConfig
 from fmnas.platform.drive.dispatch import Clock, Dispatcher, Flight
@@ -24,6 +25,8 @@ from fmnas.search_spaces.records import CANCELLED, FAILED, TIMED_OUT
 STOPPED = "it was stopped before it had finished; a resume repeats it"
 ABANDONED = "the experiment failed before it had finished; a resume repeats it"
 
+NOBODY = ""
+"""In place of a worker, of a trial that none evaluated."""
 PATIENCE_SECONDS = 2.0
 """How long a stop request waits for an optimizer before a person is told so."""
 
@@ -57,6 +60,7 @@ class Driver(Dispatcher):
 
     def _drive(self) -> Ending:
         try:
+            self._waiting = deque(job for job in self._waiting if not self._is_known(job))
             ending = super()._drive()
         except ExperimentFailed:
             self._cancel(ABANDONED)
@@ -68,6 +72,21 @@ class Driver(Dispatcher):
         return not all(run.over or run.budget.exhausted for run in self._state.runs.values())
 
     def _next_job(self) -> Job | None:
+        """The next trial that a worker is to evaluate; those that are known are passed over, with their results."""
+        while (job := self._asked()) is not None:
+            if not self._is_known(job):
+                return job
+        return None
+
+    def _is_known(self, job: Job) -> bool:
+        """Whether an earlier experiment has the result, which then goes on record."""
+        known = self._state.runs[job.run].warm_start.evaluation(job.trial)
+        if known is not None:
+            self._record(finished_record(job, NOBODY, known, self._clock.now()))
+        return known is not None
+
+    def _asked(self) -> Job | None:
+        """A trial of the run that has spent least, on record; None if all must wait or are over."""
         for run in sorted(self._state.runs.values(), key=lambda run: run.budget.spent + run.budget.committed):
             if not self._stopping() and not run.over and self._state.in_flight(run.name) < run.concurrency:
                 trial = self._ask(run)
@@ -84,7 +103,8 @@ class Driver(Dispatcher):
         start = self._clock.elapsed()
         try:
             with watched(lambda: self._check_stop(run)):
-                trial = run.optimizer.ask()
+                suggested = run.optimizer.ask()
+            trial = None if suggested is None else self._state.experiment.issued(run, suggested)
         except Stopped:
             return None
         except Exception as error:
@@ -96,7 +116,6 @@ class Driver(Dispatcher):
         if not run.budget.affords(trial.epochs, seconds):
             run.over = True
             return None
-        trial = replace(trial, seed=self._state.experiment.trial_seed(run, trial))
         self._record(asked_record(run.name, trial, seconds, self._clock.now()), wait=False)
         return trial
 

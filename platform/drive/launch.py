@@ -13,21 +13,24 @@ from typing import Any
 from fmnas.comparison.summary import Summary
 from fmnas.platform.config.config import Config
 from fmnas.platform.config.remarks import remarks
+from fmnas.platform.drive.description import warm_starts_of
 from fmnas.platform.drive.dispatch import Clock
 from fmnas.platform.drive.driver import Driver, Stage
 from fmnas.platform.drive.extension import extended_config, growth, two_budgets
 from fmnas.platform.drive.results import DATA_DIGEST, PROBLEM_DIGEST, last_driver, read_environment
+from fmnas.platform.drive.warm_start import check_known_data, read_knowledge
 from fmnas.platform.environment import describe_environment, in_words, same_fmnas
 from fmnas.platform.errors import Ending, ExperimentFailed, RunDirectoryError
 from fmnas.platform.problems import own_file, short_name
 from fmnas.platform.record.configuration import current_config, is_written
-from fmnas.platform.record.events import driver_record, ended_record, extended_record
+from fmnas.platform.record.events import begun_record, driver_record, ended_record, extended_record
 from fmnas.platform.record.experiment import Experiment, build_experiment
 from fmnas.platform.record.handed_over import keep_problem, standing_in
-from fmnas.platform.record.journal import EXPERIMENT, EXTENSION, FORMAT, Journal, experiment_records
+from fmnas.platform.record.journal import EXPERIMENT, EXTENSION, Journal, experiment_records
 from fmnas.platform.record.lock import Note, kept_up, locked
 from fmnas.platform.record.run_directory import RunDirectory, write_json, write_text
 from fmnas.platform.record.state import ExperimentState
+from fmnas.platform.record.warm_start import Knowledge, recorded_knowledge
 from fmnas.platform.screen.progress import ExperimentProgress
 from fmnas.platform.screen.screen import Screen
 from fmnas.platform.tracking.password import keep_password
@@ -78,11 +81,13 @@ class Surroundings:
 def launch(config: Config, directory: RunDirectory, around: Surroundings) -> ExperimentResult:
     """Run a new experiment. Raises FmnasError, with nothing written, when the input or the machine will not do."""
     directory.check_absent()
-    experiment, digest = build_experiment(config), _digest(config)
+    knowledge = read_knowledge(config)
+    experiment, digest = build_experiment(config, knowledge), _digest(config)
     check_tracking(config, directory)
-    for remark in remarks(config):
+    for remark in (*remarks(config), *warm_starts_of(experiment)):
         around.screen.say(remark)
     data = experiment.problem.load()
+    check_known_data(knowledge, _described(data).get(DATA_DIGEST, ""))
     with open_pool(_work(experiment, data, directory, around), around.address, around.stop, around.screen.say) as pool:
         directory.create()
         noted = _noted(experiment, pool, around.clock.now())
@@ -95,8 +100,7 @@ def launch(config: Config, directory: RunDirectory, around: Surroundings) -> Exp
             keep_problem(config, experiment.problem, directory)
             with Journal(directory.journal) as journal:
                 resolved = config.model_dump(mode="json")
-                head = {"event": "experiment", "id": identity, "format": FORMAT, "config": resolved}
-                journal.append({**head, "at": around.clock.now()})
+                journal.append(begun_record(identity, resolved, around.clock.now(), knowledge))
                 return _conduct(ExperimentState(experiment), directory, journal, pool, identity, around)
 
 
@@ -105,7 +109,7 @@ def resume(directory: RunDirectory, around: Surroundings) -> ExperimentResult:
     directory.check_present()
     with locked(directory.lock, around.screen.say) as note:
         state, identity = restore(directory)
-        return _go_on(Continuation(state, identity, {}), directory, around, note)
+        return _go_on(Continuation(state, identity), directory, around, note)
 
 
 def extend(directory: RunDirectory, given: Sequence[str], around: Surroundings) -> ExperimentResult:
@@ -119,21 +123,30 @@ def extend(directory: RunDirectory, given: Sequence[str], around: Surroundings) 
         before = current_config(directory, records)
         after = extended_config(before, given, directory.root)
         changes = growth(before, after)
-        state = ExperimentState(build_experiment(after))
+        kept = recorded_knowledge(records)
+        knowledge = read_knowledge(after, kept)
+        check_known_data(knowledge, read_environment(directory).get(DATA_DIGEST, ""))
+        state = ExperimentState(build_experiment(after, knowledge))
         state.replay(records[1:])
         told = [f"{label} {text}" for label, text in two_budgets(changes, after).items()]
+        news = {label: known for label, known in knowledge.items() if kept.get(label) != known}
+        told += warm_starts_of(state.experiment) if news else []
         for remark in (*remarks(after), *told) if changes else [ALREADY]:
             around.screen.say(remark)
-        return _go_on(Continuation(state, str(records[0]["id"]), changes), directory, around, note)
+        return _go_on(Continuation(state, str(records[0]["id"]), changes, news), directory, around, note)
 
 
 @dataclass(frozen=True)
 class Continuation:
-    """An experiment to go on with: its state and id, and how it grows first, as an extension's record tells it."""
+    """An experiment to go on with: its state and id, and how it grows first, as an extension's record tells it.
+
+    news: what its optimizers begin with, of those that are new or have more repeats.
+    """
 
     state: ExperimentState
     identity: str
-    changes: Mapping[str, Any]
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    news: Mapping[str, Knowledge] = field(default_factory=dict)
 
 
 def _go_on(on: Continuation, directory: RunDirectory, around: Surroundings, note: Note) -> ExperimentResult:
@@ -153,7 +166,7 @@ def _go_on(on: Continuation, directory: RunDirectory, around: Surroundings, note
     ):
         if on.changes:
             _enter(state, directory, journal, around, EXTENSION)
-            record = extended_record(on.changes, config.model_dump(mode="json"), around.clock.now())
+            record = extended_record(on.changes, config.model_dump(mode="json"), around.clock.now(), on.news)
             journal.append(record)
             state.apply(record)
         if not is_written(config, directory):
@@ -192,7 +205,8 @@ def restore(directory: RunDirectory, heard: bool = True) -> tuple[ExperimentStat
     """The state that the journal proves, and the experiment's id. heard: whether its optimizers are to go on."""
     records = experiment_records(directory)
     with standing_in(directory):
-        state = ExperimentState(build_experiment(current_config(directory, records)), heard)
+        experiment = build_experiment(current_config(directory, records), recorded_knowledge(records))
+        state = ExperimentState(experiment, heard)
     state.replay(records[1:])
     return state, str(records[0]["id"])
 

@@ -17,6 +17,7 @@ from fmnas.comparison.numbers.paired_tests import ALL
 from fmnas.comparison.numbers.trials import LAST_COLUMN, SOURCE, PlannedRun
 from fmnas.comparison.summary import Remark, ReportContext, Summary
 from fmnas.platform.config.config import Config, OptimizerConfig
+from fmnas.platform.drive.description import differing, objective_settings
 from fmnas.platform.drive.launch import restore
 from fmnas.platform.drive.results import (
     DATA_DIGEST,
@@ -29,7 +30,6 @@ from fmnas.platform.drive.results import (
     write_report_files,
 )
 from fmnas.platform.errors import RunDirectoryError
-from fmnas.platform.problems import ALIASES
 from fmnas.platform.record.handed_over import kept_space
 from fmnas.platform.record.outcome import run_name
 from fmnas.platform.record.run_directory import RunDirectory, looked_at
@@ -38,8 +38,9 @@ from fmnas.platform.record.state import ExperimentState
 _SUMMARY_KEYS = {"name", "problem", "budget", "optimizers", "headline", "caution"}
 """Some that every summary.json of a report has."""
 
-ALIKE = ("problem", "fixed", "objective", "fidelity", "budget", "data", "seeds", "initial_design", "on_failure")
-"""The keys of a configuration that must agree, with checkpoints.continue_promoted; data.root may differ."""
+ALIKE = ("budget", "initial_design", "on_failure")
+"""The keys of a configuration that must agree, beside those that say what an objective is, and
+checkpoints.continue_promoted."""
 
 Repeat = tuple[int, int]
 """An experiment's seed and a repeat in it: what a repeat is, whatever directory holds it."""
@@ -89,6 +90,7 @@ def _sources(roots: Sequence[Path]) -> list[Source]:
 
 def _merged(sources: Sequence[Source]) -> Findings:
     _check_alike(sources)
+    _check_independent(sources)
     numbers = _renumbered(sources)
     tables = [_labelled(_numbered(trials_of(source.state), source, numbers), source) for source in sources]
     known = [table for table in tables if not table.empty]
@@ -130,10 +132,8 @@ def _check_alike(sources: Sequence[Source]) -> None:
     """Raise RunDirectoryError, naming what differs, unless all directories can be compared."""
     first = sources[0]
     for other in sources[1:]:
-        ours, theirs = _settings(first), _settings(other)
-        differing = [key for key in {**ours, **theirs} if key in ours and key in theirs and ours[key] != theirs[key]]
-        if differing:
-            lines = "\n".join(f"  {key} = {ours[key]!r} and {theirs[key]!r}" for key in differing)
+        lines = "\n".join(f"  {line}" for line in differing(_settings(first), _settings(other)))
+        if lines:
             raise RunDirectoryError(
                 f"{first.directory.root} and {other.directory.root} cannot be put into one report: they differ in\n"
                 f"{lines}\nReport them one by one."
@@ -141,25 +141,36 @@ def _check_alike(sources: Sequence[Source]) -> None:
 
 
 def _settings(source: Source) -> dict[str, Any]:
-    """What must agree where both have it: the keys of ALIKE, each optimizer's options by its label, given data.
-
-    And the space of a problem that was handed over, which its name does not tell.
-    """
-    config, space = source.config, kept_space(source.directory)
-    digest = read_environment(source.directory).get(DATA_DIGEST)
+    """What must agree where both have it: what an objective is, the keys of ALIKE, each optimizer by its label."""
+    config = source.config
+    digest = read_environment(source.directory).get(DATA_DIGEST, "")
     plain = config.model_dump(mode="json")
-    data = {key: value for key, value in plain["data"].items() if key != "root"}
-    shared = {key: plain[key] for key in ALIKE} | {"data": data, "problem": ALIASES.get(config.problem, config.problem)}
+    shared = objective_settings(config, kept_space(source.directory), digest) | {key: plain[key] for key in ALIKE}
     shared["checkpoints.continue_promoted"] = config.checkpoints.continue_promoted
-    shared |= {} if space is None else {"space": space}
-    shared |= {"SHA-256 of the data": digest} if digest else {}
     return shared | {f"optimizer {each.label}": _complete(each) for each in config.optimizers}
 
 
 def _complete(optimizer: OptimizerConfig) -> dict[str, Any]:
-    """Which it is, its options with every default, and how many trials it may have in flight."""
+    """Which it is, its options with every default, how many trials it may have in flight, what it begins with."""
     options = optimizer.row.complete(optimizer.options)
-    return {"name": optimizer.name, "use": optimizer.use, "concurrency": optimizer.concurrency, **options}
+    plain = optimizer.model_dump(mode="json", include={"name", "use", "concurrency", "warm_start"})
+    return {**plain, **options}
+
+
+def _check_independent(sources: Sequence[Source]) -> None:
+    """Raise RunDirectoryError where two repeats of an optimizer begin with the same trials of an earlier experiment."""
+    holders: dict[tuple[str, str, str, int], Source] = {}
+    for source in sources:
+        for label, known in source.state.experiment.knowledge.items():
+            for repeat in range(source.config.repeats):
+                key = label, known.experiment, known.label, repeat
+                other = holders.setdefault(key, source)
+                if other.config.seed != source.config.seed:
+                    raise RunDirectoryError(
+                        f"{other.directory.root} and {source.directory.root} both hold a repeat of {label} that begins "
+                        f"with repeat {repeat} of {known.label} in {known.directory}: they are not independent, as "
+                        "repeats must be. Leave one directory out, or run one with a warm_start of its own"
+                    )
 
 
 def _renumbered(sources: Sequence[Source]) -> dict[Repeat, int]:

@@ -13,7 +13,7 @@ from fmnas.comparison.numbers.retrained import read_retrained
 from fmnas.comparison.numbers.trials import Budget, PlannedRun, ReportNotWritten
 from fmnas.comparison.report import write_report
 from fmnas.comparison.summary import Remark, ReportContext, Summary
-from fmnas.platform.drive.description import by_design_of, remarks_of, settings_of, setup_of
+from fmnas.platform.drive.description import by_design_of, remarks_of, settings_of, setup_of, warm_starts_of
 from fmnas.platform.drive.extension import two_budgets
 from fmnas.platform.environment import in_words
 from fmnas.platform.errors import Ending, ExperimentFailed, legible
@@ -89,7 +89,13 @@ def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext
         finished=state.status == Ending.FINISHED,
         retrained=retrained,
         hypotheses=config.hypotheses,
-        remarks=[*remarks_of(config), *_of_versions(state), *_of_extensions(state), *outdated],
+        remarks=[
+            *remarks_of(config),
+            *map(Remark, warm_starts_of(state.experiment)),
+            *_of_versions(state),
+            *_of_extensions(state),
+            *outdated,
+        ],
         runs=[PlannedRun(run.name, run.optimizer_name, run.repeat) for run in state.runs.values()],
         by_design=by_design_of(config),
         setup=setup_of(config, state.experiment.problem),

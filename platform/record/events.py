@@ -2,6 +2,7 @@
 
 | event | what happened |
 |---|---|
+| experiment | it begins, with this configuration |
 | asked | an optimizer suggested a trial |
 | started | an attempt at it began on a worker |
 | finished, failed, timed_out | it ended, with a result or without |
@@ -15,7 +16,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from fmnas.platform.environment import provenance
-from fmnas.platform.record.journal import ASKED, DRIVER, ENDED, EXTENDED, FORMAT
+from fmnas.platform.record.journal import ASKED, BEGUN, DRIVER, ENDED, EXTENDED, FORMAT
+from fmnas.platform.record.warm_start import NOTHING, Knowledge, as_recorded
 from fmnas.platform.workers.pool import Job
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FINISHED, LOST
@@ -56,9 +58,23 @@ def ended_record(status: str, reason: str, at: float) -> dict[str, Any]:
     return {"event": ENDED, "status": status, **({"reason": reason} if reason else {}), "at": at}
 
 
-def extended_record(changes: Mapping[str, Any], config: Mapping[str, Any], at: float) -> dict[str, Any]:
-    """The record of an experiment that grows: dotted key -> [before, after], and the whole configuration after."""
-    return {"event": EXTENDED, "format": FORMAT, "changes": dict(changes), "config": dict(config), "at": at}
+def begun_record(
+    identity: str, config: Mapping[str, Any], at: float, knowledge: Mapping[str, Knowledge] = NOTHING
+) -> dict[str, Any]:
+    """The first record: the experiment's id, its resolved configuration, and what its optimizers begin with."""
+    head = {"event": BEGUN, "id": identity, "format": FORMAT, "config": dict(config)}
+    return {**head, **as_recorded(knowledge), "at": at}
+
+
+def extended_record(
+    changes: Mapping[str, Any], config: Mapping[str, Any], at: float, knowledge: Mapping[str, Knowledge] = NOTHING
+) -> dict[str, Any]:
+    """The record of an experiment that grows: dotted key -> [before, after], and the whole configuration after.
+
+    knowledge: of the optimizers that are new or have more repeats.
+    """
+    grown = {"event": EXTENDED, "format": FORMAT, "changes": dict(changes), "config": dict(config)}
+    return {**grown, **as_recorded(knowledge), "at": at}
 
 
 def grown(changes: Mapping[str, Any]) -> str:

@@ -1,16 +1,19 @@
 """An experiment: a problem, and one run for each optimizer and repeat, each with the same budget."""
 
 import zlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from fmnas.optimizers import Optimizer, random_design
 from fmnas.optimizers.subspace import SubspaceOptimizer
 from fmnas.platform.config.config import AUTHORS, Config, OptimizerConfig
+from fmnas.platform.errors import RunDirectoryError
 from fmnas.platform.optimizers import Setting
 from fmnas.platform.problems import problem
 from fmnas.platform.record.ledger import RunAccount, RunBudget
+from fmnas.platform.record.warm_start import NOTHING, Knowledge, WarmStart
 from fmnas.search_spaces import Configuration, Space, Subspace, Trial
 from fmnas.search_spaces.records import PROMOTION
 from fmnas.trainers.problem import Problem, authors_points
@@ -20,21 +23,24 @@ from fmnas.trainers.problem import Problem, authors_points
 class Run(RunAccount):
     """One optimizer, one repeat, at work.
 
-    concurrency: how many trials it may have in flight. over: nothing more will be asked.
+    concurrency: how many trials it may have in flight. warm_start: what it knows at its beginning. over: nothing more
+    will be asked.
     """
 
     optimizer: Optimizer
     concurrency: int
+    warm_start: WarmStart = field(default_factory=WarmStart)
     over: bool = False
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """Everything that decides the results."""
+    """Everything that decides the results. knowledge: by label, what optimizers know at their beginning."""
 
     config: Config
     problem: Problem
     runs: tuple[Run, ...]
+    knowledge: Mapping[str, Knowledge] = field(default_factory=dict)
 
     @property
     def epochs(self) -> int:
@@ -45,6 +51,10 @@ class Experiment:
     def subspace(self) -> Subspace:
         """The problem's space, and what the configuration fixes of it: the optimizers choose the rest."""
         return Subspace(self.problem.space, self.config.fixed)
+
+    def issued(self, run: Run, trial: Trial) -> Trial:
+        """A trial that the run's optimizer suggests as it goes on record. Raises OptimizerError as `WarmStart`."""
+        return run.warm_start.marked(replace(trial, seed=self.trial_seed(run, trial)))
 
     def trial_seed(self, run: Run, trial: Trial) -> int:
         """What the trainings of a trial that the run's optimizer suggests derive their randomness from.
@@ -61,17 +71,28 @@ def derived_seed(*parts: int) -> int:
     return int(np.random.SeedSequence(parts).generate_state(1)[0])
 
 
-def build_experiment(config: Config) -> Experiment:
-    """The experiment that a configuration describes, at its beginning."""
+def build_experiment(config: Config, knowledge: Mapping[str, Knowledge] = NOTHING) -> Experiment:
+    """The experiment that a configuration describes, at its beginning.
+
+    knowledge: by label, of every optimizer with a warm_start. Raises RunDirectoryError where one has none.
+    """
     task = problem(config.problem, config.problem_settings)
     subspace = Subspace(task.space, config.fixed)
-    runs = [_build_run(config, task, subspace, entry, r) for r in range(config.repeats) for entry in config.optimizers]
-    return Experiment(config, task, tuple(runs))
+    runs = [
+        _build_run(config, task, subspace, entry, repeat, _warm_start(entry, repeat, knowledge))
+        for repeat in range(config.repeats)
+        for entry in config.optimizers
+    ]
+    return Experiment(config, task, tuple(runs), knowledge)
 
 
-def _build_run(config: Config, task: Problem, subspace: Subspace, entry: OptimizerConfig, repeat: int) -> Run:
+def _build_run(
+    config: Config, task: Problem, subspace: Subspace, entry: OptimizerConfig, repeat: int, known: WarmStart
+) -> Run:
     row = entry.row
-    design = _initial_design(config, subspace.free, repeat) if row.takes_initial_design else []
+    design = [subspace.reduce(trial.configuration) for trial in known.trials]
+    if not design and row.takes_initial_design:
+        design = _initial_design(config, subspace.free, repeat)
     setting = Setting(
         seed=derived_seed(config.seed, repeat, zlib.crc32(entry.label.encode())),
         epochs=config.fidelity.epochs,
@@ -83,7 +104,19 @@ def _build_run(config: Config, task: Problem, subspace: Subspace, entry: Optimiz
     if subspace.fixed:
         optimizer = SubspaceOptimizer(subspace, optimizer)
     budget = RunBudget(config.budget.evaluations * config.fidelity.epochs, config.budget.seconds)
-    return Run(entry.label, repeat, budget, optimizer=optimizer, concurrency=entry.concurrency)
+    return Run(entry.label, repeat, budget, optimizer=optimizer, concurrency=entry.concurrency, warm_start=known)
+
+
+def _warm_start(entry: OptimizerConfig, repeat: int, knowledge: Mapping[str, Knowledge]) -> WarmStart:
+    if entry.warm_start is None:
+        return WarmStart()
+    known = knowledge.get(entry.label)
+    if known is None or repeat >= len(known.trials):
+        raise RunDirectoryError(
+            f"{entry.label}: warm_start = {entry.warm_start!r}, and its journal does not hold what repeat {repeat} of "
+            "it began with: put the journal back as it was, or run the configuration anew"
+        )
+    return known.of(repeat)
 
 
 def _initial_design(config: Config, space: Space, repeat: int) -> list[Configuration]:

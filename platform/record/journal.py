@@ -12,6 +12,8 @@
     {"event": "extended", "format": 2, "changes": {"repeats": [3, 5]}, "config": {...}, "at": ...}
     {"event": "ended",    "status": ..., "reason": ..., "at": ...}
 
+`experiment` and `extended` also hold, under `warm_start`, trials of earlier experiments that optimizers begin with;
+such a trial is asked and finished, and never started.
 `driver`: a driver begins, to work at the experiment, at an extension of it or at a retraining. `ended`: it leaves, and
 may say why. `extended`: from here on the experiment has that configuration, in which something has grown.
 
@@ -44,8 +46,10 @@ Record = dict[str, Any]
 
 FORMAT = 2
 
-ASKED, DRIVER, ENDED, EXTENDED, ILLEGIBLE = "asked", "driver", "ended", "extended", "illegible"
-"""The events of a suggestion, a driver that begins, one that leaves, an extension, and a line that is lost."""
+BEGUN, ASKED, DRIVER, ENDED = "experiment", "asked", "driver", "ended"
+EXTENDED, ILLEGIBLE = "extended", "illegible"
+"""The events of the first record, a suggestion, a driver that begins, one that leaves, an extension, a line that is
+lost."""
 
 EXPERIMENT, EXTENSION, RETRAINING = "experiment", "extension", "retraining"
 """What a driver works at."""
@@ -120,7 +124,7 @@ def experiment_records(directory: RunDirectory) -> list[Record]:
     """
     directory.check_present()
     records = read_journal(directory.journal)
-    if not records or records[0]["event"] != "experiment" or not {"id", "config"} <= set(records[0]):
+    if not records or records[0]["event"] != BEGUN or not {"id", "config"} <= set(records[0]):
         raise RunDirectoryError(
             f"{directory.journal} does not begin with an experiment: it was cut off before anything ran; "
             f"remove {directory.root} and run the configuration again"

@@ -288,6 +288,7 @@ def _key(record: Record) -> tuple[str, int]:
 
 
 def _outcome(account: RunAccount, opened: OpenTrial, status: str, record: Record) -> Outcome:
+    started_at = opened.started_at if opened.attempt else record["at"]  # what is known needs no start
     return Outcome(
         optimizer=account.optimizer_name,
         repeat=account.repeat,
@@ -295,11 +296,11 @@ def _outcome(account: RunAccount, opened: OpenTrial, status: str, record: Record
         status=status,
         evaluation=Evaluation.from_dict(record["evaluation"]) if status == FINISHED else None,
         suggest_seconds=opened.suggest_seconds,
-        started_at=opened.started_at,
+        started_at=started_at,
         finished_at=record["at"],
         worker=record["worker"],
         attempt=record["attempt"],
         reason=legible(record.get("reason", "")),
         lost_seconds=opened.lost_seconds,
-        seconds=record.get("seconds", max(0.0, record["at"] - opened.started_at)),
+        seconds=record.get("seconds", max(0.0, record["at"] - started_at)),
     )

@@ -100,12 +100,12 @@ class _Replay(ExperimentState):
     def _compare(self, run: Run, recorded: Trial) -> tuple[dict[str, tuple[Any, Any]], str]:
         """What differs, and why there was nothing to compare."""
         try:
-            trial = run.optimizer.ask()
+            suggested = run.optimizer.ask()
+            trial = None if suggested is None else self.experiment.issued(run, suggested)
         except Exception as error:  # whatever it is, it is a finding of the replay and not its end
             return {}, f"the optimizer failed: {one_line(error)}"
         if trial is None:
             return {}, "the optimizer had nothing to suggest"
-        trial = replace(trial, seed=self.experiment.trial_seed(run, trial))
         return dict(_changes(recorded.to_dict(), trial.to_dict())), ""
 
 

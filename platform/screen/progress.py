@@ -41,7 +41,7 @@ from fmnas.platform.record.state import ExperimentState
 from fmnas.platform.screen.runs_table import RunRow, RunsTable, as_number
 from fmnas.platform.screen.screen import Happening, Screen, as_reached, as_time, seconds_left
 from fmnas.platform.workers.pool import Job
-from fmnas.search_spaces.records import FINISHED
+from fmnas.search_spaces.records import FINISHED, WARM_START
 
 RAY = "ray"
 """The kind of workers whose trials take long enough to be told of when they start."""
@@ -150,8 +150,10 @@ class ExperimentProgress(JobProgress):
         self._start(job, facts, line if on_ray else "")
 
     def ended(self, outcome: Outcome) -> None:
-        """Run, trial, objective, incumbent, budget."""
+        """Run, trial, objective, incumbent, budget. What an earlier experiment evaluated says nothing of the pace."""
         self._flying.pop((outcome.run, outcome.trial.id), None)
+        if outcome.trial.origin == WARM_START:
+            self._before[outcome.run] += outcome.trial.epochs
         run, evaluation = self._state.runs[outcome.run], outcome.evaluation
         facts = {
             "run": outcome.run,

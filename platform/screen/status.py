@@ -41,7 +41,7 @@ from fmnas.platform.record.lock import AtWork, look
 from fmnas.platform.record.run_directory import RunDirectory
 from fmnas.platform.screen.ending import called
 from fmnas.platform.screen.screen import as_reached, as_time, seconds_left
-from fmnas.search_spaces.records import CHARGED
+from fmnas.search_spaces.records import CHARGED, WARM_START
 
 LAST_EVENTS = 8
 _STATES = {"experiment": "working", "retraining": "retraining", "sync": "syncing"}
@@ -117,7 +117,8 @@ def _budget(ledger: Ledger) -> dict[str, Any]:
 def _left(ledger: Ledger, since: float, now: float) -> float | None:
     """Seconds to the end of all budgets at the pace since then."""
     charged = (outcome for outcome, _ in ledger.outcomes if outcome.status in CHARGED)
-    done = sum(outcome.trial.epochs for outcome in charged if outcome.finished_at >= since)
+    here = (outcome for outcome in charged if outcome.trial.origin != WARM_START)
+    done = sum(outcome.trial.epochs for outcome in here if outcome.finished_at >= since)
     told = _budget(ledger)
     seconds = seconds_left(done, told["budget_epochs"] - told["spent_epochs"], now - since)
     return None if seconds is None else round(seconds, 1)

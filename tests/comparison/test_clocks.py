@@ -37,6 +37,12 @@ def test_a_clock_that_was_set_back_is_named(trials, seconds):
     assert "Do not believe wall-clock times" in remark
 
 
+def test_what_was_known_was_not_trained_by_this_clock(trials):
+    known = trials.assign(started_at=trials["finished_at"], train_seconds=1000.0)
+    assert clock_remarks(known) != []
+    assert clock_remarks(known.assign(origin="warm_start")) == []
+
+
 def test_a_training_that_is_longer_than_it_lasted_is_named(trials):
     (remark,) = clock_remarks(trials.assign(train_seconds=[10.0, 1000.0, 2000.0]))
     assert remark.startswith("2 trials ended before the start, or sooner than the training can have")

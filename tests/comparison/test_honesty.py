@@ -8,6 +8,7 @@ import pytest
 from fmnas.comparison import Budget, ReportError, ledger_table
 from fmnas.comparison.numbers.honesty import honesty, unused_models
 from fmnas.comparison.numbers.ledger import Pending
+from fmnas.search_spaces.records import ORIGINS
 
 ROOT = Path(__file__).resolve().parents[2]
 BUDGET = Budget(evaluations=10, epochs_per_evaluation=25)
@@ -28,7 +29,8 @@ def test_by_hand(make_table):
     runs = {("bo-fm", 0): [INITIAL, MODEL, failed, MODEL], ("bo-fm", 1): [INITIAL, MODEL, fallback, MODEL]}
     record = only(make_table(runs), [Pending("bo-fm/repeat-1", 2.0)])
     assert (record.optimizer, record.trials, record.model_share) == ("bo-fm", 8, 0.5)
-    assert record.shares == {"initial": 0.25, "random": 0.25, "model": 0.5, "mutation": 0.0, "promotion": 0.0}
+    expected = {"initial": 0.25, "random": 0.25, "model": 0.5}
+    assert record.shares == {**dict.fromkeys(ORIGINS, 0.0), **expected}
     assert (record.fallbacks, record.failed_fits) == (2, 1)
     assert (record.duplicates, record.isomorphic_duplicates) == (1, 0)
     assert record.suggest_seconds == pytest.approx(10 / 9)
@@ -63,6 +65,16 @@ def test_random_search_in_disguise_is_named(make_run, name, trials, disguised):
     assert any("random search" in text for text in warnings) == disguised
     if not disguised:
         assert warnings == ()
+
+
+def test_what_was_known_was_chosen_by_nobody(make_run):
+    known = {"objective": 1.0, "origin": "warm_start", "note": "trial 3 of a/repeat-0 in runs/earlier"}
+    record = only(make_run("bo-fm", 0, quick([known] * 4 + [CHANCE, CHANCE, MODEL, MODEL])))
+    assert record.warnings == ()
+    assert (record.shares["warm_start"], record.model_share, record.fallbacks) == (0.5, 0.25, 0)
+    record = only(make_run("bo-fm", 0, quick([known] * 4 + [CHANCE])))
+    assert record.model_unused
+    assert record.warnings[0].startswith("after the trials that it began with chance chose 1 of its 1 new")
 
 
 def test_all_of_it(make_run):

@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 
 from fmnas.comparison import Budget, ledger_table
-from fmnas.comparison.numbers.ledger import LEDGER_COLUMNS, SHARE_COLUMNS, LedgerRow, Pending, ledger_rows
+from fmnas.comparison.numbers.ledger import (
+    LEDGER_COLUMNS,
+    SHARE_COLUMNS,
+    LedgerRow,
+    Pending,
+    ledger_rows,
+    wall_seconds,
+)
 from fmnas.search_spaces.records import ORIGINS, STATUSES
 
 BUDGET = Budget(evaluations=4, epochs_per_evaluation=25)
@@ -80,6 +87,16 @@ def test_the_clock_runs_from_the_first_start_to_the_last_finish(make_run):
     assert ledger_table(trials, BUDGET)["wall_seconds"].item() == pytest.approx(130 - (60 - 7))
     repeated = [{"objective": 1.0, "at": 100, "attempt": 2, "lost_seconds": 30.0}, {"at": 90, "lost_seconds": 0.0}]
     assert ledger_table(make_run("a", 0, repeated), BUDGET)["wall_seconds"].item() == pytest.approx(100 - (93 - 30))
+
+
+def test_what_was_known_takes_its_seconds_and_epochs_and_no_time_of_the_clock(make_run):
+    known = {"objective": 1.0, "origin": "warm_start", "note": "trial 3 of a/repeat-0 in runs/earlier", "at": 10}
+    run = make_run("a", 0, [known, known, {"objective": 2.0, "at": 100}])
+    (row,) = ledger_table(run, BUDGET).to_dict("records")
+    assert (row["wall_seconds"], row["train_seconds"], row["epochs"]) == (7.0, 30.0, 75)
+    assert (row["share_warm_start"], row["notes"]) == (pytest.approx(2 / 3), 0)
+    assert list(wall_seconds(run)) == [0.0, 0.0, 7.0]
+    assert list(wall_seconds(run.iloc[:2])) == [7.0, 7.0]
 
 
 def test_an_older_file_does_not_say_what_was_lost_before(make_run):

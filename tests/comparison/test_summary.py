@@ -69,6 +69,15 @@ def test_the_file_is_what_it_was(make_table):
         assert value == (pytest.approx(before, rel=1e-9) if isinstance(before, float) else before), place
 
 
+def test_where_a_known_trial_is_from_is_no_incident(make_run):
+    notes = [{"origin": "warm_start", "note": "trial 3 of a/repeat-0 in runs/earlier"}, {"note": "odd"}]
+    trials = make_run("a", 0, notes)
+    found = summarise(
+        trials, anytime_curves(trials, BUDGET), ledger_table(trials, BUDGET), ReportContext("a", "p", BUDGET, {}, "")
+    )
+    assert [incident.text for incident in found.incidents] == ["odd"]
+
+
 def test_it_is_frozen_and_its_missing_numbers_are_nan(make_table):
     found = summary(make_table)
     assert np.isnan(found.optimizers["bohb"].mean)

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from fmnas.platform.drive.driver import Driver, Stage
 from fmnas.platform.record.experiment import build_experiment
 from fmnas.platform.record.journal import Journal, read_journal
 from fmnas.platform.record.state import ExperimentState
+from fmnas.platform.record.warm_start import NOTHING, Knowledge
 from fmnas.platform.screen.progress import ExperimentProgress
 from fmnas.platform.screen.screen import QuietScreen
 from fmnas.platform.tracking.client import TrackingSettings, load_mlflow
@@ -251,9 +252,10 @@ def _drive(
     fate: Fate = lambda job: "finish",
     stop: StopRequest | None = None,
     elapsed: Callable[[], float] = lambda: 0.0,
+    knowledge: Mapping[str, Knowledge] = NOTHING,
 ) -> tuple[str, ExperimentState, ScriptedPool]:
     """Run to the end from whatever the journal holds."""
-    state = ExperimentState(build_experiment(config))
+    state = ExperimentState(build_experiment(config, knowledge))
     if journal.exists():
         state.replay(read_journal(journal))
     pool = ScriptedPool(state, capacity, fate)
@@ -296,7 +298,7 @@ def scripted_pool() -> Callable[[ExperimentState], Pool]:
 
 @pytest.fixture(scope="session")
 def drive() -> Callable[..., tuple[str, ExperimentState, ScriptedPool]]:
-    """drive(config, journal, capacity, fate, stop, elapsed): to the end from whatever the journal holds."""
+    """drive(config, journal, capacity, fate, stop, elapsed, knowledge): to the end from whatever the journal holds."""
     return _drive
 
 

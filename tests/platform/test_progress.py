@@ -43,7 +43,7 @@ from fmnas.platform.screen.screen import (
 from fmnas.platform.screen.terminal import print_summary
 from fmnas.platform.workers.pool import Job
 from fmnas.search_spaces import Evaluation, Trial
-from fmnas.search_spaces.records import FINISHED, TIMED_OUT
+from fmnas.search_spaces.records import FINISHED, TIMED_OUT, WARM_START
 
 CALM = ["-o", "workers.kind=in-process", "-o", "tracking.enabled=false", "-o", "optimizers=[random, bohb]"]
 BUDGET = {"spent_epochs", "budget_epochs", "spent_share", "seconds_left", "workers_busy", "workers"}
@@ -165,8 +165,8 @@ class Scene:
         shown.print(self.table())
         return written(shown)
 
-    def finish(self, number: int) -> None:
-        trial = Trial(number, {}, 3, "model")
+    def finish(self, number: int, origin: str = "model") -> None:
+        trial = Trial(number, {}, 3, origin)
         self.progress.started(Job(self.run.name, trial), "w")
         self.now += 10.0
         self.run.budget.spent += 3
@@ -191,6 +191,14 @@ def test_what_happened_is_told_with_how_it_stands() -> None:
     assert not ended.bad
     for happening in scene.told:
         assert set(happening.facts) == FACTS[happening.event]
+
+
+def test_what_was_known_says_nothing_of_the_pace() -> None:
+    scene = Scene()
+    scene.finish(0, WARM_START)
+    assert (scene.told[-1].facts["spent_epochs"], scene.told[-1].facts["seconds_left"]) == (3, None)
+    scene.finish(1)
+    assert scene.told[-1].facts["seconds_left"] == 160.0, "3 epochs took 20 seconds, 24 are ahead"
 
 
 def test_what_went_wrong_stays_visible() -> None:

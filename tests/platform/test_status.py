@@ -157,6 +157,17 @@ def test_what_is_charged_is_spent_and_nothing_else(
     assert (run["evaluations"], facts["spent_epochs"], facts["spent_share"]) == (spent / 2, spent, spent / 10)
 
 
+def test_what_was_known_says_nothing_of_the_pace(tmp_path: Path) -> None:
+    known = asked(3, 121.0)
+    known["trial"] |= {"origin": "warm_start"}
+    directory = written(tmp_path, [*HISTORY, known, told("finished", 3, 121.0, evaluation=EVALUATION)])
+    with locked(directory.lock, print) as note:
+        note(work="experiment", workers=3, since=100.0)
+        facts = status_of(directory, now=130.0)
+    assert facts["spent_epochs"] == 6
+    assert facts["seconds_left"] == 30.0, "4 epochs took 30 seconds, 4 are ahead"
+
+
 def test_the_epoch_that_the_driver_noted_is_told_of_what_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -99,4 +99,4 @@ def test_older_data_have_the_fallback_that_their_note_tells() -> None:
 
 
 def test_origins() -> None:
-    assert set(ORIGINS) == {"initial", "random", "model", "mutation", "promotion"}
+    assert set(ORIGINS) == {"initial", "random", "model", "mutation", "promotion", "warm_start"}

@@ -1,0 +1,256 @@
+"""Optimizers that begin with trials of an earlier experiment: what they hear, what it costs, and every way to go on."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fmnas.optimizers import Optimizer, OptimizerError, Suggestion
+from fmnas.platform.config.config import Config
+from fmnas.platform.drive.description import setup_of, warm_starts_of
+from fmnas.platform.drive.extension import growth
+from fmnas.platform.errors import Ending, ExperimentFailed, RunDirectoryError
+from fmnas.platform.problems import problem
+from fmnas.platform.record.events import begun_record, driver_record, extended_record
+from fmnas.platform.record.experiment import build_experiment
+from fmnas.platform.record.journal import EXTENSION, Journal, read_journal
+from fmnas.platform.record.replay import replay
+from fmnas.platform.record.warm_start import Knowledge, KnownTrial, recorded_knowledge
+from fmnas.search_spaces import Evaluation, Subspace, Trial
+from fmnas.search_spaces.records import WARM_START
+
+Drive = Callable[..., Any]
+Configured = Callable[..., Config]
+Asks = Callable[[Path], list[tuple[str, str]]]
+Results = Callable[[Path], dict[tuple[str, int], Any]]
+
+KNOWN = 4
+WARM = {"warm_start": "runs/earlier"}
+EVOLUTION = {"name": "regularized-evolution", "population": 4, "tournament": 2, **WARM}
+QUICK: dict[str, dict[str, Any]] = {
+    "bo-fm": {"name": "bo-fm", **WARM},
+    "regularized-evolution": EVOLUTION,
+    "cocabo": {"name": "cocabo", **WARM},
+    "random": {"name": "random", **WARM},
+}
+
+
+def knowledge_for(config: Config, repeats: int = 3, count: int = KNOWN) -> dict[str, Knowledge]:
+    """Of each optimizer with a warm_start: random trials, numbered from 10, each of which took 7 seconds."""
+    task = problem(config.problem, config.problem_settings)
+    subspace, epochs = Subspace(task.space, config.fixed), config.fidelity.epochs
+    rng = np.random.default_rng(1)
+    trials = []
+    for repeat in range(repeats):
+        some = [Trial(i, subspace.complete(subspace.free.sample(rng)), epochs, "random") for i in range(count)]
+        told = [(trial, task.trainer.evaluate(trial)) for trial in some]
+        trials.append(
+            tuple(
+                KnownTrial(
+                    10 + t.id,
+                    t.configuration,
+                    epochs,
+                    100 * repeat + t.id,
+                    Evaluation(e.objective, epochs, seconds=7.0),
+                )
+                for t, e in told
+            )
+        )
+    known = Knowledge("runs/earlier", "random", "an id", "", False, tuple(trials))
+    return {entry.label: known for entry in config.optimizers if entry.warm_start is not None}
+
+
+def differences(journal: Path, known: Mapping[str, Knowledge], *stages: Config) -> tuple[Any, ...]:
+    """What a replay of a journal without its head finds."""
+    begun, *extended = (lambda config=config: build_experiment(config, known) for config in stages)
+    return replay(begun, read_journal(journal), extended).differences
+
+
+@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("fixed", [{}, {"h1": 2}])
+def test_it_begins_with_what_is_known_and_no_worker_sees_that(
+    tmp_path: Path, drive: Drive, configured: Configured, name: str, fixed: dict[str, Any]
+) -> None:
+    config = configured(optimizers=[QUICK[name], "bohb"], fixed=fixed, budget={"evaluations": 6}, repeats=2)
+    known = knowledge_for(config)
+    evaluated: list[tuple[str, int]] = []
+
+    def fate(job: Any) -> str:
+        evaluated.append((job.run, job.trial.id))
+        return "finish"
+
+    status, state, _ = drive(config, tmp_path / "j", fate=fate, knowledge=known)
+    assert status == Ending.FINISHED
+    for repeat in (0, 1):
+        run = f"{name}/repeat-{repeat}"
+        outcomes = [outcome for outcome, _ in state.outcomes if outcome.run == run]
+        for outcome, given_ in zip(outcomes[:KNOWN], known[name].trials[repeat], strict=True):
+            trial = outcome.trial
+            assert (trial.configuration, trial.seed, trial.origin) == (given_.configuration, given_.seed, WARM_START)
+            assert trial.note == f"trial {given_.number} of random/repeat-{repeat} in runs/earlier"
+            assert outcome.evaluation == given_.evaluation
+            assert (outcome.worker, outcome.started_at) == ("", outcome.finished_at)
+        assert [outcome.trial.origin == WARM_START for outcome in outcomes[KNOWN:]] == [False] * 2
+        assert [number for ran, number in evaluated if ran == run] == [KNOWN, KNOWN + 1]
+        told = [evaluation for _, evaluation in state.runs[run].optimizer.history]
+        assert told[:KNOWN] == [trial.evaluation for trial in known[name].trials[repeat]]
+        budget = state.runs[run].budget
+        assert (budget.spent, budget.committed) == (18, 0)
+        assert budget.seconds_spent >= 7.0 * KNOWN
+    assert differences(tmp_path / "j", known, config) == ()
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_it_is_resumed_after_any_record(
+    tmp_path: Path, drive: Drive, configured: Configured, asks: Asks, results: Results, concurrency: int
+) -> None:
+    """In the middle of what is known as well: asked for and not yet answered."""
+    entries = [{**EVOLUTION, "concurrency": concurrency}, {"name": "random", "concurrency": concurrency}]
+    config = configured(optimizers=entries, budget={"evaluations": 8})
+    known, journal = knowledge_for(config), tmp_path / "whole"
+    drive(config, journal, capacity=concurrency, knowledge=known)
+    whole, found, lines = asks(journal), results(journal), journal.read_bytes().splitlines(keepends=True)
+    assert len(found) == 16
+    for cut in range(len(lines)):
+        again = tmp_path / f"cut-{cut}"
+        again.write_bytes(b"".join(lines[:cut]))
+        evaluated: list[tuple[str, int]] = []
+
+        def fate(job: Any, evaluated: list[tuple[str, int]] = evaluated) -> str:
+            evaluated.append((job.run, job.trial.id))
+            return "finish"
+
+        status, state, _ = drive(config, again, capacity=concurrency, fate=fate, knowledge=known)
+        assert status == Ending.FINISHED
+        assert not [number for run, number in evaluated if run.startswith("reg") and number < KNOWN]
+        assert all(run.budget.spent == 24 and not run.budget.committed for run in state.runs.values())
+        if concurrency == 1:
+            assert sorted(asks(again)) == sorted(whole)
+            assert results(again) == found
+        if cut % 7 == 0:
+            assert differences(again, known, config) == ()
+
+
+def test_what_it_suggests_follows_from_what_it_was_told_alone(
+    tmp_path: Path, drive: Drive, configured: Configured
+) -> None:
+    """As if the same configurations had been its initial design, and had come out so."""
+    config = configured(optimizers=[EVOLUTION], budget={"evaluations": 7})
+    known = knowledge_for(config)
+    _, state, _ = drive(config, tmp_path / "j", knowledge=known)
+    (alone,) = (run.optimizer for run in build_experiment(config, known).runs)
+    for _, evaluation in state.runs["regularized-evolution/repeat-0"].optimizer.history:
+        trial = alone.ask()
+        assert trial is not None
+        alone.tell(trial, evaluation)
+    there, here = (
+        [trial.configuration for trial, _ in optimizer.history]
+        for optimizer in (alone, state.runs["regularized-evolution/repeat-0"].optimizer)
+    )
+    assert there == here
+
+
+def test_an_extension_brings_what_is_known_to_those_it_adds(
+    tmp_path: Path, drive: Drive, configured: Configured
+) -> None:
+    before = configured(optimizers=["random", EVOLUTION])
+    after = configured(optimizers=["random", EVOLUTION, QUICK["bo-fm"]], repeats=2, budget={"evaluations": 6})
+    known, journal = knowledge_for(after), tmp_path / "j"
+    drive(before, journal, knowledge=known)
+    with Journal(journal) as log:
+        log.append(driver_record(EXTENSION, 0.0))
+        plain = after.model_dump(mode="json")
+        log.append(extended_record(growth(before, after), plain, 0.0, {"bo-fm": known["bo-fm"]}))
+    _, state, _ = drive(after, journal, knowledge=known)
+    origins = dict.fromkeys(state.runs, 0)
+    for outcome, _ in state.outcomes:
+        origins[outcome.run] += outcome.trial.origin == WARM_START
+    assert origins == {run: 0 if run.startswith("random") else KNOWN for run in state.runs}
+    assert differences(journal, known, before, after) == ()
+
+
+def test_the_journal_keeps_it_whole(configured: Configured) -> None:
+    config = configured(optimizers=[EVOLUTION, QUICK["bo-fm"]], repeats=2)
+    known = knowledge_for(config)
+    first = {"regularized-evolution": known["regularized-evolution"]}
+    plain = config.model_dump(mode="json")
+    records = [begun_record("i", plain, 0.0, first), extended_record({}, plain, 0.0, {"bo-fm": known["bo-fm"]})]
+    assert recorded_knowledge(records) == known
+    assert recorded_knowledge([begun_record("i", plain, 0.0)]) == {}
+    damaged = {**records[0], WARM_START: {"bo-fm": {"label": "random"}}}
+    with pytest.raises(RunDirectoryError, match="holds no whole warm_start"):
+        recorded_knowledge([damaged])
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    objective=st.floats(allow_nan=False, allow_infinity=False),
+    curve=st.lists(st.floats(0, 1)),
+)
+def test_what_is_known_survives_json(seed: int, objective: float, curve: list[float]) -> None:
+    trial = KnownTrial(3, {"x": 0.1, "k": "a"}, 5, seed, Evaluation(objective, 5, (0.5,), curve=tuple(curve)))
+    known = Knowledge("a:b", "random", "i", "", True, ((trial,), ()))
+    records = json.loads(json.dumps([begun_record("i", {}, 0.0, {"bo-fm": known})]))
+    assert recorded_knowledge(records) == {"bo-fm": known}
+
+
+def test_without_it_nothing_begins(configured: Configured) -> None:
+    """No silent beginning with the shared design."""
+    config = configured(optimizers=[EVOLUTION], repeats=3)
+    for known in ({}, knowledge_for(config, repeats=2)):
+        with pytest.raises(RunDirectoryError, match=r"does not hold what repeat [02] of it began with"):
+            build_experiment(config, known)
+
+
+class Stubborn(Optimizer):
+    """Takes an initial design, and does as it likes."""
+
+    def __init__(self, space: Any, *, seed: int = 0, epochs: int = 1, initial_design: Any = ()) -> None:
+        super().__init__(space, seed=seed, epochs=epochs)
+
+    def _suggest(self, rng: np.random.Generator) -> Suggestion:
+        return Suggestion(self.space.sample(rng), "random")
+
+
+def test_one_that_does_not_begin_with_it_ends_the_experiment(
+    tmp_path: Path, drive: Drive, configured: Configured
+) -> None:
+    config = configured(optimizers=[{"name": "mine", "use": f"{__file__}:Stubborn", **WARM}])
+    with pytest.raises(ExperimentFailed, match=r"was given .* to begin with: it must ask for its initial design first"):
+        drive(config, tmp_path / "j", knowledge=knowledge_for(config))
+
+
+class Boaster(Stubborn):
+    """Says that what it drew was known."""
+
+    def _suggest(self, rng: np.random.Generator) -> Suggestion:
+        return Suggestion(self.space.sample(rng), WARM_START)
+
+
+def test_no_optimizer_says_so_itself(configured: Configured) -> None:
+    space = problem("func2c", configured().problem_settings).space
+    with pytest.raises(OptimizerError, match="origin = 'warm_start': it must be one of initial, random"):
+        Boaster(space).ask()
+
+
+def test_it_is_said_of_whom_it_concerns(configured: Configured) -> None:
+    config = configured(optimizers=["bo-fm", "bohb", EVOLUTION], repeats=2, budget={"evaluations": 20})
+    known = knowledge_for(config)["regularized-evolution"]
+    uneven = Knowledge("runs/earlier", "random", "i", "", True, (known.trials[0], known.trials[1][:3]))
+    (told,) = warm_starts_of(build_experiment(config, {"regularized-evolution": uneven}))
+    assert told == (
+        "regularized-evolution begins with 3 to 4 trials of runs/earlier (random) in each repeat, charged as 3 to 4 of "
+        "its 20 evaluations, with the seconds of their trainings; wall-clock times hold none of these. The file of "
+        "func2c was another one there. That is not what bo-fm begins with: its pairing with it is weaker by that."
+    )
+    both = configured(optimizers=[QUICK["random"], EVOLUTION], budget={"evaluations": 20})
+    told = warm_starts_of(build_experiment(both, knowledge_for(both)))[0]
+    assert told.startswith("random begins with 4 trials of runs/earlier (random), charged as 4 of its 20 evaluations")
+    assert "pairing" not in told
+    setup = setup_of(config, problem(config.problem, config.problem_settings))
+    assert "Of a repeat, bo-fm begins with the same 3 random points." in setup

@@ -1,0 +1,322 @@
+"""`warm_start` from the command to the files: what it reads of an earlier experiment, keeps, and refuses."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fmnas.api import minimize
+from fmnas.comparison.numbers.trials import read_trials
+from fmnas.platform.cli import main
+from fmnas.platform.config.config import Config, check_config, load_config
+from fmnas.platform.drive.warm_start import check_known_data, read_knowledge
+from fmnas.platform.errors import ConfigError, FmnasError
+from fmnas.platform.record.journal import read_journal
+from fmnas.search_spaces import Nominal, Real
+from fmnas.search_spaces.records import WARM_START
+
+EVOLUTION = "{name: regularized-evolution, population: 4, tournament: 2"
+FAST = ["-o", "workers.kind=in-process", "-o", "tracking.enabled=false", "--progress", "quiet"]
+
+
+def run(out: Path, optimizers: str, evaluations: int, *more: str) -> int:
+    given = [f"optimizers={optimizers}", f"budget.evaluations={evaluations}", "repeats=2", *more]
+    return main(["run", "smoke", *FAST, *(part for each in given for part in ("-o", each)), "--out", str(out)])
+
+
+@pytest.fixture(scope="module")
+def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two repeats of 5 evaluations of random search, and of evolution called `e`; not to be changed."""
+    out = tmp_path_factory.mktemp("earlier") / "earlier"
+    assert run(out, f"[random, {EVOLUTION}, label: e}}]", 5) == 0
+    return out
+
+
+def files(run: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+
+
+def known(run: Path) -> dict[tuple[str, str], float]:
+    """(run, note) -> objective, of the trials that were known."""
+    table = read_trials(run / "trials.csv")
+    table = table[table["origin"] == WARM_START]
+    return dict(zip(zip(table["run"], table["note"], strict=True), table["objective"], strict=True))
+
+
+def test_from_the_command_to_the_page_without_the_earlier_directory(
+    earlier: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, out = Path(shutil.copytree(earlier, tmp_path / "source")), tmp_path / "out"
+    before = files(source)
+    assert run(out, f"[random, {EVOLUTION}, warm_start: '{source}:random'}}]", 8) == 0
+    assert files(source) == before
+    printed = " ".join(capsys.readouterr().out.split())
+    told = f"begins with 5 trials of {source} (random) in each repeat, charged as 5 of its 8 evaluations"
+    assert told in printed
+    shutil.rmtree(source)
+    assert told in json.loads((out / "summary.json").read_text())["caution"]
+    assert told in (out / "report" / "index.html").read_text()
+    found, theirs = known(out), read_trials(earlier / "trials.csv")
+    assert len(found) == 10
+    for row in theirs[theirs["optimizer"] == "random"].to_dict("records"):
+        note = f"trial {row['trial']} of {row['run']} in {source}"
+        assert found[f"regularized-evolution/repeat-{row['repeat']}", note] == row["objective"]
+    assert main(["replay", str(out)]) == 0
+    whole = (out / "trials.csv").read_bytes()
+    assert main(["report", str(out)]) == 0
+    assert (out / "trials.csv").read_bytes() == whole
+    summary = json.loads((out / "summary.json").read_text())
+    shares = {row["optimizer"]: row["shares"][WARM_START] for row in summary["honesty"]}
+    assert shares == {"random": 0.0, "regularized-evolution": 5 / 8}
+    assert not summary["incidents"]  # where a trial is from is none
+    assert not summary["clocks"]
+    assert all(row["notes"] == 0 for row in summary["ledger"])
+    assert main(["extend", str(out), "-o", "budget.evaluations=9", *FAST[-2:]]) == 0
+    assert main(["extend", str(out), "-o", "repeats=3", *FAST[-2:]]) == 2
+    assert f"optimizers.1.warm_start = '{source}:random': {source} is no run directory" in capsys.readouterr().err
+
+
+def test_a_killed_driver_is_followed_without_the_earlier_directory(earlier: Path, tmp_path: Path) -> None:
+    """Killed when a known trial was asked for and not yet answered."""
+    source, out = Path(shutil.copytree(earlier, tmp_path / "source")), tmp_path / "out"
+    assert run(out, f"[{EVOLUTION}, label: w, warm_start: '{source}:e'}}]", 7) == 0
+    shutil.rmtree(source)
+    whole, found, path = known(out), read_trials(out / "trials.csv"), out / "journal.jsonl"
+    asked = [i for i, record in enumerate(read_journal(path), start=1) if record["event"] == "asked"]
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[: asked[3]]))
+    assert main(["resume", str(out), "--progress", "quiet"]) == 0
+    assert known(out) == whole
+    again = read_trials(out / "trials.csv")
+    assert list(again["objective"]) == list(found["objective"])
+    assert main(["replay", str(out)]) == 0
+
+
+def test_an_extension_takes_more_repeats_and_optimizers_from_it(earlier: Path, tmp_path: Path) -> None:
+    source, out = Path(shutil.copytree(earlier, tmp_path / "source")), tmp_path / "out"
+    assert run(out, f"[{EVOLUTION}, warm_start: '{source}:random'}}]", 7, "repeats=1") == 0
+    assert main(["extend", str(source), "-o", "repeats=3", "-o", "budget.evaluations=6", *FAST[-2:]]) == 0
+    more = f"optimizers=[regularized-evolution, {{name: random, warm_start: '{source}'}}]"
+    assert main(["extend", str(out), "-o", "repeats=3", "-o", more, *FAST[-2:]]) == 0
+    shutil.rmtree(source)
+    counts: dict[str, int] = {}
+    for name, _ in known(out):
+        counts[name] = counts.get(name, 0) + 1
+    grown = {f"random/repeat-{r}": 6 for r in range(3)} | {f"regularized-evolution/repeat-{r}": 6 for r in (1, 2)}
+    assert counts == {**grown, "regularized-evolution/repeat-0": 5}  # what it had begun with stays
+    assert main(["replay", str(out)]) == 0
+    assert "5 to 6 trials" in json.loads((out / "summary.json").read_text())["caution"]
+
+
+def test_another_experiment_in_its_place_is_refused(
+    earlier: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, out = Path(shutil.copytree(earlier, tmp_path / "source")), tmp_path / "out"
+    assert run(out, f"[{EVOLUTION}, warm_start: '{source}:random'}}]", 7, "repeats=1") == 0
+    shutil.rmtree(source)
+    assert run(source, "[random]", 5, "seed=3") == 0
+    before = files(out)
+    assert main(["extend", str(out), "-o", "repeats=2", *FAST[-2:]]) == 2
+    assert f"{source} is another experiment than the one whose trials it has begun with" in capsys.readouterr().err
+    assert files(out) == before
+
+
+def test_a_problem_whose_file_was_altered_since_is_told(tmp_path: Path) -> None:
+    mine, source, out = tmp_path / "altered_mine.py", tmp_path / "source", tmp_path / "out"
+    mine.write_text(MINE)
+    problem = f"problem={mine}:bowl"
+    assert run(source, "[random]", 5, problem) == 0
+    for text, told in ((MINE, False), (f"# more\n{MINE}", True)):
+        mine.write_text(text)
+        assert run(out, f"[{{name: random, warm_start: '{source}'}}]", 6, problem) == 0
+        caution = json.loads((out / "summary.json").read_text())["caution"]
+        assert ("was another one there." in caution) == told
+        shutil.rmtree(out)
+
+
+MINE = """
+from fmnas.search_spaces import Real
+from fmnas.trainers import objective
+
+
+@objective([Real("x", -1.0, 1.0)])
+def bowl(configuration):
+    return configuration["x"] ** 2
+"""
+
+
+def configured(entry: Any, **changes: Any) -> Config:
+    data = load_config("smoke").model_dump(mode="json")
+    data |= {"repeats": 2, "budget": {"evaluations": 8}, "optimizers": [entry], **changes}
+    return check_config(data, "here")
+
+
+def refused(entry: Any, **changes: Any) -> str:
+    with pytest.raises(ConfigError) as caught:
+        read_knowledge(configured(entry, **changes))
+    return str(caught.value)
+
+
+def warm(source: str | Path, label: str = "w") -> dict[str, Any]:
+    return {"name": "bo-fm", "label": label, "warm_start": str(source)}
+
+
+def test_whose_trials_are_meant(earlier: Path) -> None:
+    for entry, whose in ((warm(f"{earlier}:random"), "random"), (warm(earlier, "e"), "e")):
+        ((_, found),) = read_knowledge(configured(entry)).items()
+        assert (found.label, found.directory, [len(each) for each in found.trials]) == (whose, str(earlier), [5, 5])
+    key = f"optimizers.0.warm_start = '{earlier}"
+    assert refused(warm(earlier)) == (
+        f"{key}': {earlier} has several optimizers: say which, as {earlier}:LABEL: random, e"
+    )
+    assert refused(warm(f"{earlier}:randon")) == (
+        f"{key}:randon': {earlier} has no randon; it has random, e. Did you mean 'random'?"
+    )
+
+
+def test_a_colon_in_a_directory_is_no_label_before_a_slash(earlier: Path, tmp_path: Path) -> None:
+    source = Path(shutil.copytree(earlier, tmp_path / "a:b"))
+    ((_, found),) = read_knowledge(configured(warm(f"{source}/", "e"))).items()
+    assert found.label == "e"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"problem": "func3c"}, "cannot be compared with those of .*: problem = 'func3c' and 'func2c'. Make them the"),
+        ({"seeds": 3}, "seeds = 3 and 4"),
+        ({"fidelity": {"epochs": 2}}, "fidelity = {'epochs': 2} and {'epochs': 3}"),
+        ({"fixed": {"h1": 2}}, "fixed = {'h1': 2} and {}"),
+        ({"repeats": 3}, "has 2 repeats, and here are 3, .*: ask for at most 2, or extend that experiment first"),
+        ({"budget": {"evaluations": 5}}, "repeat 0 of e in .* has 5 trials, and budget.evaluations is 5: .*above 5"),
+        ({"budget": {"evaluations": 6, "seconds": 1e-9}}, "has trained for 0 s, and budget.seconds is 1e-09"),
+    ],
+)
+def test_what_cannot_be_is_refused(earlier: Path, changes: dict[str, Any], said: str) -> None:
+    assert re.search(said, refused(warm(f"{earlier}:e"), **changes))
+
+
+def test_what_may_differ(earlier: Path) -> None:
+    """A larger budget, another seed, another design: what an objective is stays the same."""
+    changes = {"seed": 5, "initial_design": 9, "on_failure": "skip", "repeats": 1, "budget": {"evaluations": 50}}
+    assert len(read_knowledge(configured(warm(f"{earlier}:e"), **changes))["w"].trials) == 1
+
+
+def test_no_directory_and_a_damaged_one(earlier: Path, tmp_path: Path) -> None:
+    assert "nowhere is no run directory: journal.jsonl is missing" in refused(warm(tmp_path / "nowhere"))
+    source = Path(shutil.copytree(earlier, tmp_path / "source"))
+    journal = source / "journal.jsonl"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join([*lines[:5], lines[5].replace(b"1", b"2"), *lines[6:]]))
+    assert "line 6 was changed" in refused(warm(f"{source}:e"))
+
+
+def test_one_that_is_still_going_on_counts_as_far_as_it_is(earlier: Path, tmp_path: Path) -> None:
+    source = Path(shutil.copytree(earlier, tmp_path / "source"))
+    journal = source / "journal.jsonl"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    done = [i for i, record in enumerate(read_journal(journal), start=1) if record["event"] == "finished"]
+    journal.write_bytes(b"".join(lines[: done[9]]) + b'{"torn')
+    found = read_knowledge(configured(warm(f"{source}:e")))["w"]
+    assert sum(map(len, found.trials)) < 10
+    assert all(found.trials)
+    journal.write_bytes(b"".join(lines[: done[0]]))
+    assert "repeat 0 of e in" in refused(warm(f"{source}:e"))
+    assert "has no finished trial of 3 epochs" in refused(warm(f"{source}:e"))
+
+
+def test_only_full_trials_count(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    assert run(source, "[bohb]", 8, "repeats=1") == 0
+    table = read_trials(source / "trials.csv")
+    (found,) = read_knowledge(configured(warm(source), repeats=1, budget={"evaluations": 9}))["w"].trials
+    assert [trial.number for trial in found] == list(table["trial"][table["epochs"] == 3])
+    assert 0 < len(found) < len(table)
+    asked = [record["trial"] for record in read_journal(source / "journal.jsonl") if record["event"] == "asked"]
+    assert [trial.seed for trial in found] == [asked[trial.number]["seed"] for trial in found]
+
+
+def test_other_data_are_refused(earlier: Path) -> None:
+    found = read_knowledge(configured(warm(f"{earlier}:e")))
+    check_known_data(found, "abc")  # the problem has none
+    theirs = {"w": type(found["w"])(**{**vars(found["w"]), "data": "def"})}
+    with pytest.raises(ConfigError, match="has other data: their SHA-256 is def, and of these abc"):
+        check_known_data(theirs, "abc")
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({"name": "bohb", "warm_start": "runs/a"}, "optimizers.0.warm_start = 'runs/a': bohb takes no initial design"),
+        ({"name": "bo-fm", "warm_start": ""}, "it must not be empty"),
+        ({"name": "bo-fm", "warm_start": "a\0b"}, "it must be the path of a run directory, or DIR:LABEL"),
+        ({"name": "bo-fm", "warm_start": 3}, "it must be text"),
+        ({"name": "bo-fm", "warmstart": "a"}, "Did you mean 'warm_start'?"),
+    ],
+)
+def test_a_key_that_makes_no_sense_is_refused(entry: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        configured(entry)
+    assert said in str(caught.value)
+
+
+def test_nobody_is_refused_for_a_design_that_is_not_played(earlier: Path) -> None:
+    assert configured(warm(earlier), initial_design=10).optimizers[0].warm_start == str(earlier)
+    with pytest.raises(ConfigError, match="must exceed initial_design"):
+        configured("bo-fm", initial_design=10)
+
+
+def test_config_and_list_say_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "smoke", "-o", "optimizers=[random, {name: bo-fm, warm_start: runs/a}]"]) == 0
+    printed = capsys.readouterr().out
+    assert "warm_start: runs/a" in printed
+    assert "# Not trained of these: the trials that bo-fm begins with (warm_start), which are charged" in printed
+    assert main(["list", "optimizers", "--options"]) == 0
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert [name for name, line in lines.items() if "no warm_start" in line] == ["bohb"]
+
+
+def test_repeats_that_know_the_same_are_not_put_together(
+    earlier: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    entry = f"[{{name: random, label: w, warm_start: '{earlier}:random'}}]"
+    for seed in (0, 7):
+        assert run(tmp_path / str(seed), entry, 6, f"seed={seed}", "repeats=1") == 0
+    assert main(["report", str(tmp_path / "0"), str(tmp_path / "7"), "--out", str(tmp_path / "both")]) == 2
+    assert "they are not independent, as repeats must be" in capsys.readouterr().err
+    assert run(tmp_path / "cold", "[{name: random, label: w}]", 6, "repeats=1", "seed=3") == 0
+    assert main(["report", str(tmp_path / "0"), str(tmp_path / "cold"), "--out", str(tmp_path / "both")]) == 2
+    assert "optimizer w = " in capsys.readouterr().err
+
+
+def test_a_configuration_that_came_twice_counts_once_the_first(tmp_path: Path) -> None:
+    calls: list[str] = []
+
+    def noisy(configuration: dict[str, str]) -> float:
+        calls.append(configuration["k"])
+        return float(len(calls))
+
+    space = [Nominal("k", ["a", "b"])]
+    minimize(noisy, space, evaluations=8, optimizer="random", out=tmp_path / "a")
+    firsts = [float(calls.index(k) + 1) for k in dict.fromkeys(calls)]
+    found = minimize(noisy, space, evaluations=3, optimizer="random", warm_start=str(tmp_path / "a")).trials
+    assert list(found["objective"])[:2] == firsts
+    assert list(found["origin"]) == [WARM_START, WARM_START, "random"]
+
+
+def test_a_function_minimised_from_python_begins_with_an_earlier_call(tmp_path: Path) -> None:
+    def bowl(configuration: dict[str, float]) -> float:
+        calls.append(configuration["x"])
+        return configuration["x"] ** 2
+
+    calls: list[float] = []
+    space = [Real("x", -1.0, 1.0)]
+    minimize(bowl, space, evaluations=4, optimizer="random", out=tmp_path / "a")
+    first = list(calls)
+    found = minimize(bowl, space, evaluations=6, optimizer="random", seed=1, warm_start=str(tmp_path / "a"))
+    assert list(found.trials["x"])[:4] == first
+    assert len(calls) == 6
+    with pytest.raises(FmnasError, match=r"its results cannot be compared with those of .* space = "):
+        minimize(bowl, [Real("x", -2.0, 2.0)], evaluations=6, warm_start=str(tmp_path / "a"))
