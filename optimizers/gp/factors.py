@@ -13,6 +13,7 @@ Variables with the same number of distinct eigenvalues are computed together.
 | N | [B, P] | normaliser: the factor of graph_part.py at d = 0 averaged over vertices |
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,26 +28,71 @@ Weights = list[Tensor]
 """What each group of variables needs to know of pairs: [G, M], whether v = v'; or projectors' entries [G, E, M]."""
 
 
-@dataclass(frozen=True)
-class Eigenspaces:
-    """A graph's distinct Laplacian eigenvalues mu [E] and the projectors M [E, V, V] onto their eigenspaces."""
+class Eigenspaces(ABC):
+    """A graph's distinct Laplacian eigenvalues mu [E] and the projectors M [E, V, V] onto their eigenspaces.
 
-    mu: Tensor
-    projectors: Tensor
+    vertices: V. multiplicities: the dimension of each eigenspace [E].
+    """
 
-    @classmethod
-    def of(cls, variable: Discrete) -> "Eigenspaces":
+    def __init__(self, mu: Tensor, vertices: int, multiplicities: Tensor) -> None:
+        self.mu, self.vertices, self.multiplicities = mu, vertices, multiplicities
+
+    @staticmethod
+    def of(variable: Discrete) -> "Eigenspaces":
         """Eigenvalues closer than 1e-8 count as one."""
         eigenvalues, U = variable.spectrum
         first = np.concatenate([[True], np.diff(eigenvalues) > 1e-8])
+        mu = torch.tensor(eigenvalues[first])
+        if first.all():
+            return _Lines(mu, torch.tensor(U))
         group = np.cumsum(first) - 1
-        projectors = np.stack([U[:, group == e] @ U[:, group == e].T for e in range(group[-1] + 1)])
-        return cls(torch.tensor(eigenvalues[first]), torch.tensor(projectors))
+        return _Planes(mu, torch.tensor(np.stack([U[:, group == e] @ U[:, group == e].T for e in range(len(mu))])))
 
-    @property
-    def multiplicities(self) -> Tensor:
-        """Dimension of each eigenspace [E]."""
-        return torch.einsum("evv->e", self.projectors)
+    @abstractmethod
+    def entries(self, v1: Tensor, v2: Tensor) -> Tensor:
+        """M_e[v1, v2] of pairs of vertices [M]: [E, M]."""
+
+    @abstractmethod
+    def columns(self, v: Tensor) -> Tensor:
+        """M_e[:, v] of vertices v [n]: [E, V, n]."""
+
+    @abstractmethod
+    def diagonal(self, f: Tensor) -> Tensor:
+        """The sum over e of f_e M_e[v, v], f [E]: [V]."""
+
+
+class _Lines(Eigenspaces):
+    """All of one dimension, as of a path: what is kept is U [V, V], as V^3 numbers are too many for long ones."""
+
+    def __init__(self, mu: Tensor, U: Tensor) -> None:
+        super().__init__(mu, len(U), torch.stack([torch.outer(u, u).diagonal().sum() for u in U.T]))
+        self._U = U
+
+    def entries(self, v1: Tensor, v2: Tensor) -> Tensor:
+        return (self._U[v1] * self._U[v2]).T
+
+    def columns(self, v: Tensor) -> Tensor:
+        return (self._U[:, None] * self._U[v]).permute(2, 0, 1)
+
+    def diagonal(self, f: Tensor) -> Tensor:
+        return torch.einsum("ve,e->v", self._U * self._U, f)
+
+
+class _Planes(Eigenspaces):
+    """Some of several dimensions: the projectors are kept."""
+
+    def __init__(self, mu: Tensor, projectors: Tensor) -> None:
+        super().__init__(mu, projectors.shape[1], torch.einsum("evv->e", projectors))
+        self._projectors = projectors
+
+    def entries(self, v1: Tensor, v2: Tensor) -> Tensor:
+        return self._projectors[:, v1, v2]
+
+    def columns(self, v: Tensor) -> Tensor:
+        return self._projectors[:, :, v]
+
+    def diagonal(self, f: Tensor) -> Tensor:
+        return torch.einsum("evv,e->v", self._projectors, f)
 
 
 @dataclass(frozen=True)
@@ -62,7 +108,7 @@ class Group:
     complete: int
 
 
-_POINT = Eigenspaces(torch.zeros(1, dtype=torch.float64), torch.ones(1, 1, 1, dtype=torch.float64))
+_POINT = _Lines(torch.zeros(1, dtype=torch.float64), torch.ones(1, 1, dtype=torch.float64))
 """A graph of one vertex: stands in where a space has no discrete variable, so that d alone modulates."""
 
 
@@ -80,7 +126,7 @@ class Factors:
 
     def __init__(self, space: Space, modulation: FrequencyModulation, additive: bool = False) -> None:
         self.modulation, self.additive = modulation, additive
-        self.spaces = [Eigenspaces.of(variable) for variable in space.discrete] or [_POINT]
+        self.spaces: list[Eigenspaces] = [Eigenspaces.of(variable) for variable in space.discrete] or [_POINT]
         complete = [_complete_size(variable) for variable in space.discrete] or [0]
         self.P = len(self.spaces)
         self.groups = self._grouped(complete)
@@ -111,7 +157,7 @@ class Factors:
         return [
             (v1[:, group.members] == v2[:, group.members]).T.double()
             if group.complete
-            else torch.stack([self.spaces[p].projectors[:, v1[:, p], v2[:, p]] for p in group.members])
+            else torch.stack([self.spaces[p].entries(v1[:, p], v2[:, p]) for p in group.members])
             for group in self.groups
         ]
 
@@ -122,14 +168,14 @@ class Factors:
         """
         found = []
         for group in self.groups:
-            sizes = [self.spaces[p].projectors.shape[1] for p in group.members]
+            sizes = [self.spaces[p].vertices for p in group.members]
             E = () if group.complete else (group.mu.shape[1],)
             table = torch.zeros(len(sizes), *E, max(sizes), len(V), dtype=torch.float64)
             for k, (p, size) in enumerate(zip(group.members, sizes, strict=True)):
                 if group.complete:
                     table[k] = torch.arange(size)[:, None] == V[:, p]
                 else:
-                    table[k, :, :size] = self.spaces[p].projectors[:, :, V[:, p]]
+                    table[k, :, :size] = self.spaces[p].columns(V[:, p])
             found.append(table)
         return found
 
@@ -155,5 +201,4 @@ class Factors:
     def diagonal(self, p: int, beta: Tensor) -> Tensor:
         """Factor of variable p between each vertex and itself at d = 0: [V], beta [P]."""
         space = self.spaces[p]
-        f = self.modulation.value(beta[p] * space.mu, beta.new_ones(1))
-        return torch.einsum("evv,e->v", space.projectors, f)
+        return space.diagonal(self.modulation.value(beta[p] * space.mu, beta.new_ones(1)))

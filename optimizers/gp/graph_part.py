@@ -62,7 +62,7 @@ class GraphPart:
             b = (beta[:, group.members, None] * group.mu)[..., None]
             self.groups.append(ScaledGroup(group.members, rows, group.complete, self.alpha[:, rows, None], b))
         self._product_of_N = self.N.prod(1)[:, None]
-        self._sizes = [space.projectors.shape[1] for space in factors.spaces]
+        self._sizes = [space.vertices for space in factors.spaces]
         self._step = max(256, CACHE // (len(alpha) * factors.terms))
 
     def parts(self, M: int) -> Iterator[slice]:

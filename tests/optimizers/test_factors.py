@@ -16,7 +16,7 @@ from fmnas.optimizers.gp.frequency_modulation import (
     ModulatedLaplacian,
 )
 from fmnas.optimizers.gp.graph_part import GraphPart, Traced
-from fmnas.search_spaces import Nominal, Ordinal, Real, Space
+from fmnas.search_spaces import Integer, Nominal, Ordinal, Real, Space
 from fmnas.search_spaces.variables import laplacian
 
 KERNELS = {**FAST_KERNELS, **{kernel.name: kernel for kernel in BLENDED_KERNELS.values()}}
@@ -67,11 +67,22 @@ def test_eigenspaces_rebuild_the_laplacian(data: st.DataObject, spaces: Any) -> 
         found = Eigenspaces.of(variable)
         V = len(variable.vertices)
         assert (found.mu.diff() > 1e-8).all()
-        rebuilt = torch.einsum("e,euv->uv", found.mu, found.projectors)
+        every = torch.arange(V)
+        projectors = found.columns(every)
+        rebuilt = torch.einsum("e,euv->uv", found.mu, projectors)
         np.testing.assert_allclose(rebuilt, laplacian(variable.adjacency), atol=1e-9)
-        np.testing.assert_allclose(found.projectors.sum(0), np.eye(V), atol=1e-9)
-        np.testing.assert_allclose(found.projectors @ found.projectors, found.projectors, atol=1e-9)
+        np.testing.assert_allclose(projectors.sum(0), np.eye(V), atol=1e-9)
+        np.testing.assert_allclose(projectors @ projectors, projectors, atol=1e-9)
         assert found.multiplicities.sum() == pytest.approx(V)
+        np.testing.assert_array_equal(found.entries(every, every.flip(0)), projectors[:, every, every.flip(0)])
+        np.testing.assert_allclose(found.diagonal(found.mu), torch.diagonal(rebuilt), atol=1e-9)
+
+
+def test_a_long_path_takes_little_memory() -> None:
+    """Its projectors would be V^3 numbers: 64 MB here, and each run of an experiment has its own."""
+    found = Eigenspaces.of(Integer("n", 1, 200))
+    kept = sum(value.nbytes for value in vars(found).values() if isinstance(value, torch.Tensor))
+    assert kept < 10 * 200 * 200 * 8
 
 
 def test_a_complete_graph_has_two_eigenspaces() -> None:
