@@ -102,6 +102,11 @@ def allowed(annotation: Any) -> str:
     return ", or ".join([*map(str, bounds), *listed, *kinds])
 
 
+def choices_of(annotation: Any) -> list[Any]:
+    """The values that an annotation's Literals name."""
+    return _limits(annotation)[1]
+
+
 def _limits(annotation: Any) -> tuple[list[Between], list[Any]]:
     """The Betweens of an annotation, and all choices of its Literals."""
     parts = _parts(annotation)

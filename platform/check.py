@@ -31,7 +31,7 @@ from fmnas.optimizers.contract.rules import another_process, rules
 from fmnas.platform.config.messages import describe, unknown
 from fmnas.platform.config.named import whole
 from fmnas.platform.config.source import override
-from fmnas.platform.errors import ConfigError, legible, one_line
+from fmnas.platform.errors import ConfigError, legible, one_line, own_line
 from fmnas.platform.optimizers import OPTIMIZERS, Row, Setting
 from fmnas.search_spaces import FmnasError, Space
 from fmnas.search_spaces.records import INITIAL, SUGGESTED
@@ -182,9 +182,10 @@ def _examined(rule: Rule, subject: Subject) -> Finding:
     try:
         return Finding(rule.name, Verdict.HOLDS, legible(rule.examine(subject)))
     except (BrokenRuleError, FmnasError) as error:
-        return Finding(rule.name, Verdict.BROKEN, legible(str(error)))
+        line = own_line(error.__cause__) if error.__cause__ else ""
+        return Finding(rule.name, Verdict.BROKEN, f"{legible(str(error))}{line}")
     except BaseException as error:  # it may even leave
-        return Finding(rule.name, Verdict.BROKEN, one_line(error))
+        return Finding(rule.name, Verdict.BROKEN, f"{one_line(error)}{own_line(error)}")
 
 
 def _started(subject: Subject) -> str:

@@ -289,8 +289,14 @@ def check(arguments: argparse.Namespace) -> int:
 
 
 def _options(row: "Row") -> str:
-    """With their defaults; and the one key beside them that not every optimizer takes."""
-    told = ", ".join(f"{name} {value}" for name, value in row.complete({}).items()) or "no options"
+    """With their defaults, and what is to choose from; and the one key beside them that not every optimizer takes."""
+    from fmnas.optimizers.options import choices_of, options_of
+
+    known, words = options_of(row.optimizer), []
+    for name, value in row.complete({}).items():
+        others = [str(each) for each in choices_of(known[name].annotation) if each != value]
+        words.append(f"{name} {value} (or {', '.join(others)})" if others else f"{name} {value}")
+    told = ", ".join(words) or "no options"
     return told if row.takes_initial_design else f"{told}; no warm_start"
 
 

@@ -10,9 +10,15 @@ And how an exception is told.
 """
 
 import re
+import sysconfig
+import traceback
 from enum import IntEnum, StrEnum
+from pathlib import Path
+from types import FrameType
 
 from fmnas.search_spaces import FmnasError
+
+_LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
 class ExitCode(IntEnum):
@@ -71,6 +77,23 @@ def one_line(error: BaseException) -> str:
     """An exception as one line: its type and message."""
     text = legible(str(error))
     return f"{type(error).__name__}: {text}"[:500] if text else type(error).__name__
+
+
+def own_line(error: BaseException) -> str:
+    """Where in a user's own code an exception came from, as " (FILE, line N)"; empty where nowhere in it.
+
+    Frames of fmnas, of installed packages and of Python's library are passed over.
+    """
+    frames = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__) if not _of_a_library(frame)]
+    if not frames:
+        return ""
+    frame, line = frames[-1]
+    return f" ({Path(frame.f_code.co_filename).name}, line {line})"
+
+
+def _of_a_library(frame: FrameType) -> bool:
+    file, module = frame.f_code.co_filename, str(frame.f_globals.get("__name__", ""))
+    return module.partition(".")[0] == "fmnas" or file.startswith(("<", *_LIBRARIES))
 
 
 def cut(text: str) -> str:

@@ -24,6 +24,8 @@ DESIGNS = (RANDOM, MUTATION, MODEL)
 """What may choose an optimizer's new configurations by its design."""
 MOSTLY, MANY_DUPLICATES, DEAR = 0.5, 0.05, 0.1
 """From which share on a warning is given: of chance, of duplicates, of suggestions in the time."""
+MANY_FAILURES, STUCK = 0.05, 0.25
+"""From which share of failures, and of duplicates, on a caution stands beside the result."""
 SLACK = 60.0
 """Seconds by which start and finish may disagree with what was measured: messages and busy machines take time."""
 STILL = 3600.0
@@ -36,8 +38,9 @@ class Honesty:
 
     trials: that ended or were cut off. shares: of them, by origin. model_share: of a model's.
     method_share: of a model's and of mutations; NaN where chance chooses by design.
-    has_model: whether it has one by design. model_unused: it has one, and all of its new configurations were drawn at
-    random.
+    has_model: whether it has one by design. model_unused, method_unused: it has one, or mutates, and all of its new
+    configurations were drawn at random.
+    charged: trials that cost budget. unfinished: those of them that failed or took too long.
     fallbacks: asks in which chance chose in place of a model or a mutation, failed fits among them.
     duplicates, isomorphic_duplicates: charged trials that repeat one of their run.
     suggest_seconds: mean per ask. suggest_share: suggestion / (suggestion + training); NaN where nothing took time.
@@ -51,6 +54,9 @@ class Honesty:
     method_share: float
     has_model: bool
     model_unused: bool
+    method_unused: bool
+    charged: int
+    unfinished: int
     fallbacks: int
     failed_fits: int
     duplicates: int
@@ -78,12 +84,26 @@ def honesty(
     ]
 
 
-def unused_models(records: Sequence[Honesty]) -> list[str]:
-    """A sentence for each optimizer whose model chose nothing."""
+def unused_methods(records: Sequence[Honesty]) -> list[str]:
+    """A sentence for each optimizer whose model, or whose mutations, chose nothing."""
     return [
-        f"{record.optimizer} never used its model: all of its new configurations were drawn at random."
+        f"{record.optimizer} never {'used its model' if record.has_model else 'mutated'}: all of its new "
+        "configurations were drawn at random."
         for record in records
-        if record.model_unused
+        if record.method_unused
+    ]
+
+
+def spoilt_trials(records: Sequence[Honesty]) -> list[str]:
+    """A sentence for each optimizer of whose trials many failed, or repeat others."""
+    return [
+        f"{record.optimizer}: {count} of its {record.charged} charged trials {what}."
+        for record in records
+        for count, many, what in (
+            (record.unfinished, MANY_FAILURES, "failed or took too long"),
+            (record.duplicates + record.isomorphic_duplicates, STUCK, "repeat an earlier one of their run"),
+        )
+        if count > many * record.charged
     ]
 
 
@@ -113,6 +133,9 @@ def _record(optimizer: str, design: str, trials: pd.DataFrame, runs: pd.DataFram
         float("nan") if design == RANDOM else shares[MODEL] + shares[MUTATION],
         design == MODEL,
         design == MODEL and by_chance == new > 0,
+        design != RANDOM and by_chance == new > 0,
+        charged,
+        charged - int(runs["finished"].sum()),
         fallbacks,
         failed_fits,
         *repeated,

@@ -10,13 +10,14 @@ import numpy as np
 
 from fmnas.comparison.numbers.notation import duration, listed
 from fmnas.platform.config.config import Config
+from fmnas.platform.errors import one_line
 from fmnas.platform.problems import problem
 from fmnas.search_spaces import Subspace, Trial
 from fmnas.search_spaces.records import RANDOM
 from fmnas.trainers.problem import Hardware
 
-TIMED = 3
-"""How many random configurations are timed."""
+TIMED, TRIED = 3, 10
+"""How many random configurations are timed, and at most tried: some problems cannot evaluate every one."""
 
 
 @dataclass(frozen=True)
@@ -56,23 +57,32 @@ def measured(config: Config, clock: Callable[[], float] = time.perf_counter) -> 
     """How long that would take on this machine, in words.
 
     It is the median of TIMED random configurations, evaluated for one epoch each, one after the other. Configurations
-    differ by several times, an optimizer may prefer dear ones, and suggestions are not in it. Raises what the problem's
-    data and trainer raise.
+    differ by several times, an optimizer may prefer dear ones, and suggestions are not in it. Those that fail are told
+    of, and others tried. Raises what the problem's data and the making of its trainer raise.
     """
     task = problem(config.problem, config.problem_settings)
     space = Subspace(task.space, config.fixed)
     trainer, rng = task.build(task.load(), Hardware()), np.random.default_rng(config.seed)
-    seconds = []
-    for number in range(TIMED):
-        trial = Trial(number, space.complete(space.free.sample(rng)), 1, RANDOM)
+    seconds: list[float] = []
+    failures: list[str] = []
+    while len(seconds) < TIMED and len(seconds) + len(failures) < TRIED:
+        trial = Trial(len(seconds) + len(failures), space.complete(space.free.sample(rng)), 1, RANDOM)
         began = clock()
-        trainer.evaluate(trial)
-        seconds.append(clock() - began)
+        try:
+            trainer.evaluate(trial)
+        except Exception as error:
+            failures.append(f"{trial.configuration}: {one_line(error)}")
+        else:
+            seconds.append(clock() - began)
+    failed = f"; {len(failures)} failed, the first at {failures[0]}" if failures else ""
+    if not seconds:
+        return f"not known: none of {TRIED} random configurations could be evaluated{failed}"
     workers = _workers(config)
     whole = median(seconds) * cost_of(config).evaluations * config.fidelity.epochs / workers
     return (
         f"about {duration(whole)} on {workers} worker{'s' * (workers > 1)} of this machine, without suggestions: an "
-        f"epoch of an evaluation took {duration(median(seconds))} in the median of {TIMED} random configurations"
+        f"epoch of an evaluation took {duration(median(seconds))} in the median of {len(seconds)} random "
+        f"configurations{failed}"
     )
 
 

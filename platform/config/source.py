@@ -9,7 +9,7 @@ from yaml.constructor import ConstructorError
 from yaml.nodes import MappingNode, Node, ScalarNode
 from yaml.reader import ReaderError
 
-from fmnas.platform.config.messages import shown
+from fmnas.platform.config.messages import hint, shown
 from fmnas.platform.errors import ConfigError, cut
 
 PAPER = "paper/"
@@ -54,7 +54,8 @@ def read_source(source: str | Path) -> tuple[Path, str]:
         return path, shipped[name]
     what = "is a folder" if is_folder else "no such file"
     raise ConfigError(
-        f"configuration {cut(str(path))}: {what}; give a YAML file, or one that is shipped: {', '.join(shipped)}"
+        f"configuration {cut(str(path))}: {what}; give a YAML file, or one that is shipped: {', '.join(shipped)}."
+        f"{hint(name, list(shipped))}"
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from fmnas.platform.config.config import WorkersConfig
 from fmnas.platform.drive.dispatch import Clock, Dispatcher, Flight
-from fmnas.platform.errors import Ending, ExperimentFailed, one_line
+from fmnas.platform.errors import Ending, ExperimentFailed, one_line, own_line
 from fmnas.platform.record.events import asked_record, finished_record, lost_record, started_record, unfinished_record
 from fmnas.platform.record.experiment import Run
 from fmnas.platform.record.journal import Journal, Record
@@ -108,7 +108,8 @@ class Driver(Dispatcher):
         except Stopped:
             return None
         except Exception as error:
-            raise ExperimentFailed(f"{run.name}: the optimizer failed: {one_line(error)}") from error
+            told = f"{one_line(error)}{own_line(error)}"
+            raise ExperimentFailed(f"{run.name}: the optimizer failed: {told}") from error
         seconds = self._clock.elapsed() - start
         self._stage.progress.suggesting("")
         if trial is None:

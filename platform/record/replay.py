@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fmnas.platform.errors import one_line
+from fmnas.platform.errors import one_line, own_line
 from fmnas.platform.record.experiment import Experiment, Run
 from fmnas.platform.record.journal import EXTENDED, Record
 from fmnas.platform.record.state import ExperimentState
@@ -103,7 +103,7 @@ class _Replay(ExperimentState):
             suggested = run.optimizer.ask()
             trial = None if suggested is None else self.experiment.issued(run, suggested)
         except Exception as error:  # whatever it is, it is a finding of the replay and not its end
-            return {}, f"the optimizer failed: {one_line(error)}"
+            return {}, f"the optimizer failed: {one_line(error)}{own_line(error)}"
         if trial is None:
             return {}, "the optimizer had nothing to suggest"
         return dict(_changes(recorded.to_dict(), trial.to_dict())), ""

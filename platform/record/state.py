@@ -6,7 +6,7 @@ again. Only `asked` differs: live, the optimizer has just suggested the trial; r
 
 from fmnas.optimizers import Optimizer
 from fmnas.optimizers.ask_tell import NotRepeatedError
-from fmnas.platform.errors import ExperimentFailed, one_line
+from fmnas.platform.errors import ExperimentFailed, one_line, own_line
 from fmnas.platform.record.experiment import Experiment, Run
 from fmnas.platform.record.journal import ASKED, Record
 from fmnas.platform.record.ledger import Ledger
@@ -61,8 +61,9 @@ class ExperimentState(Ledger):
                 optimizer.tell(trial, evaluation)
         except Exception as error:
             raise ExperimentFailed(
-                f"{outcome.run}: the optimizer failed when it heard of trial {trial.id} ({one_line(error)}). The "
-                "result is in the journal: mend the optimizer and resume; `fmnas report` needs none"
+                f"{outcome.run}: the optimizer failed when it heard of trial {trial.id}: {one_line(error)}"
+                f"{own_line(error)}. The result is in the journal: mend the optimizer and resume; `fmnas report` needs "
+                "none"
             ) from error
 
     def _penalty(self, optimizer: Optimizer, trial: Trial) -> Evaluation | None:

@@ -40,7 +40,7 @@ from fmnas.platform.record.retrained import Retrained, Scale
 from fmnas.platform.record.state import ExperimentState
 from fmnas.platform.screen.runs_table import RunRow, RunsTable, as_number
 from fmnas.platform.screen.screen import Happening, Screen, as_reached, as_time, seconds_left
-from fmnas.platform.workers.pool import Job
+from fmnas.platform.workers.pool import Job, without_place
 from fmnas.search_spaces.records import FINISHED, WARM_START
 
 RAY = "ray"
@@ -145,7 +145,9 @@ class ExperimentProgress(JobProgress):
         """With where it is from, and its epochs; a line where that is not over at once."""
         trial, again = job.trial, f", attempt {job.attempt}" if job.attempt > 1 else ""
         on_ray = self._state.experiment.config.workers.kind == RAY
-        line = f"{job.run}  trial {trial.id} ({trial.origin}, {trial.epochs} ep{again})  starts on {worker}"
+        line = (
+            f"{job.run}  trial {trial.id} ({trial.origin}, {trial.epochs} ep{again})  starts on {without_place(worker)}"
+        )
         facts = {"origin": trial.origin, "epochs": trial.epochs, "worker": worker}
         self._start(job, facts, line if on_ray else "")
 
@@ -170,7 +172,7 @@ class ExperimentProgress(JobProgress):
 
     def lost(self, job: Job, worker: str, reason: str) -> None:
         """Who, what, why."""
-        self._gone("lost", f"{worker} was lost with", job, worker, reason)
+        self._gone("lost", f"{without_place(worker)} was lost with", job, worker, reason)
 
     def say(self, text: str) -> None:
         """As it is."""
@@ -284,11 +286,11 @@ class RetrainingProgress(JobProgress):
 
     def lost(self, job: Job, worker: str, reason: str) -> None:
         """A worker is gone; it will be tried again."""
-        self._gone("lost", f"{worker} was lost with", job, worker, reason)
+        self._gone("lost", f"{without_place(worker)} was lost with", job, worker, reason)
 
     def failed(self, job: Job, worker: str, reason: str) -> None:
         """It is given up."""
-        self._gone("failed", f"{worker} failed at", job, worker, reason)
+        self._gone("failed", f"{without_place(worker)} failed at", job, worker, reason)
 
     def _standing(self) -> dict[str, Any]:
         done, of = len(self._rows), len(self._chosen)

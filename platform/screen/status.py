@@ -41,6 +41,7 @@ from fmnas.platform.record.lock import AtWork, look
 from fmnas.platform.record.run_directory import RunDirectory
 from fmnas.platform.screen.ending import called
 from fmnas.platform.screen.screen import as_reached, as_time, seconds_left
+from fmnas.platform.workers.pool import without_place
 from fmnas.search_spaces.records import CHARGED, WARM_START
 
 LAST_EVENTS = 8
@@ -201,7 +202,7 @@ def print_status(facts: Mapping[str, Any], console: Console) -> None:
     for event in facts["events"]:
         when = datetime.fromtimestamp(event["at"]).strftime("%H:%M:%S")
         trial = f"{event['run']}, trial {event['trial']}" if event["run"] else "the driver"
-        worker = f" on {event['worker']}" if event["worker"] else ""
+        worker = f" on {without_place(event['worker'])}" if event["worker"] else ""
         say(f"  {when}  {trial} {event['event']}{worker}{': ' if event['text'] else ''}{event['text']}")
     if facts["retrained"]:
         say(f"retrained: the best of {facts['retrained']} of {len(facts['runs'])} runs")
@@ -232,7 +233,7 @@ def _table(runs: Sequence[Mapping[str, Any]]) -> Table:
             f"{run['spent_epochs']}/{run['budget_epochs']}",
             f"{run['spent_epochs'] / run['budget_epochs']:.0%}",
             ", ".join(
-                f"trial {each['trial']} on {each['worker']} "
+                f"trial {each['trial']} on {without_place(each['worker'])} "
                 f"({as_reached(each['epoch'], each['epochs'], each['seconds'])})"
                 for each in running
             ),

@@ -20,6 +20,11 @@ from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers import DeviceFailedError, Trainer
 
 
+def without_place(worker: str) -> str:
+    """A worker's name for people who look at a screen, where its host and process take too much room."""
+    return worker.partition("@")[0]
+
+
 @dataclass(frozen=True)
 class Job:
     """A trial of a run, for the attempt-th time."""

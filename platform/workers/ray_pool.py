@@ -11,7 +11,7 @@ from fmnas.platform.errors import ExperimentFailed, legible, one_line
 from fmnas.platform.workers.board import Reader
 from fmnas.platform.workers.cluster import fitting, live_nodes, own_folder
 from fmnas.platform.workers.pool import Event, Failed, Finished, Job, Lost, TimedOut, past_deadline
-from fmnas.platform.workers.ray_worker import NODE, Build, Worker, refusal, remark, versions
+from fmnas.platform.workers.ray_worker import NODE, PLACE, Build, Worker, refusal, remark, versions
 from fmnas.trainers import DeviceFailedError
 from fmnas.trainers.problem import Data
 
@@ -30,11 +30,17 @@ SILENT_SECONDS = 30.0
 
 @dataclass
 class _Member:
-    """An actor. node: where it is; empty until it is ready."""
+    """An actor. node, place: where it is, by Ray's id and as host:pid; empty until it is ready."""
 
     name: str
     actor: Any
     node: str = ""
+    place: str = ""
+
+    @property
+    def whole_name(self) -> str:
+        """Under which its trials are recorded, however they end."""
+        return f"{self.name}@{self.place}"
 
 
 @dataclass(frozen=True)
@@ -118,7 +124,7 @@ class RayPool:
         self._jobs += 1
         future = member.actor.evaluate.remote(job.trial, self._seconds, self._jobs)
         self._busy[future] = _Task(job, self._jobs, member, time.monotonic() + self._seconds + GRACE_SECONDS)
-        return member.name
+        return member.whole_name
 
     def next_event(self, timeout: float) -> Event | None:
         """Wait for any worker. Raises ExperimentFailed when workers cannot be built, or are of another version."""
@@ -216,7 +222,7 @@ class RayPool:
             self._remarks.add(words)
             self._watch.say(words)
         self._bad_starts = 0
-        member.node = introduction[NODE]
+        member.node, member.place = introduction[NODE], introduction[PLACE]
         self._idle.append(member)
 
     def _count_bad_start(self, name: str, reason: str) -> None:
@@ -235,7 +241,7 @@ class RayPool:
         future = min(self._busy, key=lambda future: self._busy[future].ends_by)
         task = self._busy.pop(future)
         self._drop(task.member)
-        return self._timed_out(task.job, task.member.name)
+        return self._timed_out(task.job, task.member.whole_name)
 
     def _timed_out(self, job: Job, worker: str) -> TimedOut:
         return TimedOut(job, worker, past_deadline(self._seconds))
@@ -244,25 +250,24 @@ class RayPool:
         task = self._busy.pop(future)
         job, member, errors = task.job, task.member, self._ray.exceptions
         try:
-            evaluation, where = self._ray.get(future)
+            evaluation = self._ray.get(future)
         except errors.RayTaskError as error:
             cause = error.cause if error.cause is not None else error
             if isinstance(cause, DeviceFailedError):
                 self._drop(member)
-                return Lost(job, member.name, one_line(cause))
+                return Lost(job, member.whole_name, one_line(cause))
             self._idle.append(member)  # the trial's own exception: the worker lives on
-            return Failed(job, member.name, one_line(cause))
+            return Failed(job, member.whole_name, one_line(cause))
         except errors.OutOfMemoryError as error:  # Ray killed the worker before its node ran out
             self._drop(member)
-            return Failed(job, member.name, f"out of memory: {one_line(error)}"[:500])
+            return Failed(job, member.whole_name, f"out of memory: {one_line(error)}"[:500])
         except errors.RayError as error:  # died, unreachable, its result gone with its node
             self._drop(member)
-            return Lost(job, member.name, one_line(error))
+            return Lost(job, member.whole_name, one_line(error))
         self._idle.append(member)
-        worker = f"{member.name}@{where}"
         if evaluation is None:
-            return self._timed_out(job, worker)
-        return Finished(job, worker, evaluation)
+            return self._timed_out(job, member.whole_name)
+        return Finished(job, member.whole_name, evaluation)
 
 
 def _cause(error: BaseException) -> str:

@@ -62,8 +62,8 @@ class Worker:
         node = ray.get_runtime_context().get_node_id()
         return {**versions(), PLACE: self._place, NODE: node}
 
-    def evaluate(self, trial: Trial, seconds: float, job: int = 0) -> tuple[Evaluation | None, str]:
-        """The evaluation, or None if it was not done after so many seconds, and where it was made (host:pid).
+    def evaluate(self, trial: Trial, seconds: float, job: int = 0) -> Evaluation | None:
+        """The evaluation, or None if it was not done after so many seconds.
 
         job: its number, for the board.
         Ray calls this in the main thread of the process, which can be watched. However it ends, what it took of memory
@@ -71,14 +71,14 @@ class Worker:
         """
         try:
             check = None if seconds == math.inf else deadline(seconds)
-            return self._evaluator.evaluate(trial, Writer(self._board, job).tell, check), self._place
+            return self._evaluator.evaluate(trial, Writer(self._board, job).tell, check)
         except PastDeadline:
             pass
         except Exception as error:
             _let_go(error)
             raise
         _collect()
-        return None, self._place
+        return None
 
 
 def _let_go(error: BaseException) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fmnas.comparison import Budget, ReportError, ledger_table
-from fmnas.comparison.numbers.honesty import honesty, unused_models
+from fmnas.comparison.numbers.honesty import honesty, spoilt_trials, unused_methods
 from fmnas.comparison.numbers.ledger import Pending
 from fmnas.search_spaces.records import ORIGINS
 
@@ -90,14 +90,28 @@ def test_all_of_it(make_run):
         ("bo-fm", [INITIAL, CHANCE], True, True),
         ("bo-fm", [INITIAL, INITIAL], True, False),  # nothing new was to be chosen yet
         ("random", [CHANCE], False, False),
-        ("regularized-evolution", [INITIAL, CHANCE], False, False),
     ],
 )
 def test_a_model_that_chose_nothing_is_named(make_run, name, trials, has_model, unused):
     record = only(make_run(name, 0, trials))
     assert (record.has_model, record.model_unused) == (has_model, unused)
     told = f"{name} never used its model: all of its new configurations were drawn at random."
-    assert unused_models([record]) == [told] * unused
+    assert unused_methods([record]) == [told] * unused
+
+
+def test_evolution_that_never_mutated_is_named(make_run):
+    told = "regularized-evolution never mutated: all of its new configurations were drawn at random."
+    assert unused_methods([only(make_run("regularized-evolution", 0, [CHANCE, CHANCE]))]) == [told]
+    assert unused_methods([only(make_run("regularized-evolution", 0, [CHANCE, MUTATED]))]) == []
+
+
+def test_trials_that_failed_or_repeat_others_are_said_beside_the_result(make_run):
+    failed = {"status": "failed", "reason": "broken"}
+    records = [only(make_run("bo-fm", 0, [INITIAL, failed, {**MODEL, "status": "timed_out"}, MODEL]))]
+    assert spoilt_trials(records) == ["bo-fm: 2 of its 4 charged trials failed or took too long."]
+    same = [only(make_run("bo-fm", 0, [{**MODEL, "x": 0.5}] * 3 + [{**MODEL, "x": 0.25}]))]
+    assert spoilt_trials(same) == ["bo-fm: 2 of its 4 charged trials repeat an earlier one of their run."]
+    assert spoilt_trials([only(make_run("bo-fm", 0, [{"status": "lost"}, MODEL, MODEL]))]) == []
 
 
 @pytest.mark.parametrize(

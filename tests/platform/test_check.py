@@ -146,7 +146,7 @@ def test_one_that_breaks_rules(
 def test_one_that_cannot_begin_is_not_asked_further(mine: Path, capfd: pytest.CaptureFixture[str]) -> None:
     code, verdicts, _ = checked(f"{mine}:Never", capfd)
     assert code == 1
-    assert verdicts == {"it can be built, asked and told": "FAILS SystemExit: I do not feel like it"}
+    assert verdicts == {"it can be built, asked and told": "FAILS SystemExit: I do not feel like it (mine.py, line 51)"}
 
 
 def test_one_that_waits_for_each_result_may(mine: Path, capfd: pytest.CaptureFixture[str]) -> None:

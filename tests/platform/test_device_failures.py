@@ -62,7 +62,9 @@ def test_a_worker_whose_device_fails_is_lost_with_the_reason_and_never_used_agai
     try:
         pool = RayPool(ray, partial(build, tmp_path / "note", error), None, WorkersConfig(), 1)
         event = answer(pool, JOB)
-        assert event == Lost(JOB, "worker-0", f"{error.__name__}: {GONE}")
+        assert isinstance(event, Lost)
+        assert (event.job, event.reason) == (JOB, f"{error.__name__}: {GONE}")
+        assert event.worker.startswith("worker-0@")
         again = replace(JOB, attempt=2)
         event = answer(pool, again)
         assert isinstance(event, Finished)

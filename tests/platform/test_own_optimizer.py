@@ -169,7 +169,7 @@ def test_its_options_are_checked_by_its_constructor(mine: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("Outside", "x1 = 7.0"), ("Stranger", "origin = 'mine'"), ("Raises", "no idea")],
+    [("Outside", "x1 = 7.0"), ("Stranger", "origin = 'mine'"), ("Raises", "no idea (mine.py, line ")],
 )
 def test_what_it_does_wrong_ends_the_experiment_in_one_line_and_loses_nothing(
     mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, words: str

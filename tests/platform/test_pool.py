@@ -73,7 +73,9 @@ def test_a_job_that_raises_has_failed_and_the_worker_lives_on(
     assert isinstance(event, Failed)
     assert "epochs" in event.reason
     give(pool, job())
-    assert isinstance(wait(pool), Finished)
+    done = wait(pool)
+    assert isinstance(done, Finished)
+    assert done.worker == event.worker, "one worker has one name, however its trials end"
 
 
 def test_a_killed_worker_is_lost_and_replaced(ray: Any, give: Give, wait: Wait) -> None:
@@ -183,7 +185,7 @@ def test_an_answer_within_the_grace_time_is_taken_as_it_is_and_no_worker_is_kill
         give(pool, job())
         time.sleep(0.001)
         assert pool.next_event(0.0) is None, "the deadline has passed, the grace time has not"
-        fake.done, fake.fate["evaluate"] = {"ready", "evaluate"}, (answer, "host:1")
+        fake.done, fake.fate["evaluate"] = {"ready", "evaluate"}, answer
         event = pool.next_event(0.0)
         fake.done = {"ready"}
         assert event is not None

@@ -91,5 +91,22 @@ def test_options_are_listed_with_their_defaults(capsys: pytest.CaptureFixture[st
     assert main(["list", "optimizers", "--options"]) == 0
     told = capsys.readouterr().out
     assert "population 50, tournament 15" in told
-    assert "kernel modlap, mode default" in told
+    assert "kernel modlap (or moddif, prodlap, proddif, addlap, adddif), mode default (or paper)" in told
     assert "random search: no options" in told
+
+
+def test_configurations_that_fail_are_passed_over_and_told_of(tmp_path: Path) -> None:
+    file = tmp_path / "half.py"
+    file.write_text(
+        "from fmnas.search_spaces import Nominal\nfrom fmnas.trainers import objective\n\n\n"
+        "@objective([Nominal('kind', ['good', 'bad']), Nominal('other', list(range(20)))])\n"
+        "def half(configuration):\n    return 1.0 / (configuration['kind'] == 'good')\n\n\n"
+        "@objective([Nominal('kind', ['bad', 'worse'])])\n"
+        "def none(configuration):\n    raise ValueError('no')\n"
+    )
+    plain = {"name": "half", "optimizers": ["random"], "budget": {"evaluations": 12}, "workers": {"kind": "in-process"}}
+    told = measured(check_config({"problem": f"{file}:half", **plain}, "here"))
+    assert "in the median of 3 random configurations; " in told
+    assert "ZeroDivisionError" in told
+    told = measured(check_config({"problem": f"{file}:none", **plain}, "here"))
+    assert told.startswith("not known: none of 10 random configurations could be evaluated; 10 failed, the first")

@@ -103,6 +103,19 @@ def test_what_it_raises_is_told_with_its_line(function: Callable[..., float], wo
     assert len(str(caught.value)) < 400
 
 
+def test_of_a_long_message_the_end_is_told_too() -> None:
+    """Packages that sum up many errors put the cause last."""
+
+    def sums_up(configuration: dict[str, Any]) -> float:
+        raise ValueError("All the 5 fits failed.\n" + "-" * 1000 + "\nValueError: max_depth must be positive")
+
+    with pytest.raises(TrainingFailedError) as caught:
+        trainer(sums_up).evaluate(TRIAL)
+    assert "All the 5 fits failed." in str(caught.value)
+    assert "ValueError: max_depth must be positive (test_own_function.py, line" in str(caught.value)
+    assert len(str(caught.value)) < 500
+
+
 def test_a_gpu_that_failed_is_not_the_trials_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     told = {"no such kernel": "cuda does not answer any more"}
     monkeypatch.setattr(devices, "device_failure", lambda error, device: told.get(str(error).splitlines()[0], ""))

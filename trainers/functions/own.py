@@ -40,8 +40,10 @@ from fmnas.trainers.problem import Problem
 Function = Callable[..., Any]
 OFFERED = ("epochs", "seed", "report")
 """What a function may take beside its configuration."""
-SHOWN, LONGEST = 100, 300
-"""How many characters of a value and of an exception's text a message shows."""
+SHOWN = 100
+"""How many characters of a value a message shows."""
+BEGINNING, ENDING = 100, 250
+"""How many of an exception's text: packages that sum up many errors put the cause last."""
 
 
 def objective(
@@ -224,12 +226,17 @@ def _name(function: Function) -> str:
     return getattr(function, "__name__", type(function).__name__)
 
 
+def _ends(text: str) -> str:
+    plain = text.strip()
+    return plain if len(plain) <= BEGINNING + ENDING else f"{plain[:BEGINNING]} ... {plain[-ENDING:]}"
+
+
 def _told(error: BaseException, function: Function) -> str:
     """What the function raised, and the line of its file where, which a worker's log alone would have."""
     if isinstance(error, SystemExit):
         what = f"it called sys.exit({error.code!r})"
     else:
-        what = ": ".join(part for part in (type(error).__name__, str(error)[:LONGEST]) if part)
+        what = ": ".join(part for part in (type(error).__name__, _ends(str(error))) if part)
     file = getattr(getattr(function, "__code__", None), "co_filename", "")
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     return f"{what} ({file.rpartition('/')[2]}, line {lines[-1]})" if lines else what
