@@ -121,11 +121,11 @@ def _of_extensions(state: ExperimentState) -> list[Remark]:
     for record, ended in state.extensions:
         changes = record["changes"]
         what = f"The experiment was extended after {ended} of its trials had ended: {grown(changes)}."
-        found.append(Remark(f"{what} {PEEKED}" if ended else what))
+        found.append(Remark(what))
         there = {entry["label"] for entry in record["config"]["optimizers"]}  # others may have come later
         told = two_budgets(changes, state.experiment.config)
         found += [Remark(f"{label} {text}", label) for label, text in told.items() if label in there]
-    return found
+    return [*found, Remark(PEEKED)] if any(ended for _, ended in state.extensions) else found
 
 
 def _retrained(path: Path, state: ExperimentState) -> tuple[pd.DataFrame | None, list[Remark]]:

@@ -107,6 +107,8 @@ def test_a_larger_budget_is_said_of_who_was_told_the_smaller_one(
     assert json.loads((run / "summary.json").read_text())["optimizers"].keys() >= {"late"}
     remarks = [remark.text for remark in context_of(RunDirectory(run), restore(RunDirectory(run))[0]).remarks]
     assert [text.split()[0] for text in remarks if "was told of a budget of" in text] == ["bo-fm"]
+    assert len([text for text in remarks if text.startswith("The experiment was extended")]) == 2
+    assert len([text for text in remarks if "A p-value is right" in text]) == 1, "said once, however often it grew"
 
 
 REFUSED = {
