@@ -234,8 +234,10 @@ class OptimizerConfig(Section):
         options = given.get("options", {})
         if isinstance(options, dict):  # else it is refused as it stands
             if doubled := [key for key in options if key in given]:
-                raise ValueError(f"{shown(doubled[0])} stands beside the name and under options: keep one of the two; "
-                                 f"an override of the latter is optimizers.N.options.{doubled[0]}")  # fmt: skip
+                raise ValueError(
+                    f"{shown(doubled[0])} stands beside the name and under options: keep one of the two; an override "
+                    f"of the latter is optimizers.N.options.{doubled[0]}"
+                )
             if inner := [key for key in options if key in cls.model_fields]:
                 raise ValueError(f"{shown(inner[0])} stands under options: write it beside the name")
             own["options"] = {**options, **beside}
