@@ -141,7 +141,7 @@ def test_a_worker_gives_back_the_memory_of_a_job_without_a_result_at_once(
         with pytest.raises(ValueError, match="of the trial, with"):
             worker.evaluate(JOB.trial, 60.0)
     else:
-        assert worker.evaluate(JOB.trial, 60.0)[0] is None
+        assert worker.evaluate(JOB.trial, 60.0) is None
     assert held == [0], "what it held of the GPU was free before the cache was emptied, once"
 
 
