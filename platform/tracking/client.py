@@ -84,7 +84,7 @@ _METRICS_PER_BATCH, _PARAMS_PER_BATCH, _TAGS_PER_BATCH = 800, 100, 100
 """MLflow takes 1,000 metrics, 100 params and 100 tags in a batch, and 1,000 of all together."""
 
 _PAGE = 1000
-_NOTE = "mlflow.note.content"
+_NOTE, _KIND = "mlflow.note.content", "mlflow.experimentKind"
 
 
 class MlflowExperiment:
@@ -98,11 +98,15 @@ class MlflowExperiment:
         self.id = self._find_or_create()
 
     def publish_pages(self, optimizers: Sequence[str], now: int) -> None:
-        """Store our pages, and the links to them as the experiment's description unless someone wrote their own."""
-        campaign = self._settings.experiment_id
+        """Store our pages, and the links to them as the experiment's description unless someone wrote their own.
+
+        And that the experiment is of trainings, unless it has another kind: by that MLflow chooses what to show of it.
+        """
+        campaign, there = self._settings.experiment_id, self._client.get_experiment(self.id).tags
         tags = view_tags(campaign, self._settings.space, optimizers, now)
-        note = page_note(self.id, campaign, self._client.get_experiment(self.id).tags.get(_NOTE, ""))
-        for key, value in {**tags, **({_NOTE: note} if note else {})}.items():
+        note = page_note(self.id, campaign, there.get(_NOTE, ""))
+        kind = {} if _KIND in there else {_KIND: "custom_model_development"}
+        for key, value in {**tags, **kind, **({_NOTE: note} if note else {})}.items():
             self._client.set_experiment_tag(self.id, key, value)
 
     def runs(self, *conditions: str) -> Iterator[Any]:

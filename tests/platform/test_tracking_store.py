@@ -115,6 +115,15 @@ def test_the_tree_has_a_run_per_optimizer_and_a_nested_one_per_trial(written: An
     assert found == {name: ids[parent] if parent else None for name, parent in parents.items()}
 
 
+def test_the_experiment_is_of_trainings_unless_it_has_another_kind(written: Any, config: TrackingSettings) -> None:
+    assert written[2].experiment.tags["mlflow.experimentKind"] == "custom_model_development"
+    track(config, [])
+    reader = Reader(config)
+    reader.client.set_experiment_tag(reader.experiment.experiment_id, "mlflow.experimentKind", "forecasting")
+    track(config, bo_fm())
+    assert Reader(config).experiment.tags["mlflow.experimentKind"] == "forecasting"
+
+
 def test_a_trial_holds_its_configuration_results_and_curve(written: Any) -> None:
     run = written[2].runs["0 bohb/0"]
     assert run.data.params == {"rate": "0.01", "momentum": "0.25", "op": "b"}
