@@ -45,7 +45,7 @@ types: install
 	MYPYPATH=.cache/types $(BIN)/mypy -p fmnas.search_spaces -p fmnas.trainers -p fmnas.optimizers \
 		-p fmnas.baselines -p fmnas.comparison -p fmnas.integrations -p fmnas.platform -p fmnas.api
 
-# Whether the tests notice damage: each of some fifty changes must make one of them fail. Half an hour on two busy cores.
+# Whether the tests notice damage: each of some eighty changes must make one of them fail. It takes long.
 mutants: install
 	$(BIN)/python benchmarks/mutants.py --all
 

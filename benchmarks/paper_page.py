@@ -35,7 +35,8 @@ after the initial design, the mean over a run, on one thread of two cores that h
 from once, not more. Published values are as printed.
 
 Tables of another seed than the papers' protocol has were drawn from the operating system's entropy, run once, and are
-all that was run with that seed: no method was chosen while looking at them.
+all that was run with that seed: no method was chosen while looking at them. The lowest mean is an order and no verdict:
+nothing is tested here; `fmnas report` on such a run is what tests.
 """
 NEAR = 1e-3
 """By which share of its size a repeat may miss the minimum and count as near."""

@@ -44,9 +44,11 @@ class Eigenspaces(ABC):
         first = np.concatenate([[True], np.diff(eigenvalues) > 1e-8])
         mu = torch.tensor(eigenvalues[first])
         if first.all():
-            return _Lines(mu, torch.tensor(U))
+            return _SimpleSpectrum(mu, torch.tensor(U))
         group = np.cumsum(first) - 1
-        return _Planes(mu, torch.tensor(np.stack([U[:, group == e] @ U[:, group == e].T for e in range(len(mu))])))
+        return _RepeatedEigenvalues(
+            mu, torch.tensor(np.stack([U[:, group == e] @ U[:, group == e].T for e in range(len(mu))]))
+        )
 
     @abstractmethod
     def entries(self, v1: Tensor, v2: Tensor) -> Tensor:
@@ -61,10 +63,11 @@ class Eigenspaces(ABC):
         """The sum over e of f_e M_e[v, v], f [E]: [V]."""
 
 
-class _Lines(Eigenspaces):
+class _SimpleSpectrum(Eigenspaces):
     """All of one dimension, as of a path: what is kept is U [V, V], as V^3 numbers are too many for long ones."""
 
     def __init__(self, mu: Tensor, U: Tensor) -> None:
+        # Each is 1, but for the rounding that the traces of projectors have: recorded suggestions depend on it.
         super().__init__(mu, len(U), torch.stack([torch.outer(u, u).diagonal().sum() for u in U.T]))
         self._U = U
 
@@ -78,7 +81,7 @@ class _Lines(Eigenspaces):
         return torch.einsum("ve,e->v", self._U * self._U, f)
 
 
-class _Planes(Eigenspaces):
+class _RepeatedEigenvalues(Eigenspaces):
     """Some of several dimensions: the projectors are kept."""
 
     def __init__(self, mu: Tensor, projectors: Tensor) -> None:
@@ -108,7 +111,7 @@ class Group:
     complete: int
 
 
-_POINT = _Lines(torch.zeros(1, dtype=torch.float64), torch.ones(1, 1, dtype=torch.float64))
+_POINT = _SimpleSpectrum(torch.zeros(1, dtype=torch.float64), torch.ones(1, 1, dtype=torch.float64))
 """A graph of one vertex: stands in where a space has no discrete variable, so that d alone modulates."""
 
 

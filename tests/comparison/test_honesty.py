@@ -101,7 +101,9 @@ def test_a_model_that_chose_nothing_is_named(make_run, name, trials, has_model, 
 
 def test_evolution_that_never_mutated_is_named(make_run):
     told = "regularized-evolution never mutated: all of its new configurations were drawn at random."
-    assert unused_methods([only(make_run("regularized-evolution", 0, [CHANCE, CHANCE]))]) == [told]
+    record = only(make_run("regularized-evolution", 0, [INITIAL, CHANCE]))
+    assert (record.has_model, record.model_unused, record.method_unused) == (False, False, True)
+    assert unused_methods([record]) == [told]
     assert unused_methods([only(make_run("regularized-evolution", 0, [CHANCE, MUTATED]))]) == []
 
 
