@@ -97,13 +97,13 @@ class MlflowExperiment:
         self._client: Any = mlflow.MlflowClient(tracking_uri=settings.uri)
         self.id = self._find_or_create()
 
-    def publish_pages(self, optimizers: Sequence[str], now: int) -> None:
+    def publish_pages(self, now: int) -> None:
         """Store our pages, and the links to them as the experiment's description unless someone wrote their own.
 
         And that the experiment is of trainings, unless it has another kind: by that MLflow chooses what to show of it.
         """
         campaign, there = self._settings.experiment_id, self._client.get_experiment(self.id).tags
-        tags = view_tags(campaign, self._settings.space, optimizers, now)
+        tags = view_tags(campaign, self._settings.space, now)
         note = page_note(self.id, campaign, there.get(_NOTE, ""))
         kind = {} if _KIND in there else {_KIND: "custom_model_development"}
         for key, value in {**tags, **kind, **({_NOTE: note} if note else {})}.items():

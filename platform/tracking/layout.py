@@ -31,6 +31,7 @@ COLOR, PARENT = "mlflow.runColor", "mlflow.parentRunId"
 """Tags that MLflow's UI understands."""
 
 CAMPAIGN_KIND, EARLIER_KIND, RUN_KIND, TRIAL_KIND = "campaign", "earlier campaign", "run", "trial"
+MEAN_KIND, EARLIER_MEAN_KIND = "mean", "earlier mean"
 
 MEAN_LINES = ("mean", "low", "high")
 """The lines that a report's mean curves give each optimizer: the mean over repeats, and its interval."""
@@ -101,20 +102,32 @@ def last_points(now: Standing, timestamp: int) -> list[Point]:
     return _line(step, now.incumbent, now, timestamp) if step > now.evaluations else []
 
 
-def mean_points(path: Path, timestamp: int) -> list[Point]:
-    """The mean curves of a report, from its mean_curves.csv: `mean/bo-fm`, and its interval `low/bo-fm`, `high/bo-fm`.
+def mean_lines(path: Path, timestamp: int) -> dict[str, list[Point]]:
+    """The mean curves of a report, from its mean_curves.csv: optimizer -> `mean`, and its interval, `low` and `high`.
 
     The step is the number of evaluations; between two whole ones the curve is rounded up to the next, of which the last
     counts. Missing values have no point. Raises KeyError or ValueError for another table.
     """
-    found: dict[tuple[str, int], float] = {}
+    found: dict[str, dict[tuple[str, int], float]] = {}
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
             if row["axis"] == "evaluations":
                 step = math.ceil(float(row["at"]) - _ROUNDING)
-                values = {f"{name}/{row['optimizer']}": row[name] for name in MEAN_LINES}
-                found |= {(valid_name(key), step): float(text) for key, text in values.items() if text}
-    return [Point(key, value, timestamp, step) for (key, step), value in found.items()]
+                values = {(line, step): float(row[line]) for line in MEAN_LINES if row[line]}
+                found.setdefault(row["optimizer"], {}).update(values)
+    return {
+        optimizer: [Point(line, value, timestamp, step) for (line, step), value in values.items()]
+        for optimizer, values in found.items()
+    }
+
+
+def campaign_points(lines: Mapping[str, list[Point]]) -> list[Point]:
+    """The mean curves of all optimizers as metrics of one run: `mean/bo-fm`, `low/bo-fm`, `high/bo-fm`."""
+    return [
+        point._replace(key=valid_name(f"{point.key}/{optimizer}"))
+        for optimizer, points in lines.items()
+        for point in points
+    ]
 
 
 def retrained_errors(summary: Mapping[str, Any]) -> dict[str, float]:
@@ -157,7 +170,16 @@ def numbers(summary: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
 
 def short_name(optimizer: str, repeat: int) -> str:
     """A run's name that the UI does not cut: "regularized-evolution" becomes "reg-evo/repeat-0"."""
-    words, ending = optimizer.split("-"), f"/repeat-{repeat}"
+    return _short(optimizer, f"/repeat-{repeat}")
+
+
+def mean_name(optimizer: str) -> str:
+    """The name of the run that holds an optimizer's mean curve: "regularized-evolution" becomes "regul-evolu/mean"."""
+    return _short(optimizer, f"/{MEAN_KIND}")
+
+
+def _short(optimizer: str, ending: str) -> str:
+    words = optimizer.split("-")
     for length in range(len(optimizer), 1, -1):
         name = "-".join(word[:length] for word in words) + ending
         if len(name) <= _NAME_LENGTH:

@@ -5,10 +5,11 @@
        |- bo-fm/repeat-0     incumbent over evaluations and over epochs
        |  |- 0 bo-fm/0       a trial
        |  `- 1 bo-fm/0
-       `- bohb/repeat-0
+       |- bohb/repeat-0
+       `- bo-fm/mean        the mean curve over the repeats and its interval, once all have ended
 
-An extended experiment has a new campaign, and its runs move there. Runs are found again by their tags, so a trial
-written twice is there once.
+An extended experiment has a new campaign: its runs move there, and the mean curves are drawn anew. Runs are found again
+by their tags, so a trial written twice is there once.
 """
 
 import math
@@ -98,7 +99,7 @@ class MlflowStore:
         self._mlflow = MlflowExperiment(self._settings)
         self._file = file_identity(self._settings.uri)
         optimizers = list(dict.fromkeys(optimizer for optimizer, _ in runs))
-        self._mlflow.publish_pages(optimizers, self._now())
+        self._mlflow.publish_pages(self._now())
         known = self._known_runs()
         self._campaign = self._open_campaign(known.get(records.CAMPAIGN_KIND))
         self._colors = {name: style.colour for name, style in styles(optimizers).items()}
@@ -152,6 +153,8 @@ class MlflowStore:
         known = {}
         for found in self._mlflow.runs():
             tags, run_id = found.data.tags, found.info.run_id
+            if tags[KIND] in (records.MEAN_KIND, records.EARLIER_MEAN_KIND):
+                continue
             if TRIAL not in tags:
                 known[tags.get(RUN, tags[KIND])] = run_id
             elif found.info.end_time is None:
@@ -233,10 +236,36 @@ class MlflowStore:
         self._mlflow.log(progress.run_id, points, tags=tags)
 
     def _write_means(self, files: Iterable[Path]) -> None:
-        """The report's mean curves; what is there already is not written again."""
-        points = [point for path in files for point in records.mean_points(path, self._now())]
-        there = {key: self._mlflow.values(self._campaign, key) for key in dict.fromkeys(point.key for point in points)}
-        self._mlflow.log(self._campaign, [p for p in points if there[p.key].get(p.step) != p.value])
+        """The report's mean curves: all with the campaign, and each in a run of its own, which has the colour."""
+        lines = {name: points for path in files for name, points in records.mean_lines(path, self._now()).items()}
+        self._log_missing(self._campaign, records.campaign_points(lines))
+        there = self._mean_runs()
+        for optimizer, points in lines.items():
+            run_id = there.get(optimizer) or self._create_mean(optimizer)
+            self._log_missing(run_id, points)
+            self._mlflow.terminate(run_id, "FINISHED")
+
+    def _mean_runs(self) -> dict[str, str]:
+        """Optimizer -> the run of its mean curve; those of an earlier campaign are marked as such."""
+        there = {}
+        for found in self._mlflow.runs(f"tags.`{KIND}` = '{records.MEAN_KIND}'"):
+            optimizer, run_id = found.data.tags["optimizer"], found.info.run_id
+            if found.data.tags[PARENT] == self._campaign:
+                there[optimizer] = run_id
+            else:
+                name = f"earlier {records.mean_name(optimizer)}"
+                self._mlflow.log(run_id, tags={KIND: records.EARLIER_MEAN_KIND, "mlflow.runName": name})
+        return there
+
+    def _create_mean(self, optimizer: str) -> str:
+        tags = {KIND: records.MEAN_KIND, "optimizer": optimizer, COLOR: self._colors[optimizer], PARENT: self._campaign}
+        return self._mlflow.create(records.mean_name(optimizer), tags, self._now())
+
+    def _log_missing(self, run_id: str, points: Iterable[Point]) -> None:
+        """Points that a run does not have with this value."""
+        points = list(points)
+        there = {key: self._mlflow.values(run_id, key) for key in dict.fromkeys(point.key for point in points)}
+        self._mlflow.log(run_id, [point for point in points if there[point.key].get(point.step) != point.value])
 
     def _now(self) -> int:
         return records.milliseconds(self._clock())

@@ -7,28 +7,24 @@ table or as charts is not part of the state but of the address.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
 from fmnas.platform.tracking.layout import (
     CAMPAIGN_ID,
-    CAMPAIGN_KIND,
     KIND,
+    MEAN_KIND,
     MEAN_LINES,
     RUN_KIND,
     TRIAL_KIND,
-    valid_name,
 )
 from fmnas.search_spaces import Space
 
 _TAG = "mlflow.sharedViewState."
 _AXES = 8
 """Variables in the parallel coordinates: more cannot be read."""
-
-_CURVES = 6
-"""Optimizers in one chart: more cannot be told apart, and a tag has no room for them."""
 
 _NOTE, _NOTED = "fmnas", 8
 """How a description of ours begins, and how many run directories it lists."""
@@ -52,11 +48,11 @@ class _Section:
         return {**head, "columns": self.columns, "cardHeight": 460}
 
 
-def view_tags(campaign: str, space: Space | None, optimizers: Sequence[str], now: int) -> dict[str, str]:
+def view_tags(campaign: str, space: Space | None, now: int) -> dict[str, str]:
     """The experiment tags that hold the pages of one run directory; `now` in milliseconds since the epoch."""
     states = {
         "compare": _compare(campaign),
-        "means": _means(campaign, optimizers),
+        "means": _means(campaign),
         "runs": _runs(campaign),
         "trials": _trials(campaign),
         "search": _search(campaign, space),
@@ -123,7 +119,10 @@ def _json(data: Mapping[str, Any]) -> str:
 
 
 def _compare(campaign: str) -> _State:
-    """One line per optimizer: its incumbent, averaged over the repeats."""
+    """A line per optimizer and repeat, its incumbent, in the optimizer's colour.
+
+    Not grouped: the browser gives groups colours of its own, which are not those of the report.
+    """
     section = _Section(
         "Comparison",
         (
@@ -133,24 +132,18 @@ def _compare(campaign: str) -> _State:
             _bar("objective"),
         ),
     )
-    by_optimizer = {"aggregateFunction": "average", "groupByKeys": [{"mode": "tag", "groupByData": "optimizer"}]}
     return {
         **_page(campaign, RUN_KIND, ["incumbent", "objective", "flops_ratio"], order="metrics.`incumbent`"),
         **_charts(section, _Section("Model metrics")),
-        "groupBy": by_optimizer,
-        "useGroupedValuesInCharts": True,
     }
 
 
-def _means(campaign: str, optimizers: Sequence[str]) -> _State:
-    """What the report says at the end: every optimizer's mean curve, and again with its intervals."""
-    means = [valid_name(f"{MEAN_LINES[0]}/{name}") for name in optimizers[:_CURVES]]
-    bands = [valid_name(f"{line}/{name}") for name in optimizers[:_CURVES] for line in MEAN_LINES]
-    section = _Section("Mean over repeats", (_line(*means), _line(*bands)) if means else ())
-    folded = (_Section(line) for line in MEAN_LINES)
+def _means(campaign: str) -> _State:
+    """What the report says at the end: every optimizer's mean curve, and again with its interval."""
+    section = _Section("Mean over repeats", (_line(MEAN_LINES[0]), _line(*MEAN_LINES)))
     return {
-        **_page(campaign, CAMPAIGN_KIND, [], order="attributes.start_time"),
-        **_charts(section, *folded, _Section("Model metrics")),
+        **_page(campaign, MEAN_KIND, [MEAN_LINES[0]], order=f"metrics.`{MEAN_LINES[0]}`"),
+        **_charts(section, _Section("Model metrics")),
     }
 
 

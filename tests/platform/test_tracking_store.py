@@ -223,6 +223,13 @@ LINES = {
     "high/bo-fm": [(1, 0.5), (2, 0.3)],
     "mean/bohb": [(2, 0.3)],
 }
+OWN_LINES = {
+    ("bo-fm/mean", "mean"): [(1, 0.4), (2, 0.2)],
+    ("bo-fm/mean", "low"): [(1, 0.3), (2, 0.1)],
+    ("bo-fm/mean", "high"): [(1, 0.5), (2, 0.3)],
+    ("bohb/mean", "mean"): [(2, 0.3)],
+    ("bohb/mean", "low"): [],
+}
 
 
 def test_the_campaign_holds_the_mean_curves_of_a_finished_report_once(config: TrackingSettings, tmp_path: Path) -> None:
@@ -230,11 +237,18 @@ def test_the_campaign_holds_the_mean_curves_of_a_finished_report_once(config: Tr
     path.write_text(CURVES)
     track(config, [], status="interrupted", files=[path])
     assert not {"mean/bo-fm", "mean/bohb"} & set(Reader(config).runs["campaign"].data.metrics)
+    assert "bo-fm/mean" not in Reader(config).runs
     for _ in range(2):
         track(config, [], files=[path])
         reader = Reader(config)
         assert {key: reader.line("campaign", key) for key in LINES} == LINES
         assert not [key for key in reader.runs["campaign"].data.metrics if key in ("low/bohb", "high/bohb")]
+        assert {(run, line): reader.line(run, line) for run, line in OWN_LINES} == OWN_LINES
+        for name, look in styles(["bo-fm", "bohb"]).items():
+            run = reader.runs[f"{name}/mean"]
+            assert run.data.tags["mlflow.runColor"] == look.colour
+            assert run.data.tags["mlflow.parentRunId"] == reader.runs["campaign"].info.run_id
+            assert run.info.status == "FINISHED"
     path.write_text(CURVES.replace("1.75,bo-fm,0.2", "1.75,bo-fm,0.25"))
     track(config, [], files=[path])
     assert Reader(config).line("campaign", "mean/bo-fm") == [(1, 0.4), (2, 0.2), (2, 0.25)]
@@ -252,7 +266,11 @@ def test_an_extended_experiment_has_a_campaign_of_its_own(config: TrackingSettin
         assert track(grown, told, files=[path]).present == len(told)
         reader = Reader(config)
         kinds = [run.data.tags["fmnas.kind"] for run in reader.runs.values() if "fmnas.trial" not in run.data.tags]
-        assert sorted(kinds) == ["campaign", "earlier campaign", "run", "run"]
+        assert sorted(kinds) == [
+            *("campaign", "earlier campaign", "earlier mean", "earlier mean", "mean", "mean", "run", "run"),
+        ]
+        assert reader.line("bo-fm/mean", "mean") == [(1, 0.4), (2, 0.25)]
+        assert reader.line("earlier bo-fm/mean", "mean") == [(1, 0.4), (2, 0.2)]
         assert reader.line("campaign", "mean/bo-fm") == [(1, 0.4), (2, 0.25)]
         assert reader.line("earlier campaign", "mean/bo-fm") == [(1, 0.4), (2, 0.2)]
         parents = {reader.runs[name].data.tags["mlflow.parentRunId"] for name in ("bo-fm/repeat-0", "bohb/repeat-0")}

@@ -6,22 +6,21 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from fmnas.platform.tracking.layout import short_name, valid_name
+from fmnas.platform.tracking.layout import mean_name, short_name, valid_name
 from fmnas.platform.tracking.views import experiment_link, links_from_tags, page_note, ui_links, view_tags
 from fmnas.search_spaces import Real, Space, joint_space
 
 CAMPAIGN = "0123456789abcdef"
-OPTIMIZERS = ["bo-fm", "regularized-evolution", "bohb", "random"]
 PREFIX = "mlflow.sharedViewState."
 
 
 def states(space: Space | None) -> dict[str, Any]:
-    tags = view_tags(CAMPAIGN, space, OPTIMIZERS, now=1000)
+    tags = view_tags(CAMPAIGN, space, now=1000)
     return {key.removeprefix(PREFIX).partition("-")[0]: json.loads(value) for key, value in tags.items()}
 
 
 def test_links_open_the_page_that_a_tag_holds() -> None:
-    keys = {key.removeprefix(PREFIX) for key in view_tags(CAMPAIGN, None, OPTIMIZERS, 0)}
+    keys = {key.removeprefix(PREFIX) for key in view_tags(CAMPAIGN, None, 0)}
     links = ui_links("http://127.0.0.1:5000/", "7", CAMPAIGN)
     assert list(links) == ["compare", "means", "runs", "trials", "search"]
     for link in links.values():
@@ -36,7 +35,7 @@ def test_links_open_the_page_that_a_tag_holds() -> None:
 
 
 def test_links_are_found_again_from_an_experiments_tags() -> None:
-    tags = [*view_tags(CAMPAIGN, None, OPTIMIZERS, 0), PREFIX + "1795223863443kymnb82k", "mlflow.note.content"]
+    tags = [*view_tags(CAMPAIGN, None, 0), PREFIX + "1795223863443kymnb82k", "mlflow.note.content"]
     found = links_from_tags("http://host", "7", tags)
     assert list(found.values()) == list(ui_links("http://host", "7", CAMPAIGN).values())
     assert list(found) == ["compare-01234567", "means-01234567", "runs-01234567", "trials-01234567", "search-01234567"]
@@ -47,10 +46,9 @@ def test_the_experiments_own_link_names_the_workflow() -> None:
     assert link == "http://host/#/experiments/7/runs?workflowType=machine_learning"
 
 
-@pytest.mark.parametrize("optimizers", [[], OPTIMIZERS, [f"regularized-evolution-{i}" for i in range(50)]])
 @pytest.mark.parametrize("space", [None, Space([Real("x", 0, 1)]), joint_space()])
-def test_a_page_fits_into_a_tag_of_any_mlflow(space: Space | None, optimizers: list[str]) -> None:
-    assert all(len(value) < 5000 for value in view_tags(CAMPAIGN, space, optimizers, 1_795_223_863_443).values())
+def test_a_page_fits_into_a_tag_of_any_mlflow(space: Space | None) -> None:
+    assert all(len(value) < 5000 for value in view_tags(CAMPAIGN, space, 1_795_223_863_443).values())
 
 
 def test_a_page_is_bare_state_and_named_view_in_one() -> None:
@@ -62,9 +60,12 @@ def test_a_page_is_bare_state_and_named_view_in_one() -> None:
         assert CAMPAIGN in inner["searchFilter"]
 
 
-def test_compare_draws_one_line_per_optimizer() -> None:
+def test_no_page_groups_runs_whose_colours_the_browser_would_then_choose() -> None:
+    assert not any("groupBy" in state for state in states(joint_space()).values())
+
+
+def test_compare_draws_a_line_per_optimizer_and_repeat() -> None:
     state = states(joint_space())["compare"]
-    assert state["groupBy"]["groupByKeys"] == [{"mode": "tag", "groupByData": "optimizer"}]
     assert "tags.`fmnas.kind` = 'run'" in state["searchFilter"]
     lines = [card["metricKey"] for card in state["compareRunCharts"] if card["type"] == "LINE"]
     assert lines == ["incumbent", "incumbent_by_epochs"]
@@ -72,10 +73,8 @@ def test_compare_draws_one_line_per_optimizer() -> None:
 
 def test_means_draws_every_optimizers_mean_and_its_interval() -> None:
     state = states(joint_space())["means"]
-    assert "tags.`fmnas.kind` = 'campaign'" in state["searchFilter"]
-    means, bands = [card["selectedMetricKeys"] for card in state["compareRunCharts"]]
-    assert means == [f"mean/{name}" for name in OPTIMIZERS]
-    assert sorted(bands) == sorted(f"{line}/{name}" for name in OPTIMIZERS for line in ("mean", "low", "high"))
+    assert "tags.`fmnas.kind` = 'mean'" in state["searchFilter"]
+    assert [card["selectedMetricKeys"] for card in state["compareRunCharts"]] == [["mean"], ["mean", "low", "high"]]
 
 
 def test_every_chart_belongs_to_a_section() -> None:
@@ -117,6 +116,14 @@ def test_a_description_by_someone_else_stays() -> None:
 )
 def test_names_of_runs_are_not_cut_by_the_ui(optimizer: str, repeat: int, name: str) -> None:
     assert short_name(optimizer, repeat) == name
+    assert len(name) <= 16
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "name"), [("bo-fm", "bo-fm/mean"), ("regularized-evolution", "regul-evolu/mean")]
+)
+def test_so_are_those_of_mean_curves(optimizer: str, name: str) -> None:
+    assert mean_name(optimizer) == name
     assert len(name) <= 16
 
 
