@@ -1,5 +1,6 @@
 """What every test shares."""
 
+import gc
 import os
 from collections.abc import Callable
 
@@ -12,6 +13,9 @@ from fmnas.search_spaces import Cell
 # Machines that run tests are slow and shared: an example may take long without being wrong.
 settings.register_profile("fmnas", deadline=None, print_blob=True)
 settings.load_profile("fmnas")
+
+# Among the millions of objects that thousands of tests keep, looking for garbage all the time took a tenth of it.
+gc.set_threshold(100_000, 50, 50)
 
 # One trainer per core is faster than all of them on every core.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
