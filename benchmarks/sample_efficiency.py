@@ -5,12 +5,13 @@
     python benchmarks/sample_efficiency.py --table FILE
 
 On Func2C, Func3C and Ackley5C each seed starts from ten points by the recipe of the paper's authors (seeds 0 to 4 are
-theirs), on the support vectors for the diabetes table from ten random ones, on Ackley53C from twenty. It goes on to 100
-evaluations in all; BO-FM knows that number, as in an experiment, unless --untold. --noise adds a normal error to what
-an optimizer hears; the value that counts is the one without it, of the trial that looked best.
+theirs), on the others from ten random ones, on Ackley53C from twenty. It goes on to 100 evaluations in all; BO-FM knows
+that number, as in an experiment, unless --untold. --noise adds a normal error to what an optimizer hears; the value
+that counts is the one without it, of the trial that looked best.
 
-Methods: BO-FM's six kernels in the default mode; `ei`, ModLap's default without its turns, every ask of which maximises
-expected improvement; `paper`, ModLap in the paper's mode (minutes a run); regularized-evolution; random.
+Methods: BO-FM's six kernels in the default mode; ModLap's default without some of its turns, `ei` (every ask maximises
+expected improvement), `no-explore` (it refines, too) and `one-explore` (it rethinks no more); `paper`, ModLap in the
+paper's mode (minutes a run); regularized-evolution; random.
 
 Runs are made one after the other, and FILE is written after each. The same FILE given again goes on where it ends, with
 its seeds (--resume does that, too, and refuses a file that is not there); so rows can be added to it. --table prints it
@@ -37,20 +38,32 @@ from fmnas.optimizers.bofm import Mode
 from fmnas.optimizers.gp.frequency_modulation import FAST_KERNELS
 from fmnas.platform.problems import problem as registered
 from fmnas.search_spaces import Configuration, Space
-from fmnas.trainers.functions.synthetic import FunctionTrainer
+from fmnas.trainers.contract import Trainer
 from fmnas.trainers.problem import authors_points
-from fmnas.trainers.tables.support_vectors import nusvr_trainer
-from fmnas.trainers.tables.tables import diabetes_table
 
 METHODS = (*FAST_KERNELS, "random")
-OPTIONAL = ("ei", "paper", "regularized-evolution")
+OPTIONAL = ("ei", "no-explore", "one-explore", "paper", "regularized-evolution")
 DESIGNED_ON = ("func2c", "func3c", "ackley5c")
-OTHERS = {"nusvr_diabetes": 10, "ackley53c": 20}
+OTHERS = {
+    "pressure_vessel": 10,
+    "speed_reducer": 10,
+    "environmental_model": 10,
+    "nusvr_diabetes": 10,
+    "dt_wine": 10,
+    "ackley53c": 20,
+}
 """Problems that took no part in choosing the default mode, and the size of their random initial design."""
 
 EVALUATIONS = 100
-ONLY_EI = Mode(turns=("expect",) * 4)
-"""Four turns as in the default, all the same: random starts of the fit are tried as often as there."""
+VARIANTS = {
+    "ei": Mode(turns=("expect",) * 4),
+    "no-explore": Mode(turns=("expect", "expect", "expect", "refine")),
+    "one-explore": Mode(turns=("expect", "expect", "explore", "refine")),
+}
+"""Four turns each, as in the default: random starts of the fit are tried as often as there."""
+
+INFORMED = (*FAST_KERNELS, "no-explore", "one-explore")
+"""These make use of knowing how many evaluations there will be."""
 
 
 @dataclass(frozen=True)
@@ -60,15 +73,6 @@ class Budget:
     evaluations: int = EVALUATIONS
     told: bool = True
     noise: float = 0.0
-
-
-def task(problem: str) -> FunctionTrainer:
-    """What evaluates the problem."""
-    if problem == "nusvr_diabetes":
-        return nusvr_trainer(diabetes_table())
-    found = registered(problem)
-    assert found.function is not None
-    return FunctionTrainer(found.space, found.function)
 
 
 def design_of(problem: str, space: Space, seed: int) -> list[Configuration]:
@@ -85,12 +89,13 @@ def optimizer(problem: str, space: Space, method: str, seed: int, told: int | No
         return RegularizedEvolution(space, seed=seed, initial_design=design)
     if method == "paper":
         return BOFM(space, seed=seed, initial_design=design, mode="paper")
-    if method == "ei":
-        return BOFM(space, seed=seed, initial_design=design, mode=ONLY_EI)
+    told = told if method in INFORMED else None
+    if method in VARIANTS:
+        return BOFM(space, seed=seed, initial_design=design, mode=VARIANTS[method], evaluations=told)
     return BOFM(space, kernel=method, seed=seed, initial_design=design, evaluations=told)
 
 
-def run(trainer: FunctionTrainer, opt: Optimizer, seed: int, budget: Budget) -> tuple[float, float]:
+def run(trainer: Trainer, opt: Optimizer, seed: int, budget: Budget) -> tuple[float, float]:
     """(the value of the trial that looked best, CPU-seconds per suggestion)."""
     errors = np.random.default_rng([seed, 1]).normal(0.0, budget.noise, budget.evaluations)
     best, looked, seconds = np.inf, np.inf, 0.0
@@ -110,13 +115,13 @@ def run(trainer: FunctionTrainer, opt: Optimizer, seed: int, budget: Budget) -> 
 def rows(results: Results, problems: list[str], methods: list[str], budget: Budget, path: Path | None) -> None:
     """Run what is not there yet, a problem and a method after the other, keep each run and print each row."""
     for problem in problems:
-        trainer = task(problem)
+        task = registered(problem)
         for method in methods:
-            informed = budget.told and method in FAST_KERNELS  # the others make no use of knowing
+            informed = budget.told and method in INFORMED  # the others make no use of knowing
             row = results.row(Row(problem, method, budget.evaluations, informed, budget.noise))
             for seed in results.seeds.values[len(row.values) :]:
-                opt = optimizer(problem, trainer.space, method, seed, budget.evaluations if informed else None)
-                row.add(seed, *run(trainer, opt, seed, budget))
+                opt = optimizer(problem, task.space, method, seed, budget.evaluations if informed else None)
+                row.add(seed, *run(task.trainer, opt, seed, budget))
                 if path:
                     results.write(path)
             print(line(row), flush=True)

@@ -1,6 +1,7 @@
 """The measurement of BO-FM's results: what is kept, what goes on, what the table says."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from seeds import Seeds
 from fmnas.baselines import RandomSearch
 from fmnas.optimizers import BOFM
 from fmnas.optimizers.bofm import MODES
+from fmnas.platform.problems import problem as registered
 
 DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "bo-fm.md").read_text().splitlines()
 PUBLISHED = sorted((Path(__file__).resolve().parents[2] / "benchmarks" / "results").glob("*.json"))
@@ -92,30 +94,26 @@ def test_a_file_that_is_not_there_cannot_be_gone_on_with(tmp_path: Path, monkeyp
         sample_efficiency.main()
 
 
-def test_without_turns_an_ask_fits_as_often_as_by_default() -> None:
-    only_ei, default = sample_efficiency.ONLY_EI, MODES["default"]
-    assert set(only_ei.turns) == {"expect"}
-    assert len(only_ei.turns) == len(default.turns)
-    assert (only_ei.fit, only_ei.search, only_ei.warpings, only_ei.blended) == (
-        default.fit,
-        default.search,
-        default.warpings,
-        default.blended,
-    )
+@pytest.mark.parametrize("method", sample_efficiency.VARIANTS)
+def test_with_other_turns_an_ask_fits_as_often_as_by_default(method: str) -> None:
+    variant, default = sample_efficiency.VARIANTS[method], MODES["default"]
+    assert variant.turns != default.turns
+    assert len(variant.turns) == len(default.turns)
+    assert replace(variant, turns=default.turns) == default
 
 
 @pytest.mark.parametrize("problem", [*sample_efficiency.DESIGNED_ON, *sample_efficiency.OTHERS])
-def test_all_methods_begin_with_the_same_points_and_only_a_kernel_in_default_mode_knows_the_budget(
+def test_all_methods_begin_with_the_same_points_and_only_who_makes_use_of_it_knows_the_budget(
     problem: str,
 ) -> None:
-    space = sample_efficiency.task(problem).space
-    methods = ["modlap", "ei", "paper", "regularized-evolution", "random"]
+    space = registered(problem).space
+    methods = ["modlap", *sample_efficiency.VARIANTS, "paper", "regularized-evolution", "random"]
     made = {method: sample_efficiency.optimizer(problem, space, method, 2**32 - 1, 100) for method in methods}
     designs = [made[method].initial_design for method in methods]
     assert all(design == designs[0] for design in designs)
     assert isinstance(made["random"], RandomSearch)
     told = {method: opt.evaluations for method, opt in made.items() if isinstance(opt, BOFM)}
-    assert told == {"modlap": 100, "ei": None, "paper": None}
+    assert told == {"modlap": 100, "no-explore": 100, "one-explore": 100, "ei": None, "paper": None}
 
 
 def test_the_tables_have_both_errors_say_what_was_not_told_and_compare_seed_by_seed() -> None:
