@@ -29,7 +29,8 @@ CAPTION = (
     "Kruskal and Wallis); numbers are cut into up to five groups of equal size. Blue, right of the tick: more than 19 "
     "of 20 variables without influence would reach, were the trials independent. They are not: optimizers try more "
     "where it was good, so chance reaches further than the tick, and this describes the experiment, not the problem. "
-    "It sees each variable alone, no interactions. A configuration tried twice counts once."
+    "It sees each variable alone, no interactions. A configuration tried twice counts once; trials that failed or were "
+    "shorter are left out."
 )
 GROUPS = 5
 """At most so many quantiles of a numeric variable."""
