@@ -54,6 +54,9 @@ NAMES = {
     "regularized-evolution": "regularized evolution",
     "random": "random search",
 }
+SAME = 1e-6
+"""Values whose difference is a smaller part of them are the same."""
+
 MEASURED = ("search_spaces", "trainers", "optimizers", "baselines", "benchmarks/sample_efficiency.py")
 """What the results depend on."""
 PACKAGES = ("fmnas", "numpy", "torch", "scikit-learn")
@@ -171,7 +174,7 @@ def commit_here() -> str:
 def line(row: Row) -> str:
     """A row for the terminal."""
     return (
-        f"{row.problem:<15}{row.method + untold(row):<24}{plus_minus(row):>24}"
+        f"{row.problem:<20}{row.method + untold(row):<24}{plus_minus(row):>24}"
         f"{found(row):>10}{published(row):>20}{row.seconds_per_suggestion:>8.3f} s/ask"
     )
 
@@ -202,19 +205,23 @@ def published(row: Row) -> str:
 
 
 def ahead(row: Row, first: Row) -> str:
-    """On how many seeds, of those that both have, the row's value is lower than that of another row."""
+    """On how many seeds, of those that both have, the row's value is lower, and higher, than that of another row.
+
+    By less than a millionth is neither: both are at the same optimum.
+    """
     if row is first:
         return ""
     theirs = dict(zip(first.seeds, first.values, strict=True))
     pairs = [(value, theirs[seed]) for seed, value in zip(row.seeds, row.values, strict=True) if seed in theirs]
-    return f"{sum(value < other for value, other in pairs)} of {len(pairs)}"
+    apart = [value - other for value, other in pairs if abs(value - other) > SAME * abs(other)]
+    return f"{sum(by < 0 for by in apart)}, {sum(by > 0 for by in apart)} of {len(pairs)}"
 
 
 def markdown(results: Results) -> str:
     """Tables of all rows, those of a problem together: of problems whose optimum is known to be met, and of others."""
     head = "| problem | method | mean ± standard error |"
     solved = [f"{head} at the optimum | paper |", "|---|---|---|---|---|"]
-    others = [f"{head} runs | lower than the problem's first row |", "|---|---|---|---|---|"]
+    others = [f"{head} runs | lower, higher than the problem's first row |", "|---|---|---|---|---|"]
     for problem in dict.fromkeys(row.problem for row in results.rows):
         rows = [row for row in results.rows if row.problem == problem and row.values]
         rows.sort(key=lambda row: (list(NAMES).index(row.method), not row.told, row.noise))

@@ -130,7 +130,7 @@ def test_the_tables_have_both_errors_say_what_was_not_told_and_compare_seed_by_s
     ]
     assert others.splitlines()[2:] == [
         "| Ackley53C | ModLap | 3.0 ± 1.2 | 3 |  |",
-        "|  | random search | 2.25 ± 0.25 | 2 | 1 of 2 |",
+        "|  | random search | 2.25 ± 0.25 | 2 | 1, 1 of 2 |",
     ]
     assert "modlap, untold" in line(rows[1])
 
