@@ -180,7 +180,7 @@ def mean_name(optimizer: str) -> str:
 
 def _short(optimizer: str, ending: str) -> str:
     words = optimizer.split("-")
-    for length in range(len(optimizer), 1, -1):
+    for length in range(max(len(optimizer), 2), 1, -1):
         name = "-".join(word[:length] for word in words) + ending
         if len(name) <= _NAME_LENGTH:
             return name

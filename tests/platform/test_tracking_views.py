@@ -109,6 +109,7 @@ def test_a_description_by_someone_else_stays() -> None:
 @pytest.mark.parametrize(
     ("optimizer", "repeat", "name"),
     [
+        ("a", 0, "a/repeat-0"),
         ("bo-fm", 0, "bo-fm/repeat-0"),
         ("regularized-evolution", 0, "reg-evo/repeat-0"),
         ("hyperband", 12, "hyperb/repeat-12"),
