@@ -35,16 +35,22 @@ from fmnas.platform.workers.pool import Event, Failed, Finished, Job, Lost, Pool
 from fmnas.platform.workers.stop import StopRequest
 from fmnas.search_spaces.records import FINISHED
 
-DRAWN = ("test_command_line", "test_retrain", "test_postgresql")
-"""The modules that see whole reports; in the others a report has one figure: drawing all takes most of a short run."""
+FIGURES = figures.FIGURES
+"""Of a whole report."""
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _one_figure(request: pytest.FixtureRequest) -> Iterator[None]:
+def _one_figure() -> Iterator[None]:
+    """A report has one figure: drawing all takes most of a short run."""
     with pytest.MonkeyPatch.context() as patch:
-        if request.path.stem not in DRAWN:
-            patch.setattr(figures, "FIGURES", figures.FIGURES[1:2])
+        patch.setattr(figures, "FIGURES", FIGURES[1:2])
         yield
+
+
+@pytest.fixture
+def all_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a test that looks at whole reports."""
+    monkeypatch.setattr(figures, "FIGURES", FIGURES)
 
 
 class Server:

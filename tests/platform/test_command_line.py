@@ -38,6 +38,7 @@ def results(out: Path) -> dict[tuple[str, str], list[str]]:
     return {(r["run"], r["trial"]): [r[name] for name in ("x1", "x2", "h1", "h2", "objective")] for r in rows}
 
 
+@pytest.mark.usefixtures("all_figures")
 def test_a_run_leaves_every_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "run"
     assert main(["run", "smoke", *FAST, "--out", str(out)]) == 0
