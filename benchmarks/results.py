@@ -49,7 +49,6 @@ NAMES = {
     "adddif": "AddDif",
     "ei": "ModLap, no turns",
     "no-explore": "ModLap, no exploring",
-    "one-explore": "ModLap, no rethinking",
     "paper": "ModLap, `mode: paper`",
     "regularized-evolution": "regularized evolution",
     "random": "random search",

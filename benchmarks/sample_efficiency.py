@@ -10,8 +10,8 @@ that number, as in an experiment, unless --untold. --noise adds a normal error t
 that counts is the one without it, of the trial that looked best.
 
 Methods: BO-FM's six kernels in the default mode; ModLap's default without some of its turns, `ei` (every ask maximises
-expected improvement), `no-explore` (it refines, too) and `one-explore` (it rethinks no more); `paper`, ModLap in the
-paper's mode (minutes a run); regularized-evolution; random.
+expected improvement) and `no-explore` (it refines, too); `paper`, ModLap in the paper's mode (minutes a run);
+regularized-evolution; random.
 
 Runs are made one after the other, and FILE is written after each. The same FILE given again goes on where it ends, with
 its seeds (--resume does that, too, and refuses a file that is not there); so rows can be added to it. --table prints it
@@ -42,7 +42,7 @@ from fmnas.trainers.contract import Trainer
 from fmnas.trainers.problem import authors_points
 
 METHODS = (*FAST_KERNELS, "random")
-OPTIONAL = ("ei", "no-explore", "one-explore", "paper", "regularized-evolution")
+OPTIONAL = ("ei", "no-explore", "paper", "regularized-evolution")
 DESIGNED_ON = ("func2c", "func3c", "ackley5c")
 OTHERS = {
     "pressure_vessel": 10,
@@ -58,11 +58,10 @@ EVALUATIONS = 100
 VARIANTS = {
     "ei": Mode(turns=("expect",) * 4),
     "no-explore": Mode(turns=("expect", "expect", "expect", "refine")),
-    "one-explore": Mode(turns=("expect", "expect", "explore", "refine")),
 }
 """Four turns each, as in the default: random starts of the fit are tried as often as there."""
 
-INFORMED = (*FAST_KERNELS, "no-explore", "one-explore")
+INFORMED = (*FAST_KERNELS, "no-explore")
 """These make use of knowing how many evaluations there will be."""
 
 

@@ -8,11 +8,9 @@ import numpy as np
 
 from fmnas.optimizers.bayesian import BayesianOptimizer, ModelSettings
 from fmnas.optimizers.bofm.local_model import NOISELESS, local_candidates
-from fmnas.optimizers.bofm.rare_values import Part, fifths, rarest_value, untried_values, values
+from fmnas.optimizers.bofm.rare_values import rarest_value, untried_values
 from fmnas.optimizers.bofm.turns import (
-    LOST,
     Turn,
-    at_prior_medians,
     doubt,
     is_exploitation_phase,
     refined,
@@ -48,7 +46,7 @@ class Mode(ModelSettings):
 
     warpings: tuple[Warping, ...] = WARPINGS
     blended: bool = True
-    turns: tuple[Turn, ...] = ("expect", "explore", "refine", "rethink")
+    turns: tuple[Turn, ...] = ("expect", "expect", "explore", "refine")
     largest_doubt: float = 8.0
 
 
@@ -119,17 +117,13 @@ class BOFM(BayesianOptimizer):
             found = self._refined(surface, state)
             if len(found):
                 return found
-        if turn in ("explore", "rethink"):
-            stall = stalled(self._modelled(surface), len(self.initial_design))
-            posterior = at_prior_medians(surface.posterior) if turn == "rethink" else surface.posterior
-            found = untried_values(self.space, surface, state)
-            if not len(found):
-                believed = Surface.of(posterior, surface.acquisition)
-                found = rarest_value(self._parts(turn, stall), self.space, believed, state)
-            if len(found):
-                return found
-            factor = doubt(stall, self.mode.largest_doubt)
-            surface = Surface.of(with_inflated_variance(posterior, factor), surface.acquisition)
+        if turn == "explore":
+            for values in (untried_values, rarest_value):
+                found = values(self.space, surface, state)
+                if len(found):
+                    return found
+            factor = doubt(stalled(self._modelled(surface), len(self.initial_design)), self.mode.largest_doubt)
+            surface = Surface.of(with_inflated_variance(surface.posterior, factor), surface.acquisition)
         return super().candidates(surface, state)
 
     def _turn(self, noisy: bool) -> Turn:
@@ -138,11 +132,6 @@ class BOFM(BayesianOptimizer):
         if "refine" in turns and is_exploitation_phase(committed, initial, self.evaluations):
             return "expect" if noisy else "refine"
         return turn_of(turns, self._asked, self.objectives(), initial)
-
-    def _parts(self, turn: Turn, stall: int) -> list[Part]:
-        """Of these an exploring ask takes the rarest: nominal values; after a long stall, parts of other variables."""
-        lost = turn == "rethink" and stall >= LOST
-        return values(self.space) + (fifths(self.space) if lost else [])
 
     def _modelled(self, surface: Surface) -> np.ndarray:
         """What the model sees of the results so far [n]: pending trials come after them."""

@@ -8,7 +8,6 @@ a small improvement that is sure is worth less to it than a large one that is no
 |---|---|
 | expect | maximises expected improvement |
 | explore | the same, with the nominal value that the fewest trials had (rare_values.py) |
-| rethink | explores with parameters at the prior's medians; after a long stall, parts of continuous variables, too |
 | refine | maximises expected improvement over the incumbent's continuous part |
 
 Once nothing is gained, every second turn to refine explores. Where the number of evaluations is known, the last of them
@@ -33,11 +32,10 @@ from fmnas.optimizers.gp.search import SearchState, alternate
 from fmnas.optimizers.gp.surface import Surface
 from fmnas.search_spaces import Space
 
-Turn = Literal["expect", "explore", "refine", "rethink"]
+Turn = Literal["expect", "explore", "refine"]
 
 PROGRESS = 1e-3  # of the standard deviation of what the model sees: an improvement by less is none
 PATIENCE = 4  # results without progress that double the doubt
-LOST = 16  # results without progress, four rounds, after which rethinking looks elsewhere
 RESTS = 8  # results without any gain, two rounds of turns, after which refining rests every second time
 ENDING_SHARE = 0.1  # of the asks after the design: the last ones
 ENDING_MOST = 10  # of them
@@ -47,7 +45,9 @@ WORTH = 1e-4  # of the same standard deviation: refining that promises less wait
 def turn_of(turns: Sequence[Turn], asked: int, y: NDArray[np.float64], initial: int) -> Turn:
     """What the ask after `asked` others does; y [n]: the objectives, of which the first `initial` do not count."""
     turn, odd = turns[asked % len(turns)], asked // len(turns) % 2 == 1
-    return "explore" if turn == "refine" and odd and without_gain(y, initial) else turn
+    if turn == "refine" and odd and without_gain(y, initial):
+        return "explore" if "explore" in turns else "expect"
+    return turn
 
 
 def is_exploitation_phase(committed: int, initial: int, evaluations: int | None) -> bool:
@@ -81,11 +81,6 @@ def with_inflated_variance(posterior: Posterior, factor: float) -> Posterior:
     other = copy.copy(posterior)
     other.s2 = posterior.s2 * factor**2
     return other
-
-
-def at_prior_medians(posterior: Posterior) -> Posterior:
-    """The process given the same observations with parameters that the data did not choose, their noise apart."""
-    return Posterior(posterior.likelihood, posterior.likelihood.at_prior_medians(posterior.eta))
 
 
 def refined(space: Space, surface: Surface, state: SearchState) -> Points:

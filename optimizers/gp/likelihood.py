@@ -52,10 +52,6 @@ class Likelihood:
         """Bounds of eta."""
         return self.parameters.box
 
-    def at_prior_medians(self, eta: Tensor) -> Tensor:
-        """eta [d] with all but its noise at the medians of their priors; eta itself without a prior."""
-        return torch.cat([self.parameters.at_medians(eta)[:-1], eta[-1:]]) if self.prior else eta
-
     def starts(self, rng: np.random.Generator, count: int, smooth: bool = False) -> Tensor:
         """Random starts [count, d]; smooth: every second one is smoother, as the parameters have it."""
         return self.parameters.starts(rng, count, smooth)

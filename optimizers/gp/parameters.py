@@ -124,10 +124,6 @@ class Parameters:
             parts.append(drawn.clip(parameter.bounds[0]))
         return self.box.clip(torch.from_numpy(np.log(np.concatenate(parts, axis=1))))
 
-    def at_medians(self, eta: Tensor) -> Tensor:
-        """eta [d] with each parameter that has a prior at its median."""
-        return torch.where(self.deviation.isfinite(), self.box.clip(self.mean), eta)
-
     def minus_log_prior(self, eta: Tensor) -> tuple[Tensor, Tensor]:
         """(minus the log density of the priors up to a constant [B], its gradient [B, d])."""
         away = (eta - self.mean) / self.deviation

@@ -113,7 +113,7 @@ def test_all_methods_begin_with_the_same_points_and_only_who_makes_use_of_it_kno
     assert all(design == designs[0] for design in designs)
     assert isinstance(made["random"], RandomSearch)
     told = {method: opt.evaluations for method, opt in made.items() if isinstance(opt, BOFM)}
-    assert told == {"modlap": 100, "no-explore": 100, "one-explore": 100, "ei": None, "paper": None}
+    assert told == {"modlap": 100, "no-explore": 100, "ei": None, "paper": None}
 
 
 def test_the_tables_have_both_errors_say_what_was_not_told_and_compare_seed_by_seed() -> None:

@@ -193,13 +193,14 @@ def test_kernels_suggest_differently() -> None:
 
 
 def test_the_last_of_known_evaluations_keep_to_the_incumbents_discrete_part() -> None:
-    told, untold = played(built(MIXED, evaluations=33), 33), played(built(MIXED), 33)
-    assert told[:30] == untold[:30]
-    assert told[30:] != untold[30:]
-    best = min(told[:30], key=lambda trial: score(trial.configuration)).configuration
-    assert [{key: t.configuration[key] for key in ("op", "k")} for t in told[30:]] == [
+    """While there is something to refine: two of 23 are the last tenth after a design of 3."""
+    told, untold = played(built(MIXED, evaluations=23), 23), played(built(MIXED), 23)
+    assert told[:21] == untold[:21]
+    assert told[21:] != untold[21:]
+    best = min(told[:21], key=lambda trial: score(trial.configuration)).configuration
+    assert [{key: t.configuration[key] for key in ("op", "k")} for t in told[21:]] == [
         {"op": best["op"], "k": best["k"]}
-    ] * 3
+    ] * 2
 
 
 def test_where_there_is_noise_the_last_asks_maximise_expected_improvement() -> None:

@@ -15,7 +15,7 @@ from fmnas.search_spaces import Configuration, Nominal, Real, Space, Trial
 
 SPACE = Space([Real("x", 0.0, 1.0), Real("z", 0.0, 1.0), Nominal("op", ["a", "b", "c"])])
 QUICK = Mode(FitSettings(starts=2, screening=5, finalists=1), SearchSettings(100, 30, 3, 5, 5))
-DESIGN, TOLD, EVALUATIONS = 20, 38, 40  # the last tenth of 20 suggestions: two
+DESIGN, TOLD, EVALUATIONS = 20, 39, 41  # the last tenth of 21 suggestions: two
 Objective = Callable[[Configuration, np.random.Generator], float]
 
 
@@ -78,7 +78,7 @@ def test_noise_leaves_nothing_to_look_at(looks: list[Points]) -> None:
 
 
 def test_without_a_known_end_the_ask_has_its_turn(looks: list[Points]) -> None:
-    """Number 38 of untold ones is the third of its round: it refines, and looks closer too."""
+    """Number 39 of untold ones is the last of its round: it refines, and looks closer too."""
     turns = []
     for evaluations in (None, 200):
         optimizer = near_its_end(bowl, evaluations)

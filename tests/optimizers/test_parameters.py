@@ -53,8 +53,3 @@ def test_priors_are_normal_in_the_logarithm_or_a_density_of_the_value() -> None:
         move[k] = 1e-6
         above, below = (PARAMETERS.minus_log_prior(eta + sign * move)[0] for sign in (1, -1))
         np.testing.assert_allclose(gradient[:, k], (above - below) / 2e-6, rtol=1e-6, atol=1e-8)
-
-
-def test_what_has_a_median_goes_there_and_the_rest_stays() -> None:
-    eta = torch.tensor([1.0, 2.0, 0.0, 0.5]).double()
-    assert PARAMETERS.at_medians(eta).tolist() == pytest.approx([math.log(0.5), math.log(0.5), 0.0, 0.5])

@@ -4,19 +4,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from fmnas.optimizers import BOFM
 from fmnas.optimizers.bofm import MODES
-from fmnas.optimizers.bofm.rare_values import Part, fifths, rarest_value, untried_values, values
+from fmnas.optimizers.bofm.rare_values import NominalValue, nominal_values, rarest_value, untried_values
 from fmnas.optimizers.gp.acquisition import LogEI
-from fmnas.optimizers.gp.fm_kernel import FMKernel
-from fmnas.optimizers.gp.frequency_modulation import FAST_KERNELS
-from fmnas.optimizers.gp.likelihood import Likelihood
 from fmnas.optimizers.gp.points import Points
-from fmnas.optimizers.gp.posterior import Posterior
 from fmnas.optimizers.gp.search import SearchSettings, SearchState
 from fmnas.optimizers.gp.surface import Surface
 from fmnas.search_spaces import Integer, LinearConstraint, Nominal, Ordinal, Real, Space
@@ -26,13 +19,12 @@ SPACE = Space([Nominal("a", list("pqrstuvw")), Integer("k", 0, 5), Nominal("b", 
 CONSTRAINED = Space([Nominal("a", [0, 1, 2, 3]), Real("x", 0.0, 1.0)], [LinearConstraint({"a": 1, "x": 1}, bound=2.5)])
 
 
-def test_nominal_values_and_fifths_of_continuous_variables_are_parts() -> None:
+def test_the_values_of_nominal_variables_are_counted() -> None:
     space = Space([*SPACE.variables, Ordinal("o", [1, 2, 4])])  # columns: x, then a, k, b, o
-    assert values(space) == [*(Part(1, v, v) for v in range(8)), *(Part(3, v, v) for v in range(3))]
-    assert fifths(space) == [Part(0, k / 5, (k + 1) / 5) for k in range(5)]
+    found = nominal_values(space)
+    assert found == [*(NominalValue(1, v) for v in range(8)), *(NominalValue(3, v) for v in range(3))]
     known = np.array([[0.5, 0, 0, 0, 1], [0.1, 3, 0, 2, 1], [0.2, 3, 1, 2, 2]])
-    assert [part.holds(known).sum() for part in values(space)] == [1, 0, 0, 2, 0, 0, 0, 0, 1, 0, 2]
-    assert [part.holds(known).sum() for part in fifths(space)] == [2, 1, 1, 0, 0]
+    assert [value.tried(known) for value in found] == [1, 0, 0, 2, 0, 0, 0, 0, 1, 0, 2]
 
 
 def state_at(incumbent: np.ndarray, known: np.ndarray, settings: SearchSettings, seed: int) -> SearchState:
@@ -72,7 +64,7 @@ def test_the_rarest_value_is_held_and_the_rest_is_as_expected_improvement_likes_
         [[0.5, a, 3, b] for a in range(8) for b in (0, 1, 2)] + [[0.5, a, 3, 0] for a in range(8) if a != 5]
     )
     surface = surface_of(problem)
-    found = rarest_value(values(SPACE), SPACE, surface, state_at(known[0], known, SETTINGS, 0))
+    found = rarest_value(SPACE, surface, state_at(known[0], known, SETTINGS, 0))
     assert set(found.V[:, 0].tolist()) == {5}
     value = surface.value(found)
     assert (value.diff() <= 1e-9).all()  # the best first
@@ -86,7 +78,7 @@ def test_of_several_rarest_values_the_one_that_promises_most_is_tried(make_probl
     problem = make_problem(SPACE, 9)
     surface, known = surface_of(problem), np.array([[0.5, a, 3, b] for a in range(8) for b in (0, 1, 2)])
     settings = replace(SETTINGS, random_points=2000)
-    found = rarest_value(values(SPACE), SPACE, surface, state_at(known[0], known, settings, 0))
+    found = rarest_value(SPACE, surface, state_at(known[0], known, settings, 0))
     X = SPACE.sample_encoded(np.random.default_rng(1), 2000)  # any value of a: each was tried thrice, those of b more
     assert surface.value(found)[0] >= surface.value(Points.of(SPACE, X)).max() - 1e-6
 
@@ -96,7 +88,7 @@ def test_what_the_constraints_rule_out_is_not_waited_for(make_problem: Any) -> N
     surface = surface_of(make_problem(CONSTRAINED, 6))
     known = np.array([[0.4, 0], [0.5, 0], [0.3, 1], [0.1, 2], [0.2, 2]])
     for seed in range(5):
-        X = rarest_value(values(CONSTRAINED), CONSTRAINED, surface, state_at(known[0], known, SETTINGS, seed))
+        X = rarest_value(CONSTRAINED, surface, state_at(known[0], known, SETTINGS, seed))
         X = X.encoded(CONSTRAINED)
         assert CONSTRAINED.feasible(X).all()
         assert set(X[:, 1]) == {1}
@@ -106,29 +98,7 @@ def test_where_nothing_is_nominal_nothing_is_rare(make_problem: Any) -> None:
     space = Space([Integer("k", 0, 5), Real("x", 0.0, 1.0)])
     problem = make_problem(space, 6)
     rng = np.random.default_rng(0)
-    assert (
-        len(
-            rarest_value(values(space), space, surface_of(problem), SearchState(problem.X[0], problem.X, SETTINGS, rng))
-        )
-        == 0
-    )
-
-
-@given(st.integers(0, 10_000))
-@settings(max_examples=10, deadline=None)
-def test_the_rarest_fifth_is_not_left(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    space = Space([Real("x", 0.0, 1.0), Real("z", 0.0, 1.0), Nominal("a", [0, 1, 2])])
-    X = space.sample_encoded(rng, 30)
-    points = Points.of(space, X)
-    likelihood = Likelihood(FMKernel(space, FAST_KERNELS["modlap"]), points, torch.from_numpy(rng.normal(size=30)))
-    eta = likelihood.starts(rng, 1)[0]
-    surface = Surface.of(Posterior(likelihood, eta), LogEI(-1.0))
-    found = rarest_value(fifths(space), space, surface, SearchState(X[0], X, SETTINGS, rng)).encoded(space)
-    held = {part: int(part.holds(X).sum()) for part in fifths(space)}
-    rare = [part for part, count in held.items() if count == min(held.values())]
-    assert len(found) > 0
-    assert any(part.holds(found).all() for part in rare)
+    assert len(rarest_value(space, surface_of(problem), SearchState(problem.X[0], problem.X, SETTINGS, rng))) == 0
 
 
 def distinct_values(mode: Any, asks: int) -> int:
@@ -144,5 +114,5 @@ def distinct_values(mode: Any, asks: int) -> int:
 
 
 def test_every_value_of_a_nominal_variable_is_tried_once() -> None:
-    assert distinct_values(MODES["default"], 4 + 2 * 7) == 8
-    assert distinct_values(replace(MODES["default"], turns=("expect",)), 4 + 2 * 7) < 8
+    assert distinct_values(MODES["default"], 4 + 4 * 7) == 8
+    assert distinct_values(replace(MODES["default"], turns=("expect",)), 4 + 4 * 7) < 8
