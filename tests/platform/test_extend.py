@@ -163,9 +163,10 @@ def test_a_change_is_found_before_and_after_an_extension(
     drive(after, tmp_path / "j")
     for run in ("bo-fm/repeat-0", "bo-fm/repeat-1"):
         asked = [r for r in read_journal(tmp_path / "j") if r["event"] == "asked" and r["run"] == run]
-        last = asked[-1]["trial"]["configuration"]["x1"]
+        last = json.dumps(asked[-1]["trial"]["configuration"], separators=(",", ":"))
+        moved = json.dumps(asked[-1]["trial"]["configuration"] | {"x1": 0.123}, separators=(",", ":"))
         copy = tmp_path / run.replace("/", "-")
         copy.write_bytes((tmp_path / "j").read_bytes())
-        forge(copy, lambda text, last=last: text.replace(json.dumps(last), "0.123"))  # type: ignore[misc]
+        forge(copy, lambda text, last=last, moved=moved: text.replace(last, moved))  # type: ignore[misc]
         (found,) = differences(copy, before, after)
         assert (found.run, found.trial, list(found.changes)) == (run, 4, ["configuration.x1"])
