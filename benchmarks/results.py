@@ -41,6 +41,10 @@ NAMES = {
     "pressure_vessel": "pressure_vessel",
     "speed_reducer": "speed_reducer",
     "environmental_model": "environmental_model",
+    "mixed_levy": "mixed Levy",
+    "mixed_styblinski_tang": "mixed Styblinski-Tang",
+    "mixed_rosenbrock": "mixed Rosenbrock",
+    "mixed_rastrigin": "mixed Rastrigin",
     "modlap": "ModLap",
     "moddif": "ModDif",
     "prodlap": "ProdLap",
@@ -56,7 +60,8 @@ NAMES = {
 SAME = 1e-6
 """Values whose difference is a smaller part of them are the same."""
 
-MEASURED = ("search_spaces", "trainers", "optimizers", "baselines", "benchmarks/sample_efficiency.py")
+_SCRIPTS = ("benchmarks/sample_efficiency.py", "benchmarks/mixed_functions.py")
+MEASURED = ("search_spaces", "trainers", "optimizers", "baselines", *_SCRIPTS)
 """What the results depend on."""
 PACKAGES = ("fmnas", "numpy", "torch", "scikit-learn")
 

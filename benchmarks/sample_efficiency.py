@@ -39,7 +39,7 @@ from fmnas.optimizers.gp.frequency_modulation import FAST_KERNELS
 from fmnas.platform.problems import problem as registered
 from fmnas.search_spaces import Configuration, Space
 from fmnas.trainers.contract import Trainer
-from fmnas.trainers.problem import authors_points
+from fmnas.trainers.problem import Problem, authors_points
 
 METHODS = (*FAST_KERNELS, "random")
 OPTIONAL = ("ei", "no-explore", "paper", "regularized-evolution")
@@ -51,8 +51,10 @@ OTHERS = {
     "nusvr_diabetes": 10,
     "dt_wine": 10,
     "ackley53c": 20,
+    **{f"mixed_{function}": 10 for function in ("levy", "styblinski_tang", "rosenbrock", "rastrigin")},
 }
-"""Problems that took no part in choosing the default mode, and the size of their random initial design."""
+"""Problems that took no part in choosing the default mode's constants, and the size of their random initial design."""
+MIXED = Path(__file__).with_name("mixed_functions.py")
 
 EVALUATIONS = 100
 VARIANTS = {
@@ -72,6 +74,11 @@ class Budget:
     evaluations: int = EVALUATIONS
     told: bool = True
     noise: float = 0.0
+
+
+def problem_of(name: str) -> Problem:
+    """A problem of the platform, or one of mixed_functions.py."""
+    return registered(f"{MIXED}:{name.removeprefix('mixed_')}" if name.startswith("mixed_") else name)
 
 
 def design_of(problem: str, space: Space, seed: int) -> list[Configuration]:
@@ -114,7 +121,7 @@ def run(trainer: Trainer, opt: Optimizer, seed: int, budget: Budget) -> tuple[fl
 def rows(results: Results, problems: list[str], methods: list[str], budget: Budget, path: Path | None) -> None:
     """Run what is not there yet, a problem and a method after the other, keep each run and print each row."""
     for problem in problems:
-        task = registered(problem)
+        task = problem_of(problem)
         for method in methods:
             informed = budget.told and method in INFORMED  # the others make no use of knowing
             row = results.row(Row(problem, method, budget.evaluations, informed, budget.noise))

@@ -13,7 +13,6 @@ from seeds import Seeds
 from fmnas.baselines import RandomSearch
 from fmnas.optimizers import BOFM
 from fmnas.optimizers.bofm import MODES
-from fmnas.platform.problems import problem as registered
 
 DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "bo-fm.md").read_text().splitlines()
 PUBLISHED = sorted((Path(__file__).resolve().parents[2] / "benchmarks" / "results").glob("*.json"))
@@ -106,7 +105,7 @@ def test_with_other_turns_an_ask_fits_as_often_as_by_default(method: str) -> Non
 def test_all_methods_begin_with_the_same_points_and_only_who_makes_use_of_it_knows_the_budget(
     problem: str,
 ) -> None:
-    space = registered(problem).space
+    space = sample_efficiency.problem_of(problem).space
     methods = ["modlap", *sample_efficiency.VARIANTS, "paper", "regularized-evolution", "random"]
     made = {method: sample_efficiency.optimizer(problem, space, method, 2**32 - 1, 100) for method in methods}
     designs = [made[method].initial_design for method in methods]
