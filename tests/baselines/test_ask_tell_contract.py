@@ -107,7 +107,7 @@ def test_trials_are_valid_and_numbered(subject: Subject, space: Space) -> None:
 @pytest.mark.parametrize("name", list(SUBJECTS))
 @pytest.mark.parametrize("space", CONSTRAINED.values(), ids=list(CONSTRAINED))
 @given(seed=st.integers(0, 2**20))
-@settings(max_examples=4)
+@settings(max_examples=2)
 def test_constraints_are_respected(name: str, space: Space, seed: int) -> None:
     suggestions.meets_constraints(SUBJECTS[name], space, seed, ASKS[name])
 
