@@ -22,8 +22,8 @@ run: install
 		$(BIN)/fmnas run configs/quickstart.yaml; \
 	fi
 
-# Two files at a time; PYTEST='-n 0' for one, as a debugger needs it.
-PYTEST ?= -n 2 --dist loadfile
+# Three files at a time, since many tests wait; PYTEST='-n 0' for one, as a debugger needs it.
+PYTEST ?= -n 3 --dist loadfile
 
 test: install
 	$(BIN)/python -m pytest $(PYTEST)
