@@ -23,7 +23,7 @@ run: install
 	fi
 
 # Three files at a time, since many tests wait; PYTEST='-n 0' for one, as a debugger needs it.
-PYTEST ?= -n 3 --dist loadfile
+PYTEST ?= -n 3 --dist loadfile --no-loadscope-reorder
 
 test: install
 	$(BIN)/python -m pytest $(PYTEST)
