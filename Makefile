@@ -22,8 +22,8 @@ run: install
 		$(BIN)/fmnas run configs/quickstart.yaml; \
 	fi
 
-# Three files at a time, since many tests wait; PYTEST='-n 0' for one, as a debugger needs it.
-PYTEST ?= -n 3 --dist loadfile --no-loadscope-reorder
+# Two files at a time (three take longer on two cores); PYTEST='-n 0' for one, as a debugger needs it.
+PYTEST ?= -n 2 --dist loadfile --no-loadscope-reorder
 
 test: install
 	$(BIN)/python -m pytest $(PYTEST)
