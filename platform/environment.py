@@ -28,21 +28,30 @@ PACKAGES = (
     "smac",
     "botorch",
 )
+GPU_DRIVERS = (Path("/dev/nvidiactl"), Path("/dev/kfd"), Path("/dev/dxg"))
+"""Of NVIDIA, of AMD, and of Windows' subsystem for Linux: without one of them torch finds no GPU."""
 
 
 def describe_environment() -> dict[str, Any]:
     """Plain JSON data; a package that is not installed has the version None."""
-    import torch
-
     return {
         "python": platform.python_version(),
         "system": platform.platform(),
         "host": socket.gethostname(),
         "cpus": os.cpu_count(),
-        "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
+        "gpus": _gpus(),
         "packages": {name: package_version(name) for name in PACKAGES},
         "commit": commit(),
     }
+
+
+def _gpus() -> list[str]:
+    """The names of this machine's GPUs; torch, which takes a second to load, is asked only where a driver is."""
+    if not any(device.exists() for device in GPU_DRIVERS):
+        return []
+    import torch
+
+    return [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
 
 
 @cache

@@ -30,10 +30,11 @@ SLOW = {
     "comparison": ("duplicates", "figures", "page", "page_in_browser", "report", "retrained", "tradeoff"),
     "integrations": ("botorch", "examples", "optuna", "optuna_own_tests", "ray_tune"),
     "optimizers": ("bofm", "gp_methods", "autograd_kernel"),
+    "on_ray": ("board", "deadline", "device_failures", "own_problem_on_ray", "pool"),
     "platform": (
-        *("board", "check", "checkpoints", "cluster", "command_line", "deadline", "device_failures", "doctor"),
+        *("check", "checkpoints", "cluster", "command_line", "doctor"),
         *("failures", "given", "inputs", "light_doors", "lock", "merging", "output", "own_cluster", "own_optimizer"),
-        *("extend", "extend_command", "options", "own_data", "own_problem", "own_problem_on_ray", "passwords", "pool"),
+        *("extend", "extend_command", "options", "own_data", "own_problem", "passwords"),
         *("postgresql", "problems", "progress", "promotion", "provenance", "published_quality", "replay", "retrain"),
         *("safety", "status", "stop", "sync", "tracking_file", "tracking_refusals", "tracking_store"),
         *("tracking_troubles", "tracking_ui"),

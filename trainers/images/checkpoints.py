@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from fmnas.search_spaces.files import write_aside
 from fmnas.trainers.contract import TrainerError
 
@@ -95,6 +93,8 @@ class Checkpoints:
 
 def pack(content: dict[str, Any]) -> bytes:
     """Tensors and plain values as bytes that begin with their checksum: torch itself does not see a changed number."""
+    import torch  # which takes a second to load: only who trains should wait for it
+
     file = io.BytesIO()
     torch.save(content, file)
     return hashlib.sha256(file.getbuffer()).digest() + file.getvalue()
@@ -102,6 +102,8 @@ def pack(content: dict[str, Any]) -> bytes:
 
 def unpack(packed: bytes) -> dict[str, Any]:
     """The inverse of `pack`, on the CPU; raises an exception of some kind for anything else."""
+    import torch
+
     checksum, content = packed[: hashlib.sha256().digest_size], packed[hashlib.sha256().digest_size :]
     if hashlib.sha256(content).digest() != checksum:
         raise TrainerError("its checksum is another one")

@@ -1,7 +1,6 @@
 """Jobs past their deadline, in this process and on Ray: they end, their worker goes on, and nothing of them is left."""
 
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +13,6 @@ import pytest
 
 from fmnas.platform.config.config import WorkersConfig
 from fmnas.platform.problems import problem
-from fmnas.platform.workers.cluster import connect
 from fmnas.platform.workers.pool import Event, Finished, InProcessPool, Job, Pool, TimedOut
 from fmnas.platform.workers.ray_pool import RayPool
 from fmnas.platform.workers.ray_worker import build_trainer
@@ -76,16 +74,6 @@ class Threaded:
     def evaluate(self, trial: Trial, report: Report = ignore) -> Evaluation:
         left = sum(thread.name.startswith("training") for thread in threading.enumerate())
         return replace(self._trainer.evaluate(trial), seconds=float(left))
-
-
-@pytest.fixture(scope="module")
-def ray() -> Iterator[Any]:
-    connected = connect(None)
-    from ray import cloudpickle
-
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # the workers cannot import this file
-    yield connected
-    connected.shutdown()
 
 
 MakePool = Callable[[Callable[[Data | None], Trainer], float], Pool]

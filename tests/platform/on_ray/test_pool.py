@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,11 +17,12 @@ import pytest
 from fmnas.platform.config.config import WorkersConfig
 from fmnas.platform.errors import ClusterError, ExperimentFailed
 from fmnas.platform.problems import problem
-from fmnas.platform.workers.cluster import connect, fitting, most_workers
+from fmnas.platform.workers.cluster import fitting, most_workers
 from fmnas.platform.workers.pool import Event, Failed, Finished, InProcessPool, Job, Lost, Pool, TimedOut
 from fmnas.platform.workers.ray_pool import RayPool, Watch
 from fmnas.platform.workers.ray_worker import FMNAS, NODE, PLACE, PYTHON, TORCH, build_trainer, versions
 from fmnas.search_spaces import Trial
+from fmnas.trainers.images.checkpoints import Checkpoints, pack, unpack
 from fmnas.trainers.problem import DataSettings, Hardware, ProblemSettings
 
 SETTINGS = ProblemSettings(DataSettings(name="digits", train=64, validation=64), seeds=2)
@@ -29,15 +31,6 @@ SPLIT = TASK.load()
 BUILD = partial(build_trainer, "joint", SETTINGS, Hardware())
 Give = Callable[[Pool, Job], None]
 Wait = Callable[[Pool], Event]
-
-
-@pytest.fixture(scope="module")
-def ray() -> Iterator[Any]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_ADDRESS", "127.0.0.1:9")  # who gives no --address gets a cluster of his own whatever there is
-        connected = connect(None)
-    yield connected
-    connected.shutdown()
 
 
 @pytest.fixture(params=["in-process", "ray"])
@@ -92,6 +85,33 @@ def test_a_killed_worker_is_lost_and_replaced(ray: Any, give: Give, wait: Wait) 
     pool.close()
     assert isinstance(again, Finished)
     assert again.worker != first.worker
+
+
+def test_a_lost_trial_goes_on_where_its_worker_died(ray: Any, tmp_path: Path, give: Give, wait: Wait) -> None:
+    folder, long = tmp_path / "checkpoints", job(1, 20)
+    expected = TASK.trainer.evaluate(long.trial)
+    settings = replace(SETTINGS, checkpoints=Checkpoints(folder, every=1))
+    pool = RayPool(ray, partial(build_trainer, "joint", settings, Hardware()), SPLIT, WorkersConfig(), 1)
+    give(pool, job())
+    first = wait(pool)
+    give(pool, long)
+    while not list(folder.glob("*-0.pt")):
+        assert pool.next_event(0.0) is None
+    os.kill(int(first.worker.rpartition(":")[2]), signal.SIGKILL)
+    assert isinstance(wait(pool), Lost)
+    (path,) = folder.glob("*-0.pt")
+    content = unpack(path.read_bytes())
+    assert tuple(content["errors"]) != ()
+    content["errors"][0] += 1.0  # to be found again in the result: it is not trained anew
+    path.write_bytes(pack(content))
+    give(pool, replace(long, attempt=2))
+    event = wait(pool)
+    assert isinstance(event, Finished)
+    pool.close()
+    assert event.evaluation.curve[0] == pytest.approx(expected.curve[0] + 0.5)
+    assert event.evaluation.curve[1:] == expected.curve[1:]
+    assert event.evaluation.errors == expected.errors
+    assert not list(folder.iterdir())
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,6 @@ from fmnas.platform.screen.progress import ExperimentProgress
 from fmnas.platform.screen.screen import QuietScreen
 from fmnas.platform.tracking.tracker import NoTracker
 from fmnas.platform.workers import open_pool as opening
-from fmnas.platform.workers.cluster import connect
 from fmnas.platform.workers.open_pool import Work, open_pool
 from fmnas.platform.workers.pool import Event, Finished, InProcessPool, Job, Lost, Pool
 from fmnas.platform.workers.ray_pool import RayPool
@@ -56,22 +55,18 @@ def build(note: Path, error: type[Exception], data: None) -> Failing:
 
 @pytest.mark.parametrize("error", [DeviceFailedError, CaptureError])
 def test_a_worker_whose_device_fails_is_lost_with_the_reason_and_never_used_again(
-    tmp_path: Path, answer: Callable[[Pool, Job], Event], error: type[Exception]
+    ray: Any, tmp_path: Path, answer: Callable[[Pool, Job], Event], error: type[Exception]
 ) -> None:
-    ray = connect(None)
-    try:
-        pool = RayPool(ray, partial(build, tmp_path / "note", error), None, WorkersConfig(), 1)
-        event = answer(pool, JOB)
-        assert isinstance(event, Lost)
-        assert (event.job, event.reason) == (JOB, f"{error.__name__}: {GONE}")
-        assert event.worker.startswith("worker-0@")
-        again = replace(JOB, attempt=2)
-        event = answer(pool, again)
-        assert isinstance(event, Finished)
-        assert event.worker.rpartition(":")[2] != (tmp_path / "note").read_text()
-        pool.close()
-    finally:
-        ray.shutdown()
+    pool = RayPool(ray, partial(build, tmp_path / "note", error), None, WorkersConfig(), 1)
+    event = answer(pool, JOB)
+    assert isinstance(event, Lost)
+    assert (event.job, event.reason) == (JOB, f"{error.__name__}: {GONE}")
+    assert event.worker.startswith("worker-0@")
+    again = replace(JOB, attempt=2)
+    event = answer(pool, again)
+    assert isinstance(event, Finished)
+    assert event.worker.rpartition(":")[2] != (tmp_path / "note").read_text()
+    pool.close()
 
 
 def test_in_this_process_the_experiment_ends_uncharged_and_a_resume_repeats_the_trial(

@@ -1,8 +1,7 @@
 """The board on which workers on Ray leave word: what is on it, how often, and that nobody ever waits for it."""
 
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 from fmnas.platform.config.config import WorkersConfig
 from fmnas.platform.workers import board as boards
 from fmnas.platform.workers.board import Board, Reader, Writer, start_board
-from fmnas.platform.workers.cluster import connect
 from fmnas.platform.workers.pool import Event, Finished, Job, Pool
 from fmnas.platform.workers.ray_pool import RayPool, Watch
 from fmnas.search_spaces import Evaluation, Trial
@@ -115,29 +113,19 @@ class Slow:
         return Evaluation(0.5)
 
 
-@pytest.fixture(scope="module")
-def ray() -> Iterator[Any]:
-    connected = connect(None)
-    from ray import cloudpickle
-
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # the workers cannot import this file
-    yield connected
-    connected.shutdown()
-
-
 def test_on_ray_the_pool_knows_how_far_its_jobs_are_and_loses_nothing_with_the_board(
     ray: Any, give: Callable[[Pool, Job], None], wait: Callable[[Pool], Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(boards, "READ_SECONDS", 0.0)
     board = start_board(ray)
     pool = RayPool(ray, Slow, None, WorkersConfig(), 1, watch=Watch(board=board))
-    job = Job("random/repeat-0", Trial(4, {}, 100, "random"))
+    job = Job("random/repeat-0", Trial(4, {}, 50, "random"))
     give(pool, job)
     while not pool.progress():
         assert pool.next_event(0.1) is None
     ((key, epochs),) = pool.progress().items()
     assert key == ("random/repeat-0", 4)
-    assert 0 < epochs <= 100
+    assert 0 < epochs <= 50
     ray.kill(board)
     assert isinstance(wait(pool), Finished)
     assert pool.progress() == {}

@@ -1,7 +1,7 @@
 """A problem of a user's own on Ray: its file is sent to workers, and what its function does harms no other trial."""
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from socket import gethostname
@@ -13,7 +13,7 @@ from fmnas.platform.config.config import WorkersConfig
 from fmnas.platform.config.named import SourceFile
 from fmnas.platform.errors import ExperimentFailed
 from fmnas.platform.problems import problem
-from fmnas.platform.workers.cluster import connect, own_folder
+from fmnas.platform.workers.cluster import own_folder
 from fmnas.platform.workers.open_pool import _sent
 from fmnas.platform.workers.pool import Event, Failed, Finished, Job, Lost, Pool, TimedOut
 from fmnas.platform.workers.ray_pool import RayPool
@@ -70,13 +70,6 @@ PLAIN = replace(does, load=load, build=build)
 """
 
 Answer = Callable[[Pool, Job], Event]
-
-
-@pytest.fixture(scope="module")
-def ray() -> Iterator[Any]:
-    connected = connect(None)
-    yield connected
-    connected.shutdown()
 
 
 @pytest.fixture
