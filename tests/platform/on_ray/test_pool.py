@@ -71,23 +71,9 @@ def test_a_job_that_raises_has_failed_and_the_worker_lives_on(
     assert done.worker == event.worker, "one worker has one name, however its trials end"
 
 
-def test_a_killed_worker_is_lost_and_replaced(ray: Any, give: Give, wait: Wait) -> None:
-    pool = RayPool(ray, BUILD, SPLIT, WorkersConfig(), 1)
-    give(pool, job())
-    first = wait(pool)
-    give(pool, job(1, epochs=500))
-    os.kill(int(first.worker.rpartition(":")[2]), signal.SIGKILL)
-    event = wait(pool)
-    assert isinstance(event, Lost)
-    assert event.job.trial.id == 1
-    give(pool, job(2))
-    again = wait(pool)
-    pool.close()
-    assert isinstance(again, Finished)
-    assert again.worker != first.worker
-
-
-def test_a_lost_trial_goes_on_where_its_worker_died(ray: Any, tmp_path: Path, give: Give, wait: Wait) -> None:
+def test_a_killed_worker_is_lost_and_replaced_and_its_trial_goes_on_where_it_died(
+    ray: Any, tmp_path: Path, give: Give, wait: Wait
+) -> None:
     folder, long = tmp_path / "checkpoints", job(1, 20)
     expected = TASK.trainer.evaluate(long.trial)
     settings = replace(SETTINGS, checkpoints=Checkpoints(folder, every=1))
@@ -98,7 +84,9 @@ def test_a_lost_trial_goes_on_where_its_worker_died(ray: Any, tmp_path: Path, gi
     while not list(folder.glob("*-0.pt")):
         assert pool.next_event(0.0) is None
     os.kill(int(first.worker.rpartition(":")[2]), signal.SIGKILL)
-    assert isinstance(wait(pool), Lost)
+    lost = wait(pool)
+    assert isinstance(lost, Lost)
+    assert lost.job == Job(long.run, long.trial)
     (path,) = folder.glob("*-0.pt")
     content = unpack(path.read_bytes())
     assert tuple(content["errors"]) != ()
@@ -106,8 +94,9 @@ def test_a_lost_trial_goes_on_where_its_worker_died(ray: Any, tmp_path: Path, gi
     path.write_bytes(pack(content))
     give(pool, replace(long, attempt=2))
     event = wait(pool)
-    assert isinstance(event, Finished)
     pool.close()
+    assert isinstance(event, Finished)
+    assert event.worker != first.worker
     assert event.evaluation.curve[0] == pytest.approx(expected.curve[0] + 0.5)
     assert event.evaluation.curve[1:] == expected.curve[1:]
     assert event.evaluation.errors == expected.errors
