@@ -43,6 +43,32 @@ def ray() -> Iterator[Any]:
     connected.shutdown()
 
 
+STRANGERS = [{}, {"RAY_AUTH_MODE": "disabled"}, {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64}]
+"""Who has no token, who thinks that none is needed, and who has another one; all on this machine."""
+
+
+@pytest.fixture(scope="module")
+def intruders(ray: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[subprocess.Popen[str]]]:
+    """Each stranger tries to run something there: a process that goes on trying while the next tests run."""
+    address = ray.get_runtime_context().gcs_address
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    clean |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+    clean["HOME"] = str(tmp_path_factory.mktemp("home"))
+    tries = [
+        subprocess.Popen(
+            [sys.executable, "-c", INTRUDER, address],
+            env={**clean, **stranger},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for stranger in STRANGERS
+    ]
+    yield tries
+    for each in tries:
+        each.kill()
+
+
 def tree(pid: int) -> list[int]:
     """A process and all that descend from it."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
@@ -61,7 +87,8 @@ def sockets(pid: int) -> set[str]:
     return found
 
 
-def test_it_listens_on_the_loopback_alone(ray: Any) -> None:
+@pytest.mark.usefixtures("intruders")
+def test_it_listens_on_the_loopback_alone() -> None:
     ours = set().union(*(sockets(pid) for pid in tree(os.getpid())))
     lines = [
         line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]
@@ -99,25 +126,32 @@ def test_a_folder_that_somebody_else_can_enter_is_not_used(
         own_folder()
 
 
-STRANGERS = [{}, {"RAY_AUTH_MODE": "disabled"}, {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64}]
-"""Who has no token, who thinks that none is needed, and who has another one; all on this machine."""
+@pytest.mark.parametrize("process", ["raylet", "gcs_server"])
+def test_its_death_ends_the_experiment_which_can_be_resumed(tmp_path: Path, process: str) -> None:
+    out = tmp_path / "run"
+    flags = ["-o", "optimizers=[random]", "-o", "tracking.enabled=false", "-o", "budget.evaluations=100000"]
+    driver = subprocess.Popen(
+        [*FMNAS, "run", "smoke", *flags, "--out", str(out)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    journal = out / "journal.jsonl"
+    while not journal.exists() or journal.read_text().count('"event":"finished"') < 3:
+        assert driver.poll() is None
+        time.sleep(0.1)
+    names = {pid: Path(f"/proc/{pid}/comm").read_text().strip() for pid in tree(driver.pid)}
+    (victim,) = (pid for pid, name in names.items() if name == process)
+    os.kill(victim, signal.SIGKILL)
+    _, errors = driver.communicate(timeout=120)
+    assert driver.returncode == 1
+    assert "its workers with it" in errors
+    assert "Traceback" not in errors
+    records = read_journal(journal)
+    assert (records[-1]["event"], records[-1]["status"]) == ("ended", "failed")
+    assert "the Ray that it had started on this machine died" in records[-1]["reason"]
+    assert (out / "summary.json").exists()
 
 
-def test_who_does_not_know_its_token_is_refused(ray: Any, tmp_path: Path) -> None:
-    address = ray.get_runtime_context().gcs_address
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-    clean |= {"HOME": str(tmp_path), "RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
-    tries = [
-        subprocess.Popen(
-            [sys.executable, "-c", INTRUDER, address],
-            env={**clean, **stranger},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for stranger in STRANGERS
-    ]
-    for each in tries:
+def test_who_does_not_know_its_token_is_refused(intruders: list[subprocess.Popen[str]]) -> None:
+    for each in intruders:
         printed, errors = each.communicate(timeout=300)
         assert printed.startswith("refused: ")
         assert "InvalidAuthToken" in errors
@@ -155,27 +189,3 @@ def test_a_ray_that_does_not_start_is_one_line_with_the_next_step(monkeypatch: p
     with pytest.raises(ClusterError, match=r"Ray did not start .*node timed out.*logs.*Try again") as caught:
         connect(None)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("process", ["raylet", "gcs_server"])
-def test_its_death_ends_the_experiment_which_can_be_resumed(tmp_path: Path, process: str) -> None:
-    out = tmp_path / "run"
-    flags = ["-o", "optimizers=[random]", "-o", "tracking.enabled=false", "-o", "budget.evaluations=100000"]
-    driver = subprocess.Popen(
-        [*FMNAS, "run", "smoke", *flags, "--out", str(out)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    journal = out / "journal.jsonl"
-    while not journal.exists() or journal.read_text().count('"event":"finished"') < 3:
-        assert driver.poll() is None
-        time.sleep(0.1)
-    names = {pid: Path(f"/proc/{pid}/comm").read_text().strip() for pid in tree(driver.pid)}
-    (victim,) = (pid for pid, name in names.items() if name == process)
-    os.kill(victim, signal.SIGKILL)
-    _, errors = driver.communicate(timeout=120)
-    assert driver.returncode == 1
-    assert "its workers with it" in errors
-    assert "Traceback" not in errors
-    records = read_journal(journal)
-    assert (records[-1]["event"], records[-1]["status"]) == ("ended", "failed")
-    assert "the Ray that it had started on this machine died" in records[-1]["reason"]
-    assert (out / "summary.json").exists()
