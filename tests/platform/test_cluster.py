@@ -165,12 +165,12 @@ def test_nothing_is_left_on_the_cluster_when_a_driver_is_killed_and_the_resume_g
     cluster: Any, tmp_path: Path
 ) -> None:
     node, out = cluster.add_node(**NODE, num_cpus=2), tmp_path / "run"
-    overrides = ["data.name=digits", "data.train=64", "data.validation=64", "seeds=1", "tracking.enabled=false"]
+    overrides = [f"problem={Path(__file__).with_name('sleeping.py')}:sleeps", "tracking.enabled=false"]
     overrides += ["optimizers=[{name: random, concurrency: 2}]", "initial_design=2", "budget.evaluations=6"]
-    flags = [flag for override in (*overrides, "fidelity.epochs=4") for flag in ("-o", override)]
+    flags = [flag for override in (*overrides, "fidelity.epochs=10") for flag in ("-o", override)]
     fmnas = [sys.executable, "-m", "fmnas.platform.cli"]
     address = ["--address", cluster.address]
-    process = subprocess.Popen([*fmnas, "run", "quickstart", *flags, *address, "--out", str(out)])
+    process = subprocess.Popen([*fmnas, "run", "smoke", *flags, *address, "--out", str(out)])
     journal = out / "journal.jsonl"
     while not journal.exists() or journal.read_text().count('"event":"finished"') < 2:
         assert process.poll() is None

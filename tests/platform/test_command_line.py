@@ -279,19 +279,11 @@ def test_real_data_real_ray_real_mlflow(tmp_path: Path) -> None:
 def test_ctrl_c_stops_cleanly_and_resume_goes_on(tmp_path: Path) -> None:
     """SIGINT to the whole group, as a terminal sends it; then the same trials as without it."""
     out = tmp_path / "run"
-    flags = ["-o", "data.name=digits", "-o", "data.train=64", "-o", "data.validation=64", "-o", "seeds=1"]
-    flags += [
-        "-o",
-        "fidelity.epochs=2",
-        "-o",
-        "budget.evaluations=6",
-        "-o",
-        "tracking.enabled=false",
-        "-o",
-        "optimizers=[random, bohb]",
-    ]
+    problem = f"problem={Path(__file__).with_name('sleeping.py')}:sleeps"
+    little = [problem, "optimizers=[random, bohb]", "budget.evaluations=6", "workers.count=2", "tracking.enabled=false"]
+    flags = [flag for override in little for flag in ("-o", override)]
     driver = subprocess.Popen(
-        [*FMNAS, "run", "quickstart", *flags, "--out", str(out)],
+        [*FMNAS, "run", "smoke", *flags, "--out", str(out)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -35,8 +35,9 @@ from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers.contract import Report, ignore
 
 FMNAS = [sys.executable, str(Path(__file__).with_name("one_figure.py"))]
-DIGITS = ["data.name=digits", "data.train=200", "data.validation=64", "seeds=1", "tracking.enabled=false"]
-DIGITS += ["budget.evaluations=12", "workers.count=1"]
+LITTLE = ["tracking.enabled=false", "budget.evaluations=12", "workers.count=1"]
+TRAINING = ["problem=joint", "data.name=digits", "data.train=200", "data.validation=64", "seeds=1"]
+SLEEPING = [f"problem={Path(__file__).with_name('sleeping.py')}:sleeps"]
 ENDLESS = 1_000_000
 """Epochs of a trial that no test waits for."""
 
@@ -206,12 +207,12 @@ def test_in_process_a_job_that_raises_has_failed(capsys: pytest.CaptureFixture[s
 
 
 class Driver:
-    """`fmnas run` of small trainings in a process of its own."""
+    """`fmnas run` of trials that take their time, in a process of its own."""
 
     def __init__(self, out: Path, *overrides: str) -> None:
-        flags = [flag for override in (*DIGITS, *overrides) for flag in ("-o", override)]
+        flags = [flag for override in (*LITTLE, *overrides) for flag in ("-o", override)]
         self.process = subprocess.Popen(
-            [*FMNAS, "run", "quickstart", *flags, "--out", str(out)],
+            [*FMNAS, "run", "smoke", *flags, "--out", str(out)],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -250,7 +251,7 @@ def check_interrupted(driver: Driver, out: Path) -> list[dict[str, str]]:
 
 def test_one_sigterm_lets_the_workers_finish(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    driver = Driver(out, "optimizers=[random]", "workers.kind=ray", "fidelity.epochs=8")
+    driver = Driver(out, *SLEEPING, "optimizers=[random]", "workers.kind=ray", "fidelity.epochs=8")
     driver.wait_for("started", 3)
     driver.process.send_signal(signal.SIGTERM)
     rows = check_interrupted(driver, out)
@@ -261,19 +262,20 @@ def test_one_sigterm_lets_the_workers_finish(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "grace", "signals"),
+    ("problem", "kind", "grace", "signals"),
     [
-        ("in-process", "0.5", [signal.SIGINT]),
-        ("in-process", "100000", [signal.SIGTERM, signal.SIGINT]),
-        ("ray", "100000", [signal.SIGINT, signal.SIGTERM]),
+        (TRAINING, "in-process", "0.5", [signal.SIGINT]),
+        (SLEEPING, "in-process", "100000", [signal.SIGTERM, signal.SIGINT]),
+        (SLEEPING, "ray", "100000", [signal.SIGINT, signal.SIGTERM]),
     ],
+    ids=["training", "sleeping", "ray"],
 )
 def test_what_has_no_time_left_is_on_record_and_left_for_the_resume(
-    tmp_path: Path, kind: str, grace: str, signals: list[signal.Signals]
+    tmp_path: Path, problem: list[str], kind: str, grace: str, signals: list[signal.Signals]
 ) -> None:
     out = tmp_path / "run"
     endless = [f"fidelity.epochs={ENDLESS}", f"workers.kind={kind}", f"workers.grace_seconds={grace}"]
-    driver = Driver(out, "optimizers=[random]", *endless)
+    driver = Driver(out, *problem, "optimizers=[random]", *endless)
     driver.wait_for("started")
     for number in signals:
         driver.process.send_signal(number)
@@ -314,7 +316,7 @@ def test_a_sigterm_while_ray_starts_is_ours(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_sigterm_while_ray_starts_leaves_the_directory_to_be_resumed(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    driver = Driver(out, "optimizers=[random]", "workers.kind=in-process", f"fidelity.epochs={ENDLESS}")
+    driver = Driver(out, *SLEEPING, "optimizers=[random]", "workers.kind=in-process", f"fidelity.epochs={ENDLESS}")
     driver.wait_for("started")
     driver.process.kill()
     driver.end()
