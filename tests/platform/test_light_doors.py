@@ -60,3 +60,11 @@ assert code == {code}, code
 @pytest.mark.parametrize("room", ["search_spaces", "optimizers", "trainers", "platform.problems", "api"])
 def test_a_face_loads_nothing_heavy(room: str, tmp_path: Path) -> None:
     assert loaded(f"import fmnas.{room}", tmp_path) == []
+
+
+def test_an_experiment_on_a_function_loads_what_trains_nowhere(tmp_path: Path) -> None:
+    """It needs numbers, tables and pictures: no torch, no Ray, no MLflow."""
+    options = ["optimizers=[random]", "hypotheses=all", "initial_design=2", "budget.evaluations=4", "repeats=1"]
+    arguments = ["run", "paper/func2c", *(flag for option in options for flag in ("-o", option)), "--out", "run"]
+    run = f"from fmnas.platform.cli import main\nassert main({arguments!r}) == 0"
+    assert {*loaded(run, tmp_path)} <= {"pandas", "scipy", "matplotlib"}
