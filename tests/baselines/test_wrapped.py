@@ -35,7 +35,7 @@ WRAPPED: dict[type[WrappedOptimizer], dict[str, Any]] = {
     BoTorch: {"fit_steps": 15, "raw_samples": 16, "restarts": 1},
 }
 """Each with what makes it quick."""
-BUDGETS = {TPE: 80, SMAC: 40, BoTorch: 20}
+BUDGETS = {TPE: 80, SMAC: 40, BoTorch: 14}
 BOWL = Space(
     [Real("x", 0.0, 1.0), Real("rate", 1e-4, 1e-1, log=True), Nominal("op", list("abcde")), Integer("k", 0, 7)]
 )

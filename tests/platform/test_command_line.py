@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import mlflow
 import pytest
 import yaml
 
@@ -249,13 +250,13 @@ def test_lists_have_a_line_each(what: str, capsys: pytest.CaptureFixture[str]) -
     assert all(len(line.split(maxsplit=1)) == 2 for line in lines)
 
 
-def test_real_data_real_ray_real_mlflow(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("all_figures")
+def test_real_data_real_ray_real_mlflow(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The quickstart with less data: FashionMNIST, two workers, SQLite; then its MLflow tree."""
     out = tmp_path / "run"
     little = ["data.train=64", "data.validation=64", "seeds=2", "budget.evaluations=6", "fidelity.epochs=2"]
     flags = [flag for override in little for flag in ("-o", override)]
-    done = subprocess.run([*FMNAS, "run", "quickstart", *flags, "--out", str(out)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert main(["run", "quickstart", *flags, "--out", str(out)]) == 0, capsys.readouterr()
     with (out / "trials.csv").open() as file:
         rows = list(csv.DictReader(file))
     for name in ("bo-fm", "regularized-evolution", "bohb"):
@@ -266,14 +267,9 @@ def test_real_data_real_ray_real_mlflow(tmp_path: Path) -> None:
         assert float(row["error"]) == pytest.approx(sum(errors) / 2)
         assert float(row["objective"]) == pytest.approx(float(row["error"]) + 0.02 * float(row["flops_ratio"]))
     assert (out / "report" / "best_cell.png").stat().st_size > 10_000
-    code = (
-        "import sys, mlflow; c = mlflow.MlflowClient(tracking_uri=sys.argv[1]);"
-        "e = c.get_experiment_by_name('quickstart');"
-        "print(sum('fmnas.trial' in r.data.tags for r in c.search_runs([e.experiment_id])))"
-    )
-    store = f"sqlite:///{out / 'mlflow.db'}"
-    counted = subprocess.run([sys.executable, "-W", "ignore", "-c", code, store], capture_output=True, text=True)
-    assert counted.stdout.strip() == str(len(rows)), counted.stderr
+    client = mlflow.MlflowClient(tracking_uri=f"sqlite:///{out / 'mlflow.db'}")
+    runs = client.search_runs([client.get_experiment_by_name("quickstart").experiment_id])
+    assert sum("fmnas.trial" in run.data.tags for run in runs) == len(rows)
 
 
 def test_ctrl_c_stops_cleanly_and_resume_goes_on(tmp_path: Path) -> None:
@@ -300,8 +296,7 @@ def test_ctrl_c_stops_cleanly_and_resume_goes_on(tmp_path: Path) -> None:
     assert "Traceback" not in rest
     finished = (out / "trials.csv").read_text().count("finished")
     assert finished > 0
-    resumed = subprocess.run([*FMNAS, "resume", str(out)], capture_output=True, text=True, timeout=300)
-    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+    assert main(["resume", str(out)]) == 0
     records = [json.loads(line) for line in (out / "journal.jsonl").read_text().splitlines()]
     ended = [(r["run"], r["trial"]) for r in records if r["event"] == "finished"]
     assert len(ended) == len(set(ended)) > finished
