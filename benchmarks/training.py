@@ -44,11 +44,12 @@ from training_gpu import Plan, measure_gpu
 from fmnas.search_spaces import Cell, Schedule, joint_space, largest_cell
 from fmnas.trainers.images.batches import MEAN, STANDARD_DEVIATION, Streams, streams, to_device
 from fmnas.trainers.images.data import Split
-from fmnas.trainers.images.devices import evaluation_batch, keep_freed_memory
+from fmnas.trainers.images.devices import evaluation_batch
 from fmnas.trainers.images.download import import_torchvision
 from fmnas.trainers.images.fast import fast_learner
 from fmnas.trainers.images.network import Network, build_network, flops_ratio
 from fmnas.trainers.images.training import Learner, Surroundings, build_optimizer, plain_learner
+from fmnas.trainers.memory import keep_freed_memory
 
 IMAGES, EPOCHS, SEEDS, BATCH = 30_000, 25, 4, 32
 STEPS = -(-IMAGES // BATCH)
@@ -206,7 +207,7 @@ from fmnas.trainers.images.data import Split
 from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
 from fmnas.trainers.images.network import build_network
 from fmnas.trainers.images.batches import streams, to_device
-from fmnas.trainers.images.devices import keep_freed_memory
+from fmnas.trainers.memory import keep_freed_memory
 from fmnas.trainers.images.fast import fast_learner
 from fmnas.trainers.images.training import Surroundings, train_step
 imported = time.perf_counter()

@@ -18,7 +18,7 @@ from fmnas.platform.workers.evaluation import Evaluator
 from fmnas.platform.workers.stop import PastDeadline, deadline
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers import Trainer, TrainerError
-from fmnas.trainers.images.devices import give_back_memory, keep_freed_memory
+from fmnas.trainers.memory import give_back_memory, keep_freed_memory
 from fmnas.trainers.problem import Data, Hardware, ProblemSettings
 
 Build = Callable[[Data | None], Trainer]

@@ -57,8 +57,12 @@ assert code == {code}, code
     assert loaded(run, tmp_path) == []
 
 
-@pytest.mark.parametrize("room", ["search_spaces", "optimizers", "trainers", "platform.problems", "api"])
+ROOMS = ["search_spaces", "optimizers", "trainers", "platform.problems", "platform.workers.ray_worker", "api"]
+
+
+@pytest.mark.parametrize("room", ROOMS)
 def test_a_face_loads_nothing_heavy(room: str, tmp_path: Path) -> None:
+    """Nor does a worker before it knows what to train: of many problems, nothing that needs torch."""
     assert loaded(f"import fmnas.{room}", tmp_path) == []
 
 

@@ -17,10 +17,11 @@ from fmnas.trainers.images import devices, image_trainer
 from fmnas.trainers.images.checkpoints import Checkpoints
 from fmnas.trainers.images.cuda_graph import CaptureError, captured
 from fmnas.trainers.images.data import Split
-from fmnas.trainers.images.devices import exactly, give_back_memory, usable_device
+from fmnas.trainers.images.devices import exactly, usable_device
 from fmnas.trainers.images.image_trainer import FinalTrainer, ImageTrainer, TrainingSettings
 from fmnas.trainers.images.problem import train_a_little
 from fmnas.trainers.images.stacked_training import StackedLearner
+from fmnas.trainers.memory import give_back_memory
 
 MakeTrial = Callable[..., Trial]
 GPU, CPU, GIB = torch.device("cuda", 1), torch.device("cpu"), 2**30

@@ -1,13 +1,5 @@
-"""The devices that networks train on: how exactly they compute there, whether a failure is theirs, and their memory.
+"""The devices that networks train on: how exactly they compute there, and whether a failure is theirs."""
 
-glibc's allocator, by default, gives a step's large buffers back to the system and asks for them again, page by page: on
-CPUs that was 4 to 20% of a step of the largest cell. It is a matter of the whole process, so a worker process tells it
-to keep them when it begins; a library must not. No number changes.
-"""
-
-import ctypes
-import logging
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -15,8 +7,7 @@ from typing import Any
 import torch
 
 from fmnas.trainers.contract import DeviceFailedError, TrainerError
-
-logger = logging.getLogger(__name__)
+from fmnas.trainers.memory import give_back_memory, words
 
 Flag = tuple[Any, str, Any]
 """A part of torch's backends, an attribute of it, and its value."""
@@ -65,14 +56,6 @@ def exactly(device: torch.device) -> Iterator[None]:
             give_back_memory()
 
 
-def give_back_memory() -> None:
-    """Let other processes have what torch keeps of a GPU and does not use. Without a GPU in use there is nothing."""
-    try:
-        torch.cuda.empty_cache()
-    except RuntimeError as error:
-        logger.warning("the GPU's unused memory could not be given back: %s", _words(error))
-
-
 def device_failure(error: BaseException, device: torch.device) -> str:
     """Why what broke a training is the device's failure; empty if it is the training's own, or nobody can tell.
 
@@ -88,7 +71,7 @@ def device_failure(error: BaseException, device: torch.device) -> str:
         free, total = torch.cuda.mem_get_info(device)
         own = torch.cuda.memory_reserved(device) + CONTEXT_BYTES
     except RuntimeError as found:
-        return f"{device} does not answer any more: {_words(found)}"
+        return f"{device} does not answer any more: {words(found)}"
     if _out_of_memory(error) and (others := total - free - own) > 0:
         return (
             f"{device} has no memory left, and other processes hold {others / 2**30:.1f} of its {total / 2**30:.1f} GiB"
@@ -103,7 +86,7 @@ def _check_usable(device: torch.device) -> None:
         torch.cuda.synchronize(device)
         torch.cuda.empty_cache()  # refused for ever after a recording that was not ended
     except RuntimeError as error:
-        raise DeviceFailedError(f"{device} cannot be used by this process any more: {_words(error)}") from error
+        raise DeviceFailedError(f"{device} cannot be used by this process any more: {words(error)}") from error
 
 
 def _out_of_memory(error: BaseException) -> bool:
@@ -137,38 +120,3 @@ def flags(wanted: Sequence[Flag]) -> Iterator[None]:
     finally:
         for part, name, value in before:
             setattr(part, name, value)
-
-
-def _words(error: BaseException) -> str:
-    return (" ".join(str(error).split()) or type(error).__name__)[:300]
-
-
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of malloc.h
-MMAP_BYTES = 32 * 2**20  # the most that glibc takes
-TRIM_BYTES = 2**30
-VARIABLES = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
-
-
-def keep_freed_memory() -> bool:
-    """Ask glibc to reuse buffers of up to 32 MB, and to keep up to 1 GB of freed memory. Whether it does.
-
-    Elsewhere than on glibc nothing is done, nor where the environment says how it is to be (`VARIABLES`).
-    """
-    told = [name for name in VARIABLES if name in os.environ]
-    if told:
-        logger.info("the allocator is left as %s says", ", ".join(told))
-        return False
-    if not _on_glibc():
-        logger.info("the allocator is not glibc's: it is left as it is")
-        return False
-    mallopt = ctypes.CDLL(None).mallopt
-    kept = bool(mallopt(M_MMAP_THRESHOLD, MMAP_BYTES)) and bool(mallopt(M_TRIM_THRESHOLD, TRIM_BYTES))
-    logger.info("the allocator %s", "keeps freed memory" if kept else "would not keep freed memory")
-    return kept
-
-
-def _on_glibc() -> bool:
-    try:
-        return (os.confstr("CS_GNU_LIBC_VERSION") or "").startswith("glibc")
-    except (AttributeError, ValueError, OSError):  # not of this system
-        return False
