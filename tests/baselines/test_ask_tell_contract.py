@@ -186,8 +186,9 @@ def everything() -> dict[str, randomness.Suggested]:
 def test_another_process_suggests_the_same(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONHASHSEED": "4711"}
     command = [sys.executable, str(Path(__file__).resolve())]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path, env=environment)
-    here, there = everything(), json.loads(done.stdout)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path, env=environment) as other:
+        here = everything()  # meanwhile
+        there = json.loads(other.communicate()[0])
     assert list(here) == list(there)
     for name, suggested in here.items():
         assert all(suggested.values()), f"{name} refuses a space"

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from fmnas.platform.cli import main
 from fmnas.platform.config.config import WorkersConfig, check_config
 from fmnas.platform.drive.driver import Driver, Stage
 from fmnas.platform.errors import ClusterError, Ending, ExperimentFailed
@@ -183,7 +184,7 @@ def test_nothing_is_left_on_the_cluster_when_a_driver_is_killed_and_the_resume_g
             time.sleep(0.1)  # a worker that outlived its driver would keep its CPU for ever
     finally:
         ray.shutdown()
-    subprocess.run([*fmnas, "resume", str(out), *address], check=True)
+    assert main(["resume", str(out), *address]) == 0
     with (out / "trials.csv").open() as file:
         assert Counter(row["trial"] for row in csv.DictReader(file)) == Counter(map(str, range(6)))
     finished = Counter(record["trial"] for record in read_journal(journal) if record["event"] == FINISHED)
