@@ -7,7 +7,6 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from importlib.metadata import version
 from io import TextIOWrapper
 from pathlib import Path
@@ -18,6 +17,7 @@ try:
     from fmnas.platform.errors import ExitCode, ExperimentFailed
     from fmnas.platform.screen.ending import tell_ending
     from fmnas.platform.screen.screen import JSON, MODES
+    from fmnas.platform.screen.terminal import complain
     from fmnas.platform.tracking.uri import hide_passwords
     from fmnas.search_spaces import FmnasError
 except ImportError as missing:  # without these not even the doctor can begin
@@ -35,26 +35,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(parsed.command(parsed))
     except FmnasError as error:
-        _complain(str(error))
+        complain(hide_passwords(str(error)))
         return _ended(parsed, "wrong input", error, ExitCode.WRONG_INPUT)
     except ExperimentFailed as error:
-        _complain(f"the experiment failed: {error}")
+        complain(hide_passwords(f"the experiment failed: {error}"))
         return _ended(parsed, "failed", error, ExitCode.FAILED)
     except ImportError as error:
         if (error.name or "").startswith("fmnas"):
             raise  # a mistake of our own
-        print(f"fmnas: {error}: install it; `fmnas doctor` says what else is missing", file=sys.stderr)  # noqa: T201
+        complain(f"{error}: install it; `fmnas doctor` says what else is missing")
         return _ended(parsed, "wrong input", error, ExitCode.WRONG_INPUT)
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except BrokenPipeError:  # the reader of our output went away, e.g. `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.DONE
-
-
-def _complain(text: str) -> None:
-    with suppress(OSError):  # nobody listens, and the exit code says it too
-        print(f"fmnas: {hide_passwords(text)}", file=sys.stderr)  # noqa: T201
 
 
 def _ended(parsed: argparse.Namespace, status: str, reason: Exception, code: ExitCode) -> int:

@@ -10,11 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fmnas.platform.errors import ExitCode, RunDirectoryError
-from fmnas.platform.record.run_directory import RunDirectory
+from fmnas.platform.errors import ExitCode, ExperimentFailed, RunDirectoryError
+from fmnas.platform.record.run_directory import RunDirectory, new_run_directory, run_directory
 from fmnas.platform.screen.ending import Teller, tell_interrupted
 from fmnas.platform.screen.screen import LineScreen, mode_for, open_screen
-from fmnas.platform.screen.terminal import output, print_summary, terminal
+from fmnas.platform.screen.terminal import complain, output, print_summary, say, terminal
 from fmnas.platform.workers.stop import stopped_by_signals
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ def run(arguments: argparse.Namespace) -> int:
 
     def plan(say: Say) -> _Plan:
         from fmnas.platform.config.config import load_config
-        from fmnas.platform.record.run_directory import new_run_directory
         from fmnas.platform.tracking.password import settled
 
         config = settled(load_config(arguments.config, arguments.overrides), Path.cwd())
@@ -57,7 +56,6 @@ def resume(arguments: argparse.Namespace) -> int:
 
     def plan(say: Say) -> _Plan:
         from fmnas.platform.drive.launch import resume as go_on
-        from fmnas.platform.record.run_directory import run_directory
 
         directory = run_directory(arguments.directory, write=True)
         say(f"going on with {directory.root}")
@@ -71,7 +69,6 @@ def extend(arguments: argparse.Namespace) -> int:
 
     def plan(say: Say) -> _Plan:
         from fmnas.platform.drive.launch import extend as grow
-        from fmnas.platform.record.run_directory import run_directory
 
         directory, given = run_directory(arguments.directory, write=True), arguments.overrides
         told = [each for each in given if not each.startswith("tracking")]  # that may hold a password
@@ -87,7 +84,6 @@ def retrain(arguments: argparse.Namespace) -> int:
     def plan(say: Say) -> _Plan:
         from fmnas.platform.drive.retraining import RetrainingOptions
         from fmnas.platform.drive.retraining import retrain as train_again
-        from fmnas.platform.record.run_directory import run_directory
 
         directory = run_directory(arguments.directory, write=True)
         given = {name: getattr(arguments, name) for name in RETRAIN_OPTIONS}
@@ -119,11 +115,14 @@ def _drive(arguments: argparse.Namespace, plan: Callable[[Say], _Plan]) -> int:
             return teller.tell(planned.start(Surroundings(arguments.address, screen, stop)))
         except KeyboardInterrupt:
             return teller.interrupted() if teller else tell_interrupted(mode)
+        except ExperimentFailed as error:
+            if teller is None:
+                raise
+            return teller.failed(error)
 
 
 def status(arguments: argparse.Namespace) -> int:
     """How an experiment stands; nothing is written, and no driver disturbed."""
-    from fmnas.platform.record.run_directory import run_directory
     from fmnas.platform.screen.status import print_status, status_of
 
     facts = status_of(run_directory(arguments.directory))
@@ -137,7 +136,6 @@ def status(arguments: argparse.Namespace) -> int:
 def report(arguments: argparse.Namespace) -> int:
     """Table, figures and page, of one run directory or of several."""
     from fmnas.platform.drive.merged_report import report as write
-    from fmnas.platform.record.run_directory import run_directory
 
     console = terminal()
     in_place = arguments.out is None and len(arguments.directories) == 1
@@ -145,7 +143,7 @@ def report(arguments: argparse.Namespace) -> int:
         run_directory(path, write=in_place)
     summary, directory = write(arguments.directories, arguments.out)
     print_summary(summary, console)
-    console.print(f"page            {directory.page}", soft_wrap=True, highlight=False, markup=False)
+    say(console, f"page            {directory.page}")
     return ExitCode.DONE
 
 
@@ -157,7 +155,6 @@ def replay(arguments: argparse.Namespace) -> int:
     from fmnas.platform.record.journal import experiment_records
     from fmnas.platform.record.replay import in_words
     from fmnas.platform.record.replay import replay as ask_again
-    from fmnas.platform.record.run_directory import run_directory
     from fmnas.platform.record.warm_start import recorded_knowledge
 
     directory, console = run_directory(arguments.directory), terminal()
@@ -168,11 +165,11 @@ def replay(arguments: argparse.Namespace) -> int:
         begun, *extended = (partial(build_experiment, config, known) for config in configs)
         replayed = ask_again(begun, records[1:], extended)
     for difference in replayed.differences:
-        console.print(in_words(difference), soft_wrap=True, highlight=False, markup=False)
+        say(console, in_words(difference))
     for run, asks in replayed.asks.items():
         differ = sum(difference.run == run for difference in replayed.differences)
         told = f"{differ} differ" if differ else "all as recorded"
-        console.print(f"{run}: {asks} suggestions asked again, {told}", soft_wrap=True, highlight=False, markup=False)
+        say(console, f"{run}: {asks} suggestions asked again, {told}")
     return ExitCode.FAILED if replayed.differences else ExitCode.DONE
 
 
@@ -180,7 +177,6 @@ def sync(arguments: argparse.Namespace) -> int:
     """What MLflow missed is sent."""
     from fmnas.platform.drive.launch import Surroundings
     from fmnas.platform.drive.launch import sync as send
-    from fmnas.platform.record.run_directory import run_directory
     from fmnas.platform.workers.stop import StopRequest
 
     directory, console = run_directory(arguments.directory, write=True), terminal()
@@ -188,10 +184,10 @@ def sync(arguments: argparse.Namespace) -> int:
     tracking = sent.tracking
     counts = f"{tracking.written} trial(s) sent, {tracking.present} were there already, {tracking.missed} missed"
     if tracking.remark:
-        console.print(tracking.remark, soft_wrap=True, highlight=False, markup=False)
-    console.print(f"{sent.store}: {counts}", soft_wrap=True, highlight=False, markup=False)
+        say(console, tracking.remark)
+    say(console, f"{sent.store}: {counts}")
     if tracking.missed or tracking.reason:
-        print(f"fmnas: not all could be sent: {tracking.reason}; try again", file=sys.stderr)  # noqa: T201
+        complain(f"not all could be sent: {tracking.reason}; try again")
         return ExitCode.FAILED
     return ExitCode.DONE
 
@@ -200,7 +196,6 @@ def ui(arguments: argparse.Namespace) -> int:
     """MLflow's UI."""
     from fmnas.platform.config.config import load_config
     from fmnas.platform.config.messages import of_another_version
-    from fmnas.platform.record.run_directory import run_directory
     from fmnas.platform.tracking.database import find_files_again
     from fmnas.platform.tracking.password import tracking_uri
     from fmnas.platform.tracking.ui import open_ui
@@ -284,7 +279,7 @@ def check(arguments: argparse.Namespace) -> int:
         console.print(line, soft_wrap=True, highlight=False)
     broken = verdicts.count(Verdict.BROKEN)
     told = f"{broken} of {len(verdicts)} rules broken" if broken else "it keeps every rule"
-    console.print(f"{arguments.optimizer}: {told}", soft_wrap=True, highlight=False, markup=False)
+    say(console, f"{arguments.optimizer}: {told}")
     return ExitCode.FAILED if broken else ExitCode.DONE
 
 

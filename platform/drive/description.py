@@ -132,7 +132,7 @@ def _fixed(config: Config, problem: Problem) -> list[str]:
 def _budget(config: Config) -> str:
     evaluations, epochs, repeats = config.budget.evaluations, config.fidelity.epochs, config.repeats
     cost = f"{evaluations} evaluations" if epochs == 1 else f"{evaluations} evaluations of {epochs} epochs"
-    seconds = "" if config.budget.seconds is None else f", and {config.budget.seconds:g} seconds,"
+    seconds = "" if config.budget.seconds is None else f", and {config.budget.seconds:,.10g} seconds,"
     return f"Every optimizer may spend {cost}{seconds} in each of {repeats} repeat{'s' * (repeats > 1)}."
 
 
@@ -141,9 +141,10 @@ def _beginning(config: Config) -> list[str]:
     takers = [label for label, does in takes.items() if does]
     if not takers or not config.initial_points:
         return []
-    points = "the points of the BO-FM authors' runs" if config.initial_design == AUTHORS else "random points"
+    points = "points" if config.initial_points > 1 else "point"
+    which = f"{points} of the BO-FM authors' runs" if config.initial_design == AUTHORS else f"random {points}"
     who = "All of a repeat" if all(takes.values()) else f"Of a repeat, {listed(takers)}"
-    return [f"{who} begin{'s' * (len(takers) == 1)} with the same {config.initial_points} {points}."]
+    return [f"{who} begin{'s' * (len(takers) == 1)} with the same {config.initial_points} {which}."]
 
 
 def _ahead(config: Config) -> list[str]:

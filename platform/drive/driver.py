@@ -69,7 +69,7 @@ class Driver(Dispatcher):
         return ending
 
     def _has_more(self) -> bool:
-        return not all(run.over or run.budget.exhausted for run in self._state.runs.values())
+        return not all(run.done for run in self._state.runs.values())
 
     def _next_job(self) -> Job | None:
         """The next trial that a worker is to evaluate; those that are known are passed over, with their results."""
@@ -88,7 +88,7 @@ class Driver(Dispatcher):
     def _asked(self) -> Job | None:
         """A trial of the run that has spent least, on record; None if all must wait or are over."""
         for run in sorted(self._state.runs.values(), key=lambda run: run.budget.spent + run.budget.committed):
-            if not self._stopping() and not run.over and self._state.in_flight(run.name) < run.concurrency:
+            if not self._stopping() and not run.done and self._state.in_flight(run.name) < run.concurrency:
                 trial = self._ask(run)
                 if trial is not None:
                     return Job(run.name, trial)
@@ -96,9 +96,6 @@ class Driver(Dispatcher):
 
     def _ask(self, run: Run) -> Trial | None:
         """The run's next trial, on record; None if it must wait or its budget affords no more."""
-        if run.budget.exhausted:
-            run.over = True
-            return None
         self._stage.progress.suggesting(run.name)
         start = self._clock.elapsed()
         try:

@@ -23,14 +23,24 @@ from fmnas.trainers.problem import Problem, authors_points
 class Run(RunAccount):
     """One optimizer, one repeat, at work.
 
-    concurrency: how many trials it may have in flight. warm_start: what it knows at its beginning. over: nothing more
-    will be asked.
+    concurrency: how many trials it may have in flight. warm_start: what it knows at its beginning. over: its optimizer
+    asks for no more that its budget affords.
     """
 
     optimizer: Optimizer
     concurrency: int
     warm_start: WarmStart = field(default_factory=WarmStart)
     over: bool = False
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing more can be asked, as things stand: what is in flight may be lost, and is then not charged."""
+        return self.over or self.budget.exhausted
+
+    @property
+    def epochs_ahead(self) -> int:
+        """What it will still spend, as far as that is known."""
+        return self.budget.committed if self.done else self.budget.epochs - self.budget.spent
 
 
 @dataclass(frozen=True)

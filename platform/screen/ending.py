@@ -23,10 +23,11 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from fmnas.platform.errors import Ending, ExitCode
+from fmnas.platform.errors import Ending, ExitCode, ExperimentFailed
 from fmnas.platform.record.run_directory import RunDirectory
 from fmnas.platform.screen.screen import JSON, QUIET, Happening, JsonScreen
-from fmnas.platform.screen.terminal import print_summary
+from fmnas.platform.screen.terminal import complain, print_summary, say
+from fmnas.platform.tracking.uri import hide_passwords
 
 if TYPE_CHECKING:
     from fmnas.platform.drive.launch import ExperimentResult
@@ -52,12 +53,23 @@ class Teller:
                 self._print_places(result)
             self._print_missed(result)
         if result.ending == Ending.FAILED:
-            print(f"fmnas: the experiment failed: {result.reason}", file=sys.stderr)  # noqa: T201
+            complain(f"the experiment failed: {result.reason}")
         if self.mode != JSON and code == ExitCode.FAILED:
             self._print(f"resume with     {called()} {self.again}")
         if self.mode != JSON and code == ExitCode.INTERRUPTED:
             self._print_interrupted()
         return code
+
+    def failed(self, error: ExperimentFailed) -> int:
+        """It could not be brought to an end, or its results not be written; returns the exit code."""
+        reason, begun = hide_passwords(str(error)), self.directory.journal.exists()
+        complain(f"the experiment failed: {reason}")
+        if self.mode == JSON:
+            facts = self._where(Ending.FAILED) if begun else {"again": None}
+            tell_ending(Ending.FAILED, reason, ExitCode.FAILED, facts)
+        elif begun:
+            self._print(f"resume with     {called()} {self.again}")
+        return ExitCode.FAILED
 
     def interrupted(self) -> int:
         """It was broken off before it could write its results; returns the exit code."""
@@ -69,7 +81,7 @@ class Teller:
             self._print_interrupted()
         return ExitCode.INTERRUPTED
 
-    def _where(self, status: str) -> dict[str, Any]:
+    def _where(self, status: Ending) -> dict[str, Any]:
         again = None if status == Ending.FINISHED else f"{called()} {self.again}"
         return {"run_directory": str(self.directory.root), "page": str(self.directory.page), "again": again}
 
@@ -84,9 +96,10 @@ class Teller:
         tracking = result.tracking
         if tracking.remark:
             self._print(tracking.remark)
-        if tracking.missed:
+        if tracking.missed or tracking.reason:
+            what = f"{tracking.missed} trial(s)" if tracking.missed else "the results at the end"
             self._print(
-                f"MLflow missed {tracking.missed} trial(s) ({tracking.reason}); the journal has them: "
+                f"MLflow missed {what} ({tracking.reason}); the run directory has them: "
                 f"`{called()} sync {self._quoted}` sends them"
             )
 
@@ -98,7 +111,7 @@ class Teller:
         self._print(f"interrupted; resume with     {called()} {self.again}")
 
     def _print(self, text: str) -> None:
-        self.console.print(text, soft_wrap=True, highlight=False, markup=False)
+        say(self.console, text)
 
 
 def tell_interrupted(mode: str) -> int:

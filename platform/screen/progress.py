@@ -39,7 +39,7 @@ from fmnas.platform.record.outcome import Outcome
 from fmnas.platform.record.retrained import Retrained, Scale
 from fmnas.platform.record.state import ExperimentState
 from fmnas.platform.screen.runs_table import RunRow, RunsTable, as_number
-from fmnas.platform.screen.screen import Happening, Screen, as_reached, as_time, seconds_left
+from fmnas.platform.screen.screen import Happening, Screen, as_reached, as_time, time_left
 from fmnas.platform.workers.pool import Job, without_place
 from fmnas.search_spaces.records import FINISHED, WARM_START
 
@@ -100,9 +100,9 @@ class JobProgress(ABC):
     def _tell(self, event: str, facts: Mapping[str, Any], line: str = "", bad: bool = False) -> None:
         self._screen.tell(Happening(event, {**facts, **self._standing()}, line, bad))
 
-    def _pace(self, done: float, ahead: float) -> float | None:
-        """The seconds that what is ahead takes, at the pace of this session."""
-        return seconds_left(done, ahead, self._elapsed() - self._begun)
+    def _time_left(self, runs: Sequence[tuple[float, float]]) -> float | None:
+        """As `time_left`, of what was done and what is ahead, at the pace of this session."""
+        return time_left(runs, self._elapsed() - self._begun)
 
     def _crew(self, left: float | None) -> dict[str, Any]:
         """The facts that all have. left: seconds."""
@@ -185,12 +185,8 @@ class ExperimentProgress(JobProgress):
         return {"spent_epochs": spent, "budget_epochs": whole, "spent_share": share, **self._crew(self._left(*runs))}
 
     def _left(self, *runs: Run) -> float | None:
-        """Seconds until these runs have spent their budgets: no sooner than the slowest of them, at its own pace."""
-        done = {run.name: run.budget.spent - self._before[run.name] for run in runs}
-        ahead = {run.name: 0 if _is_over(run) else run.budget.epochs - run.budget.spent for run in runs}
-        together = self._pace(sum(done.values()), sum(ahead.values()))
-        alone = [self._pace(done[name], ahead[name]) for name in done]
-        return None if together is None else max(together, *(left for left in alone if left is not None))
+        """Seconds until these runs have spent their budgets, or what they will spend of them."""
+        return self._time_left([(run.budget.spent - self._before[run.name], run.epochs_ahead) for run in runs])
 
     def _table(self) -> RenderableType:
         config, full = self._state.experiment.config, self._state.experiment.epochs
@@ -221,11 +217,7 @@ class ExperimentProgress(JobProgress):
         trials = [f"{trial} ({reached})" for trial, reached in self._training(run.name).items()]
         if trials:
             return "training " + ", ".join(trials[:4])
-        return "done" if _is_over(run) else "waiting"
-
-
-def _is_over(run: Run) -> bool:
-    return run.over or run.budget.exhausted
+        return "done" if run.done else "waiting"
 
 
 def _job(job: Job) -> dict[str, Any]:
@@ -294,7 +286,7 @@ class RetrainingProgress(JobProgress):
 
     def _standing(self) -> dict[str, Any]:
         done, of = len(self._rows), len(self._chosen)
-        return {"done": done, "of": of, **self._crew(self._pace(done - self._before, of - done))}
+        return {"done": done, "of": of, **self._crew(self._time_left([(done - self._before, of - done)]))}
 
     def _table(self) -> RenderableType:
         table = Table(box=None, pad_edge=False)

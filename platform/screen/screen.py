@@ -6,7 +6,7 @@ Whoever reads may go away: what is told then is lost, and the experiment goes on
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TextIO
 
@@ -15,12 +15,18 @@ from rich.live import Live
 from rich.text import Text
 
 from fmnas.platform.errors import ConfigError
-from fmnas.platform.screen.terminal import output
+from fmnas.platform.screen.terminal import output, say
 
 
-def seconds_left(done: float, ahead: float, seconds: float) -> float | None:
-    """The seconds that `ahead` will take when `done` took `seconds`; None while nothing is done."""
-    return seconds / done * ahead if done > 0 else None
+def time_left(runs: Sequence[tuple[float, float]], seconds: float) -> float | None:
+    """Seconds until runs that work side by side are over, of each what was done in so many `seconds` and what is ahead.
+
+    No sooner than the slowest of them at its own pace; None while nothing is done.
+    """
+    done, ahead = (sum(each[part] for each in runs) for part in (0, 1))
+    if done <= 0:
+        return None
+    return max(seconds / done * ahead, *(seconds / mine * left for mine, left in runs if mine > 0))
 
 
 def as_time(seconds: float | None) -> str:
@@ -91,7 +97,7 @@ class LineScreen:
 
     def say(self, text: str) -> None:
         """A line of its own."""
-        self._console.print(text, highlight=False, soft_wrap=True, markup=False)
+        say(self._console, text)
 
     def close(self) -> None:
         """Nothing."""

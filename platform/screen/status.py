@@ -7,7 +7,8 @@ The facts, as `fmnas status DIR --json` gives them:
 | directory, name, problem | of the experiment |
 | state | starting, working, retraining, syncing; or how the last driver left: finished, interrupted, failed, killed |
 | driver | host, pid, visible (whether it can be seen from here), since; None where none is at work |
-| again | the command that goes on with it; None while a driver works, or where all is done |
+| again | the command that goes on with it; None while a driver works, where all is done, and where no command can: \
+a function that `minimize` was given is not in the run directory |
 | spent_epochs, budget_epochs, spent_share | of all runs together |
 | seconds_left | at the pace of this driver; None while unknown |
 | workers_busy, workers | the former None while retraining, the latter where no driver is at work |
@@ -25,26 +26,32 @@ that no driver works on is not running.
 import csv
 import shlex
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from fmnas.platform.config.named import GIVEN, parted
 from fmnas.platform.errors import Ending, RunDirectoryError, legible, one_line
+from fmnas.platform.problems import short_name
 from fmnas.platform.record.events import grown
-from fmnas.platform.record.journal import ASKED, DRIVER, EXPERIMENT, ILLEGIBLE, Record, experiment_records, extensions
+from fmnas.platform.record.journal import ASKED, DRIVER, ENDED, EXPERIMENT, ILLEGIBLE, Record, experiment_records, extensions
 from fmnas.platform.record.ledger import Ledger, OpenTrial, RunAccount, accounts_of
 from fmnas.platform.record.lock import AtWork, look
 from fmnas.platform.record.run_directory import RunDirectory
 from fmnas.platform.screen.ending import called
-from fmnas.platform.screen.screen import as_reached, as_time, seconds_left
+from fmnas.platform.screen.screen import as_reached, as_time, time_left
+from fmnas.platform.screen.terminal import say
 from fmnas.platform.workers.pool import without_place
 from fmnas.search_spaces.records import CHARGED, WARM_START
 
-LAST_EVENTS = 8
+SHOWN_EVENTS = 8
+_OF_DRIVERS = {DRIVER: "began", ENDED: "left"}
+"""What these records mean to a person."""
 _STATES = {"experiment": "working", "retraining": "retraining", "sync": "syncing"}
 
 
@@ -62,7 +69,9 @@ def status_of(directory: RunDirectory, now: float | None = None) -> dict[str, An
     begun = float(since) if state == "working" and since is not None else None
     running = [] if begun is None else list(ledger.running(begun))
     reached = {(run, trial): epoch for run, trial, epoch in (driver.facts.get("reached", ()) if driver else ())}
-    again = None if driver or state == Ending.FINISHED else f"{called()} resume {shlex.quote(str(directory.root))}"
+    begun_by_fmnas = parted(config["problem"])[0] != GIVEN  # only `minimize` can go on with what it was given
+    over = driver is not None or state == Ending.FINISHED or not begun_by_fmnas
+    again = None if over else f"{called()} resume {shlex.quote(str(directory.root))}"
     return {
         "directory": str(directory.root),
         "name": config["name"],
@@ -84,7 +93,7 @@ def status_of(directory: RunDirectory, now: float | None = None) -> dict[str, An
             for name, account in ledger.accounts.items()
         ],
         "events": [_event(record) for record in last],
-        "retrained": _retrained(directory),
+        "retrained": _retrained(directory, ledger),
     }
 
 
@@ -92,7 +101,7 @@ def _read(
     directory: RunDirectory, config: Mapping[str, Any], records: Sequence[Record]
 ) -> tuple[Ledger, Iterable[Record]]:
     """The ledger, and the last of its records that tell of something."""
-    last = deque[Record](maxlen=LAST_EVENTS)
+    last = deque[Record](maxlen=SHOWN_EVENTS)
     try:
         ledger = Ledger(accounts_of(config), int(config["fidelity"]["epochs"]))
     except (KeyError, TypeError, ValueError) as error:
@@ -116,12 +125,13 @@ def _budget(ledger: Ledger) -> dict[str, Any]:
 
 
 def _left(ledger: Ledger, since: float, now: float) -> float | None:
-    """Seconds to the end of all budgets at the pace since then."""
-    charged = (outcome for outcome, _ in ledger.outcomes if outcome.status in CHARGED)
-    here = (outcome for outcome in charged if outcome.trial.origin != WARM_START)
-    done = sum(outcome.trial.epochs for outcome in here if outcome.finished_at >= since)
-    told = _budget(ledger)
-    seconds = seconds_left(done, told["budget_epochs"] - told["spent_epochs"], now - since)
+    """Seconds to the end of all budgets, at the pace since then."""
+    done = Counter[str]()
+    for outcome, _ in ledger.outcomes:
+        if outcome.status in CHARGED and outcome.trial.origin != WARM_START and outcome.finished_at >= since:
+            done[outcome.run] += outcome.trial.epochs
+    runs = [(done[name], each.budget.epochs - each.budget.spent) for name, each in ledger.accounts.items()]
+    seconds = time_left(runs, now - since)
     return None if seconds is None else round(seconds, 1)
 
 
@@ -177,37 +187,38 @@ def _event(record: Record) -> dict[str, Any]:
     return {**{key: record.get(key) for key in ("at", "event", "run", "trial", "worker")}, "text": text}
 
 
-def _retrained(directory: RunDirectory) -> int:
+def _retrained(directory: RunDirectory, ledger: Ledger) -> int:
+    """How many of what is best now; a file that cannot be read is for the report to tell of."""
+    best = {name: str(account.best.trial.id) for name, account in ledger.accounts.items() if account.best}
     try:
-        with directory.retrained.open(newline="") as file:
-            return sum(1 for _ in csv.DictReader(file))
-    except FileNotFoundError:
+        with directory.retrained.open(newline="", encoding="utf-8") as file:
+            return sum(best.get(row.get("run", "")) == row.get("trial") for row in csv.DictReader(file))
+    except (OSError, UnicodeDecodeError, csv.Error):
         return 0
 
 
 def print_status(facts: Mapping[str, Any], console: Console) -> None:
     """The same for a person."""
 
-    def say(text: str) -> None:
-        console.print(text, highlight=False, markup=False, soft_wrap=True)
-
-    say(f"{facts['name']} ({facts['problem']}) in {facts['directory']}: {_in_words(facts)}")
+    tell = partial(say, console)
+    tell(f"{facts['name']} ({short_name(facts['problem'])}) in {facts['directory']}: {_in_words(facts)}")
     console.print(_table(facts["runs"]), markup=False)
     workers = "" if facts["workers"] is None else f" of {facts['workers']}"
-    say(
+    tell(
         f"{facts['spent_share']:.0%} of all budgets spent ({facts['spent_epochs']}/{facts['budget_epochs']} epochs), "
         f"{'-' if facts['workers_busy'] is None else facts['workers_busy']}{workers} workers busy, "
         f"{as_time(facts['seconds_left'])} left"
     )
     for event in facts["events"]:
         when = datetime.fromtimestamp(event["at"]).strftime("%H:%M:%S")
+        happened = _OF_DRIVERS.get(event["event"], event["event"])
         trial = f"{event['run']}, trial {event['trial']}" if event["run"] else "the driver"
         worker = f" on {without_place(event['worker'])}" if event["worker"] else ""
-        say(f"  {when}  {trial} {event['event']}{worker}{': ' if event['text'] else ''}{event['text']}")
+        tell(f"  {when}  {trial} {happened}{worker}{': ' if event['text'] else ''}{event['text']}")
     if facts["retrained"]:
-        say(f"retrained: the best of {facts['retrained']} of {len(facts['runs'])} runs")
+        tell(f"retrained: the best of {facts['retrained']} of {len(facts['runs'])} runs")
     if facts["again"]:
-        say(f"go on with     {facts['again']}")
+        tell(f"go on with     {facts['again']}")
 
 
 def _in_words(facts: Mapping[str, Any]) -> str:

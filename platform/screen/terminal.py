@@ -31,8 +31,8 @@ def print_summary(summary: "Summary", console: Console) -> None:
     console.print()
     console.print(table)
     console.print()
-    console.print(summary.headline, highlight=False)
-    console.print(summary.caution, highlight=False, style="dim")
+    for text, style in ((summary.headline, None), (summary.caution, "dim")):
+        console.print(text, style=style, highlight=False, markup=False)
     console.print()
     if summary.retrained:
         _print_retrained(summary.retrained, console)
@@ -111,6 +111,17 @@ class PatientOutput:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
+
+
+def say(console: Console, text: str, style: str | None = None) -> None:
+    """A line as it is: of one piece, however long, and whatever brackets and numbers are in it."""
+    console.print(text, style=style, soft_wrap=True, highlight=False, markup=False)
+
+
+def complain(text: str) -> None:
+    """A line to standard error. Where nobody reads it, the exit code says it too."""
+    with suppress(OSError):
+        print(f"fmnas: {text}", file=sys.stderr)  # noqa: T201
 
 
 def output(file: TextIO | None = None) -> TextIO:

@@ -235,6 +235,7 @@ def _trial_tags(outcome: Outcome) -> dict[str, str]:
         "repeat": str(outcome.repeat),
         "origin": trial.origin,
         "status": outcome.status,
+        "reason": outcome.reason[:5000],  # also where there is none: a repeat takes an interruption's place
         "worker": outcome.worker,
         "attempt": str(outcome.attempt),
         "diverged": str(bool(evaluation and evaluation.diverged)).lower(),
@@ -243,6 +244,4 @@ def _trial_tags(outcome: Outcome) -> dict[str, str]:
     }
     if trial.parent is not None:
         tags["parent_trial"] = str(trial.parent)
-    if outcome.reason:
-        tags["reason"] = outcome.reason[:5000]
     return tags

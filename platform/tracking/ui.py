@@ -103,7 +103,7 @@ def pages(base_url: str, experiment: str = "") -> dict[str, str]:
 def _say_pages(base_url: str, experiment: str, say: Callable[[str], None]) -> None:
     try:
         links = pages(base_url, experiment)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, HTTPException, LookupError, AttributeError, TypeError) as error:  # no MLflow answers so
         reason = hide_passwords(str(error), base_url)
         shown = shown_uri(base_url)
         raise TrackingError(f"tracking.uri = {shown!r}: no MLflow server answers ({reason}); {_next(error)}") from None
@@ -207,7 +207,7 @@ def _wait_for_answer(url: str, process: subprocess.Popen[bytes], log: IO[bytes])
         try:
             with _open(f"{url}/health", timeout=2):
                 return
-        except (URLError, OSError):
+        except (OSError, HTTPException):
             time.sleep(0.2)
     raise TrackingError(f"{url}: MLflow's server did not answer within {START_SECONDS:g} s; {_tail(log)}")
 

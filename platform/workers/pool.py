@@ -10,6 +10,7 @@ import math
 import socket
 import traceback
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -196,7 +197,8 @@ class InProcessPool:
 
     def _trace(self) -> None:
         if self._traced:
-            traceback.print_exc()
+            with suppress(OSError):  # nobody reads what goes wrong
+                traceback.print_exc()
 
     def _tell(self, epochs: int) -> None:
         self._epochs = epochs
