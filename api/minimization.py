@@ -84,8 +84,8 @@ def minimize(
     it ended so and no evaluation had finished.
     """
     from fmnas.platform.config.config import check_config
-    from fmnas.platform.config.messages import CALL
-    from fmnas.platform.config.named import given
+    from fmnas.platform.messages import CALL
+    from fmnas.platform.named import given
 
     task = _problem(function, space)
     with _place(out) as directory, given(_name(function), task) as use:

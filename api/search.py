@@ -17,10 +17,11 @@ from fmnas.trainers import Problem
 if TYPE_CHECKING:
     from fmnas.comparison import Summary
     from fmnas.platform.config.config import Config
-    from fmnas.platform.drive.launch import ExperimentResult, Surroundings
+    from fmnas.platform.drive.launch import Surroundings
     from fmnas.platform.errors import Ending
     from fmnas.platform.record.run_directory import RunDirectory
     from fmnas.platform.record.state import ExperimentState
+    from fmnas.platform.screen.ending import ExperimentResult
     from fmnas.platform.screen.screen import Screen
     from fmnas.platform.workers.stop import StopRequest
 

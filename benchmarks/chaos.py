@@ -39,12 +39,13 @@ from fmnas.platform.config.config import Config, check_config
 from fmnas.platform.drive.driver import Driver, Stage
 from fmnas.platform.record.experiment import build_experiment
 from fmnas.platform.record.journal import Journal, Record, read_journal
+from fmnas.platform.record.outcome import Job
 from fmnas.platform.record.state import ExperimentState
 from fmnas.platform.screen.progress import ExperimentProgress
 from fmnas.platform.screen.screen import QuietScreen
 from fmnas.platform.tracking.tracker import NoTracker
 from fmnas.platform.workers.cluster import connect
-from fmnas.platform.workers.pool import Event, Finished, InProcessPool, Job, Lost, Pool
+from fmnas.platform.workers.pool import Event, Finished, InProcessPool, Lost, Pool
 from fmnas.platform.workers.ray_pool import RayPool
 from fmnas.platform.workers.ray_worker import build_trainer
 from fmnas.platform.workers.stop import StopRequest

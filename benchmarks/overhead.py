@@ -24,6 +24,7 @@ from fmnas.platform.config.config import Config, WorkersConfig, check_config
 from fmnas.platform.drive.driver import Driver, Stage
 from fmnas.platform.record.experiment import build_experiment
 from fmnas.platform.record.journal import Journal, read_journal
+from fmnas.platform.record.outcome import Job
 from fmnas.platform.record.state import ExperimentState
 from fmnas.platform.screen.progress import ExperimentProgress
 from fmnas.platform.screen.screen import QuietScreen
@@ -32,7 +33,7 @@ from fmnas.platform.tracking.store import MlflowStore
 from fmnas.platform.tracking.tracker import BackgroundTracker, NoTracker, Tracker
 from fmnas.platform.workers.board import start_board
 from fmnas.platform.workers.cluster import connect
-from fmnas.platform.workers.pool import Event, Finished, Job, Pool
+from fmnas.platform.workers.pool import Event, Finished, Pool
 from fmnas.platform.workers.ray_pool import RayPool, Watch
 from fmnas.platform.workers.stop import StopRequest
 from fmnas.search_spaces import Evaluation, Trial

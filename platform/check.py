@@ -28,10 +28,10 @@ from fmnas.optimizers.contract import RULES, BrokenRuleError, Rule, Subject
 from fmnas.optimizers.contract.play import DESIGN, DESIGN_SEED, EPOCHS, SPACES, ask, played
 from fmnas.optimizers.contract.randomness import Suggested, suggested_everywhere
 from fmnas.optimizers.contract.rules import another_process, rules
-from fmnas.platform.config.messages import describe, unknown
-from fmnas.platform.config.named import whole
 from fmnas.platform.config.source import override
 from fmnas.platform.errors import ConfigError, legible, one_line, own_line
+from fmnas.platform.messages import describe, unknown
+from fmnas.platform.named import whole
 from fmnas.platform.optimizers import OPTIMIZERS, Row, Setting
 from fmnas.search_spaces import FmnasError, Space
 from fmnas.search_spaces.records import INITIAL, SUGGESTED

@@ -14,11 +14,11 @@ from typing import TypeAlias
 
 try:
     from fmnas.platform import commands
+    from fmnas.platform.config.uri import hide_passwords
     from fmnas.platform.errors import ExitCode, ExperimentFailed
     from fmnas.platform.screen.ending import tell_ending
     from fmnas.platform.screen.screen import JSON, MODES
     from fmnas.platform.screen.terminal import complain
-    from fmnas.platform.tracking.uri import hide_passwords
     from fmnas.search_spaces import FmnasError
 except ImportError as missing:  # without these not even the doctor can begin
     sys.exit(f"fmnas: {missing}: a package that it needs is not whole; install fmnas again, as README.md says")

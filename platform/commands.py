@@ -18,8 +18,9 @@ from fmnas.platform.screen.terminal import complain, output, print_summary, say,
 from fmnas.platform.workers.stop import stopped_by_signals
 
 if TYPE_CHECKING:
-    from fmnas.platform.drive.launch import ExperimentResult, Surroundings
+    from fmnas.platform.drive.launch import Surroundings
     from fmnas.platform.optimizers import Row
+    from fmnas.platform.screen.ending import ExperimentResult
 
 RETRAIN_OPTIONS = ("epochs", "images", "seeds")
 Say = Callable[[str], None]
@@ -195,7 +196,7 @@ def sync(arguments: argparse.Namespace) -> int:
 def ui(arguments: argparse.Namespace) -> int:
     """MLflow's UI."""
     from fmnas.platform.config.config import load_config
-    from fmnas.platform.config.messages import of_another_version
+    from fmnas.platform.messages import of_another_version
     from fmnas.platform.tracking.database import find_files_again
     from fmnas.platform.tracking.password import tracking_uri
     from fmnas.platform.tracking.ui import open_ui

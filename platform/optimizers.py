@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WrapValidator, create_model
 
-from fmnas.platform.config.named import named
 from fmnas.platform.errors import ConfigError, one_line
+from fmnas.platform.named import named
 from fmnas.search_spaces import FmnasError
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fmnas.platform.config.named import GIVEN, SourceFile, named, parted, source_file
 from fmnas.platform.errors import ConfigError, one_line
+from fmnas.platform.named import GIVEN, SourceFile, named, parted, source_file
 from fmnas.search_spaces import FmnasError
 from fmnas.trainers.problem import ConfigurableProblem, DataSettings, Problem, ProblemSettings
 

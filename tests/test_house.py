@@ -7,6 +7,8 @@ import subprocess
 import sys
 import sysconfig
 import zipfile
+from collections.abc import Sequence
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -61,6 +63,22 @@ def test_no_arrow_runs_up(path: Path) -> None:
 def test_only_the_platform_knows_ray_mlflow_and_pydantic(path: Path) -> None:
     if room_of(path) != "platform":
         assert not {name.split(".")[0] for name in imports(path)} & HEAVY - TAKEN_THERE.get(relative(path), set())
+
+
+def chamber_of(parts: Sequence[str]) -> str:
+    """Of a module's names below fmnas: its room and its chamber, or a file that stands in the room itself."""
+    return ".".join(parts[:2])
+
+
+def test_chambers_form_no_circle() -> None:
+    """Each can be read, and taken away, without those above it."""
+    below: dict[str, set[str]] = {}
+    for path in MODULES:
+        mine = path.relative_to(ROOT).with_suffix("").parts
+        used = (name.split(".")[1:] for name in imports(path) if name.startswith(f"fmnas.{mine[0]}."))
+        below.setdefault(chamber_of(mine), set()).update(map(chamber_of, used))
+    order = TopologicalSorter({name: others - {name} for name, others in below.items()})
+    order.prepare()  # raises CycleError, which names the circle
 
 
 @pytest.mark.parametrize("path", MODULES, ids=relative)

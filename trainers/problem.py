@@ -24,7 +24,7 @@ from fmnas.search_spaces.variables import Value
 from fmnas.trainers.contract import Trainer, TrainerError
 
 if TYPE_CHECKING:
-    from fmnas.trainers.images.checkpoints import Checkpoints
+    from fmnas.trainers.checkpoints import Checkpoints
 
 Arrangement = Literal["auto", "plain", "fast", "stacked"]
 """How the trainings of an evaluation are arranged on a machine, see `images/arrangement.py`."""

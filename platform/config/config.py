@@ -8,7 +8,6 @@ import yaml
 from pydantic import Field, ValidationError, field_validator
 
 from fmnas.optimizers.optimizer import OptimizerError
-from fmnas.platform.config.messages import CALL, MEND, PUT_BACK, describe, explain, shown, unknown
 from fmnas.platform.config.own_problem import completed
 from fmnas.platform.config.sections import (
     BudgetConfig,
@@ -24,6 +23,7 @@ from fmnas.platform.config.sections import (
 )
 from fmnas.platform.config.source import override, parse, read_source, shipped_configs
 from fmnas.platform.errors import ConfigError
+from fmnas.platform.messages import CALL, MEND, PUT_BACK, describe, explain, shown, unknown
 from fmnas.platform.optimizers import OPTIMIZERS
 from fmnas.platform.problems import ALIASES, PROBLEMS, Row, row_of, short_name
 from fmnas.search_spaces.subspace import misfits

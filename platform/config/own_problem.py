@@ -10,9 +10,9 @@ What may be left out: `fidelity`, as the problem has its own epochs, and `seeds`
 from collections.abc import Mapping
 from typing import Any
 
-from fmnas.platform.config.messages import shown
-from fmnas.platform.config.named import parted, those_in, whole
 from fmnas.platform.errors import ConfigError
+from fmnas.platform.messages import shown
+from fmnas.platform.named import parted, those_in, whole
 from fmnas.platform.problems import HOW, Row, is_own
 from fmnas.search_spaces import FmnasError
 from fmnas.trainers.problem import ConfigurableProblem, Problem, ProblemSettings

@@ -5,10 +5,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_serializer, field_validator, model_validator
 
-from fmnas.platform.config.messages import hint, shown
-from fmnas.platform.config.named import whole
+from fmnas.platform.config.uri import shown_uri
+from fmnas.platform.messages import hint, shown
+from fmnas.platform.named import whole
 from fmnas.platform.optimizers import OPTIMIZERS, Row
-from fmnas.platform.tracking.uri import shown_uri
 from fmnas.trainers.problem import Arrangement, DataSettings
 
 LONG = 1e9

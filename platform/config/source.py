@@ -9,8 +9,8 @@ from yaml.constructor import ConstructorError
 from yaml.nodes import MappingNode, Node, ScalarNode
 from yaml.reader import ReaderError
 
-from fmnas.platform.config.messages import hint, shown
 from fmnas.platform.errors import ConfigError, cut
+from fmnas.platform.messages import hint, shown
 
 PAPER = "paper/"
 """The folder, within that of the shipped configurations, of those that repeat the papers' tables."""

@@ -14,7 +14,8 @@ from typing import ClassVar
 
 from fmnas.platform.config.config import WorkersConfig
 from fmnas.platform.errors import Ending, ExperimentFailed
-from fmnas.platform.workers.pool import Event, Finished, Job, Lost, Pool
+from fmnas.platform.record.outcome import Job
+from fmnas.platform.workers.pool import Event, Finished, Lost, Pool
 from fmnas.platform.workers.stop import StopRequest
 
 POLL_SECONDS = 0.25
@@ -133,3 +134,8 @@ class Dispatcher(ABC):
         self._failures_in_a_row += 1
         if self._failures_in_a_row >= self._workers.failures:
             raise ExperimentFailed(self.too_many.format(count=self._failures_in_a_row, last=what))
+
+
+def epochs_reached(pool: Pool, trainings: int) -> dict[tuple[str, int], int]:
+    """(run, trial) -> the epochs that its trainings, so many per trial, have done on average, rounded down."""
+    return {key: epochs // max(1, trainings) for key, epochs in pool.progress().items()}

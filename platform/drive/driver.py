@@ -14,10 +14,11 @@ from fmnas.platform.errors import Ending, ExperimentFailed, one_line, own_line
 from fmnas.platform.record.events import asked_record, finished_record, lost_record, started_record, unfinished_record
 from fmnas.platform.record.experiment import Run
 from fmnas.platform.record.journal import Journal, Record
+from fmnas.platform.record.outcome import Job
 from fmnas.platform.record.state import ExperimentState
 from fmnas.platform.screen.progress import Progress
 from fmnas.platform.tracking.tracker import Tracker
-from fmnas.platform.workers.pool import Event, Failed, Finished, Job, Lost, Pool
+from fmnas.platform.workers.pool import Event, Failed, Finished, Lost, Pool
 from fmnas.platform.workers.stop import Stopped, StopRequest, watched
 from fmnas.search_spaces import Trial
 from fmnas.search_spaces.records import CANCELLED, FAILED, TIMED_OUT

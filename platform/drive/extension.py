@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from fmnas.platform.config.config import Config, OptimizerConfig, check_config
-from fmnas.platform.config.messages import explain, shown
 from fmnas.platform.config.source import override
 from fmnas.platform.errors import ConfigError
+from fmnas.platform.messages import explain, shown
 from fmnas.platform.record.configuration import FREE_TO_CHANGE, GROWING, flat
 from fmnas.platform.tracking.password import settled
 

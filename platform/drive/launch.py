@@ -10,31 +10,22 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from fmnas.comparison.summary import Summary
 from fmnas.platform.config.config import Config
 from fmnas.platform.config.remarks import remarks
 from fmnas.platform.drive.description import warm_starts_of
-from fmnas.platform.drive.dispatch import Clock
+from fmnas.platform.drive.dispatch import Clock, epochs_reached
 from fmnas.platform.drive.driver import Driver, Stage
 from fmnas.platform.drive.extension import extended_config, growth, two_budgets
-from fmnas.platform.drive.results import DATA_DIGEST, PROBLEM_DIGEST, last_driver, read_environment
-from fmnas.platform.drive.warm_start import check_known_data, read_knowledge
-from fmnas.platform.environment import describe_environment, in_words, same_fmnas
-from fmnas.platform.errors import Ending, ExperimentFailed, RunDirectoryError
-from fmnas.platform.problems import own_file, short_name
-from fmnas.platform.record.configuration import current_config, is_written
-from fmnas.platform.record.events import begun_record, driver_record, ended_record, extended_record
-from fmnas.platform.record.experiment import Experiment, build_experiment
-from fmnas.platform.record.handed_over import keep_problem, standing_in
-from fmnas.platform.record.journal import EXPERIMENT, EXTENSION, Journal, experiment_records
-from fmnas.platform.record.lock import Note, kept_up, locked
-from fmnas.platform.record.run_directory import RunDirectory, write_json, write_text
-from fmnas.platform.record.state import ExperimentState
-from fmnas.platform.record.warm_start import Knowledge, recorded_knowledge
-from fmnas.platform.screen.progress import ExperimentProgress
-from fmnas.platform.screen.screen import Screen
-from fmnas.platform.tracking.password import keep_password
-from fmnas.platform.tracking.sending import (
+from fmnas.platform.drive.inputs import (
+    DATA_DIGEST,
+    check_same_data,
+    data_digest,
+    described,
+    is_altered,
+    problem_digest,
+)
+from fmnas.platform.drive.results import last_driver
+from fmnas.platform.drive.sending import (
     SYNC_SECONDS,
     Write,
     begin_tracking,
@@ -42,25 +33,31 @@ from fmnas.platform.tracking.sending import (
     finish_tracking,
     shown_store,
 )
+from fmnas.platform.drive.warm_start import check_known_data, read_knowledge
+from fmnas.platform.environment import describe_environment, in_words, same_fmnas
+from fmnas.platform.errors import Ending, ExperimentFailed, RunDirectoryError
+from fmnas.platform.problems import short_name
+from fmnas.platform.record.configuration import current_config, is_written
+from fmnas.platform.record.events import begun_record, driver_record, ended_record, extended_record
+from fmnas.platform.record.experiment import Experiment, build_experiment
+from fmnas.platform.record.handed_over import keep_problem
+from fmnas.platform.record.journal import EXPERIMENT, EXTENSION, Journal, experiment_records
+from fmnas.platform.record.lock import Note, kept_up, locked
+from fmnas.platform.record.run_directory import RunDirectory, write_json, write_text
+from fmnas.platform.record.state import ExperimentState, restore
+from fmnas.platform.record.warm_start import Knowledge, recorded_knowledge
+from fmnas.platform.screen.ending import ExperimentResult
+from fmnas.platform.screen.progress import ExperimentProgress
+from fmnas.platform.screen.screen import Screen
+from fmnas.platform.tracking.password import keep_password
 from fmnas.platform.tracking.tracker import TrackingReport
 from fmnas.platform.workers.open_pool import Work, open_pool
-from fmnas.platform.workers.pool import Pool, epochs_reached
+from fmnas.platform.workers.pool import Pool
 from fmnas.platform.workers.stop import StopRequest
-from fmnas.trainers.images.checkpoints import Checkpoints
+from fmnas.trainers.checkpoints import Checkpoints
 from fmnas.trainers.problem import Data
 
 ALREADY = "the experiment has all of that already: nothing is added, and it goes on as it is"
-
-
-@dataclass(frozen=True)
-class ExperimentResult:
-    """How it ended, and why it failed if it did; the summary; the tracking and its store."""
-
-    ending: Ending
-    reason: str
-    summary: Summary
-    tracking: TrackingReport
-    store: str
 
 
 @dataclass(frozen=True)
@@ -82,12 +79,12 @@ def launch(config: Config, directory: RunDirectory, around: Surroundings) -> Exp
     """Run a new experiment. Raises FmnasError, with nothing written, when the input or the machine will not do."""
     directory.check_absent()
     knowledge = read_knowledge(config)
-    experiment, digest = build_experiment(config, knowledge), _digest(config)
+    experiment, digest = build_experiment(config, knowledge), problem_digest(config)
     check_tracking(config, directory)
     for remark in (*remarks(config), *warm_starts_of(experiment)):
         around.screen.say(remark)
     data = experiment.problem.load()
-    check_known_data(knowledge, _described(data).get(DATA_DIGEST, ""))
+    check_known_data(knowledge, described(data).get(DATA_DIGEST, ""))
     with open_pool(_work(experiment, data, directory, around), around.address, around.stop, around.screen.say) as pool:
         directory.create()
         noted = _noted(experiment, pool, around.clock.now())
@@ -96,7 +93,7 @@ def launch(config: Config, directory: RunDirectory, around: Surroundings) -> Exp
             identity = uuid.uuid4().hex
             keep_password(config, directory)
             write_text(directory.config, config.to_yaml())
-            write_json(directory.environment, {**describe_environment(), **_described(data), **digest})
+            write_json(directory.environment, {**describe_environment(), **described(data), **digest})
             keep_problem(config, experiment.problem, directory)
             with Journal(directory.journal) as journal:
                 resolved = config.model_dump(mode="json")
@@ -125,7 +122,7 @@ def extend(directory: RunDirectory, given: Sequence[str], around: Surroundings) 
         changes = growth(before, after)
         kept = recorded_knowledge(records)
         knowledge = read_knowledge(after, kept)
-        check_known_data(knowledge, read_environment(directory).get(DATA_DIGEST, ""))
+        check_known_data(knowledge, data_digest(directory))
         state = ExperimentState(build_experiment(after, knowledge))
         state.replay(records[1:])
         told = [f"{label} {text}" for label, text in two_budgets(changes, after).items()]
@@ -152,7 +149,7 @@ class Continuation:
 def _go_on(on: Continuation, directory: RunDirectory, around: Surroundings, note: Note) -> ExperimentResult:
     state, config = on.state, on.state.experiment.config
     check_tracking(config, directory)
-    if (on.changes or state.status != Ending.FINISHED) and _is_altered(config, directory):
+    if (on.changes or state.status != Ending.FINISHED) and is_altered(config, directory):
         around.screen.say(
             f"{short_name(config.problem)}: its file was altered since the experiment began, and results of both "
             "stand in one comparison. Unless that only mends what failed, run it anew into another directory"
@@ -199,46 +196,6 @@ def sync(directory: RunDirectory, around: Surroundings) -> Sent:
         tracker = begin_tracking(state, directory, identity, SYNC_SECONDS)
         report, _ = finish_tracking(tracker, state, directory, state.status or Ending.INTERRUPTED)
         return Sent(report, shown_store(config, directory))
-
-
-def restore(directory: RunDirectory, heard: bool = True) -> tuple[ExperimentState, str]:
-    """The state that the journal proves, and the experiment's id. heard: whether its optimizers are to go on."""
-    records = experiment_records(directory)
-    with standing_in(directory):
-        experiment = build_experiment(current_config(directory, records), recorded_knowledge(records))
-        state = ExperimentState(experiment, heard)
-    state.replay(records[1:])
-    return state, str(records[0]["id"])
-
-
-def _described(data: Data | None) -> dict[str, str]:
-    """Where the data were found and, of those that a user gave, their digest."""
-    if data is None:
-        return {}
-    digest = getattr(data, "digest", "")
-    return {"data": data.place, **({DATA_DIGEST: digest} if digest else {})}
-
-
-def check_same_data(data: Data | None, directory: RunDirectory) -> None:
-    """Raise RunDirectoryError where they are known to be others than those that the experiment began with."""
-    begun, now = read_environment(directory).get(DATA_DIGEST), _described(data)
-    if begun is not None and begun != now.get(DATA_DIGEST):
-        raise RunDirectoryError(
-            f"{directory.root} began with data of the SHA-256 {begun}, and these are others ({now.get('data')}): put "
-            f"them back, or say in {directory.config} where they are now (data.root)"
-        )
-
-
-def _digest(config: Config) -> dict[str, str]:
-    """What tells the file of a user's own problem from an altered one; of any other problem nothing."""
-    file = own_file(config.problem)
-    return {} if file is None else {PROBLEM_DIGEST: file.digest}
-
-
-def _is_altered(config: Config, directory: RunDirectory) -> bool:
-    """Whether the file of its own problem is known to have been another when the experiment began."""
-    begun = read_environment(directory).get(PROBLEM_DIGEST)
-    return begun is not None and begun != _digest(config).get(PROBLEM_DIGEST)
 
 
 def _work(experiment: Experiment, data: Data | None, directory: RunDirectory, around: Surroundings) -> Work:

@@ -18,14 +18,11 @@ from fmnas.comparison.numbers.trials import LAST_COLUMN, SOURCE, PlannedRun
 from fmnas.comparison.summary import Remark, ReportContext, Summary
 from fmnas.platform.config.config import Config, OptimizerConfig
 from fmnas.platform.drive.description import differing, objective_settings
-from fmnas.platform.drive.launch import restore
+from fmnas.platform.drive.inputs import PROBLEM_DIGEST, data_digest
 from fmnas.platform.drive.results import (
-    DATA_DIGEST,
-    PROBLEM_DIGEST,
     Findings,
     context_of,
     findings_of,
-    read_environment,
     trials_of,
     write_report_files,
 )
@@ -33,7 +30,7 @@ from fmnas.platform.errors import RunDirectoryError
 from fmnas.platform.record.handed_over import kept_space
 from fmnas.platform.record.outcome import run_name
 from fmnas.platform.record.run_directory import RunDirectory, looked_at
-from fmnas.platform.record.state import ExperimentState
+from fmnas.platform.record.state import ExperimentState, restore
 
 _SUMMARY_KEYS = {"name", "problem", "budget", "optimizers", "headline", "caution"}
 """Some that every summary.json of a report has."""
@@ -143,7 +140,7 @@ def _check_alike(sources: Sequence[Source]) -> None:
 def _settings(source: Source) -> dict[str, Any]:
     """What must agree where both have it: what an objective is, the keys of ALIKE, each optimizer by its label."""
     config = source.config
-    digest = read_environment(source.directory).get(DATA_DIGEST, "")
+    digest = data_digest(source.directory)
     plain = config.model_dump(mode="json")
     shared = objective_settings(config, kept_space(source.directory), digest) | {key: plain[key] for key in ALIKE}
     shared["checkpoints.continue_promoted"] = config.checkpoints.continue_promoted

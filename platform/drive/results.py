@@ -1,6 +1,5 @@
 """From a state to the files of a run directory that people read: trials.csv, summary.json, report/."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +14,9 @@ from fmnas.comparison.report import write_report
 from fmnas.comparison.summary import Remark, ReportContext, Summary
 from fmnas.platform.drive.description import by_design_of, remarks_of, settings_of, setup_of, warm_starts_of
 from fmnas.platform.drive.extension import two_budgets
+from fmnas.platform.drive.inputs import read_environment
 from fmnas.platform.environment import in_words
-from fmnas.platform.errors import Ending, ExperimentFailed, legible
+from fmnas.platform.errors import Ending, ExperimentFailed
 from fmnas.platform.problems import short_name
 from fmnas.platform.record.events import grown
 from fmnas.platform.record.journal import EXPERIMENT
@@ -26,10 +26,6 @@ from fmnas.platform.record.state import ExperimentState
 
 FILES = ("../trials.csv", "../summary.json", "curves.csv", "mean_curves.csv", "tests.csv", "ledger.csv", "anytime.pdf")
 """Those of a run directory that a reader of its page will want first, as the page finds them."""
-PROBLEM_DIGEST = "problem_sha256"
-"""In environment.json: of the file of a user's own problem, as the experiment began with it."""
-DATA_DIGEST = "data_sha256"
-"""In environment.json: of data that a user gave, as the experiment began with them."""
 PEEKED = (
     "A p-value is right for a size that was chosen before results were seen: who adds to an experiment until it shows "
     "something will see something, so choose the final size beforehand, and say how often it was extended."
@@ -161,14 +157,3 @@ def _environment(directory: RunDirectory, state: ExperimentState) -> dict[str, A
     shown = ("work", "fmnas", "commit", "python", "torch", "host")
     drivers = {str(i): {key: each.get(key) for key in shown} for i, each in enumerate(state.drivers, start=1)}
     return {**read_environment(directory), **({"drivers": drivers} if len(drivers) > 1 else {})}
-
-
-def read_environment(directory: RunDirectory) -> dict[str, Any]:
-    """environment.json; in its place, where it cannot be read, why."""
-    try:
-        data = json.loads(directory.environment.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        return {directory.environment.name: f"cannot be read: {legible(str(error))}"}
-    return data if isinstance(data, dict) else {directory.environment.name: "holds no JSON object"}

@@ -10,21 +10,23 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from fmnas.platform.config.config import Config, WorkersConfig
-from fmnas.platform.drive.dispatch import Clock, Dispatcher, Flight
-from fmnas.platform.drive.launch import ExperimentResult, Surroundings, check_same_data, restore
+from fmnas.platform.drive.dispatch import Clock, Dispatcher, Flight, epochs_reached
+from fmnas.platform.drive.inputs import check_same_data
+from fmnas.platform.drive.launch import Surroundings
+from fmnas.platform.drive.sending import begin_tracking, check_tracking, finish_tracking, shown_store
 from fmnas.platform.errors import Ending, ExperimentFailed, RunDirectoryError
 from fmnas.platform.record.events import driver_record
 from fmnas.platform.record.experiment import Experiment, derived_seed
 from fmnas.platform.record.journal import RETRAINING, Journal
 from fmnas.platform.record.lock import locked
-from fmnas.platform.record.outcome import Outcome, iso
+from fmnas.platform.record.outcome import Job, Outcome, iso
 from fmnas.platform.record.retrained import Retrained, Scale, read_retrained, write_retrained
 from fmnas.platform.record.run_directory import RunDirectory
-from fmnas.platform.record.state import ExperimentState
+from fmnas.platform.record.state import ExperimentState, restore
+from fmnas.platform.screen.ending import ExperimentResult
 from fmnas.platform.screen.progress import RetrainingProgress
-from fmnas.platform.tracking.sending import begin_tracking, check_tracking, finish_tracking, shown_store
 from fmnas.platform.workers.open_pool import Work, open_pool
-from fmnas.platform.workers.pool import Event, Finished, Job, Lost, Pool, epochs_reached
+from fmnas.platform.workers.pool import Event, Finished, Lost, Pool
 from fmnas.platform.workers.stop import StopRequest
 from fmnas.trainers.images.data import Split
 

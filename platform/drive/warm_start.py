@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Never
 
 from fmnas.platform.config.config import Config, OptimizerConfig
-from fmnas.platform.config.messages import hint, shown
-from fmnas.platform.config.named import GIVEN, parted
 from fmnas.platform.config.sections import LABEL
 from fmnas.platform.drive.description import differing, objective_settings
-from fmnas.platform.drive.results import DATA_DIGEST, PROBLEM_DIGEST, read_environment
+from fmnas.platform.drive.inputs import data_digest, is_altered
 from fmnas.platform.errors import ConfigError, RunDirectoryError
-from fmnas.platform.problems import own_file, problem
+from fmnas.platform.messages import hint, shown
+from fmnas.platform.named import GIVEN, parted
+from fmnas.platform.problems import problem
 from fmnas.platform.record.configuration import current_config
 from fmnas.platform.record.handed_over import kept_space, standing_in
 from fmnas.platform.record.journal import Record, experiment_records
@@ -102,8 +102,8 @@ class _Reading:
         before, trials = kept.trials if kept else (), _finished(source, label)
         added = range(len(before), self.config.repeats)
         known = (*before, *(self._checked(source, label, repeat, trials.get(repeat, [])) for repeat in added))
-        digest = str(read_environment(source.directory).get(DATA_DIGEST, ""))
-        return Knowledge(source.name, label, source.identity, digest, self._is_altered(source), known)
+        digest, altered = data_digest(source.directory), is_altered(self.config, source.directory)
+        return Knowledge(source.name, label, source.identity, digest, altered, known)
 
     def _source(self) -> tuple[Source, str]:
         """The earlier experiment, and whose trials of it are meant."""
@@ -170,11 +170,6 @@ class _Reading:
                 space.validate(trial.configuration)
         except SpaceError as error:
             self._refuse(f"a trial of {source.name} does not lie in this space: {error}")
-
-    def _is_altered(self, source: Source) -> bool:
-        """Whether the file of its own problem is known to be another by now."""
-        file, begun = own_file(self.config.problem), read_environment(source.directory).get(PROBLEM_DIGEST)
-        return file is not None and begun is not None and begun != file.digest
 
     def _refuse(self, why: str) -> Never:
         raise ConfigError(f"{self.key}: {why}")

@@ -10,9 +10,9 @@ from typing import Any
 import yaml
 
 from fmnas.platform.config.config import Config, check_config
-from fmnas.platform.config.messages import of_another_version, recipes
 from fmnas.platform.environment import in_words, provenance, same_fmnas
 from fmnas.platform.errors import RunDirectoryError, legible
+from fmnas.platform.messages import of_another_version, recipes
 from fmnas.platform.record.journal import DRIVER, Record, extensions
 from fmnas.platform.record.run_directory import RunDirectory
 

@@ -17,8 +17,8 @@ from typing import Any
 
 from fmnas.platform.environment import provenance
 from fmnas.platform.record.journal import ASKED, BEGUN, DRIVER, ENDED, EXTENDED, FORMAT
+from fmnas.platform.record.outcome import Job
 from fmnas.platform.record.warm_start import NOTHING, Knowledge, as_recorded
-from fmnas.platform.workers.pool import Job
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FINISHED, LOST
 

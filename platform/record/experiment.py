@@ -34,7 +34,7 @@ class Run(RunAccount):
 
     @property
     def done(self) -> bool:
-        """Whether nothing more can be asked, as things stand: what is in flight may be lost, and is then not charged."""
+        """Whether nothing more can be asked, as things stand: what is in flight may be lost, and not be charged."""
         return self.over or self.budget.exhausted
 
     @property

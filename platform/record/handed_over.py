@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from typing import Any, Never
 
 from fmnas.platform.config.config import Config
-from fmnas.platform.config.named import GIVEN, given, is_given, parted
 from fmnas.platform.errors import RunDirectoryError, legible
+from fmnas.platform.named import GIVEN, given, is_given, parted
 from fmnas.platform.record.run_directory import RunDirectory, write_json
 from fmnas.search_spaces import FmnasError, Space
 from fmnas.trainers.problem import Problem

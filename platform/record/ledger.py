@@ -13,8 +13,7 @@ from typing import Any
 from fmnas.platform.environment import in_words, provenance, same_fmnas
 from fmnas.platform.errors import RunDirectoryError, legible, one_line
 from fmnas.platform.record.journal import ASKED, DRIVER, ENDED, EXPERIMENT, EXTENDED, ILLEGIBLE, Record
-from fmnas.platform.record.outcome import Outcome, Standing, run_name
-from fmnas.platform.workers.pool import Job
+from fmnas.platform.record.outcome import Job, Outcome, Standing, run_name
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import CANCELLED, CHARGED, FAILED, FINISHED, LOST, TIMED_OUT, is_full
 

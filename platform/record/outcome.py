@@ -1,4 +1,6 @@
-"""A trial as it ended: what the journal proves, and a row of trials.csv; and where its run stands then."""
+"""A trial as a worker is given it, and as it ended: what the journal proves, and a row of trials.csv; and where its run
+stands then.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,6 +16,15 @@ if TYPE_CHECKING:
 def run_name(optimizer: str, repeat: int) -> str:
     """The name of a run, e.g. "bo-fm/repeat-0"."""
     return f"{optimizer}/repeat-{repeat}"
+
+
+@dataclass(frozen=True)
+class Job:
+    """A trial of a run, for the attempt-th time."""
+
+    run: str
+    trial: Trial
+    attempt: int = 1
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,14 @@ again. Only `asked` differs: live, the optimizer has just suggested the trial; r
 from fmnas.optimizers import Optimizer
 from fmnas.optimizers.ask_tell import NotRepeatedError
 from fmnas.platform.errors import ExperimentFailed, one_line, own_line
-from fmnas.platform.record.experiment import Experiment, Run
-from fmnas.platform.record.journal import ASKED, Record
+from fmnas.platform.record.configuration import current_config
+from fmnas.platform.record.experiment import Experiment, Run, build_experiment
+from fmnas.platform.record.handed_over import standing_in
+from fmnas.platform.record.journal import ASKED, Record, experiment_records
 from fmnas.platform.record.ledger import Ledger
 from fmnas.platform.record.outcome import Outcome, Standing
+from fmnas.platform.record.run_directory import RunDirectory
+from fmnas.platform.record.warm_start import recorded_knowledge
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import LOST
 
@@ -72,3 +76,13 @@ class ExperimentState(Ledger):
         if penalty is None:
             penalty = max((told.objective for _, told in optimizer.history), default=None)
         return None if penalty is None else Evaluation(penalty, epochs=trial.epochs)
+
+
+def restore(directory: RunDirectory, heard: bool = True) -> tuple[ExperimentState, str]:
+    """The state that the journal proves, and the experiment's id. heard: whether its optimizers are to go on."""
+    records = experiment_records(directory)
+    with standing_in(directory):
+        experiment = build_experiment(current_config(directory, records), recorded_knowledge(records))
+        state = ExperimentState(experiment, heard)
+    state.replay(records[1:])
+    return state, str(records[0]["id"])

@@ -23,14 +23,26 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from fmnas.platform.config.uri import hide_passwords
 from fmnas.platform.errors import Ending, ExitCode, ExperimentFailed
 from fmnas.platform.record.run_directory import RunDirectory
 from fmnas.platform.screen.screen import JSON, QUIET, Happening, JsonScreen
 from fmnas.platform.screen.terminal import complain, print_summary, say
-from fmnas.platform.tracking.uri import hide_passwords
 
 if TYPE_CHECKING:
-    from fmnas.platform.drive.launch import ExperimentResult
+    from fmnas.comparison.summary import Summary
+    from fmnas.platform.tracking.tracker import TrackingReport
+
+
+@dataclass(frozen=True)
+class ExperimentResult:
+    """How it ended, and why it failed if it did; the summary; the tracking and its store."""
+
+    ending: Ending
+    reason: str
+    summary: "Summary"
+    tracking: "TrackingReport"
+    store: str
 
 
 @dataclass(frozen=True)
@@ -42,7 +54,7 @@ class Teller:
     directory: RunDirectory
     again: str
 
-    def tell(self, result: "ExperimentResult") -> int:
+    def tell(self, result: ExperimentResult) -> int:
         """Everything about it; returns the exit code."""
         code = result.ending.exit_code
         if self.mode == JSON:
@@ -85,14 +97,14 @@ class Teller:
         again = None if status == Ending.FINISHED else f"{called()} {self.again}"
         return {"run_directory": str(self.directory.root), "page": str(self.directory.page), "again": again}
 
-    def _print_places(self, result: "ExperimentResult") -> None:
+    def _print_places(self, result: ExperimentResult) -> None:
         places = {"run directory": str(self.directory.root), "page": str(self.directory.page)}
         if result.tracking.store_experiment or result.tracking.missed:
             places |= {"MLflow store": result.store, "open it with": f"{called()} ui {self._quoted}"}
         for what, place in places.items():
             self._print(f"{what:<15} {place}")
 
-    def _print_missed(self, result: "ExperimentResult") -> None:
+    def _print_missed(self, result: ExperimentResult) -> None:
         tracking = result.tracking
         if tracking.remark:
             self._print(tracking.remark)
@@ -131,7 +143,7 @@ def called() -> str:
     return shlex.quote(sys.argv[0]) if Path(sys.argv[0]).name == "fmnas" else "fmnas"
 
 
-def _results(result: "ExperimentResult") -> dict[str, Any]:
+def _results(result: ExperimentResult) -> dict[str, Any]:
     shown = ("mean", "standard_error", "best", "repeats")
     rows = result.summary.to_json()["optimizers"].items()
     tracking = result.tracking

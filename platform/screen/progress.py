@@ -35,12 +35,12 @@ from rich.text import Text
 
 from fmnas.platform.problems import short_name
 from fmnas.platform.record.experiment import Run
-from fmnas.platform.record.outcome import Outcome
+from fmnas.platform.record.outcome import Job, Outcome
 from fmnas.platform.record.retrained import Retrained, Scale
 from fmnas.platform.record.state import ExperimentState
 from fmnas.platform.screen.runs_table import RunRow, RunsTable, as_number
 from fmnas.platform.screen.screen import Happening, Screen, as_reached, as_time, time_left
-from fmnas.platform.workers.pool import Job, without_place
+from fmnas.platform.workers.pool import without_place
 from fmnas.search_spaces.records import FINISHED, WARM_START
 
 RAY = "ray"

@@ -35,11 +35,20 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from fmnas.platform.config.named import GIVEN, parted
 from fmnas.platform.errors import Ending, RunDirectoryError, legible, one_line
+from fmnas.platform.named import GIVEN, parted
 from fmnas.platform.problems import short_name
 from fmnas.platform.record.events import grown
-from fmnas.platform.record.journal import ASKED, DRIVER, ENDED, EXPERIMENT, ILLEGIBLE, Record, experiment_records, extensions
+from fmnas.platform.record.journal import (
+    ASKED,
+    DRIVER,
+    ENDED,
+    EXPERIMENT,
+    ILLEGIBLE,
+    Record,
+    experiment_records,
+    extensions,
+)
 from fmnas.platform.record.ledger import Ledger, OpenTrial, RunAccount, accounts_of
 from fmnas.platform.record.lock import AtWork, look
 from fmnas.platform.record.run_directory import RunDirectory

@@ -14,8 +14,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from fmnas.platform.config.uri import TrackingError, check_uri, is_server
 from fmnas.platform.tracking.layout import CAMPAIGN_ID, Point
-from fmnas.platform.tracking.uri import TrackingError, check_uri, is_server
 from fmnas.platform.tracking.views import page_note, view_tags
 from fmnas.search_spaces import Space
 

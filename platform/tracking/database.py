@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
+from fmnas.platform.config.uri import TrackingError, sqlite_path
 from fmnas.platform.tracking.client import TrackingSettings, load_mlflow
-from fmnas.platform.tracking.uri import TrackingError, sqlite_path
 
 _PATIENCE = 20.0  # seconds to wait for a file that another process has locked
 _FIRST_TABLES = {"experiments", "runs", "metrics", "params", "tags"}

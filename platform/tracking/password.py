@@ -12,9 +12,7 @@ from pathlib import Path
 import yaml
 
 from fmnas.platform.config.config import Config
-from fmnas.platform.errors import ExperimentFailed
-from fmnas.platform.record.run_directory import RunDirectory, write_text
-from fmnas.platform.tracking.uri import (
+from fmnas.platform.config.uri import (
     HIDDEN,
     TrackingError,
     check_uri,
@@ -25,6 +23,8 @@ from fmnas.platform.tracking.uri import (
     shown_uri,
     sqlite_path,
 )
+from fmnas.platform.errors import ExperimentFailed
+from fmnas.platform.record.run_directory import RunDirectory, write_text
 
 VARIABLE = "FMNAS_TRACKING_URI"
 """The environment's variable that may hold the whole URI, password and all."""

@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from fmnas.comparison import styles
+from fmnas.platform.config.uri import sqlite_path
 from fmnas.platform.record.outcome import Outcome, Standing, run_name
 from fmnas.platform.tracking import layout as records
 from fmnas.platform.tracking.client import MlflowExperiment, TrackingSettings
 from fmnas.platform.tracking.database import file_identity, prepare_file
 from fmnas.platform.tracking.layout import COLOR, EXTENSIONS, KIND, PARENT, RUN, TRIAL, Point
-from fmnas.platform.tracking.uri import sqlite_path
 from fmnas.search_spaces.records import CANCELLED, LOST
 
 _STATUS = {"finished": "FINISHED", "interrupted": "KILLED"}

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from fmnas.platform.config.uri import hide_passwords
 from fmnas.platform.record.outcome import Outcome, Standing
-from fmnas.platform.tracking.uri import hide_passwords
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """Seconds between attempts while the store does not answer; doubled each time."""

@@ -12,12 +12,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from http.client import HTTPException
 from typing import IO, Any
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.parse import unquote, urlsplit
 from urllib.request import ProxyHandler, Request, build_opener
 
-from fmnas.platform.tracking.uri import (
+from fmnas.platform.config.uri import (
     TrackingError,
     check_uri,
     has_password,
@@ -31,6 +32,8 @@ from fmnas.platform.tracking.views import experiment_link, links_from_tags
 LOOPBACK, PORT = "127.0.0.1", 5000
 START_SECONDS = 90.0
 """How long a server may take to answer; a first start on a slow disk takes half a minute."""
+_NO_ANSWER = (OSError, ValueError, HTTPException, LookupError, AttributeError, TypeError)
+"""What comes of asking something that is no MLflow server: it may answer anything."""
 
 
 def ui_command(uri: str, host: str = LOOPBACK, port: int = PORT) -> list[str]:
@@ -103,7 +106,7 @@ def pages(base_url: str, experiment: str = "") -> dict[str, str]:
 def _say_pages(base_url: str, experiment: str, say: Callable[[str], None]) -> None:
     try:
         links = pages(base_url, experiment)
-    except (OSError, ValueError, HTTPException, LookupError, AttributeError, TypeError) as error:  # no MLflow answers so
+    except _NO_ANSWER as error:
         reason = hide_passwords(str(error), base_url)
         shown = shown_uri(base_url)
         raise TrackingError(f"tracking.uri = {shown!r}: no MLflow server answers ({reason}); {_next(error)}") from None

@@ -8,14 +8,14 @@ from functools import partial
 from typing import Any
 
 from fmnas.platform.config.config import Config, WorkersConfig
-from fmnas.platform.config.named import SourceFile, install
 from fmnas.platform.errors import ClusterError
+from fmnas.platform.named import SourceFile, install
 from fmnas.platform.problems import own_file, problem
 from fmnas.platform.workers.cluster import connect, live_nodes, most_workers, own_cluster_lives
 from fmnas.platform.workers.pool import InProcessPool, Pool
 from fmnas.platform.workers.stop import StopRequest
 from fmnas.trainers import Trainer, TrainerError
-from fmnas.trainers.images.checkpoints import Checkpoints
+from fmnas.trainers.checkpoints import Checkpoints
 from fmnas.trainers.problem import Data, Hardware, ProblemSettings
 
 

@@ -15,24 +15,16 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from fmnas.platform.errors import ExperimentFailed, one_line
+from fmnas.platform.record.outcome import Job
 from fmnas.platform.workers.evaluation import Evaluator
 from fmnas.platform.workers.stop import PastDeadline, Stopped, StopRequest, deadline
-from fmnas.search_spaces import Evaluation, Trial
+from fmnas.search_spaces import Evaluation
 from fmnas.trainers import DeviceFailedError, Trainer
 
 
 def without_place(worker: str) -> str:
     """A worker's name for people who look at a screen, where its host and process take too much room."""
     return worker.partition("@")[0]
-
-
-@dataclass(frozen=True)
-class Job:
-    """A trial of a run, for the attempt-th time."""
-
-    run: str
-    trial: Trial
-    attempt: int = 1
 
 
 @dataclass(frozen=True)
@@ -105,11 +97,6 @@ class Pool(Protocol):
     def close(self) -> None:
         """Stop every worker, at once."""
         ...
-
-
-def epochs_reached(pool: Pool, trainings: int) -> dict[tuple[str, int], int]:
-    """(run, trial) -> the epochs that its trainings, so many per trial, have done on average, rounded down."""
-    return {key: epochs // max(1, trainings) for key, epochs in pool.progress().items()}
 
 
 def past_deadline(seconds: float) -> str:

@@ -8,9 +8,10 @@ from typing import Any
 
 from fmnas.platform.config.config import WorkersConfig
 from fmnas.platform.errors import ExperimentFailed, legible, one_line
+from fmnas.platform.record.outcome import Job
 from fmnas.platform.workers.board import Reader
 from fmnas.platform.workers.cluster import fitting, live_nodes, own_folder
-from fmnas.platform.workers.pool import Event, Failed, Finished, Job, Lost, TimedOut, past_deadline
+from fmnas.platform.workers.pool import Event, Failed, Finished, Lost, TimedOut, past_deadline
 from fmnas.platform.workers.ray_worker import NODE, PLACE, Build, Worker, refusal, remark, versions
 from fmnas.trainers import DeviceFailedError
 from fmnas.trainers.problem import Data

@@ -9,9 +9,9 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fmnas.platform.config.named import SourceFile, install
 from fmnas.platform.environment import package_version
 from fmnas.platform.errors import one_line
+from fmnas.platform.named import SourceFile, install
 from fmnas.platform.problems import problem
 from fmnas.platform.workers.board import Writer
 from fmnas.platform.workers.evaluation import Evaluator

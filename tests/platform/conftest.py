@@ -24,6 +24,7 @@ from fmnas.platform.drive.dispatch import Clock
 from fmnas.platform.drive.driver import Driver, Stage
 from fmnas.platform.record.experiment import build_experiment
 from fmnas.platform.record.journal import Journal, read_journal
+from fmnas.platform.record.outcome import Job
 from fmnas.platform.record.state import ExperimentState
 from fmnas.platform.record.warm_start import NOTHING, Knowledge
 from fmnas.platform.screen.progress import ExperimentProgress
@@ -31,7 +32,7 @@ from fmnas.platform.screen.screen import QuietScreen
 from fmnas.platform.tracking.client import TrackingSettings, load_mlflow
 from fmnas.platform.tracking.tracker import NoTracker
 from fmnas.platform.tracking.ui import ui_command, ui_environment
-from fmnas.platform.workers.pool import Event, Failed, Finished, Job, Lost, Pool, TimedOut
+from fmnas.platform.workers.pool import Event, Failed, Finished, Lost, Pool, TimedOut
 from fmnas.platform.workers.stop import StopRequest
 from fmnas.search_spaces.records import FINISHED
 

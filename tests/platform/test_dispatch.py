@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from fmnas.platform.config.config import WorkersConfig
 from fmnas.platform.drive.dispatch import Clock, Dispatcher, Flight
 from fmnas.platform.errors import Ending, ExperimentFailed
-from fmnas.platform.workers.pool import Event, Failed, Finished, Job, Lost
+from fmnas.platform.record.outcome import Job
+from fmnas.platform.workers.pool import Event, Failed, Finished, Lost
 from fmnas.platform.workers.stop import StopRequest
 from fmnas.search_spaces import Evaluation, Trial
 

@@ -18,11 +18,12 @@ from fmnas.platform.drive.driver import Driver, Stage
 from fmnas.platform.errors import Ending, RunDirectoryError
 from fmnas.platform.record.experiment import build_experiment
 from fmnas.platform.record.journal import Journal, read_journal
+from fmnas.platform.record.outcome import Job
 from fmnas.platform.record.state import ExperimentState
 from fmnas.platform.screen.progress import ExperimentProgress
 from fmnas.platform.screen.screen import QuietScreen
 from fmnas.platform.tracking.tracker import NoTracker
-from fmnas.platform.workers.pool import Job, Pool
+from fmnas.platform.workers.pool import Pool
 from fmnas.platform.workers.stop import StopRequest
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import CANCELLED

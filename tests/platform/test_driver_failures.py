@@ -11,8 +11,8 @@ from fmnas.platform.config.config import Config
 from fmnas.platform.errors import Ending, ExperimentFailed
 from fmnas.platform.record.experiment import build_experiment
 from fmnas.platform.record.journal import read_journal
+from fmnas.platform.record.outcome import Job
 from fmnas.platform.record.state import ExperimentState
-from fmnas.platform.workers.pool import Job
 from fmnas.search_spaces.records import CANCELLED, FAILED, FINISHED, LOST, TIMED_OUT
 
 Drive = Callable[..., tuple[str, ExperimentState, Any]]

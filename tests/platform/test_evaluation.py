@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fmnas.platform.drive.dispatch import epochs_reached
+from fmnas.platform.record.outcome import Job
 from fmnas.platform.workers import evaluation as evaluations
 from fmnas.platform.workers.evaluation import Evaluator
-from fmnas.platform.workers.pool import Finished, InProcessPool, Job, TimedOut, epochs_reached
+from fmnas.platform.workers.pool import Finished, InProcessPool, TimedOut
 from fmnas.platform.workers.stop import LOOK_SECONDS, PastDeadline, Stopped, StopRequest, deadline, late
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers import EvaluationStoppedError

@@ -14,7 +14,6 @@ from fmnas.comparison.numbers.trials import read_trials
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import load_config
 from fmnas.platform.drive.extension import REASONS
-from fmnas.platform.drive.launch import restore
 from fmnas.platform.drive.results import context_of
 from fmnas.platform.environment import provenance
 from fmnas.platform.record.configuration import FREE_TO_CHANGE, GROWING, flat
@@ -22,6 +21,7 @@ from fmnas.platform.record.journal import Journal, Record, read_journal
 from fmnas.platform.record.lock import locked
 from fmnas.platform.record.retrained import Retrained, write_retrained
 from fmnas.platform.record.run_directory import RunDirectory
+from fmnas.platform.record.state import restore
 
 EVOLUTION = "{name: regularized-evolution, population: 4, tournament: 2}"
 FAST = ["-o", "workers.kind=in-process", "-o", "tracking.enabled=false", "-o", "budget.evaluations=5"]

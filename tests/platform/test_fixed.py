@@ -12,13 +12,13 @@ from fmnas.platform.cli import main
 from fmnas.platform.config.config import check_config, load_config
 from fmnas.platform.config.remarks import remarks
 from fmnas.platform.drive.description import setup_of
-from fmnas.platform.drive.launch import restore
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.problems import problem
 from fmnas.platform.record.experiment import build_experiment
 from fmnas.platform.record.journal import read_journal
 from fmnas.platform.record.replay import replay
 from fmnas.platform.record.run_directory import RunDirectory
+from fmnas.platform.record.state import restore
 from fmnas.search_spaces.nasnet import CELL_NAMES, SGD_NAMES
 
 FIXED = {"h1": 2, "x1": 0.25}

@@ -9,11 +9,11 @@ import pytest
 from fmnas.comparison.numbers.paired_tests import ALL
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import ALL_PAIRS, Config, check_config
-from fmnas.platform.drive.launch import restore
 from fmnas.platform.drive.merged_report import _hypotheses
 from fmnas.platform.drive.results import context_of
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.record.run_directory import RunDirectory
+from fmnas.platform.record.state import restore
 
 FAST = ["-o", "workers.kind=in-process", "-o", "tracking.enabled=false", "-o", "initial_design=3"]
 SMALL = ["-o", "budget.evaluations=4", "-o", "repeats=2"]

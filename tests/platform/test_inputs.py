@@ -15,8 +15,8 @@ from pydantic import BaseModel
 
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import Config, check_config, load_config
-from fmnas.platform.config.messages import of_another_version, shown
 from fmnas.platform.errors import LONGEST, ConfigError
+from fmnas.platform.messages import of_another_version, shown
 from fmnas.platform.optimizers import OPTIMIZERS, Options
 from fmnas.platform.record.journal import Journal
 

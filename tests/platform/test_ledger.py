@@ -6,7 +6,7 @@ from fmnas.platform.errors import RunDirectoryError
 from fmnas.platform.record.events import asked_record, finished_record, started_record, unfinished_record
 from fmnas.platform.record.journal import Record
 from fmnas.platform.record.ledger import Ledger, accounts_of
-from fmnas.platform.workers.pool import Job
+from fmnas.platform.record.outcome import Job
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FAILED
 

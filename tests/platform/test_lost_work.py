@@ -9,9 +9,8 @@ from fmnas.comparison.numbers.trials import typed_trials
 from fmnas.platform.config.config import check_config
 from fmnas.platform.record.events import asked_record, finished_record, lost_record, started_record, unfinished_record
 from fmnas.platform.record.experiment import build_experiment
-from fmnas.platform.record.outcome import trials_table
+from fmnas.platform.record.outcome import Job, trials_table
 from fmnas.platform.record.state import ExperimentState
-from fmnas.platform.workers.pool import Job
 from fmnas.search_spaces import Evaluation, Trial
 
 RUN = "random/repeat-0"

@@ -12,8 +12,8 @@ import pytest
 
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import check_config
-from fmnas.platform.config.named import named, whole
 from fmnas.platform.errors import ConfigError
+from fmnas.platform.named import named, whole
 from fmnas.platform.optimizers import Row, Setting
 from fmnas.trainers.functions.synthetic import FUNC2C
 

@@ -11,11 +11,11 @@ import yaml
 
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import Config
+from fmnas.platform.config.uri import TrackingError, check_uri, hide_passwords, masked_uri, shown_uri
 from fmnas.platform.record.journal import read_journal
 from fmnas.platform.record.run_directory import RunDirectory
 from fmnas.platform.tracking.password import VARIABLE, keep_password, tracking_uri
 from fmnas.platform.tracking.tracker import BackgroundTracker, TrackingReport
-from fmnas.platform.tracking.uri import TrackingError, check_uri, hide_passwords, masked_uri, shown_uri
 
 Forge = Callable[[Path, Callable[[str], str]], None]
 SECRET = "S3cr/et"

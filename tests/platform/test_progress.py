@@ -25,7 +25,7 @@ from fmnas.platform.cli import main
 from fmnas.platform.config.config import check_config
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.record.experiment import build_experiment
-from fmnas.platform.record.outcome import Outcome
+from fmnas.platform.record.outcome import Job, Outcome
 from fmnas.platform.record.state import ExperimentState
 from fmnas.platform.screen.progress import ExperimentProgress
 from fmnas.platform.screen.screen import (
@@ -38,10 +38,9 @@ from fmnas.platform.screen.screen import (
     as_time,
     mode_for,
     open_screen,
-    seconds_left,
+    time_left,
 )
 from fmnas.platform.screen.terminal import print_summary
-from fmnas.platform.workers.pool import Job
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FINISHED, TIMED_OUT, WARM_START
 
@@ -242,10 +241,10 @@ def test_the_table_has_the_epoch_of_a_trial_that_told_of_one() -> None:
 
 @given(done=st.floats(1e-3, 1e6), ahead=st.floats(0, 1e6), seconds=st.floats(0, 1e6))
 def test_the_pace_is_kept(done: float, ahead: float, seconds: float) -> None:
-    left = seconds_left(done, ahead, seconds)
+    left = time_left([(done, ahead)], seconds)
     assert left is not None
     assert math.isclose(left * done, ahead * seconds, rel_tol=1e-9, abs_tol=1e-9)
-    assert seconds_left(0, ahead, seconds) is None
+    assert time_left([(0, ahead)], seconds) is None
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ import pytest
 
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import check_config
-from fmnas.platform.drive.launch import restore
 from fmnas.platform.errors import ConfigError, RunDirectoryError
 from fmnas.platform.problems import problem
 from fmnas.platform.record.experiment import build_experiment, derived_seed
 from fmnas.platform.record.journal import Journal, read_journal
 from fmnas.platform.record.run_directory import RunDirectory
+from fmnas.platform.record.state import restore
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers.images import training
 from fmnas.trainers.images.image_trainer import FinalTrainer, ImageTrainer

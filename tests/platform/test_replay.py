@@ -14,12 +14,13 @@ from fmnas.platform.drive.driver import Driver, Stage
 from fmnas.platform.errors import Ending
 from fmnas.platform.record.experiment import build_experiment
 from fmnas.platform.record.journal import Journal, Record, read_journal
+from fmnas.platform.record.outcome import Job
 from fmnas.platform.record.replay import Replayed, in_words, replay
 from fmnas.platform.record.state import ExperimentState
 from fmnas.platform.screen.progress import ExperimentProgress
 from fmnas.platform.screen.screen import QuietScreen
 from fmnas.platform.tracking.tracker import NoTracker
-from fmnas.platform.workers.pool import Event, Failed, Finished, Job, Lost, TimedOut
+from fmnas.platform.workers.pool import Event, Failed, Finished, Lost, TimedOut
 from fmnas.platform.workers.stop import StopRequest
 
 MODEL_BASED = {"bo-fm": "model", "bohb": "model", "regularized-evolution": "mutation", "random": "random"}

@@ -43,7 +43,7 @@ def summary(searched: Path) -> Summary:
 @pytest.fixture
 def out(searched: Path, summary: Summary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of it, whose report, which takes seconds, is not written again."""
-    monkeypatch.setattr("fmnas.platform.tracking.sending.write_results", lambda directory, state: summary)
+    monkeypatch.setattr("fmnas.platform.drive.sending.write_results", lambda directory, state: summary)
     return Path(copytree(searched, tmp_path / "run"))
 
 

@@ -14,11 +14,11 @@ from fmnas.platform.drive.dispatch import Clock
 from fmnas.platform.drive.retraining import Retraining, RetrainingStage, retraining_job, retraining_seed
 from fmnas.platform.errors import Ending, ExperimentFailed
 from fmnas.platform.record.experiment import derived_seed
-from fmnas.platform.record.outcome import Outcome
+from fmnas.platform.record.outcome import Job, Outcome
 from fmnas.platform.record.retrained import Retrained, Scale
 from fmnas.platform.screen.progress import RetrainingProgress
 from fmnas.platform.screen.screen import Happening, QuietScreen
-from fmnas.platform.workers.pool import Event, Failed, Finished, Job, Lost
+from fmnas.platform.workers.pool import Event, Failed, Finished, Lost
 from fmnas.platform.workers.stop import StopRequest
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FAILED, FINISHED

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from fmnas.platform.cli import main
-from fmnas.platform.drive.launch import restore
 from fmnas.platform.record.lock import locked, look
 from fmnas.platform.record.run_directory import RunDirectory
+from fmnas.platform.record.state import restore
 from fmnas.platform.screen.status import print_status, status_of
 from fmnas.search_spaces import Evaluation
 

@@ -20,8 +20,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmnas.platform.cli import main
+from fmnas.platform.record.outcome import Job
 from fmnas.platform.workers.cluster import connect
-from fmnas.platform.workers.pool import Failed, Finished, InProcessPool, Job, TimedOut
+from fmnas.platform.workers.pool import Failed, Finished, InProcessPool, TimedOut
 from fmnas.platform.workers.stop import (
     LOOK_SECONDS,
     PastDeadline,

@@ -18,11 +18,11 @@ import yaml
 
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import Config
+from fmnas.platform.config.uri import TrackingError
 from fmnas.platform.record.run_directory import RunDirectory
 from fmnas.platform.tracking.client import TrackingSettings
 from fmnas.platform.tracking.database import fault_of, prepare_file
 from fmnas.platform.tracking.password import settled, tracking_uri
-from fmnas.platform.tracking.uri import TrackingError
 
 pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy:DeprecationWarning")
 TRIALS = 11

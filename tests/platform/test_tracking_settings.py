@@ -2,8 +2,8 @@
 
 import pytest
 
+from fmnas.platform.config.uri import TrackingError, check_uri
 from fmnas.platform.tracking.client import TrackingSettings
-from fmnas.platform.tracking.uri import TrackingError, check_uri
 
 
 @pytest.mark.parametrize(

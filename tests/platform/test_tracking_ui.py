@@ -15,10 +15,10 @@ from urllib.request import ProxyHandler, build_opener
 
 import pytest
 
+from fmnas.platform.config.uri import TrackingError
 from fmnas.platform.tracking.client import TrackingSettings
 from fmnas.platform.tracking.tracker import BackgroundTracker
 from fmnas.platform.tracking.ui import open_ui, ui_command, ui_environment
-from fmnas.platform.tracking.uri import TrackingError
 
 LOADER = "ignore:The ``noload`` loader strategy:DeprecationWarning"
 

@@ -13,8 +13,8 @@ import torch
 
 from fmnas.search_spaces import Conditions, Evaluation, Trial
 from fmnas.trainers import DeviceFailedError, TrainingFailedError
+from fmnas.trainers.checkpoints import Checkpoints
 from fmnas.trainers.images import devices, image_trainer
-from fmnas.trainers.images.checkpoints import Checkpoints
 from fmnas.trainers.images.cuda_graph import CaptureError, captured
 from fmnas.trainers.images.data import Split
 from fmnas.trainers.images.devices import exactly, usable_device

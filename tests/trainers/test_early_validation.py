@@ -10,8 +10,8 @@ import torch
 
 from fmnas.search_spaces import Trial
 from fmnas.trainers import TrainerError
+from fmnas.trainers.checkpoints import Checkpoints
 from fmnas.trainers.images.batches import to_device
-from fmnas.trainers.images.checkpoints import Checkpoints
 from fmnas.trainers.images.data import Split
 from fmnas.trainers.images.image_trainer import FinalTrainer, ImageTrainer, TrainingSettings
 from fmnas.trainers.images.training import Learner

@@ -11,8 +11,8 @@ import pytest
 
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers import EvaluationStoppedError, TrainerError, TrainingFailedError
+from fmnas.trainers.checkpoints import Checkpoints, Progress, pack, unpack
 from fmnas.trainers.images import training
-from fmnas.trainers.images.checkpoints import Checkpoints, Progress, pack, unpack
 from fmnas.trainers.images.data import Split
 from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
 from fmnas.trainers.images.stacked_training import StackedLearner

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from fmnas.search_spaces import Cell, Evaluation, Schedule, Trial
 from fmnas.trainers import TrainerError
+from fmnas.trainers.checkpoints import Checkpoints
 from fmnas.trainers.images import image_trainer as module
 from fmnas.trainers.images import training
 from fmnas.trainers.images.batches import streams
-from fmnas.trainers.images.checkpoints import Checkpoints
 from fmnas.trainers.images.data import Split
 from fmnas.trainers.images.image_trainer import FinalTrainer, ImageTrainer, TrainingSettings
 from fmnas.trainers.images.network import Network, build_network

@@ -23,6 +23,7 @@ from hashlib import sha256
 import torch
 
 from fmnas.search_spaces import Cell, Conditions, Evaluation, Schedule, Trial, joint_space
+from fmnas.trainers.checkpoints import Checkpoints, Progress, fingerprint_of
 from fmnas.trainers.contract import Report, Stop, TrainerError, TrainingFailedError, check_trial, ignore, never
 from fmnas.trainers.images.arrangement import (
     Arranged,
@@ -34,7 +35,6 @@ from fmnas.trainers.images.arrangement import (
     train_side_by_side,
 )
 from fmnas.trainers.images.batches import streams, to_device
-from fmnas.trainers.images.checkpoints import Checkpoints, Progress, fingerprint_of
 from fmnas.trainers.images.data import Split
 from fmnas.trainers.images.devices import device_name, evaluation_batch, exactly, usable_device
 from fmnas.trainers.images.fast import fast_learner

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from fmnas.platform.config.config import WorkersConfig
+from fmnas.platform.record.outcome import Job
 from fmnas.platform.workers import board as boards
 from fmnas.platform.workers.board import Board, Reader, Writer, start_board
-from fmnas.platform.workers.pool import Event, Finished, Job, Pool
+from fmnas.platform.workers.pool import Event, Finished, Pool
 from fmnas.platform.workers.ray_pool import RayPool, Watch
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers.contract import Report, Stop, ignore, never

@@ -13,7 +13,8 @@ import pytest
 
 from fmnas.platform.config.config import WorkersConfig
 from fmnas.platform.problems import problem
-from fmnas.platform.workers.pool import Event, Finished, InProcessPool, Job, Pool, TimedOut
+from fmnas.platform.record.outcome import Job
+from fmnas.platform.workers.pool import Event, Finished, InProcessPool, Pool, TimedOut
 from fmnas.platform.workers.ray_pool import RayPool
 from fmnas.platform.workers.ray_worker import build_trainer
 from fmnas.platform.workers.stop import LOOK_SECONDS

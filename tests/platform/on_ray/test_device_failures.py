@@ -15,13 +15,14 @@ from fmnas.platform.drive.driver import Driver, Stage
 from fmnas.platform.errors import ClusterError, Ending, ExperimentFailed
 from fmnas.platform.record.experiment import build_experiment
 from fmnas.platform.record.journal import Journal, read_journal
+from fmnas.platform.record.outcome import Job
 from fmnas.platform.record.state import ExperimentState
 from fmnas.platform.screen.progress import ExperimentProgress
 from fmnas.platform.screen.screen import QuietScreen
 from fmnas.platform.tracking.tracker import NoTracker
 from fmnas.platform.workers import open_pool as opening
 from fmnas.platform.workers.open_pool import Work, open_pool
-from fmnas.platform.workers.pool import Event, Finished, InProcessPool, Job, Lost, Pool
+from fmnas.platform.workers.pool import Event, Finished, InProcessPool, Lost, Pool
 from fmnas.platform.workers.ray_pool import RayPool
 from fmnas.platform.workers.ray_worker import Worker
 from fmnas.platform.workers.stop import PastDeadline, StopRequest

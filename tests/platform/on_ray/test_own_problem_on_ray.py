@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from fmnas.platform.config.config import WorkersConfig
-from fmnas.platform.config.named import SourceFile
 from fmnas.platform.errors import ExperimentFailed
+from fmnas.platform.named import SourceFile
 from fmnas.platform.problems import problem
+from fmnas.platform.record.outcome import Job
 from fmnas.platform.workers.cluster import own_folder
 from fmnas.platform.workers.open_pool import _sent
-from fmnas.platform.workers.pool import Event, Failed, Finished, Job, Lost, Pool, TimedOut
+from fmnas.platform.workers.pool import Event, Failed, Finished, Lost, Pool, TimedOut
 from fmnas.platform.workers.ray_pool import RayPool
 from fmnas.platform.workers.ray_worker import build_trainer
 from fmnas.search_spaces import Trial

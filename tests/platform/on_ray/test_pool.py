@@ -17,12 +17,13 @@ import pytest
 from fmnas.platform.config.config import WorkersConfig
 from fmnas.platform.errors import ClusterError, ExperimentFailed
 from fmnas.platform.problems import problem
+from fmnas.platform.record.outcome import Job
 from fmnas.platform.workers.cluster import fitting, most_workers
-from fmnas.platform.workers.pool import Event, Failed, Finished, InProcessPool, Job, Lost, Pool, TimedOut
+from fmnas.platform.workers.pool import Event, Failed, Finished, InProcessPool, Lost, Pool, TimedOut
 from fmnas.platform.workers.ray_pool import RayPool, Watch
 from fmnas.platform.workers.ray_worker import FMNAS, NODE, PLACE, PYTHON, TORCH, build_trainer, versions
 from fmnas.search_spaces import Trial
-from fmnas.trainers.images.checkpoints import Checkpoints, pack, unpack
+from fmnas.trainers.checkpoints import Checkpoints, pack, unpack
 from fmnas.trainers.problem import DataSettings, Hardware, ProblemSettings
 
 SETTINGS = ProblemSettings(DataSettings(name="digits", train=64, validation=64), seeds=2)

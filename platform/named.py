@@ -17,8 +17,8 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any
 
-from fmnas.platform.config.messages import hint
 from fmnas.platform.errors import ConfigError, one_line
+from fmnas.platform.messages import hint
 
 GIVEN = "<minimize>"
 """What stands for the module of a thing that was given; no module is called so."""

@@ -8,8 +8,10 @@ from typing import Any
 
 from fmnas.comparison.summary import Summary
 from fmnas.platform.config.config import Config
+from fmnas.platform.config.uri import hide_passwords, masked_uri, shown_uri
 from fmnas.platform.drive.description import settings_of
-from fmnas.platform.drive.results import DATA_DIGEST, read_environment, write_results
+from fmnas.platform.drive.inputs import data_digest
+from fmnas.platform.drive.results import write_results
 from fmnas.platform.environment import describe_environment
 from fmnas.platform.problems import short_name
 from fmnas.platform.record.run_directory import RunDirectory
@@ -19,7 +21,6 @@ from fmnas.platform.tracking.layout import params
 from fmnas.platform.tracking.password import keep_password, tracking_uri
 from fmnas.platform.tracking.store import MlflowStore
 from fmnas.platform.tracking.tracker import BackgroundTracker, NoTracker, Tracker, TrackingReport
-from fmnas.platform.tracking.uri import hide_passwords, masked_uri, shown_uri
 
 Write = Callable[[RunDirectory, ExperimentState], Summary]
 """Writes what people read of an experiment, as `write_results` does, or less; returns the summary."""
@@ -89,7 +90,7 @@ def _new_tracker(state: ExperimentState, directory: RunDirectory, identity: str,
         },
         params=params(_said(config, {*SHARED, *GROWING})),
         optimizers={label: params({**_said(config, SHARED), **own}) for label, own in settings_of(config).items()},
-        dataset=_dataset(config, state.experiment.problem.dataset, read_environment(directory).get(DATA_DIGEST, "")),
+        dataset=_dataset(config, state.experiment.problem.dataset, data_digest(directory)),
         space=state.experiment.subspace.free,
         artifacts=directory.artifacts,
         extensions=len(state.extensions),
