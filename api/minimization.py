@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from fmnas.api.results import RunResults
 from fmnas.api.search import Search
+from fmnas.platform.record.run_directory import RunDirectory
 from fmnas.search_spaces import Space
 from fmnas.search_spaces.variables import Variable
 from fmnas.trainers import Problem, TrainerError, objective
@@ -23,14 +24,13 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from fmnas.platform.record.run_directory import RunDirectory
 
 Function = Callable[..., Any]
 INITIAL_POINTS = 10
 """How many random points come first; a third of the evaluations where that is less."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MinimizeResult:
     """What was found.
 
@@ -134,10 +134,8 @@ def _points(evaluations: int) -> int:
 
 
 @contextmanager
-def _place(out: str | Path | None) -> "Iterator[RunDirectory]":
+def _place(out: str | Path | None) -> Iterator[RunDirectory]:
     """The run directory: that one, or one that is gone afterwards."""
-    from fmnas.platform.record.run_directory import RunDirectory
-
     if out is not None:
         yield RunDirectory(Path(out))
         return

@@ -51,7 +51,7 @@ def load_run(directory: str | Path, *more: str | Path) -> "RunResults":
     return RunResults(read_findings(roots))
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class RunResults:
     """The results of one or several run directories, as they were when they were read.
 

@@ -12,18 +12,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fmnas.api.results import NoSuchResultError, RunResults
+from fmnas.platform.errors import Ending, ExperimentFailed, RunDirectoryError
+from fmnas.platform.record.journal import experiment_records
+from fmnas.platform.record.run_directory import RunDirectory, new_run_directory, run_directory
+from fmnas.platform.workers.stop import StopRequest, stopped_by_signals
 from fmnas.trainers import Problem
 
 if TYPE_CHECKING:
     from fmnas.comparison import Summary
     from fmnas.platform.config.config import Config
     from fmnas.platform.drive.launch import Surroundings
-    from fmnas.platform.errors import Ending
-    from fmnas.platform.record.run_directory import RunDirectory
     from fmnas.platform.record.state import ExperimentState
     from fmnas.platform.screen.ending import ExperimentResult
     from fmnas.platform.screen.screen import Screen
-    from fmnas.platform.workers.stop import StopRequest
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Search:
 
     config: "Config"
     task: Problem
-    directory: "RunDirectory"
+    directory: RunDirectory
     shown: bool
 
     def run(self) -> Ended:
@@ -52,11 +53,9 @@ class Search:
         Raises FmnasError for input that cannot be; KeyboardInterrupt or ExperimentFailed where it ended early and no
         full evaluation had finished.
         """
-        from fmnas.platform.errors import Ending, ExperimentFailed
 
-        found: list[RunResults] = []
-        ending, reason = self._driven(found)
-        results = found[-1] if found else self._read()
+        found, ending, reason = self._driven()
+        results = found or self._read()
         if ending == Ending.INTERRUPTED:
             done, wanted = len(results.findings.trials), self.config.budget.evaluations
             reason = f"interrupted: {done} of {wanted} trials had begun"
@@ -68,16 +67,17 @@ class Search:
             raise ExperimentFailed(reason or f"no evaluation came to a result: {_last_reason(results)}") from None
         return Ended(results, reason)
 
-    def _driven(self, found: list[RunResults]) -> "tuple[Ending, str]":
-        """How it ended, and why it failed; its results are found where the driver lived to give them.
+    def _driven(self) -> tuple[RunResults | None, Ending, str]:
+        """Its results, where the driver lived to give them; how it ended, and why it failed.
 
         No page is written, which would take longer than most searches: `fmnas report` writes it.
         """
         from fmnas.platform.drive.launch import Surroundings
         from fmnas.platform.drive.results import findings_of
-        from fmnas.platform.errors import Ending
 
-        def write(directory: "RunDirectory", state: "ExperimentState") -> "Summary":
+        found: list[RunResults] = []
+
+        def write(directory: RunDirectory, state: "ExperimentState") -> "Summary":
             found.append(RunResults(findings_of(directory, state)))
             return found[-1].summary
 
@@ -88,29 +88,26 @@ class Search:
             except KeyboardInterrupt:
                 if not self.directory.journal.is_file():
                     raise
-                return Ending.INTERRUPTED, ""
-        return result.ending, result.reason
+                return None, Ending.INTERRUPTED, ""
+        return (found[-1] if found else None), result.ending, result.reason
 
     def _begun(self, around: "Surroundings") -> "ExperimentResult":
         from fmnas.platform.drive.launch import extend, launch, resume
-        from fmnas.platform.record.run_directory import new_run_directory, run_directory
 
         if not self.directory.journal.is_file():
             return launch(self.config, new_run_directory(self.directory.root), around)
         directory = run_directory(self.directory.root, write=True)
-        wanted = self.config.budget.evaluations
-        more = wanted > self._begun_with()
-        return extend(directory, [f"budget.evaluations={wanted}"], around) if more else resume(directory, around)
+        before, now = (each.model_dump(mode="json") for each in (self._there(), self.config))
+        changes = [f"{part}.{key}={now[part][key]}" for part, key in _MAY_DIFFER if now[part][key] != before[part][key]]
+        return extend(directory, changes, around) if changes else resume(directory, around)
 
-    def _begun_with(self) -> int:
-        """How many evaluations the directory's search has.
+    def _there(self) -> "Config":
+        """The configuration of the directory's search.
 
-        Raises RunDirectoryError unless it is this one, as far as can be known, with as many or fewer.
+        Raises RunDirectoryError unless it is this one, as far as can be known, with as many evaluations or fewer.
         """
-        from fmnas.platform.errors import RunDirectoryError
         from fmnas.platform.record.configuration import current_config
         from fmnas.platform.record.handed_over import kept_space, standing_in
-        from fmnas.platform.record.journal import experiment_records
 
         with standing_in(self.directory):
             found = current_config(self.directory, experiment_records(self.directory))
@@ -127,7 +124,7 @@ class Search:
                 f"{self.directory.root} holds another search:\n" + "\n".join(changed) + "\nSay the same to go on with "
                 "it, or give another out=DIR"
             )
-        return there
+        return found
 
     def _read(self) -> RunResults:
         from fmnas.platform.drive.merged_report import read_findings
@@ -137,13 +134,13 @@ class Search:
 
 _SAME = ("problem", "optimizers", "seed", "fidelity")
 """The keys of a configuration in which two calls must agree to be one search."""
+_MAY_DIFFER = (("budget", "evaluations"), ("workers", "failures"))
+"""Those in which a later call may ask for another value."""
 
 
 @contextmanager
-def _heeding_ctrl_c() -> "Iterator[StopRequest]":
+def _heeding_ctrl_c() -> Iterator[StopRequest]:
     """Its stop; in another thread than the main one, which alone hears signals, nobody asks it."""
-    from fmnas.platform.workers.stop import StopRequest, stopped_by_signals
-
     if threading.current_thread() is threading.main_thread():
         with stopped_by_signals(signal.SIGINT) as stop:
             yield stop

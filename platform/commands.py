@@ -195,18 +195,17 @@ def sync(arguments: argparse.Namespace) -> int:
 
 def ui(arguments: argparse.Namespace) -> int:
     """MLflow's UI."""
-    from fmnas.platform.config.config import load_config
-    from fmnas.platform.messages import of_another_version
+    from fmnas.platform.record.configuration import current_tracking
     from fmnas.platform.tracking.database import find_files_again
     from fmnas.platform.tracking.password import tracking_uri
     from fmnas.platform.tracking.ui import open_ui
 
     directory = run_directory(arguments.directory or _latest(Path("runs")))
-    config = load_config(directory.config, advice=of_another_version())
-    uri, experiment = tracking_uri(config, directory), config.tracking.experiment or config.name
-    if config.tracking.uri is None:
+    name, tracking = current_tracking(directory)
+    uri = tracking_uri(tracking, directory)
+    if tracking.uri is None:
         find_files_again(uri, directory.artifacts)
-    open_ui(uri, arguments.port, experiment=experiment)
+    open_ui(uri, arguments.port, experiment=tracking.experiment or name)
     return ExitCode.DONE
 
 

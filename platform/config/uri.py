@@ -142,7 +142,11 @@ def _is_secret(key: str) -> bool:
 
 
 def _masked(uri: str) -> str | None:
-    """None where it could be read in two ways."""
+    """None where it could not be read, or in two ways."""
+    try:
+        urlsplit(uri)
+    except ValueError:
+        return None
     if is_server(uri):
         return _masked_server(uri)
     if "://" in uri and not uri.startswith(_FILES):

@@ -51,7 +51,8 @@ class Driver(Dispatcher):
     """
 
     too_many = (
-        "{count} trials in a row failed, the last being {last}. Mend the cause and resume, or raise workers.failures"
+        "{count} trials in a row failed, the last being {last}. Mend the cause and go on, or allow more in a row "
+        "(workers.failures, or failures= of minimize)"
     )
 
     def __init__(self, state: ExperimentState, workers: WorkersConfig, stage: Stage) -> None:

@@ -35,13 +35,13 @@ from fmnas.platform.drive.sending import (
 )
 from fmnas.platform.drive.warm_start import check_known_data, read_knowledge
 from fmnas.platform.environment import describe_environment, in_words, same_fmnas
-from fmnas.platform.errors import Ending, ExperimentFailed, RunDirectoryError
+from fmnas.platform.errors import Ending, ExperimentFailed
 from fmnas.platform.problems import short_name
-from fmnas.platform.record.configuration import current_config, is_written
+from fmnas.platform.record.configuration import check_tracked, current_config, is_written
 from fmnas.platform.record.events import begun_record, driver_record, ended_record, extended_record
 from fmnas.platform.record.experiment import Experiment, build_experiment
 from fmnas.platform.record.handed_over import keep_problem
-from fmnas.platform.record.journal import EXPERIMENT, EXTENSION, Journal, experiment_records
+from fmnas.platform.record.journal import DriverWork, Journal, experiment_records
 from fmnas.platform.record.lock import Note, kept_up, locked
 from fmnas.platform.record.run_directory import RunDirectory, write_json, write_text
 from fmnas.platform.record.state import ExperimentState, restore
@@ -50,7 +50,7 @@ from fmnas.platform.screen.ending import ExperimentResult
 from fmnas.platform.screen.progress import ExperimentProgress
 from fmnas.platform.screen.screen import Screen
 from fmnas.platform.tracking.password import keep_password
-from fmnas.platform.tracking.tracker import TrackingReport
+from fmnas.platform.tracking.tracker import Tracker, TrackingReport
 from fmnas.platform.workers.open_pool import Work, open_pool
 from fmnas.platform.workers.pool import Pool
 from fmnas.platform.workers.stop import StopRequest
@@ -128,7 +128,7 @@ def extend(directory: RunDirectory, given: Sequence[str], around: Surroundings) 
         told = [f"{label} {text}" for label, text in two_budgets(changes, after).items()]
         news = {label: known for label, known in knowledge.items() if kept.get(label) != known}
         told += warm_starts_of(state.experiment) if news else []
-        for remark in (*remarks(after), *told) if changes else [ALREADY]:
+        for remark in (*remarks(after), *told) if changes else [ALREADY] if after == before else ():
             around.screen.say(remark)
         return _go_on(Continuation(state, str(records[0]["id"]), changes, news), directory, around, note)
 
@@ -154,6 +154,12 @@ def _go_on(on: Continuation, directory: RunDirectory, around: Surroundings, note
             f"{short_name(config.problem)}: its file was altered since the experiment began, and results of both "
             "stand in one comparison. Unless that only mends what failed, run it anew into another directory"
         )
+    if state.status == Ending.FINISHED and not on.changes:  # neither data nor workers are needed
+        _write_config(config, directory)
+        ExperimentProgress(around.screen, state, workers=lambda: 0)  # whoever follows is told that it begins
+        around.screen.close()
+        tracker = begin_tracking(state, directory, on.identity)
+        return _results(tracker, state, directory, Ending.FINISHED, "", around)
     data = state.experiment.problem.load()
     check_same_data(data, directory)
     work = _work(state.experiment, data, directory, around)
@@ -162,15 +168,20 @@ def _go_on(on: Continuation, directory: RunDirectory, around: Surroundings, note
         Journal(directory.journal) as journal,
     ):
         if on.changes:
-            _enter(state, directory, journal, around, EXTENSION)
+            _enter(state, directory, journal, around, DriverWork.EXTENSION)
             record = extended_record(on.changes, config.model_dump(mode="json"), around.clock.now(), on.news)
             journal.append(record)
             state.apply(record)
-        if not is_written(config, directory):
-            keep_password(config, directory)
-            write_text(directory.config, config.to_yaml())
+        _write_config(config, directory)
         with kept_up(note, _noted(state.experiment, pool, around.clock.now())):
             return _conduct(state, directory, journal, pool, on.identity, around)
+
+
+def _write_config(config: Config, directory: RunDirectory) -> None:
+    """Where config.yaml does not say just that."""
+    if not is_written(config, directory):
+        keep_password(config, directory)
+        write_text(directory.config, config.to_yaml())
 
 
 @dataclass(frozen=True)
@@ -185,13 +196,10 @@ def sync(directory: RunDirectory, around: Surroundings) -> Sent:
     """Send to MLflow what it missed; what is there already stays as it is. Raises FmnasError while a driver works."""
     directory.check_present()
     with locked(directory.lock, around.screen.say) as note:
-        note(work="sync", since=around.clock.now())
+        note(work=DriverWork.SYNC, since=around.clock.now())
         state, identity = restore(directory, heard=False)
         config = state.experiment.config
-        if not config.tracking.enabled:
-            raise RunDirectoryError(
-                f"{directory.config} says tracking.enabled = false: there is no store to send to; say true to have one"
-            )
+        check_tracked(config.tracking, directory)
         check_tracking(config, directory)
         tracker = begin_tracking(state, directory, identity, SYNC_SECONDS)
         report, _ = finish_tracking(tracker, state, directory, state.status or Ending.INTERRUPTED)
@@ -207,17 +215,25 @@ def _work(experiment: Experiment, data: Data | None, directory: RunDirectory, ar
 
 def _noted(experiment: Experiment, pool: Pool, since: float) -> Callable[[], dict[str, Any]]:
     """What the lock tells of the driver at work. reached: run, trial and epoch of each trial that told of one."""
-    facts = {"work": "experiment", "workers": pool.size, "since": since}
 
     def noted() -> dict[str, Any]:
         reached = epochs_reached(pool, experiment.problem.seeds)
-        return {**facts, "reached": [[run, trial, epoch] for (run, trial), epoch in reached.items()]}
+        return {
+            "work": DriverWork.EXPERIMENT,
+            "workers": pool.size,
+            "since": since,
+            "reached": [[run, trial, epoch] for (run, trial), epoch in reached.items()],
+        }
 
     return noted
 
 
 def _enter(
-    state: ExperimentState, directory: RunDirectory, journal: Journal, around: Surroundings, work: str = EXPERIMENT
+    state: ExperimentState,
+    directory: RunDirectory,
+    journal: Journal,
+    around: Surroundings,
+    work: DriverWork = DriverWork.EXPERIMENT,
 ) -> None:
     """Say in the journal who goes on, and say it aloud where that is not who was here before."""
     before, record = last_driver(state, directory), driver_record(work, around.clock.now())
@@ -261,11 +277,23 @@ def _conduct(
     finally:
         around.screen.close()
     _leave(state, journal, status, reason, around.clock.now())
-    config = state.experiment.config
     if status == Ending.FINISHED:  # what is left is of trials that were killed
         shutil.rmtree(directory.checkpoints, ignore_errors=True)
+    return _results(tracker, state, directory, status, reason, around)
+
+
+def _results(
+    tracker: Tracker,
+    state: ExperimentState,
+    directory: RunDirectory,
+    ending: Ending,
+    reason: str,
+    around: Surroundings,
+) -> ExperimentResult:
+    """Written, and sent."""
+    config = state.experiment.config
     if around.write is None:
         to_mlflow = ", and to MLflow" if config.tracking.enabled else ""
         around.screen.say(f"writing tables, figures and the page{to_mlflow}")
-    report, summary = finish_tracking(tracker, state, directory, status, around.write)
-    return ExperimentResult(status, reason, summary, report, shown_store(config, directory))
+    report, summary = finish_tracking(tracker, state, directory, ending, around.write)
+    return ExperimentResult(ending, reason, summary, report, shown_store(config, directory))

@@ -19,7 +19,7 @@ from fmnas.platform.environment import in_words
 from fmnas.platform.errors import Ending, ExperimentFailed
 from fmnas.platform.problems import short_name
 from fmnas.platform.record.events import grown
-from fmnas.platform.record.journal import EXPERIMENT
+from fmnas.platform.record.journal import DriverWork
 from fmnas.platform.record.outcome import trials_table
 from fmnas.platform.record.run_directory import RunDirectory, write_json, write_text
 from fmnas.platform.record.state import ExperimentState
@@ -32,7 +32,7 @@ PEEKED = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Findings:
     """What a report is made of: the table of trials, and what it tells beside them."""
 
@@ -104,7 +104,7 @@ def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext
 
 def _of_versions(state: ExperimentState) -> list[Remark]:
     """That another fmnas or torch went on with what one had begun."""
-    worked = [driver for driver in state.drivers if driver["work"] == EXPERIMENT]
+    worked = [driver for driver in state.drivers if driver["work"] == DriverWork.EXPERIMENT]
     versions = list(dict.fromkeys(in_words(driver) for driver in worked))
     if len(versions) < 2:
         return []

@@ -17,7 +17,7 @@ from fmnas.platform.drive.sending import begin_tracking, check_tracking, finish_
 from fmnas.platform.errors import Ending, ExperimentFailed, RunDirectoryError
 from fmnas.platform.record.events import driver_record
 from fmnas.platform.record.experiment import Experiment, derived_seed
-from fmnas.platform.record.journal import RETRAINING, Journal
+from fmnas.platform.record.journal import DriverWork, Journal
 from fmnas.platform.record.lock import locked
 from fmnas.platform.record.outcome import Job, Outcome, iso
 from fmnas.platform.record.retrained import Retrained, Scale, read_retrained, write_retrained
@@ -149,9 +149,9 @@ def retrain(directory: RunDirectory, options: RetrainingOptions, around: Surroun
             check_same_data(split, directory)
             work = Work(config, split, scale.seeds, len(left))
             with open_pool(work, around.address, around.stop, around.screen.say) as pool:
-                note(work="retraining", workers=pool.size, since=around.clock.now())
+                note(work=DriverWork.RETRAINING, workers=pool.size, since=around.clock.now())
                 with Journal(directory.journal) as journal:
-                    journal.append(driver_record(RETRAINING, around.clock.now()))
+                    journal.append(driver_record(DriverWork.RETRAINING, around.clock.now()))
                 status, reason = _train(_Task(config, scale, chosen, there, split), directory, pool, around)
         tracker = begin_tracking(state, directory, identity)
         report, summary = finish_tracking(tracker, state, directory, state.status or Ending.INTERRUPTED)

@@ -38,7 +38,7 @@ GROWING = frozenset({"budget", "repeats"})
 def check_tracking(config: Config, directory: RunDirectory) -> None:
     """Raise TrackingError for a store that cannot be, or whose password is missing; it is not asked for anything."""
     if config.tracking.enabled:
-        tracking_uri(config, directory)
+        tracking_uri(config.tracking, directory)
     elif config.tracking.uri is not None:
         masked_uri(config.tracking.uri)  # it is written to files all the same
 
@@ -79,7 +79,7 @@ def _new_tracker(state: ExperimentState, directory: RunDirectory, identity: str,
     keep_password(config, directory)
     environment = describe_environment()
     settings = TrackingSettings(
-        uri=tracking_uri(config, directory),
+        uri=tracking_uri(config.tracking, directory),
         experiment=config.tracking.experiment or config.name,
         experiment_id=identity,
         tags={

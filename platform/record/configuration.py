@@ -4,16 +4,19 @@ The journal is the truth. In config.yaml a user may change what is FREE_TO_CHANG
 between the record of an extension and the writing of config.yaml left the file of before there: it is taken for that.
 """
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
+from pydantic import ValidationError
 
 from fmnas.platform.config.config import Config, check_config
+from fmnas.platform.config.sections import TrackingConfig
 from fmnas.platform.environment import in_words, provenance, same_fmnas
 from fmnas.platform.errors import RunDirectoryError, legible
 from fmnas.platform.messages import of_another_version, recipes
-from fmnas.platform.record.journal import DRIVER, Record, extensions
+from fmnas.platform.record.journal import DRIVER, Record, experiment_records, stages
 from fmnas.platform.record.run_directory import RunDirectory
 
 FREE_TO_CHANGE = ("workers", "tracking", "data.root", "checkpoints.every", "hypotheses")
@@ -31,8 +34,8 @@ def recorded_configs(directory: RunDirectory, records: Sequence[Record]) -> list
 
     records: of the journal, from its first. Raises ConfigError for a configuration that this fmnas does not take.
     """
-    stages = (records[0], *extensions(records))
-    return [check_config(record["config"], str(directory.journal), _advice(records)) for record in stages]
+    advice = _advice(records)
+    return [check_config(record["config"], str(directory.journal), advice) for record in stages(records)]
 
 
 def current_config(directory: RunDirectory, records: Sequence[Record]) -> Config:
@@ -40,14 +43,14 @@ def current_config(directory: RunDirectory, records: Sequence[Record]) -> Config
 
     Raises RunDirectoryError where the file cannot be read, or differs from the journal in what is not free to change.
     """
-    stages = recorded_configs(directory, records)
-    config, latest = _written(directory, _advice(records)), stages[-1]
+    recorded = recorded_configs(directory, records)
+    config, latest = _written(directory, _advice(records)), recorded[-1]
     if config is None:
         return latest
-    if any(not _changed(stage, config) for stage in stages[:-1]):
+    if any(not _changed(stage, config) for stage in recorded[:-1]):
         return config.model_copy(update={key: getattr(latest, key) for key in ("repeats", "budget", "optimizers")})
     if changed := _changed(latest, config):
-        has = "has grown to" if len(stages) > 1 else "began with"
+        has = "has grown to" if len(recorded) > 1 else "began with"
         lines = "\n".join(
             f"  {key} = {now!r}: the experiment {has} {before!r}" for key, (before, now) in changed.items()
         )
@@ -56,6 +59,33 @@ def current_config(directory: RunDirectory, records: Sequence[Record]) -> Config
             f"another directory. Only {', '.join(FREE_TO_CHANGE)} may change.{recipes(changed, str(directory.root))}"
         )
     return config
+
+
+def current_tracking(directory: RunDirectory) -> tuple[str, TrackingConfig]:
+    """The experiment's name, and where MLflow keeps it, as it lies there now. Nothing else of the configuration is
+    looked at: a problem's file may be gone, and its store is still there to be seen.
+
+    Raises RunDirectoryError where that cannot be read, or MLflow was told nothing.
+    """
+    data = _read(directory) or stages(experiment_records(directory))[-1]["config"]
+    try:
+        tracking = TrackingConfig.model_validate(data.get("tracking") or {})
+    except ValidationError as error:
+        found = error.errors()[0]
+        raise RunDirectoryError(
+            f"{directory.config}: {'.'.join(map(str, ('tracking', *found['loc'])))}: {found['msg']}: mend it there"
+        ) from None
+    check_tracked(tracking, directory)
+    return str(data.get("name", "")), tracking
+
+
+def check_tracked(tracking: TrackingConfig, directory: RunDirectory) -> None:
+    """Raise RunDirectoryError where MLflow is told nothing."""
+    if not tracking.enabled:
+        raise RunDirectoryError(
+            f"{directory.config} says tracking.enabled = false: MLflow has nothing of this experiment; say true there, "
+            f"and `fmnas sync {shlex.quote(str(directory.root))}` sends it"
+        )
 
 
 def is_written(config: Config, directory: RunDirectory) -> bool:
@@ -86,6 +116,12 @@ def _changed(before: Config, now: Config) -> dict[str, tuple[Any, Any]]:
 
 def _written(directory: RunDirectory, advice: str) -> Config | None:
     """What config.yaml says; None where there is none."""
+    data = _read(directory)
+    return None if data is None else check_config(data, str(directory.config), advice)
+
+
+def _read(directory: RunDirectory) -> dict[str, Any] | None:
+    """The data of config.yaml, unchecked; None where there is none."""
     try:
         data = yaml.safe_load(directory.config.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -95,7 +131,7 @@ def _written(directory: RunDirectory, advice: str) -> Config | None:
             f"{directory.config} cannot be read ({legible(str(error))}): mend it, or remove it, and the configuration "
             "in the journal takes its place"
         ) from None
-    return check_config(data if isinstance(data, dict) else {}, str(directory.config), advice)
+    return data if isinstance(data, dict) else {}
 
 
 def _advice(records: Sequence[Record]) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fmnas.platform.environment import provenance
-from fmnas.platform.record.journal import ASKED, BEGUN, DRIVER, ENDED, EXTENDED, FORMAT
+from fmnas.platform.record.journal import ASKED, BEGUN, DRIVER, ENDED, EXTENDED, FORMAT, STARTED, DriverWork
 from fmnas.platform.record.outcome import Job
 from fmnas.platform.record.warm_start import NOTHING, Knowledge, as_recorded
 from fmnas.search_spaces import Evaluation, Trial
@@ -30,7 +30,7 @@ def asked_record(run: str, trial: Trial, suggest_seconds: float, at: float) -> d
 
 def started_record(job: Job, worker: str, at: float) -> dict[str, Any]:
     """The record of an attempt."""
-    return _of_job("started", job, worker, at)
+    return _of_job(STARTED, job, worker, at)
 
 
 def finished_record(job: Job, worker: str, evaluation: Evaluation, at: float) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def lost_record(job: Job, worker: str, reason: str, final: bool, at: float) -> d
     return {**_of_job(LOST, job, worker, at), "reason": reason, "final": final}
 
 
-def driver_record(work: str, at: float) -> dict[str, Any]:
+def driver_record(work: DriverWork, at: float) -> dict[str, Any]:
     """The record of a driver that begins: what it works at, and with what."""
     return {"event": DRIVER, "work": work, **provenance(), "at": at}
 

@@ -35,12 +35,7 @@ class Run(RunAccount):
     @property
     def done(self) -> bool:
         """Whether nothing more can be asked, as things stand: what is in flight may be lost, and not be charged."""
-        return self.over or self.budget.exhausted
-
-    @property
-    def epochs_ahead(self) -> int:
-        """What it will still spend, as far as that is known."""
-        return self.budget.committed if self.done else self.budget.epochs - self.budget.spent
+        return self.over or super().done
 
 
 @dataclass(frozen=True)

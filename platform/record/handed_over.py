@@ -17,8 +17,8 @@ from fmnas.platform.record.run_directory import RunDirectory, write_json
 from fmnas.search_spaces import FmnasError, Space
 from fmnas.trainers.problem import Problem
 
-KEPT = ("penalty", "epochs", "log_objective", "minimum", "dataset")
-"""Of a problem, beside its space."""
+KEPT = ("penalty", "epochs", "log_objective", "minimum", "dataset", "seeds", "objective")
+"""Of a problem, beside its space; the last two are not in directories of before."""
 
 
 def keep_problem(config: Config, task: Problem, directory: RunDirectory) -> None:
@@ -67,4 +67,4 @@ def _problem(kept: Mapping[str, Any]) -> Problem:
     def build(data: object, hardware: object) -> Never:
         raise RunDirectoryError(f"the function {kept['name']} is not here, only what it was asked over")
 
-    return Problem(Space.from_dict(kept["space"]), build, **{key: kept[key] for key in KEPT})
+    return Problem(Space.from_dict(kept["space"]), build, **{key: kept[key] for key in KEPT if key in kept})

@@ -34,12 +34,13 @@ import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from fmnas.platform.errors import ExperimentFailed, RunDirectoryError
+from fmnas.platform.errors import ExperimentFailed, RunDirectoryError, one_line
 from fmnas.platform.record.run_directory import RunDirectory
 
 Record = dict[str, Any]
@@ -51,14 +52,27 @@ EXTENDED, ILLEGIBLE = "extended", "illegible"
 """The events of the first record, a suggestion, a driver that begins, one that leaves, an extension, a line that is
 lost."""
 
-EXPERIMENT, EXTENSION, RETRAINING = "experiment", "extension", "retraining"
-"""What a driver works at."""
+STARTED = "started"
+"""Those of the end of a trial are its status."""
+
+
+class DriverWork(StrEnum):
+    """What a driver works at."""
+
+    EXPERIMENT = "experiment"
+    EXTENSION = "extension"
+    RETRAINING = "retraining"
+    SYNC = "sync"
+
 
 _CHECKSUM = re.compile(rb',"crc":"([0-9a-f]{8})"}$')
 
 
 class Journal:
-    """The writer. Opening it cuts off a torn last line. Raises RunDirectoryError where any other is damaged."""
+    """The writer. Opening it cuts off a torn last line.
+
+    Raises RunDirectoryError where any other line is damaged, and where the file cannot be written.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -66,17 +80,28 @@ class Journal:
         self._count = sum(1 for _ in read) if there else 0
         self._whole = read.whole
         self._trouble = ""
-        self._file = path.open("ab", buffering=0)
-        self._file.truncate(self._whole)
+        try:
+            self._file = path.open("ab", buffering=0)
+            self._file.truncate(self._whole)
+        except OSError as error:
+            raise RunDirectoryError(
+                f"{path} cannot be written ({error.strerror}): mend that, or go on as the user whose file it is"
+            ) from None
         if not there:
             _sync_folder(path.parent)
 
     def append(self, record: Mapping[str, Any], wait: bool = True) -> None:
         """Write one record and, with all before it, wait until it is on disk; if not `wait`, that may come later.
 
-        Raises ExperimentFailed when the disk will not take it.
+        Raises ExperimentFailed when the disk will not take it, or it is no plain JSON.
         """
-        line = _line({"n": self._count + 1, **record})
+        try:
+            line = _line({"n": self._count + 1, **record})
+        except (TypeError, ValueError) as error:
+            whose = f"{record['event']} of {record.get('run', 'the driver')}"
+            raise ExperimentFailed(
+                f"{whose}: it holds what no journal can ({one_line(error)}): give Python's own numbers, and no NaN"
+            ) from error
         try:
             if not self._trouble:
                 self._write(line, wait)
@@ -129,7 +154,7 @@ def experiment_records(directory: RunDirectory) -> list[Record]:
             f"{directory.journal} does not begin with an experiment: it was cut off before anything ran; "
             f"remove {directory.root} and run the configuration again"
         )
-    for record in (records[0], *extensions(records)):
+    for record in stages(records):
         written = record.get("format", 1)
         if not isinstance(written, int) or written > FORMAT:
             raise RunDirectoryError(
@@ -139,9 +164,9 @@ def experiment_records(directory: RunDirectory) -> list[Record]:
     return records
 
 
-def extensions(records: Sequence[Record]) -> list[Record]:
-    """Those that say how the experiment grew, in turn."""
-    return [record for record in records if record["event"] == EXTENDED]
+def stages(records: Sequence[Record]) -> list[Record]:
+    """Those that hold a configuration: with which the experiment began, and to which it has grown, in turn."""
+    return [records[0], *(record for record in records if record["event"] == EXTENDED)]
 
 
 class _Reading:

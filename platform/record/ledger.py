@@ -12,7 +12,7 @@ from typing import Any
 
 from fmnas.platform.environment import in_words, provenance, same_fmnas
 from fmnas.platform.errors import RunDirectoryError, legible, one_line
-from fmnas.platform.record.journal import ASKED, DRIVER, ENDED, EXPERIMENT, EXTENDED, ILLEGIBLE, Record
+from fmnas.platform.record.journal import ASKED, DRIVER, ENDED, EXTENDED, ILLEGIBLE, STARTED, DriverWork, Record
 from fmnas.platform.record.outcome import Job, Outcome, Standing, run_name
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import CANCELLED, CHARGED, FAILED, FINISHED, LOST, TIMED_OUT, is_full
@@ -91,12 +91,23 @@ class RunAccount:
         """The lowest full-fidelity objective so far."""
         return self.best.evaluation.objective if self.best and self.best.evaluation else None
 
+    @property
+    def done(self) -> bool:
+        """Whether its budget affords nothing more, as things stand."""
+        return self.budget.exhausted
+
+    @property
+    def epochs_ahead(self) -> int:
+        """What it will still spend, as far as that is known."""
+        return self.budget.committed if self.done else self.budget.epochs - self.budget.spent
+
 
 def accounts_of(config: Mapping[str, Any]) -> list[RunAccount]:
     """The accounts of an experiment at its beginning, by its resolved configuration as plain data."""
     names = [entry.get("label") or entry["name"] for entry in config["optimizers"]]  # older ones have no labels
-    epochs = int(config["budget"]["evaluations"]) * int(config["fidelity"]["epochs"])
-    return [RunAccount(name, repeat, RunBudget(epochs)) for repeat in range(config["repeats"]) for name in names]
+    budget, repeats = config["budget"], range(config["repeats"])
+    epochs, seconds = int(budget["evaluations"]) * int(config["fidelity"]["epochs"]), budget.get("seconds")
+    return [RunAccount(name, repeat, RunBudget(epochs, seconds)) for repeat in repeats for name in names]
 
 
 @dataclass
@@ -183,7 +194,7 @@ class Ledger:
     def _take(self, record: Record, event: str) -> tuple[Outcome, Standing] | None:
         if event == DRIVER:
             self.drivers.append(record)
-        if event != DRIVER or record["work"] == EXPERIMENT:
+        if event != DRIVER or record["work"] == DriverWork.EXPERIMENT:
             self.status = ""
         if event in (DRIVER, ILLEGIBLE):
             pass
@@ -191,7 +202,7 @@ class Ledger:
             self.extensions.append((record, len(self.outcomes)))
         elif event == ASKED:
             self._asked(record)
-        elif event == "started":
+        elif event == STARTED:
             self._started(record)
         elif event == CANCELLED:
             self.open[_key(record)].cancelled = record

@@ -71,7 +71,7 @@ class Holder:
             return False
         if self.boot != here.boot:
             return self.machine in ("", here.machine) and self.taken < here.booted
-        return self.namespace == here.namespace and _began(self.pid) != self.began
+        return self.namespace == here.namespace and not _lives(self.pid, self.began)
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def locked(path: Path, say: Callable[[str], None]) -> Iterator[Note]:
             if not holder.is_dead(here):
                 raise RunDirectoryError(_refusal(path, holder, here))
             say(f"{path}: its driver (process {holder.pid} on {holder.host}) is dead; taking over")
-        _take(path, here)
+        _take(path, here, new=held is None)
 
     def note(**facts: Any) -> None:
         if _is_held(path, here):
@@ -165,10 +165,15 @@ def _is_held(path: Path, here: Holder) -> bool:
     return held is not None and held[0] == here
 
 
-def _take(path: Path, here: Holder) -> None:
-    """Write the lock. Raises RunDirectoryError where that may not be."""
+def _take(path: Path, here: Holder, new: bool) -> None:
+    """Write the lock. new: nobody held it. Raises RunDirectoryError where that may not be."""
     try:
-        _write(path, here, {})
+        _write(path, here, {}, new)
+    except FileExistsError:  # between our look and this: another host's, which `_alone` does not keep away
+        held = _read(path)
+        raise RunDirectoryError(
+            _refusal(path, held[0], here) if held else f"{path}: another driver was here just now; try again"
+        ) from None
     except OSError as error:
         raise RunDirectoryError(
             f"{path} cannot be written ({error.strerror}), so no driver can work in {path.parent}: mend that, or run "
@@ -176,8 +181,8 @@ def _take(path: Path, here: Holder) -> None:
         ) from None
 
 
-def _write(path: Path, here: Holder, facts: Mapping[str, Any]) -> None:
-    write_aside(path, json.dumps({**asdict(here), "facts": facts}).encode(), durable=False)
+def _write(path: Path, here: Holder, facts: Mapping[str, Any], new: bool = False) -> None:
+    write_aside(path, json.dumps({**asdict(here), "facts": facts}).encode(), durable=False, new=new)
 
 
 @contextmanager
@@ -230,6 +235,20 @@ def _machine() -> str:
         return Path("/etc/machine-id").read_text().strip()
     except OSError:
         return ""
+
+
+def _lives(pid: int, began: int) -> bool:
+    """Whether the process that began then is there."""
+    found = _began(pid)
+    if found is not None:
+        return found == began
+    try:
+        os.kill(pid, 0)
+    except PermissionError:  # another user's, which /proc may hide from us (mount option hidepid)
+        return True
+    except OSError:
+        return False
+    return False  # a zombie of ours
 
 
 def _began(pid: int) -> int | None:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from fmnas.search_spaces import Evaluation, Trial
+from fmnas.search_spaces.records import CHARGED
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,6 +62,12 @@ class Outcome:
         """The run's name."""
         return run_name(self.optimizer, self.repeat)
 
+    def _train_seconds(self) -> float | None:
+        """What is charged; None of what is not, and of a failure in a journal that has no such number."""
+        if self.evaluation:
+            return round(self.evaluation.seconds, 6)
+        return round(self.seconds, 6) if self.status in CHARGED and self.seconds else None
+
     def to_row(self, seeds: int) -> dict[str, Any]:
         """The row of trials.csv; `seeds` is the number of error columns (0 for a synthetic problem)."""
         evaluation = self.evaluation
@@ -83,7 +90,7 @@ class Outcome:
             "diverged": evaluation.diverged if evaluation else False,
             "status": self.status,
             "suggest_seconds": round(self.suggest_seconds, 6),
-            "train_seconds": round(evaluation.seconds, 6) if evaluation else None,
+            "train_seconds": self._train_seconds(),
             "started_at": iso(self.started_at),
             "finished_at": iso(self.finished_at),
             "worker": self.worker,

@@ -159,9 +159,11 @@ def run_directory(path: Path, write: bool = False) -> RunDirectory:
         for file in (directory.journal, directory.config, directory.lock):
             if file.exists():
                 file.open("rb").close()
-    if write and not os.access(path, os.W_OK, effective_ids=True):
+    needed = (path, directory.journal) if write else ()
+    shut = next((each for each in needed if not os.access(each, os.W_OK, effective_ids=True)), None)
+    if shut is not None:
         raise RunDirectoryError(
-            f"{cut(str(path))} cannot be written by you: copy it to a place that can, or ask its owner; a report "
+            f"{cut(str(shut))} cannot be written by you: copy it to a place that can, or ask its owner; a report "
             "alone can be written elsewhere with --out DIR"
         )
     return directory

@@ -15,7 +15,7 @@ from fmnas.platform.record.ledger import Ledger
 from fmnas.platform.record.outcome import Outcome, Standing
 from fmnas.platform.record.run_directory import RunDirectory
 from fmnas.platform.record.warm_start import recorded_knowledge
-from fmnas.search_spaces import Evaluation, Trial
+from fmnas.search_spaces import Evaluation, FmnasError, Trial
 from fmnas.search_spaces.records import LOST
 
 
@@ -52,6 +52,14 @@ class ExperimentState(Ledger):
                 run.optimizer.restore(recorded)
             except NotRepeatedError as error:
                 raise NotRepeatedError(f"{run.name}, {error}") from error
+            except FmnasError:
+                raise  # the journal's doing
+            except Exception as error:
+                raise ExperimentFailed(
+                    f"{run.name}: the optimizer failed when it heard that it once suggested trial {recorded.id}: "
+                    f"{one_line(error)}{own_line(error)}. The journal is whole: mend the optimizer and resume; `fmnas "
+                    "report` needs none"
+                ) from error
 
     def _tell(self, outcome: Outcome) -> None:
         """A result is told; a failure is told as the configuration says; a loss is forgotten."""

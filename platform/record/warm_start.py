@@ -18,7 +18,7 @@ from typing import Any
 
 from fmnas.optimizers.optimizer import OptimizerError
 from fmnas.platform.errors import RunDirectoryError, one_line
-from fmnas.platform.record.journal import Record, extensions
+from fmnas.platform.record.journal import Record, stages
 from fmnas.platform.record.outcome import run_name
 from fmnas.search_spaces import Configuration, Evaluation, Trial
 from fmnas.search_spaces.records import WARM_START
@@ -109,7 +109,7 @@ def recorded_knowledge(records: Sequence[Record]) -> dict[str, Knowledge]:
     Raises RunDirectoryError where it cannot be read.
     """
     found: dict[str, Knowledge] = {}
-    for record in (records[0], *extensions(records)):
+    for record in stages(records):
         try:
             found |= {label: Knowledge.from_dict(each) for label, each in record.get(WARM_START, {}).items()}
         except (LookupError, TypeError, ValueError, AttributeError) as error:

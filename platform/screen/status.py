@@ -43,11 +43,11 @@ from fmnas.platform.record.journal import (
     ASKED,
     DRIVER,
     ENDED,
-    EXPERIMENT,
     ILLEGIBLE,
+    DriverWork,
     Record,
     experiment_records,
-    extensions,
+    stages,
 )
 from fmnas.platform.record.ledger import Ledger, OpenTrial, RunAccount, accounts_of
 from fmnas.platform.record.lock import AtWork, look
@@ -61,7 +61,11 @@ from fmnas.search_spaces.records import CHARGED, WARM_START
 SHOWN_EVENTS = 8
 _OF_DRIVERS = {DRIVER: "began", ENDED: "left"}
 """What these records mean to a person."""
-_STATES = {"experiment": "working", "retraining": "retraining", "sync": "syncing"}
+_STATES: Mapping[str, str] = {
+    DriverWork.EXPERIMENT: "working",
+    DriverWork.RETRAINING: "retraining",
+    DriverWork.SYNC: "syncing",
+}
 
 
 def status_of(directory: RunDirectory, now: float | None = None) -> dict[str, Any]:
@@ -72,7 +76,7 @@ def status_of(directory: RunDirectory, now: float | None = None) -> dict[str, An
     driver = found if found and found.alive else None
     since = driver.facts.get("since") if driver else None
     records = experiment_records(directory)
-    config = [records[0], *extensions(records)][-1]["config"]
+    config = stages(records)[-1]["config"]
     ledger, last = _read(directory, config, records)
     state = _state(driver, ledger.status)
     begun = float(since) if state == "working" and since is not None else None
@@ -121,7 +125,7 @@ def _read(
     for line, record in enumerate(records[1:], start=2):
         ledger.follow(line, record)
         quiet = record["event"] in (ASKED, ILLEGIBLE)
-        if not quiet and (record["event"] != DRIVER or record["work"] == EXPERIMENT):
+        if not quiet and (record["event"] != DRIVER or record["work"] == DriverWork.EXPERIMENT):
             last.append(record)
     return ledger, last
 
@@ -139,7 +143,7 @@ def _left(ledger: Ledger, since: float, now: float) -> float | None:
     for outcome, _ in ledger.outcomes:
         if outcome.status in CHARGED and outcome.trial.origin != WARM_START and outcome.finished_at >= since:
             done[outcome.run] += outcome.trial.epochs
-    runs = [(done[name], each.budget.epochs - each.budget.spent) for name, each in ledger.accounts.items()]
+    runs = [(done[name], each.epochs_ahead) for name, each in ledger.accounts.items()]
     seconds = time_left(runs, now - since)
     return None if seconds is None else round(seconds, 1)
 

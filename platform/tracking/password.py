@@ -12,6 +12,7 @@ from pathlib import Path
 import yaml
 
 from fmnas.platform.config.config import Config
+from fmnas.platform.config.sections import TrackingConfig
 from fmnas.platform.config.uri import (
     HIDDEN,
     TrackingError,
@@ -41,12 +42,12 @@ def settled(config: Config, here: Path) -> Config:
     return config.model_copy(update={"tracking": config.tracking.model_copy(update={"uri": absolute})})
 
 
-def tracking_uri(config: Config, directory: RunDirectory) -> str:
+def tracking_uri(tracking: TrackingConfig, directory: RunDirectory) -> str:
     """The URI of the experiment's store, with its password. Touches no network, and of the disk one file.
 
     Raises TrackingError for one that cannot be used, or whose password is nowhere to be found.
     """
-    uri = config.tracking.uri
+    uri = tracking.uri
     if uri is None:
         if not is_plain_path(directory.store):
             raise TrackingError(

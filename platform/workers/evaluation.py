@@ -3,7 +3,10 @@
 import inspect
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from fmnas.platform.errors import legible
 from fmnas.platform.workers.stop import BreakOff, late, watched
@@ -80,10 +83,22 @@ def checked(evaluation: Any) -> Evaluation:
         raise TrainerError(f"it returned {legible(repr(evaluation))[:100]}, which is no Evaluation")
     if not isinstance(evaluation.conditions, Conditions | None):
         raise TrainerError(f"it returned conditions = {legible(repr(evaluation.conditions))[:100]}, which are none")
+    evaluation = replace(evaluation, **{name: _of_python(value) for name, value in vars(evaluation).items()})
     for name, value in _numbers(evaluation.to_dict()):
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise TrainerError(f"it returned {name} = {legible(repr(value))[:100]}, which is no finite number")
+    if not isinstance(evaluation.diverged, bool):
+        raise TrainerError(
+            f"it returned diverged = {legible(repr(evaluation.diverged))[:100]}: it must be True or False"
+        )
     return evaluation
+
+
+def _of_python(value: Any) -> Any:
+    """A number of numpy's, alone or among others, as Python's own: the journal holds nothing else."""
+    if isinstance(value, list | tuple):
+        return tuple(map(_of_python, value))
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _numbers(fields: dict[str, Any]) -> Iterator[tuple[str, Any]]:

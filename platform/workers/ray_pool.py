@@ -163,7 +163,8 @@ class RayPool:
         self._idle, self._busy, self._starting = [], {}, {}
 
     def _members(self) -> list[_Member]:
-        return [*self._starting.values(), *self._idle, *(task.member for task in self._busy.values())]
+        busy = tuple(self._busy.values())  # copied whole: another thread may ask, too
+        return [*tuple(self._starting.values()), *self._idle, *(task.member for task in busy)]
 
     def _look(self) -> None:
         """Let the pool have as many workers as fit on the nodes that are there now."""

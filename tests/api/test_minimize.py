@@ -18,8 +18,8 @@ from fmnas.api import load_run, minimize
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import Config
 from fmnas.platform.errors import ConfigError, ExperimentFailed, RunDirectoryError
-from fmnas.search_spaces import FmnasError, LinearConstraint, Nominal, Real, Space
-from fmnas.trainers import TrainerError, objective
+from fmnas.search_spaces import Evaluation, FmnasError, LinearConstraint, Nominal, Real, Space, Trial
+from fmnas.trainers import Problem, TrainerError, objective
 
 SPACE = [Real("x", -5.0, 5.0), Nominal("kind", ["a", "b"])]
 
@@ -294,3 +294,32 @@ def test_the_configuration_on_disk_is_whole(kept: Path) -> None:
     data = yaml.safe_load((kept / "config.yaml").read_text())
     assert set(data) == set(Config.model_fields)
     assert data["problem"] == "<minimize>:bowl"
+
+
+def test_more_failures_in_a_row_may_be_allowed_later(tmp_path: Path) -> None:
+    calls = Counted()
+
+    def breaks(configuration: dict[str, Any]) -> float:
+        if 3 <= calls.calls < 9:
+            calls.calls += 1
+            raise OSError("no")
+        return calls(configuration)
+
+    same = {"space": SPACE, "evaluations": 12, "optimizer": "random", "out": tmp_path / "run"}
+    with pytest.warns(UserWarning, match="3 trials in a row failed.*failures= of minimize"):
+        minimize(breaks, failures=3, **same)
+    found = minimize(breaks, failures=9, **same)
+    assert found.trials["status"].tolist() == ["finished"] * 3 + ["failed"] * 6 + ["finished"] * 3
+
+
+def test_a_problem_of_several_seeds_can_be_read_again(tmp_path: Path) -> None:
+    class Trainer:
+        def evaluate(self, trial: Trial) -> Evaluation:
+            return Evaluation(trial.configuration["x"] ** 2, errors=(0.1, 0.2, 0.3))
+
+    task = Problem(Space(SPACE), lambda data, hardware: Trainer(), penalty=30.0, seeds=3, objective="what it is")
+    found = minimize(task, evaluations=4, optimizer="random", out=tmp_path / "run")
+    again = load_run(tmp_path / "run")
+    assert again.best().objective == found.objective
+    assert {"error_seed_1", "error_seed_3"} <= set(again.trials.columns)
+    assert again != found.results, "results are compared by identity: a table has no truth value"

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -211,11 +212,14 @@ def test_an_origin_that_is_not_known_ends_the_experiment_at_once(
     assert "Traceback" not in printed
 
 
-def test_resume_of_a_finished_experiment_shows_it_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_resume_of_a_finished_experiment_shows_it_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = tmp_path / "run"
     main(["run", "smoke", *FAST, *LITTLE, "--out", str(out)])
     first = capsys.readouterr().out.split("optimizer", 1)[1]
     trials = (out / "trials.csv").read_bytes()
+    monkeypatch.setattr("fmnas.platform.drive.launch.open_pool", None)  # neither workers nor data are needed
     assert main(["resume", str(out)]) == 0
     assert capsys.readouterr().out.split("optimizer", 1)[1] == first
     assert (out / "trials.csv").read_bytes() == trials
@@ -311,3 +315,32 @@ def test_more_gpus_than_there_are_is_exit_code_2(tmp_path: Path, capsys: pytest.
     message = complaint(["run", "smoke", *flags], capsys)
     assert "workers.gpus = 1" in message or "workers.count = 64" in message
     assert not (tmp_path / "run").exists()
+
+
+def test_results_that_cannot_be_written_end_it_with_what_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    main(["run", "smoke", *FAST, *LITTLE, "--out", str(out)])
+    shutil.rmtree(out / "report")
+    (out / "report").write_text("in its place")
+    capsys.readouterr()
+    assert main(["resume", str(out), "--progress", "json"]) == 1
+    printed = capsys.readouterr()
+    ending = json.loads(printed.out.splitlines()[-1])
+    assert (ending["event"], ending["status"], ending["exit_code"]) == ("ending", "failed", 1)
+    assert ending["again"].endswith(f"resume {out}")
+    assert "the experiment failed" in printed.err
+    assert main(["resume", str(out)]) == 1
+    assert f"resume {out}" in capsys.readouterr().out
+
+
+def test_the_ui_says_where_mlflow_was_told_nothing_and_needs_no_configuration(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    main(["run", "smoke", *FAST, *LITTLE, "--out", str(out)])
+    (out / "config.yaml").unlink()
+    capsys.readouterr()
+    assert main(["ui", str(out)]) == 2
+    assert "tracking.enabled = false: MLflow has nothing of this experiment" in capsys.readouterr().err

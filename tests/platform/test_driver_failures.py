@@ -151,3 +151,18 @@ def test_an_optimizer_that_raises_ends_the_experiment_by_name(
     monkeypatch.setattr("fmnas.baselines.random_search.RandomSearch._suggest", broken)
     with pytest.raises(ExperimentFailed, match="random/repeat-0: the optimizer failed: ZeroDivisionError: inside"):
         drive(configured(optimizers=["random"]), tmp_path / "j")
+
+
+@pytest.mark.parametrize("capacity", [1, 2])
+def test_a_last_trial_that_is_lost_for_good_is_followed_by_another(
+    tmp_path: Path, drive: Drive, configured: Configured, capacity: int
+) -> None:
+    """The others had spent the rest of the budget meanwhile; what was lost is not charged."""
+    config = configured(
+        optimizers=[{"name": "random", "concurrency": capacity}], workers={"attempts": 1}, budget={"evaluations": 4}
+    )
+    status, state, _ = drive(
+        config, tmp_path / "j", capacity, fate=lambda job: "lose" if job.trial.id == 3 else "finish"
+    )
+    (run,) = state.runs.values()
+    assert (status, run.budget.spent, run.budget.epochs) == ("finished", 12, 12)

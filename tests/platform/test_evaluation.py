@@ -1,12 +1,16 @@
 """How a worker evaluates a trial: what a trainer is offered, what it reports, and how it ends when it must."""
 
+import errno
+import json
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,10 +19,10 @@ from fmnas.platform.drive.dispatch import epochs_reached
 from fmnas.platform.record.outcome import Job
 from fmnas.platform.workers import evaluation as evaluations
 from fmnas.platform.workers.evaluation import Evaluator
-from fmnas.platform.workers.pool import Finished, InProcessPool, TimedOut
+from fmnas.platform.workers.pool import Failed, Finished, InProcessPool, TimedOut
 from fmnas.platform.workers.stop import LOOK_SECONDS, PastDeadline, Stopped, StopRequest, deadline, late
 from fmnas.search_spaces import Evaluation, Trial
-from fmnas.trainers import EvaluationStoppedError
+from fmnas.trainers import EvaluationStoppedError, TrainerError
 from fmnas.trainers.contract import Report, Stop, ignore, never
 
 TRIAL = Trial(0, {}, 3, "random")
@@ -199,3 +203,39 @@ def test_a_break_off_for_a_stop_is_no_missed_deadline() -> None:
     pool = InProcessPool(Forwarding())
     pool.submit(JOB)
     assert isinstance(pool.next_event(0.0), Finished)
+
+
+class Numpy:
+    """Returns an evaluation of numpy's numbers."""
+
+    def __init__(self, **fields: Any) -> None:
+        self._fields = fields
+
+    def evaluate(self, trial: Trial) -> Evaluation:
+        return Evaluation(**{"objective": np.float32(0.5), "epochs": np.int64(3), **self._fields})
+
+
+def test_numbers_of_numpys_go_on_record_as_pythons() -> None:
+    fields = {"errors": (np.float64(0.25),), "flops": np.int64(7), "curve": [np.float32(0.5)], "diverged": np.True_}
+    found = Evaluator(Numpy(**fields)).evaluate(TRIAL, lambda epochs: None, None)
+    assert found == Evaluation(0.5, 3, (0.25,), flops=7, curve=(0.5,), diverged=True)
+    assert Evaluation.from_dict(json.loads(json.dumps(found.to_dict()))).objective == 0.5
+
+
+@pytest.mark.parametrize("fields", [{"objective": np.float64("nan")}, {"diverged": 1.0}, {"errors": (np.inf,)}])
+def test_what_is_no_result_is_named(fields: dict[str, Any]) -> None:
+    (name,) = fields
+    with pytest.raises(TrainerError, match=f"it returned {name}"):
+        Evaluator(Numpy(**fields)).evaluate(TRIAL, lambda epochs: None, None)
+
+
+def test_a_trial_fails_whether_or_not_somebody_reads_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(traceback, "print_exc", full)
+    pool = InProcessPool(Numpy(diverged="maybe"), traced=True)
+    pool.submit(JOB)
+    event = pool.next_event(0.0)
+    assert isinstance(event, Failed)
+    assert "diverged = 'maybe'" in event.reason

@@ -12,7 +12,7 @@ from fmnas.platform.drive.extension import growth
 from fmnas.platform.errors import Ending
 from fmnas.platform.record.events import driver_record, extended_record
 from fmnas.platform.record.experiment import build_experiment
-from fmnas.platform.record.journal import EXTENSION, Journal, read_journal
+from fmnas.platform.record.journal import DriverWork, Journal, read_journal
 from fmnas.platform.record.replay import replay
 from fmnas.platform.record.state import ExperimentState
 
@@ -28,7 +28,7 @@ QUICK: list[Any] = ["bo-fm", EVOLUTION, "bohb", "random", "cocabo", "casmopolita
 def grow(journal: Path, before: Config, after: Config) -> None:
     """What the command writes."""
     with Journal(journal) as log:
-        log.append(driver_record(EXTENSION, 0.0))
+        log.append(driver_record(DriverWork.EXTENSION, 0.0))
         log.append(extended_record(growth(before, after), after.model_dump(mode="json"), 0.0))
 
 

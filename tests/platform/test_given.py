@@ -168,6 +168,16 @@ def test_the_commands_that_an_ending_names_can_be_typed(
         assert typed in printed
 
 
+def test_an_ending_tells_of_results_that_mlflow_missed(odd: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """All trials were there by then, and what comes at the end was not."""
+    monkeypatch.setattr(endings, "print_summary", lambda *_: None)
+    report = TrackingReport(written=5, present=0, missed=0, reason="ConnectionError: down", store_experiment="1")
+    ending: Any = SimpleNamespace(ending=Ending.FINISHED, summary={}, tracking=report, store="s")
+    endings.Teller("lines", Console(width=120), RunDirectory(odd), "").tell(ending)
+    printed = capsys.readouterr().out.replace("\n", " ")
+    assert "MLflow missed the results at the end (ConnectionError: down)" in printed
+
+
 def test_the_command_for_a_directory_that_is_taken_can_be_typed(odd: Path, capsys: pytest.CaptureFixture[str]) -> None:
     message = complaint(["run", "smoke", *FLAGS, "--out", odd], capsys)
     assert f"`{shlex.join(['fmnas', 'resume', str(odd)])}`" in message

@@ -8,6 +8,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -157,10 +158,32 @@ def test_a_line_that_is_lost_may_be_replaced_and_the_others_are_read(tmp_path: P
     assert read_journal(path) == [RECORDS[0], {"event": "illegible"}, *RECORDS[2:]]
 
 
-def test_values_that_json_does_not_know_are_refused(tmp_path: Path) -> None:
-    with Journal(tmp_path / "j") as journal, pytest.raises(ValueError, match="not JSON compliant"):
-        journal.append({"event": "finished", "objective": float("nan")})
-    assert (tmp_path / "j").read_bytes() == b""
+@pytest.mark.parametrize(
+    ("value", "told"), [(float("nan"), "not JSON compliant"), (np.int64(3), "int64 is not JSON serializable")]
+)
+def test_values_that_json_does_not_know_are_refused(tmp_path: Path, value: object, told: str) -> None:
+    with Journal(tmp_path / "j") as journal:
+        with pytest.raises(ExperimentFailed, match=f"finished of r/0: it holds what no journal can .*{told}"):
+            journal.append({"event": "finished", "run": "r/0", "objective": value})
+        assert (tmp_path / "j").read_bytes() == b""
+        journal.append(RECORDS[0])
+    assert read_journal(tmp_path / "j") == RECORDS[:1], "what was refused left no gap"
+
+
+def test_a_journal_of_another_user_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "j"
+    with Journal(path) as journal:
+        journal.append(RECORDS[0])
+    opened = Path.open
+
+    def refused(self: Path, mode: str = "r", *rest: Any, **more: Any) -> Any:
+        if "a" in mode:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return opened(self, mode, *rest, **more)
+
+    monkeypatch.setattr(Path, "open", refused)
+    with pytest.raises(RunDirectoryError, match=r"cannot be written \(Permission denied\)"):
+        Journal(path)
 
 
 def test_a_record_is_on_disk_when_append_returns(tmp_path: Path) -> None:

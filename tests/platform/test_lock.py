@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fmnas.platform.errors import RunDirectoryError
+from fmnas.platform.record import lock
 from fmnas.platform.record.lock import Holder, kept_up, locked, look
 
 FMNAS = [sys.executable, str(Path(__file__).with_name("one_figure.py"))]
@@ -140,6 +142,7 @@ def test_a_lock_that_may_not_be_touched_is_said_so(tmp_path: Path, monkeypatch: 
     if does == "read":
         leave(path)
     monkeypatch.setattr(Path, "read_text" if does == "read" else "replace", refuse)
+    monkeypatch.setattr(os, "link", refuse)
     here = Holder("host", 1, 1, "boot", "namespace")
     monkeypatch.setattr(Holder, "this", lambda: here)
     with pytest.raises(RunDirectoryError, match=f"cannot be {does}.*Permission denied") as caught, locked(path, print):
@@ -255,3 +258,38 @@ def test_a_lock_that_was_meddled_with_does_not_end_the_keeping_up(
             time.sleep(0.01)
         assert len(asked) > before + 2
         path.unlink()
+
+
+def test_a_process_that_proc_does_not_show_is_not_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user's, where /proc is mounted with hidepid."""
+    leave(tmp_path / "lock")
+
+    def not_permitted(pid: int, signal: int) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    began = lock._began
+    monkeypatch.setattr(lock, "_began", lambda pid: None)
+    monkeypatch.setattr(os, "kill", not_permitted)
+    found = look(tmp_path / "lock")
+    assert found is not None
+    assert found.alive
+    with pytest.raises(RunDirectoryError, match="a driver works in"), locked(tmp_path / "lock", print):
+        pass
+    monkeypatch.setattr(lock, "_began", began)
+
+
+def test_of_two_hosts_at_once_one_gets_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither sees the other's lock when it looks, and no lock of the folder reaches from one to the other."""
+    path, looked = tmp_path / "lock", []
+
+    def nothing_yet(place: Path) -> Any:
+        looked.append(place)
+        return None if len(looked) == 1 else read(place)
+
+    read = lock._read
+    leave(path, host="another")
+    monkeypatch.setattr(lock, "_read", nothing_yet)
+    with pytest.raises(RunDirectoryError, match=r"a driver works in .* on another"), locked(path, print):
+        pass
+    assert json.loads(path.read_text())["host"] == "another"
+    assert os.listdir(tmp_path) == ["lock"]

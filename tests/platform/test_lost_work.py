@@ -94,3 +94,11 @@ def test_pending_trials_are_those_asked_and_not_ended(count: int) -> None:
     ended = [finished(n, 1, 50 + n) for n in range(3 - count)]
     pending = list(state_of(*records, *ended).pending())
     assert [(run, opened.suggest_seconds) for run, opened in pending] == [(RUN, 0.5)] * count
+
+
+def test_a_failure_is_charged_by_a_clock_that_nobody_sets() -> None:
+    """trials.csv has what was charged, however far the wall clock jumped meanwhile."""
+    failed = {**unfinished_record("failed", job(0), "w", "ValueError", 18_010), "seconds": 4.0}
+    state = state_of(asked(0, 9), start(0, 1, 10), failed)
+    (row,) = trials_table((outcome for outcome, _ in state.outcomes), 0).to_dict("records")
+    assert (row["train_seconds"], state.runs[RUN].budget.seconds_spent) == (4.0, 4.5)

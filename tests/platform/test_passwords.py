@@ -137,11 +137,11 @@ def test_the_environment_replaces_a_password_that_has_changed(
     directory = RunDirectory(tmp_path)
     keep_password(configured(tracking={"uri": URI}), directory)
     config = configured(tracking={"uri": MASKED})
-    assert tracking_uri(config, directory) == URI
+    assert tracking_uri(config.tracking, directory) == URI
     monkeypatch.setenv(VARIABLE, "http://alice:new@127.0.0.1:9/")
-    assert tracking_uri(config, directory) == "http://alice:new@127.0.0.1:9/"
+    assert tracking_uri(config.tracking, directory) == "http://alice:new@127.0.0.1:9/"
     monkeypatch.setenv(VARIABLE, "http://alice:new@another:9/")  # of another experiment
-    assert tracking_uri(config, directory) == URI
+    assert tracking_uri(config.tracking, directory) == URI
 
 
 def test_a_configuration_does_not_print_its_password(configured: Callable[..., Config]) -> None:

@@ -230,6 +230,16 @@ def test_the_table_has_incumbents_budgets_workers_and_what_is_left() -> None:
     assert "1:00 left" in scene.drawn(), "what a run that is over leaves unspent is not ahead"
 
 
+def test_the_last_training_of_a_run_takes_time_too() -> None:
+    scene = Scene()
+    for number in range(4):
+        scene.finish(number)
+    scene.state.runs["bohb/repeat-0"].over = True
+    scene.run.budget.commit(3, 0.0)
+    scene.progress.started(Job(scene.run.name, Trial(4, {}, 3, "model")), "w")
+    assert scene.told[-1].facts["seconds_left"] == 10.0
+
+
 def test_the_table_has_the_epoch_of_a_trial_that_told_of_one() -> None:
     scene = Scene()
     for number in (1, 2):
@@ -245,6 +255,12 @@ def test_the_pace_is_kept(done: float, ahead: float, seconds: float) -> None:
     assert left is not None
     assert math.isclose(left * done, ahead * seconds, rel_tol=1e-9, abs_tol=1e-9)
     assert time_left([(0, ahead)], seconds) is None
+
+
+def test_runs_side_by_side_end_with_the_slowest() -> None:
+    assert time_left([(100, 0), (10, 90)], 100.0) == 900.0
+    assert time_left([(10, 10), (10, 10)], 10.0) == 10.0
+    assert time_left([(10, 10), (0, 10)], 10.0) == 20.0, "of what has not begun, the pace of all together is known"
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -255,3 +256,31 @@ def test_a_driver_at_work_is_seen_and_not_disturbed_and_its_death_is_seen(tmp_pa
     assert not at_work.alive
     facts = status_of(RunDirectory(out))
     assert (facts["state"], facts["again"]) == ("killed", f"fmnas resume {out}")
+
+
+def test_who_has_no_seconds_left_has_nothing_ahead(tmp_path: Path) -> None:
+    history = json.loads(json.dumps(HISTORY))
+    history[0]["config"]["budget"]["seconds"] = 3.0
+    history[4]["evaluation"]["seconds"] = 5.0
+    directory = written(tmp_path, history)
+    with locked(directory.lock, print) as note:
+        note(work="experiment", workers=3, since=100.0)
+        assert status_of(directory, now=130.0)["seconds_left"] == 15.0, "2 epochs are in flight, and no more will be"
+
+
+def test_what_is_not_the_best_any_more_is_not_retrained(tmp_path: Path) -> None:
+    directory = written(tmp_path, HISTORY)
+    for trial, count in ((0, 1), (1, 0)):
+        directory.retrained.write_text(f"run,optimizer,repeat,trial\na/repeat-0,a,0,{trial}\n")
+        assert status_of(directory)["retrained"] == count
+    directory.retrained.write_bytes(b"run,trial\n\xff,0\n")
+    assert status_of(directory)["retrained"] == 0, "the report says what is wrong with it"
+
+
+def test_a_search_from_python_is_gone_on_with_there(tmp_path: Path) -> None:
+    history = json.loads(json.dumps(HISTORY).replace('"joint"', '"<minimize>:bowl"'))
+    facts = status_of(written(tmp_path, history))
+    assert (facts["state"], facts["again"]) == ("killed", None)
+    console = Console(file=StringIO(), width=150)
+    print_status(facts, console)
+    assert "t (bowl) in" in console.file.getvalue()

@@ -213,10 +213,10 @@ def test_a_relative_store_is_the_same_wherever_one_resumes(
     directory.journal.touch()
     (here / "mlflow.db").touch()
     monkeypatch.chdir(here)
-    assert tracking_uri(old, directory) == "sqlite:///mlflow.db"
+    assert tracking_uri(old.tracking, directory) == "sqlite:///mlflow.db"
     monkeypatch.chdir(there)
     with pytest.raises(TrackingError, match=f"below {there}; write its whole path in"):
-        tracking_uri(old, directory)
+        tracking_uri(old.tracking, directory)
 
 
 def test_a_run_writes_down_where_a_relative_store_is(

@@ -152,3 +152,28 @@ def test_a_server_shows_the_links_and_ends_with_us(tmp_path: Path) -> None:
     assert "Traceback" not in text
     with socket.socket() as probe:
         assert probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+NO_MLFLOW = (
+    b"SSH-2.0-OpenSSH_9.6\r\n",
+    *(b"HTTP/1.0 200 OK\r\n\r\n" + body for body in (b"[]", b'{"experiments":[{}]}')),
+)
+
+
+@pytest.mark.parametrize("answer", NO_MLFLOW)
+def test_what_answers_and_is_no_mlflow_server_is_named(answer: bytes) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+
+        def reply() -> None:
+            connection, _ = other.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=reply)
+        thread.start()
+        with pytest.raises(TrackingError, match="no MLflow server answers"):
+            open_ui(f"http://127.0.0.1:{other.getsockname()[1]}", say=print)
+        thread.join()

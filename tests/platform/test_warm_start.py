@@ -18,7 +18,7 @@ from fmnas.platform.errors import Ending, ExperimentFailed, RunDirectoryError
 from fmnas.platform.problems import problem
 from fmnas.platform.record.events import begun_record, driver_record, extended_record
 from fmnas.platform.record.experiment import build_experiment
-from fmnas.platform.record.journal import EXTENSION, Journal, read_journal
+from fmnas.platform.record.journal import DriverWork, Journal, read_journal
 from fmnas.platform.record.replay import replay
 from fmnas.platform.record.warm_start import Knowledge, KnownTrial, recorded_knowledge
 from fmnas.search_spaces import Evaluation, Subspace, Trial
@@ -163,7 +163,7 @@ def test_an_extension_brings_what_is_known_to_those_it_adds(
     known, journal = knowledge_for(after), tmp_path / "j"
     drive(before, journal, knowledge=known)
     with Journal(journal) as log:
-        log.append(driver_record(EXTENSION, 0.0))
+        log.append(driver_record(DriverWork.EXTENSION, 0.0))
         plain = after.model_dump(mode="json")
         log.append(extended_record(growth(before, after), plain, 0.0, {"bo-fm": known["bo-fm"]}))
     _, state, _ = drive(after, journal, knowledge=known)
