@@ -57,7 +57,7 @@ class ClusterError(FmnasError):
 
 
 class ExperimentFailed(Exception):  # noqa: N818  # it is an ending, not a mistake in a call
-    """Too many trials in a row failed: something is broken that more trials will not mend."""
+    """Something is broken that more trials will not mend: too many of them failed in a row, an optimizer, a disk."""
 
 
 LONGEST = 200

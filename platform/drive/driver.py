@@ -1,4 +1,4 @@
-"""The driver: the loop that asks, journals, dispatches and tells. Only it touches pool, journal and tracker.
+"""The driver: the loop that asks, journals, dispatches and tells.
 
 for each run with budget and a free worker:  ask, journal, submit; or journal the result, where it is known
 for each event:                              journal, tell, track

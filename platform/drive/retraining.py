@@ -225,7 +225,7 @@ def _chosen(state: ExperimentState, directory: RunDirectory, around: Surrounding
 def _there(directory: RunDirectory, chosen: Sequence[Outcome], scale: Scale) -> dict[str, Retrained]:
     """The rows that need not be trained again. Raises RunDirectoryError where they were trained in another way.
 
-    A row whose run has a better configuration by now is left out, and replaced when that is trained.
+    A row whose run has a better configuration by now is left out; the file loses it when the next row is written.
     """
     rows = read_retrained(directory.retrained)
     others = sorted({str(row.scale) for row in rows.values() if row.scale != scale})

@@ -9,7 +9,7 @@ from typing import Any
 from fmnas.comparison.summary import Summary
 from fmnas.platform.config.config import Config
 from fmnas.platform.config.uri import hide_passwords, masked_uri, shown_uri
-from fmnas.platform.drive.description import settings_of
+from fmnas.platform.drive.description import OBJECTIVE, settings_of
 from fmnas.platform.drive.inputs import data_digest
 from fmnas.platform.drive.results import write_results
 from fmnas.platform.environment import describe_environment
@@ -27,11 +27,9 @@ Write = Callable[[RunDirectory, ExperimentState], Summary]
 FLUSH_SECONDS, SYNC_SECONDS = 60.0, 24 * 3600.0
 """How long a store that answers may take for what is left: at the end of an experiment, and of a sync."""
 
-SHARED = frozenset(
-    {"problem", "fixed", "objective", "seed", "seeds", "initial_design", "fidelity", "on_failure", "data"}
-)
+SHARED = frozenset({*OBJECTIVE, "seed", "initial_design", "on_failure"})
 """The keys of a configuration that are params of every run."""
-GROWING = frozenset({"budget", "repeats"})
+CAMPAIGN = frozenset({"budget", "repeats"})
 """Those of the campaign alone: an extension changes them and has a campaign of its own, and a param is for ever."""
 
 
@@ -88,7 +86,7 @@ def _new_tracker(state: ExperimentState, directory: RunDirectory, identity: str,
             "commit": environment["commit"] or f"fmnas {environment['packages']['fmnas']}",
             **_of_mlflow(environment),
         },
-        params=params(_said(config, {*SHARED, *GROWING})),
+        params=params(_said(config, {*SHARED, *CAMPAIGN})),
         optimizers={label: params({**_said(config, SHARED), **own}) for label, own in settings_of(config).items()},
         dataset=_dataset(config, state.experiment.problem.dataset, data_digest(directory)),
         space=state.experiment.subspace.free,

@@ -12,7 +12,8 @@ The facts of `--progress json`'s last line, whose event is `ending`:
 | optimizers | name -> mean, standard_error, best, repeats; the lowest mean first |
 | mlflow | store, written, present, missed, reason, remark: what to know of how the store was found |
 
-A run that was broken off before it could write its results has only the first three, and `again`.
+A run that was broken off before it could write its results lacks what comes after `again`; one that had not begun,
+run_directory and page, too.
 """
 
 import shlex

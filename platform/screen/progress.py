@@ -30,7 +30,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from fmnas.platform.problems import short_name
@@ -38,8 +37,9 @@ from fmnas.platform.record.experiment import Run
 from fmnas.platform.record.outcome import Job, Outcome
 from fmnas.platform.record.retrained import Retrained, Scale
 from fmnas.platform.record.state import ExperimentState
-from fmnas.platform.screen.runs_table import RunRow, RunsTable, as_number
+from fmnas.platform.screen.runs_table import Doing, RunRow, RunsTable, as_number
 from fmnas.platform.screen.screen import Happening, Screen, as_reached, as_time, time_left
+from fmnas.platform.screen.terminal import plain_table
 from fmnas.platform.workers.pool import without_place
 from fmnas.search_spaces.records import FINISHED, WARM_START
 
@@ -198,7 +198,7 @@ class ExperimentProgress(JobProgress):
                 run.budget.epochs,
                 full,
                 run.incumbent,
-                self._doing(run),
+                *self._doing(run),
                 self._left(run),
             )
             for run in self._state.runs.values()
@@ -211,13 +211,16 @@ class ExperimentProgress(JobProgress):
         busy = f"{told['workers_busy']} of {told['workers']} workers busy"
         return f"{busy}, {told['spent_share']:.0%} of all budgets spent, {as_time(told['seconds_left'])} left"
 
-    def _doing(self, run: Run) -> str:
-        if run.name == self._suggesting:
-            return "suggesting"
+    def _doing(self, run: Run) -> tuple[Doing, str]:
+        """And in words, with the trials that train."""
         trials = [f"{trial} ({reached})" for trial, reached in self._training(run.name).items()]
-        if trials:
-            return "training " + ", ".join(trials[:4])
-        return "done" if run.done else "waiting"
+        if run.name == self._suggesting:
+            doing = Doing.SUGGESTING
+        elif trials:
+            return Doing.TRAINING, f"{Doing.TRAINING} {', '.join(trials[:4])}"
+        else:
+            doing = Doing.DONE if run.done else Doing.WAITING
+        return doing, doing
 
 
 def _job(job: Job) -> dict[str, Any]:
@@ -289,15 +292,13 @@ class RetrainingProgress(JobProgress):
         return {"done": done, "of": of, **self._crew(self._time_left([(done - self._before, of - done)]))}
 
     def _table(self) -> RenderableType:
-        table = Table(box=None, pad_edge=False)
-        for header in ("run", "trial", "validation error", "test error", "now"):
-            table.add_column(header, no_wrap=True, justify="left" if header in ("run", "now") else "right")
+        table = plain_table(("run", "trial", "validation error", "test error", "now"), {"run", "now"})
         for outcome in self._chosen:
             row, reached = self._rows.get(outcome.run), self._training(outcome.run).get(outcome.trial.id)
-            doing = "waiting" if reached is None else f"training ({reached})"
+            doing = Doing.WAITING if reached is None else f"{Doing.TRAINING} ({reached})"
             error = outcome.evaluation.error if outcome.evaluation else None
             test = as_number(row.error if row else None)
-            table.add_row(outcome.run, str(outcome.trial.id), as_number(error), test, "done" if row else doing)
+            table.add_row(outcome.run, str(outcome.trial.id), as_number(error), test, Doing.DONE if row else doing)
         told = self._standing()
         foot = f"{told['workers_busy']} of {told['workers']} workers busy, {as_time(told['seconds_left'])} left"
         return Group(table, Text(foot))

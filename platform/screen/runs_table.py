@@ -6,6 +6,7 @@ A narrow terminal sees the columns that matter, whole; one that is too low for a
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.progress_bar import ProgressBar
@@ -14,10 +15,10 @@ from rich.text import Text
 
 from fmnas.platform.screen.screen import LAST_EVENTS, as_time
 
-WIDE = 100
+ALL_COLUMNS_FROM = 100
 """Columns of a terminal from which on the table has all of its own."""
-NARROW = ("run", "", "best", "now", "left")
-ALL = ("run", "budget", "", "evaluations", "epochs", "best", "now", "left")
+NARROW_COLUMNS = ("run", "", "best", "now", "left")
+COLUMNS = ("run", "budget", "", "evaluations", "epochs", "best", "now", "left")
 BESIDE = LAST_EVENTS + 6
 """Lines of a terminal that are not for rows: title, header, foot, last events, and what stood there before."""
 GAP = 2
@@ -28,12 +29,21 @@ FEWEST = 4
 """As many rows are shown on any terminal."""
 
 
+class Doing(StrEnum):
+    """What a run does."""
+
+    SUGGESTING = "suggesting"
+    TRAINING = "training"
+    WAITING = "waiting"
+    DONE = "done"
+
+
 @dataclass(frozen=True)
 class RunRow:
     """A run, or all of an optimizer's. spent, budget: epochs. full: those of a full training.
 
-    best: the lowest full-fidelity objective so far. doing: in words, the first of which is one of few. left: seconds,
-    None while unknown.
+    best: the lowest full-fidelity objective so far. doing: None of several. now: the same in words, with the trials.
+    left: seconds, None while unknown.
     """
 
     name: str
@@ -42,7 +52,8 @@ class RunRow:
     budget: int
     full: int
     best: float | None
-    doing: str
+    doing: Doing | None
+    now: str
     left: float | None
 
 
@@ -57,7 +68,7 @@ class RunsTable:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """As the terminal is now; rich calls this."""
         shown = self.rows if len(self.rows) <= max(FEWEST, console.height - BESIDE) else folded(self.rows)
-        header = ALL if options.max_width >= WIDE else NARROW
+        header = COLUMNS if options.max_width >= ALL_COLUMNS_FROM else NARROW_COLUMNS
         table = Table(box=None, pad_edge=False)
         for name, width in _widths(shown, header, options.max_width).items():
             right = name in ("", "epochs", "left", "best")
@@ -85,7 +96,8 @@ def folded(rows: Sequence[RunRow]) -> list[RunRow]:
                 sum(row.budget for row in mine),
                 mine[0].full,
                 min(known, default=None),
-                ", ".join(f"{count} {what}" for what, count in Counter(row.doing.split()[0] for row in mine).items()),
+                None,
+                ", ".join(f"{count} {what}" for what, count in Counter(row.doing for row in mine).items()),
                 max(left) if len(left) == len(mine) else None,
             )
         )
@@ -114,6 +126,6 @@ def _cell(row: RunRow, header: str) -> str:
         "evaluations": f"{row.spent / row.full:.1f}/{row.budget / row.full:.0f}",
         "epochs": f"{row.spent}/{row.budget}",
         "best": as_number(row.best),
-        "now": row.doing,
+        "now": row.now,
         "left": as_time(row.left),
     }[header]

@@ -54,7 +54,7 @@ from fmnas.platform.record.lock import AtWork, look
 from fmnas.platform.record.run_directory import RunDirectory
 from fmnas.platform.screen.ending import called
 from fmnas.platform.screen.screen import as_reached, as_time, time_left
-from fmnas.platform.screen.terminal import say
+from fmnas.platform.screen.terminal import plain_table, say
 from fmnas.platform.workers.pool import without_place
 from fmnas.search_spaces.records import CHARGED, WARM_START
 
@@ -243,9 +243,7 @@ def _in_words(facts: Mapping[str, Any]) -> str:
 
 
 def _table(runs: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for header in ("run", "incumbent", "trial", "trials", "epochs", "", "now"):
-        table.add_column(header, no_wrap=True, justify="left" if header in ("run", "now") else "right")
+    table = plain_table(("run", "incumbent", "trial", "trials", "epochs", "", "now"), {"run", "now"})
     for run in runs:
         best, running = run["incumbent"], run["running"]
         trials = f"{run['trials']} ({run['unfinished']} without a result)" if run["unfinished"] else str(run["trials"])

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Container, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
@@ -13,14 +14,14 @@ if TYPE_CHECKING:
     from fmnas.comparison.numbers.retrained import Retrained
     from fmnas.comparison.summary import Summary
 
-WIDE = 120  # columns; a narrower terminal sees fewer columns of the final table
+WHOLE_FROM = 120  # columns; a narrower terminal sees fewer columns of the final table
 
 
 def print_summary(summary: "Summary", console: Console) -> None:
     """The final table, what it shows, and what it does not."""
     from fmnas.comparison.summary import FINAL_HEADER, final_rows
 
-    dropped = {"repeats", "epochs"} if console.width < WIDE else set()
+    dropped = {"repeats", "epochs"} if console.width < WHOLE_FROM else set()
     rows = final_rows(summary)
     shown = [i for i, header in enumerate(FINAL_HEADER) if header not in dropped]
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -43,9 +44,8 @@ def _print_retrained(retrained: "Retrained", console: Console) -> None:
     from fmnas.comparison.numbers.notation import interval, number
 
     scale = f"epochs = {retrained.epochs}, images = {retrained.images}, fresh seeds = {retrained.seeds}"
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for i, header in enumerate(("optimizer", "validation error", "test error", "standard error", "95% interval")):
-        table.add_column(header, justify="left" if i == 0 else "right")
+    headers = ("optimizer", "validation error", "test error", "standard error", "95% interval")
+    table = plain_table(headers, {"optimizer"}, "bold")
     for row in retrained.means:
         values = (number(row.selected_error), number(row.error), number(row.standard_error, digits=2))
         table.add_row(row.optimizer, *values, interval(row.low, row.high))
@@ -61,9 +61,7 @@ def _print_pairs(pairs: "tuple[PairedTest, ...]", console: Console) -> None:
 
     if not pairs:
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for i, header in enumerate(("test errors", "difference", "p corrected", "verdict")):
-        table.add_column(header, justify="right" if i in (1, 2) else "left")
+    table = plain_table(("test errors", "difference", "p corrected", "verdict"), {"test errors", "verdict"}, "bold")
     for pair in pairs:
         values = (number(pair.difference, digits=2), number(pair.p_corrected, digits=2))
         table.add_row(f"{pair.first} - {pair.second}", *values, pair.verdict)
@@ -118,6 +116,14 @@ def say(console: Console, text: str, style: str | None = None) -> None:
     console.print(text, style=style, soft_wrap=True, highlight=False, markup=False)
 
 
+def plain_table(headers: Sequence[str], left: Container[str], style: str = "") -> Table:
+    """A table without lines, whose columns are not broken. left: those of texts; numbers stand at the right."""
+    table = Table(box=None, pad_edge=False, header_style=style)
+    for header in headers:
+        table.add_column(header, no_wrap=True, justify="left" if header in left else "right")
+    return table
+
+
 def complain(text: str) -> None:
     """A line to standard error. Where nobody reads it, the exit code says it too."""
     with suppress(OSError):
@@ -132,4 +138,4 @@ def output(file: TextIO | None = None) -> TextIO:
 def terminal(file: TextIO | None = None) -> Console:
     """The terminal; a file or pipe has no width of its own and gets a wide one. file: standard output if None."""
     console = Console(file=file)
-    return console if console.is_terminal else Console(file=file, width=max(WIDE, console.width))
+    return console if console.is_terminal else Console(file=file, width=max(WHOLE_FROM, console.width))

@@ -1,6 +1,6 @@
 """One experiment in MLflow: which store it goes to, and the few calls we make, with MLflow's limits kept.
 
-This is the one place that imports mlflow. Creating a run, one batch and the end of the run: three round trips per
+Creating a run, one batch and the end of the run: three round trips per
 trial, where MLflow's fluent functions make one per value.
 """
 

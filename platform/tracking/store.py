@@ -60,7 +60,7 @@ class _Progress:
 
 
 class MlflowStore:
-    """Writes one experiment. Every method may be called again after it raised; nothing is then written twice."""
+    """Writes one experiment. Every method may be called again after it raised; no run is then there twice."""
 
     def __init__(self, settings: TrackingSettings, clock: Callable[[], float] = time.time) -> None:
         self._settings = settings

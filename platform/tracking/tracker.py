@@ -138,11 +138,6 @@ class BackgroundTracker:
         # A daemon: a request that hangs must not keep the process alive.
         self._thread = threading.Thread(target=self._work, name="tracking", daemon=True)
 
-    @property
-    def trouble(self) -> str:
-        """Why the store does not take what is sent just now; empty while it does."""
-        return self._trouble
-
     def start(self, runs: Sequence[tuple[str, int]]) -> None:
         """Begin to connect."""
         runs = tuple(runs)

@@ -36,10 +36,10 @@ _NO_ANSWER = (OSError, ValueError, HTTPException, LookupError, AttributeError, T
 """What comes of asking something that is no MLflow server: it may answer anything."""
 
 
-def ui_command(uri: str, host: str = LOOPBACK, port: int = PORT) -> list[str]:
+def ui_command(uri: str, port: int = PORT) -> list[str]:
     """The command that serves the store. A URI with a password goes by `ui_environment` instead, away from `ps`."""
     store = [] if has_password(uri) else ["--backend-store-uri", uri]
-    return [sys.executable, "-m", "mlflow", "server", *store, "--host", host, "--port", str(port), "--workers", "1"]
+    return [sys.executable, "-m", "mlflow", "server", *store, "--host", LOOPBACK, "--port", str(port), "--workers", "1"]
 
 
 def ui_environment(uri: str) -> dict[str, str]:
@@ -53,9 +53,7 @@ def ui_environment(uri: str) -> dict[str, str]:
     }
 
 
-def open_ui(
-    uri: str, port: int = PORT, host: str = LOOPBACK, experiment: str = "", say: Callable[[str], None] = print
-) -> None:
+def open_ui(uri: str, port: int = PORT, experiment: str = "", say: Callable[[str], None] = print) -> None:
     """Serve the store until Ctrl-C, saying where to look; for a server that runs already, only say so.
 
     experiment: the name of the only experiment to show; empty for all.
@@ -67,10 +65,10 @@ def open_ui(
     path = sqlite_path(uri)
     if path is not None and not path.is_file():
         raise TrackingError(f"{path}: there is no MLflow store yet; run an experiment first, or name its run directory")
-    _check_port(host, port)
-    url = f"http://{host}:{port}"
+    _check_port(port)
+    url = f"http://{LOOPBACK}:{port}"
     try:
-        with _terminable(), _server(uri, host, port) as (process, log):
+        with _terminable(), _server(uri, port) as (process, log):
             _wait_for_answer(url, process, log)
             _say_pages(url, experiment, say)
             say("Ctrl-C stops it.")
@@ -153,26 +151,25 @@ def _open(request: Request | str, timeout: float) -> Any:
     return build_opener(*([ProxyHandler({})] if local else [])).open(request, timeout=timeout)
 
 
-def _check_port(host: str, port: int) -> None:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as probe:
+def _check_port(port: int) -> None:
+    with socket.socket() as probe:
         # As the server does: a port that merely has not cooled down is free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((host, port))
+            probe.bind((LOOPBACK, port))
         except (OSError, OverflowError) as error:
             raise TrackingError(
-                f"--port {port}: cannot listen on {host} ({error}); stop what uses it, or choose another port, "
+                f"--port {port}: cannot listen on {LOOPBACK} ({error}); stop what uses it, or choose another port, "
                 f"e.g. --port {port + 1 if 0 < port < 65000 else PORT}"
             ) from None
 
 
 @contextmanager
-def _server(uri: str, host: str, port: int) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes]]]:
+def _server(uri: str, port: int) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes]]]:
     with tempfile.TemporaryFile() as log:
         # In our process group: Ctrl-C and a closed terminal reach the server without us.
         process = subprocess.Popen(
-            ui_command(uri, host, port), env=ui_environment(uri), stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            ui_command(uri, port), env=ui_environment(uri), stdin=subprocess.DEVNULL, stdout=log, stderr=log
         )
         try:
             yield process, log

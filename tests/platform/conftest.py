@@ -68,7 +68,7 @@ class Server:
     def start(self) -> None:
         """Until it answers."""
         self._process = subprocess.Popen(
-            ui_command(self._store, "127.0.0.1", self.port),
+            ui_command(self._store, self.port),
             env=ui_environment(self._store),
             cwd=self._folder,
             stdout=subprocess.DEVNULL,

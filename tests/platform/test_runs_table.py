@@ -5,15 +5,16 @@ import io
 import pytest
 from rich.console import Console
 
-from fmnas.platform.screen.runs_table import BESIDE, RunRow, RunsTable, folded
+from fmnas.platform.screen.runs_table import BESIDE, Doing, RunRow, RunsTable, folded
 
 NAMES = ("bo-fm", "regularized-evolution", "bohb", "random")
 
 
 def rows(repeats: int) -> list[RunRow]:
-    doing = ("training 7 (epoch 7 of 25, 41 s)", "suggesting", "done", "waiting")
+    doing = (Doing.TRAINING, Doing.SUGGESTING, Doing.DONE, Doing.WAITING)
+    now = ("training 7 (epoch 7 of 25, 41 s)", *doing[1:])
     return [
-        RunRow(f"{name}/repeat-{r}", name, 30 + r, 60, 3, 0.28375 + r / 1000, doing[i], 100.0 * (r + 1))
+        RunRow(f"{name}/repeat-{r}", name, 30 + r, 60, 3, 0.28375 + r / 1000, doing[i], now[i], 100.0 * (r + 1))
         for r in range(repeats)
         for i, name in enumerate(NAMES)
     ]
@@ -45,7 +46,9 @@ def test_a_row_per_run_where_there_is_room() -> None:
 
 
 def test_runs_of_an_optimizer_as_one() -> None:
-    whole, *others = folded([*rows(2), RunRow("bo-fm/repeat-2", "bo-fm", 0, 60, 3, None, "waiting", None)])
-    assert whole == RunRow("bo-fm x 3", "bo-fm", 61, 180, 3, 0.28375, "2 training, 1 waiting", None)
+    whole, *others = folded(
+        [*rows(2), RunRow("bo-fm/repeat-2", "bo-fm", 0, 60, 3, None, Doing.WAITING, "waiting", None)]
+    )
+    assert whole == RunRow("bo-fm x 3", "bo-fm", 61, 180, 3, 0.28375, None, "2 training, 1 waiting", None)
     assert [row.name for row in others] == [f"{name} x 2" for name in NAMES[1:]]
     assert [row.left for row in others] == [200.0] * 3
