@@ -12,8 +12,7 @@ from fmnas.platform.record.outcome import Job
 from fmnas.platform.workers.board import Reader
 from fmnas.platform.workers.cluster import fitting, live_nodes, own_folder
 from fmnas.platform.workers.pool import Event, Failed, Finished, Lost, TimedOut, past_deadline
-from fmnas.platform.workers.ray_worker import NODE, PLACE, Build, Worker, refusal, remark, versions
-from fmnas.trainers import DeviceFailedError
+from fmnas.platform.workers.ray_worker import NODE, PLACE, Broken, Build, Worker, refusal, remark, versions
 from fmnas.trainers.problem import Data
 
 LOOK_SECONDS = 1.0
@@ -251,24 +250,20 @@ class RayPool:
         task = self._busy.pop(future)
         job, member, errors = task.job, task.member, self._ray.exceptions
         try:
-            evaluation = self._ray.get(future)
-        except errors.RayTaskError as error:
-            cause = error.cause if error.cause is not None else error
-            if isinstance(cause, DeviceFailedError):
-                self._drop(member)
-                return Lost(job, member.whole_name, one_line(cause))
-            self._idle.append(member)  # the trial's own exception: the worker lives on
-            return Failed(job, member.whole_name, one_line(cause))
+            answer = self._ray.get(future)
         except errors.OutOfMemoryError as error:  # Ray killed the worker before its node ran out
             self._drop(member)
             return Failed(job, member.whole_name, f"out of memory: {one_line(error)}"[:500])
         except errors.RayError as error:  # died, unreachable, its result gone with its node
             self._drop(member)
             return Lost(job, member.whole_name, one_line(error))
+        if isinstance(answer, Broken) and answer.device:
+            self._drop(member)
+            return Lost(job, member.whole_name, answer.reason)
         self._idle.append(member)
-        if evaluation is None:
-            return self._timed_out(job, member.whole_name)
-        return Finished(job, member.whole_name, evaluation)
+        if isinstance(answer, Broken):
+            return Failed(job, member.whole_name, answer.reason)
+        return self._timed_out(job, member.whole_name) if answer is None else Finished(job, member.whole_name, answer)
 
 
 def _cause(error: BaseException) -> str:
