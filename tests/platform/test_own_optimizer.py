@@ -128,6 +128,14 @@ def test_a_file_is_loaded_once(mine: Path) -> None:
     assert named(f"{mine}:Halving") is named(f"{mine}:Halving")
 
 
+def test_files_with_similar_paths_are_told_apart(tmp_path: Path) -> None:
+    paths = [tmp_path / part for part in ("v1.0/t.py", "v1_0/t.py", "v1/0/t.py", "my.t.py", "my_t.py")]
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"WHO = {str(path)!r}\n")
+    assert [named(f"{path}:WHO") for path in paths] == [str(path) for path in paths]
+
+
 @pytest.mark.parametrize(
     ("use", "words"),
     [
