@@ -131,13 +131,14 @@ class _Child:
         self._connection, theirs = spawn.Pipe(duplex=False)
         self._process: SpawnProcess = spawn.Process(target=_go_through, args=(it, list(names), theirs), daemon=False)
         self._theirs: Connection = theirs
-        self.is_lost = False
+        self._began = self.is_lost = False
 
     def __enter__(self) -> "_Child":
         self._process.start()
         self._theirs.close()
         with suppress(EOFError):  # it is said of the next rule
-            if self._connection.poll(STARTUP_SECONDS):
+            self._began = self._connection.poll(STARTUP_SECONDS)
+            if self._began:
                 self._connection.recv()
         return self
 
@@ -151,9 +152,11 @@ class _Child:
     def finding(self, name: str, seconds: float) -> Finding:
         """Of the next rule."""
         try:
-            if self._connection.poll(seconds):
+            if self._began and self._connection.poll(seconds):
                 return self._connection.recv()
-            why = f"it took more than {seconds:g} s: it hangs, or needs longer (--seconds)"
+            why = f"its process did not begin within {STARTUP_SECONDS:g} s: is this machine or its disk busy? Try again"
+            if self._began:
+                why = f"it took more than {seconds:g} s: it hangs, or needs longer (--seconds)"
         except EOFError:
             self._process.join()
             why = f"its process ended in the middle, with exit code {self._process.exitcode}"
