@@ -57,9 +57,15 @@ def own_folder() -> Path:
     Raises ClusterError where somebody else was there before.
     """
     folder = Path(f"/tmp/fmnas-{os.getuid()}")
-    with suppress(FileExistsError):
-        folder.mkdir(mode=0o700)
-    found = folder.lstat()
+    try:
+        with suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+        found = folder.lstat()
+    except OSError as error:
+        raise ClusterError(
+            f"{folder}, where Ray's sockets are to lie, cannot be made ({error.strerror}): is /tmp full or read-only? "
+            "Mend that, or give a cluster that runs by --address"
+        ) from None
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
         raise ClusterError(
             f"{folder} is not a folder for you alone, and Ray's sockets are to lie there: look who made it, remove it, "
@@ -151,11 +157,11 @@ def _check_listens(address: str) -> None:
     """Raise ClusterError when nothing listens at host:port. Ray itself would try for minutes."""
     place = os.environ.get("RAY_ADDRESS", "") if address == "auto" else address
     host, _, port = place.rpartition(":")
-    if not host or not port.isdigit() or "://" in place:
+    if not host or not (port.isascii() and port.isdecimal()) or "://" in place:
         return  # auto looks for a cluster that runs here; anything else is Ray's to judge
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, UnicodeError) as error:
         raise _no_cluster(address, f"nothing listens at {place}: {error}") from None
 
 

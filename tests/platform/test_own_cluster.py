@@ -126,6 +126,13 @@ def test_a_folder_that_somebody_else_can_enter_is_not_used(
         own_folder()
 
 
+def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tmp").write_text("no folder")
+    monkeypatch.setattr(cluster, "Path", lambda name: tmp_path / "tmp" / Path(name).name)
+    with pytest.raises(ClusterError, match=r"cannot be made \(Not a directory\): is /tmp full or read-only"):
+        own_folder()
+
+
 def begun(out: Path) -> "subprocess.Popen[str]":
     """A driver with a Ray of its own, and trials without end."""
     flags = ["-o", "optimizers=[random]", "-o", "tracking.enabled=false", "-o", "budget.evaluations=100000"]
