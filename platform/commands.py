@@ -213,9 +213,9 @@ def ui(arguments: argparse.Namespace) -> int:
 def config(arguments: argparse.Namespace) -> int:
     """A configuration, explained; nothing runs."""
     from fmnas.platform.config.config import load_config
-    from fmnas.platform.config.cost import cost_of, measured, not_trained
     from fmnas.platform.config.reference import commented
     from fmnas.platform.config.remarks import remarks
+    from fmnas.platform.drive.cost import cost_of, measured, not_trained
 
     found = load_config(arguments.config, arguments.overrides)
     time = [f"Time: {measured(found)}"] if arguments.time else []

@@ -105,6 +105,11 @@ class Config(Section):
         return AUTHORS_POINTS if self.initial_design == AUTHORS else int(self.initial_design)
 
     @property
+    def concurrency(self) -> int:
+        """How many trials all runs together may have in flight."""
+        return self.repeats * sum(entry.concurrency for entry in self.optimizers)
+
+    @property
     def problem_settings(self) -> ProblemSettings:
         """What it sets of its problem, for a search without checkpoints."""
         return ProblemSettings(

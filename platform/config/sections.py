@@ -9,7 +9,7 @@ from fmnas.platform.config.uri import shown_uri
 from fmnas.platform.messages import hint, shown
 from fmnas.platform.named import whole
 from fmnas.platform.optimizers import OPTIMIZERS, Row
-from fmnas.trainers.problem import Arrangement, DataSettings
+from fmnas.trainers.problem import Arrangement, DataSettings, Hardware
 
 LONG = 1e9
 """Seconds, some thirty years: timers of the operating system take no more than a few times that."""
@@ -89,6 +89,12 @@ class WorkersConfig(Section):
         if self.arrangement == "fast" and self.gpus > 0:
             raise ValueError("arrangement fast is for CPUs, so gpus must be 0; auto suits both")
         return self
+
+    @property
+    def hardware(self) -> Hardware:
+        """Where one worker trains; the driver's own process has one thread for it."""
+        threads = 1 if self.kind == "in-process" else max(1, int(self.cpus))
+        return Hardware("cuda" if self.gpus > 0 else "cpu", threads, self.arrangement)
 
 
 class DataConfig(Section):

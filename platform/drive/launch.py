@@ -199,10 +199,9 @@ def sync(directory: RunDirectory, around: Surroundings) -> Sent:
 
 
 def _work(experiment: Experiment, data: Data | None, directory: RunDirectory, around: Surroundings) -> Work:
-    config, wanted = experiment.config, sum(run.concurrency for run in experiment.runs)
-    every = config.checkpoints.every
+    config, every = experiment.config, experiment.config.checkpoints.every
     checkpoints = Checkpoints(directory.checkpoints.resolve(), every) if every else None
-    return Work(config, data, config.seeds, wanted, config.budget.trial_seconds, checkpoints, around.traced)
+    return Work(config, data, config.seeds, config.concurrency, config.budget.trial_seconds, checkpoints, around.traced)
 
 
 def _noted(experiment: Experiment, pool: Pool, since: float) -> Callable[[], dict[str, Any]]:

@@ -12,9 +12,9 @@ from fmnas.comparison.numbers.notation import duration, listed
 from fmnas.platform.config.config import Config
 from fmnas.platform.errors import one_line
 from fmnas.platform.problems import problem
+from fmnas.platform.workers.cluster import fitting
 from fmnas.search_spaces import Subspace, Trial
 from fmnas.search_spaces.records import RANDOM
-from fmnas.trainers.problem import Hardware
 
 TIMED, TRIED = 3, 10
 """How many random configurations are timed, and at most tried: some problems cannot evaluate every one."""
@@ -56,13 +56,18 @@ def not_trained(config: Config) -> list[str]:
 def measured(config: Config, clock: Callable[[], float] = time.perf_counter) -> str:
     """How long that would take on this machine, in words.
 
-    It is the median of TIMED random configurations, evaluated for one epoch each, one after the other. Configurations
-    differ by several times, an optimizer may prefer dear ones, and suggestions are not in it. Those that fail are told
-    of, and others tried. Raises what the problem's data and the making of its trainer raise.
+    It is the median of TIMED random configurations, evaluated for one epoch each, one after the other, as one of the
+    workers would. Configurations differ by several times, an optimizer may prefer dear ones, and suggestions are not in
+    it. Those that fail are told of, and others tried. Raises what the problem's data and the making of its trainer
+    raise.
     """
+    workers = _workers(config)
+    if not workers:
+        need = f"workers.cpus = {config.workers.cpus:g} and workers.gpus = {config.workers.gpus:g}"
+        return f"not known: this machine has no room for a worker of {need}"
     task = problem(config.problem, config.problem_settings)
     space = Subspace(task.space, config.fixed)
-    trainer, rng = task.build(task.load(), Hardware()), np.random.default_rng(config.seed)
+    trainer, rng = task.build(task.load(), config.workers.hardware), np.random.default_rng(config.seed)
     seconds: list[float] = []
     failures: list[str] = []
     while len(seconds) < TIMED and len(seconds) + len(failures) < TRIED:
@@ -77,7 +82,6 @@ def measured(config: Config, clock: Callable[[], float] = time.perf_counter) -> 
     failed = f"; {len(failures)} failed, the first at {failures[0]}" if failures else ""
     if not seconds:
         return f"not known: none of {TRIED} random configurations could be evaluated{failed}"
-    workers = _workers(config)
     whole = median(seconds) * cost_of(config).evaluations * config.fidelity.epochs / workers
     return (
         f"about {duration(whole)} on {workers} worker{'s' * (workers > 1)} of this machine, without suggestions: an "
@@ -87,9 +91,13 @@ def measured(config: Config, clock: Callable[[], float] = time.perf_counter) -> 
 
 
 def _workers(config: Config) -> int:
-    """How many would train at once here."""
-    if config.workers.kind == "in-process":
-        return 1
-    fitting = max(1, int((os.cpu_count() or 1) / config.workers.cpus))
-    wanted = len(config.optimizers) * config.repeats if config.workers.count == "auto" else config.workers.count
-    return min(fitting, wanted)
+    """How many would train at once here; 0 where not even one fits."""
+    workers, gpus = config.workers, 0
+    if workers.gpus:
+        import torch
+
+        gpus = torch.cuda.device_count()
+    if workers.kind == "in-process":
+        return int(workers.gpus <= gpus)
+    fit = fitting([{"CPU": float(os.cpu_count() or 1), "GPU": float(gpus)}], workers.cpus, workers.gpus)
+    return min(fit, config.concurrency if workers.count == "auto" else workers.count)
