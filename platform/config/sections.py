@@ -1,6 +1,7 @@
 """The sections of a configuration: what stands under one key, with its defaults."""
 
 import re
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_serializer, field_validator, model_validator
@@ -104,7 +105,8 @@ class DataConfig(Section):
     """The data set; digits is small and needs no network, for tests and explicit offline use; mnist, kmnist and own,
     any other images of 28 x 28 in up to ten classes, are files of yours, in root."""
     root: str | None = None
-    """The folder or the .npz file that holds it, or svm_boston's file; null looks in FashionMNIST's usual places."""
+    """The folder or the .npz file that holds it, or svm_boston's file, which keeps its place wherever the experiment is
+    resumed; null looks in FashionMNIST's usual places."""
     train: int | None = Field(default=None, ge=1)
     """How many images train."""
     validation: int | None = Field(default=None, ge=1)
@@ -114,6 +116,14 @@ class DataConfig(Section):
     early_validation: int | None = Field(default=None, ge=1)
     """How many of the validation images, the first of them, every epoch before a trial's last is measured on; null:
     all. The last, and so the objective, is always measured on all."""
+
+    @field_validator("root")
+    @classmethod
+    def _whole(cls, given: str | None) -> str | None:
+        try:
+            return None if given is None else str(Path(given).expanduser().absolute())
+        except (OSError, RuntimeError):  # of nobody's home
+            return given  # which is refused when it is looked for
 
     def settings(self) -> DataSettings:
         """As a problem takes it."""
