@@ -214,8 +214,7 @@ def config(arguments: argparse.Namespace) -> int:
     """A configuration, explained; nothing runs."""
     from fmnas.platform.config.config import load_config
     from fmnas.platform.config.reference import commented
-    from fmnas.platform.config.remarks import remarks
-    from fmnas.platform.drive.cost import cost_of, measured, not_trained
+    from fmnas.platform.drive.forecast import cost_of, measured, not_trained, remarks
 
     found = load_config(arguments.config, arguments.overrides)
     time = [f"Time: {measured(found)}"] if arguments.time else []

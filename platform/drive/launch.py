@@ -11,11 +11,11 @@ from functools import partial
 from typing import Any
 
 from fmnas.platform.config.config import Config
-from fmnas.platform.config.remarks import remarks
 from fmnas.platform.drive.description import warm_starts_of
 from fmnas.platform.drive.dispatch import Clock, epochs_reached
 from fmnas.platform.drive.driver import Driver, Stage
 from fmnas.platform.drive.extension import extended_config, growth, two_budgets
+from fmnas.platform.drive.forecast import remarks
 from fmnas.platform.drive.inputs import (
     DATA_DIGEST,
     check_same_data,

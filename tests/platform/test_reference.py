@@ -12,8 +12,8 @@ from fmnas.platform.cli import main
 from fmnas.platform.config.config import Config, check_config, load_config, shipped_configs
 from fmnas.platform.config.reference import REQUIRED, commented, keys, markdown
 from fmnas.platform.config.source import override
-from fmnas.platform.drive import cost
-from fmnas.platform.drive.cost import Cost, cost_of, measured
+from fmnas.platform.drive import forecast
+from fmnas.platform.drive.forecast import Cost, cost_of, measured
 from fmnas.platform.problems import problem
 from fmnas.trainers import Trainer
 from fmnas.trainers.problem import Hardware
@@ -117,7 +117,7 @@ def test_what_is_timed_is_a_worker_as_the_configuration_has_it(
         built.append(hardware)
         return real.trainer
 
-    monkeypatch.setattr(cost, "problem", lambda *_: replace(real, build=build))
+    monkeypatch.setattr(forecast, "problem", lambda *_: replace(real, build=build))
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     optimizers = [{"name": "random", "concurrency": 3}, {"name": "random", "label": "other", "concurrency": 2}]

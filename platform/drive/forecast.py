@@ -1,5 +1,10 @@
-"""What an experiment costs: in trainings and epochs, and, by a measurement, in hours on this machine."""
+"""What should be known before an experiment begins: what it costs, and what in it will not do what it is for.
 
+It costs trainings and epochs and, by a measurement, hours on this machine. Nothing that is remarked is wrong input: it
+says what to change, as an override of `fmnas run`.
+"""
+
+import math
 import os
 import time
 from collections.abc import Callable
@@ -9,7 +14,9 @@ from statistics import median
 import numpy as np
 
 from fmnas.comparison.numbers.notation import duration, listed
-from fmnas.platform.config.config import Config
+from fmnas.comparison.numbers.paired_tests import repeats_needed
+from fmnas.optimizers.optimizer import Plan
+from fmnas.platform.config.config import ALL_PAIRS, Config
 from fmnas.platform.errors import one_line
 from fmnas.platform.problems import problem
 from fmnas.platform.workers.cluster import fitting
@@ -101,3 +108,34 @@ def _workers(config: Config) -> int:
         return int(workers.gpus <= gpus)
     fit = fitting([{"CPU": float(os.cpu_count() or 1), "GPU": float(gpus)}], workers.cpus, workers.gpus)
     return min(fit, config.concurrency if workers.count == "auto" else workers.count)
+
+
+def remarks(config: Config) -> list[str]:
+    """A line each; none for most configurations that can answer which optimizer is better."""
+    found = _of_repeats(config)
+    dimensions = len(problem(config.problem, config.problem_settings).space.names) - len(config.fixed)
+    for i, entry in enumerate(config.optimizers):
+        plan = Plan(
+            config.budget.evaluations,
+            config.fidelity.epochs,
+            dimensions,
+            option=f"-o optimizers.{i}.",
+            budget="-o budget.evaluations",
+        )
+        text = entry.row.optimizer.foreseen(entry.row.complete(entry.options), plan)
+        found += [f"{entry.label}: {text}"] if text else []
+    return found
+
+
+def _of_repeats(config: Config) -> list[str]:
+    """Whether the paired tests can show anything."""
+    count, repeats = len(config.optimizers), config.repeats
+    pairs = math.comb(count, 2) if config.hypotheses == ALL_PAIRS else count - 1
+    needed = repeats_needed(pairs) if pairs else 0
+    if repeats >= needed:
+        return []
+    what = f"{count} optimizers" if config.hypotheses == ALL_PAIRS else f"{config.hypotheses} and {count - 1} others"
+    return [
+        f"{repeats} repeat{'s' * (repeats > 1)} of {what}: no verdict is possible, {needed} are needed: "
+        f"-o repeats={needed}"
+    ]
