@@ -31,14 +31,8 @@ from fmnas.trainers.problem import AUTHORS_POINTS, GIVEN, ProblemSettings
 
 __all__ = [
     "AUTHORS",
-    "BudgetConfig",
-    "CheckpointsConfig",
     "Config",
-    "DataConfig",
-    "FidelityConfig",
-    "ObjectiveConfig",
     "OptimizerConfig",
-    "TrackingConfig",
     "WorkersConfig",
     "check_config",
     "load_config",

@@ -59,7 +59,7 @@ class Worker:
     board: the actor that is told how far trials are; None: nobody is.
     """
 
-    def __init__(self, build: Build, data: Data | None, board: Any = None) -> None:
+    def __init__(self, build: Build, data: Data | None, board: Any) -> None:
         keep_freed_memory()
         self._place, self._board = f"{socket.gethostname()}:{os.getpid()}", board
         try:
