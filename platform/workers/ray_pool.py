@@ -10,7 +10,7 @@ from fmnas.platform.config.config import WorkersConfig
 from fmnas.platform.errors import ExperimentFailed, legible, one_line
 from fmnas.platform.record.outcome import Job
 from fmnas.platform.workers.board import Reader
-from fmnas.platform.workers.cluster import fitting, live_nodes, own_folder
+from fmnas.platform.workers.cluster import fitting, live_nodes, own_logs
 from fmnas.platform.workers.pool import Event, Failed, Finished, Lost, TimedOut, past_deadline
 from fmnas.platform.workers.ray_worker import NODE, PLACE, Broken, Build, Worker, refusal, remark, versions
 from fmnas.trainers.problem import Data
@@ -169,10 +169,11 @@ class RayPool:
         self._looked_at = time.monotonic()
         if self._watch.lives is not None and not self._watch.lives():
             self._idle, self._busy, self._starting = [], {}, {}
+            logs = own_logs(self._ray)
             self._ray.shutdown()  # now: a minute after its head has died, Ray would end this process
             raise ExperimentFailed(
                 "the Ray that it had started on this machine died (killed, or out of memory?), and its workers with "
-                f"it; its logs are below {own_folder()}/session_latest/logs. Resume"
+                f"it; its logs are in {logs}. Resume"
             )
         nodes = live_nodes(self._ray)
         for member in [member for member in self._idle if member.node not in nodes]:
