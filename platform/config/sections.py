@@ -30,6 +30,17 @@ class Section(BaseModel):
     )
 
 
+def number_or(word: str, least: int, most: int) -> BeforeValidator:
+    """Lets a word pass, and a whole number between these."""
+
+    def checked(given: Any) -> Any:
+        if given == word or (isinstance(given, int) and not isinstance(given, bool) and least <= given <= most):
+            return given
+        raise ValueError(f"it must be a whole number of at least {least} and at most {most}, or {word}")
+
+    return BeforeValidator(checked)
+
+
 class BudgetConfig(Section):
     """What each run may spend."""
 
@@ -53,7 +64,7 @@ class WorkersConfig(Section):
 
     kind: Literal["ray", "in-process"] = "ray"
     """ray; or in-process, one trial at a time in the driver's own process, for a debugger and for cheap functions."""
-    count: int | Literal["auto"] = "auto"
+    count: Annotated[int | Literal["auto"], number_or("auto", 1, 100_000)] = "auto"
     """How many; auto takes what the cluster holds and the runs can use."""
     cpus: float = Field(default=1, ge=SHARE, le=100_000)
     """What one worker takes. With several it trains that many seeds of its trial side by side."""
@@ -68,13 +79,6 @@ class WorkersConfig(Section):
     """How many failed, timed-out or lost trials in a row end the experiment."""
     grace_seconds: float = Field(default=30, ge=0, le=LONG)
     """How long Ctrl-C and SIGTERM wait for running trials."""
-
-    @field_validator("count", mode="before")
-    @classmethod
-    def _number_or_auto(cls, given: Any) -> Any:
-        if given == "auto" or (isinstance(given, int) and not isinstance(given, bool) and 1 <= given <= 100_000):
-            return given
-        raise ValueError("it must be a whole number of at least 1 and at most 100000, or auto")
 
     @field_validator("gpus")
     @classmethod
