@@ -266,10 +266,10 @@ def check(arguments: argparse.Namespace) -> int:
     """Whether an optimizer keeps the contract."""
     from rich.text import Text
 
-    from fmnas.platform.check import Verdict, examinee
+    from fmnas.platform.check import Verdict, candidate
     from fmnas.platform.check import check as findings_of
 
-    it, console = examinee(arguments.optimizer, arguments.overrides), terminal()
+    it, console = candidate(arguments.optimizer, arguments.overrides), terminal()
     colours = {Verdict.HOLDS: "green", Verdict.BROKEN: "red", Verdict.SKIPPED: "yellow"}
     verdicts = []
     for finding in findings_of(it, arguments.seconds):

@@ -9,7 +9,7 @@ from typing import Any
 from fmnas.platform.config.config import WorkersConfig
 from fmnas.platform.errors import ExperimentFailed, legible, one_line
 from fmnas.platform.record.outcome import Job
-from fmnas.platform.workers.board import Reader
+from fmnas.platform.workers.board import BoardReader
 from fmnas.platform.workers.cluster import fitting, live_nodes, own_logs
 from fmnas.platform.workers.pool import Event, Failed, Finished, Lost, TimedOut, past_deadline
 from fmnas.platform.workers.ray_worker import NODE, PLACE, Broken, Build, Worker, refusal, remark, versions
@@ -97,13 +97,13 @@ class RayPool:
         )
         # Only the data go through the object store; every actor of a node maps the same copy.
         self._arguments = (build, ray.put(data) if data is not None else None, self._watch.board)
-        self._reader, self._jobs = Reader(ray, self._watch.board), 0
+        self._reader, self._jobs = BoardReader(ray, self._watch.board), 0
         self._seconds = math.inf if trial_seconds is None else trial_seconds
         self._versions = versions()
         self._starting: dict[Any, _Member] = {}  # future of `ready` -> whose
         self._idle: list[_Member] = []
         self._busy: dict[Any, _Task] = {}  # future of `evaluate` -> what
-        self._bad_starts = 0
+        self._failed_starts = 0
         self._served_at = time.monotonic()
         self._remarks: set[str] = set()
         self._look()
@@ -143,10 +143,10 @@ class RayPool:
         # which began later than ours, says that it was in time.
         done, _ = self._ray.wait(futures, num_returns=1, timeout=max(0.0, min(timeout, left)))
         if not done:
-            return self._give_up() if left <= 0 else None
+            return self._end_overdue() if left <= 0 else None
         if done[0] in self._busy:
             return self._collect(done[0])
-        self._welcome(done[0])
+        self._on_ready(done[0])
         return None
 
     def progress(self) -> Mapping[tuple[str, int], int]:
@@ -205,7 +205,7 @@ class RayPool:
         member = _Member(name, self._actor_class.remote(*self._arguments))
         self._starting[member.actor.ready.remote()] = member
 
-    def _welcome(self, future: Any) -> None:
+    def _on_ready(self, future: Any) -> None:
         """A worker is ready, or will never be."""
         member = self._starting.pop(future)
         try:
@@ -213,7 +213,7 @@ class RayPool:
         except self._ray.exceptions.RayError as error:
             self._ray.kill(member.actor, no_restart=True)
             if getattr(error, "actor_init_failed", False):  # else its node is gone; the next look starts another
-                self._count_bad_start(member.name, _cause(error))
+                self._count_failed_start(member.name, _cause(error))
             return
         reason = refusal(introduction, self._versions)
         if reason:
@@ -222,23 +222,23 @@ class RayPool:
         if words and words not in self._remarks:
             self._remarks.add(words)
             self._watch.say(words)
-        self._bad_starts = 0
+        self._failed_starts = 0
         member.node, member.place = introduction[NODE], introduction[PLACE]
         self._idle.append(member)
 
-    def _count_bad_start(self, name: str, reason: str) -> None:
-        self._bad_starts += 1
-        if self._bad_starts >= self._workers.failures:
+    def _count_failed_start(self, name: str, reason: str) -> None:
+        self._failed_starts += 1
+        if self._failed_starts >= self._workers.failures:
             raise ExperimentFailed(
-                f"{self._bad_starts} workers in a row could not be built, the last being {name}: {reason}. Is the same "
-                "fmnas installed on every node? Mend the cause and resume"
+                f"{self._failed_starts} workers in a row could not be built, the last being {name}: {reason}. Is the "
+                "same fmnas installed on every node? Mend the cause and resume"
             )
 
     def _drop(self, member: _Member) -> None:
         self._ray.kill(member.actor, no_restart=True)
         self._look()
 
-    def _give_up(self) -> Event:
+    def _end_overdue(self) -> Event:
         future = min(self._busy, key=lambda future: self._busy[future].ends_by)
         task = self._busy.pop(future)
         self._drop(task.member)

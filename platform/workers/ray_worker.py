@@ -14,7 +14,7 @@ from fmnas.platform.environment import package_version
 from fmnas.platform.errors import one_line
 from fmnas.platform.named import SourceFile, install
 from fmnas.platform.problems import problem
-from fmnas.platform.workers.board import Writer
+from fmnas.platform.workers.board import BoardWriter
 from fmnas.platform.workers.evaluation import Evaluator
 from fmnas.platform.workers.stop import PastDeadline, deadline
 from fmnas.search_spaces import Evaluation, Trial
@@ -84,7 +84,7 @@ class Worker:
         """
         try:
             check = None if seconds == math.inf else deadline(seconds)
-            return self._evaluator.evaluate(trial, Writer(self._board, job).tell, check)
+            return self._evaluator.evaluate(trial, BoardWriter(self._board, job).tell, check)
         except PastDeadline:
             pass
         except Exception as error:

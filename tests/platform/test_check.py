@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fmnas.optimizers.contract import RULES
-from fmnas.platform.check import STARTS, Verdict, check, examinee
+from fmnas.platform.check import STARTS, Verdict, candidate, check
 from fmnas.platform.cli import main
 
 LINES = len(RULES) + 2
@@ -152,7 +152,7 @@ def test_one_that_cannot_begin_is_not_asked_further(mine: Path, capfd: pytest.Ca
 
 def test_a_process_that_does_not_begin_in_time_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fmnas.platform.check.STARTUP_SECONDS", 0.001)
-    (finding,) = check(examinee("random", []), 60.0)
+    (finding,) = check(candidate("random", []), 60.0)
     assert (finding.rule, finding.verdict) == (STARTS, Verdict.BROKEN)
     assert "did not begin within 0.001 s" in finding.detail
 
