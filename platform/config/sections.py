@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_serializer, field_validator, model_validator
 
@@ -12,6 +12,10 @@ from fmnas.platform.named import whole
 from fmnas.platform.optimizers import OPTIMIZERS, Row
 from fmnas.trainers.problem import Arrangement, DataSettings, Hardware
 
+IN_PROCESS: Final = "in-process"
+"""The kind of workers that is none: the driver trains itself."""
+AUTO: Final = "auto"
+"""As many workers as the runs can use."""
 LONG = 1e9
 """Seconds, some thirty years: timers of the operating system take no more than a few times that."""
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
@@ -64,7 +68,7 @@ class WorkersConfig(Section):
 
     kind: Literal["ray", "in-process"] = "ray"
     """ray; or in-process, one trial at a time in the driver's own process, for a debugger and for cheap functions."""
-    count: Annotated[int | Literal["auto"], number_or("auto", 1, 100_000)] = "auto"
+    count: Annotated[int | Literal["auto"], number_or(AUTO, 1, 100_000)] = AUTO
     """How many; auto takes what the cluster holds and the runs can use."""
     cpus: float = Field(default=1, ge=SHARE, le=100_000)
     """What one worker takes. With several it trains that many seeds of its trial side by side."""
@@ -98,7 +102,7 @@ class WorkersConfig(Section):
     @property
     def hardware(self) -> Hardware:
         """Where one worker trains; the driver's own process has one thread for it."""
-        threads = 1 if self.kind == "in-process" else max(1, int(self.cpus))
+        threads = 1 if self.kind == IN_PROCESS else max(1, int(self.cpus))
         return Hardware("cuda" if self.gpus > 0 else "cpu", threads, self.arrangement)
 
 

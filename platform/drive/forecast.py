@@ -17,6 +17,7 @@ from fmnas.comparison.numbers.notation import duration, listed
 from fmnas.comparison.numbers.paired_tests import repeats_needed
 from fmnas.optimizers.optimizer import Plan
 from fmnas.platform.config.config import ALL_PAIRS, Config
+from fmnas.platform.config.sections import AUTO, IN_PROCESS
 from fmnas.platform.errors import one_line
 from fmnas.platform.problems import problem
 from fmnas.platform.workers.cluster import fitting
@@ -104,10 +105,10 @@ def _workers(config: Config) -> int:
         import torch
 
         gpus = torch.cuda.device_count()
-    if workers.kind == "in-process":
+    if workers.kind == IN_PROCESS:
         return int(workers.gpus <= gpus)
     fit = fitting([{"CPU": float(os.cpu_count() or 1), "GPU": float(gpus)}], workers.cpus, workers.gpus)
-    return min(fit, config.concurrency if workers.count == "auto" else workers.count)
+    return min(fit, config.concurrency if workers.count == AUTO else workers.count)
 
 
 def remarks(config: Config) -> list[str]:

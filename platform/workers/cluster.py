@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from fmnas.platform.config.sections import AUTO
 from fmnas.platform.errors import ClusterError
 
 OBJECT_STORE_BYTES = 512 * 1024**2  # the data of every problem fit; Ray's default takes 30% of the memory
@@ -264,7 +265,7 @@ def most_workers(nodes: Iterable[Mapping[str, float]], count: int | str, cpus: f
     fit = fitting(nodes, cpus, gpus)
     if fit == 0:
         raise ClusterError(_nothing_fits(nodes, cpus, gpus))
-    if count == "auto":
+    if count == AUTO:
         return wanted
     if int(count) > fit:
         have_cpus, have_gpus = (sum(node.get(kind, 0.0) for node in nodes) for kind in ("CPU", "GPU"))

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from fmnas.platform.config.config import Config
+from fmnas.platform.config.sections import IN_PROCESS
 from fmnas.platform.errors import ClusterError
 from fmnas.platform.named import SourceFile, install
 from fmnas.platform.problems import own_file, problem
@@ -45,7 +46,7 @@ def open_pool(work: Work, address: str | None, stop: StopRequest, say: Callable[
     """
     config, workers = work.config, work.config.workers
     settings = replace(config.problem_settings, seeds=work.seeds, checkpoints=work.checkpoints)
-    if workers.kind == "in-process":
+    if workers.kind == IN_PROCESS:
         trainer = _trainer_here(work, settings)
         yield InProcessPool(trainer, work.trial_seconds, stop, workers.grace_seconds, work.traced)
         return
