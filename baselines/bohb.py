@@ -7,6 +7,7 @@ sampling: each trial's origin says which it was.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -15,12 +16,15 @@ import numpy as np
 from fmnas.baselines.density_model import DensityModel, quiet
 from fmnas.baselines.wrapped import private_random_state
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion
+from fmnas.optimizers.optimizer import Plan
 from fmnas.optimizers.options import Between, check_options
 from fmnas.search_spaces import Evaluation, Space, Trial
 from fmnas.search_spaces.records import PROMOTION
 
 HALF = 0.5 - 1e-6
 """Budgets run from 0.5 + 1e-6 to epochs + 0.5 - 1e-6 (the paper's setting): rounding then spreads the rungs evenly."""
+ETA = 3
+"""The paper's."""
 
 
 class BOHB(Optimizer):
@@ -32,7 +36,7 @@ class BOHB(Optimizer):
     """
 
     def __init__(
-        self, space: Space, *, seed: int = 0, epochs: int = 1, eta: Annotated[int, Between(2, 1_000_000)] = 3
+        self, space: Space, *, seed: int = 0, epochs: int = 1, eta: Annotated[int, Between(2, 1_000_000)] = ETA
     ) -> None:
         super().__init__(space, seed=seed, epochs=epochs)
         check_options(type(self), eta=eta)
@@ -43,6 +47,19 @@ class BOHB(Optimizer):
         self._runs: dict[int, tuple[Any, tuple[int, int, int], float]] = {}  # trial -> (iteration, config id, budget)
         self._trial_of: dict[tuple[int, int, int], int] = {}  # config id -> the trial that ran it last
         self._recorded: Suggestion | None = None  # while history is replayed: what to sample
+
+    @classmethod
+    def foreseen(cls, options: Mapping[str, Any], plan: Plan) -> str:
+        """Whether the density model never has what it needs."""
+        needed = results_needed(plan.dimensions)
+        epochs = epochs_to_model(plan.epochs, options.get("eta", ETA), needed)
+        if epochs < plan.evaluations * plan.epochs:
+            return ""
+        enough = epochs // plan.epochs + 1
+        return (
+            f"its model needs {needed} results of one length, which take {enough} evaluations; with {plan.evaluations} "
+            f"all that is new is drawn at random: {plan.budget}={enough}, or more"
+        )
 
     def _suggest(self, rng: np.random.Generator) -> Suggestion:
         with private_random_state(rng), quiet():
@@ -114,7 +131,7 @@ class BOHB(Optimizer):
 
 
 def brackets(
-    epochs: int, eta: Annotated[int, Between(2, 1_000_000)] = 3
+    epochs: int, eta: Annotated[int, Between(2, 1_000_000)] = ETA
 ) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
     """One cycle of brackets as (sizes, budgets) per rung, as HpBandSter makes them.
 
@@ -129,3 +146,21 @@ def brackets(
         sizes = tuple(max(int(first * eta**-i), 1) for i in range(s + 1))
         cycle.append((sizes, tuple(budgets[-s - 1 :])))
     return cycle
+
+
+def results_needed(dimensions: int) -> int:
+    """How many results on one budget hpbandster's model takes: more than dimensions, for the good and for the bad."""
+    return 2 * (dimensions + 1)
+
+
+def epochs_to_model(epochs: int, eta: int, needed: int) -> int:
+    """The epochs that BOHB, one trial at a time, has spent when a rung has the results needed for its model."""
+    cycle, counts, spent = brackets(epochs, eta), dict[float, int](), 0
+    while True:
+        for sizes, budgets in cycle:
+            for size, budget in zip(sizes, budgets, strict=True):
+                missing = needed - counts.get(budget, 0)
+                counts[budget] = counts.get(budget, 0) + size
+                spent += min(size, missing) * round(budget)
+                if size >= missing:
+                    return spent

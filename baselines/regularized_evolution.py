@@ -7,6 +7,7 @@ import numpy as np
 
 from fmnas.baselines.mutation import TRIES, feasible_child, mutation_for
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion
+from fmnas.optimizers.optimizer import Plan
 from fmnas.optimizers.options import Between, check_options
 from fmnas.search_spaces import Configuration, Space
 from fmnas.search_spaces.records import FALLBACK, MUTATION, RANDOM
@@ -52,6 +53,22 @@ class RegularizedEvolution(Optimizer):
                 f"tournament = {tournament}: it must be at most the population, {population}; lower it, or raise "
                 "population"
             )
+
+    @classmethod
+    def foreseen(cls, options: Mapping[str, Any], plan: Plan) -> str:
+        """Whether the population is never full, or a tournament among it no choice."""
+        population, tournament = options.get("population"), options.get("tournament")
+        if population is not None and population >= plan.evaluations:
+            return (
+                f"a population of {population} takes all of {plan.evaluations} evaluations, so that none is a child "
+                f"and all is random search: {plan.option}population={max(2, plan.evaluations // 5)} leaves some"
+            )
+        if population is not None and tournament is not None and tournament > population:
+            return (
+                f"a tournament of {tournament} among {population} finds nearly always the best of all: "
+                f"{plan.option}tournament={max(1, population // 3)} leaves others a chance"
+            )
+        return ""
 
     def _suggest(self, rng: np.random.Generator) -> Suggestion:
         if self._asked < self.population or not self.history:

@@ -38,6 +38,20 @@ class Suggestion:
     fallback: str = ""
 
 
+@dataclass(frozen=True)
+class Plan:
+    """What a search is to be: evaluations of full fidelity, `epochs` each, over so many variables.
+
+    option, budget: how advice writes the name of an option, after this, and that of the evaluations.
+    """
+
+    evaluations: int
+    epochs: int
+    dimensions: int
+    option: str = ""
+    budget: str = "evaluations"
+
+
 class Optimizer(ABC):
     """Base of every optimizer: numbers the trials, keeps pending and history, plays the initial design first.
 
@@ -137,6 +151,12 @@ class Optimizer(ABC):
     @classmethod
     def caveat(cls, options: Mapping[str, Any]) -> str:
         """What a reader of a comparison must know of it with all these options, after its name; empty if nothing."""
+        return ""
+
+    @classmethod
+    def foreseen(cls, options: Mapping[str, Any], plan: Plan) -> str:
+        """What it will not do for which it is there, with all these options and that plan, and other values that mend
+        it, after its name; empty if nothing."""
         return ""
 
     @abstractmethod

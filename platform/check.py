@@ -61,7 +61,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Examinee:
+class Candidate:
     """An optimizer as one names it, of the registry or one's own, with options for it."""
 
     use: str
@@ -89,12 +89,12 @@ class Examinee:
         return Subject(build, row.takes_initial_design, origins)
 
 
-def examinee(use: str, overrides: Sequence[str]) -> Examinee:
+def candidate(use: str, overrides: Sequence[str]) -> Candidate:
     """The optimizer of that name, with options KEY=VALUE. Raises ConfigError for one that cannot be, or has others."""
     options: dict[str, Any] = {}
     for each in overrides:
         override(options, each)
-    found = Examinee(use, options)
+    found = Candidate(use, options)
     row = found.row
     try:
         row.complete(options)
@@ -105,7 +105,7 @@ def examinee(use: str, overrides: Sequence[str]) -> Examinee:
     return found
 
 
-def check(it: Examinee, seconds: float) -> Iterator[Finding]:
+def check(it: Candidate, seconds: float) -> Iterator[Finding]:
     """A finding for each rule, as it comes. seconds: what a rule may take."""
     waiting = [STARTS, *(rule.name for rule in RULES), another_process(dict).name]
     while waiting:
@@ -126,18 +126,19 @@ class _Child:
     is_lost: whether nothing more will come from it.
     """
 
-    def __init__(self, it: Examinee, names: Sequence[str]) -> None:
+    def __init__(self, it: Candidate, names: Sequence[str]) -> None:
         spawn = multiprocessing.get_context("spawn")
         self._connection, theirs = spawn.Pipe(duplex=False)
         self._process: SpawnProcess = spawn.Process(target=_go_through, args=(it, list(names), theirs), daemon=False)
         self._theirs: Connection = theirs
-        self.is_lost = False
+        self._began = self.is_lost = False
 
     def __enter__(self) -> "_Child":
         self._process.start()
         self._theirs.close()
         with suppress(EOFError):  # it is said of the next rule
-            if self._connection.poll(STARTUP_SECONDS):
+            self._began = self._connection.poll(STARTUP_SECONDS)
+            if self._began:
                 self._connection.recv()
         return self
 
@@ -151,9 +152,11 @@ class _Child:
     def finding(self, name: str, seconds: float) -> Finding:
         """Of the next rule."""
         try:
-            if self._connection.poll(seconds):
+            if self._began and self._connection.poll(seconds):
                 return self._connection.recv()
-            why = f"it took more than {seconds:g} s: it hangs, or needs longer (--seconds)"
+            why = f"its process did not begin within {STARTUP_SECONDS:g} s: is this machine or its disk busy? Try again"
+            if self._began:
+                why = f"it took more than {seconds:g} s: it hangs, or needs longer (--seconds)"
         except EOFError:
             self._process.join()
             why = f"its process ended in the middle, with exit code {self._process.exitcode}"
@@ -161,7 +164,7 @@ class _Child:
         return Finding(name, Verdict.BROKEN, why)
 
 
-def _go_through(it: Examinee, names: list[str], connection: Connection) -> None:
+def _go_through(it: Candidate, names: list[str], connection: Connection) -> None:
     """Send a finding for each of the rules. Runs in a process of its own, and leads a group of what that starts."""
     os.setsid()
     _hush()
@@ -201,7 +204,7 @@ def _suggests_while_pending(subject: Subject) -> bool:
     return optimizer.ask() is not None
 
 
-def _told_by_another(it: Examinee) -> Suggested:
+def _told_by_another(it: Candidate) -> Suggested:
     """What a fresh interpreter with other hashes suggests. Raises BrokenRuleError if it comes to a bad end."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "suggested.json"
@@ -215,7 +218,7 @@ def _told_by_another(it: Examinee) -> Suggested:
 
 def write_suggested(it: str, path: str) -> None:
     """Write what an optimizer, given in JSON, suggests everywhere."""
-    suggested = suggested_everywhere(Examinee(**json.loads(it)).subject())
+    suggested = suggested_everywhere(Candidate(**json.loads(it)).subject())
     Path(path).write_text(json.dumps(suggested))
 
 

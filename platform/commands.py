@@ -212,9 +212,8 @@ def ui(arguments: argparse.Namespace) -> int:
 def config(arguments: argparse.Namespace) -> int:
     """A configuration, explained; nothing runs."""
     from fmnas.platform.config.config import load_config
-    from fmnas.platform.config.cost import cost_of, measured, not_trained
     from fmnas.platform.config.reference import commented
-    from fmnas.platform.config.remarks import remarks
+    from fmnas.platform.drive.forecast import cost_of, measured, not_trained, remarks
 
     found = load_config(arguments.config, arguments.overrides)
     time = [f"Time: {measured(found)}"] if arguments.time else []
@@ -266,10 +265,10 @@ def check(arguments: argparse.Namespace) -> int:
     """Whether an optimizer keeps the contract."""
     from rich.text import Text
 
-    from fmnas.platform.check import Verdict, examinee
+    from fmnas.platform.check import Verdict, candidate
     from fmnas.platform.check import check as findings_of
 
-    it, console = examinee(arguments.optimizer, arguments.overrides), terminal()
+    it, console = candidate(arguments.optimizer, arguments.overrides), terminal()
     colours = {Verdict.HOLDS: "green", Verdict.BROKEN: "red", Verdict.SKIPPED: "yellow"}
     verdicts = []
     for finding in findings_of(it, arguments.seconds):

@@ -1,18 +1,16 @@
 """What this machine and cluster can do, what is missing, and how to get it."""
 
 import importlib
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.metadata import requires
 
 from fmnas.platform.environment import package_version
 from fmnas.platform.errors import legible, one_line
 from fmnas.search_spaces import Conditions, FmnasError
 
-REQUIRED = (
-    *("torch", "gpytorch", "numpy", "scipy", "pandas", "matplotlib", "ray", "mlflow", "pydantic", "pyyaml", "rich"),
-    *("hpbandster", "ConfigSpace", "statsmodels", "torchvision"),
-)
 OPTIMIZERS_PACKAGES = {"optuna": "tpe", "smac": "smac", "botorch": "botorch"}
 """Which optimizer alone needs a package."""
 FREE_GIGABYTES = 2.0
@@ -39,14 +37,11 @@ TryDevice = Callable[[str], Conditions | None]
 """Trains a little on a torch device, such as "cuda:0", and says how; raises FmnasError when that cannot be done."""
 
 
-def examine(address: str | None, try_device: TryDevice | None = None) -> list[Finding]:
-    """Look at packages, data, devices, cluster and disk. Nothing is changed, but data may be fetched into the cache.
-
-    try_device: how each GPU is tried; None: `train_a_little`.
-    """
+def examine(address: str | None) -> list[Finding]:
+    """Look at packages, data, devices, cluster and disk. Nothing is changed, but data may be fetched into the cache."""
     checks: dict[str, Callable[[], Iterator[Finding]]] = {
         "packages": _packages,
-        "GPUs": lambda: _devices(try_device),
+        "GPUs": _devices,
         "FashionMNIST": _data,
         "Ray": lambda: _cluster(address),
         "disk": _disk,
@@ -65,8 +60,13 @@ def _looked(what: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Findi
         yield Finding(what, False, f"this could not be looked at ({type(error).__name__}: {why}): mend that first")
 
 
+def required_packages() -> list[str]:
+    """What fmnas cannot do without, as its own metadata has it. Raises PackageNotFoundError where it has none."""
+    return [re.split(r"[^\w.-]", line)[0] for line in requires("fmnas") or () if "extra ==" not in line]
+
+
 def _packages() -> Iterator[Finding]:
-    for name in REQUIRED:
+    for name in required_packages():
         found = package_version(name)
         yield Finding(name, found is not None, found or f"not installed: pip install {name}")
     found = package_version("xgboost") or package_version("xgboost-cpu")
@@ -83,7 +83,7 @@ def _packages() -> Iterator[Finding]:
 
 
 def _devices(try_device: TryDevice | None = None) -> Iterator[Finding]:
-    """Each GPU is trained on: that it has a name says little."""
+    """Each GPU is trained on: that it has a name says little. try_device: how; None: by `train_a_little`."""
     import torch
 
     from fmnas.trainers.images.problem import train_a_little
@@ -136,4 +136,6 @@ def _cluster(address: str | None) -> Iterator[Finding]:
 
 def _disk() -> Iterator[Finding]:
     free = shutil.disk_usage(".").free / 1e9
-    yield Finding("disk", free > FREE_GIGABYTES, f"{free:.0f} GB free here")
+    good = free > FREE_GIGABYTES
+    lacking = "" if good else f", and it takes {FREE_GIGABYTES:g}: make room, or go where there is some"
+    yield Finding("disk", good, f"{free:.0f} GB free here{lacking}")

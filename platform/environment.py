@@ -87,6 +87,7 @@ def package_version(name: str) -> str | None:
         return None
 
 
+@cache
 def commit() -> str | None:
     """The commit of the checkout this code lies in, "-dirty" if it was changed; None for an installed package."""
     root = Path(__file__).resolve().parent.parent

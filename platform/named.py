@@ -5,6 +5,7 @@ modules beside it. Where a file is missing, on another node, its text does as we
 in neither: it has a name of the form "<minimize>:NAME" for as long as it is given.
 """
 
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -151,8 +152,8 @@ def _from_path(module: str) -> ModuleType:
 
 
 def _from_file(path: Path, text: bytes | None) -> ModuleType:
-    """The module of a file, the same one each time."""
-    name = f"fmnas_own.{path.resolve().as_posix().replace('.', '_').replace('/', '.')}"
+    """The module of a file, the same one each time, and of no other file: of its whole path."""
+    name = f"fmnas_own.{sha256(os.fsencode(path.resolve())).hexdigest()[:16]}.{path.stem.replace('.', '_')}"
     if name in sys.modules:
         return sys.modules[name]
     code = compile(path.read_bytes() if text is None else text, str(path), "exec", dont_inherit=True)

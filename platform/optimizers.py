@@ -106,7 +106,7 @@ class Row:
             return self.optimizer(space, **provided, **self.complete(given))
         except FmnasError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             if self.use.startswith("fmnas."):
                 raise  # a mistake of our own
             raise ConfigError(f"{self.name} ({self.use}) cannot be built: {one_line(error)}") from error

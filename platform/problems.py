@@ -82,7 +82,7 @@ def _told(use: str, what: str, call: Callable[..., Made]) -> Callable[..., Made]
             return call(*given)
         except FmnasError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise ConfigError(f"{use}: its {what} failed: {one_line(error)}") from error
 
     return told

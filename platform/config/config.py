@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError
 
 from fmnas.optimizers.optimizer import OptimizerError
 from fmnas.platform.config.own_problem import completed
@@ -20,6 +20,7 @@ from fmnas.platform.config.sections import (
     Section,
     TrackingConfig,
     WorkersConfig,
+    number_or,
 )
 from fmnas.platform.config.source import override, parse, read_source, shipped_configs
 from fmnas.platform.errors import ConfigError
@@ -31,14 +32,8 @@ from fmnas.trainers.problem import AUTHORS_POINTS, GIVEN, ProblemSettings
 
 __all__ = [
     "AUTHORS",
-    "BudgetConfig",
-    "CheckpointsConfig",
     "Config",
-    "DataConfig",
-    "FidelityConfig",
-    "ObjectiveConfig",
     "OptimizerConfig",
-    "TrackingConfig",
     "WorkersConfig",
     "check_config",
     "load_config",
@@ -65,7 +60,7 @@ class Config(Section):
     """How often each optimizer runs, each time from another seed and another initial design."""
     seed: int = Field(default=0, ge=0, lt=2**64)
     """What all randomness derives from."""
-    initial_design: int | Literal["authors"] = 10
+    initial_design: Annotated[int | Literal["authors"], number_or(AUTHORS, 0, MOST_POINTS)] = 10
     """How many random points the optimizers of a repeat share; or authors: repeat r, from 0, has the points that the
     BO-FM paper's run with seed r began with."""
     seeds: int = Field(default=4, ge=1, le=1000)
@@ -92,17 +87,15 @@ class Config(Section):
     tracking: TrackingConfig = TrackingConfig()
     """MLflow."""
 
-    @field_validator("initial_design", mode="before")
-    @classmethod
-    def _number_or_authors(cls, given: Any) -> Any:
-        if given == AUTHORS or (isinstance(given, int) and not isinstance(given, bool) and 0 <= given <= MOST_POINTS):
-            return given
-        raise ValueError(f"it must be a whole number of at least 0, or {AUTHORS}; at most {MOST_POINTS}")
-
     @property
     def initial_points(self) -> int:
         """How many points the initial design has."""
         return AUTHORS_POINTS if self.initial_design == AUTHORS else int(self.initial_design)
+
+    @property
+    def concurrency(self) -> int:
+        """How many trials all runs together may have in flight."""
+        return self.repeats * sum(entry.concurrency for entry in self.optimizers)
 
     @property
     def problem_settings(self) -> ProblemSettings:

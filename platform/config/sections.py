@@ -1,7 +1,8 @@
 """The sections of a configuration: what stands under one key, with its defaults."""
 
 import re
-from typing import Annotated, Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_serializer, field_validator, model_validator
 
@@ -9,8 +10,12 @@ from fmnas.platform.config.uri import shown_uri
 from fmnas.platform.messages import hint, shown
 from fmnas.platform.named import whole
 from fmnas.platform.optimizers import OPTIMIZERS, Row
-from fmnas.trainers.problem import Arrangement, DataSettings
+from fmnas.trainers.problem import Arrangement, DataSettings, Hardware
 
+IN_PROCESS: Final = "in-process"
+"""The kind of workers that is none: the driver trains itself."""
+AUTO: Final = "auto"
+"""As many workers as the runs can use."""
 LONG = 1e9
 """Seconds, some thirty years: timers of the operating system take no more than a few times that."""
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
@@ -27,6 +32,17 @@ class Section(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
+
+
+def number_or(word: str, least: int, most: int) -> BeforeValidator:
+    """Lets a word pass, and a whole number between these."""
+
+    def checked(given: Any) -> Any:
+        if given == word or (isinstance(given, int) and not isinstance(given, bool) and least <= given <= most):
+            return given
+        raise ValueError(f"it must be a whole number of at least {least} and at most {most}, or {word}")
+
+    return BeforeValidator(checked)
 
 
 class BudgetConfig(Section):
@@ -52,7 +68,7 @@ class WorkersConfig(Section):
 
     kind: Literal["ray", "in-process"] = "ray"
     """ray; or in-process, one trial at a time in the driver's own process, for a debugger and for cheap functions."""
-    count: int | Literal["auto"] = "auto"
+    count: Annotated[int | Literal["auto"], number_or(AUTO, 1, 100_000)] = AUTO
     """How many; auto takes what the cluster holds and the runs can use."""
     cpus: float = Field(default=1, ge=SHARE, le=100_000)
     """What one worker takes. With several it trains that many seeds of its trial side by side."""
@@ -67,13 +83,6 @@ class WorkersConfig(Section):
     """How many failed, timed-out or lost trials in a row end the experiment."""
     grace_seconds: float = Field(default=30, ge=0, le=LONG)
     """How long Ctrl-C and SIGTERM wait for running trials."""
-
-    @field_validator("count", mode="before")
-    @classmethod
-    def _number_or_auto(cls, given: Any) -> Any:
-        if given == "auto" or (isinstance(given, int) and not isinstance(given, bool) and 1 <= given <= 100_000):
-            return given
-        raise ValueError("it must be a whole number of at least 1 and at most 100000, or auto")
 
     @field_validator("gpus")
     @classmethod
@@ -90,6 +99,12 @@ class WorkersConfig(Section):
             raise ValueError("arrangement fast is for CPUs, so gpus must be 0; auto suits both")
         return self
 
+    @property
+    def hardware(self) -> Hardware:
+        """Where one worker trains; the driver's own process has one thread for it."""
+        threads = 1 if self.kind == IN_PROCESS else max(1, int(self.cpus))
+        return Hardware("cuda" if self.gpus > 0 else "cpu", threads, self.arrangement)
+
 
 class DataConfig(Section):
     """The data of a real problem; what is null is as the problem has it."""
@@ -98,7 +113,8 @@ class DataConfig(Section):
     """The data set; digits is small and needs no network, for tests and explicit offline use; mnist, kmnist and own,
     any other images of 28 x 28 in up to ten classes, are files of yours, in root."""
     root: str | None = None
-    """The folder or the .npz file that holds it, or svm_boston's file; null looks in FashionMNIST's usual places."""
+    """The folder or the .npz file that holds it, or svm_boston's file, which keeps its place wherever the experiment is
+    resumed; null looks in FashionMNIST's usual places."""
     train: int | None = Field(default=None, ge=1)
     """How many images train."""
     validation: int | None = Field(default=None, ge=1)
@@ -108,6 +124,14 @@ class DataConfig(Section):
     early_validation: int | None = Field(default=None, ge=1)
     """How many of the validation images, the first of them, every epoch before a trial's last is measured on; null:
     all. The last, and so the objective, is always measured on all."""
+
+    @field_validator("root")
+    @classmethod
+    def _whole(cls, given: str | None) -> str | None:
+        try:
+            return None if given is None else str(Path(given).expanduser().absolute())
+        except (OSError, RuntimeError):  # of nobody's home
+            return given  # which is refused when it is looked for
 
     def settings(self) -> DataSettings:
         """As a problem takes it."""

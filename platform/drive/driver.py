@@ -106,7 +106,7 @@ class Driver(Dispatcher):
             trial = None if suggested is None else self._state.experiment.issued(run, suggested)
         except Stopped:
             return None
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             told = f"{one_line(error)}{own_line(error)}"
             raise ExperimentFailed(f"{run.name}: the optimizer failed: {told}") from error
         seconds = self._clock.elapsed() - start

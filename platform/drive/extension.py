@@ -15,7 +15,7 @@ from fmnas.platform.config.config import Config, OptimizerConfig, check_config
 from fmnas.platform.config.source import override
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.messages import explain, shown
-from fmnas.platform.record.configuration import FREE_TO_CHANGE, GROWING, flat
+from fmnas.platform.record.configuration import FREE_TO_CHANGE, GROWING, flat, is_within
 from fmnas.platform.tracking.password import settled
 
 REASONS = {
@@ -154,7 +154,7 @@ def _of_the_rest(config: Config, wanted: Config) -> list[str]:
     return [
         f"{key} = {shown(new.get(key))}: the experiment has {shown(old.get(key))}: {_reason(key)}"
         for key in {**old, **new}
-        if old.get(key) != new.get(key) and not key.startswith((*FREE_TO_CHANGE, *GROWING))
+        if old.get(key) != new.get(key) and not is_within(key, (*FREE_TO_CHANGE, *GROWING))
     ]
 
 

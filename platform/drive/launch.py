@@ -11,11 +11,11 @@ from functools import partial
 from typing import Any
 
 from fmnas.platform.config.config import Config
-from fmnas.platform.config.remarks import remarks
 from fmnas.platform.drive.description import warm_starts_of
 from fmnas.platform.drive.dispatch import Clock, epochs_reached
 from fmnas.platform.drive.driver import Driver, Stage
 from fmnas.platform.drive.extension import extended_config, growth, two_budgets
+from fmnas.platform.drive.forecast import remarks
 from fmnas.platform.drive.inputs import (
     DATA_DIGEST,
     check_same_data,
@@ -207,10 +207,9 @@ def sync(directory: RunDirectory, around: Surroundings) -> Sent:
 
 
 def _work(experiment: Experiment, data: Data | None, directory: RunDirectory, around: Surroundings) -> Work:
-    config, wanted = experiment.config, sum(run.concurrency for run in experiment.runs)
-    every = config.checkpoints.every
+    config, every = experiment.config, experiment.config.checkpoints.every
     checkpoints = Checkpoints(directory.checkpoints.resolve(), every) if every else None
-    return Work(config, data, config.seeds, wanted, config.budget.trial_seconds, checkpoints, around.traced)
+    return Work(config, data, config.seeds, config.concurrency, config.budget.trial_seconds, checkpoints, around.traced)
 
 
 def _noted(experiment: Experiment, pool: Pool, since: float) -> Callable[[], dict[str, Any]]:

@@ -5,7 +5,7 @@ between the record of an extension and the writing of config.yaml left the file 
 """
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -104,13 +104,18 @@ def flat(data: Any, prefix: str = "") -> dict[str, Any]:
     return {key: value for name, part in items for key, value in flat(part, f"{prefix}.{name}".lstrip(".")).items()}
 
 
+def is_within(key: str, names: Iterable[str]) -> bool:
+    """Whether a dotted key is one of these, or stands below one."""
+    return any(key == name or key.startswith(f"{name}.") for name in names)
+
+
 def _changed(before: Config, now: Config) -> dict[str, tuple[Any, Any]]:
     """Dotted key -> (before, now), of what is not free to change."""
     old, new = (flat(each.model_dump(mode="json")) for each in (before, now))
     return {
         key: (old.get(key), new.get(key))
         for key in {**old, **new}
-        if old.get(key) != new.get(key) and not key.startswith(FREE_TO_CHANGE)
+        if old.get(key) != new.get(key) and not is_within(key, FREE_TO_CHANGE)
     }
 
 

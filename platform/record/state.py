@@ -71,7 +71,7 @@ class ExperimentState(Ledger):
                 optimizer.forget(trial)
             else:
                 optimizer.tell(trial, evaluation)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise ExperimentFailed(
                 f"{outcome.run}: the optimizer failed when it heard of trial {trial.id}: {one_line(error)}"
                 f"{own_line(error)}. The result is in the journal: mend the optimizer and resume; `fmnas report` needs "

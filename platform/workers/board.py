@@ -16,7 +16,7 @@ READ_SECONDS = 2.0
 """How long the driver waits between two looks at the board."""
 
 
-class Board:
+class ProgressBoard:
     """Inside the actor: job number -> epochs done."""
 
     def __init__(self) -> None:
@@ -37,10 +37,10 @@ def start_board(ray: Any) -> Any:
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-    return ray.remote(Board).options(num_cpus=0, scheduling_strategy=here).remote()
+    return ray.remote(ProgressBoard).options(num_cpus=0, scheduling_strategy=here).remote()
 
 
-class Writer:
+class BoardWriter:
     """A worker's, for one job. board: the actor; None: there is none."""
 
     def __init__(self, board: Any, job: int) -> None:
@@ -56,7 +56,7 @@ class Writer:
                 self._board.write.remote(self._job, epochs)
 
 
-class Reader:
+class BoardReader:
     """The driver's. epochs: job number -> epochs done, as of the last answer."""
 
     def __init__(self, ray: Any, board: Any) -> None:

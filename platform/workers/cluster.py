@@ -9,21 +9,27 @@ import importlib
 import logging
 import os
 import secrets
+import shutil
 import signal
 import socket
 import stat
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from fmnas.platform.config.sections import AUTO
 from fmnas.platform.errors import ClusterError
 
 OBJECT_STORE_BYTES = 512 * 1024**2  # the data of every problem fit; Ray's default takes 30% of the memory
 
 CONNECT_SECONDS = 10.0
 """How long the head of a standing cluster may take to accept a connection."""
+
+SESSION_SECONDS = 7 * 24 * 3600.0
+"""How long the logs of a cluster of our own stay after the last word in them."""
 
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 _LOCAL = {
@@ -57,9 +63,15 @@ def own_folder() -> Path:
     Raises ClusterError where somebody else was there before.
     """
     folder = Path(f"/tmp/fmnas-{os.getuid()}")
-    with suppress(FileExistsError):
-        folder.mkdir(mode=0o700)
-    found = folder.lstat()
+    try:
+        with suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+        found = folder.lstat()
+    except OSError as error:
+        raise ClusterError(
+            f"{folder}, where Ray's sockets are to lie, cannot be made ({error.strerror}): is /tmp full or read-only? "
+            "Mend that, or give a cluster that runs by --address"
+        ) from None
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
         raise ClusterError(
             f"{folder} is not a folder for you alone, and Ray's sockets are to lie there: look who made it, remove it, "
@@ -68,9 +80,27 @@ def own_folder() -> Path:
     return folder / "ray"
 
 
+def own_logs(ray: Any) -> str:
+    """The folder with the logs of the cluster of our own; where it has not begun, that of the last one that did."""
+    with suppress(AttributeError):  # Ray's own names
+        return str(ray._private.worker._global_node.get_logs_dir_path())
+    return f"{own_folder()}/session_latest/logs"
+
+
+def _remove_old_sessions(folder: Path) -> None:
+    """Ray leaves the folder of every cluster: those go whose driver is gone, and that nobody has written to lately."""
+    for session in folder.glob("session_*_*"):
+        with suppress(OSError):
+            newest = max(path.lstat().st_mtime for path in (session, *session.rglob("*")))
+            driver = Path("/proc") / session.name.rpartition("_")[2]
+            if newest < time.time() - SESSION_SECONDS and not driver.exists():
+                shutil.rmtree(session)
+
+
 def _own_cluster() -> Any:
     closed = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_AUTH_TOKEN_PATH": None}
     folder = own_folder()
+    _remove_old_sessions(folder)
     with _environment({**closed, _MANY_NODES: "0"}):  # Ray's processes inherit it; what else we start need not know it
         import ray
 
@@ -81,7 +111,7 @@ def _own_cluster() -> Any:
             with _on_loopback(ray):
                 ray.init(address="local", _temp_dir=str(folder), **lean, **_COMMON)
         except Exception as error:  # a node that is late is a plain Exception
-            raise _no_start(error) from None
+            raise _no_start(ray, error) from None
     return ray
 
 
@@ -138,11 +168,11 @@ def _on_loopback(ray: Any) -> Iterator[None]:
         constants.ENABLE_RAY_CLUSTER = True
 
 
-def _no_start(error: Exception) -> ClusterError:
+def _no_start(ray: Any, error: Exception) -> ClusterError:
     said = " ".join(str(error).split())[:300]
     return ClusterError(
-        f"Ray did not start on this machine ({type(error).__name__}: {said}): its logs are below "
-        f"{own_folder()}/session_latest/logs. Is the machine busy, or /dev/shm or /tmp full? Try again, or give a "
+        f"Ray did not start on this machine ({type(error).__name__}: {said}): its logs are in "
+        f"{own_logs(ray)}. Is the machine busy, or /dev/shm or /tmp full? Try again, or give a "
         "cluster that runs by --address"
     )
 
@@ -151,11 +181,11 @@ def _check_listens(address: str) -> None:
     """Raise ClusterError when nothing listens at host:port. Ray itself would try for minutes."""
     place = os.environ.get("RAY_ADDRESS", "") if address == "auto" else address
     host, _, port = place.rpartition(":")
-    if not host or not port.isdigit() or "://" in place:
+    if not host or not (port.isascii() and port.isdecimal()) or "://" in place:
         return  # auto looks for a cluster that runs here; anything else is Ray's to judge
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, UnicodeError) as error:
         raise _no_cluster(address, f"nothing listens at {place}: {error}") from None
 
 
@@ -235,7 +265,7 @@ def most_workers(nodes: Iterable[Mapping[str, float]], count: int | str, cpus: f
     fit = fitting(nodes, cpus, gpus)
     if fit == 0:
         raise ClusterError(_nothing_fits(nodes, cpus, gpus))
-    if count == "auto":
+    if count == AUTO:
         return wanted
     if int(count) > fit:
         have_cpus, have_gpus = (sum(node.get(kind, 0.0) for node in nodes) for kind in ("CPU", "GPU"))

@@ -1,13 +1,13 @@
 """Opening the pool of workers that a configuration asks for, for whatever is to be trained."""
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from fmnas.platform.config.config import Config, WorkersConfig
+from fmnas.platform.config.config import Config
+from fmnas.platform.config.sections import IN_PROCESS
 from fmnas.platform.errors import ClusterError
 from fmnas.platform.named import SourceFile, install
 from fmnas.platform.problems import own_file, problem
@@ -16,7 +16,7 @@ from fmnas.platform.workers.pool import InProcessPool, Pool
 from fmnas.platform.workers.stop import StopRequest
 from fmnas.trainers import Trainer, TrainerError
 from fmnas.trainers.checkpoints import Checkpoints
-from fmnas.trainers.problem import Data, Hardware, ProblemSettings
+from fmnas.trainers.problem import Data, ProblemSettings
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def open_pool(work: Work, address: str | None, stop: StopRequest, say: Callable[
     """
     config, workers = work.config, work.config.workers
     settings = replace(config.problem_settings, seeds=work.seeds, checkpoints=work.checkpoints)
-    if workers.kind == "in-process":
+    if workers.kind == IN_PROCESS:
         trainer = _trainer_here(work, settings)
         yield InProcessPool(trainer, work.trial_seconds, stop, workers.grace_seconds, work.traced)
         return
@@ -59,7 +59,7 @@ def open_pool(work: Work, address: str | None, stop: StopRequest, say: Callable[
     try:
         nodes = live_nodes(ray).values()
         most = most_workers(nodes, workers.count, workers.cpus, workers.gpus, work.wanted)
-        build = partial(build_trainer, config.problem, settings, _hardware(workers), file=_sent(ray, config.problem))
+        build = partial(build_trainer, config.problem, settings, workers.hardware, file=_sent(ray, config.problem))
         lives = partial(own_cluster_lives, ray) if address is None else None
         pool = RayPool(ray, build, work.data, workers, most, work.trial_seconds, Watch(say, lives, start_board(ray)))
         try:
@@ -84,9 +84,8 @@ def _sent(ray: Any, name: str) -> SourceFile | None:
 def _trainer_here(work: Work, settings: ProblemSettings) -> Trainer:
     """In this process: on its GPU, if workers are promised one, or on one thread."""
     workers = work.config.workers
-    hardware = replace(_hardware(workers), threads=1)
     try:
-        return problem(work.config.problem, settings).build(work.data, hardware)
+        return problem(work.config.problem, settings).build(work.data, workers.hardware)
     except TrainerError as error:
         if workers.gpus == 0:
             raise
@@ -94,7 +93,3 @@ def _trainer_here(work: Work, settings: ProblemSettings) -> Trainer:
             f"workers.gpus = {workers.gpus:g} with workers.kind = in-process, and this process has no such GPU "
             f"({error}). workers.gpus: 0 trains on its CPU"
         ) from error
-
-
-def _hardware(workers: WorkersConfig) -> Hardware:
-    return Hardware("cuda" if workers.gpus > 0 else "cpu", max(1, math.floor(workers.cpus)), workers.arrangement)

@@ -9,11 +9,10 @@ from typing import Any
 from fmnas.platform.config.config import WorkersConfig
 from fmnas.platform.errors import ExperimentFailed, legible, one_line
 from fmnas.platform.record.outcome import Job
-from fmnas.platform.workers.board import Reader
-from fmnas.platform.workers.cluster import fitting, live_nodes, own_folder
+from fmnas.platform.workers.board import BoardReader
+from fmnas.platform.workers.cluster import fitting, live_nodes, own_logs
 from fmnas.platform.workers.pool import Event, Failed, Finished, Lost, TimedOut, past_deadline
-from fmnas.platform.workers.ray_worker import NODE, PLACE, Build, Worker, refusal, remark, versions
-from fmnas.trainers import DeviceFailedError
+from fmnas.platform.workers.ray_worker import NODE, PLACE, Broken, Build, Worker, refusal, remark, versions
 from fmnas.trainers.problem import Data
 
 LOOK_SECONDS = 1.0
@@ -98,13 +97,13 @@ class RayPool:
         )
         # Only the data go through the object store; every actor of a node maps the same copy.
         self._arguments = (build, ray.put(data) if data is not None else None, self._watch.board)
-        self._reader, self._jobs = Reader(ray, self._watch.board), 0
+        self._reader, self._jobs = BoardReader(ray, self._watch.board), 0
         self._seconds = math.inf if trial_seconds is None else trial_seconds
         self._versions = versions()
         self._starting: dict[Any, _Member] = {}  # future of `ready` -> whose
         self._idle: list[_Member] = []
         self._busy: dict[Any, _Task] = {}  # future of `evaluate` -> what
-        self._bad_starts = 0
+        self._failed_starts = 0
         self._served_at = time.monotonic()
         self._remarks: set[str] = set()
         self._look()
@@ -144,10 +143,10 @@ class RayPool:
         # which began later than ours, says that it was in time.
         done, _ = self._ray.wait(futures, num_returns=1, timeout=max(0.0, min(timeout, left)))
         if not done:
-            return self._give_up() if left <= 0 else None
+            return self._end_overdue() if left <= 0 else None
         if done[0] in self._busy:
             return self._collect(done[0])
-        self._welcome(done[0])
+        self._on_ready(done[0])
         return None
 
     def progress(self) -> Mapping[tuple[str, int], int]:
@@ -171,10 +170,11 @@ class RayPool:
         self._looked_at = time.monotonic()
         if self._watch.lives is not None and not self._watch.lives():
             self._idle, self._busy, self._starting = [], {}, {}
+            logs = own_logs(self._ray)
             self._ray.shutdown()  # now: a minute after its head has died, Ray would end this process
             raise ExperimentFailed(
                 "the Ray that it had started on this machine died (killed, or out of memory?), and its workers with "
-                f"it; its logs are below {own_folder()}/session_latest/logs. Resume"
+                f"it; its logs are in {logs}. Resume"
             )
         nodes = live_nodes(self._ray)
         for member in [member for member in self._idle if member.node not in nodes]:
@@ -206,7 +206,7 @@ class RayPool:
         member = _Member(name, self._actor_class.remote(*self._arguments))
         self._starting[member.actor.ready.remote()] = member
 
-    def _welcome(self, future: Any) -> None:
+    def _on_ready(self, future: Any) -> None:
         """A worker is ready, or will never be."""
         member = self._starting.pop(future)
         try:
@@ -214,7 +214,7 @@ class RayPool:
         except self._ray.exceptions.RayError as error:
             self._ray.kill(member.actor, no_restart=True)
             if getattr(error, "actor_init_failed", False):  # else its node is gone; the next look starts another
-                self._count_bad_start(member.name, _cause(error))
+                self._count_failed_start(member.name, _cause(error))
             return
         reason = refusal(introduction, self._versions)
         if reason:
@@ -223,23 +223,23 @@ class RayPool:
         if words and words not in self._remarks:
             self._remarks.add(words)
             self._watch.say(words)
-        self._bad_starts = 0
+        self._failed_starts = 0
         member.node, member.place = introduction[NODE], introduction[PLACE]
         self._idle.append(member)
 
-    def _count_bad_start(self, name: str, reason: str) -> None:
-        self._bad_starts += 1
-        if self._bad_starts >= self._workers.failures:
+    def _count_failed_start(self, name: str, reason: str) -> None:
+        self._failed_starts += 1
+        if self._failed_starts >= self._workers.failures:
             raise ExperimentFailed(
-                f"{self._bad_starts} workers in a row could not be built, the last being {name}: {reason}. Is the same "
-                "fmnas installed on every node? Mend the cause and resume"
+                f"{self._failed_starts} workers in a row could not be built, the last being {name}: {reason}. Is the "
+                "same fmnas installed on every node? Mend the cause and resume"
             )
 
     def _drop(self, member: _Member) -> None:
         self._ray.kill(member.actor, no_restart=True)
         self._look()
 
-    def _give_up(self) -> Event:
+    def _end_overdue(self) -> Event:
         future = min(self._busy, key=lambda future: self._busy[future].ends_by)
         task = self._busy.pop(future)
         self._drop(task.member)
@@ -252,24 +252,20 @@ class RayPool:
         task = self._busy.pop(future)
         job, member, errors = task.job, task.member, self._ray.exceptions
         try:
-            evaluation = self._ray.get(future)
-        except errors.RayTaskError as error:
-            cause = error.cause if error.cause is not None else error
-            if isinstance(cause, DeviceFailedError):
-                self._drop(member)
-                return Lost(job, member.whole_name, one_line(cause))
-            self._idle.append(member)  # the trial's own exception: the worker lives on
-            return Failed(job, member.whole_name, one_line(cause))
+            answer = self._ray.get(future)
         except errors.OutOfMemoryError as error:  # Ray killed the worker before its node ran out
             self._drop(member)
             return Failed(job, member.whole_name, f"out of memory: {one_line(error)}"[:500])
         except errors.RayError as error:  # died, unreachable, its result gone with its node
             self._drop(member)
             return Lost(job, member.whole_name, one_line(error))
+        if isinstance(answer, Broken) and answer.device:
+            self._drop(member)
+            return Lost(job, member.whole_name, answer.reason)
         self._idle.append(member)
-        if evaluation is None:
-            return self._timed_out(job, member.whole_name)
-        return Finished(job, member.whole_name, evaluation)
+        if isinstance(answer, Broken):
+            return Failed(job, member.whole_name, answer.reason)
+        return self._timed_out(job, member.whole_name) if answer is None else Finished(job, member.whole_name, answer)
 
 
 def _cause(error: BaseException) -> str:

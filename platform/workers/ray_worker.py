@@ -7,17 +7,18 @@ import platform
 import socket
 import traceback
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from fmnas.platform.environment import package_version
 from fmnas.platform.errors import one_line
 from fmnas.platform.named import SourceFile, install
 from fmnas.platform.problems import problem
-from fmnas.platform.workers.board import Writer
+from fmnas.platform.workers.board import BoardWriter
 from fmnas.platform.workers.evaluation import Evaluator
 from fmnas.platform.workers.stop import PastDeadline, deadline
 from fmnas.search_spaces import Evaluation, Trial
-from fmnas.trainers import Trainer, TrainerError
+from fmnas.trainers import DeviceFailedError, Trainer, TrainerError
 from fmnas.trainers.memory import give_back_memory, keep_freed_memory
 from fmnas.trainers.problem import Data, Hardware, ProblemSettings
 
@@ -26,6 +27,17 @@ Build = Callable[[Data | None], Trainer]
 
 FMNAS, PYTHON, TORCH, PLACE, NODE = "fmnas", "python", "torch", "place", "node"
 """The keys of an introduction. Plain text: a worker of another version must be understood, too."""
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A job that raised, in place of its exception, which need not come through pickle: Ray would call its worker lost.
+
+    device: whether it was the device, and not the trial, that failed.
+    """
+
+    reason: str
+    device: bool
 
 
 def build_trainer(
@@ -47,7 +59,7 @@ class Worker:
     board: the actor that is told how far trials are; None: nobody is.
     """
 
-    def __init__(self, build: Build, data: Data | None, board: Any = None) -> None:
+    def __init__(self, build: Build, data: Data | None, board: Any) -> None:
         keep_freed_memory()
         self._place, self._board = f"{socket.gethostname()}:{os.getpid()}", board
         try:
@@ -62,21 +74,23 @@ class Worker:
         node = ray.get_runtime_context().get_node_id()
         return {**versions(), PLACE: self._place, NODE: node}
 
-    def evaluate(self, trial: Trial, seconds: float, job: int = 0) -> Evaluation | None:
-        """The evaluation, or None if it was not done after so many seconds.
+    def evaluate(self, trial: Trial, seconds: float, job: int) -> Evaluation | Broken | None:
+        """The evaluation, or what it raised; None if it was not done after so many seconds.
 
         job: its number, for the board.
-        Ray calls this in the main thread of the process, which can be watched. However it ends, what it took of memory
-        is given back then, not with the next job: the next one, and others on the same GPU, need it.
+        Ray calls this in the main thread of the process, which can be watched. What a job without a result took of
+        memory is given back at once, not with the next job: that one, and others on the same GPU, need it. One that
+        finishes may keep it for the next, unless its trainer gives it back.
         """
         try:
             check = None if seconds == math.inf else deadline(seconds)
-            return self._evaluator.evaluate(trial, Writer(self._board, job).tell, check)
+            return self._evaluator.evaluate(trial, BoardWriter(self._board, job).tell, check)
         except PastDeadline:
             pass
         except Exception as error:
+            broken = Broken(one_line(error), isinstance(error, DeviceFailedError))
             _let_go(error)
-            raise
+            return broken
         _collect()
         return None
 

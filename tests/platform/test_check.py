@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from fmnas.optimizers.contract import RULES
+from fmnas.platform.check import STARTS, Verdict, candidate, check
 from fmnas.platform.cli import main
 
 LINES = len(RULES) + 2
@@ -147,6 +148,13 @@ def test_one_that_cannot_begin_is_not_asked_further(mine: Path, capfd: pytest.Ca
     code, verdicts, _ = checked(f"{mine}:Never", capfd)
     assert code == 1
     assert verdicts == {"it can be built, asked and told": "FAILS SystemExit: I do not feel like it (mine.py, line 51)"}
+
+
+def test_a_process_that_does_not_begin_in_time_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fmnas.platform.check.STARTUP_SECONDS", 0.001)
+    (finding,) = check(candidate("random", []), 60.0)
+    assert (finding.rule, finding.verdict) == (STARTS, Verdict.BROKEN)
+    assert "did not begin within 0.001 s" in finding.detail
 
 
 def test_one_that_waits_for_each_result_may(mine: Path, capfd: pytest.CaptureFixture[str]) -> None:

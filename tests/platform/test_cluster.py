@@ -213,13 +213,14 @@ def test_a_node_with_another_version_is_refused_by_name(
     cluster.remove_node(node)
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:9", "no-such-host.invalid:6379", "127.0.0.1:99999"])
+@pytest.mark.parametrize("address", ["127.0.0.1:9", "no-such-host.invalid:6379", "127.0.0.1:99999", "10.0.0..1:6379"])
 def test_an_address_where_nothing_listens_is_refused_at_once(address: str) -> None:
     message = rf"--address {address}: no Ray cluster answers \(nothing listens at .*`ray start --head`"
     with pytest.raises(ClusterError, match=message):
         connect(address)
 
 
-def test_an_address_that_is_none_is_refused() -> None:
-    with pytest.raises(ClusterError, match="--address nonsense: no Ray cluster answers"):
-        connect("nonsense")
+@pytest.mark.parametrize("address", ["nonsense", "127.0.0.1:²"])
+def test_an_address_that_is_none_is_refused(address: str) -> None:
+    with pytest.raises(ClusterError, match=f"--address {address}: no Ray cluster answers"):
+        connect(address)

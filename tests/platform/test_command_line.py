@@ -120,7 +120,7 @@ def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path, capsys: pyt
     ("override", "words"),
     [
         ("problem=mnist", ["problem = 'mnist'", "joint"]),
-        ("initial_design=autors", ["initial_design = 'autors'", "whole number of at least 0, or authors"]),
+        ("initial_design=autors", ["initial_design = 'autors'", "at least 0 and at most 100000, or authors"]),
         ("initial_design=authors", ["budget.evaluations = 8", "initial_design = 'authors' (10 points)"]),
         ("budget.evaluations=2", ["budget.evaluations = 2", "initial_design = 4"]),
         ("tracking.uri=file:///tmp/x", ["tracking.uri", "sqlite:///"]),

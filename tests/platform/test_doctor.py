@@ -1,6 +1,7 @@
 """What the doctor finds: a package that only some problems need is told of, and is not missing."""
 
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -39,9 +40,22 @@ def test_a_package_of_one_optimizer_is_optional(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_a_package_that_everything_needs_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "package_version", {name: "1" for name in doctor.REQUIRED if name != "ray"}.get)
+    names = doctor.required_packages()
+    assert {"torch", "jinja2", "ConfigSpace", "ray"} < set(names)
+    assert not {"pytest", "xgboost-cpu", "optuna"} & set(names), "those are of extras"
+    monkeypatch.setattr(doctor, "package_version", {name: "1" for name in names if name != "ray"}.get)
     missing = [finding.detail for finding in doctor._packages() if not finding.good]
     assert missing == ["not installed: pip install ray"]
+
+
+@pytest.mark.parametrize(
+    ("free", "said"), [(1.2, "1 GB free here, and it takes 2: make room"), (3.0, "3 GB free here")]
+)
+def test_how_much_room_there_must_be_is_said(monkeypatch: pytest.MonkeyPatch, free: float, said: str) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free * 1e9))
+    (found,) = doctor._disk()
+    assert found.good == (free > doctor.FREE_GIGABYTES)
+    assert found.detail.startswith(said)
 
 
 CHECKS = ("_packages", "_devices", "_data", "_cluster", "_disk")

@@ -16,7 +16,7 @@ from fmnas.platform.config.config import load_config
 from fmnas.platform.drive.extension import REASONS
 from fmnas.platform.drive.results import context_of
 from fmnas.platform.environment import provenance
-from fmnas.platform.record.configuration import FREE_TO_CHANGE, GROWING, flat
+from fmnas.platform.record.configuration import FREE_TO_CHANGE, GROWING, flat, is_within
 from fmnas.platform.record.journal import Journal, Record, read_journal
 from fmnas.platform.record.lock import locked
 from fmnas.platform.record.retrained import Retrained, write_retrained
@@ -165,9 +165,17 @@ def test_without_a_word_it_says_what_to_say(run: Path, capsys: pytest.CaptureFix
     assert "say what is to grow: -o repeats=N" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("key", "may"),
+    [("workers", True), ("workers.cpus", True), ("workers_x", False), ("data.root", True), ("data.rooted", False)],
+)
+def test_a_key_is_free_by_its_whole_name(key: str, may: bool) -> None:
+    assert is_within(key, FREE_TO_CHANGE) == may
+
+
 def test_every_key_grows_is_free_or_has_a_reason() -> None:
     for key in flat(load_config("smoke").model_dump(mode="json")):
-        may = key.startswith((*GROWING, *FREE_TO_CHANGE))
+        may = is_within(key, (*GROWING, *FREE_TO_CHANGE))
         assert may != (key in REASONS or key.partition(".")[0] in REASONS) or key == "data.root"
 
 

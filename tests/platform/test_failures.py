@@ -15,9 +15,8 @@ from fmnas.baselines import RandomSearch
 from fmnas.platform.cli import main
 from fmnas.platform.drive.dispatch import Clock
 from fmnas.platform.record.journal import Journal, read_journal
-from fmnas.platform.workers.ray_worker import Worker
+from fmnas.platform.workers.ray_worker import Broken, Worker
 from fmnas.search_spaces import Evaluation, Trial
-from fmnas.trainers import TrainerError
 from fmnas.trainers.functions.synthetic import FunctionTrainer
 
 LITTLE = ["-o", "workers.kind=in-process", "-o", "optimizers=[random, regularized-evolution]"]
@@ -171,10 +170,11 @@ def test_a_worker_lets_no_result_pass_that_is_none(wrong: Any) -> None:
         def evaluate(self, trial: Trial) -> Any:
             return wrong
 
-    worker = Worker(lambda data: Odd(), None)  # type: ignore[arg-type,return-value]
+    worker = Worker(lambda data: Odd(), None, None)  # type: ignore[arg-type,return-value]
     for seconds in (math.inf, 60.0):
-        with pytest.raises(TrainerError, match=r"it returned"):
-            worker.evaluate(Trial(0, {}, 1, "random"), seconds)
+        answer = worker.evaluate(Trial(0, {}, 1, "random"), seconds, 1)
+        assert isinstance(answer, Broken)
+        assert answer.reason.startswith("TrainerError: it returned")
 
 
 def test_an_optimizer_that_cannot_hear_a_result_ends_the_experiment_and_nothing_is_lost(

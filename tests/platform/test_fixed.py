@@ -10,8 +10,8 @@ import pytest
 from fmnas.optimizers import random_design
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import check_config, load_config
-from fmnas.platform.config.remarks import remarks
 from fmnas.platform.drive.description import setup_of
+from fmnas.platform.drive.forecast import remarks
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.problems import problem
 from fmnas.platform.record.experiment import build_experiment

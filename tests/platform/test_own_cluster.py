@@ -126,6 +126,31 @@ def test_a_folder_that_somebody_else_can_enter_is_not_used(
         own_folder()
 
 
+def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tmp").write_text("no folder")
+    monkeypatch.setattr(cluster, "Path", lambda name: tmp_path / "tmp" / Path(name).name)
+    with pytest.raises(ClusterError, match=r"cannot be made \(Not a directory\): is /tmp full or read-only"):
+        own_folder()
+
+
+def test_the_folders_of_old_clusters_are_removed_and_those_of_others_at_work_are_not(tmp_path: Path) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    names = {"old": f"session_1_{gone.pid}", "at work": f"session_1_{os.getpid()}", "new": f"session_2_{gone.pid}"}
+    folders = {name: tmp_path / folder for name, folder in names.items()}
+    for name, folder in folders.items():
+        (folder / "logs").mkdir(parents=True)
+        (folder / "logs" / "raylet.out").write_text("of now")
+        (folder / "socket").symlink_to("nowhere")
+        if name != "new":
+            for path in (folder, *folder.rglob("*")):
+                os.utime(path, (1e9, 1e9), follow_symlinks=False)
+    (tmp_path / "session_latest").symlink_to(folders["old"])
+    cluster._remove_old_sessions(tmp_path)
+    assert [name for name, folder in folders.items() if folder.exists()] == ["at work", "new"]
+    cluster._remove_old_sessions(tmp_path / "nowhere")
+
+
 def begun(out: Path) -> "subprocess.Popen[str]":
     """A driver with a Ray of its own, and trials without end."""
     flags = ["-o", "optimizers=[random]", "-o", "tracking.enabled=false", "-o", "budget.evaluations=100000"]
@@ -150,6 +175,9 @@ def test_its_death_ends_the_experiment_which_can_be_resumed(tmp_path: Path) -> N
         _, errors = driver.communicate(timeout=120)
         assert driver.returncode == 1
         assert "its workers with it" in errors
+        assert re.search(
+            rf"its logs are in {own_folder()}/session_[\d_-]+_{driver.pid}/logs\.", " ".join(errors.split())
+        )
         assert "Traceback" not in errors
         records = read_journal(tmp_path / process / "journal.jsonl")
         assert (records[-1]["event"], records[-1]["status"]) == ("ended", "failed")

@@ -113,6 +113,17 @@ def test_a_set_given_needs_a_place(name: str) -> None:
     assert check_config({**PLAIN, "data": {"name": name, "root": "x"}}, "here").data.name == name
 
 
+@pytest.mark.parametrize(
+    ("given", "kept"), [("x.npz", "{here}/x.npz"), ("/x", "/x"), ("~nobody-at-all/x", "~nobody-at-all/x"), (None, None)]
+)
+def test_its_place_is_whole_so_that_it_is_found_from_any_folder(
+    given: str | None, kept: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = check_config({**PLAIN, "data": {"root": given}}, "here")
+    assert config.data.root == (kept and kept.format(here=tmp_path))
+
+
 def settings(weight: float | None) -> ProblemSettings:
     return ProblemSettings(DataSettings("digits", train=32, validation=32), seeds=1, flops_weight=weight)
 

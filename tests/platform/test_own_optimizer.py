@@ -59,6 +59,22 @@ class Raises(Halving):
         raise RuntimeError("no idea")
 
 
+class Leaves(Halving):
+    def _suggest(self, rng):
+        raise SystemExit
+
+
+class LeavesWhenTold(Halving):
+    def _observe(self, trial, evaluation):
+        if len(self.history) > 1:
+            raise SystemExit(0)
+
+
+class NeverBegins(Halving):
+    def __init__(self, space, **others):
+        raise SystemExit
+
+
 class Opaque(Optimizer):
     def __init__(self, space, *, rule: dict = {}):
         super().__init__(space)
@@ -128,6 +144,14 @@ def test_a_file_is_loaded_once(mine: Path) -> None:
     assert named(f"{mine}:Halving") is named(f"{mine}:Halving")
 
 
+def test_files_with_similar_paths_are_told_apart(tmp_path: Path) -> None:
+    paths = [tmp_path / part for part in ("v1.0/t.py", "v1_0/t.py", "v1/0/t.py", "my.t.py", "my_t.py")]
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"WHO = {str(path)!r}\n")
+    assert [named(f"{path}:WHO") for path in paths] == [str(path) for path in paths]
+
+
 @pytest.mark.parametrize(
     ("use", "words"),
     [
@@ -169,7 +193,13 @@ def test_its_options_are_checked_by_its_constructor(mine: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("Outside", "x1 = 7.0"), ("Stranger", "origin = 'mine'"), ("Raises", "no idea (mine.py, line ")],
+    [
+        ("Outside", "x1 = 7.0"),
+        ("Stranger", "origin = 'mine'"),
+        ("Raises", "no idea (mine.py, line "),
+        ("Leaves", "SystemExit (mine.py, line "),
+        ("LeavesWhenTold", "SystemExit: 0 (mine.py, line "),
+    ],
 )
 def test_what_it_does_wrong_ends_the_experiment_in_one_line_and_loses_nothing(
     mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, words: str
@@ -181,6 +211,13 @@ def test_what_it_does_wrong_ends_the_experiment_in_one_line_and_loses_nothing(
     assert "Traceback" not in said
     finished = (tmp_path / "run" / "journal.jsonl").read_text().count('"event":"finished"')
     assert finished >= 3
+
+
+def test_one_that_leaves_as_it_is_built_is_refused(
+    mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, {"name": "mine", "use": f"{mine}:NeverBegins"}, "random") == 2
+    assert f"mine ({mine}:NeverBegins) cannot be built: SystemExit" in capsys.readouterr().err
 
 
 STRANGERS = '''

@@ -39,6 +39,7 @@ def flat(configuration):
 
 MADE = ConfigurableProblem(lambda settings: bowl)
 BREAKS = ConfigurableProblem(lambda settings: 1 / 0)
+LEAVES = ConfigurableProblem(lambda settings: exit())
 ODD = ConfigurableProblem(lambda settings: Real("x", 1.0, 0.0))
 NOTHING = ConfigurableProblem(lambda settings: None)
 
@@ -168,8 +169,9 @@ def test_a_file_finds_the_modules_beside_it_and_is_found_without_its_place(
         ("nowhere.at_all:mine", ["no module nowhere", "FILE.py:NAME"]),
         ("several.py:flatt", ["has no flatt", "Did you mean 'flat'"]),
         ("several.py:undecorated", ["is a function, no problem", "@objective"]),
-        ("several.py", ["holds the problems bowl, flat, MADE, BREAKS, ODD, NOTHING, PLAIN", "several.py:bowl"]),
+        ("several.py", ["holds the problems bowl, flat, MADE, BREAKS, LEAVES, ODD, NOTHING, PLAIN", "several.py:bowl"]),
         ("several.py:BREAKS", ["its make failed: ZeroDivisionError"]),
+        ("several.py:LEAVES", ["its make failed: SystemExit"]),
         ("several.py:NOTHING", ["its make returned a NoneType"]),
         ("1 / 0", ["cannot be imported", "ZeroDivisionError"]),
         ("raise SystemExit(3)", ["cannot be imported", "SystemExit"]),

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -187,3 +188,23 @@ def test_two_processes_may_write_the_same_file_at_once(tmp_path: Path) -> None:
         assert process.returncode == 0, errors
     assert path.read_text() == "x" * 1000
     assert os.listdir(tmp_path) == ["trials.csv"]
+
+
+def test_git_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+
+    def run(arguments: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        asked.append(arguments)
+        return subprocess.CompletedProcess(arguments, 0, "1a2b3c4d\n", "")
+
+    for each in (environment.commit, environment.provenance):
+        each.cache_clear()
+    monkeypatch.setattr("subprocess.run", run)
+    monkeypatch.setattr("pathlib.Path.exists", lambda _: True)
+    monkeypatch.setattr(environment, "_gpus", list)
+    try:
+        assert environment.describe_environment()["commit"] == provenance()["commit"] == "1a2b3c4d"
+        assert len(asked) == 1
+    finally:
+        for each in (environment.commit, environment.provenance):
+            each.cache_clear()

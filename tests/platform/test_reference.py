@@ -1,6 +1,7 @@
 """The reference of all keys, the explained configuration and its cost."""
 
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,13 @@ import yaml
 
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import Config, check_config, load_config, shipped_configs
-from fmnas.platform.config.cost import Cost, cost_of, measured
 from fmnas.platform.config.reference import REQUIRED, commented, keys, markdown
 from fmnas.platform.config.source import override
+from fmnas.platform.drive import forecast
+from fmnas.platform.drive.forecast import Cost, cost_of, measured
+from fmnas.platform.problems import problem
+from fmnas.trainers import Trainer
+from fmnas.trainers.problem import Hardware
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "configuration.md"
 PLAIN = {
@@ -85,6 +90,40 @@ def test_the_cost_and_how_long_it_takes() -> None:
     told = measured(config, clock=lambda: next(ticks))
     assert "took 2 s in the median of 3 random configurations" in told
     assert "about 50.0 min on 2 workers of this machine, without suggestions" in told  # 120 x 25 x 2 s / 2
+
+
+@pytest.mark.parametrize(
+    ("workers", "hardware", "told"),
+    [
+        ({"cpus": 2}, Hardware("cpu", 2), "1 worker of this machine"),
+        ({"cpus": 0.5}, Hardware("cpu", 1), "4 workers of this machine"),  # 5 could be used
+        ({"kind": "in-process", "cpus": 2}, Hardware("cpu", 1), "1 worker of this machine"),
+        (
+            {"cpus": 3},
+            None,
+            "not known: this machine has no room for a worker of workers.cpus = 3 and workers.gpus = 0",
+        ),
+        ({"gpus": 0.5}, None, "not known: this machine has no room for a worker of workers.cpus = 1 and workers.gpus"),
+        ({"kind": "in-process", "gpus": 1}, None, "not known: this machine has no room"),
+    ],
+)
+def test_what_is_timed_is_a_worker_as_the_configuration_has_it(
+    workers: dict[str, Any], hardware: Hardware | None, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: list[Hardware] = []
+    real = problem("func2c")
+
+    def build(data: None, hardware: Hardware) -> Trainer:
+        built.append(hardware)
+        return real.trainer
+
+    monkeypatch.setattr(forecast, "problem", lambda *_: replace(real, build=build))
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    optimizers = [{"name": "random", "concurrency": 3}, {"name": "random", "label": "other", "concurrency": 2}]
+    data = {**PLAIN, "problem": "func2c", "optimizers": optimizers, "workers": workers}
+    assert told in measured(check_config(data, "here"))
+    assert built == ([hardware] if hardware else [])
 
 
 def test_options_are_listed_with_their_defaults(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,13 +1,15 @@
 """What is said before an experiment begins, and that it is true."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from fmnas.baselines import BOHB
+from fmnas.baselines.bohb import epochs_to_model, results_needed
 from fmnas.platform.config.config import Config, check_config
-from fmnas.platform.config.remarks import epochs_to_model, remarks, results_needed
+from fmnas.platform.drive.forecast import remarks
 from fmnas.platform.problems import problem
 
 PLAIN = {"name": "t", "problem": "func2c", "initial_design": 1, "fidelity": {"epochs": 1}}
@@ -60,6 +62,36 @@ def test_a_tournament_larger_than_the_population_is_said() -> None:
     assert "a tournament of 15 among 6" in line
     assert line.endswith("-o optimizers.0.tournament=2 leaves others a chance")
     assert remarks(config([evolution(population=6, tournament=2)], repeats=1)) == []
+
+
+OWN = """
+from fmnas.baselines import BOHB, RegularizedEvolution
+
+
+class Mine(RegularizedEvolution):
+    def __init__(self, space, *, rate: float = 0.5, **others):
+        super().__init__(space, **others)
+
+
+class Small(RegularizedEvolution):
+    def __init__(self, space, *, seed: int = 0, epochs: int = 1, initial_design=()):
+        super().__init__(space, seed=seed, epochs=epochs, initial_design=initial_design, population=3, tournament=2)
+
+
+class Half(BOHB):
+    def __init__(self, space, *, half: bool = True, **others):
+        super().__init__(space, **others)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("Mine", "own: a population of 50 takes all of 10"), ("Small", ""), ("Half", "own: its model needs 10 results")],
+)
+def test_the_same_is_said_of_one_of_ones_own_that_has_other_options(tmp_path: Path, name: str, words: str) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    told = remarks(config([{"name": "own", "use": f"{tmp_path}/own.py:{name}"}], evaluations=10))
+    assert [line[: len(words)] for line in told] == ([words] if words else [])
 
 
 def test_what_a_remark_advises_silences_it() -> None:

@@ -10,7 +10,7 @@ import pytest
 from fmnas.platform.config.config import WorkersConfig
 from fmnas.platform.record.outcome import Job
 from fmnas.platform.workers import board as boards
-from fmnas.platform.workers.board import Board, Reader, Writer, start_board
+from fmnas.platform.workers.board import BoardReader, BoardWriter, ProgressBoard, start_board
 from fmnas.platform.workers.pool import Event, Finished, Pool
 from fmnas.platform.workers.ray_pool import RayPool, Watch
 from fmnas.search_spaces import Evaluation, Trial
@@ -18,7 +18,7 @@ from fmnas.trainers.contract import Report, Stop, ignore, never
 
 
 def test_only_the_jobs_that_are_asked_for_are_kept() -> None:
-    board = Board()
+    board = ProgressBoard()
     for job, epochs in ((1, 3), (2, 4), (1, 5)):
         board.write(job, epochs)
     assert board.read([1, 7]) == {1: 5}
@@ -36,19 +36,19 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_a_trial_is_told_of_after_a_second_and_once_a_second(clock: Any) -> None:
     written: list[tuple[int, int]] = []
     board = SimpleNamespace(write=SimpleNamespace(remote=lambda *word: written.append(word)))
-    writer = Writer(board, 7)
+    writer = BoardWriter(board, 7)
     for passed in range(25):  # tenths of a second
         clock.now = 100.0 + passed / 10
         writer.tell(passed)
     assert written == [(7, 10), (7, 20)]
-    Writer(None, 7).tell(1)
+    BoardWriter(None, 7).tell(1)
 
 
 def test_a_board_that_cannot_be_written_costs_nothing(clock: Any) -> None:
     def broken(*_: int) -> None:
         raise ConnectionError
 
-    writer = Writer(SimpleNamespace(write=SimpleNamespace(remote=broken)), 7)
+    writer = BoardWriter(SimpleNamespace(write=SimpleNamespace(remote=broken)), 7)
     clock.now += 10.0
     writer.tell(1)
 
@@ -79,7 +79,7 @@ class FakeRay:
 
 def test_the_driver_asks_now_and_then_and_takes_what_has_come(clock: Any) -> None:
     ray = FakeRay()
-    reader = Reader(ray, ray.board)
+    reader = BoardReader(ray, ray.board)
     reader.look([1])
     assert not ray.asked, "not at once"
     clock.now += boards.READ_SECONDS
@@ -97,7 +97,7 @@ def test_the_driver_asks_now_and_then_and_takes_what_has_come(clock: Any) -> Non
     ray.answer = ConnectionError()
     reader.look([1])
     assert reader.epochs == {}, "the board is gone"
-    Reader(ray, None).look([1])
+    BoardReader(ray, None).look([1])
     assert len(ray.asked) == 2
 
 

@@ -24,7 +24,7 @@ from fmnas.platform.workers import open_pool as opening
 from fmnas.platform.workers.open_pool import Work, open_pool
 from fmnas.platform.workers.pool import Event, Finished, InProcessPool, Lost, Pool
 from fmnas.platform.workers.ray_pool import RayPool
-from fmnas.platform.workers.ray_worker import Worker
+from fmnas.platform.workers.ray_worker import Broken, Worker
 from fmnas.platform.workers.stop import PastDeadline, StopRequest
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers import DeviceFailedError, Trainer, TrainerError
@@ -130,14 +130,16 @@ def test_a_worker_gives_back_the_memory_of_a_job_without_a_result_at_once(
     monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
 ) -> None:
     trainer = Greedy(error)
-    worker = Worker(lambda data: trainer, None)  # type: ignore[arg-type,return-value]
+    worker = Worker(lambda data: trainer, None, None)  # type: ignore[arg-type,return-value]
     held: list[int] = []
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: held.append(trainer.held))
+    answer = worker.evaluate(JOB.trial, 60.0, 1)
     if error is RuntimeError:
-        with pytest.raises(ValueError, match="of the trial, with"):
-            worker.evaluate(JOB.trial, 60.0)
+        assert isinstance(answer, Broken)
+        assert answer.reason.startswith("ValueError: of the trial, with")
+        assert not answer.device
     else:
-        assert worker.evaluate(JOB.trial, 60.0) is None
+        assert answer is None
     assert held == [0], "what it held of the GPU was free before the cache was emptied, once"
 
 

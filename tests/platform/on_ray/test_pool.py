@@ -22,7 +22,7 @@ from fmnas.platform.workers.cluster import fitting, most_workers
 from fmnas.platform.workers.pool import Event, Failed, Finished, InProcessPool, Lost, Pool, TimedOut
 from fmnas.platform.workers.ray_pool import RayPool, Watch
 from fmnas.platform.workers.ray_worker import FMNAS, NODE, PLACE, PYTHON, TORCH, build_trainer, versions
-from fmnas.search_spaces import Trial
+from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers.checkpoints import Checkpoints, pack, unpack
 from fmnas.trainers.problem import DataSettings, Hardware, ProblemSettings
 
@@ -70,6 +70,34 @@ def test_a_job_that_raises_has_failed_and_the_worker_lives_on(
     done = wait(pool)
     assert isinstance(done, Finished)
     assert done.worker == event.worker, "one worker has one name, however its trials end"
+
+
+class OfTwoWordsError(Exception):
+    """Pickle, which calls it with the one word that it has, cannot make it again."""
+
+    def __init__(self, one: str, other: str) -> None:
+        super().__init__(f"{one} and {other}")
+
+
+class Odd:
+    """A trainer whose trials raise that."""
+
+    def __init__(self, data: None) -> None:
+        pass
+
+    def evaluate(self, trial: Trial) -> Evaluation:
+        raise OfTwoWordsError("this", "that")
+
+
+def test_an_exception_that_pickle_cannot_bring_home_is_the_trials_own(
+    ray: Any, answer: Callable[[Pool, Job], Event]
+) -> None:
+    pool = RayPool(ray, Odd, None, WorkersConfig(), 1)
+    first, second = answer(pool, job()), answer(pool, job(1))
+    pool.close()
+    assert isinstance(first, Failed)
+    assert first.reason == "OfTwoWordsError: this and that"
+    assert second.worker == first.worker, "the worker lives on"
 
 
 def test_a_killed_worker_is_lost_and_replaced_and_its_trial_goes_on_where_it_died(

@@ -1,5 +1,10 @@
-"""What an experiment costs: in trainings and epochs, and, by a measurement, in hours on this machine."""
+"""What should be known before an experiment begins: what it costs, and what in it will not do what it is for.
 
+It costs trainings and epochs and, by a measurement, hours on this machine. Nothing that is remarked is wrong input: it
+says what to change, as an override of `fmnas run`.
+"""
+
+import math
 import os
 import time
 from collections.abc import Callable
@@ -9,12 +14,15 @@ from statistics import median
 import numpy as np
 
 from fmnas.comparison.numbers.notation import duration, listed
-from fmnas.platform.config.config import Config
+from fmnas.comparison.numbers.paired_tests import repeats_needed
+from fmnas.optimizers.optimizer import Plan
+from fmnas.platform.config.config import ALL_PAIRS, Config
+from fmnas.platform.config.sections import AUTO, IN_PROCESS
 from fmnas.platform.errors import one_line
 from fmnas.platform.problems import problem
+from fmnas.platform.workers.cluster import fitting
 from fmnas.search_spaces import Subspace, Trial
 from fmnas.search_spaces.records import RANDOM
-from fmnas.trainers.problem import Hardware
 
 TIMED, TRIED = 3, 10
 """How many random configurations are timed, and at most tried: some problems cannot evaluate every one."""
@@ -56,13 +64,18 @@ def not_trained(config: Config) -> list[str]:
 def measured(config: Config, clock: Callable[[], float] = time.perf_counter) -> str:
     """How long that would take on this machine, in words.
 
-    It is the median of TIMED random configurations, evaluated for one epoch each, one after the other. Configurations
-    differ by several times, an optimizer may prefer dear ones, and suggestions are not in it. Those that fail are told
-    of, and others tried. Raises what the problem's data and the making of its trainer raise.
+    It is the median of TIMED random configurations, evaluated for one epoch each, one after the other, as one of the
+    workers would. Configurations differ by several times, an optimizer may prefer dear ones, and suggestions are not in
+    it. Those that fail are told of, and others tried. Raises what the problem's data and the making of its trainer
+    raise.
     """
+    workers = _workers(config)
+    if not workers:
+        need = f"workers.cpus = {config.workers.cpus:g} and workers.gpus = {config.workers.gpus:g}"
+        return f"not known: this machine has no room for a worker of {need}"
     task = problem(config.problem, config.problem_settings)
     space = Subspace(task.space, config.fixed)
-    trainer, rng = task.build(task.load(), Hardware()), np.random.default_rng(config.seed)
+    trainer, rng = task.build(task.load(), config.workers.hardware), np.random.default_rng(config.seed)
     seconds: list[float] = []
     failures: list[str] = []
     while len(seconds) < TIMED and len(seconds) + len(failures) < TRIED:
@@ -77,7 +90,6 @@ def measured(config: Config, clock: Callable[[], float] = time.perf_counter) -> 
     failed = f"; {len(failures)} failed, the first at {failures[0]}" if failures else ""
     if not seconds:
         return f"not known: none of {TRIED} random configurations could be evaluated{failed}"
-    workers = _workers(config)
     whole = median(seconds) * cost_of(config).evaluations * config.fidelity.epochs / workers
     return (
         f"about {duration(whole)} on {workers} worker{'s' * (workers > 1)} of this machine, without suggestions: an "
@@ -87,9 +99,44 @@ def measured(config: Config, clock: Callable[[], float] = time.perf_counter) -> 
 
 
 def _workers(config: Config) -> int:
-    """How many would train at once here."""
-    if config.workers.kind == "in-process":
-        return 1
-    fitting = max(1, int((os.cpu_count() or 1) / config.workers.cpus))
-    wanted = len(config.optimizers) * config.repeats if config.workers.count == "auto" else config.workers.count
-    return min(fitting, wanted)
+    """How many would train at once here; 0 where not even one fits."""
+    workers, gpus = config.workers, 0
+    if workers.gpus:
+        import torch
+
+        gpus = torch.cuda.device_count()
+    if workers.kind == IN_PROCESS:
+        return int(workers.gpus <= gpus)
+    fit = fitting([{"CPU": float(os.cpu_count() or 1), "GPU": float(gpus)}], workers.cpus, workers.gpus)
+    return min(fit, config.concurrency if workers.count == AUTO else workers.count)
+
+
+def remarks(config: Config) -> list[str]:
+    """A line each; none for most configurations that can answer which optimizer is better."""
+    found = _of_repeats(config)
+    dimensions = len(problem(config.problem, config.problem_settings).space.names) - len(config.fixed)
+    for i, entry in enumerate(config.optimizers):
+        plan = Plan(
+            config.budget.evaluations,
+            config.fidelity.epochs,
+            dimensions,
+            option=f"-o optimizers.{i}.",
+            budget="-o budget.evaluations",
+        )
+        text = entry.row.optimizer.foreseen(entry.row.complete(entry.options), plan)
+        found += [f"{entry.label}: {text}"] if text else []
+    return found
+
+
+def _of_repeats(config: Config) -> list[str]:
+    """Whether the paired tests can show anything."""
+    count, repeats = len(config.optimizers), config.repeats
+    pairs = math.comb(count, 2) if config.hypotheses == ALL_PAIRS else count - 1
+    needed = repeats_needed(pairs) if pairs else 0
+    if repeats >= needed:
+        return []
+    what = f"{count} optimizers" if config.hypotheses == ALL_PAIRS else f"{config.hypotheses} and {count - 1} others"
+    return [
+        f"{repeats} repeat{'s' * (repeats > 1)} of {what}: no verdict is possible, {needed} are needed: "
+        f"-o repeats={needed}"
+    ]
