@@ -2,6 +2,7 @@
 
 import gzip
 import struct
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ from fmnas.trainers import DataError
 from fmnas.trainers.images import given
 from fmnas.trainers.images.data import final_given, given_split, permutation
 from fmnas.trainers.images.fashion_mnist import FILES
-from fmnas.trainers.images.given import ARRAYS, read_given
+from fmnas.trainers.images.given import ARRAYS, read_given, title
+from fmnas.trainers.images.problem import joint
+from fmnas.trainers.problem import DataSettings, ProblemSettings
 
 COUNT, TESTS = 30, 4
 IMAGES = np.arange(COUNT, dtype=np.uint8)[:, None, None] * np.ones((28, 28), dtype=np.uint8)
@@ -133,6 +136,47 @@ def test_arrays_that_do_not_fit_are_named(changes: dict[str, Any], message: str,
     root = npz(tmp_path / "a.npz", **arrays)
     with pytest.raises(DataError, match=f"^data.root = {root}: {message}"):
         read_given("own", root)
+
+
+def test_a_member_that_is_no_array_is_named(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as file:
+        file.writestr("images", "x")
+        file.writestr("labels", "y")
+    with pytest.raises(DataError, match=r"a\.npz: images are no array of numpy's"):
+        read_given("own", tmp_path / "a.npz")
+
+
+def test_a_folder_that_may_be_seen_and_not_entered_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(file: object, folder: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(given, "path_of", closed)
+    for name in ("own", "mnist"):
+        with pytest.raises(DataError, match=rf"data.root = {tmp_path}: it cannot be looked into \(Permission denied\)"):
+            read_given(name, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("root", "called"), [(".", "here"), ("..", "above"), ("~", "above"), ("a.npz", "a.npz"), ("~nobody/b", "b")]
+)
+def test_a_set_is_called_by_where_it_is(
+    root: str, called: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "above" / "here"
+    here.mkdir(parents=True)
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("HOME", str(here.parent))
+    assert title("own", Path(root)) == called
+    settings = ProblemSettings(DataSettings("own", root, 10, 5, 4), flops_weight=0.0)
+    assert joint(settings).dataset == called
+
+
+def test_a_name_that_is_of_no_set_is_refused() -> None:
+    made = joint(ProblemSettings(DataSettings("cifar10", None, 10, 5, 4), flops_weight=0.0))
+    assert made.load_final is not None
+    for load in (made.load, lambda: made.load_final(10)):
+        with pytest.raises(DataError, match=r"data\.name = cifar10: it must be fashion_mnist, digits, mnist"):
+            load()
 
 
 def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ numbers) and its bytes. It is the same however the arrays are packed.
 """
 
 import logging
+import os
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -68,7 +69,7 @@ class ImageSet:
 
 def title(name: str, root: Path) -> str:
     """What a set given is called: by its name or, if it has none of its own, by that of its file or folder."""
-    return name if name in SIZES else root.name
+    return name if name in SIZES else Path(os.path.realpath(os.path.expanduser(root))).name or name
 
 
 def read_given(name: str, root: Path) -> ImageSet:
@@ -85,10 +86,10 @@ def read_given(name: str, root: Path) -> ImageSet:
         raise DataError(f"data.root = {str(root)[:200]}: it cannot be looked at ({error.strerror})") from None
     if not is_file and not is_folder:
         raise DataError(f"{what}: there is no such file or folder; give a folder with {_files()}, or an .npz file")
-    arrays = _read_npz(where, what) if is_file else _read_folder(_folder(where, name), what)
+    arrays = _read_npz(where, what) if is_file else _read_folder(where, name, what)
     checked = {key: _checked(f"{what}: {key}", key, array) for key, array in arrays.items()}
     _check_pairs(what, checked)
-    found = ImageSet(title(name, where.resolve()), where, **checked)
+    found = ImageSet(title(name, root), where, **checked)
     _check_size(name, what, found)
     logger.info("%s from %s, SHA-256 %s", found.name, where, found.digest)
     return found
@@ -125,13 +126,17 @@ def _folder(root: Path, name: str) -> Path:
     return below if name in SIZES and path_of(FILES[0], root) is None and below.is_dir() else root
 
 
-def _read_folder(folder: Path, what: str) -> dict[str, NDArray[Any]]:
+def _read_folder(root: Path, name: str, what: str) -> dict[str, NDArray[Any]]:
     """The arrays of the IDX files in the folder."""
-    paths = {name: path_of(file, folder) for name, file in zip(ARRAYS, FILES, strict=True)}
-    for name, file in list(zip(ARRAYS, FILES, strict=True))[:2]:
-        if paths[name] is None:
+    try:
+        folder = _folder(root, name)
+        paths = {key: path_of(file, folder) for key, file in zip(ARRAYS, FILES, strict=True)}
+    except OSError as error:  # one may see the folder, and not enter it
+        raise DataError(f"{what}: it cannot be looked into ({error.strerror}); give one that you may read") from None
+    for key, file in list(zip(ARRAYS, FILES, strict=True))[:2]:
+        if paths[key] is None:
             raise DataError(f"{what}: there is no {file.name} in it, nor its .gz; it must have {_files()}")
-    return {name: read_idx(path) for name, path in paths.items() if path is not None}
+    return {key: read_idx(path) for key, path in paths.items() if path is not None}
 
 
 def _files() -> str:
@@ -141,6 +146,8 @@ def _files() -> str:
 
 def _checked(what: str, key: str, array: NDArray[Any]) -> Bytes:
     """The array as uint8. Raises DataError unless it is what its key says."""
+    if not isinstance(array, np.ndarray):  # numpy gives the bytes of what is none in an .npz file
+        raise DataError(f"{what} are no array of numpy's: save them with numpy.savez")
     if key.endswith("images"):
         if array.dtype != np.uint8 or array.ndim != 3 or array.shape[1:] != (IMAGE_SIZE, IMAGE_SIZE) or not len(array):
             raise DataError(

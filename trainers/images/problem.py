@@ -46,6 +46,7 @@ def joint(settings: ProblemSettings) -> Problem:
             return digits_split(train, validation)
         if data.name in GIVEN:
             return given_split(_given(data), train, validation)
+        _check_name(data)
         return fashion_mnist_split(train, validation, data.path)
 
     def load_final(images: int) -> Split:
@@ -53,6 +54,7 @@ def joint(settings: ProblemSettings) -> Problem:
             return final_digits(train, validation, images)
         if data.name in GIVEN:
             return final_given(_given(data), train, validation, images)
+        _check_name(data)
         return final_fashion_mnist(train, validation, images, data.path)
 
     def build(split: Split, hardware: Hardware) -> Trainer:
@@ -82,6 +84,11 @@ def joint(settings: ProblemSettings) -> Problem:
         load=load,
         load_final=load_final,
     )
+
+
+def _check_name(data: DataSettings) -> None:
+    if data.name != "fashion_mnist":
+        raise DataError(f"data.name = {data.name}: it must be fashion_mnist, digits, {' or '.join(GIVEN)}")
 
 
 def _given(data: DataSettings) -> ImageSet:
