@@ -43,7 +43,7 @@ def make(request: pytest.FixtureRequest, noise_split: Split) -> Callable[[], Any
         return lambda: BoostingTrainer(BOOSTING[request.param], digits_table(), clock=lambda: 0.0)
     problem = SYNTHETIC[request.param]
     assert problem.function is not None
-    return lambda: FunctionTrainer(problem.space, problem.function, clock=lambda: 0.0)
+    return lambda: FunctionTrainer(problem.space, problem.function, noise=1e-6, clock=lambda: 0.0)
 
 
 def sampled(space: Space, number: int, epochs: int = 2) -> Trial:

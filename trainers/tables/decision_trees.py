@@ -47,7 +47,7 @@ RANDOM_STATE = 0
 def dt_trainer(table: Table, clock: Callable[[], float] = time.perf_counter) -> FunctionTrainer:
     """Evaluates points of `SPACE` on a table. clock: tells the seconds. Raises TrainerError without scikit-learn."""
     optional_module("sklearn.tree", "a decision tree")
-    return FunctionTrainer(SPACE, lambda configuration: mean_error(table, configuration), noise=0.0, clock=clock)
+    return FunctionTrainer(SPACE, lambda configuration: mean_error(table, configuration), clock=clock)
 
 
 def mean_error(table: Table, configuration: Mapping[str, Any], random_state: int = RANDOM_STATE) -> float:

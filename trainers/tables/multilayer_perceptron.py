@@ -58,7 +58,7 @@ GUESS = 0.9
 def mlp_trainer(split: TableSplit, clock: Callable[[], float] = time.perf_counter) -> FunctionTrainer:
     """Evaluates points of `SPACE` on a split. clock: tells the seconds. Raises TrainerError without scikit-learn."""
     optional_module("sklearn.neural_network", "a multilayer perceptron")
-    return FunctionTrainer(SPACE, lambda configuration: error(split, configuration), noise=0.0, clock=clock)
+    return FunctionTrainer(SPACE, lambda configuration: error(split, configuration), clock=clock)
 
 
 def error(split: TableSplit, configuration: Mapping[str, Any]) -> float:

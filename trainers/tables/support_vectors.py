@@ -50,7 +50,7 @@ def nusvr_trainer(table: Table, clock: Callable[[], float] = time.perf_counter) 
     clock: tells the seconds. Raises TrainerError without scikit-learn.
     """
     optional_module("sklearn.svm", "a support vector regression")
-    return FunctionTrainer(nusvr_space(), lambda configuration: rmse(table, configuration), noise=0.0, clock=clock)
+    return FunctionTrainer(nusvr_space(), lambda configuration: rmse(table, configuration), clock=clock)
 
 
 def rmse(table: Table, configuration: Mapping[str, Any]) -> float:
