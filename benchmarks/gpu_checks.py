@@ -28,11 +28,11 @@ from training_gpu import noise
 from fmnas.search_spaces import Cell
 from fmnas.trainers.images.batches import streams, to_device, training_batches
 from fmnas.trainers.images.cuda_graph import CaptureError
-from fmnas.trainers.images.data import Split
 from fmnas.trainers.images.devices import exactly
 from fmnas.trainers.images.network import build_network
 from fmnas.trainers.images.stacked_training import StackedLearner
 from fmnas.trainers.images.training import Surroundings, plain_learner, train_step
+from fmnas.trainers.split import Split
 
 STEPS = 3
 """Full batches in an epoch of what is compared; then comes a rest of half a batch."""

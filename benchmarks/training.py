@@ -43,13 +43,13 @@ from training_gpu import Plan, measure_gpu
 
 from fmnas.search_spaces import Cell, Schedule, joint_space, largest_cell
 from fmnas.trainers.images.batches import MEAN, STANDARD_DEVIATION, Streams, streams, to_device
-from fmnas.trainers.images.data import Split
 from fmnas.trainers.images.devices import evaluation_batch
 from fmnas.trainers.images.download import import_torchvision
 from fmnas.trainers.images.fast import fast_learner
 from fmnas.trainers.images.network import Network, build_network, flops_ratio
 from fmnas.trainers.images.training import Learner, Surroundings, build_optimizer, plain_learner
 from fmnas.trainers.memory import keep_freed_memory
+from fmnas.trainers.split import Split
 
 IMAGES, EPOCHS, SEEDS, BATCH = 30_000, 25, 4, 32
 STEPS = -(-IMAGES // BATCH)
@@ -101,8 +101,8 @@ class Ordinary:
     def __init__(self, cell: Cell, split: Split, seed: int) -> None:
         self.network: nn.Module = build_network(cell, torch.Generator().manual_seed(seed))
         self.optimizer = build_optimizer(self.network, SCHEDULE)
-        train = PilImages(split.train_images, split.train_labels, True)
-        validation = PilImages(split.held_out_images, split.held_out_labels, False)
+        train = PilImages(split.train_inputs, split.train_labels, True)
+        validation = PilImages(split.held_out_inputs, split.held_out_labels, False)
         # A process that was spawned would spawn in its turn; on Linux, loaders fork by default.
         load = partial(torch.utils.data.DataLoader, num_workers=2, multiprocessing_context="fork")
         self.train_loader = load(train, BATCH, shuffle=True)
@@ -158,7 +158,7 @@ def time_learners(make: Make, cell: Cell, split: Split, threads: int, seeds: int
             start = time.perf_counter()
             list(pool.map(work, learners))
             seconds.append((time.perf_counter() - start) / seeds)
-    return seconds[0] * BATCH / len(split.train_images), seconds[1] / len(split.held_out_images)
+    return seconds[0] * BATCH / len(split.train_inputs), seconds[1] / len(split.held_out_inputs)
 
 
 def full_evaluation(step: float, validation_image: float) -> float:
@@ -203,7 +203,7 @@ import json, resource, time
 start = time.perf_counter()
 import numpy as np, torch
 from fmnas.search_spaces import largest_cell, Schedule
-from fmnas.trainers.images.data import Split
+from fmnas.trainers.split import Split
 from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
 from fmnas.trainers.images.network import build_network
 from fmnas.trainers.images.batches import streams, to_device

@@ -34,7 +34,6 @@ from fmnas.search_spaces.nasnet import pair_name
 from fmnas.trainers import EvaluationStoppedError, Stop
 from fmnas.trainers.contract import never
 from fmnas.trainers.images.batches import streams, to_device
-from fmnas.trainers.images.data import Split
 from fmnas.trainers.images.devices import exactly
 from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
 from fmnas.trainers.images.network import build_network, count_flops
@@ -42,6 +41,7 @@ from fmnas.trainers.images.stacked_network import Stack
 from fmnas.trainers.images.stacked_training import StackedLearner
 from fmnas.trainers.images.training import Surroundings
 from fmnas.trainers.problem import Arrangement
+from fmnas.trainers.split import Split
 
 EPOCHS, SEEDS, BATCH, IMAGES = 25, 4, 32, 30_000
 RATES = {"H200": 67e12, "H100": 67e12, "A100": 19.5e12}

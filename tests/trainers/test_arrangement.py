@@ -16,9 +16,10 @@ from fmnas.trainers import DeviceFailedError, TrainerError, TrainingFailedError
 from fmnas.trainers.images import cuda_graph as captured
 from fmnas.trainers.images import image_trainer, training
 from fmnas.trainers.images.arrangement import Arranged, arrange
-from fmnas.trainers.images.data import Split, digits_split
+from fmnas.trainers.images.data import digits_split
 from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
 from fmnas.trainers.images.stacked_training import StackedLearner
+from fmnas.trainers.split import Split
 
 MakeTrial = Callable[..., Trial]
 CPU, GPU, META = torch.device("cpu"), torch.device("cuda", 0), torch.device("meta")

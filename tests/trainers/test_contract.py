@@ -13,9 +13,9 @@ from fmnas.platform.problems import PROBLEMS
 from fmnas.search_spaces import Evaluation, Space, SpaceError, Trial
 from fmnas.trainers import EvaluationStoppedError, Problem, TrainerError
 from fmnas.trainers.functions.synthetic import FunctionTrainer
-from fmnas.trainers.images.data import Split
 from fmnas.trainers.images.image_trainer import ImageTrainer
 from fmnas.trainers.images.image_trainer import TrainingSettings as Settings
+from fmnas.trainers.split import Split
 from fmnas.trainers.tables.boosting import XGB_DIGITS, XGB_FASHION_MNIST, BoostingTrainer
 from fmnas.trainers.tables.decision_trees import dt_trainer
 from fmnas.trainers.tables.support_vectors import nusvr_trainer

@@ -14,7 +14,7 @@ from torch.nn import functional
 from fmnas.search_spaces import Cell, Schedule, joint_space, largest_cell
 from fmnas.search_spaces.nasnet import OPERATIONS
 from fmnas.trainers.images.batches import DeviceData, batches_in_bulk, streams, to_device, training_batches
-from fmnas.trainers.images.data import Split, digits_split
+from fmnas.trainers.images.data import digits_split
 from fmnas.trainers.images.fast import (
     FastMaxPool,
     FastNetwork,
@@ -32,6 +32,7 @@ from fmnas.trainers.images.fast import (
 )
 from fmnas.trainers.images.network import build_network
 from fmnas.trainers.images.training import Learner, Surroundings, plain_learner, train_step
+from fmnas.trainers.split import Split
 
 SCHEDULE = Schedule(0.02, 0.9, 1e-3, 0.5, 0.5, 0.5)
 RNG, SPACE = np.random.default_rng(3), joint_space()

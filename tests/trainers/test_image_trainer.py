@@ -15,10 +15,11 @@ from fmnas.search_spaces import Cell, SpaceError, Trial, joint_space
 from fmnas.trainers import TrainerError
 from fmnas.trainers.images import fast as fast_training
 from fmnas.trainers.images import image_trainer, training
-from fmnas.trainers.images.data import Split, digits_split
+from fmnas.trainers.images.data import digits_split
 from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
 from fmnas.trainers.images.network import Network, build_network, count_flops
 from fmnas.trainers.images.stacked_training import StackedLearner
+from fmnas.trainers.split import Split
 
 MakeTrial = Callable[..., Trial]
 SETTINGS = TrainingSettings(seeds=3, batch_size=8)
@@ -169,7 +170,7 @@ PROGRAM = """
 import json, sys
 import numpy as np
 from fmnas.search_spaces import Trial
-from fmnas.trainers.images.data import Split
+from fmnas.trainers.split import Split
 from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
 rng = np.random.default_rng(0)
 arrays = []

@@ -16,12 +16,13 @@ from fmnas.search_spaces.nasnet import OPERATIONS
 from fmnas.trainers.images import cuda_graph as captured
 from fmnas.trainers.images.batches import DeviceData, normalise, streams, to_device, training_batches
 from fmnas.trainers.images.cuda_graph import CaptureError
-from fmnas.trainers.images.data import Split, digits_split
+from fmnas.trainers.images.data import digits_split
 from fmnas.trainers.images.devices import exactly
 from fmnas.trainers.images.network import Network, build_network
 from fmnas.trainers.images.stacked_network import Stack
 from fmnas.trainers.images.stacked_training import StackedLearner
 from fmnas.trainers.images.training import Learner, Surroundings, plain_learner, train_step
+from fmnas.trainers.split import Split
 
 CPU, SEEDS = torch.device("cpu"), 3
 SCHEDULE = Schedule(0.02, 0.9, 1e-3, 0.5, 0.5, 0.5)

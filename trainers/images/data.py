@@ -1,8 +1,7 @@
 """Images to train on and images held out: a fixed split, the same for everyone.
 
-The split is one permutation of the images, `numpy.random.RandomState(0).shuffle`, as in the authors' code: training
-images are its first, validation images its last. So smaller splits are parts of larger ones, and the two never meet.
-Images stay uint8 until they are normalised; arrays may be read-only, shared by all workers of a machine.
+The split is one permutation of the images: training images are its first, validation images its last. So smaller
+splits are parts of larger ones, and the two never meet. Images stay uint8 until they are normalised.
 
 For the last word on a configuration, the images that its search trained and validated on are all to train on, and test
 images are held out. The order is the search's: first its training images, then its validation images, then those that
@@ -10,7 +9,7 @@ it left alone. A smaller or larger number to train on takes the first of them.
 """
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -18,35 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnas.trainers.contract import DataError
-from fmnas.trainers.images.fashion_mnist import Bytes, Source, default_cache, find_fashion_mnist, root_from_environment
+from fmnas.trainers.images.fashion_mnist import Source, default_cache, find_fashion_mnist, root_from_environment
 from fmnas.trainers.images.given import ImageSet
-from fmnas.trainers.images.network import CLASSES, IMAGE_SIZE
+from fmnas.trainers.split import IMAGE_SIZE, Bytes, Split, permutation
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, eq=False)
-class Split:
-    """Images [n, 28, 28] and labels [n] (0 to 9), uint8, to train on, and others held out. Raises DataError for others.
-
-    name: of the data set. place: where it was found, for the record.
-    for_tests: whether those held out are test images, which no search may see; else a search validates on them.
-    digest: SHA-256 of the whole set; empty where it is known to be what its name says.
-    """
-
-    train_images: Bytes
-    train_labels: Bytes
-    held_out_images: Bytes
-    held_out_labels: Bytes
-    name: str
-    place: str
-    for_tests: bool = False
-    digest: str = ""
-
-    def __post_init__(self) -> None:
-        check_part(f"{self.name}, training part", self.train_images, self.train_labels)
-        part = "test" if self.for_tests else "validation"
-        check_part(f"{self.name}, {part} part", self.held_out_images, self.held_out_labels)
 
 
 def fashion_mnist_split(
@@ -82,13 +57,6 @@ def digits_split(train: int, validation: int) -> Split:
     return _split(images, digits.target.astype(np.uint8), (train, validation), ("digits", "scikit-learn"))
 
 
-def permutation(count: int) -> NDArray[np.int64]:
-    """The fixed permutation of `count` images."""
-    order = np.arange(count)
-    np.random.RandomState(0).shuffle(order)
-    return order
-
-
 def _split(images: Bytes, labels: Bytes, sizes: tuple[int, int], names: tuple[str, str]) -> Split:
     (train, validation), (name, place) = sizes, names
     for key, size in (("data.train", train), ("data.validation", validation)):
@@ -109,18 +77,6 @@ def _enlarge(images: NDArray[np.float64]) -> Bytes:
     """Grey levels [n, 8, 8] in [0, 1] to uint8 [n, 28, 28]: each pixel is its nearest one's, exact on any machine."""
     nearest = np.arange(IMAGE_SIZE) * images.shape[-1] // IMAGE_SIZE
     return np.rint(images[:, nearest[:, None], nearest] * 255.0).astype(np.uint8)
-
-
-def check_part(what: str, images: Bytes, labels: Bytes) -> None:
-    """Raise DataError unless these are uint8 images [n, 28, 28], n >= 1, with a label from 0 to 9 each."""
-    size = (IMAGE_SIZE, IMAGE_SIZE)
-    if images.dtype != np.uint8 or images.ndim != 3 or images.shape[1:] != size or len(images) == 0:
-        raise DataError(f"{what}: images {images.dtype} {images.shape}; they must be uint8 [n, 28, 28] with n >= 1")
-    if labels.dtype != np.uint8 or labels.shape != images.shape[:1] or labels.max() >= CLASSES:
-        raise DataError(
-            f"{what}: labels {labels.dtype} {labels.shape} up to {labels.max(initial=0)}; they must be uint8 "
-            f"[{len(images)}], one per image, from 0 to {CLASSES - 1}"
-        )
 
 
 DIGITS = 1797
@@ -198,7 +154,7 @@ def final_digits(train: int, validation: int, images: int) -> Split:
     _check_images(images, train + validation, "the others of digits are to test on")
     rest = _digits_left(searched)
     return Split(
-        np.concatenate([searched.train_images, searched.held_out_images])[:images],
+        np.concatenate([searched.train_inputs, searched.held_out_inputs])[:images],
         np.concatenate([searched.train_labels, searched.held_out_labels])[:images],
         *rest,
         searched.name,
@@ -209,14 +165,14 @@ def final_digits(train: int, validation: int, images: int) -> Split:
 
 def _digits_left(searched: Split) -> tuple[Bytes, Bytes]:
     """The digits that are in neither part of the split."""
-    train, validation = len(searched.train_images), len(searched.held_out_images)
+    train, validation = len(searched.train_inputs), len(searched.held_out_inputs)
     if train + validation >= DIGITS:
         raise DataError(
             f"data.train = {train}, data.validation = {validation}: digits has {DIGITS} images and no test images of "
             "its own, so none is left to test on; search with fewer"
         )
     everything = digits_split(DIGITS - validation, validation)
-    return everything.train_images[train:], everything.train_labels[train:]
+    return everything.train_inputs[train:], everything.train_labels[train:]
 
 
 def _check_images(images: int, most: int, why: str) -> None:

@@ -33,8 +33,9 @@ from torch.nn import functional
 
 from fmnas.search_spaces import Schedule
 from fmnas.trainers.images.batches import Streams, batches_in_bulk
-from fmnas.trainers.images.network import IMAGE_SIZE, CellModule, Network, StateModule
+from fmnas.trainers.images.network import CellModule, Network, StateModule
 from fmnas.trainers.images.training import Learner, Surroundings, build_optimizer
+from fmnas.trainers.split import IMAGE_SIZE
 
 ROWS, COLUMNS = 1, 2  # dimensions of images [B, H, W, C]
 

@@ -30,9 +30,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnas.trainers.contract import DataError
-from fmnas.trainers.images.fashion_mnist import FILES, Bytes, at_home, path_of, read_idx
-from fmnas.trainers.images.network import CLASSES, IMAGE_SIZE
+from fmnas.trainers.images.fashion_mnist import FILES, at_home, path_of, read_idx
 from fmnas.trainers.problem import OWN
+from fmnas.trainers.split import CLASSES, IMAGE_SIZE, Bytes
 
 logger = logging.getLogger(__name__)
 

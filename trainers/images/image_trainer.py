@@ -35,14 +35,14 @@ from fmnas.trainers.images.arrangement import (
     train_side_by_side,
 )
 from fmnas.trainers.images.batches import streams, to_device
-from fmnas.trainers.images.data import Split
 from fmnas.trainers.images.devices import device_name, evaluation_batch, exactly, usable_device
 from fmnas.trainers.images.fast import fast_learner
-from fmnas.trainers.images.network import CLASSES, build_network, count_flops, flops_ratio
+from fmnas.trainers.images.network import build_network, count_flops, flops_ratio
 from fmnas.trainers.images.stacked_network import Stack
 from fmnas.trainers.images.stacked_training import StackedLearner
 from fmnas.trainers.images.training import Learner, Surroundings, plain_learner
 from fmnas.trainers.problem import Arrangement
+from fmnas.trainers.split import CLASSES, Split
 
 logger = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ class ImageTrainer:
         validation than the split has. Sets torch's threads unless the settings say None.
         """
         self.settings = settings or TrainingSettings()
-        _check_early_validation(self.settings.early_validation, len(split.held_out_images))
+        _check_early_validation(self.settings.early_validation, len(split.held_out_inputs))
         self.space = joint_space()
         self._clock = clock
         self._device = device = usable_device(self.settings.device)
@@ -304,7 +304,7 @@ def _read(found: list[float | None]) -> tuple[list[bool], list[float]]:
 
 
 def _data_fingerprint(split: Split) -> str:
-    parts = (split.train_images, split.train_labels, split.held_out_images, split.held_out_labels)
+    parts = (split.train_inputs, split.train_labels, split.held_out_inputs, split.held_out_labels)
     return sha256(b"".join(sha256(part.tobytes()).digest() for part in parts)).hexdigest()
 
 

@@ -10,7 +10,6 @@ import numpy as np
 from fmnas.search_spaces import Conditions, Trial, joint_space
 from fmnas.trainers.contract import DataError, Trainer
 from fmnas.trainers.images.data import (
-    Split,
     digits_split,
     fashion_mnist_split,
     final_digits,
@@ -27,6 +26,7 @@ from fmnas.trainers.images.image_trainer import (
     TrainingSettings,
 )
 from fmnas.trainers.problem import GIVEN, ConfigurableProblem, DataSettings, Hardware, Problem, ProblemSettings
+from fmnas.trainers.split import Split
 
 
 def joint(settings: ProblemSettings) -> Problem:

@@ -18,9 +18,9 @@ from fmnas.search_spaces import Schedule
 from fmnas.trainers.contract import EvaluationStoppedError
 from fmnas.trainers.images.batches import Streams, crop, draw_crops, normalise
 from fmnas.trainers.images.cuda_graph import Pace, captured
-from fmnas.trainers.images.network import IMAGE_SIZE
 from fmnas.trainers.images.stacked_network import Stack
 from fmnas.trainers.images.training import Surroundings, stoppable
+from fmnas.trainers.split import IMAGE_SIZE
 
 IMAGES_AT_ONCE = 4096
 """Images that are cropped in one go: a bound on memory."""

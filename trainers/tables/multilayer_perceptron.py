@@ -37,7 +37,8 @@ from fmnas.search_spaces import Nominal, Ordinal, Real, Space
 from fmnas.trainers.contract import optional_module
 from fmnas.trainers.functions.synthetic import FunctionTrainer
 from fmnas.trainers.problem import ConfigurableProblem, Problem, ProblemSettings
-from fmnas.trainers.tables.tables import TableSplit, scaled_digits_table
+from fmnas.trainers.split import Split
+from fmnas.trainers.tables.tables import scaled_digits_table
 
 SPACE = Space(
     [
@@ -55,13 +56,13 @@ GUESS = 0.9
 """The error of guessing one of ten digits."""
 
 
-def mlp_trainer(split: TableSplit, clock: Callable[[], float] = time.perf_counter) -> FunctionTrainer:
+def mlp_trainer(split: Split, clock: Callable[[], float] = time.perf_counter) -> FunctionTrainer:
     """Evaluates points of `SPACE` on a split. clock: tells the seconds. Raises TrainerError without scikit-learn."""
     optional_module("sklearn.neural_network", "a multilayer perceptron")
     return FunctionTrainer(SPACE, lambda configuration: error(split, configuration), clock=clock)
 
 
-def error(split: TableSplit, configuration: Mapping[str, Any]) -> float:
+def error(split: Split, configuration: Mapping[str, Any]) -> float:
     """The objective."""
     from sklearn.neural_network import MLPClassifier
 
@@ -71,13 +72,13 @@ def error(split: TableSplit, configuration: Mapping[str, Any]) -> float:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of 200 epochs that were too few, and of numbers on their way to infinity
         try:
-            network.fit(split.train_features, split.train_labels)
+            network.fit(split.train_inputs, split.train_labels)
         except ValueError as raised:
             if "non-finite" not in str(raised):
                 raise
             return GUESS
-        found = network.predict(split.validation_features)
-    return float(np.mean(found != split.validation_labels))
+        found = network.predict(split.held_out_inputs)
+    return float(np.mean(found != split.held_out_labels))
 
 
 def mlp_digits(settings: ProblemSettings) -> Problem:

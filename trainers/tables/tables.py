@@ -16,10 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnas.trainers.contract import DataError, optional_module
-from fmnas.trainers.images.data import permutation
 from fmnas.trainers.images.fashion_mnist import default_cache, find_fashion_mnist, root_from_environment
-
-Numbers = NDArray[np.float64] | NDArray[np.uint8]
+from fmnas.trainers.split import Bytes, Split, permutation
 
 TRAINING_SHARE = 0.7
 """In the published protocols."""
@@ -54,31 +52,6 @@ class Table:
                 )
 
 
-@dataclass(frozen=True, eq=False)
-class TableSplit:
-    """Features [n, d] and labels [n] (0 to 9) to train and to validate on. Raises DataError if they are not.
-
-    name: of the data set. place: where it was found, for the record.
-    """
-
-    train_features: Numbers
-    train_labels: NDArray[np.uint8]
-    validation_features: Numbers
-    validation_labels: NDArray[np.uint8]
-    name: str
-    place: str
-
-    def __post_init__(self) -> None:
-        width = self.train_features.shape[-1]
-        for part in ("train", "validation"):
-            features, labels = getattr(self, f"{part}_features"), getattr(self, f"{part}_labels")
-            if features.shape != (len(labels), width) or labels.ndim != 1 or len(labels) == 0 or labels.max() > 9:
-                raise DataError(
-                    f"{self.name}, {part} part: features {features.shape}, labels {labels.shape} up to "
-                    f"{labels.max(initial=0)}; they must be [n, {width}] and [n] with n >= 1, labels from 0 to 9"
-                )
-
-
 def diabetes_table() -> Table:
     """442 patients, 10 features, the progression of diabetes after a year (Efron et al., 2004).
 
@@ -105,7 +78,7 @@ def split_rows(count: int, split: int) -> tuple[NDArray[np.int64], NDArray[np.in
     return order[:size], order[size:]
 
 
-def digits_table() -> TableSplit:
+def digits_table() -> Split:
     """scikit-learn's 1,797 handwritten digits as 64 grey levels: 1,257 to train and 540 to validate on, stratified.
 
     The split is that of the published code (`train_test_split` with seed 0). Raises TrainerError without scikit-learn.
@@ -116,10 +89,10 @@ def digits_table() -> TableSplit:
         digits.data, digits.target, train_size=TRAINING_SHARE, stratify=digits.target, random_state=0
     )
     labels = train_labels.astype(np.uint8), validation_labels.astype(np.uint8)
-    return TableSplit(train, labels[0], validation, labels[1], "digits", "scikit-learn")
+    return Split(train, labels[0], validation, labels[1], "digits", "scikit-learn")
 
 
-def scaled_digits_table() -> TableSplit:
+def scaled_digits_table() -> Split:
     """The same digits as HyBO splits its table: each grey level scaled to [0, 1], 1,257 to train, 540 to validate on.
 
     The scale is that of all rows, those that validate included, and the split (`train_test_split` with seed 42) is not
@@ -132,12 +105,12 @@ def scaled_digits_table() -> TableSplit:
     train, validation, train_labels, validation_labels = split(
         scale(digits.data), labels, train_size=TRAINING_SHARE, random_state=42
     )
-    return TableSplit(train, train_labels, validation, validation_labels, "digits", "scikit-learn")
+    return Split(train, train_labels, validation, validation_labels, "digits", "scikit-learn")
 
 
 def fashion_mnist_table(
     train: int = 49_000, validation: int = 21_000, root: Path | None = None, cache: Path | None = None
-) -> TableSplit:
+) -> Split:
     """All 70,000 images of FashionMNIST as 784 grey levels: of each class the first 70 % train, the rest validate.
 
     This is the protocol of the XGBFashionMNIST benchmark. It takes the test images in, after the training images.
@@ -154,10 +127,10 @@ def fashion_mnist_table(
     )
     features = images.reshape(len(images), -1)
     place = f"{source.place}: {source.folder}"
-    return TableSplit(features[first], labels[first], features[last], labels[last], "fashion_mnist", place)
+    return Split(features[first], labels[first], features[last], labels[last], "fashion_mnist", place)
 
 
-def _per_class(labels: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _per_class(labels: Bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The rows that train, the first 70 % of each class, and the rows that validate; both ascending."""
     trains = np.zeros(len(labels), dtype=bool)
     for label in np.unique(labels):
@@ -166,7 +139,7 @@ def _per_class(labels: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[np
     return np.flatnonzero(trains), np.flatnonzero(~trains)
 
 
-def _part(rows: NDArray[np.int64], labels: NDArray[np.uint8], size: int, key: str) -> NDArray[np.int64]:
+def _part(rows: NDArray[np.int64], labels: Bytes, size: int, key: str) -> NDArray[np.int64]:
     """`size` of the rows: the first of a permutation, the classes taking turns."""
     if not 1 <= size <= len(rows):
         raise DataError(f"{key} = {size}: it must be from 1 to {len(rows)}, the images that there are for it")
