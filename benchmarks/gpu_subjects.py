@@ -20,7 +20,7 @@ from fmnas.search_spaces import Cell, Schedule, largest_cell
 from fmnas.search_spaces.nasnet import OPERATIONS
 from fmnas.trainers.images.batches import streams, to_device
 from fmnas.trainers.images.cuda_graph import captured
-from fmnas.trainers.images.data import fashion_mnist_split
+from fmnas.trainers.images.data import fashion_mnist_set, search_split
 from fmnas.trainers.images.network import build_network
 from fmnas.trainers.images.stacked_network import Stack
 from fmnas.trainers.images.stacked_training import StackedLearner
@@ -75,7 +75,7 @@ class Plan:
 
     def split(self, images: int) -> Split:
         """So many images to train on, and so many to validate on: real ones, if there are."""
-        return fashion_mnist_split(images, images, self.data) if self.data else noise(images)
+        return search_split(fashion_mnist_set(self.data), images, images) if self.data else noise(images)
 
 
 FULL = Plan()

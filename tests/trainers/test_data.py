@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from fmnas.trainers import DataError
 from fmnas.trainers.images import data
-from fmnas.trainers.images.data import digits_split, fashion_mnist_split
+from fmnas.trainers.images.data import digits_set, fashion_mnist_set, image_set, search_split
 from fmnas.trainers.images.fashion_mnist import Source
+from fmnas.trainers.images.given import ImageSet
+from fmnas.trainers.problem import DataSettings
 from fmnas.trainers.split import permutation
 
 COUNT = 60
@@ -41,7 +43,7 @@ def test_sizes_order_and_disjointness(data_: st.DataObject) -> None:
     train = data_.draw(st.integers(1, COUNT - 1))
     validation = data_.draw(st.integers(1, COUNT - train))
     images = np.broadcast_to(np.arange(COUNT, dtype=np.uint8)[:, None, None], (COUNT, 28, 28))
-    split = data._split(images, images[:, 0, 0] % 10, (train, validation), ("x", "here"))
+    split = search_split(ImageSet("x", "here", images, images[:, 0, 0] % 10), train, validation)
     order = permutation(COUNT).tolist()
     assert numbers(split.train_inputs) == order[:train]
     assert numbers(split.held_out_inputs) == order[-validation:]
@@ -50,8 +52,11 @@ def test_sizes_order_and_disjointness(data_: st.DataObject) -> None:
     assert split.held_out_labels.tolist() == [number % 10 for number in order[-validation:]]
 
 
-def test_the_split_says_what_and_where(numbered: dict[str, object], tmp_path: Path) -> None:
-    split = fashion_mnist_split(20, 10, root=tmp_path / "r", cache=tmp_path / "c")
+def test_the_split_says_what_and_where(
+    numbered: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FMNAS_CACHE", str(tmp_path / "c"))
+    split = search_split(image_set(DataSettings("fashion_mnist", str(tmp_path / "r"))), 20, 10)
     assert (split.name, split.place) == ("fashion_mnist", f"cache: {tmp_path}")
     assert (split.train_inputs.shape, split.held_out_inputs.shape) == ((20, 28, 28), (10, 28, 28))
     assert numbered == {"root": tmp_path / "r", "cache": tmp_path / "c"}
@@ -62,9 +67,9 @@ def test_the_environment_is_asked_only_where_nothing_is_given(
 ) -> None:
     monkeypatch.setenv("FMNAS_DATA", "/data")
     monkeypatch.setenv("FMNAS_CACHE", "/cache")
-    fashion_mnist_split(1, 1)
+    fashion_mnist_set()
     assert numbered == {"root": Path("/data"), "cache": Path("/cache")}
-    fashion_mnist_split(1, 1, root=Path("/given"))
+    fashion_mnist_set(Path("/given"))
     assert numbered["root"] == Path("/given")
 
 
@@ -79,18 +84,18 @@ def test_the_environment_is_asked_only_where_nothing_is_given(
 )
 def test_sizes_that_do_not_fit_are_named(train: int, validation: int, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        fashion_mnist_split(train, validation)
+        search_split(fashion_mnist_set(), train, validation)
 
 
 def test_digits() -> None:
-    split = digits_split(1_000, 797)
+    split = search_split(digits_set(), 1_000, 797)
     assert split.name == "digits"
     assert split.train_inputs.shape == (1_000, 28, 28)
     assert split.train_inputs.max() > 250, "grey levels 0..16 become 0..255"
     labels = np.concatenate([split.train_labels, split.held_out_labels])
     assert np.bincount(labels).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
     with pytest.raises(DataError, match="must not exceed 1797"):
-        digits_split(1_000, 798)
+        search_split(digits_set(), 1_000, 798)
 
 
 def test_enlarging_repeats_pixels_in_place() -> None:
@@ -110,4 +115,4 @@ def test_digits_without_scikit_learn_is_an_error_that_helps(monkeypatch: pytest.
 
     monkeypatch.setattr(data, "import_module", absent)
     with pytest.raises(DataError, match="pip install scikit-learn"):
-        digits_split(10, 10)
+        image_set(DataSettings("digits"))

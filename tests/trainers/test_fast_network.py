@@ -14,7 +14,7 @@ from torch.nn import functional
 from fmnas.search_spaces import Cell, Schedule, joint_space, largest_cell
 from fmnas.search_spaces.nasnet import OPERATIONS
 from fmnas.trainers.images.batches import DeviceData, batches_in_bulk, streams, to_device, training_batches
-from fmnas.trainers.images.data import digits_split
+from fmnas.trainers.images.data import digits_set, search_split
 from fmnas.trainers.images.fast import (
     FastMaxPool,
     FastNetwork,
@@ -44,7 +44,7 @@ CELLS = {**CHAINS, **MIXED, **RANDOM}
 
 @pytest.fixture(scope="module")
 def digits() -> DeviceData:
-    return to_device(digits_split(200, 150), torch.device("cpu"))
+    return to_device(search_split(digits_set(), 200, 150), torch.device("cpu"))
 
 
 def numbers(seed: int, *shape: int) -> Tensor:

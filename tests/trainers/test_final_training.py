@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fmnas.search_spaces import Trial
 from fmnas.trainers import DataError
 from fmnas.trainers.images import data, training
-from fmnas.trainers.images.data import digits_split, fashion_mnist_split, final_digits, final_fashion_mnist
+from fmnas.trainers.images.data import digits_set, fashion_mnist_set, final_split, search_split
 from fmnas.trainers.images.fashion_mnist import Source
 from fmnas.trainers.images.image_trainer import FinalTrainer, ImageTrainer, TrainingSettings
 from fmnas.trainers.split import Split
@@ -45,7 +45,8 @@ def test_the_searchs_own_images_come_first_and_the_test_images_are_all(given_: s
     train = given_.draw(st.integers(1, COUNT - 1))
     validation = given_.draw(st.integers(1, COUNT - train))
     images = given_.draw(st.integers(1, COUNT))
-    search, final = fashion_mnist_split(train, validation), final_fashion_mnist(train, validation, images)
+    found = fashion_mnist_set()
+    search, final = search_split(found, train, validation), final_split(found, train, validation, images)
     both = [*numbers(search.train_inputs), *numbers(search.held_out_inputs)]
     chosen = numbers(final.train_inputs)
     assert len(set(chosen)) == len(chosen) == images
@@ -57,18 +58,19 @@ def test_the_searchs_own_images_come_first_and_the_test_images_are_all(given_: s
 @pytest.mark.parametrize("images", [0, -1, COUNT + 1])
 def test_a_number_of_images_that_does_not_fit_is_named(images: int) -> None:
     with pytest.raises(DataError, match=f"images = {images}: it must be from 1 to {COUNT}"):
-        final_fashion_mnist(20, 20, images)
+        final_split(fashion_mnist_set(), 20, 20, images)
 
 
 def test_digits_are_tested_on_what_the_search_left_alone() -> None:
-    search, final = digits_split(1000, 300), final_digits(1000, 300, 1300)
+    digits = digits_set()
+    search, final = search_split(digits, 1000, 300), final_split(digits, 1000, 300, 1300)
     assert np.array_equal(final.train_inputs, np.concatenate([search.train_inputs, search.held_out_inputs]))
     labels = np.concatenate([search.train_labels, search.held_out_labels, final.held_out_labels])
     assert np.bincount(labels).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
     with pytest.raises(DataError, match="images = 1301: it must be from 1 to 1300"):
-        final_digits(1000, 300, 1301)
+        final_split(digits, 1000, 300, 1301)
     with pytest.raises(DataError, match="none is left to test on"):
-        final_digits(1000, 797, 10)
+        final_split(digits, 1000, 797, 10)
 
 
 @pytest.fixture

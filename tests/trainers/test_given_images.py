@@ -11,7 +11,7 @@ import pytest
 
 from fmnas.trainers import DataError
 from fmnas.trainers.images import given
-from fmnas.trainers.images.data import final_given, given_split
+from fmnas.trainers.images.data import final_split, search_split
 from fmnas.trainers.images.fashion_mnist import FILES
 from fmnas.trainers.images.given import ARRAYS, read_given, title
 from fmnas.trainers.images.problem import joint
@@ -70,34 +70,34 @@ def test_the_digest_is_of_every_array(tmp_path: Path) -> None:
 
 def test_it_is_split_as_any_other(tmp_path: Path) -> None:
     found = read_given("own", npz(tmp_path / "a.npz", **WHOLE))
-    split, order = given_split(found, 10, 5), permutation(COUNT)
+    split, order = search_split(found, 10, 5), permutation(COUNT)
     assert [int(image[0, 0]) for image in split.train_inputs] == order[:10].tolist()
     assert [int(image[0, 0]) for image in split.held_out_inputs] == order[-5:].tolist()
     assert split.train_labels.tolist() == (order[:10] % 10).tolist()
     assert (split.name, split.digest) == ("a.npz", found.digest)
     assert split.place == f"given: {tmp_path / 'a.npz'}, SHA-256 {found.digest}"
     with pytest.raises(DataError, match=r"data\.train = 20, data.validation = 11: a\.npz has 30 images for both"):
-        given_split(found, 20, 11)
+        search_split(found, 20, 11)
 
 
 def test_the_last_word_is_on_its_test_images(tmp_path: Path) -> None:
     found = read_given("own", npz(tmp_path / "a.npz", **WHOLE))
-    search, final = given_split(found, 10, 5), final_given(found, 10, 5, 20)
+    search, final = search_split(found, 10, 5), final_split(found, 10, 5, 20)
     both = np.concatenate([search.train_inputs, search.held_out_inputs])
     assert np.array_equal(final.train_inputs[:15], both)
     assert len(np.unique(final.train_inputs[:, 0, 0])) == 20
     assert np.array_equal(final.held_out_inputs, WHOLE["test_images"])
     assert final.for_tests
     with pytest.raises(DataError, match="images = 31: it must be from 1 to 30"):
-        final_given(found, 10, 5, 31)
+        final_split(found, 10, 5, 31)
 
 
 def test_without_test_images_there_is_no_last_word(tmp_path: Path) -> None:
     for root in (npz(tmp_path / "a.npz", images=IMAGES, labels=LABELS), folder(tmp_path / "b", ARRAYS[:2])):
         found = read_given("own", root)
-        assert len(given_split(found, 10, 5).train_inputs) == 10
+        assert len(search_split(found, 10, 5).train_inputs) == 10
         with pytest.raises(DataError, match=r"it has no test images, .* give test_images and test_labels"):
-            final_given(found, 10, 5, 10)
+            final_split(found, 10, 5, 10)
 
 
 @pytest.mark.parametrize("name", ["mnist", "kmnist"])

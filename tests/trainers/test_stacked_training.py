@@ -16,7 +16,7 @@ from fmnas.search_spaces.nasnet import OPERATIONS
 from fmnas.trainers.images import cuda_graph as captured
 from fmnas.trainers.images.batches import DeviceData, normalise, streams, to_device, training_batches
 from fmnas.trainers.images.cuda_graph import CaptureError
-from fmnas.trainers.images.data import digits_split
+from fmnas.trainers.images.data import digits_set, search_split
 from fmnas.trainers.images.devices import exactly
 from fmnas.trainers.images.network import Network, build_network
 from fmnas.trainers.images.stacked_network import Stack
@@ -36,7 +36,7 @@ CELLS = {**CHAINS, **DEAD, **ALL, **RANDOM}
 
 @pytest.fixture(scope="module")
 def digits() -> DeviceData:
-    return to_device(digits_split(40, 30), CPU)
+    return to_device(search_split(digits_set(), 40, 30), CPU)
 
 
 def networks_of(cell: Cell, dtype: torch.dtype = torch.float32) -> list[Network]:
@@ -241,7 +241,7 @@ needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is n
 @pytest.mark.parametrize("name", CELLS)
 def test_replayed_steps_are_the_steps(name: str) -> None:
     """On a GPU: the graph, the same operations one by one, and the plain loop on the CPU."""
-    gpu, split = torch.device("cuda"), digits_split(200, 150)
+    gpu, split = torch.device("cuda"), search_split(digits_set(), 200, 150)
     cell = CELLS[name]
     learners = []
     with exactly(gpu):
@@ -262,7 +262,7 @@ def test_replayed_steps_are_the_steps(name: str) -> None:
 
 @needs_gpu
 def test_one_that_diverges_leaves_the_others_alone_on_a_gpu() -> None:
-    gpu, split, cell = torch.device("cuda"), digits_split(200, 150), CELLS["all operations"]
+    gpu, split, cell = torch.device("cuda"), search_split(digits_set(), 200, 150), CELLS["all operations"]
     found = []
     with exactly(gpu):
         for bad in (False, True):

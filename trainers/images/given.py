@@ -21,7 +21,6 @@ import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -45,26 +44,28 @@ ARRAYS = ("images", "labels", "test_images", "test_labels")
 class ImageSet:
     """A set whole. Images [n, 28, 28] and labels [n] (0 to 9), uint8; of test images None where it has none.
 
-    name: in sentences and tables. place: the file or the folder.
+    name: in sentences and tables. place: where it was found, for the record.
+    digest: SHA-256 of the arrays; empty where the set is known to be what its name says.
+    tests_on_the_rest: whether images that a search left alone are its test images.
     """
 
     name: str
-    place: Path
+    place: str
     images: Bytes
     labels: Bytes
     test_images: Bytes | None = None
     test_labels: Bytes | None = None
+    digest: str = ""
+    tests_on_the_rest: bool = False
 
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of the arrays."""
-        found = sha256()
-        for name in ARRAYS:
-            array = getattr(self, name)
-            if array is not None:
-                found.update(np.array(array.shape, dtype="<i8").tobytes())
-                found.update(np.ascontiguousarray(array).tobytes())
-        return found.hexdigest()
+
+def _digest(arrays: Mapping[str, Bytes]) -> str:
+    """SHA-256 of the arrays."""
+    found = sha256()
+    for array in (arrays[name] for name in ARRAYS if name in arrays):
+        found.update(np.array(array.shape, dtype="<i8").tobytes())
+        found.update(np.ascontiguousarray(array).tobytes())
+    return found.hexdigest()
 
 
 def title(name: str, root: Path) -> str:
@@ -89,9 +90,12 @@ def read_given(name: str, root: Path) -> ImageSet:
     arrays = _read_npz(where, what) if is_file else _read_folder(where, name, what)
     checked = {key: _checked(f"{what}: {key}", key, array) for key, array in arrays.items()}
     _check_pairs(what, checked)
-    found = ImageSet(title(name, root), where, **checked)
-    _check_size(name, what, found)
-    logger.info("%s from %s, SHA-256 %s", found.name, where, found.digest)
+    _check_size(name, what, checked)
+    digest = _digest(checked)
+    tests = checked.get("test_images"), checked.get("test_labels")
+    place = f"given: {where}, SHA-256 {digest}"
+    found = ImageSet(title(name, root), place, checked["images"], checked["labels"], *tests, digest)
+    logger.info("%s from %s, SHA-256 %s", found.name, where, digest)
     return found
 
 
@@ -174,14 +178,14 @@ def _check_pairs(what: str, arrays: Mapping[str, Bytes]) -> None:
                             "image has one label")  # fmt: skip
 
 
-def _check_size(name: str, what: str, found: ImageSet) -> None:
+def _check_size(name: str, what: str, arrays: Mapping[str, Bytes]) -> None:
     """Raise DataError where a set known by name has another number of images than that."""
     if name not in SIZES:
         return
     train, test = SIZES[name]
-    tests = None if found.test_images is None else len(found.test_images)
-    if len(found.images) != train or tests not in (None, test):
+    images, tests = len(arrays["images"]), len(arrays.get("test_images", ())) or None
+    if images != train or tests not in (None, test):
         raise DataError(
-            f"{what}: it has {len(found.images)} images and {tests or 'no'} test images; {name} has {train}, {test}: "
+            f"{what}: it has {images} images and {tests or 'no'} test images; {name} has {train}, {test}: "
             f"any other set is data.name = {OWN}"
         )

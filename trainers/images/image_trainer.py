@@ -94,7 +94,7 @@ class ImageTrainer:
     """Evaluates trials of the joint space on one split.
 
     Example:
-        trainer = ImageTrainer(fashion_mnist_split(), TrainingSettings(device="cuda"))
+        trainer = ImageTrainer(search_split(fashion_mnist_set(), 30_000, 30_000), TrainingSettings(device="cuda"))
         evaluation = trainer.evaluate(Trial(0, joint_space().sample(rng), epochs=25, origin="random"))
     """
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnas.trainers.contract import DataError, optional_module
-from fmnas.trainers.images.fashion_mnist import default_cache, find_fashion_mnist, root_from_environment
+from fmnas.trainers.images.data import fashion_mnist_set
 from fmnas.trainers.split import Bytes, Split, permutation
 
 TRAINING_SHARE = 0.7
@@ -108,26 +108,25 @@ def scaled_digits_table() -> Split:
     return Split(train, train_labels, validation, validation_labels, "digits", "scikit-learn")
 
 
-def fashion_mnist_table(
-    train: int = 49_000, validation: int = 21_000, root: Path | None = None, cache: Path | None = None
-) -> Split:
+def fashion_mnist_table(train: int = 49_000, validation: int = 21_000, root: Path | None = None) -> Split:
     """All 70,000 images of FashionMNIST as 784 grey levels: of each class the first 70 % train, the rest validate.
 
     This is the protocol of the XGBFashionMNIST benchmark. It takes the test images in, after the training images.
     train, validation: at most 49,000 and 21,000, at least 1 each; fewer are a fixed random part, with as many of each
     class as of any other (or one less), in the same order. Smaller parts lie within larger ones.
-    root, cache: as for `fashion_mnist_split`. Raises DataError as it does.
+    root: as for `fashion_mnist_set`. Raises DataError as it does, and for sizes that do not fit.
     """
-    source = find_fashion_mnist(root or root_from_environment(), cache or default_cache())
-    images = np.concatenate([source.train_images, source.test_images])
-    labels = np.concatenate([source.train_labels, source.test_labels])
+    found = fashion_mnist_set(root)
+    assert found.test_images is not None
+    assert found.test_labels is not None
+    images = np.concatenate([found.images, found.test_images])
+    labels = np.concatenate([found.labels, found.test_labels])
     first, last = (
         _part(rows, labels, size, f"data.{name}")
         for rows, size, name in zip(_per_class(labels), (train, validation), ("train", "validation"), strict=True)
     )
     features = images.reshape(len(images), -1)
-    place = f"{source.place}: {source.folder}"
-    return Split(features[first], labels[first], features[last], labels[last], "fashion_mnist", place)
+    return Split(features[first], labels[first], features[last], labels[last], found.name, found.place)
 
 
 def _per_class(labels: Bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
