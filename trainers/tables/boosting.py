@@ -181,11 +181,6 @@ def _listener(xgboost: Any, after_round: Callable[[float], None]) -> Any:
     return Listener()
 
 
-def xgb_digits(settings: ProblemSettings) -> Problem:
-    """On scikit-learn's digits."""
-    return _problem("xgb_digits", XGB_DIGITS, "digits", digits_table)
-
-
 def xgb_fashion_mnist(settings: ProblemSettings, name: str = "xgb_fashion_mnist") -> Problem:
     """On FashionMNIST; the settings' data are complete. name: of the problem."""
     data = settings.data
@@ -214,7 +209,7 @@ def _problem(name: str, task: BoostingTask, dataset: str, read: Callable[[], Spl
     )
 
 
-DIGITS = ConfigurableProblem(xgb_digits)
+DIGITS = _problem("xgb_digits", XGB_DIGITS, "digits", digits_table)
 FASHION_MNIST = ConfigurableProblem(xgb_fashion_mnist, {"root": None, "train": 49_000, "validation": 21_000})
 FASHION_MNIST_SMALL = ConfigurableProblem(
     partial(xgb_fashion_mnist, name="xgb_fashion_mnist_small"), {"root": None, "train": 6_000, "validation": 3_000}

@@ -26,19 +26,14 @@ A training that diverges, which scikit-learn ends with an error, has that of a g
 (`python benchmarks/scales.py --problems mlp_digits --points 80`): many units, small batches and 200 epochs are slow.
 """
 
-import time
 import warnings
-from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
-from fmnas.search_spaces import Nominal, Ordinal, Real, Space
-from fmnas.trainers.contract import optional_module
-from fmnas.trainers.functions.synthetic import FunctionTrainer
-from fmnas.trainers.problem import ConfigurableProblem, Problem, ProblemSettings
+from fmnas.search_spaces import Configuration, Nominal, Ordinal, Real, Space
+from fmnas.trainers.problem import Problem
 from fmnas.trainers.split import Split
-from fmnas.trainers.tables.tables import scaled_digits_table
+from fmnas.trainers.tables.tables import scaled_digits_table, table_trainer
 
 SPACE = Space(
     [
@@ -56,13 +51,7 @@ GUESS = 0.9
 """The error of guessing one of ten digits."""
 
 
-def mlp_trainer(split: Split, clock: Callable[[], float] = time.perf_counter) -> FunctionTrainer:
-    """Evaluates points of `SPACE` on a split. clock: tells the seconds. Raises TrainerError without scikit-learn."""
-    optional_module("sklearn.neural_network", "a multilayer perceptron")
-    return FunctionTrainer(SPACE, lambda configuration: error(split, configuration), clock=clock)
-
-
-def error(split: Split, configuration: Mapping[str, Any]) -> float:
+def error(split: Split, configuration: Configuration) -> float:
     """The objective."""
     from sklearn.neural_network import MLPClassifier
 
@@ -81,16 +70,14 @@ def error(split: Split, configuration: Mapping[str, Any]) -> float:
     return float(np.mean(found != split.held_out_labels))
 
 
-def mlp_digits(settings: ProblemSettings) -> Problem:
-    """On scikit-learn's digits."""
-    return Problem(
-        space=SPACE,
-        build=lambda split, hardware: mlp_trainer(split),
-        penalty=1.0,
-        objective="The objective is the share of 540 digits that a network trained on 1,257 others takes for another.",
-        dataset="digits",
-        load=scaled_digits_table,
-    )
-
-
-MLP_DIGITS = ConfigurableProblem(mlp_digits)
+MLP_DIGITS = Problem(
+    space=SPACE,
+    build=lambda split, hardware: table_trainer(
+        SPACE, error, split, "sklearn.neural_network", "a multilayer perceptron"
+    ),
+    penalty=1.0,
+    objective="The objective is the share of 540 digits that a network trained on 1,257 others takes for another.",
+    dataset="digits",
+    load=scaled_digits_table,
+)
+"""On scikit-learn's digits."""
