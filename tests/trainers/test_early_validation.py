@@ -11,6 +11,7 @@ import torch
 from fmnas.search_spaces import Trial
 from fmnas.trainers import TrainerError
 from fmnas.trainers.checkpoints import Checkpoints
+from fmnas.trainers.images import image_trainer
 from fmnas.trainers.images.batches import to_device
 from fmnas.trainers.images.image_trainer import FinalTrainer, ImageTrainer, TrainingSettings
 from fmnas.trainers.images.training import Learner
@@ -18,7 +19,14 @@ from fmnas.trainers.split import Split
 
 MakeTrial = Callable[..., Trial]
 EARLY, EPOCHS = 6, 3
-SETTINGS = TrainingSettings(seeds=2, batch_size=8, evaluation_batch_size=4, early_validation=EARLY)
+SETTINGS = TrainingSettings(seeds=2, batch_size=8, early_validation=EARLY)
+
+
+@pytest.fixture(autouse=True)
+def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that validation takes several batches, the last of them smaller."""
+    monkeypatch.setattr(image_trainer, "evaluation_batch", lambda device: 4)
+
 
 arrangements = pytest.mark.parametrize("arrangement", ["plain", "fast", "stacked"])
 

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from fmnas.search_spaces import Cell, Schedule, joint_space, largest_cell
 from fmnas.search_spaces.nasnet import OPERATIONS
-from fmnas.trainers.images.batches import DeviceData, batches_in_bulk, streams, to_device, training_batches
+from fmnas.trainers.images.batches import DeviceData, streams, to_device, training_batches
 from fmnas.trainers.images.data import digits_set, search_split
 from fmnas.trainers.images.fast import (
     FastMaxPool,
@@ -188,7 +188,7 @@ def test_bulk_batches_are_the_batches(noise_split: Split) -> None:
     draws = streams(0, 0), streams(0, 0)
     for _ in range(2):  # 23 images: with batches of 1, two bulks
         for size in (1, 5, 23):
-            pairs = zip(training_batches(held, draws[0], size), batches_in_bulk(held, draws[1], size), strict=True)
+            pairs = zip(training_batches(held, draws[0], size), training_batches(held, draws[1], size, 16), strict=True)
             for (images, labels), (bulk_images, bulk_labels) in pairs:
                 assert torch.equal(images, bulk_images)
                 assert torch.equal(labels, bulk_labels)

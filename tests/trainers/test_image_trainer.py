@@ -227,7 +227,7 @@ def test_threads_are_set_only_if_asked(noise_split: Split) -> None:
     assert torch.get_num_threads() == 1
 
 
-@pytest.mark.parametrize("name", ["seeds", "batch_size", "evaluation_batch_size", "threads", "schedule_epochs"])
+@pytest.mark.parametrize("name", ["seeds", "batch_size", "threads", "schedule_epochs"])
 @pytest.mark.parametrize("value", [0, -1, True, 1.5, "4"])
 def test_settings_that_cannot_be(name: str, value: object) -> None:
     with pytest.raises(TrainerError, match=f"{name} = {value}: it must be an integer of at least 1"):

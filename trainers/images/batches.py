@@ -24,9 +24,6 @@ PADDING = 4
 MEAN, STANDARD_DEVIATION = 0.1307, 0.3081  # MNIST's, which the paper's code uses for FashionMNIST, too
 
 
-STEPS_AT_ONCE = 16
-
-
 @dataclass(frozen=True)
 class Streams:
     """The generators of one training, on the CPU."""
@@ -117,25 +114,19 @@ def normalise(images: Tensor) -> Tensor:
     return images.unsqueeze(1).float().div_(255.0).sub_(MEAN).div_(STANDARD_DEVIATION)
 
 
-def training_batches(data: DeviceData, draws: Streams, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """The batches of one epoch: every image once, in random order, cropped, normalised; the last may be smaller."""
+def training_batches(
+    data: DeviceData, draws: Streams, batch_size: int, steps_at_once: int = 1
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """The batches of one epoch: every image once, in random order, cropped, normalised; the last may be smaller.
+
+    steps_at_once: for how many of them images are cropped in one go. It changes no number.
+    """
     count, device = len(data.train_images), data.train_images.device
     order = torch.randperm(count, generator=draws.order).to(device)
     crops: Crops = draw_crops(count, draws.augmentation).to(device)
-    for start in range(0, count, batch_size):
-        part = slice(start, start + batch_size)
-        chosen = order[part]
-        yield normalise(crop(data.train_images[chosen], crops[part])), data.train_labels[chosen]
-
-
-def batches_in_bulk(data: DeviceData, draws: Streams, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """The batches of `training_batches`, number by number."""
-    count = len(data.train_images)
-    order = torch.randperm(count, generator=draws.order)
-    crops = draw_crops(count, draws.augmentation)
-    bulk = STEPS_AT_ONCE * batch_size
-    for start in range(0, count, bulk):
-        part = slice(start, start + bulk)
+    at_once = steps_at_once * batch_size
+    for start in range(0, count, at_once):
+        part = slice(start, start + at_once)
         chosen = order[part]
         images = normalise(crop(data.train_images[chosen], crops[part]))
         yield from zip(images.split(batch_size), data.train_labels[chosen].split(batch_size), strict=True)

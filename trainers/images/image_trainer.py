@@ -57,7 +57,7 @@ class TrainingSettings:
     """What is the same for every trial. Raises TrainerError for a value that cannot be.
 
     seeds: independent trainings per evaluation.
-    batch_size: images per step. evaluation_batch_size: per validation batch, a matter of speed; None suits the device.
+    batch_size: images per step.
     device: a torch device, such as "cpu" or "cuda:0".
     threads: what the trainer sets torch's threads to, for the whole process; None leaves them alone.
     arrangement: see `arrangement.py`.
@@ -70,7 +70,6 @@ class TrainingSettings:
 
     seeds: int = 4
     batch_size: int = 32
-    evaluation_batch_size: int | None = None
     device: str = "cpu"
     threads: int | None = 1
     arrangement: Arrangement = "auto"
@@ -79,7 +78,7 @@ class TrainingSettings:
     flops_weight: float = FLOPS_WEIGHT
 
     def __post_init__(self) -> None:
-        optional = ("evaluation_batch_size", "threads", "schedule_epochs", "early_validation")
+        optional = ("threads", "schedule_epochs", "early_validation")
         for name in ("seeds", "batch_size", *optional):
             value = getattr(self, name)
             if name in optional and value is None:
@@ -119,8 +118,7 @@ class ImageTrainer:
         self._device = device = usable_device(self.settings.device)
         self._arranged = arrange(self.settings.arrangement, device, self.settings.threads, self.settings.seeds)
         self._conditions = _conditions(self._arranged, device)
-        at_once = self.settings.evaluation_batch_size or evaluation_batch(device)
-        self._around = Surroundings(to_device(split, device), self.settings.batch_size, at_once)
+        self._around = Surroundings(to_device(split, device), self.settings.batch_size, evaluation_batch(device))
         self._checkpoints = checkpoints
         self._data_fingerprint = _data_fingerprint(split) if checkpoints else ""
         if self.settings.threads is not None:

@@ -4,7 +4,7 @@ The draws are those of the plain way, training by training: the same order, crop
 are used: an epoch's images are cropped at its beginning, and whether losses are finite is kept on the device, to be
 read once an epoch. A training that has diverged must not disturb the others: its weights are put to zero, and stay so.
 
-On a GPU the step is captured once as a CUDA graph and replayed, see `captured.py`.
+On a GPU the step is captured once as a CUDA graph and replayed, see `cuda_graph.py`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,7 +15,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from fmnas.search_spaces import Schedule
-from fmnas.trainers.contract import EvaluationStoppedError
 from fmnas.trainers.images.batches import Streams, crop, draw_crops, normalise
 from fmnas.trainers.images.cuda_graph import Pace, captured
 from fmnas.trainers.images.stacked_network import Stack
@@ -93,13 +92,11 @@ class StackedLearner:
         self._rate.fill_(learning_rate)
         self._position.zero_()
         full, rest = divmod(len(self._images), self._around.batch_size)
-        for _ in range(full):
-            self._check_stop()
+        for _ in stoppable(range(full), self._around.stop):
             self._full_step()
             self._pace.step()
-        if rest:
-            self._check_stop()
-            self.step(rest)
+        for count in stoppable([rest] if rest else [], self._around.stop):
+            self.step(count)
 
     def step(self, count: int) -> Tensor:
         """A step on the next `count` images of each training; the losses [S] before it."""
@@ -182,7 +179,3 @@ class StackedLearner:
             for start in range(0, count, IMAGES_AT_ONCE):
                 part = slice(start, start + IMAGES_AT_ONCE)
                 self._images[part, number] = crop(data.train_images[order[part]], crops[part])
-
-    def _check_stop(self) -> None:
-        if self._around.stop():
-            raise EvaluationStoppedError("the evaluation was stopped; what it had measured so far is no result")

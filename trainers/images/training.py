@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,8 @@ from fmnas.search_spaces import Schedule
 from fmnas.trainers.contract import EvaluationStoppedError, Stop, never
 from fmnas.trainers.images.batches import Batches, DeviceData, Streams, normalise, training_batches
 from fmnas.trainers.images.network import Network
+
+Step = TypeVar("Step")
 
 
 @dataclass(frozen=True)
@@ -99,12 +101,12 @@ def plain_learner(network: Network, schedule: Schedule, draws: Streams, around: 
     return Learner(network, build_optimizer(network, schedule), draws, around)
 
 
-def stoppable(batches: Iterable[tuple[Tensor, Tensor]], stop: Stop) -> Iterator[tuple[Tensor, Tensor]]:
-    """The batches, until `stop` says yes: then EvaluationStoppedError."""
-    for batch in batches:
+def stoppable(steps: Iterable[Step], stop: Stop) -> Iterator[Step]:
+    """The steps, or what they are made of, until `stop` says yes: then EvaluationStoppedError."""
+    for step in steps:
         if stop():
             raise EvaluationStoppedError("the evaluation was stopped; what it had measured so far is no result")
-        yield batch
+        yield step
 
 
 def build_optimizer(network: nn.Module, schedule: Schedule, fused: bool = False) -> torch.optim.SGD:
