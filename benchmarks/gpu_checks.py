@@ -31,7 +31,7 @@ from fmnas.trainers.images.cuda_graph import CaptureError
 from fmnas.trainers.images.devices import exactly
 from fmnas.trainers.images.network import build_network
 from fmnas.trainers.images.stacked_training import StackedLearner
-from fmnas.trainers.images.training import Surroundings, plain_learner, train_step
+from fmnas.trainers.images.training import TrainingContext, plain_learner, train_step
 from fmnas.trainers.split import Split
 
 STEPS = 3
@@ -101,12 +101,12 @@ def stacked_losses(learner: StackedLearner, plan: Plan) -> list[float]:
 
 def plain_losses(cell: Cell, split: Split, plan: Plan) -> list[float]:
     """The same, by the plain loop on the CPU."""
-    around, columns = Surroundings(to_device(split, torch.device("cpu")), plan.batch, 100), []
+    context, columns = TrainingContext(to_device(split, torch.device("cpu")), plan.batch, 100), []
     for number in range(plan.seeds):
         draws = streams(0, number)
-        one = plain_learner(build_network(cell, draws.initialisation), SCHEDULE, draws, around)
+        one = plain_learner(build_network(cell, draws.initialisation), SCHEDULE, draws, context)
         one._network.train()
-        batches = islice(training_batches(around.data, draws, plan.batch), STEPS)
+        batches = islice(training_batches(context.data, draws, plan.batch), STEPS)
         columns.append([train_step(one._network, one._optimizer, images, labels) for images, labels in batches])
     return [loss for step in zip(*columns, strict=True) for loss in step]
 

@@ -24,7 +24,7 @@ from fmnas.trainers.images.data import fashion_mnist_set, search_split
 from fmnas.trainers.images.network import build_network
 from fmnas.trainers.images.stacked_network import Stack
 from fmnas.trainers.images.stacked_training import StackedLearner
-from fmnas.trainers.images.training import Surroundings
+from fmnas.trainers.images.training import TrainingContext
 from fmnas.trainers.split import Split
 
 TIMED = 0.3
@@ -113,8 +113,8 @@ def learner_of(
     networks = [build_network(cell, each.initialisation) for each in draws]
     if ill is not None:
         networks[1].stem.weight.data.fill_(ill)
-    around = Surroundings(to_device(split, device), plan.batch, min(1_000, len(split.held_out_inputs)))
-    learner = kind(Stack(networks, cell, device), SCHEDULE, draws, around)
+    context = TrainingContext(to_device(split, device), plan.batch, min(1_000, len(split.held_out_inputs)))
+    learner = kind(Stack(networks, cell, device), SCHEDULE, draws, context)
     if capture and device.type == "cuda":
         learner.capture()
     return learner

@@ -47,7 +47,7 @@ from fmnas.trainers.images.devices import evaluation_batch
 from fmnas.trainers.images.download import import_torchvision
 from fmnas.trainers.images.fast import fast_learner
 from fmnas.trainers.images.network import Network, build_network, flops_ratio
-from fmnas.trainers.images.training import Learner, Surroundings, build_optimizer, plain_learner
+from fmnas.trainers.images.training import Learner, TrainingContext, build_optimizer, plain_learner
 from fmnas.trainers.memory import keep_freed_memory
 from fmnas.trainers.split import Split
 
@@ -57,7 +57,7 @@ ORDINARY_BATCH = 250  # validation images at once in the ordinary loop
 SCHEDULE = Schedule(0.01, 0.9, 1e-4, 0.5, 0.5, 0.5)
 
 
-Make = Callable[[Network, Schedule, Streams, Surroundings], Learner]
+Make = Callable[[Network, Schedule, Streams, TrainingContext], Learner]
 
 
 def noise(train: int, validation: int) -> Split:
@@ -145,11 +145,11 @@ def time_ordinary(cell: Cell, split: Split, threads: int) -> tuple[float, float]
 def time_learners(make: Make, cell: Cell, split: Split, threads: int, seeds: int) -> tuple[float, float]:
     """Seconds per step and per validation image, of one seed: those of all seeds, side by side, over their number."""
     cpu = torch.device("cpu")
-    around = Surroundings(to_device(split, cpu), BATCH, evaluation_batch(cpu))
+    context = TrainingContext(to_device(split, cpu), BATCH, evaluation_batch(cpu))
     learners = []
     for number in range(seeds):
         draws = streams(0, number)
-        learners.append(make(build_network(cell, draws.initialisation), SCHEDULE, draws, around))
+        learners.append(make(build_network(cell, draws.initialisation), SCHEDULE, draws, context))
     workers = min(threads, seeds)
     seconds = []
     with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(threads // workers,)) as pool:
@@ -209,17 +209,17 @@ from fmnas.trainers.images.network import build_network
 from fmnas.trainers.images.batches import streams, to_device
 from fmnas.trainers.memory import keep_freed_memory
 from fmnas.trainers.images.fast import fast_learner
-from fmnas.trainers.images.training import Surroundings, train_step
+from fmnas.trainers.images.training import TrainingContext, train_step
 imported = time.perf_counter()
 keep_freed_memory()
 split = Split(*[np.ones((30000, 28, 28), np.uint8), np.ones(30000, np.uint8)] * 2, name="ones", place="memory")
 filled = time.perf_counter()
 trainer = ImageTrainer(split, TrainingSettings())
 built = time.perf_counter()
-draws, around = streams(0, 0), Surroundings(to_device(split, torch.device("cpu")), 32, 100)
+draws, context = streams(0, 0), TrainingContext(to_device(split, torch.device("cpu")), 32, 100)
 network, schedule = build_network(largest_cell(), draws.initialisation), Schedule(.01, .9, 0, .5, .5, .5)
-learner = fast_learner(network, schedule, draws, around)
-images, labels = next(iter(learner._batches(around.data, draws, 32)))
+learner = fast_learner(network, schedule, draws, context)
+images, labels = next(iter(learner._batches(context.data, draws, 32)))
 train_step(learner._network.train(), learner._optimizer, images, labels)
 stepped = time.perf_counter()
 print(json.dumps({"import": imported - start, "trainer": built - filled, "first_step": stepped - built,

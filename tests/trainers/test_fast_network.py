@@ -31,7 +31,7 @@ from fmnas.trainers.images.fast import (
     sliding_maximum,
 )
 from fmnas.trainers.images.network import build_network
-from fmnas.trainers.images.training import Learner, Surroundings, plain_learner, train_step
+from fmnas.trainers.images.training import Learner, TrainingContext, plain_learner, train_step
 from fmnas.trainers.split import Split
 
 SCHEDULE = Schedule(0.02, 0.9, 1e-3, 0.5, 0.5, 0.5)
@@ -197,8 +197,11 @@ def test_bulk_batches_are_the_batches(noise_split: Split) -> None:
 def learners(name: str, digits: DeviceData) -> tuple[Learner, Learner]:
     """A plain and a fast one, with the same weights."""
     plain, fast = (
-        make(build_network(CELLS[name], torch.Generator().manual_seed(1)), SCHEDULE, streams(1, 0), around)
-        for make, around in ((plain_learner, Surroundings(digits, 8, 50)), (fast_learner, Surroundings(digits, 8, 50)))
+        make(build_network(CELLS[name], torch.Generator().manual_seed(1)), SCHEDULE, streams(1, 0), context)
+        for make, context in (
+            (plain_learner, TrainingContext(digits, 8, 50)),
+            (fast_learner, TrainingContext(digits, 8, 50)),
+        )
     )
     for learner in (plain, fast):
         learner._network.train()

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fmnas.trainers.contract import DataError
 from fmnas.trainers.images.fashion_mnist import default_cache, find_fashion_mnist, root_from_environment
 from fmnas.trainers.images.given import ImageSet, read_given
-from fmnas.trainers.problem import GIVEN, DataSettings
+from fmnas.trainers.problem import USER_SETS, DataSettings
 from fmnas.trainers.split import IMAGE_SIZE, Bytes, Split, permutation
 
 logger = logging.getLogger(__name__)
@@ -33,8 +33,8 @@ def image_set(data: DataSettings) -> ImageSet:
         return fashion_mnist_set(data.path)
     if data.name == "digits":
         return digits_set()
-    if data.name not in GIVEN:
-        raise DataError(f"data.name = {data.name}: it must be fashion_mnist, digits, {' or '.join(GIVEN)}")
+    if data.name not in USER_SETS:
+        raise DataError(f"data.name = {data.name}: it must be fashion_mnist, digits, {' or '.join(USER_SETS)}")
     if data.path is None:
         raise DataError(f"data.root: missing; data.name = {data.name} needs the place of its files, which is not known")
     return read_given(data.name, data.path)

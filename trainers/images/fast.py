@@ -36,7 +36,7 @@ from torch.nn import functional
 from fmnas.search_spaces import Schedule
 from fmnas.trainers.images.batches import Streams, training_batches
 from fmnas.trainers.images.network import CellModule, Network, StateModule
-from fmnas.trainers.images.training import Learner, Surroundings, build_optimizer
+from fmnas.trainers.images.training import Learner, TrainingContext, build_optimizer
 from fmnas.trainers.split import IMAGE_SIZE
 
 HEIGHT_DIM, WIDTH_DIM = 1, 2  # of images [B, H, W, C]
@@ -254,8 +254,8 @@ def _convolution(module: nn.Module) -> nn.Conv2d:
     return module
 
 
-def fast_learner(network: Network, schedule: Schedule, draws: Streams, around: Surroundings) -> Learner:
+def fast_learner(network: Network, schedule: Schedule, draws: Streams, context: TrainingContext) -> Learner:
     """A learner that equals `plain_learner` up to rounding; it takes the network over."""
     optimizer = build_optimizer(network, schedule, fused=True)
     batches = partial(training_batches, steps_at_once=STEPS_AT_ONCE)
-    return Learner(FastNetwork(network), optimizer, draws, around, batches)
+    return Learner(FastNetwork(network), optimizer, draws, context, batches)

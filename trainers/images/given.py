@@ -74,7 +74,7 @@ def title(name: str, root: Path) -> str:
 
 
 def read_given(name: str, root: Path) -> ImageSet:
-    """The set of that name, one of GIVEN, in a folder or an .npz file.
+    """The set of that name, one of USER_SETS, in a folder or an .npz file.
 
     Raises DataError, naming data.root and what is wrong there: nothing, files or arrays that are missing or damaged, of
     another shape, type or number than they must be.

@@ -40,7 +40,7 @@ from fmnas.trainers.images.fast import fast_learner
 from fmnas.trainers.images.network import build_network, count_flops, flops_ratio
 from fmnas.trainers.images.stacked_network import Stack
 from fmnas.trainers.images.stacked_training import StackedLearner
-from fmnas.trainers.images.training import Learner, Surroundings, plain_learner
+from fmnas.trainers.images.training import Learner, TrainingContext, plain_learner
 from fmnas.trainers.problem import Arrangement
 from fmnas.trainers.split import CLASSES, Split
 
@@ -118,7 +118,7 @@ class ImageTrainer:
         self._device = device = usable_device(self.settings.device)
         self._arranged = arrange(self.settings.arrangement, device, self.settings.threads, self.settings.seeds)
         self._conditions = _conditions(self._arranged, device)
-        self._around = Surroundings(to_device(split, device), self.settings.batch_size, evaluation_batch(device))
+        self._context = TrainingContext(to_device(split, device), self.settings.batch_size, evaluation_batch(device))
         self._checkpoints = checkpoints
         self._data_fingerprint = _data_fingerprint(split) if checkpoints else ""
         if self.settings.threads is not None:
@@ -217,14 +217,14 @@ class ImageTrainer:
     def _learner(self, task: Task, schedule: Schedule) -> Learner | StackedLearner:
         draws = [streams(task.trial.seed, number) for number in task.numbers]
         networks = [build_network(task.cell, each.initialisation) for each in draws]
-        around = replace(self._around, stop=task.stop)
+        context = replace(self._context, stop=task.stop)
         if task.how.way == "stacked":
-            stacked = StackedLearner(Stack(networks, task.cell, self._device), schedule, draws, around)
+            stacked = StackedLearner(Stack(networks, task.cell, self._device), schedule, draws, context)
             if task.how.captured:
                 stacked.capture()
             return stacked
         make = fast_learner if task.how.way == "fast" else plain_learner
-        return make(networks[0], schedule, draws[0], around)
+        return make(networks[0], schedule, draws[0], context)
 
     def _begun(self, task: Task, schedule: Schedule) -> tuple[Learner | StackedLearner, list[list[float]]]:
         """A learner, and the errors of the epochs that a checkpoint spares: it goes on after them."""

@@ -18,7 +18,7 @@ from fmnas.trainers.images.image_trainer import (
     ImageTrainer,
     TrainingSettings,
 )
-from fmnas.trainers.problem import GIVEN, ConfigurableProblem, DataSettings, Hardware, Problem, ProblemSettings
+from fmnas.trainers.problem import USER_SETS, ConfigurableProblem, DataSettings, Hardware, Problem, ProblemSettings
 from fmnas.trainers.split import Split
 
 
@@ -71,7 +71,7 @@ def joint(settings: ProblemSettings) -> Problem:
 
 def _title(data: DataSettings) -> str:
     """What its images are called."""
-    return title(data.name, data.path) if data.name in GIVEN and data.path else data.name or ""
+    return title(data.name, data.path) if data.name in USER_SETS and data.path else data.name or ""
 
 
 def _in_words(settings: ProblemSettings) -> str:

@@ -18,7 +18,7 @@ Step = TypeVar("Step")
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class TrainingContext:
     """What a training is given beside network and schedule.
 
     batch_size, evaluation_batch_size: images per step and per validation batch.
@@ -39,14 +39,14 @@ class Learner:
         network: nn.Module,
         optimizer: torch.optim.SGD,
         draws: Streams,
-        around: Surroundings,
+        context: TrainingContext,
         batches: Batches | None = None,
     ) -> None:
         """batches: how an epoch's batches are made; `training_batches` if None."""
         self._network = network
         self._optimizer = optimizer
         self._draws = draws
-        self._around = around
+        self._context = context
         self._batches = batches or training_batches
         self._over = False
 
@@ -70,13 +70,15 @@ class Learner:
 
     def train_epoch(self, learning_rate: float) -> bool:
         """One pass over the training images. False as soon as a loss is not finite; the rest is then left out."""
-        batches = self._batches(self._around.data, self._draws, self._around.batch_size)
-        return train_epoch(self._network, self._optimizer, stoppable(batches, self._around.stop), learning_rate)
+        batches = self._batches(self._context.data, self._draws, self._context.batch_size)
+        return train_epoch(self._network, self._optimizer, stoppable(batches, self._context.stop), learning_rate)
 
     def validation_error(self, first: int | None = None) -> float | None:
         """The share of validation images that the network gets wrong; None if any of its logits is not finite."""
-        around = self._around
-        return validation_error(self._network, around.data.validated(first), around.evaluation_batch_size, around.stop)
+        context = self._context
+        return validation_error(
+            self._network, context.data.validated(first), context.evaluation_batch_size, context.stop
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """Weights, statistics, momentum and streams: all that the next epochs depend on. Tensors and plain values."""
@@ -95,10 +97,10 @@ class Learner:
         self._draws.augmentation.set_state(state["augmentation"])
 
 
-def plain_learner(network: Network, schedule: Schedule, draws: Streams, around: Surroundings) -> Learner:
+def plain_learner(network: Network, schedule: Schedule, draws: Streams, context: TrainingContext) -> Learner:
     """The reference: float32, images [B, C, H, W], the layers as they are written down."""
-    network.to(around.data.train_images.device)
-    return Learner(network, build_optimizer(network, schedule), draws, around)
+    network.to(context.data.train_images.device)
+    return Learner(network, build_optimizer(network, schedule), draws, context)
 
 
 def stoppable(steps: Iterable[Step], stop: Stop) -> Iterator[Step]:
