@@ -78,9 +78,9 @@ def search_split(found: ImageSet, train: int, validation: int) -> Split:
     _check_sizes(found, train, validation)
     order = permutation(len(found.images))
     first, last = order[:train], order[len(order) - validation :]
-    logger.info("%s (%s): %d images to train on, %d to validate on", found.name, found.place, train, validation)
+    logger.info("%s (%s): %d images to train on, %d to validate on", found.name, _place(found), train, validation)
     parts = found.images[first], found.labels[first], found.images[last], found.labels[last]
-    return Split(*parts, found.name, found.place, digest=found.digest)
+    return Split(*parts, found.name, _place(found), digest=found.digest)
 
 
 def final_split(found: ImageSet, train: int, validation: int, images: int) -> Split:
@@ -97,8 +97,8 @@ def final_split(found: ImageSet, train: int, validation: int, images: int) -> Sp
         held_out = found.images[rest], found.labels[rest]
     elif found.test_images is None or found.test_labels is None:
         raise DataError(
-            f"{found.name} ({found.place}): it has no test images, so there is nothing to retrain for: give "
-            "test_images and test_labels (of a folder, the t10k files) beside the same images"
+            f"data.root = {found.place}: it has no test images, so there is nothing to retrain for: give test_images "
+            "and test_labels (of a folder, the t10k files) beside the same images"
         )
     else:
         most, why = len(order), f"{found.name} has as many images that are none of its test images"
@@ -112,7 +112,12 @@ def final_split(found: ImageSet, train: int, validation: int, images: int) -> Sp
         )
     chosen = np.concatenate([searched, rest])[:images]
     parts = found.images[chosen], found.labels[chosen], *held_out
-    return Split(*parts, found.name, found.place, for_tests=True, digest=found.digest)
+    return Split(*parts, found.name, _place(found), for_tests=True, digest=found.digest)
+
+
+def _place(found: ImageSet) -> str:
+    """For the record."""
+    return f"given: {found.place}, SHA-256 {found.digest}" if found.digest else found.place
 
 
 def _check_sizes(found: ImageSet, train: int, validation: int) -> None:

@@ -44,7 +44,7 @@ ARRAYS = ("images", "labels", "test_images", "test_labels")
 class ImageSet:
     """A set whole. Images [n, 28, 28] and labels [n] (0 to 9), uint8; of test images None where it has none.
 
-    name: in sentences and tables. place: where it was found, for the record.
+    name: in sentences and tables. place: where it was found.
     digest: SHA-256 of the arrays; empty where the set is known to be what its name says.
     tests_on_the_rest: whether images that a search left alone are its test images.
     """
@@ -93,8 +93,7 @@ def read_given(name: str, root: Path) -> ImageSet:
     _check_size(name, what, checked)
     digest = _digest(checked)
     tests = checked.get("test_images"), checked.get("test_labels")
-    place = f"given: {where}, SHA-256 {digest}"
-    found = ImageSet(title(name, root), place, checked["images"], checked["labels"], *tests, digest)
+    found = ImageSet(title(name, root), str(where), checked["images"], checked["labels"], *tests, digest)
     logger.info("%s from %s, SHA-256 %s", found.name, where, digest)
     return found
 
