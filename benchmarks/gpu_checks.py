@@ -28,11 +28,11 @@ from training_gpu import noise
 from fmnas.search_spaces import Cell
 from fmnas.trainers.images.batches import streams, to_device, training_batches
 from fmnas.trainers.images.cuda_graph import CaptureError
-from fmnas.trainers.images.data import Split
 from fmnas.trainers.images.devices import exactly
 from fmnas.trainers.images.network import build_network
 from fmnas.trainers.images.stacked_training import StackedLearner
-from fmnas.trainers.images.training import Surroundings, plain_learner, train_step
+from fmnas.trainers.images.training import TrainingContext, plain_learner, train_step
+from fmnas.trainers.split import Split
 
 STEPS = 3
 """Full batches in an epoch of what is compared; then comes a rest of half a batch."""
@@ -101,12 +101,12 @@ def stacked_losses(learner: StackedLearner, plan: Plan) -> list[float]:
 
 def plain_losses(cell: Cell, split: Split, plan: Plan) -> list[float]:
     """The same, by the plain loop on the CPU."""
-    around, columns = Surroundings(to_device(split, torch.device("cpu")), plan.batch, 100), []
+    context, columns = TrainingContext(to_device(split, torch.device("cpu")), plan.batch, 100), []
     for number in range(plan.seeds):
         draws = streams(0, number)
-        one = plain_learner(build_network(cell, draws.initialisation), SCHEDULE, draws, around)
+        one = plain_learner(build_network(cell, draws.initialisation), SCHEDULE, draws, context)
         one._network.train()
-        batches = islice(training_batches(around.data, draws, plan.batch), STEPS)
+        batches = islice(training_batches(context.data, draws, plan.batch), STEPS)
         columns.append([train_step(one._network, one._optimizer, images, labels) for images, labels in batches])
     return [loss for step in zip(*columns, strict=True) for loss in step]
 

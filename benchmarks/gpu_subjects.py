@@ -20,11 +20,12 @@ from fmnas.search_spaces import Cell, Schedule, largest_cell
 from fmnas.search_spaces.nasnet import OPERATIONS
 from fmnas.trainers.images.batches import streams, to_device
 from fmnas.trainers.images.cuda_graph import captured
-from fmnas.trainers.images.data import Split, fashion_mnist_split
+from fmnas.trainers.images.data import fashion_mnist_set, search_split
 from fmnas.trainers.images.network import build_network
 from fmnas.trainers.images.stacked_network import Stack
 from fmnas.trainers.images.stacked_training import StackedLearner
-from fmnas.trainers.images.training import Surroundings
+from fmnas.trainers.images.training import TrainingContext
+from fmnas.trainers.split import Split
 
 TIMED = 0.3
 """Seconds that are given to the timing of one operation, about."""
@@ -74,7 +75,7 @@ class Plan:
 
     def split(self, images: int) -> Split:
         """So many images to train on, and so many to validate on: real ones, if there are."""
-        return fashion_mnist_split(images, images, self.data) if self.data else noise(images)
+        return search_split(fashion_mnist_set(self.data), images, images) if self.data else noise(images)
 
 
 FULL = Plan()
@@ -112,8 +113,8 @@ def learner_of(
     networks = [build_network(cell, each.initialisation) for each in draws]
     if ill is not None:
         networks[1].stem.weight.data.fill_(ill)
-    around = Surroundings(to_device(split, device), plan.batch, min(1_000, len(split.held_out_images)))
-    learner = kind(Stack(networks, cell, device), SCHEDULE, draws, around)
+    context = TrainingContext(to_device(split, device), plan.batch, min(1_000, len(split.held_out_inputs)))
+    learner = kind(Stack(networks, cell, device), SCHEDULE, draws, context)
     if capture and device.type == "cuda":
         learner.capture()
     return learner

@@ -27,7 +27,9 @@ from fmnas.trainers import Problem
 from fmnas.trainers.functions.synthetic import NOISE
 from fmnas.trainers.problem import ProblemSettings
 
-SYNTHETIC = {name: row.found for name, row in REGISTERED.items() if isinstance(row.found, Problem)}
+SYNTHETIC = {
+    name: row.found for name, row in REGISTERED.items() if isinstance(row.found, Problem) and row.found.function
+}
 TABLES = ("nusvr_diabetes", "dt_wine", "mlp_digits")
 PROBLEMS = (*SYNTHETIC, *TABLES)
 PARTS = 32

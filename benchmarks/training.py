@@ -43,13 +43,13 @@ from training_gpu import Plan, measure_gpu
 
 from fmnas.search_spaces import Cell, Schedule, joint_space, largest_cell
 from fmnas.trainers.images.batches import MEAN, STANDARD_DEVIATION, Streams, streams, to_device
-from fmnas.trainers.images.data import Split
 from fmnas.trainers.images.devices import evaluation_batch
 from fmnas.trainers.images.download import import_torchvision
 from fmnas.trainers.images.fast import fast_learner
 from fmnas.trainers.images.network import Network, build_network, flops_ratio
-from fmnas.trainers.images.training import Learner, Surroundings, build_optimizer, plain_learner
+from fmnas.trainers.images.training import Learner, TrainingContext, build_optimizer, plain_learner
 from fmnas.trainers.memory import keep_freed_memory
+from fmnas.trainers.split import Split
 
 IMAGES, EPOCHS, SEEDS, BATCH = 30_000, 25, 4, 32
 STEPS = -(-IMAGES // BATCH)
@@ -57,7 +57,7 @@ ORDINARY_BATCH = 250  # validation images at once in the ordinary loop
 SCHEDULE = Schedule(0.01, 0.9, 1e-4, 0.5, 0.5, 0.5)
 
 
-Make = Callable[[Network, Schedule, Streams, Surroundings], Learner]
+Make = Callable[[Network, Schedule, Streams, TrainingContext], Learner]
 
 
 def noise(train: int, validation: int) -> Split:
@@ -101,8 +101,8 @@ class Ordinary:
     def __init__(self, cell: Cell, split: Split, seed: int) -> None:
         self.network: nn.Module = build_network(cell, torch.Generator().manual_seed(seed))
         self.optimizer = build_optimizer(self.network, SCHEDULE)
-        train = PilImages(split.train_images, split.train_labels, True)
-        validation = PilImages(split.held_out_images, split.held_out_labels, False)
+        train = PilImages(split.train_inputs, split.train_labels, True)
+        validation = PilImages(split.held_out_inputs, split.held_out_labels, False)
         # A process that was spawned would spawn in its turn; on Linux, loaders fork by default.
         load = partial(torch.utils.data.DataLoader, num_workers=2, multiprocessing_context="fork")
         self.train_loader = load(train, BATCH, shuffle=True)
@@ -145,11 +145,11 @@ def time_ordinary(cell: Cell, split: Split, threads: int) -> tuple[float, float]
 def time_learners(make: Make, cell: Cell, split: Split, threads: int, seeds: int) -> tuple[float, float]:
     """Seconds per step and per validation image, of one seed: those of all seeds, side by side, over their number."""
     cpu = torch.device("cpu")
-    around = Surroundings(to_device(split, cpu), BATCH, evaluation_batch(cpu))
+    context = TrainingContext(to_device(split, cpu), BATCH, evaluation_batch(cpu))
     learners = []
     for number in range(seeds):
         draws = streams(0, number)
-        learners.append(make(build_network(cell, draws.initialisation), SCHEDULE, draws, around))
+        learners.append(make(build_network(cell, draws.initialisation), SCHEDULE, draws, context))
     workers = min(threads, seeds)
     seconds = []
     with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(threads // workers,)) as pool:
@@ -158,7 +158,7 @@ def time_learners(make: Make, cell: Cell, split: Split, threads: int, seeds: int
             start = time.perf_counter()
             list(pool.map(work, learners))
             seconds.append((time.perf_counter() - start) / seeds)
-    return seconds[0] * BATCH / len(split.train_images), seconds[1] / len(split.held_out_images)
+    return seconds[0] * BATCH / len(split.train_inputs), seconds[1] / len(split.held_out_inputs)
 
 
 def full_evaluation(step: float, validation_image: float) -> float:
@@ -203,23 +203,23 @@ import json, resource, time
 start = time.perf_counter()
 import numpy as np, torch
 from fmnas.search_spaces import largest_cell, Schedule
-from fmnas.trainers.images.data import Split
+from fmnas.trainers.split import Split
 from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
 from fmnas.trainers.images.network import build_network
 from fmnas.trainers.images.batches import streams, to_device
 from fmnas.trainers.memory import keep_freed_memory
 from fmnas.trainers.images.fast import fast_learner
-from fmnas.trainers.images.training import Surroundings, train_step
+from fmnas.trainers.images.training import TrainingContext, train_step
 imported = time.perf_counter()
 keep_freed_memory()
 split = Split(*[np.ones((30000, 28, 28), np.uint8), np.ones(30000, np.uint8)] * 2, name="ones", place="memory")
 filled = time.perf_counter()
 trainer = ImageTrainer(split, TrainingSettings())
 built = time.perf_counter()
-draws, around = streams(0, 0), Surroundings(to_device(split, torch.device("cpu")), 32, 100)
+draws, context = streams(0, 0), TrainingContext(to_device(split, torch.device("cpu")), 32, 100)
 network, schedule = build_network(largest_cell(), draws.initialisation), Schedule(.01, .9, 0, .5, .5, .5)
-learner = fast_learner(network, schedule, draws, around)
-images, labels = next(iter(learner._batches(around.data, draws, 32)))
+learner = fast_learner(network, schedule, draws, context)
+images, labels = next(iter(learner._batches(context.data, draws, 32)))
 train_step(learner._network.train(), learner._optimizer, images, labels)
 stepped = time.perf_counter()
 print(json.dumps({"import": imported - start, "trainer": built - filled, "first_step": stepped - built,

@@ -34,14 +34,14 @@ from fmnas.search_spaces.nasnet import pair_name
 from fmnas.trainers import EvaluationStoppedError, Stop
 from fmnas.trainers.contract import never
 from fmnas.trainers.images.batches import streams, to_device
-from fmnas.trainers.images.data import Split
 from fmnas.trainers.images.devices import exactly
 from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
 from fmnas.trainers.images.network import build_network, count_flops
 from fmnas.trainers.images.stacked_network import Stack
 from fmnas.trainers.images.stacked_training import StackedLearner
-from fmnas.trainers.images.training import Surroundings
+from fmnas.trainers.images.training import TrainingContext
 from fmnas.trainers.problem import Arrangement
+from fmnas.trainers.split import Split
 
 EPOCHS, SEEDS, BATCH, IMAGES = 25, 4, 32, 30_000
 RATES = {"H200": 67e12, "H100": 67e12, "A100": 19.5e12}
@@ -129,8 +129,8 @@ def first_step(plan: Plan, split: Split, cell: Cell) -> float:
     with exactly(device):
         draws = [streams(0, number) for number in range(SEEDS)]
         networks = [build_network(cell, each.initialisation) for each in draws]
-        around = Surroundings(to_device(split, device), BATCH, 1000)
-        learner = StackedLearner(Stack(networks, cell, device), Schedule(0.01, 0.9, 0, 0.5, 0.5, 0.5), draws, around)
+        context = TrainingContext(to_device(split, device), BATCH, 1000)
+        learner = StackedLearner(Stack(networks, cell, device), Schedule(0.01, 0.9, 0, 0.5, 0.5, 0.5), draws, context)
         if device.type == "cuda":
             learner.capture()
         learner.step(BATCH).tolist()

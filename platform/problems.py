@@ -43,7 +43,9 @@ class Row:
     @property
     def data(self) -> Mapping[str, Any] | None:
         """The keys of `data` that a configuration may set, with their values unless it does. None: no data."""
-        return self.found.data if isinstance(self.found, ConfigurableProblem) else None
+        if isinstance(self.found, ConfigurableProblem):
+            return self.found.data
+        return {} if self.found.dataset else None
 
     @property
     def checkpoints(self) -> bool:

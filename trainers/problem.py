@@ -35,7 +35,7 @@ AUTHORS_POINTS = 10
 
 OWN = "own"
 """The name of a set of images that is a user's own."""
-GIVEN = ("mnist", "kmnist", OWN)
+USER_SETS = ("mnist", "kmnist", OWN)
 """Sets of images that are read where a user says, and nowhere else."""
 
 

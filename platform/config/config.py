@@ -28,7 +28,7 @@ from fmnas.platform.messages import CALL, MEND, PUT_BACK, describe, explain, sho
 from fmnas.platform.optimizers import OPTIMIZERS
 from fmnas.platform.problems import ALIASES, PROBLEMS, Row, row_of, short_name
 from fmnas.search_spaces.subspace import misfits
-from fmnas.trainers.problem import AUTHORS_POINTS, GIVEN, ProblemSettings
+from fmnas.trainers.problem import AUTHORS_POINTS, USER_SETS, ProblemSettings
 
 __all__ = [
     "AUTHORS",
@@ -280,7 +280,7 @@ def _check_data(config: Config) -> list[str]:
         if key not in (entry.data or ())
     ]
     early, complete = config.data.early_validation, entry.complete(config.data.settings())
-    if not found and complete.name in GIVEN and complete.root is None:
+    if not found and complete.name in USER_SETS and complete.root is None:
         found.append(
             f"data.root: missing; data.name = {complete.name} needs a folder with its IDX files, or an .npz file"
         )

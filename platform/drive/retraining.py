@@ -28,7 +28,7 @@ from fmnas.platform.screen.progress import RetrainingProgress
 from fmnas.platform.workers.open_pool import Work, open_pool
 from fmnas.platform.workers.pool import Event, Finished, Lost, Pool
 from fmnas.platform.workers.stop import StopRequest
-from fmnas.trainers.images.data import Split
+from fmnas.trainers.split import Split
 
 NAMESPACE = 0x66696E61 << 32
 """Added to the seeds: more than any number of trainings, so no stream of random numbers is a search's either."""
@@ -181,7 +181,7 @@ def _train(task: _Task, directory: RunDirectory, pool: Pool, around: Surrounding
     progress = RetrainingProgress(around.screen, task.chosen, task.there, facts, lambda: pool.size, reached=reached)
     stage = RetrainingStage(pool, progress, around.stop, keep, around.clock)
     left = [outcome for outcome in task.chosen if outcome.run not in task.there]
-    tests = len(task.split.held_out_images)
+    tests = len(task.split.held_out_inputs)
     try:
         return Retraining(left, task.config.seed, task.scale, tests, task.config.workers, stage).run(), ""
     except ExperimentFailed as error:

@@ -66,6 +66,17 @@ def test_a_face_loads_nothing_heavy(room: str, tmp_path: Path) -> None:
     assert loaded(f"import fmnas.{room}", tmp_path) == []
 
 
+def test_a_problem_of_a_table_evaluates_without_torch(tmp_path: Path) -> None:
+    run = """
+import numpy as np
+from fmnas.platform.problems import problem
+from fmnas.search_spaces import Trial
+found = problem("nusvr_diabetes")
+found.trainer.evaluate(Trial(0, found.space.sample(np.random.default_rng(0)), 1, "random"))
+"""
+    assert {*loaded(run, tmp_path)} <= {"sklearn", "scipy", "pandas"}
+
+
 def test_an_experiment_on_a_function_loads_what_trains_nowhere(tmp_path: Path) -> None:
     """It needs numbers, tables and pictures: no torch, no Ray, no MLflow."""
     options = ["optimizers=[random]", "hypotheses=all", "initial_design=2", "budget.evaluations=4", "repeats=1"]

@@ -47,7 +47,7 @@ def small(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     name = request.param
     if name.startswith("xgb"):
         pytest.importorskip("xgboost", reason="xgboost is not installed: pip install xgboost-cpu")
-    monkeypatch.setattr("fmnas.trainers.tables.tables.find_fashion_mnist", noise_for_fashion_mnist)
+    monkeypatch.setattr("fmnas.trainers.images.data.find_fashion_mnist", noise_for_fashion_mnist)
     data = DataSettings(root=str(boston_file(tmp_path))) if name == "svm_boston" else SMALL.get(name, DataSettings())
     return problem(name, ProblemSettings(data, seeds=2))
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fmnas.search_spaces import Configuration, Trial
-from fmnas.trainers.images.data import Split
+from fmnas.trainers.split import Split
 
 CHEAP = {"op1": "conv1x1", "op2": "identity", "op3": "maxpool3x3", "op4": "identity", "op5": "identity"}
 CHEAP |= {"op6": "identity", "op7": "sepconv3x3", "op8": "identity", "in2": "0,1", "in3": "-1,0", "in4": "0,1"}

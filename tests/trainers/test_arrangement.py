@@ -16,9 +16,10 @@ from fmnas.trainers import DeviceFailedError, TrainerError, TrainingFailedError
 from fmnas.trainers.images import cuda_graph as captured
 from fmnas.trainers.images import image_trainer, training
 from fmnas.trainers.images.arrangement import Arranged, arrange
-from fmnas.trainers.images.data import Split, digits_split
+from fmnas.trainers.images.data import digits_set, search_split
 from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
 from fmnas.trainers.images.stacked_training import StackedLearner
+from fmnas.trainers.split import Split
 
 MakeTrial = Callable[..., Trial]
 CPU, GPU, META = torch.device("cpu"), torch.device("cuda", 0), torch.device("meta")
@@ -86,7 +87,7 @@ def test_the_fast_numbers_do_not_depend_on_how_many_train_side_by_side(
 
 def test_all_learn_as_well(make_trial: MakeTrial) -> None:
     """The mean errors of 8 seeds differ by less than their standard errors together."""
-    split, trial = digits_split(120, 100), make_trial(epochs=2, op7="sepconv5x5")
+    split, trial = search_split(digits_set(), 120, 100), make_trial(epochs=2, op7="sepconv5x5")
     errors = {}
     for arrangement in ("plain", "fast", "stacked"):
         settings = TrainingSettings(seeds=8, batch_size=12, arrangement=arrangement)
@@ -106,7 +107,7 @@ def test_the_wildest_schedule_is_an_evaluation(make_trial: MakeTrial, arrangemen
     trial = make_trial(epochs=2, momentum=1.0, learning_rate=0.1, reduction_point_1=1.0, **operations)
     threads = {"plain": 1, "fast": 2, "stacked": 1}[arrangement]
     settings = TrainingSettings(seeds=2, batch_size=4, threads=threads, arrangement=arrangement)
-    evaluation = ImageTrainer(digits_split(20, 20), settings).evaluate(trial)
+    evaluation = ImageTrainer(search_split(digits_set(), 20, 20), settings).evaluate(trial)
     assert len(evaluation.curve) == 2
     assert all(0.0 <= error <= 1.0 for error in (*evaluation.curve, *evaluation.errors))
     assert evaluation.diverged <= (0.9 in evaluation.errors)

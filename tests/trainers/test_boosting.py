@@ -9,8 +9,9 @@ import pytest
 
 from fmnas.search_spaces import Evaluation, Integer, Nominal, Real, Trial, errors
 from fmnas.trainers import TrainerError
+from fmnas.trainers.split import Split
 from fmnas.trainers.tables.boosting import XGB_DIGITS, XGB_FASHION_MNIST, BoostingTrainer
-from fmnas.trainers.tables.tables import TableSplit, digits_table
+from fmnas.trainers.tables.tables import digits_table
 
 needs_xgboost = pytest.mark.skipif(
     find_spec("xgboost") is None, reason="xgboost is not installed: pip install xgboost-cpu"
@@ -20,18 +21,18 @@ BASE |= {"max_depth": 4, "min_split_loss": 0.01, "subsample": 0.5, "reg_lambda":
 
 
 @pytest.fixture(scope="module")
-def few() -> TableSplit:
+def few() -> Split:
     """300 + 200 digits."""
     table = digits_table()
-    parts = (table.train_features[:300], table.train_labels[:300])
-    return TableSplit(*parts, table.validation_features[:200], table.validation_labels[:200], "digits", "a test")
+    parts = (table.train_inputs[:300], table.train_labels[:300])
+    return Split(*parts, table.held_out_inputs[:200], table.held_out_labels[:200], "digits", "a test")
 
 
 def trial(epochs: int, seed: int = 0, **values: object) -> Trial:
     return Trial(0, {**BASE, **values}, epochs, "random", seed=seed)
 
 
-def evaluate(split: TableSplit, given: Trial, task: object = XGB_DIGITS, threads: int = 1) -> Evaluation:
+def evaluate(split: Split, given: Trial, task: object = XGB_DIGITS, threads: int = 1) -> Evaluation:
     return BoostingTrainer(task, split, threads, clock=lambda: 0.0).evaluate(given)
 
 
@@ -53,21 +54,21 @@ def test_spaces() -> None:
 
 @needs_xgboost
 @pytest.mark.parametrize("values", [{}, {"booster": "dart"}, {"grow_policy": "lossguide", "loss": "multi:softprob"}])
-def test_the_error_is_that_of_xgboosts_classifier(few: TableSplit, values: dict[str, object]) -> None:
+def test_the_error_is_that_of_xgboosts_classifier(few: Split, values: dict[str, object]) -> None:
     from xgboost import XGBClassifier
 
     evaluation = evaluate(few, trial(6, **values))
     theirs = {"objective" if name == "loss" else name: value for name, value in {**BASE, **values}.items()}
     model = XGBClassifier(n_estimators=6, n_jobs=1, base_score=0.5, **theirs)
-    model.fit(few.train_features, few.train_labels)
-    error = np.mean(model.predict(few.validation_features) != few.validation_labels)
+    model.fit(few.train_inputs, few.train_labels)
+    error = np.mean(model.predict(few.held_out_inputs) != few.held_out_labels)
     assert evaluation.objective == pytest.approx(error, abs=1e-9)
     assert evaluation.errors == (evaluation.objective,)
     assert 0 < evaluation.objective < 0.5
 
 
 @needs_xgboost
-def test_a_short_training_is_the_beginning_of_a_long_one(few: TableSplit) -> None:
+def test_a_short_training_is_the_beginning_of_a_long_one(few: Split) -> None:
     long, short = (evaluate(few, trial(epochs)) for epochs in (12, 5))
     assert len(long.curve) == long.epochs == 12
     assert short.curve == long.curve[:5]
@@ -75,7 +76,7 @@ def test_a_short_training_is_the_beginning_of_a_long_one(few: TableSplit) -> Non
 
 
 @needs_xgboost
-def test_the_best_round_counts_or_the_last(few: TableSplit) -> None:
+def test_the_best_round_counts_or_the_last(few: Split) -> None:
     noisy = {"learning_rate": 1.0, "subsample": 0.05}
     curve = evaluate(few, trial(20, **noisy)).curve
     worse = next(epochs for epochs in range(2, 20) if curve[epochs - 1] > min(curve[:epochs]))
@@ -86,19 +87,19 @@ def test_the_best_round_counts_or_the_last(few: TableSplit) -> None:
 
 
 @needs_xgboost
-def test_a_small_learning_rate_still_learns(few: TableSplit) -> None:
+def test_a_small_learning_rate_still_learns(few: Split) -> None:
     assert evaluate(few, trial(5, learning_rate=1e-5)).objective < 0.5
 
 
 @needs_xgboost
-def test_each_round_is_reported(few: TableSplit) -> None:
+def test_each_round_is_reported(few: Split) -> None:
     heard: list[tuple[int, int, float]] = []
     evaluation = BoostingTrainer(XGB_DIGITS, few).evaluate(trial(3), lambda *what: heard.append(what))
     assert heard == [(0, i, error) for i, error in enumerate(evaluation.curve, start=1)]
 
 
 @needs_xgboost
-def test_what_the_report_raises_reaches_the_caller(few: TableSplit) -> None:
+def test_what_the_report_raises_reaches_the_caller(few: Split) -> None:
     def stop(seed: int, epoch: int, error: float) -> None:
         if epoch == 2:
             raise KeyboardInterrupt
@@ -108,31 +109,31 @@ def test_what_the_report_raises_reaches_the_caller(few: TableSplit) -> None:
 
 
 @needs_xgboost
-def test_the_seed_of_the_trial_changes_nothing(few: TableSplit) -> None:
+def test_the_seed_of_the_trial_changes_nothing(few: Split) -> None:
     assert evaluate(few, trial(4, seed=1)) == evaluate(few, trial(4, seed=2))
 
 
 @needs_xgboost
 @pytest.mark.parametrize("corner", range(2))
-def test_the_corners_of_the_space_give_an_error(few: TableSplit, corner: int) -> None:
+def test_the_corners_of_the_space_give_an_error(few: Split, corner: int) -> None:
     ends = {v.name: (v.low, v.high)[corner] for v in XGB_DIGITS.space.variables if not isinstance(v, Nominal)}
     evaluation = evaluate(few, trial(2, **ends))
     assert 0 <= evaluation.objective <= 1
 
 
 @needs_xgboost
-def test_read_only_arrays_and_several_threads_will_do(few: TableSplit) -> None:
-    read_only = replace(few, train_features=few.train_features.copy())
-    read_only.train_features.flags.writeable = False
+def test_read_only_arrays_and_several_threads_will_do(few: Split) -> None:
+    read_only = replace(few, train_inputs=few.train_inputs.copy())
+    read_only.train_inputs.flags.writeable = False
     assert evaluate(read_only, trial(3), threads=2) == evaluate(few, trial(3), threads=2)
 
 
-def test_no_threads_are_refused(few: TableSplit) -> None:
+def test_no_threads_are_refused(few: Split) -> None:
     with pytest.raises(TrainerError, match="threads = 0: it must be at least 1"):
         BoostingTrainer(XGB_DIGITS, few, threads=0)
 
 
-def test_without_xgboost_it_says_how_to_get_it(few: TableSplit, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_xgboost_it_says_how_to_get_it(few: Split, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> object:
         if name == "xgboost":
             raise ImportError(name)

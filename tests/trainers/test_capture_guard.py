@@ -32,7 +32,7 @@ from fmnas.trainers.images.batches import DeviceData, streams
 from fmnas.trainers.images.network import build_network
 from fmnas.trainers.images.stacked_network import Stack
 from fmnas.trainers.images.stacked_training import StackedLearner
-from fmnas.trainers.images.training import Surroundings
+from fmnas.trainers.images.training import TrainingContext
 
 META, SEEDS, BATCH = torch.device("meta"), 2, 8
 SHORT = replace(largest_cell(), inputs=((-1, 0), (0, 1), (0, 1), (0, 1)), output=1)  # S1 and S4 alone are live
@@ -180,8 +180,8 @@ def learner_of(cell: Cell, count: int = BATCH, kind: type[StackedLearner] = Stac
     labels = torch.zeros(count, dtype=torch.int64, device=META)
     draws = [streams(1, number) for number in range(SEEDS)]
     networks = [build_network(cell, each.initialisation) for each in draws]
-    around = Surroundings(DeviceData(images, labels, images, labels), BATCH, 10)
-    return kind(Stack(networks, cell, META), Schedule(0.02, 0.9, 1e-3, 0.5, 0.5, 0.5), draws, around)
+    context = TrainingContext(DeviceData(images, labels, images, labels), BATCH, 10)
+    return kind(Stack(networks, cell, META), Schedule(0.02, 0.9, 1e-3, 0.5, 0.5, 0.5), draws, context)
 
 
 def trained(learner: StackedLearner, monkeypatch: pytest.MonkeyPatch) -> Captured:

@@ -4,6 +4,7 @@ import json
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,20 +14,20 @@ from fmnas.platform.problems import PROBLEMS
 from fmnas.search_spaces import Evaluation, Space, SpaceError, Trial
 from fmnas.trainers import EvaluationStoppedError, Problem, TrainerError
 from fmnas.trainers.functions.synthetic import FunctionTrainer
-from fmnas.trainers.images.data import Split
 from fmnas.trainers.images.image_trainer import ImageTrainer
 from fmnas.trainers.images.image_trainer import TrainingSettings as Settings
+from fmnas.trainers.split import Split
 from fmnas.trainers.tables.boosting import XGB_DIGITS, XGB_FASHION_MNIST, BoostingTrainer
-from fmnas.trainers.tables.decision_trees import dt_trainer
-from fmnas.trainers.tables.support_vectors import nusvr_trainer
+from fmnas.trainers.tables.decision_trees import DT_WINE, mean_error
+from fmnas.trainers.tables.support_vectors import NUSVR_DIABETES, rmse
 from fmnas.trainers.tables.tables import diabetes_table, digits_table, wine_table
 
 AnyTrainer = ImageTrainer | FunctionTrainer | BoostingTrainer
 BOOSTING = {"boosting, last round": XGB_DIGITS, "boosting, best round": XGB_FASHION_MNIST}
-SYNTHETIC = {name: row.found for name, row in PROBLEMS.items() if isinstance(row.found, Problem)}
+SYNTHETIC = {name: row.found for name, row in PROBLEMS.items() if isinstance(row.found, Problem) and row.found.function}
 FITS = {
-    "support vectors": lambda: nusvr_trainer(diabetes_table(), clock=lambda: 0.0),
-    "a decision tree": lambda: dt_trainer(wine_table(), clock=lambda: 0.0),
+    "support vectors": (NUSVR_DIABETES.space, partial(rmse, diabetes_table())),
+    "a decision tree": (DT_WINE.space, partial(mean_error, wine_table())),
 }
 NAMES = ("images", *FITS, *BOOSTING, *SYNTHETIC)
 
@@ -37,13 +38,13 @@ def make(request: pytest.FixtureRequest, noise_split: Split) -> Callable[[], Any
     if request.param == "images":
         return lambda: ImageTrainer(noise_split, Settings(seeds=2, batch_size=12), clock=lambda: 0.0)
     if request.param in FITS:
-        return FITS[request.param]
+        return lambda: FunctionTrainer(*FITS[request.param], clock=lambda: 0.0)
     if request.param in BOOSTING:
         pytest.importorskip("xgboost", reason="xgboost is not installed: pip install xgboost-cpu")
         return lambda: BoostingTrainer(BOOSTING[request.param], digits_table(), clock=lambda: 0.0)
     problem = SYNTHETIC[request.param]
     assert problem.function is not None
-    return lambda: FunctionTrainer(problem.space, problem.function, clock=lambda: 0.0)
+    return lambda: FunctionTrainer(problem.space, problem.function, noise=1e-6, clock=lambda: 0.0)
 
 
 def sampled(space: Space, number: int, epochs: int = 2) -> Trial:

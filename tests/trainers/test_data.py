@@ -9,8 +9,11 @@ from hypothesis import strategies as st
 
 from fmnas.trainers import DataError
 from fmnas.trainers.images import data
-from fmnas.trainers.images.data import Split, digits_split, fashion_mnist_split, permutation
+from fmnas.trainers.images.data import digits_set, fashion_mnist_set, image_set, search_split
 from fmnas.trainers.images.fashion_mnist import Source
+from fmnas.trainers.images.given import ImageSet
+from fmnas.trainers.problem import DataSettings
+from fmnas.trainers.split import permutation
 
 COUNT = 60
 
@@ -40,26 +43,22 @@ def test_sizes_order_and_disjointness(data_: st.DataObject) -> None:
     train = data_.draw(st.integers(1, COUNT - 1))
     validation = data_.draw(st.integers(1, COUNT - train))
     images = np.broadcast_to(np.arange(COUNT, dtype=np.uint8)[:, None, None], (COUNT, 28, 28))
-    split = data._split(images, images[:, 0, 0] % 10, (train, validation), ("x", "here"))
+    split = search_split(ImageSet("x", "here", images, images[:, 0, 0] % 10), train, validation)
     order = permutation(COUNT).tolist()
-    assert numbers(split.train_images) == order[:train]
-    assert numbers(split.held_out_images) == order[-validation:]
+    assert numbers(split.train_inputs) == order[:train]
+    assert numbers(split.held_out_inputs) == order[-validation:]
     assert set(order[:train]).isdisjoint(order[-validation:])
     assert split.train_labels.tolist() == [number % 10 for number in order[:train]]
     assert split.held_out_labels.tolist() == [number % 10 for number in order[-validation:]]
 
 
-def test_the_permutation_is_the_authors() -> None:
-    order = permutation(60_000)
-    assert order[:3].tolist() == [3048, 19563, 58303]
-    assert order[-3:].tolist() == [42613, 43567, 2732]
-    assert np.array_equal(np.sort(order), np.arange(60_000))
-
-
-def test_the_split_says_what_and_where(numbered: dict[str, object], tmp_path: Path) -> None:
-    split = fashion_mnist_split(20, 10, root=tmp_path / "r", cache=tmp_path / "c")
+def test_the_split_says_what_and_where(
+    numbered: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FMNAS_CACHE", str(tmp_path / "c"))
+    split = search_split(image_set(DataSettings("fashion_mnist", str(tmp_path / "r"))), 20, 10)
     assert (split.name, split.place) == ("fashion_mnist", f"cache: {tmp_path}")
-    assert (split.train_images.shape, split.held_out_images.shape) == ((20, 28, 28), (10, 28, 28))
+    assert (split.train_inputs.shape, split.held_out_inputs.shape) == ((20, 28, 28), (10, 28, 28))
     assert numbered == {"root": tmp_path / "r", "cache": tmp_path / "c"}
 
 
@@ -68,9 +67,9 @@ def test_the_environment_is_asked_only_where_nothing_is_given(
 ) -> None:
     monkeypatch.setenv("FMNAS_DATA", "/data")
     monkeypatch.setenv("FMNAS_CACHE", "/cache")
-    fashion_mnist_split(1, 1)
+    fashion_mnist_set()
     assert numbered == {"root": Path("/data"), "cache": Path("/cache")}
-    fashion_mnist_split(1, 1, root=Path("/given"))
+    fashion_mnist_set(Path("/given"))
     assert numbered["root"] == Path("/given")
 
 
@@ -85,18 +84,18 @@ def test_the_environment_is_asked_only_where_nothing_is_given(
 )
 def test_sizes_that_do_not_fit_are_named(train: int, validation: int, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        fashion_mnist_split(train, validation)
+        search_split(fashion_mnist_set(), train, validation)
 
 
 def test_digits() -> None:
-    split = digits_split(1_000, 797)
+    split = search_split(digits_set(), 1_000, 797)
     assert split.name == "digits"
-    assert split.train_images.shape == (1_000, 28, 28)
-    assert split.train_images.max() > 250, "grey levels 0..16 become 0..255"
+    assert split.train_inputs.shape == (1_000, 28, 28)
+    assert split.train_inputs.max() > 250, "grey levels 0..16 become 0..255"
     labels = np.concatenate([split.train_labels, split.held_out_labels])
     assert np.bincount(labels).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
     with pytest.raises(DataError, match="must not exceed 1797"):
-        digits_split(1_000, 798)
+        search_split(digits_set(), 1_000, 798)
 
 
 def test_enlarging_repeats_pixels_in_place() -> None:
@@ -116,25 +115,4 @@ def test_digits_without_scikit_learn_is_an_error_that_helps(monkeypatch: pytest.
 
     monkeypatch.setattr(data, "import_module", absent)
     with pytest.raises(DataError, match="pip install scikit-learn"):
-        digits_split(10, 10)
-
-
-IMAGES, LABELS = np.zeros((3, 28, 28), np.uint8), np.zeros(3, np.uint8)
-
-
-@pytest.mark.parametrize(
-    ("images", "labels", "message"),
-    [
-        (IMAGES.astype(np.float32), LABELS, "images float32"),
-        (IMAGES[:, :27], LABELS, r"images uint8 \(3, 27, 28\)"),
-        (IMAGES[:0], LABELS[:0], r"images uint8 \(0, 28, 28\)"),
-        (IMAGES, LABELS[:2], r"labels uint8 \(2,\)"),
-        (IMAGES, LABELS.astype(np.int64), "labels int64"),
-        (IMAGES, LABELS + 10, r"labels uint8 \(3,\) up to 10; they must be uint8 \[3\]"),
-    ],
-)
-def test_arrays_that_are_no_split(images: np.ndarray, labels: np.ndarray, message: str) -> None:
-    with pytest.raises(DataError, match=f"x, training part: {message}"):
-        Split(images, labels, IMAGES, LABELS, "x", "here")
-    with pytest.raises(DataError, match=f"x, validation part: {message}"):
-        Split(IMAGES, LABELS, images, labels, "x", "here")
+        image_set(DataSettings("digits"))

@@ -16,12 +16,12 @@ from fmnas.trainers import DeviceFailedError, TrainingFailedError
 from fmnas.trainers.checkpoints import Checkpoints
 from fmnas.trainers.images import devices, image_trainer
 from fmnas.trainers.images.cuda_graph import CaptureError, captured
-from fmnas.trainers.images.data import Split
 from fmnas.trainers.images.devices import exactly, usable_device
 from fmnas.trainers.images.image_trainer import FinalTrainer, ImageTrainer, TrainingSettings
 from fmnas.trainers.images.problem import train_a_little
 from fmnas.trainers.images.stacked_training import StackedLearner
 from fmnas.trainers.memory import give_back_memory
+from fmnas.trainers.split import Split
 
 MakeTrial = Callable[..., Trial]
 GPU, CPU, GIB = torch.device("cuda", 1), torch.device("cpu"), 2**30
@@ -315,7 +315,7 @@ def test_a_retraining_loses_its_device_too(
     gpu: StubGpu, noise_split: Split, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     split = noise_split
-    parts = (split.train_images, split.train_labels, split.held_out_images, split.held_out_labels)
+    parts = (split.train_inputs, split.train_labels, split.held_out_inputs, split.held_out_labels)
     trainer = FinalTrainer(Split(*parts, "noise", "a test", for_tests=True), SETTINGS)
     monkeypatch.setattr(StackedLearner, "train_epoch", breaks(RuntimeError(ILLEGAL), gpu, sticky=ILLEGAL))
     with pytest.raises(DeviceFailedError, match="does not answer any more"):

@@ -11,14 +11,22 @@ import torch
 from fmnas.search_spaces import Trial
 from fmnas.trainers import TrainerError
 from fmnas.trainers.checkpoints import Checkpoints
+from fmnas.trainers.images import image_trainer
 from fmnas.trainers.images.batches import to_device
-from fmnas.trainers.images.data import Split
 from fmnas.trainers.images.image_trainer import FinalTrainer, ImageTrainer, TrainingSettings
 from fmnas.trainers.images.training import Learner
+from fmnas.trainers.split import Split
 
 MakeTrial = Callable[..., Trial]
 EARLY, EPOCHS = 6, 3
-SETTINGS = TrainingSettings(seeds=2, batch_size=8, evaluation_batch_size=4, early_validation=EARLY)
+SETTINGS = TrainingSettings(seeds=2, batch_size=8, early_validation=EARLY)
+
+
+@pytest.fixture(autouse=True)
+def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that validation takes several batches, the last of them smaller."""
+    monkeypatch.setattr(image_trainer, "evaluation_batch", lambda device: 4)
+
 
 arrangements = pytest.mark.parametrize("arrangement", ["plain", "fast", "stacked"])
 
@@ -29,7 +37,7 @@ def trainer(split: Split, checkpoints: Checkpoints | None = None, **other: Any) 
 
 def beginning_of(split: Split, count: int) -> Split:
     """The split with the first so many validation images alone."""
-    return replace(split, held_out_images=split.held_out_images[:count], held_out_labels=split.held_out_labels[:count])
+    return replace(split, held_out_inputs=split.held_out_inputs[:count], held_out_labels=split.held_out_labels[:count])
 
 
 @arrangements
@@ -115,8 +123,8 @@ def test_more_images_than_there_are_are_refused(noise_split: Split) -> None:
 
 
 def test_a_final_training_is_measured_once_on_all_its_images(noise_split: Split, make_trial: MakeTrial) -> None:
-    parts = (noise_split.train_images, noise_split.train_labels)
-    test = (noise_split.held_out_images[:4], noise_split.held_out_labels[:4])
+    parts = (noise_split.train_inputs, noise_split.train_labels)
+    test = (noise_split.held_out_inputs[:4], noise_split.held_out_labels[:4])
     split = Split(*parts, *test, name="noise", place="a test", for_tests=True)
     found = [FinalTrainer(split, replace(SETTINGS, early_validation=n)).evaluate(make_trial()) for n in (EARLY, None)]
     assert found[0].errors == found[1].errors

@@ -13,8 +13,8 @@ from torch.nn import functional
 
 from fmnas.search_spaces import Cell, Schedule, joint_space, largest_cell
 from fmnas.search_spaces.nasnet import OPERATIONS
-from fmnas.trainers.images.batches import DeviceData, batches_in_bulk, streams, to_device, training_batches
-from fmnas.trainers.images.data import Split, digits_split
+from fmnas.trainers.images.batches import DeviceData, streams, to_device, training_batches
+from fmnas.trainers.images.data import digits_set, search_split
 from fmnas.trainers.images.fast import (
     FastMaxPool,
     FastNetwork,
@@ -31,7 +31,8 @@ from fmnas.trainers.images.fast import (
     sliding_maximum,
 )
 from fmnas.trainers.images.network import build_network
-from fmnas.trainers.images.training import Learner, Surroundings, plain_learner, train_step
+from fmnas.trainers.images.training import Learner, TrainingContext, plain_learner, train_step
+from fmnas.trainers.split import Split
 
 SCHEDULE = Schedule(0.02, 0.9, 1e-3, 0.5, 0.5, 0.5)
 RNG, SPACE = np.random.default_rng(3), joint_space()
@@ -43,7 +44,7 @@ CELLS = {**CHAINS, **MIXED, **RANDOM}
 
 @pytest.fixture(scope="module")
 def digits() -> DeviceData:
-    return to_device(digits_split(200, 150), torch.device("cpu"))
+    return to_device(search_split(digits_set(), 200, 150), torch.device("cpu"))
 
 
 def numbers(seed: int, *shape: int) -> Tensor:
@@ -187,7 +188,7 @@ def test_bulk_batches_are_the_batches(noise_split: Split) -> None:
     draws = streams(0, 0), streams(0, 0)
     for _ in range(2):  # 23 images: with batches of 1, two bulks
         for size in (1, 5, 23):
-            pairs = zip(training_batches(held, draws[0], size), batches_in_bulk(held, draws[1], size), strict=True)
+            pairs = zip(training_batches(held, draws[0], size), training_batches(held, draws[1], size, 16), strict=True)
             for (images, labels), (bulk_images, bulk_labels) in pairs:
                 assert torch.equal(images, bulk_images)
                 assert torch.equal(labels, bulk_labels)
@@ -196,8 +197,11 @@ def test_bulk_batches_are_the_batches(noise_split: Split) -> None:
 def learners(name: str, digits: DeviceData) -> tuple[Learner, Learner]:
     """A plain and a fast one, with the same weights."""
     plain, fast = (
-        make(build_network(CELLS[name], torch.Generator().manual_seed(1)), SCHEDULE, streams(1, 0), around)
-        for make, around in ((plain_learner, Surroundings(digits, 8, 50)), (fast_learner, Surroundings(digits, 8, 50)))
+        make(build_network(CELLS[name], torch.Generator().manual_seed(1)), SCHEDULE, streams(1, 0), context)
+        for make, context in (
+            (plain_learner, TrainingContext(digits, 8, 50)),
+            (fast_learner, TrainingContext(digits, 8, 50)),
+        )
     )
     for learner in (plain, fast):
         learner._network.train()

@@ -12,15 +12,10 @@ from hypothesis import strategies as st
 from fmnas.search_spaces import Trial
 from fmnas.trainers import DataError
 from fmnas.trainers.images import data, training
-from fmnas.trainers.images.data import (
-    Split,
-    digits_split,
-    fashion_mnist_split,
-    final_digits,
-    final_fashion_mnist,
-)
+from fmnas.trainers.images.data import digits_set, fashion_mnist_set, final_split, search_split
 from fmnas.trainers.images.fashion_mnist import Source
 from fmnas.trainers.images.image_trainer import FinalTrainer, ImageTrainer, TrainingSettings
+from fmnas.trainers.split import Split
 
 MakeTrial = Callable[..., Trial]
 COUNT = 60
@@ -50,38 +45,40 @@ def test_the_searchs_own_images_come_first_and_the_test_images_are_all(given_: s
     train = given_.draw(st.integers(1, COUNT - 1))
     validation = given_.draw(st.integers(1, COUNT - train))
     images = given_.draw(st.integers(1, COUNT))
-    search, final = fashion_mnist_split(train, validation), final_fashion_mnist(train, validation, images)
-    both = [*numbers(search.train_images), *numbers(search.held_out_images)]
-    chosen = numbers(final.train_images)
+    found = fashion_mnist_set()
+    search, final = search_split(found, train, validation), final_split(found, train, validation, images)
+    both = [*numbers(search.train_inputs), *numbers(search.held_out_inputs)]
+    chosen = numbers(final.train_inputs)
     assert len(set(chosen)) == len(chosen) == images
     assert chosen[: len(both)] == both[:images]
     assert final.train_labels.tolist() == [number % 10 for number in chosen]
-    assert numbers(final.held_out_images) == list(range(100, 115))
+    assert numbers(final.held_out_inputs) == list(range(100, 115))
 
 
 @pytest.mark.parametrize("images", [0, -1, COUNT + 1])
 def test_a_number_of_images_that_does_not_fit_is_named(images: int) -> None:
     with pytest.raises(DataError, match=f"images = {images}: it must be from 1 to {COUNT}"):
-        final_fashion_mnist(20, 20, images)
+        final_split(fashion_mnist_set(), 20, 20, images)
 
 
 def test_digits_are_tested_on_what_the_search_left_alone() -> None:
-    search, final = digits_split(1000, 300), final_digits(1000, 300, 1300)
-    assert np.array_equal(final.train_images, np.concatenate([search.train_images, search.held_out_images]))
+    digits = digits_set()
+    search, final = search_split(digits, 1000, 300), final_split(digits, 1000, 300, 1300)
+    assert np.array_equal(final.train_inputs, np.concatenate([search.train_inputs, search.held_out_inputs]))
     labels = np.concatenate([search.train_labels, search.held_out_labels, final.held_out_labels])
     assert np.bincount(labels).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
     with pytest.raises(DataError, match="images = 1301: it must be from 1 to 1300"):
-        final_digits(1000, 300, 1301)
+        final_split(digits, 1000, 300, 1301)
     with pytest.raises(DataError, match="none is left to test on"):
-        final_digits(1000, 797, 10)
+        final_split(digits, 1000, 797, 10)
 
 
 @pytest.fixture
 def final(noise_split: Split) -> Split:
     return Split(
-        noise_split.train_images,
+        noise_split.train_inputs,
         noise_split.train_labels,
-        noise_split.held_out_images,
+        noise_split.held_out_inputs,
         noise_split.held_out_labels,
         "noise",
         "a test",
@@ -116,5 +113,5 @@ def test_a_training_that_diverges_has_the_error_of_guessing(
 
 
 def test_arrays_that_are_no_split_are_named(final: Split) -> None:
-    with pytest.raises(DataError, match="noise, test part: labels"):
+    with pytest.raises(DataError, match="noise, test part: 17 inputs, labels"):
         replace(final, held_out_labels=final.held_out_labels[1:])

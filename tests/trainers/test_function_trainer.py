@@ -4,8 +4,15 @@ import numpy as np
 import pytest
 
 from fmnas.search_spaces import Real, Space, Trial
-from fmnas.trainers import TrainerError
-from fmnas.trainers.functions.synthetic import FunctionTrainer
+from fmnas.trainers import Problem, TrainerError
+from fmnas.trainers.functions.synthetic import (
+    ACKLEY5C,
+    ACKLEY53C,
+    ACKLEY53C_GEBO,
+    FUNC2C,
+    FUNC3C,
+    FunctionTrainer,
+)
 
 SPACE = Space([Real("x", 0.0, 1.0)])
 
@@ -14,8 +21,8 @@ def trial(seed: int = 0) -> Trial:
     return Trial(0, {"x": 0.25}, epochs=3, origin="random", seed=seed)
 
 
-def test_without_noise_the_objective_is_the_value() -> None:
-    evaluation = FunctionTrainer(SPACE, lambda c: 4 * c["x"], noise=0.0).evaluate(trial())
+def test_without_noise_which_is_the_default_the_objective_is_the_value() -> None:
+    evaluation = FunctionTrainer(SPACE, lambda c: 4 * c["x"]).evaluate(trial())
     assert (evaluation.objective, evaluation.epochs, evaluation.errors, evaluation.curve) == (1.0, 3, (), ())
     assert (evaluation.flops, evaluation.diverged, evaluation.error) == (None, False, None)
 
@@ -31,9 +38,13 @@ def test_noise_is_one_sided_uniform_and_fixed_by_the_seed() -> None:
     assert trainer.evaluate(trial(7)).objective == draws[7]
 
 
-def test_noise_is_that_of_the_published_code_unless_told() -> None:
-    evaluation = FunctionTrainer(SPACE, lambda c: 0.0).evaluate(trial())
-    assert 0.0 < evaluation.objective < 1e-6
+@pytest.mark.parametrize(
+    ("problem", "width"),
+    [(FUNC2C, 1e-6), (FUNC3C, 1e-6), (ACKLEY5C, 1e-6), (ACKLEY53C, 1e-6), (ACKLEY53C_GEBO, 1e-6 / 3)],
+)
+def test_noise_is_that_of_the_published_code_where_there_is_some(problem: Problem, width: float) -> None:
+    assert isinstance(problem.trainer, FunctionTrainer)
+    assert problem.trainer.noise == width
 
 
 @pytest.mark.parametrize("noise", [-1.0, float("nan"), float("inf")])

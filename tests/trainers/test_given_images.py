@@ -2,6 +2,7 @@
 
 import gzip
 import struct
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,12 @@ import pytest
 
 from fmnas.trainers import DataError
 from fmnas.trainers.images import given
-from fmnas.trainers.images.data import final_given, given_split, permutation
+from fmnas.trainers.images.data import final_split, search_split
 from fmnas.trainers.images.fashion_mnist import FILES
-from fmnas.trainers.images.given import ARRAYS, read_given
+from fmnas.trainers.images.given import ARRAYS, read_given, title
+from fmnas.trainers.images.problem import joint
+from fmnas.trainers.problem import DataSettings, ProblemSettings
+from fmnas.trainers.split import permutation
 
 COUNT, TESTS = 30, 4
 IMAGES = np.arange(COUNT, dtype=np.uint8)[:, None, None] * np.ones((28, 28), dtype=np.uint8)
@@ -66,34 +70,34 @@ def test_the_digest_is_of_every_array(tmp_path: Path) -> None:
 
 def test_it_is_split_as_any_other(tmp_path: Path) -> None:
     found = read_given("own", npz(tmp_path / "a.npz", **WHOLE))
-    split, order = given_split(found, 10, 5), permutation(COUNT)
-    assert [int(image[0, 0]) for image in split.train_images] == order[:10].tolist()
-    assert [int(image[0, 0]) for image in split.held_out_images] == order[-5:].tolist()
+    split, order = search_split(found, 10, 5), permutation(COUNT)
+    assert [int(image[0, 0]) for image in split.train_inputs] == order[:10].tolist()
+    assert [int(image[0, 0]) for image in split.held_out_inputs] == order[-5:].tolist()
     assert split.train_labels.tolist() == (order[:10] % 10).tolist()
     assert (split.name, split.digest) == ("a.npz", found.digest)
     assert split.place == f"given: {tmp_path / 'a.npz'}, SHA-256 {found.digest}"
     with pytest.raises(DataError, match=r"data\.train = 20, data.validation = 11: a\.npz has 30 images for both"):
-        given_split(found, 20, 11)
+        search_split(found, 20, 11)
 
 
 def test_the_last_word_is_on_its_test_images(tmp_path: Path) -> None:
     found = read_given("own", npz(tmp_path / "a.npz", **WHOLE))
-    search, final = given_split(found, 10, 5), final_given(found, 10, 5, 20)
-    both = np.concatenate([search.train_images, search.held_out_images])
-    assert np.array_equal(final.train_images[:15], both)
-    assert len(np.unique(final.train_images[:, 0, 0])) == 20
-    assert np.array_equal(final.held_out_images, WHOLE["test_images"])
+    search, final = search_split(found, 10, 5), final_split(found, 10, 5, 20)
+    both = np.concatenate([search.train_inputs, search.held_out_inputs])
+    assert np.array_equal(final.train_inputs[:15], both)
+    assert len(np.unique(final.train_inputs[:, 0, 0])) == 20
+    assert np.array_equal(final.held_out_inputs, WHOLE["test_images"])
     assert final.for_tests
     with pytest.raises(DataError, match="images = 31: it must be from 1 to 30"):
-        final_given(found, 10, 5, 31)
+        final_split(found, 10, 5, 31)
 
 
 def test_without_test_images_there_is_no_last_word(tmp_path: Path) -> None:
     for root in (npz(tmp_path / "a.npz", images=IMAGES, labels=LABELS), folder(tmp_path / "b", ARRAYS[:2])):
         found = read_given("own", root)
-        assert len(given_split(found, 10, 5).train_images) == 10
-        with pytest.raises(DataError, match=r"it has no test images, .* give test_images and test_labels"):
-            final_given(found, 10, 5, 10)
+        assert len(search_split(found, 10, 5).train_inputs) == 10
+        with pytest.raises(DataError, match=rf"data.root = {root}: it has no test images, .* give test_images and test_labels"):
+            final_split(found, 10, 5, 10)
 
 
 @pytest.mark.parametrize("name", ["mnist", "kmnist"])
@@ -133,6 +137,47 @@ def test_arrays_that_do_not_fit_are_named(changes: dict[str, Any], message: str,
     root = npz(tmp_path / "a.npz", **arrays)
     with pytest.raises(DataError, match=f"^data.root = {root}: {message}"):
         read_given("own", root)
+
+
+def test_a_member_that_is_no_array_is_named(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as file:
+        file.writestr("images", "x")
+        file.writestr("labels", "y")
+    with pytest.raises(DataError, match=r"a\.npz: images are no array of numpy's"):
+        read_given("own", tmp_path / "a.npz")
+
+
+def test_a_folder_that_may_be_seen_and_not_entered_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(file: object, folder: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(given, "path_of", closed)
+    for name in ("own", "mnist"):
+        with pytest.raises(DataError, match=rf"data.root = {tmp_path}: it cannot be looked into \(Permission denied\)"):
+            read_given(name, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("root", "called"), [(".", "here"), ("..", "above"), ("~", "above"), ("a.npz", "a.npz"), ("~nobody/b", "b")]
+)
+def test_a_set_is_called_by_where_it_is(
+    root: str, called: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "above" / "here"
+    here.mkdir(parents=True)
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("HOME", str(here.parent))
+    assert title("own", Path(root)) == called
+    settings = ProblemSettings(DataSettings("own", root, 10, 5, 4), flops_weight=0.0)
+    assert joint(settings).dataset == called
+
+
+def test_a_name_that_is_of_no_set_is_refused() -> None:
+    made = joint(ProblemSettings(DataSettings("cifar10", None, 10, 5, 4), flops_weight=0.0))
+    assert made.load_final is not None
+    for load in (made.load, lambda: made.load_final(10)):
+        with pytest.raises(DataError, match=r"data\.name = cifar10: it must be fashion_mnist, digits, mnist"):
+            load()
 
 
 def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:

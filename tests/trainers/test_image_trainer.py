@@ -15,10 +15,11 @@ from fmnas.search_spaces import Cell, SpaceError, Trial, joint_space
 from fmnas.trainers import TrainerError
 from fmnas.trainers.images import fast as fast_training
 from fmnas.trainers.images import image_trainer, training
-from fmnas.trainers.images.data import Split, digits_split
+from fmnas.trainers.images.data import digits_set, search_split
 from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
 from fmnas.trainers.images.network import Network, build_network, count_flops
 from fmnas.trainers.images.stacked_training import StackedLearner
+from fmnas.trainers.split import Split
 
 MakeTrial = Callable[..., Trial]
 SETTINGS = TrainingSettings(seeds=3, batch_size=8)
@@ -57,7 +58,7 @@ def test_seconds_are_those_of_the_clock(noise_split: Split, make_trial: MakeTria
 
 
 def test_it_learns(make_trial: MakeTrial) -> None:
-    trainer = ImageTrainer(digits_split(500, 300), TrainingSettings(seeds=2, batch_size=16))
+    trainer = ImageTrainer(search_split(digits_set(), 500, 300), TrainingSettings(seeds=2, batch_size=16))
     evaluation = trainer.evaluate(make_trial(epochs=3, op1="conv3x3", op7="conv3x3"))
     assert evaluation.curve[-1] < evaluation.curve[0]
     assert max(evaluation.errors) < 0.5, "guessing is 0.9"
@@ -148,7 +149,7 @@ def test_the_curve_of_a_late_divergence(
 
 
 def test_the_wildest_corner_of_the_space_is_an_evaluation(make_trial: MakeTrial) -> None:
-    trainer = ImageTrainer(digits_split(120, 50), TrainingSettings(seeds=2, batch_size=8))
+    trainer = ImageTrainer(search_split(digits_set(), 120, 50), TrainingSettings(seeds=2, batch_size=8))
     evaluation = trainer.evaluate(make_trial(momentum=1.0, learning_rate=0.1, reduction_point_1=1.0))
     assert all(0.0 <= error <= 1.0 for error in evaluation.errors)
     assert evaluation.error > 0.5, "momentum 1 learns nothing"
@@ -169,7 +170,7 @@ PROGRAM = """
 import json, sys
 import numpy as np
 from fmnas.search_spaces import Trial
-from fmnas.trainers.images.data import Split
+from fmnas.trainers.split import Split
 from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
 rng = np.random.default_rng(0)
 arrays = []
@@ -226,7 +227,7 @@ def test_threads_are_set_only_if_asked(noise_split: Split) -> None:
     assert torch.get_num_threads() == 1
 
 
-@pytest.mark.parametrize("name", ["seeds", "batch_size", "evaluation_batch_size", "threads", "schedule_epochs"])
+@pytest.mark.parametrize("name", ["seeds", "batch_size", "threads", "schedule_epochs"])
 @pytest.mark.parametrize("value", [0, -1, True, 1.5, "4"])
 def test_settings_that_cannot_be(name: str, value: object) -> None:
     with pytest.raises(TrainerError, match=f"{name} = {value}: it must be an integer of at least 1"):

@@ -13,9 +13,9 @@ from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers import EvaluationStoppedError, TrainerError, TrainingFailedError
 from fmnas.trainers.checkpoints import Checkpoints, Progress, pack, unpack
 from fmnas.trainers.images import training
-from fmnas.trainers.images.data import Split
 from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
 from fmnas.trainers.images.stacked_training import StackedLearner
+from fmnas.trainers.split import Split
 
 MakeTrial = Callable[..., Trial]
 arrangements = pytest.mark.parametrize("settings", [("plain", 1), ("fast", 1), ("fast", 2), ("stacked", 1)], ids=str)

@@ -15,7 +15,7 @@ PROGRAM = """
 import json, sys
 import numpy as np
 from fmnas.search_spaces import Trial, joint_space
-from fmnas.trainers.images.data import Split
+from fmnas.trainers.split import Split
 from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
 from fmnas.trainers.memory import keep_freed_memory
 kept = keep_freed_memory() if sys.argv[1] == "keep" else None

@@ -49,11 +49,11 @@ def test_the_space() -> None:
 
 
 def test_the_digits_are_scaled_and_split_as_hybos_table() -> None:
-    assert (len(SPLIT.train_labels), len(SPLIT.validation_labels)) == (1257, 540)
-    every = np.concatenate([SPLIT.train_features, SPLIT.validation_features])
+    assert (len(SPLIT.train_labels), len(SPLIT.held_out_labels)) == (1257, 540)
+    every = np.concatenate([SPLIT.train_inputs, SPLIT.held_out_inputs])
     assert (every.min(), every.max()) == (0.0, 1.0)
     _, test = train_test_split(load_digits().target, test_size=0.3, random_state=42)
-    assert np.array_equal(SPLIT.validation_labels, test)
+    assert np.array_equal(SPLIT.held_out_labels, test)
 
 
 @pytest.mark.parametrize(("h", "c", "told"), PUBLISHED_PROTOCOL)
@@ -63,10 +63,10 @@ def test_digits_told_by_the_published_protocol(h: list[int], c: list[float], tol
 
 def test_200_epochs_that_were_too_few_warn_nobody() -> None:
     """scikit-learn warns, and warnings are errors in these tests."""
-    few = replace(SPLIT, train_features=SPLIT.train_features[:60], train_labels=SPLIT.train_labels[:60])
+    few = replace(SPLIT, train_inputs=SPLIT.train_inputs[:60], train_labels=SPLIT.train_labels[:60])
     assert 0.1 < error(few, decoded([0, 2, 0, 1, 0], [-0.99, 0.0, 0.0])) < 0.9
     with pytest.warns(ConvergenceWarning):
-        MLPClassifier((40,), solver="sgd", random_state=2).fit(few.train_features, few.train_labels)
+        MLPClassifier((40,), solver="sgd", random_state=2).fit(few.train_inputs, few.train_labels)
 
 
 def test_nothing_is_drawn() -> None:

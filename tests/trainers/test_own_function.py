@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fmnas.search_spaces import Evaluation, Integer, LinearConstraint, Nominal, Real, Space, SpaceError, Trial
 from fmnas.trainers import DeviceFailedError, EvaluationStoppedError, TrainerError, TrainingFailedError, objective
-from fmnas.trainers.functions.own import OFFERED, ObjectiveTrainer, number
+from fmnas.trainers.functions.own import OFFERED, ObjectiveTrainer, finite_number
 from fmnas.trainers.images import devices
 
 VARIABLES = [Real("x", 0.0, 1.0), Nominal("op", ["a", "b"])]
@@ -60,7 +60,7 @@ def test_it_cannot_change_the_trial() -> None:
 
 @pytest.mark.parametrize("one", [1, 1.0, np.float32(1), np.int64(1), np.array(1.0), torch.tensor(1.0), Fraction(1)])
 def test_any_real_number_will_do(one: Any) -> None:
-    found = number(one, "it returned")
+    found = finite_number(one, "it returned")
     assert type(found) is float
     assert found == 1.0
 

@@ -18,10 +18,10 @@ from fmnas.trainers.checkpoints import Checkpoints
 from fmnas.trainers.images import image_trainer as module
 from fmnas.trainers.images import training
 from fmnas.trainers.images.batches import streams
-from fmnas.trainers.images.data import Split
 from fmnas.trainers.images.image_trainer import FinalTrainer, ImageTrainer, TrainingSettings
 from fmnas.trainers.images.network import Network, build_network
 from fmnas.trainers.images.stacked_training import StackedLearner
+from fmnas.trainers.split import Split
 
 MakeTrial = Callable[..., Trial]
 FULL = 4
@@ -259,7 +259,7 @@ def test_without_a_plan_a_finished_trial_leaves_nothing(
 
 def test_the_last_word_follows_a_plan_too(noise_split: Split, make_trial: MakeTrial) -> None:
     split = noise_split
-    arrays = (split.train_images, split.train_labels, split.held_out_images, split.held_out_labels)
+    arrays = (split.train_inputs, split.train_labels, split.held_out_inputs, split.held_out_labels)
     final, chosen = Split(*arrays, "noise", "a test", for_tests=True), settings_of(("fast", 1))
     trial = make_trial(epochs=2, reduction_point_1=0.5)
     errors = [

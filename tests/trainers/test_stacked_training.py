@@ -16,12 +16,13 @@ from fmnas.search_spaces.nasnet import OPERATIONS
 from fmnas.trainers.images import cuda_graph as captured
 from fmnas.trainers.images.batches import DeviceData, normalise, streams, to_device, training_batches
 from fmnas.trainers.images.cuda_graph import CaptureError
-from fmnas.trainers.images.data import Split, digits_split
+from fmnas.trainers.images.data import digits_set, search_split
 from fmnas.trainers.images.devices import exactly
 from fmnas.trainers.images.network import Network, build_network
 from fmnas.trainers.images.stacked_network import Stack
 from fmnas.trainers.images.stacked_training import StackedLearner
-from fmnas.trainers.images.training import Learner, Surroundings, plain_learner, train_step
+from fmnas.trainers.images.training import Learner, TrainingContext, plain_learner, train_step
+from fmnas.trainers.split import Split
 
 CPU, SEEDS = torch.device("cpu"), 3
 SCHEDULE = Schedule(0.02, 0.9, 1e-3, 0.5, 0.5, 0.5)
@@ -35,23 +36,23 @@ CELLS = {**CHAINS, **DEAD, **ALL, **RANDOM}
 
 @pytest.fixture(scope="module")
 def digits() -> DeviceData:
-    return to_device(digits_split(40, 30), CPU)
+    return to_device(search_split(digits_set(), 40, 30), CPU)
 
 
 def networks_of(cell: Cell, dtype: torch.dtype = torch.float32) -> list[Network]:
     return [build_network(cell, torch.Generator().manual_seed(seed)).to(dtype) for seed in range(SEEDS)]
 
 
-def stacked(networks: list[Network], cell: Cell, around: Surroundings) -> StackedLearner:
+def stacked(networks: list[Network], cell: Cell, context: TrainingContext) -> StackedLearner:
     draws = [streams(1, number) for number in range(len(networks))]
-    return StackedLearner(Stack(networks, cell, CPU), SCHEDULE, draws, around)
+    return StackedLearner(Stack(networks, cell, CPU), SCHEDULE, draws, context)
 
 
 def both(name: str, data: DeviceData, batch: int, dtype: torch.dtype) -> tuple[StackedLearner, list[Learner]]:
     """A stack of networks, and as many plain learners with the same weights and draws."""
-    cell, around = CELLS[name], Surroundings(data, batch, 12)
-    plain = [plain_learner(n, SCHEDULE, streams(1, i), around) for i, n in enumerate(networks_of(cell, dtype))]
-    return stacked(networks_of(cell, dtype), cell, around), plain
+    cell, context = CELLS[name], TrainingContext(data, batch, 12)
+    plain = [plain_learner(n, SCHEDULE, streams(1, i), context) for i, n in enumerate(networks_of(cell, dtype))]
+    return stacked(networks_of(cell, dtype), cell, context), plain
 
 
 def weights_of(plain: list[Learner], learner: StackedLearner) -> Tensor:
@@ -107,8 +108,8 @@ def test_epochs_have_the_plain_order_crops_and_flips_down_to_the_last_smaller_ba
 ) -> None:
     """23 images in batches of 5, twice."""
     held = to_device(noise_split, CPU)
-    cell, around = CELLS["identity"], Surroundings(held, 5, 10)
-    learner = stacked(networks_of(cell), cell, around)
+    cell, context = CELLS["identity"], TrainingContext(held, 5, 10)
+    learner = stacked(networks_of(cell), cell, context)
     draws = [streams(1, number) for number in range(SEEDS)]
     seen: list[tuple[Tensor, Tensor]] = []
 
@@ -146,12 +147,12 @@ def test_an_epoch_and_its_validation(digits: DeviceData) -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_one_that_diverges_leaves_the_others_alone(noise_split: Split, name: str, bad: float) -> None:
     """Also where it begins: its numbers that are not finite never meet theirs."""
-    cell, around = CELLS[name], Surroundings(to_device(noise_split, CPU), 8, 10)
-    healthy = stacked(networks_of(cell), cell, around)
+    cell, context = CELLS[name], TrainingContext(to_device(noise_split, CPU), 8, 10)
+    healthy = stacked(networks_of(cell), cell, context)
     networks = networks_of(cell)
     with torch.no_grad():
         networks[1].stem.weight.fill_(bad)
-    ill = stacked(networks, cell, around)
+    ill = stacked(networks, cell, context)
     errors = [(healthy.train([0.01]), ill.train([0.01])) for _ in range(2)]
     for good, bad_one in errors:
         assert bad_one == [good[0], None, good[2]]
@@ -164,8 +165,8 @@ def test_one_that_diverges_leaves_the_others_alone(noise_split: Split, name: str
 def test_one_that_diverges_in_the_middle_stops_with_that_step(
     digits: DeviceData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cell, around = CELLS["random1"], Surroundings(digits, 10, 12)
-    healthy, ill = (stacked(networks_of(cell), cell, around) for _ in range(2))
+    cell, context = CELLS["random1"], TrainingContext(digits, 10, 12)
+    healthy, ill = (stacked(networks_of(cell), cell, context) for _ in range(2))
     real, steps = ill._losses, []
 
     def losses(images: Tensor, labels: Tensor) -> Tensor:
@@ -184,7 +185,7 @@ def test_nothing_is_trained_once_all_have_diverged(digits: DeviceData, monkeypat
     networks = networks_of(cell)
     for network in networks:
         network.classifier.bias.data.fill_(float("nan"))
-    learner = stacked(networks, cell, Surroundings(digits, 10, 12))
+    learner = stacked(networks, cell, TrainingContext(digits, 10, 12))
     assert learner.train([0.01]) == [None] * SEEDS
     monkeypatch.setattr(learner, "train_epoch", None)
     assert learner.train([0.01]) == [None] * SEEDS
@@ -192,7 +193,7 @@ def test_nothing_is_trained_once_all_have_diverged(digits: DeviceData, monkeypat
 
 def test_validation_logits_that_are_not_finite_end_a_training(digits: DeviceData) -> None:
     cell = CELLS["identity"]
-    learner = stacked(networks_of(cell), cell, Surroundings(digits, 10, 12))
+    learner = stacked(networks_of(cell), cell, TrainingContext(digits, 10, 12))
     learner._stack.statistics["norm.running_mean"][32:64] = float("inf")
     errors = learner.validation_errors()
     assert [error is None for error in errors] == [False, True, False]
@@ -200,8 +201,8 @@ def test_validation_logits_that_are_not_finite_end_a_training(digits: DeviceData
 
 
 def test_a_state_is_gone_on_from(digits: DeviceData) -> None:
-    cell, around = CELLS["random2"], Surroundings(digits, 16, 12)
-    learner, later = (stacked(networks_of(cell), cell, around) for _ in range(2))
+    cell, context = CELLS["random2"], TrainingContext(digits, 16, 12)
+    learner, later = (stacked(networks_of(cell), cell, context) for _ in range(2))
     learner.train([0.02])
     later.load_state_dict(copy.deepcopy(learner.state_dict()))
     assert learner.train([0.01]) == later.train([0.01])
@@ -211,7 +212,7 @@ def test_a_state_is_gone_on_from(digits: DeviceData) -> None:
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU can capture")
 def test_without_a_gpu_nothing_can_be_captured_and_the_reason_is_told(digits: DeviceData) -> None:
     cell = CELLS["identity"]
-    learner = stacked(networks_of(cell), cell, Surroundings(digits, 10, 12))
+    learner = stacked(networks_of(cell), cell, TrainingContext(digits, 10, 12))
     with pytest.raises(CaptureError, match=r"could not be captured as a CUDA graph: .*CUDA"):
         learner.capture()
 
@@ -225,8 +226,8 @@ def test_capturing_trains_nothing(digits: DeviceData, monkeypatch: pytest.Monkey
         return SimpleNamespace(replay=step)
 
     monkeypatch.setattr(captured, "_recorded", recorded)
-    cell, around = CELLS["random3"], Surroundings(digits, 16, 12)
-    learner, with_graph = (stacked(networks_of(cell), cell, around) for _ in range(2))
+    cell, context = CELLS["random3"], TrainingContext(digits, 16, 12)
+    learner, with_graph = (stacked(networks_of(cell), cell, context) for _ in range(2))
     with_graph.capture()
     for rate in (0.02, 0.01):
         assert with_graph.train([rate]) == learner.train([rate])
@@ -240,14 +241,14 @@ needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is n
 @pytest.mark.parametrize("name", CELLS)
 def test_replayed_steps_are_the_steps(name: str) -> None:
     """On a GPU: the graph, the same operations one by one, and the plain loop on the CPU."""
-    gpu, split = torch.device("cuda"), digits_split(200, 150)
+    gpu, split = torch.device("cuda"), search_split(digits_set(), 200, 150)
     cell = CELLS[name]
     learners = []
     with exactly(gpu):
         for capture in (False, True):
-            around = Surroundings(to_device(split, gpu), 48, 50)
+            context = TrainingContext(to_device(split, gpu), 48, 50)
             draws = [streams(1, number) for number in range(SEEDS)]
-            learners.append(StackedLearner(Stack(networks_of(cell), cell, gpu), SCHEDULE, draws, around))
+            learners.append(StackedLearner(Stack(networks_of(cell), cell, gpu), SCHEDULE, draws, context))
             if capture:
                 learners[-1].capture()
             learners[-1].train_epoch(1e-4)
@@ -261,7 +262,7 @@ def test_replayed_steps_are_the_steps(name: str) -> None:
 
 @needs_gpu
 def test_one_that_diverges_leaves_the_others_alone_on_a_gpu() -> None:
-    gpu, split, cell = torch.device("cuda"), digits_split(200, 150), CELLS["all operations"]
+    gpu, split, cell = torch.device("cuda"), search_split(digits_set(), 200, 150), CELLS["all operations"]
     found = []
     with exactly(gpu):
         for bad in (False, True):
@@ -270,7 +271,7 @@ def test_one_that_diverges_leaves_the_others_alone_on_a_gpu() -> None:
                 networks[1].stem.weight.data.fill_(float("nan"))
             draws = [streams(1, number) for number in range(SEEDS)]
             stack = Stack(networks, cell, gpu)
-            learner = StackedLearner(stack, SCHEDULE, draws, Surroundings(to_device(split, gpu), 48, 50))
+            learner = StackedLearner(stack, SCHEDULE, draws, TrainingContext(to_device(split, gpu), 48, 50))
             learner.capture()
             found.append((learner.train([0.01]), stack.weights[stack.owner != 1]))
     assert found[1][0] == [found[0][0][0], None, found[0][0][2]]

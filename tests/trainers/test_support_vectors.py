@@ -10,7 +10,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import NuSVR
 
 from fmnas.search_spaces import Configuration, Nominal, Real, Trial
-from fmnas.trainers.tables.support_vectors import nusvr_space, nusvr_trainer
+from fmnas.trainers.tables.support_vectors import NUSVR_DIABETES, SPACE, rmse
 from fmnas.trainers.tables.tables import Table, diabetes_table, split_rows
 
 TABLE = diabetes_table()
@@ -25,14 +25,13 @@ LINEAR: Configuration = {
 
 
 def objective(configuration: Configuration, table: Table = TABLE) -> float:
-    return nusvr_trainer(table).evaluate(Trial(0, configuration, 1, "random")).objective
+    return rmse(table, configuration)
 
 
 def test_the_space() -> None:
-    space = nusvr_space()
-    assert [type(v) for v in space.variables] == [Nominal] * 3 + [Real] * 3
-    assert [len(v.vertices) for v in space.discrete] == [4, 2, 2]
-    assert [(v.low, v.high, v.log) for v in space.continuous] == [(1e-4, 10, True), (1e-6, 1, True), (1e-6, 1, True)]
+    assert [type(v) for v in SPACE.variables] == [Nominal] * 3 + [Real] * 3
+    assert [len(v.vertices) for v in SPACE.discrete] == [4, 2, 2]
+    assert [(v.low, v.high, v.log) for v in SPACE.continuous] == [(1e-4, 10, True), (1e-6, 1, True), (1e-6, 1, True)]
 
 
 @given(count=st.integers(2, 600), split=st.integers(0, 4))
@@ -53,7 +52,7 @@ def test_splits_follow_the_published_seeds() -> None:
 @given(seed=st.integers(0, 10**6))
 @settings(max_examples=10)
 def test_the_objective_is_that_of_scikit_learns_pipeline(seed: int) -> None:
-    configuration = nusvr_space().sample(np.random.default_rng(seed))
+    configuration = SPACE.sample(np.random.default_rng(seed))
     parameters = {"tol" if name == "tolerance" else name: value for name, value in configuration.items()}
     errors = []
     for split in range(5):
@@ -79,6 +78,6 @@ def test_a_line_is_learnt() -> None:
 
 def test_nothing_is_drawn() -> None:
     trials = [Trial(i, LINEAR, epochs, "random", seed=i) for i, epochs in enumerate((1, 3))]
-    one, other = (nusvr_trainer(TABLE).evaluate(trial) for trial in trials)
+    one, other = (NUSVR_DIABETES.trainer.evaluate(trial) for trial in trials)
     assert one.objective == other.objective
     assert (other.epochs, other.errors, other.curve) == (3, (), ())

@@ -13,9 +13,10 @@ from sklearn.model_selection import train_test_split
 
 from fmnas.search_spaces import errors
 from fmnas.trainers import DataError, TrainerError
+from fmnas.trainers.images import data
 from fmnas.trainers.images.fashion_mnist import Source
 from fmnas.trainers.tables import tables
-from fmnas.trainers.tables.tables import Table, TableSplit, diabetes_table, digits_table, fashion_mnist_table
+from fmnas.trainers.tables.tables import Table, diabetes_table, digits_table, fashion_mnist_table
 
 CLASSES, PER_CLASS = 10, 20  # 14 of each class train, 6 validate
 TEST = 50  # the last 50 of the 200 numbered images are the test images
@@ -28,7 +29,7 @@ def numbered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     images = np.broadcast_to(np.arange(count, dtype=np.uint8)[:, None, None], (count, 28, 28))
     labels = (np.arange(count) % CLASSES).astype(np.uint8)
     source = Source("cache", tmp_path, images[:-TEST], labels[:-TEST], images[-TEST:], labels[-TEST:])
-    monkeypatch.setattr(tables, "find_fashion_mnist", lambda root, cache: source)
+    monkeypatch.setattr(data, "find_fashion_mnist", lambda root, cache: source)
 
 
 def test_the_diabetes_table_is_scikit_learns() -> None:
@@ -44,7 +45,7 @@ def test_the_digits_are_split_as_published() -> None:
     table = digits_table()
     digits = load_digits()
     expected = train_test_split(digits.data, digits.target, test_size=0.3, stratify=digits.target, random_state=0)
-    found = (table.train_features, table.validation_features, table.train_labels, table.validation_labels)
+    found = (table.train_inputs, table.held_out_inputs, table.train_labels, table.held_out_labels)
     for ours, theirs in zip(found, expected, strict=True):
         assert np.array_equal(ours, theirs)
     assert [len(part) for part in found] == [1257, 540, 1257, 540]
@@ -53,8 +54,8 @@ def test_the_digits_are_split_as_published() -> None:
 @pytest.mark.usefixtures("numbered")
 def test_of_each_class_the_first_seven_tenths_train() -> None:
     table = fashion_mnist_table(140, 60)
-    assert table.train_features.shape == (140, 784)
-    train, validation = (features[:, 0].tolist() for features in (table.train_features, table.validation_features))
+    assert table.train_inputs.shape == (140, 784)
+    train, validation = (features[:, 0].tolist() for features in (table.train_inputs, table.held_out_inputs))
     assert train == list(range(140)), "image 0 to 139: the classes take turns"
     assert validation == list(range(140, 200)), "test images are among them"
     assert table.train_labels.tolist() == [number % 10 for number in train]
@@ -64,13 +65,13 @@ def test_of_each_class_the_first_seven_tenths_train() -> None:
 @pytest.mark.usefixtures("numbered")
 def test_smaller_parts_lie_within_larger_ones() -> None:
     whole, half, few = (fashion_mnist_table(train, n) for train, n in ((140, 60), (70, 30), (7, 3)))
-    for part in ("train_features", "validation_features"):
+    for part in ("train_inputs", "held_out_inputs"):
         images = [getattr(table, part)[:, 0].tolist() for table in (whole, half, few)]
         assert set(images[2]) < set(images[1]) < set(images[0])
         assert images[1] == sorted(images[1]), "in the order of the data"
     assert np.bincount(half.train_labels).tolist() == [7] * 10, "as many of each class"
     assert set(np.bincount(few.train_labels, minlength=10)) == {0, 1}
-    assert few.train_labels.tolist() == [number % 10 for number in few.train_features[:, 0]]
+    assert few.train_labels.tolist() == [number % 10 for number in few.train_inputs[:, 0]]
 
 
 @pytest.mark.usefixtures("numbered")
@@ -115,19 +116,6 @@ FEATURES, TARGETS = np.zeros((3, 2)), np.zeros(3)
 def test_arrays_that_are_no_table(features: np.ndarray, targets: np.ndarray, what: str) -> None:
     with pytest.raises(DataError, match=f"x: ({what}).*finite float64"):
         Table(features, targets, "x", "here")
-
-
-LABELS = np.zeros(3, dtype=np.uint8)
-
-
-@pytest.mark.parametrize(
-    ("features", "labels"), [(FEATURES[:2], LABELS), (FEATURES, LABELS + 10), (FEATURES[:0], LABELS[:0])]
-)
-def test_arrays_that_are_no_split(features: np.ndarray, labels: np.ndarray) -> None:
-    with pytest.raises(DataError, match=r"x, train part: .*from 0 to 9"):
-        TableSplit(features, labels, FEATURES, LABELS, "x", "here")
-    with pytest.raises(DataError, match=r"x, validation part: .*from 0 to 9"):
-        TableSplit(FEATURES, LABELS, features, labels, "x", "here")
 
 
 @pytest.mark.parametrize("load", [diabetes_table, digits_table])

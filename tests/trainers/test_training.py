@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from fmnas.search_spaces import Cell, Schedule, Trial
 from fmnas.trainers.images import batches, training
 from fmnas.trainers.images.batches import DeviceData, Streams, normalise, streams, to_device, training_batches
-from fmnas.trainers.images.data import Split
 from fmnas.trainers.images.network import build_network
 from fmnas.trainers.images.training import build_optimizer, train_epoch, train_step, validation_error
+from fmnas.trainers.split import Split
 
 SCHEDULE = Schedule(0.1, 0.9, 0.01, 0.5, 0.5, 0.5)
 
@@ -53,8 +53,8 @@ def test_streams_are_fixed_and_all_different() -> None:
 
 
 def test_data_share_memory_with_read_only_arrays(noise_split: Split, held: DeviceData) -> None:
-    assert held.train_images.data_ptr() == noise_split.train_images.ctypes.data
-    assert held.held_out_images.data_ptr() == noise_split.held_out_images.ctypes.data
+    assert held.train_images.data_ptr() == noise_split.train_inputs.ctypes.data
+    assert held.held_out_images.data_ptr() == noise_split.held_out_inputs.ctypes.data
     assert held.train_labels.tolist() == noise_split.train_labels.tolist()
     assert held.held_out_labels.dtype == torch.int64
 

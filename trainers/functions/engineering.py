@@ -109,19 +109,17 @@ def penalised(function: Function, violations: Violations, rho: float) -> Functio
 VESSEL_SPACE = mixed_space(2, (100, 100), ordered=True)
 REDUCER_SPACE = mixed_space(6, (12,), ordered=True)
 
-PRESSURE_VESSEL = function_problem(VESSEL_SPACE, pressure_vessel, penalty=60.0, minimum=0.000470111, noise=0.0)
+PRESSURE_VESSEL = function_problem(VESSEL_SPACE, pressure_vessel, penalty=60.0, minimum=0.000470111)
 PRESSURE_VESSEL_CONSTRAINED = function_problem(
     VESSEL_SPACE,
     penalised(pressure_vessel, vessel_violations, VESSEL_RHO),
     penalty=60.0,
     minimum=0.0087968622437748,
-    noise=0.0,
 )
-SPEED_REDUCER = function_problem(REDUCER_SPACE, speed_reducer, penalty=4.0, minimum=1.17618054836772, noise=0.0)
+SPEED_REDUCER = function_problem(REDUCER_SPACE, speed_reducer, penalty=4.0, minimum=1.17618054836772)
 SPEED_REDUCER_CONSTRAINED = function_problem(
     REDUCER_SPACE,
     penalised(speed_reducer, reducer_violations, REDUCER_RHO),
     penalty=8.0,
     minimum=1.4971771423140576,
-    noise=0.0,
 )

@@ -90,9 +90,5 @@ def misfit(exponent: Exponent) -> Function:
 
 SPACE = mixed_space(3, (285,), ordered=True)
 
-ENVIRONMENTAL_MODEL = function_problem(
-    SPACE, misfit(published_code), penalty=200.0, minimum=1.2019792409e-09, noise=0.0
-)
-ENVIRONMENTAL_MODEL_CORRECT = function_problem(
-    SPACE, misfit(diffusion), penalty=200.0, minimum=1.0140438125e-09, noise=0.0
-)
+ENVIRONMENTAL_MODEL = function_problem(SPACE, misfit(published_code), penalty=200.0, minimum=1.2019792409e-09)
+ENVIRONMENTAL_MODEL_CORRECT = function_problem(SPACE, misfit(diffusion), penalty=200.0, minimum=1.0140438125e-09)

@@ -124,7 +124,7 @@ class ObjectiveTrainer:
             if why := _device_failure(error):
                 raise DeviceFailedError(why) from error
             raise TrainingFailedError(_told(error, self._function)) from error
-        value = number(returned, "it returned")
+        value = finite_number(returned, "it returned")
         if self._positive and value <= 0:
             raise TrainerError(f"it returned {value}: with log_objective it must be above 0")
         return Evaluation(value, epochs=trial.epochs, curve=reports.curve, seconds=self._clock() - start)
@@ -139,7 +139,7 @@ class _Reports:
 
     def __call__(self, epoch: int, value: float) -> None:
         """Raises TrainerError for an epoch or a value that cannot be, EvaluationStoppedError where it must stop."""
-        value = number(value, f"it reported for epoch {epoch!r}")
+        value = finite_number(value, f"it reported for epoch {epoch!r}")
         before = max(self._values, default=0)
         whole = isinstance(epoch, int) and not isinstance(epoch, bool)
         if not whole or not before < epoch <= self._epochs:
@@ -157,7 +157,7 @@ class _Reports:
         return tuple(self._values.values()) if len(self._values) == self._epochs else ()
 
 
-def number(value: Any, who: str) -> float:
+def finite_number(value: Any, who: str) -> float:
     """The value as a float, numpy's and torch's scalars too. Raises TrainerError for what is no finite real number.
 
     who: begins the message, e.g. "it returned".
@@ -189,7 +189,7 @@ def _space(variables: Any) -> Space:
 def _check_settings(penalty: float | None, minimum: float | None, log_objective: bool, epochs: int) -> None:
     for name, value in (("penalty", penalty), ("minimum", minimum)):
         if value is not None:
-            number(value, f"{name} =")
+            finite_number(value, f"{name} =")
     if log_objective and penalty is not None and penalty <= 0:
         raise TrainerError(f"penalty = {penalty}: with log_objective it must be above 0")
     if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:

@@ -45,7 +45,7 @@ class FunctionTrainer:
         self,
         space: Space,
         function: Function,
-        noise: float = NOISE,
+        noise: float = 0.0,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """noise: its width, 0 or more; TrainerError otherwise. clock: tells the seconds."""
@@ -138,7 +138,7 @@ def function_problem(
     *,
     penalty: float,
     minimum: float,
-    noise: float = NOISE,
+    noise: float = 0.0,
     authors: bool = False,
 ) -> Problem:
     """The problem of minimising a function. authors: whether the BO-FM paper's runs began at its `authors_points`."""
@@ -152,10 +152,14 @@ def function_problem(
     )
 
 
-FUNC2C = function_problem(mixed_space(2, (3, 5)), func2c, penalty=100.0, minimum=-0.2063256906979755, authors=True)
-FUNC3C = function_problem(mixed_space(2, (3, 5, 4)), func3c, penalty=100.0, minimum=-0.7221399174429142, authors=True)
-ACKLEY5C = function_problem(mixed_space(1, (17,) * 5), ackley5c, penalty=10.0, minimum=0.0, authors=True)
-ACKLEY53C = function_problem(mixed_space(3, (2,) * 50), ackley53c, penalty=10.0, minimum=0.0)
+FUNC2C = function_problem(
+    mixed_space(2, (3, 5)), func2c, penalty=100.0, minimum=-0.2063256906979755, noise=NOISE, authors=True
+)
+FUNC3C = function_problem(
+    mixed_space(2, (3, 5, 4)), func3c, penalty=100.0, minimum=-0.7221399174429142, noise=NOISE, authors=True
+)
+ACKLEY5C = function_problem(mixed_space(1, (17,) * 5), ackley5c, penalty=10.0, minimum=0.0, noise=NOISE, authors=True)
+ACKLEY53C = function_problem(mixed_space(3, (2,) * 50), ackley53c, penalty=10.0, minimum=0.0, noise=NOISE)
 ACKLEY53C_GEBO = function_problem(
     mixed_space(3, (2,) * 50), ackley53c_gebo, penalty=2.0, minimum=1.1770259375681262, noise=NOISE / 3
 )

@@ -17,15 +17,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fmnas.trainers.images.data import Split
-from fmnas.trainers.images.fashion_mnist import Bytes
-from fmnas.trainers.images.network import IMAGE_SIZE
+from fmnas.trainers.contract import DataError
+from fmnas.trainers.split import IMAGE_SIZE, Numbers, Split
 
 PADDING = 4
 MEAN, STANDARD_DEVIATION = 0.1307, 0.3081  # MNIST's, which the paper's code uses for FashionMNIST, too
-
-
-STEPS_AT_ONCE = 16
 
 
 @dataclass(frozen=True)
@@ -62,11 +58,14 @@ class DeviceData:
 
 
 def to_device(split: Split, device: torch.device) -> DeviceData:
-    """The split's arrays as tensors on the device."""
+    """The split's arrays as tensors on the device. Raises DataError for inputs that are no images."""
+    for inputs in (split.train_inputs, split.held_out_inputs):
+        if inputs.dtype != np.uint8 or inputs.shape[1:] != (IMAGE_SIZE, IMAGE_SIZE):
+            raise DataError(f"{split.name}: inputs {inputs.dtype} {inputs.shape}; images must be uint8 [n, 28, 28]")
     return DeviceData(
-        train_images=_shared_tensor(split.train_images).to(device),
+        train_images=_shared_tensor(split.train_inputs).to(device),
         train_labels=_shared_tensor(split.train_labels).to(device, torch.int64),
-        held_out_images=_shared_tensor(split.held_out_images).to(device),
+        held_out_images=_shared_tensor(split.held_out_inputs).to(device),
         held_out_labels=_shared_tensor(split.held_out_labels).to(device, torch.int64),
     )
 
@@ -115,31 +114,25 @@ def normalise(images: Tensor) -> Tensor:
     return images.unsqueeze(1).float().div_(255.0).sub_(MEAN).div_(STANDARD_DEVIATION)
 
 
-def training_batches(data: DeviceData, draws: Streams, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """The batches of one epoch: every image once, in random order, cropped, normalised; the last may be smaller."""
+def training_batches(
+    data: DeviceData, draws: Streams, batch_size: int, steps_at_once: int = 1
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """The batches of one epoch: every image once, in random order, cropped, normalised; the last may be smaller.
+
+    steps_at_once: for how many of them images are cropped in one go. It changes no number.
+    """
     count, device = len(data.train_images), data.train_images.device
     order = torch.randperm(count, generator=draws.order).to(device)
     crops: Crops = draw_crops(count, draws.augmentation).to(device)
-    for start in range(0, count, batch_size):
-        part = slice(start, start + batch_size)
-        chosen = order[part]
-        yield normalise(crop(data.train_images[chosen], crops[part])), data.train_labels[chosen]
-
-
-def batches_in_bulk(data: DeviceData, draws: Streams, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """The batches of `training_batches`, number by number."""
-    count = len(data.train_images)
-    order = torch.randperm(count, generator=draws.order)
-    crops = draw_crops(count, draws.augmentation)
-    bulk = STEPS_AT_ONCE * batch_size
-    for start in range(0, count, bulk):
-        part = slice(start, start + bulk)
+    at_once = steps_at_once * batch_size
+    for start in range(0, count, at_once):
+        part = slice(start, start + at_once)
         chosen = order[part]
         images = normalise(crop(data.train_images[chosen], crops[part]))
         yield from zip(images.split(batch_size), data.train_labels[chosen].split(batch_size), strict=True)
 
 
-def _shared_tensor(array: Bytes) -> Tensor:
+def _shared_tensor(array: Numbers) -> Tensor:
     with warnings.catch_warnings():
         # Arrays that workers share are read-only, and torch warns that writing to them is undefined: we never write.
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable", category=UserWarning)

@@ -1,8 +1,7 @@
-"""Images to train on and images held out: a fixed split, the same for everyone.
+"""Sets of images, by the name that settings give; and their splits, to search on and for the last word.
 
-The split is one permutation of the images, `numpy.random.RandomState(0).shuffle`, as in the authors' code: training
-images are its first, validation images its last. So smaller splits are parts of larger ones, and the two never meet.
-Images stay uint8 until they are normalised; arrays may be read-only, shared by all workers of a machine.
+The split is one permutation of the images: training images are its first, validation images its last. So smaller
+splits are parts of larger ones, and the two never meet. Images stay uint8 until they are normalised.
 
 For the last word on a configuration, the images that its search trained and validated on are all to train on, and test
 images are held out. The order is the search's: first its training images, then its validation images, then those that
@@ -10,7 +9,6 @@ it left alone. A smaller or larger number to train on takes the first of them.
 """
 
 import logging
-from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 
@@ -18,91 +16,52 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnas.trainers.contract import DataError
-from fmnas.trainers.images.fashion_mnist import Bytes, Source, default_cache, find_fashion_mnist, root_from_environment
-from fmnas.trainers.images.given import ImageSet
-from fmnas.trainers.images.network import CLASSES, IMAGE_SIZE
+from fmnas.trainers.images.fashion_mnist import default_cache, find_fashion_mnist, root_from_environment
+from fmnas.trainers.images.given import ImageSet, read_given
+from fmnas.trainers.problem import USER_SETS, DataSettings
+from fmnas.trainers.split import IMAGE_SIZE, Bytes, Split, permutation
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, eq=False)
-class Split:
-    """Images [n, 28, 28] and labels [n] (0 to 9), uint8, to train on, and others held out. Raises DataError for others.
+def image_set(data: DataSettings) -> ImageSet:
+    """The set that the settings name, whole.
 
-    name: of the data set. place: where it was found, for the record.
-    for_tests: whether those held out are test images, which no search may see; else a search validates on them.
-    digest: SHA-256 of the whole set; empty where it is known to be what its name says.
+    Raises DataError: a name of none, a set of the user's without a place, or data that are missing or damaged.
     """
-
-    train_images: Bytes
-    train_labels: Bytes
-    held_out_images: Bytes
-    held_out_labels: Bytes
-    name: str
-    place: str
-    for_tests: bool = False
-    digest: str = ""
-
-    def __post_init__(self) -> None:
-        check_part(f"{self.name}, training part", self.train_images, self.train_labels)
-        part = "test" if self.for_tests else "validation"
-        check_part(f"{self.name}, {part} part", self.held_out_images, self.held_out_labels)
+    if data.name == "fashion_mnist":
+        return fashion_mnist_set(data.path)
+    if data.name == "digits":
+        return digits_set()
+    if data.name not in USER_SETS:
+        raise DataError(f"data.name = {data.name}: it must be fashion_mnist, digits, {' or '.join(USER_SETS)}")
+    if data.path is None:
+        raise DataError(f"data.root: missing; data.name = {data.name} needs the place of its files, which is not known")
+    return read_given(data.name, data.path)
 
 
-def fashion_mnist_split(
-    train: int = 30_000, validation: int = 30_000, root: Path | None = None, cache: Path | None = None
-) -> Split:
-    """FashionMNIST's 60,000 training images, split; its test images are left alone.
+def fashion_mnist_set(root: Path | None = None) -> ImageSet:
+    """FashionMNIST's 60,000 images and 10,000 test images.
 
-    train, validation: how many images, at least 1 each and 60,000 together.
-    root: the folder with the data; FMNAS_DATA if None, and the usual places if that is not set.
-    cache: where fetched data are kept; `default_cache()` if None.
-    Raises DataError: sizes that do not fit, or data that are missing or damaged.
+    root: the folder with the data; FMNAS_DATA if None, and the usual places if that is not set. Raises DataError: data
+    that are missing or damaged.
     """
-    source = fashion_mnist_source(root, cache)
-    place = f"{source.place}: {source.folder}"
-    return _split(source.train_images, source.train_labels, (train, validation), ("fashion_mnist", place))
+    found = find_fashion_mnist(root or root_from_environment(), default_cache())
+    arrays = found.train_images, found.train_labels, found.test_images, found.test_labels
+    return ImageSet("fashion_mnist", f"{found.place}: {found.folder}", *arrays)
 
 
-def fashion_mnist_source(root: Path | None = None, cache: Path | None = None) -> Source:
-    """FashionMNIST whole; root and cache as for `fashion_mnist_split`. Raises DataError as that does."""
-    return find_fashion_mnist(root or root_from_environment(), cache or default_cache())
-
-
-def digits_split(train: int, validation: int) -> Split:
+def digits_set() -> ImageSet:
     """scikit-learn's 1,797 handwritten digits, 8x8 enlarged to 28x28: small data that need no network.
 
-    Raises DataError: sizes that do not fit, or no scikit-learn.
+    They have no test images: those that a search left alone serve. Raises DataError without scikit-learn.
     """
     try:
-        digits = import_module("sklearn.datasets").load_digits()
+        found = import_module("sklearn.datasets").load_digits()
     except ImportError:
         raise DataError("data.name = digits needs scikit-learn: pip install scikit-learn") from None
-    images = _enlarge(digits.images / 16.0)  # their grey levels are 0..16
-    return _split(images, digits.target.astype(np.uint8), (train, validation), ("digits", "scikit-learn"))
-
-
-def permutation(count: int) -> NDArray[np.int64]:
-    """The fixed permutation of `count` images."""
-    order = np.arange(count)
-    np.random.RandomState(0).shuffle(order)
-    return order
-
-
-def _split(images: Bytes, labels: Bytes, sizes: tuple[int, int], names: tuple[str, str]) -> Split:
-    (train, validation), (name, place) = sizes, names
-    for key, size in (("data.train", train), ("data.validation", validation)):
-        if size < 1:
-            raise DataError(f"{key} = {size}: it must be at least 1")
-    if train + validation > len(images):
-        raise DataError(
-            f"data.train = {train}, data.validation = {validation}: {name} has {len(images)} images for both, "
-            f"so their sum must not exceed {len(images)}"
-        )
-    order = permutation(len(images))
-    first, last = order[:train], order[len(order) - validation :]
-    logger.info("%s (%s): %d images to train on, %d to validate on", name, place, train, validation)
-    return Split(images[first], labels[first], images[last], labels[last], name, place)
+    images = _enlarge(found.images / 16.0)  # their grey levels are 0..16
+    return ImageSet("digits", "scikit-learn", images, found.target.astype(np.uint8), tests_on_the_rest=True)
 
 
 def _enlarge(images: NDArray[np.float64]) -> Bytes:
@@ -111,114 +70,62 @@ def _enlarge(images: NDArray[np.float64]) -> Bytes:
     return np.rint(images[:, nearest[:, None], nearest] * 255.0).astype(np.uint8)
 
 
-def check_part(what: str, images: Bytes, labels: Bytes) -> None:
-    """Raise DataError unless these are uint8 images [n, 28, 28], n >= 1, with a label from 0 to 9 each."""
-    size = (IMAGE_SIZE, IMAGE_SIZE)
-    if images.dtype != np.uint8 or images.ndim != 3 or images.shape[1:] != size or len(images) == 0:
-        raise DataError(f"{what}: images {images.dtype} {images.shape}; they must be uint8 [n, 28, 28] with n >= 1")
-    if labels.dtype != np.uint8 or labels.shape != images.shape[:1] or labels.max() >= CLASSES:
-        raise DataError(
-            f"{what}: labels {labels.dtype} {labels.shape} up to {labels.max(initial=0)}; they must be uint8 "
-            f"[{len(images)}], one per image, from 0 to {CLASSES - 1}"
-        )
+def search_split(found: ImageSet, train: int, validation: int) -> Split:
+    """So many images to train on and to validate on; test images are left alone.
 
-
-DIGITS = 1797
-"""Images of scikit-learn's digits."""
-
-
-def final_fashion_mnist(
-    train: int, validation: int, images: int, root: Path | None = None, cache: Path | None = None
-) -> Split:
-    """FashionMNIST for cells that were found with train + validation of its 60,000 training images.
-
-    images: how many to train on. The test images are FashionMNIST's own 10,000, which `fashion_mnist_split` leaves
-    alone. root, cache: as there. Raises DataError: a number that does not fit, or data that are missing or damaged.
+    Raises DataError: sizes below 1, or more together than there are images.
     """
-    source = fashion_mnist_source(root, cache)
-    _check_images(images, len(source.train_images), "FashionMNIST has as many training images")
-    chosen = _searched_first(len(source.train_images), (train, validation))[:images]
-    return Split(
-        source.train_images[chosen],
-        source.train_labels[chosen],
-        source.test_images,
-        source.test_labels,
-        "fashion_mnist",
-        f"{source.place}: {source.folder}",
-        for_tests=True,
-    )
+    _check_sizes(found, train, validation)
+    order = permutation(len(found.images))
+    first, last = order[:train], order[len(order) - validation :]
+    logger.info("%s (%s): %d images to train on, %d to validate on", found.name, _place(found), train, validation)
+    parts = found.images[first], found.labels[first], found.images[last], found.labels[last]
+    return Split(*parts, found.name, _place(found), digest=found.digest)
 
 
-def _searched_first(count: int, sizes: tuple[int, int]) -> NDArray[np.int64]:
-    """The order of images to train on in the end: those that the search trained and validated on come first."""
-    order, (train, validation) = permutation(count), sizes
-    return np.concatenate([order[:train], order[count - validation :], order[train : count - validation]])
+def final_split(found: ImageSet, train: int, validation: int, images: int) -> Split:
+    """For configurations that were found with train + validation of its images: all of these to train on, and tests.
 
-
-def given_split(found: ImageSet, train: int, validation: int) -> Split:
-    """A set that a user gives, split; its test images are left alone. Raises DataError: sizes that do not fit."""
-    split = _split(found.images, found.labels, (train, validation), (found.name, _place(found)))
-    return replace(split, digest=found.digest)
-
-
-def final_given(found: ImageSet, train: int, validation: int, images: int) -> Split:
-    """The same for cells that were found with train + validation of its images, which is tested on its test images.
-
-    images: how many to train on. Raises DataError: a number that does not fit, or no test images.
+    images: how many to train on. Raises DataError: sizes that do not fit, or nothing to test on.
     """
-    if found.test_images is None or found.test_labels is None:
+    _check_sizes(found, train, validation)
+    order = permutation(len(found.images))
+    rest, last = np.split(order[train:], [len(order) - train - validation])
+    searched = np.concatenate([order[:train], last])
+    if found.tests_on_the_rest:
+        most, why = len(searched), f"the others of {found.name} are to test on"
+        held_out = found.images[rest], found.labels[rest]
+    elif found.test_images is None or found.test_labels is None:
         raise DataError(
             f"data.root = {found.place}: it has no test images, so there is nothing to retrain for: give test_images "
             "and test_labels (of a folder, the t10k files) beside the same images"
         )
-    _check_images(images, len(found.images), f"{found.name} has as many images that are none of its test images")
-    chosen = _searched_first(len(found.images), (train, validation))[:images]
-    return Split(
-        found.images[chosen],
-        found.labels[chosen],
-        found.test_images,
-        found.test_labels,
-        found.name,
-        _place(found),
-        for_tests=True,
-        digest=found.digest,
-    )
+    else:
+        most, why = len(order), f"{found.name} has as many images that are none of its test images"
+        held_out = found.test_images, found.test_labels
+    if not 1 <= images <= most:
+        raise DataError(f"images = {images}: it must be from 1 to {most}; {why}")
+    if not len(held_out[0]):
+        raise DataError(
+            f"data.train = {train}, data.validation = {validation}: {found.name} has {len(order)} images and no test "
+            "images of its own, so none is left to test on; search with fewer"
+        )
+    chosen = np.concatenate([searched, rest])[:images]
+    parts = found.images[chosen], found.labels[chosen], *held_out
+    return Split(*parts, found.name, _place(found), for_tests=True, digest=found.digest)
 
 
 def _place(found: ImageSet) -> str:
-    return f"given: {found.place}, SHA-256 {found.digest}"
+    """For the record."""
+    return f"given: {found.place}, SHA-256 {found.digest}" if found.digest else found.place
 
 
-def final_digits(train: int, validation: int, images: int) -> Split:
-    """scikit-learn's digits, which have no test images of their own: those that the search left alone serve.
-
-    Raises DataError: a number that does not fit, none left alone, or no scikit-learn.
-    """
-    searched = digits_split(train, validation)
-    _check_images(images, train + validation, "the others of digits are to test on")
-    rest = _digits_left(searched)
-    return Split(
-        np.concatenate([searched.train_images, searched.held_out_images])[:images],
-        np.concatenate([searched.train_labels, searched.held_out_labels])[:images],
-        *rest,
-        searched.name,
-        searched.place,
-        for_tests=True,
-    )
-
-
-def _digits_left(searched: Split) -> tuple[Bytes, Bytes]:
-    """The digits that are in neither part of the split."""
-    train, validation = len(searched.train_images), len(searched.held_out_images)
-    if train + validation >= DIGITS:
+def _check_sizes(found: ImageSet, train: int, validation: int) -> None:
+    for key, size in (("data.train", train), ("data.validation", validation)):
+        if size < 1:
+            raise DataError(f"{key} = {size}: it must be at least 1")
+    if train + validation > (count := len(found.images)):
         raise DataError(
-            f"data.train = {train}, data.validation = {validation}: digits has {DIGITS} images and no test images of "
-            "its own, so none is left to test on; search with fewer"
+            f"data.train = {train}, data.validation = {validation}: {found.name} has {count} images for both, so their "
+            f"sum must not exceed {count}"
         )
-    everything = digits_split(DIGITS - validation, validation)
-    return everything.train_images[train:], everything.train_labels[train:]
-
-
-def _check_images(images: int, most: int, why: str) -> None:
-    if not 1 <= images <= most:
-        raise DataError(f"images = {images}: it must be from 1 to {most}; {why}")

@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
-
-import torch
+from typing import Any
 
 from fmnas.trainers.contract import DataError
 
@@ -107,7 +106,9 @@ def import_torchvision() -> ModuleType:
 
 
 @lru_cache(maxsize=1)
-def _schemas() -> torch.library.Library:
+def _schemas() -> Any:
+    import torch
+
     return torch.library.Library("torchvision", "DEF")  # the cache keeps it alive: its operators go with it
 
 

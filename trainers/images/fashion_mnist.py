@@ -34,12 +34,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fmnas.trainers.contract import DataError
 from fmnas.trainers.images.download import FETCHERS, Fetcher, staging_folder
-
-Bytes = NDArray[np.uint8]
+from fmnas.trainers.split import Bytes
 
 UNSIGNED_BYTE = 8
 

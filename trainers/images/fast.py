@@ -27,16 +27,21 @@
     NaN, so is every maximum over it.
 """
 
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from fmnas.search_spaces import Schedule
-from fmnas.trainers.images.batches import Streams, batches_in_bulk
-from fmnas.trainers.images.network import IMAGE_SIZE, CellModule, Network, StateModule
-from fmnas.trainers.images.training import Learner, Surroundings, build_optimizer
+from fmnas.trainers.images.batches import Streams, training_batches
+from fmnas.trainers.images.network import CellModule, Network, StateModule
+from fmnas.trainers.images.training import Learner, TrainingContext, build_optimizer
+from fmnas.trainers.split import IMAGE_SIZE
 
-ROWS, COLUMNS = 1, 2  # dimensions of images [B, H, W, C]
+HEIGHT_DIM, WIDTH_DIM = 1, 2  # of images [B, H, W, C]
+STEPS_AT_ONCE = 16
+"""For which images are cropped in one go."""
 
 
 class FastMaxPool(nn.Module):
@@ -58,7 +63,7 @@ class FastMaxPool(nn.Module):
 def sliding_maximum(images: Tensor, size: int) -> Tensor:
     """The maxima over size x size pixels, 3 or 5: images [B, C, H, W] to images [B, C, H, W]."""
     values = images.permute(0, 2, 3, 1)
-    for dimension in (COLUMNS, ROWS):
+    for dimension in (WIDTH_DIM, HEIGHT_DIM):
         values = _slide(values, size, dimension)
     return values.permute(0, 3, 1, 2)
 
@@ -249,7 +254,8 @@ def _convolution(module: nn.Module) -> nn.Conv2d:
     return module
 
 
-def fast_learner(network: Network, schedule: Schedule, draws: Streams, around: Surroundings) -> Learner:
+def fast_learner(network: Network, schedule: Schedule, draws: Streams, context: TrainingContext) -> Learner:
     """A learner that equals `plain_learner` up to rounding; it takes the network over."""
     optimizer = build_optimizer(network, schedule, fused=True)
-    return Learner(FastNetwork(network), optimizer, draws, around, batches_in_bulk)
+    batches = partial(training_batches, steps_at_once=STEPS_AT_ONCE)
+    return Learner(FastNetwork(network), optimizer, draws, context, batches)

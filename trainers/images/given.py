@@ -16,11 +16,11 @@ numbers) and its bytes. It is the same however the arrays are packed.
 """
 
 import logging
+import os
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -29,9 +29,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnas.trainers.contract import DataError
-from fmnas.trainers.images.fashion_mnist import FILES, Bytes, at_home, path_of, read_idx
-from fmnas.trainers.images.network import CLASSES, IMAGE_SIZE
+from fmnas.trainers.images.fashion_mnist import FILES, at_home, path_of, read_idx
 from fmnas.trainers.problem import OWN
+from fmnas.trainers.split import CLASSES, IMAGE_SIZE, Bytes
 
 logger = logging.getLogger(__name__)
 
@@ -44,35 +44,37 @@ ARRAYS = ("images", "labels", "test_images", "test_labels")
 class ImageSet:
     """A set whole. Images [n, 28, 28] and labels [n] (0 to 9), uint8; of test images None where it has none.
 
-    name: in sentences and tables. place: the file or the folder.
+    name: in sentences and tables. place: where it was found.
+    digest: SHA-256 of the arrays; empty where the set is known to be what its name says.
+    tests_on_the_rest: whether images that a search left alone are its test images.
     """
 
     name: str
-    place: Path
+    place: str
     images: Bytes
     labels: Bytes
     test_images: Bytes | None = None
     test_labels: Bytes | None = None
+    digest: str = ""
+    tests_on_the_rest: bool = False
 
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of the arrays."""
-        found = sha256()
-        for name in ARRAYS:
-            array = getattr(self, name)
-            if array is not None:
-                found.update(np.array(array.shape, dtype="<i8").tobytes())
-                found.update(np.ascontiguousarray(array).tobytes())
-        return found.hexdigest()
+
+def _digest(arrays: Mapping[str, Bytes]) -> str:
+    """SHA-256 of the arrays."""
+    found = sha256()
+    for array in (arrays[name] for name in ARRAYS if name in arrays):
+        found.update(np.array(array.shape, dtype="<i8").tobytes())
+        found.update(np.ascontiguousarray(array).tobytes())
+    return found.hexdigest()
 
 
 def title(name: str, root: Path) -> str:
     """What a set given is called: by its name or, if it has none of its own, by that of its file or folder."""
-    return name if name in SIZES else root.name
+    return name if name in SIZES else Path(os.path.realpath(os.path.expanduser(root))).name or name
 
 
 def read_given(name: str, root: Path) -> ImageSet:
-    """The set of that name, one of GIVEN, in a folder or an .npz file.
+    """The set of that name, one of USER_SETS, in a folder or an .npz file.
 
     Raises DataError, naming data.root and what is wrong there: nothing, files or arrays that are missing or damaged, of
     another shape, type or number than they must be.
@@ -85,12 +87,14 @@ def read_given(name: str, root: Path) -> ImageSet:
         raise DataError(f"data.root = {str(root)[:200]}: it cannot be looked at ({error.strerror})") from None
     if not is_file and not is_folder:
         raise DataError(f"{what}: there is no such file or folder; give a folder with {_files()}, or an .npz file")
-    arrays = _read_npz(where, what) if is_file else _read_folder(_folder(where, name), what)
+    arrays = _read_npz(where, what) if is_file else _read_folder(where, name, what)
     checked = {key: _checked(f"{what}: {key}", key, array) for key, array in arrays.items()}
     _check_pairs(what, checked)
-    found = ImageSet(title(name, where.resolve()), where, **checked)
-    _check_size(name, what, found)
-    logger.info("%s from %s, SHA-256 %s", found.name, where, found.digest)
+    _check_size(name, what, checked)
+    digest = _digest(checked)
+    tests = checked.get("test_images"), checked.get("test_labels")
+    found = ImageSet(title(name, root), str(where), checked["images"], checked["labels"], *tests, digest)
+    logger.info("%s from %s, SHA-256 %s", found.name, where, digest)
     return found
 
 
@@ -125,13 +129,17 @@ def _folder(root: Path, name: str) -> Path:
     return below if name in SIZES and path_of(FILES[0], root) is None and below.is_dir() else root
 
 
-def _read_folder(folder: Path, what: str) -> dict[str, NDArray[Any]]:
+def _read_folder(root: Path, name: str, what: str) -> dict[str, NDArray[Any]]:
     """The arrays of the IDX files in the folder."""
-    paths = {name: path_of(file, folder) for name, file in zip(ARRAYS, FILES, strict=True)}
-    for name, file in list(zip(ARRAYS, FILES, strict=True))[:2]:
-        if paths[name] is None:
+    try:
+        folder = _folder(root, name)
+        paths = {key: path_of(file, folder) for key, file in zip(ARRAYS, FILES, strict=True)}
+    except OSError as error:  # one may see the folder, and not enter it
+        raise DataError(f"{what}: it cannot be looked into ({error.strerror}); give one that you may read") from None
+    for key, file in list(zip(ARRAYS, FILES, strict=True))[:2]:
+        if paths[key] is None:
             raise DataError(f"{what}: there is no {file.name} in it, nor its .gz; it must have {_files()}")
-    return {name: read_idx(path) for name, path in paths.items() if path is not None}
+    return {key: read_idx(path) for key, path in paths.items() if path is not None}
 
 
 def _files() -> str:
@@ -141,6 +149,8 @@ def _files() -> str:
 
 def _checked(what: str, key: str, array: NDArray[Any]) -> Bytes:
     """The array as uint8. Raises DataError unless it is what its key says."""
+    if not isinstance(array, np.ndarray):  # numpy gives the bytes of what is none in an .npz file
+        raise DataError(f"{what} are no array of numpy's: save them with numpy.savez")
     if key.endswith("images"):
         if array.dtype != np.uint8 or array.ndim != 3 or array.shape[1:] != (IMAGE_SIZE, IMAGE_SIZE) or not len(array):
             raise DataError(
@@ -167,14 +177,14 @@ def _check_pairs(what: str, arrays: Mapping[str, Bytes]) -> None:
                             "image has one label")  # fmt: skip
 
 
-def _check_size(name: str, what: str, found: ImageSet) -> None:
+def _check_size(name: str, what: str, arrays: Mapping[str, Bytes]) -> None:
     """Raise DataError where a set known by name has another number of images than that."""
     if name not in SIZES:
         return
     train, test = SIZES[name]
-    tests = None if found.test_images is None else len(found.test_images)
-    if len(found.images) != train or tests not in (None, test):
+    images, tests = len(arrays["images"]), len(arrays.get("test_images", ())) or None
+    if images != train or tests not in (None, test):
         raise DataError(
-            f"{what}: it has {len(found.images)} images and {tests or 'no'} test images; {name} has {train}, {test}: "
+            f"{what}: it has {images} images and {tests or 'no'} test images; {name} has {train}, {test}: "
             f"any other set is data.name = {OWN}"
         )

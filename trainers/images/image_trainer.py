@@ -35,14 +35,14 @@ from fmnas.trainers.images.arrangement import (
     train_side_by_side,
 )
 from fmnas.trainers.images.batches import streams, to_device
-from fmnas.trainers.images.data import Split
 from fmnas.trainers.images.devices import device_name, evaluation_batch, exactly, usable_device
 from fmnas.trainers.images.fast import fast_learner
-from fmnas.trainers.images.network import CLASSES, build_network, count_flops, flops_ratio
+from fmnas.trainers.images.network import build_network, count_flops, flops_ratio
 from fmnas.trainers.images.stacked_network import Stack
 from fmnas.trainers.images.stacked_training import StackedLearner
-from fmnas.trainers.images.training import Learner, Surroundings, plain_learner
+from fmnas.trainers.images.training import Learner, TrainingContext, plain_learner
 from fmnas.trainers.problem import Arrangement
+from fmnas.trainers.split import CLASSES, Split
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class TrainingSettings:
     """What is the same for every trial. Raises TrainerError for a value that cannot be.
 
     seeds: independent trainings per evaluation.
-    batch_size: images per step. evaluation_batch_size: per validation batch, a matter of speed; None suits the device.
+    batch_size: images per step.
     device: a torch device, such as "cpu" or "cuda:0".
     threads: what the trainer sets torch's threads to, for the whole process; None leaves them alone.
     arrangement: see `arrangement.py`.
@@ -70,7 +70,6 @@ class TrainingSettings:
 
     seeds: int = 4
     batch_size: int = 32
-    evaluation_batch_size: int | None = None
     device: str = "cpu"
     threads: int | None = 1
     arrangement: Arrangement = "auto"
@@ -79,7 +78,7 @@ class TrainingSettings:
     flops_weight: float = FLOPS_WEIGHT
 
     def __post_init__(self) -> None:
-        optional = ("evaluation_batch_size", "threads", "schedule_epochs", "early_validation")
+        optional = ("threads", "schedule_epochs", "early_validation")
         for name in ("seeds", "batch_size", *optional):
             value = getattr(self, name)
             if name in optional and value is None:
@@ -94,7 +93,7 @@ class ImageTrainer:
     """Evaluates trials of the joint space on one split.
 
     Example:
-        trainer = ImageTrainer(fashion_mnist_split(), TrainingSettings(device="cuda"))
+        trainer = ImageTrainer(search_split(fashion_mnist_set(), 30_000, 30_000), TrainingSettings(device="cuda"))
         evaluation = trainer.evaluate(Trial(0, joint_space().sample(rng), epochs=25, origin="random"))
     """
 
@@ -113,14 +112,13 @@ class ImageTrainer:
         validation than the split has. Sets torch's threads unless the settings say None.
         """
         self.settings = settings or TrainingSettings()
-        _check_early_validation(self.settings.early_validation, len(split.held_out_images))
+        _check_early_validation(self.settings.early_validation, len(split.held_out_inputs))
         self.space = joint_space()
         self._clock = clock
         self._device = device = usable_device(self.settings.device)
         self._arranged = arrange(self.settings.arrangement, device, self.settings.threads, self.settings.seeds)
         self._conditions = _conditions(self._arranged, device)
-        at_once = self.settings.evaluation_batch_size or evaluation_batch(device)
-        self._around = Surroundings(to_device(split, device), self.settings.batch_size, at_once)
+        self._context = TrainingContext(to_device(split, device), self.settings.batch_size, evaluation_batch(device))
         self._checkpoints = checkpoints
         self._data_fingerprint = _data_fingerprint(split) if checkpoints else ""
         if self.settings.threads is not None:
@@ -219,14 +217,14 @@ class ImageTrainer:
     def _learner(self, task: Task, schedule: Schedule) -> Learner | StackedLearner:
         draws = [streams(task.trial.seed, number) for number in task.numbers]
         networks = [build_network(task.cell, each.initialisation) for each in draws]
-        around = replace(self._around, stop=task.stop)
+        context = replace(self._context, stop=task.stop)
         if task.how.way == "stacked":
-            stacked = StackedLearner(Stack(networks, task.cell, self._device), schedule, draws, around)
+            stacked = StackedLearner(Stack(networks, task.cell, self._device), schedule, draws, context)
             if task.how.captured:
                 stacked.capture()
             return stacked
         make = fast_learner if task.how.way == "fast" else plain_learner
-        return make(networks[0], schedule, draws[0], around)
+        return make(networks[0], schedule, draws[0], context)
 
     def _begun(self, task: Task, schedule: Schedule) -> tuple[Learner | StackedLearner, list[list[float]]]:
         """A learner, and the errors of the epochs that a checkpoint spares: it goes on after them."""
@@ -304,7 +302,7 @@ def _read(found: list[float | None]) -> tuple[list[bool], list[float]]:
 
 
 def _data_fingerprint(split: Split) -> str:
-    parts = (split.train_images, split.train_labels, split.held_out_images, split.held_out_labels)
+    parts = (split.train_inputs, split.train_labels, split.held_out_inputs, split.held_out_labels)
     return sha256(b"".join(sha256(part.tobytes()).digest() for part in parts)).hexdigest()
 
 

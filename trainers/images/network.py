@@ -25,11 +25,10 @@ from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
 from fmnas.search_spaces import CanonicalCell, Cell, canonical_form, largest_cell
+from fmnas.trainers.split import CLASSES, IMAGE_SIZE
 
 STEM_CHANNELS = 16
 CELL_CHANNELS = (8, 16, 32)
-CLASSES = 10
-IMAGE_SIZE = 28
 SEPARABLE_GROUPS = 4  # "separable" convolutions are grouped ones
 
 

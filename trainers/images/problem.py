@@ -8,17 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from fmnas.search_spaces import Conditions, Trial, joint_space
-from fmnas.trainers.contract import DataError, Trainer
-from fmnas.trainers.images.data import (
-    Split,
-    digits_split,
-    fashion_mnist_split,
-    final_digits,
-    final_fashion_mnist,
-    final_given,
-    given_split,
-)
-from fmnas.trainers.images.given import ImageSet, read_given, title
+from fmnas.trainers.contract import Trainer
+from fmnas.trainers.images.data import final_split, image_set, search_split
+from fmnas.trainers.images.given import title
 from fmnas.trainers.images.image_trainer import (
     FLOPS_WEIGHT,
     GUESSING_ERROR,
@@ -26,7 +18,8 @@ from fmnas.trainers.images.image_trainer import (
     ImageTrainer,
     TrainingSettings,
 )
-from fmnas.trainers.problem import GIVEN, ConfigurableProblem, DataSettings, Hardware, Problem, ProblemSettings
+from fmnas.trainers.problem import USER_SETS, ConfigurableProblem, DataSettings, Hardware, Problem, ProblemSettings
+from fmnas.trainers.split import Split
 
 
 def joint(settings: ProblemSettings) -> Problem:
@@ -42,18 +35,10 @@ def joint(settings: ProblemSettings) -> Problem:
     assert weight is not None
 
     def load() -> Split:
-        if data.name == "digits":
-            return digits_split(train, validation)
-        if data.name in GIVEN:
-            return given_split(_given(data), train, validation)
-        return fashion_mnist_split(train, validation, data.path)
+        return search_split(image_set(data), train, validation)
 
     def load_final(images: int) -> Split:
-        if data.name == "digits":
-            return final_digits(train, validation, images)
-        if data.name in GIVEN:
-            return final_given(_given(data), train, validation, images)
-        return final_fashion_mnist(train, validation, images, data.path)
+        return final_split(image_set(data), train, validation, images)
 
     def build(split: Split, hardware: Hardware) -> Trainer:
         how = TrainingSettings(
@@ -84,16 +69,9 @@ def joint(settings: ProblemSettings) -> Problem:
     )
 
 
-def _given(data: DataSettings) -> ImageSet:
-    """The set that a user gives. Raises DataError without a place."""
-    if data.path is None:
-        raise DataError(f"data.root: missing; data.name = {data.name} needs the place of its files, which is not known")
-    return read_given(data.name or "", data.path)
-
-
 def _title(data: DataSettings) -> str:
     """What its images are called."""
-    return title(data.name, data.path) if data.name in GIVEN and data.path else data.name or ""
+    return title(data.name, data.path) if data.name in USER_SETS and data.path else data.name or ""
 
 
 def _in_words(settings: ProblemSettings) -> str:

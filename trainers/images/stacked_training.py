@@ -4,7 +4,7 @@ The draws are those of the plain way, training by training: the same order, crop
 are used: an epoch's images are cropped at its beginning, and whether losses are finite is kept on the device, to be
 read once an epoch. A training that has diverged must not disturb the others: its weights are put to zero, and stay so.
 
-On a GPU the step is captured once as a CUDA graph and replayed, see `captured.py`.
+On a GPU the step is captured once as a CUDA graph and replayed, see `cuda_graph.py`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,12 +15,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from fmnas.search_spaces import Schedule
-from fmnas.trainers.contract import EvaluationStoppedError
 from fmnas.trainers.images.batches import Streams, crop, draw_crops, normalise
 from fmnas.trainers.images.cuda_graph import Pace, captured
-from fmnas.trainers.images.network import IMAGE_SIZE
 from fmnas.trainers.images.stacked_network import Stack
-from fmnas.trainers.images.training import Surroundings, stoppable
+from fmnas.trainers.images.training import TrainingContext, stoppable
+from fmnas.trainers.split import IMAGE_SIZE
 
 IMAGES_AT_ONCE = 4096
 """Images that are cropped in one go: a bound on memory."""
@@ -32,19 +31,19 @@ class StackedLearner:
     Shapes: S trainings, N weights of all of them together, n training images.
     """
 
-    def __init__(self, stack: Stack, schedule: Schedule, draws: Sequence[Streams], around: Surroundings) -> None:
-        """draws: one for each network. The data of `around` are on the stack's device."""
-        self._stack, self._schedule, self._draws, self._around = stack, schedule, draws, around
-        device, count = stack.weights.device, len(around.data.train_images)
+    def __init__(self, stack: Stack, schedule: Schedule, draws: Sequence[Streams], context: TrainingContext) -> None:
+        """draws: one for each network. The data of `context` are on the stack's device."""
+        self._stack, self._schedule, self._draws, self._context = stack, schedule, draws, context
+        device, count = stack.weights.device, len(context.data.train_images)
         self._velocity = torch.zeros_like(stack.weights, requires_grad=False)
         self._alive = torch.ones(stack.seeds, dtype=torch.bool, device=device)
         self._rate = torch.zeros((), dtype=stack.weights.dtype, device=device)
         self._position = torch.zeros((), dtype=torch.int64, device=device)  # the first image of the next step
-        self._rows = torch.arange(around.batch_size, device=device)
+        self._rows = torch.arange(context.batch_size, device=device)
         size = (count, stack.seeds, IMAGE_SIZE, IMAGE_SIZE)
         self._images = torch.zeros(size, dtype=torch.uint8, device=device)  # of this epoch, in its order
         self._labels = torch.zeros((count, stack.seeds), dtype=torch.int64, device=device)
-        self._full_step: Callable[[], object] = lambda: self.step(around.batch_size)
+        self._full_step: Callable[[], object] = lambda: self.step(context.batch_size)
         self._pace = Pace(device)
         self._over = False
 
@@ -57,11 +56,11 @@ class StackedLearner:
 
         def first_step() -> None:
             self._position.zero_()
-            self.step(self._around.batch_size)
+            self.step(self._context.batch_size)
 
-        if len(self._images) >= self._around.batch_size:
+        if len(self._images) >= self._context.batch_size:
             self._stack.train()
-            self._full_step = captured(lambda: self.step(self._around.batch_size), first_step, state)
+            self._full_step = captured(lambda: self.step(self._context.batch_size), first_step, state)
 
     def train(self, learning_rates: Iterable[float], first: int | None = None) -> list[float | None]:
         """Epochs of every training with these learning rates, then the validation errors; None of what has diverged.
@@ -92,14 +91,12 @@ class StackedLearner:
         self._draw_epoch()
         self._rate.fill_(learning_rate)
         self._position.zero_()
-        full, rest = divmod(len(self._images), self._around.batch_size)
-        for _ in range(full):
-            self._check_stop()
+        full, rest = divmod(len(self._images), self._context.batch_size)
+        for _ in stoppable(range(full), self._context.stop):
             self._full_step()
             self._pace.step()
-        if rest:
-            self._check_stop()
-            self.step(rest)
+        for count in stoppable([rest] if rest else [], self._context.stop):
+            self.step(count)
 
     def step(self, count: int) -> Tensor:
         """A step on the next `count` images of each training; the losses [S] before it."""
@@ -119,10 +116,10 @@ class StackedLearner:
         None for a training that has ended, now or before: its loss or one of these logits was not finite.
         """
         self._stack.train(False)
-        data, size, seeds = self._around.data.validated(first), self._around.evaluation_batch_size, self._stack.seeds
+        data, size, seeds = self._context.data.validated(first), self._context.evaluation_batch_size, self._stack.seeds
         wrong = torch.zeros(seeds, dtype=torch.int64, device=self._alive.device)
         batches = zip(data.held_out_images.split(size), data.held_out_labels.split(size), strict=True)
-        for images, labels in stoppable(batches, self._around.stop):
+        for images, labels in stoppable(batches, self._context.stop):
             same = normalise(images).to(self._rate.dtype).expand(-1, seeds, -1, -1)
             logits = self._stack(same)  # [S, B, 10]
             wrong += (logits.argmax(dim=2) != labels).sum(1)
@@ -173,7 +170,7 @@ class StackedLearner:
 
     def _draw_epoch(self) -> None:
         """Every image once for each training, in random order, cropped."""
-        data, count = self._around.data, len(self._images)
+        data, count = self._context.data, len(self._images)
         device = self._images.device
         for number, draws in enumerate(self._draws):
             order = torch.randperm(count, generator=draws.order).to(device)
@@ -182,7 +179,3 @@ class StackedLearner:
             for start in range(0, count, IMAGES_AT_ONCE):
                 part = slice(start, start + IMAGES_AT_ONCE)
                 self._images[part, number] = crop(data.train_images[order[part]], crops[part])
-
-    def _check_stop(self) -> None:
-        if self._around.stop():
-            raise EvaluationStoppedError("the evaluation was stopped; what it had measured so far is no result")

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -14,9 +14,11 @@ from fmnas.trainers.contract import EvaluationStoppedError, Stop, never
 from fmnas.trainers.images.batches import Batches, DeviceData, Streams, normalise, training_batches
 from fmnas.trainers.images.network import Network
 
+Step = TypeVar("Step")
+
 
 @dataclass(frozen=True)
-class Surroundings:
+class TrainingContext:
     """What a training is given beside network and schedule.
 
     batch_size, evaluation_batch_size: images per step and per validation batch.
@@ -37,14 +39,14 @@ class Learner:
         network: nn.Module,
         optimizer: torch.optim.SGD,
         draws: Streams,
-        around: Surroundings,
+        context: TrainingContext,
         batches: Batches | None = None,
     ) -> None:
         """batches: how an epoch's batches are made; `training_batches` if None."""
         self._network = network
         self._optimizer = optimizer
         self._draws = draws
-        self._around = around
+        self._context = context
         self._batches = batches or training_batches
         self._over = False
 
@@ -68,13 +70,15 @@ class Learner:
 
     def train_epoch(self, learning_rate: float) -> bool:
         """One pass over the training images. False as soon as a loss is not finite; the rest is then left out."""
-        batches = self._batches(self._around.data, self._draws, self._around.batch_size)
-        return train_epoch(self._network, self._optimizer, stoppable(batches, self._around.stop), learning_rate)
+        batches = self._batches(self._context.data, self._draws, self._context.batch_size)
+        return train_epoch(self._network, self._optimizer, stoppable(batches, self._context.stop), learning_rate)
 
     def validation_error(self, first: int | None = None) -> float | None:
         """The share of validation images that the network gets wrong; None if any of its logits is not finite."""
-        around = self._around
-        return validation_error(self._network, around.data.validated(first), around.evaluation_batch_size, around.stop)
+        context = self._context
+        return validation_error(
+            self._network, context.data.validated(first), context.evaluation_batch_size, context.stop
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """Weights, statistics, momentum and streams: all that the next epochs depend on. Tensors and plain values."""
@@ -93,18 +97,18 @@ class Learner:
         self._draws.augmentation.set_state(state["augmentation"])
 
 
-def plain_learner(network: Network, schedule: Schedule, draws: Streams, around: Surroundings) -> Learner:
+def plain_learner(network: Network, schedule: Schedule, draws: Streams, context: TrainingContext) -> Learner:
     """The reference: float32, images [B, C, H, W], the layers as they are written down."""
-    network.to(around.data.train_images.device)
-    return Learner(network, build_optimizer(network, schedule), draws, around)
+    network.to(context.data.train_images.device)
+    return Learner(network, build_optimizer(network, schedule), draws, context)
 
 
-def stoppable(batches: Iterable[tuple[Tensor, Tensor]], stop: Stop) -> Iterator[tuple[Tensor, Tensor]]:
-    """The batches, until `stop` says yes: then EvaluationStoppedError."""
-    for batch in batches:
+def stoppable(steps: Iterable[Step], stop: Stop) -> Iterator[Step]:
+    """The steps, or what they are made of, until `stop` says yes: then EvaluationStoppedError."""
+    for step in steps:
         if stop():
             raise EvaluationStoppedError("the evaluation was stopped; what it had measured so far is no result")
-        yield batch
+        yield step
 
 
 def build_optimizer(network: nn.Module, schedule: Schedule, fused: bool = False) -> torch.optim.SGD:

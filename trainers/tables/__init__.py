@@ -1,1 +1,1 @@
-"""Tables of numbers: support vectors and boosted trees. scikit-learn and xgboost are needed where they are used."""
+"""Tables of numbers, and what is tuned on them. scikit-learn and xgboost are needed where they are used."""

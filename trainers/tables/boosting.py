@@ -40,9 +40,9 @@ from fmnas.trainers.contract import (
     optional_module,
 )
 from fmnas.trainers.problem import ConfigurableProblem, Problem, ProblemSettings
-from fmnas.trainers.tables.tables import TableSplit, digits_table, fashion_mnist_table
+from fmnas.trainers.split import CLASSES, Split
+from fmnas.trainers.tables.tables import digits_table, fashion_mnist_table
 
-CLASSES = 10
 _CHOICES = (
     Nominal("booster", ("gbtree", "dart")),
     Nominal("grow_policy", ("depthwise", "lossguide")),
@@ -107,7 +107,7 @@ class BoostingTrainer:
     def __init__(
         self,
         task: BoostingTask,
-        split: TableSplit,
+        split: Split,
         threads: int = 1,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
@@ -123,8 +123,8 @@ class BoostingTrainer:
         self._threads = threads
         self._clock = clock
         matrix = self._xgboost.QuantileDMatrix
-        self._train = matrix(split.train_features, split.train_labels, nthread=threads)
-        self._validation = matrix(split.validation_features, split.validation_labels, ref=self._train, nthread=threads)
+        self._train = matrix(split.train_inputs, split.train_labels, nthread=threads)
+        self._validation = matrix(split.held_out_inputs, split.held_out_labels, ref=self._train, nthread=threads)
 
     def evaluate(self, trial: Trial, report: Report = ignore, stop: Stop = never) -> Evaluation:
         """Boost; reports after each round. What `report` raises ends the evaluation and reaches the caller.
@@ -181,11 +181,6 @@ def _listener(xgboost: Any, after_round: Callable[[float], None]) -> Any:
     return Listener()
 
 
-def xgb_digits(settings: ProblemSettings) -> Problem:
-    """On scikit-learn's digits."""
-    return _problem("xgb_digits", XGB_DIGITS, "digits", digits_table)
-
-
 def xgb_fashion_mnist(settings: ProblemSettings, name: str = "xgb_fashion_mnist") -> Problem:
     """On FashionMNIST; the settings' data are complete. name: of the problem."""
     data = settings.data
@@ -196,8 +191,8 @@ def xgb_fashion_mnist(settings: ProblemSettings, name: str = "xgb_fashion_mnist"
     return _problem(name, XGB_FASHION_MNIST, "fashion_mnist", read)
 
 
-def _problem(name: str, task: BoostingTask, dataset: str, read: Callable[[], TableSplit]) -> Problem:
-    def load() -> TableSplit:
+def _problem(name: str, task: BoostingTask, dataset: str, read: Callable[[], Split]) -> Problem:
+    def load() -> Split:
         optional_module("xgboost", f"problem {name}")
         return read()
 
@@ -214,7 +209,7 @@ def _problem(name: str, task: BoostingTask, dataset: str, read: Callable[[], Tab
     )
 
 
-DIGITS = ConfigurableProblem(xgb_digits)
+DIGITS = _problem("xgb_digits", XGB_DIGITS, "digits", digits_table)
 FASHION_MNIST = ConfigurableProblem(xgb_fashion_mnist, {"root": None, "train": 49_000, "validation": 21_000})
 FASHION_MNIST_SMALL = ConfigurableProblem(
     partial(xgb_fashion_mnist, name="xgb_fashion_mnist_small"), {"root": None, "train": 6_000, "validation": 3_000}

@@ -21,17 +21,11 @@ that mean nothing. Its minimum is not known. The paper shows its results as curv
 (`python benchmarks/scales.py --problems dt_wine`).
 """
 
-import time
-from collections.abc import Callable, Mapping
-from typing import Any
-
 import numpy as np
 
-from fmnas.search_spaces import Nominal, Real, Space
-from fmnas.trainers.contract import optional_module
-from fmnas.trainers.functions.synthetic import FunctionTrainer
-from fmnas.trainers.problem import ConfigurableProblem, Problem, ProblemSettings
-from fmnas.trainers.tables.tables import SPLITS, Table, split_rows, wine_table
+from fmnas.search_spaces import Configuration, Nominal, Real, Space
+from fmnas.trainers.problem import Problem
+from fmnas.trainers.tables.tables import SPLITS, Table, split_rows, table_trainer, wine_table
 
 SPACE = Space(
     [
@@ -41,16 +35,9 @@ SPACE = Space(
         Real("max_features", 0.01, 0.99),
     ]
 )
-RANDOM_STATE = 0
 
 
-def dt_trainer(table: Table, clock: Callable[[], float] = time.perf_counter) -> FunctionTrainer:
-    """Evaluates points of `SPACE` on a table. clock: tells the seconds. Raises TrainerError without scikit-learn."""
-    optional_module("sklearn.tree", "a decision tree")
-    return FunctionTrainer(SPACE, lambda configuration: mean_error(table, configuration), noise=0.0, clock=clock)
-
-
-def mean_error(table: Table, configuration: Mapping[str, Any], random_state: int = RANDOM_STATE) -> float:
+def mean_error(table: Table, configuration: Configuration, random_state: int = 0) -> float:
     """The objective. random_state: of each tree."""
     from sklearn.tree import DecisionTreeClassifier
 
@@ -62,16 +49,12 @@ def mean_error(table: Table, configuration: Mapping[str, Any], random_state: int
     return float(np.mean(errors))
 
 
-def dt_wine(settings: ProblemSettings) -> Problem:
-    """On scikit-learn's wine table."""
-    return Problem(
-        space=SPACE,
-        build=lambda table, hardware: dt_trainer(table),
-        penalty=1.0,
-        objective="The objective is the share of rows classified wrongly, averaged over 5 splits of the table.",
-        dataset="wine",
-        load=wine_table,
-    )
-
-
-DT_WINE = ConfigurableProblem(dt_wine)
+DT_WINE = Problem(
+    space=SPACE,
+    build=lambda table, hardware: table_trainer(SPACE, mean_error, table, "sklearn.tree", "a decision tree"),
+    penalty=1.0,
+    objective="The objective is the share of rows classified wrongly, averaged over 5 splits of the table.",
+    dataset="wine",
+    load=wine_table,
+)
+"""On scikit-learn's wine table."""

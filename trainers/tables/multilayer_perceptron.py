@@ -26,18 +26,14 @@ A training that diverges, which scikit-learn ends with an error, has that of a g
 (`python benchmarks/scales.py --problems mlp_digits --points 80`): many units, small batches and 200 epochs are slow.
 """
 
-import time
 import warnings
-from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
-from fmnas.search_spaces import Nominal, Ordinal, Real, Space
-from fmnas.trainers.contract import optional_module
-from fmnas.trainers.functions.synthetic import FunctionTrainer
-from fmnas.trainers.problem import ConfigurableProblem, Problem, ProblemSettings
-from fmnas.trainers.tables.tables import TableSplit, scaled_digits_table
+from fmnas.search_spaces import Configuration, Nominal, Ordinal, Real, Space
+from fmnas.trainers.problem import Problem
+from fmnas.trainers.split import Split
+from fmnas.trainers.tables.tables import scaled_digits_table, table_trainer
 
 SPACE = Space(
     [
@@ -55,13 +51,7 @@ GUESS = 0.9
 """The error of guessing one of ten digits."""
 
 
-def mlp_trainer(split: TableSplit, clock: Callable[[], float] = time.perf_counter) -> FunctionTrainer:
-    """Evaluates points of `SPACE` on a split. clock: tells the seconds. Raises TrainerError without scikit-learn."""
-    optional_module("sklearn.neural_network", "a multilayer perceptron")
-    return FunctionTrainer(SPACE, lambda configuration: error(split, configuration), noise=0.0, clock=clock)
-
-
-def error(split: TableSplit, configuration: Mapping[str, Any]) -> float:
+def error(split: Split, configuration: Configuration) -> float:
     """The objective."""
     from sklearn.neural_network import MLPClassifier
 
@@ -71,25 +61,23 @@ def error(split: TableSplit, configuration: Mapping[str, Any]) -> float:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of 200 epochs that were too few, and of numbers on their way to infinity
         try:
-            network.fit(split.train_features, split.train_labels)
+            network.fit(split.train_inputs, split.train_labels)
         except ValueError as raised:
             if "non-finite" not in str(raised):
                 raise
             return GUESS
-        found = network.predict(split.validation_features)
-    return float(np.mean(found != split.validation_labels))
+        found = network.predict(split.held_out_inputs)
+    return float(np.mean(found != split.held_out_labels))
 
 
-def mlp_digits(settings: ProblemSettings) -> Problem:
-    """On scikit-learn's digits."""
-    return Problem(
-        space=SPACE,
-        build=lambda split, hardware: mlp_trainer(split),
-        penalty=1.0,
-        objective="The objective is the share of 540 digits that a network trained on 1,257 others takes for another.",
-        dataset="digits",
-        load=scaled_digits_table,
-    )
-
-
-MLP_DIGITS = ConfigurableProblem(mlp_digits)
+MLP_DIGITS = Problem(
+    space=SPACE,
+    build=lambda split, hardware: table_trainer(
+        SPACE, error, split, "sklearn.neural_network", "a multilayer perceptron"
+    ),
+    penalty=1.0,
+    objective="The objective is the share of 540 digits that a network trained on 1,257 others takes for another.",
+    dataset="digits",
+    load=scaled_digits_table,
+)
+"""On scikit-learn's digits."""

@@ -10,55 +10,33 @@ On the diabetes table 2,000 random points give 54.4 to 85.5, half of them above 
 54.27, as a test says. The papers' values are of the Boston table: these have nothing to do with them.
 """
 
-import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
-from fmnas.search_spaces import Nominal, Real, Space
-from fmnas.trainers.contract import optional_module
-from fmnas.trainers.functions.synthetic import FunctionTrainer
+from fmnas.search_spaces import Configuration, Nominal, Real, Space
 from fmnas.trainers.problem import ConfigurableProblem, Problem, ProblemSettings
-from fmnas.trainers.tables.tables import (
-    SPLITS,
-    Table,
-    boston_from_environment,
-    boston_table,
-    diabetes_table,
-    split_rows,
+from fmnas.trainers.tables.boston import boston_from_environment, boston_table
+from fmnas.trainers.tables.tables import SPLITS, Table, diabetes_table, split_rows, table_trainer
+
+SPACE = Space(
+    [
+        Nominal("kernel", ("linear", "poly", "rbf", "sigmoid")),
+        Nominal("gamma", ("scale", "auto")),
+        Nominal("shrinking", (True, False)),
+        Real("C", 1e-4, 10.0, log=True),
+        Real("tolerance", 1e-6, 1.0, log=True),
+        Real("nu", 1e-6, 1.0, log=True),
+    ]
 )
 
 
-def nusvr_space() -> Space:
-    """kernel, gamma, shrinking; C, tolerance and nu on logarithmic scales."""
-    return Space(
-        [
-            Nominal("kernel", ("linear", "poly", "rbf", "sigmoid")),
-            Nominal("gamma", ("scale", "auto")),
-            Nominal("shrinking", (True, False)),
-            Real("C", 1e-4, 10.0, log=True),
-            Real("tolerance", 1e-6, 1.0, log=True),
-            Real("nu", 1e-6, 1.0, log=True),
-        ]
-    )
-
-
-def nusvr_trainer(table: Table, clock: Callable[[], float] = time.perf_counter) -> FunctionTrainer:
-    """Evaluates points of `nusvr_space` on a table, in hundredths of a second. Epochs are counted, and change nothing.
-
-    clock: tells the seconds. Raises TrainerError without scikit-learn.
-    """
-    optional_module("sklearn.svm", "a support vector regression")
-    return FunctionTrainer(nusvr_space(), lambda configuration: rmse(table, configuration), noise=0.0, clock=clock)
-
-
-def rmse(table: Table, configuration: Mapping[str, Any]) -> float:
+def rmse(table: Table, configuration: Configuration) -> float:
     """The objective, in the unit of the targets."""
     return float(np.mean([_split_rmse(table, configuration, split) for split in range(SPLITS)]))
 
 
-def _split_rmse(table: Table, configuration: Mapping[str, Any], split: int) -> float:
+def _split_rmse(table: Table, configuration: Configuration, split: int) -> float:
     from sklearn.preprocessing import StandardScaler
     from sklearn.svm import NuSVR
 
@@ -78,11 +56,6 @@ def _split_rmse(table: Table, configuration: Mapping[str, Any], split: int) -> f
     return float(np.sqrt(np.mean(errors**2)))
 
 
-def nusvr_diabetes(settings: ProblemSettings) -> Problem:
-    """On scikit-learn's diabetes table."""
-    return _problem(diabetes_table, "diabetes", penalty=100.0)
-
-
 def svm_boston(settings: ProblemSettings) -> Problem:
     """On the Boston table, from the file that data.root or FMNAS_BOSTON names."""
     return _problem(lambda: boston_table(settings.data.path or boston_from_environment()), "boston", penalty=30.0)
@@ -90,8 +63,8 @@ def svm_boston(settings: ProblemSettings) -> Problem:
 
 def _problem(load: Callable[[], Table], dataset: str, penalty: float) -> Problem:
     return Problem(
-        space=nusvr_space(),
-        build=lambda table, hardware: nusvr_trainer(table),
+        space=SPACE,
+        build=lambda table, hardware: table_trainer(SPACE, rmse, table, "sklearn.svm", "a support vector regression"),
         penalty=penalty,
         objective="The objective is the root mean squared error on what is left out, averaged over 5 splits.",
         dataset=dataset,
@@ -99,5 +72,5 @@ def _problem(load: Callable[[], Table], dataset: str, penalty: float) -> Problem
     )
 
 
-NUSVR_DIABETES = ConfigurableProblem(nusvr_diabetes)
+NUSVR_DIABETES = _problem(diabetes_table, "diabetes", penalty=100.0)
 SVM_BOSTON = ConfigurableProblem(svm_boston, {"root": None})

@@ -1,31 +1,34 @@
-"""Tables to learn from: rows of numbers with a target each; scikit-learn's small ones, and FashionMNIST as a table.
+"""Tables to learn from: scikit-learn's small ones, and FashionMNIST as one.
+
+A `Table` has a target for each row and is split several times; one that is split for good is a `Split` at once.
 
 Arrays may be read-only, shared by all workers of a machine.
-
-The Boston housing table is not held here: it is read from a file of yours. scikit-learn withdrew it because one of its
-columns encodes a racist assumption. It is here to repeat a published benchmark, from a copy that you already have, and
-for nothing else. `nusvr_diabetes` is the same task on other data.
 """
 
-import os
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fmnas.search_spaces import Configuration, Space
 from fmnas.trainers.contract import DataError, optional_module
-from fmnas.trainers.images.data import permutation
-from fmnas.trainers.images.fashion_mnist import default_cache, find_fashion_mnist, root_from_environment
-
-Numbers = NDArray[np.float64] | NDArray[np.uint8]
+from fmnas.trainers.functions.synthetic import FunctionTrainer
+from fmnas.trainers.images.data import fashion_mnist_set
+from fmnas.trainers.split import Bytes, Split, permutation
 
 TRAINING_SHARE = 0.7
 """In the published protocols."""
 
 SPLITS = 5
 """Of a `Table`, in the published protocols that average over some."""
+
+
+Data = TypeVar("Data")
+"""A `Table`, or a `Split` of one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,29 +57,15 @@ class Table:
                 )
 
 
-@dataclass(frozen=True, eq=False)
-class TableSplit:
-    """Features [n, d] and labels [n] (0 to 9) to train and to validate on. Raises DataError if they are not.
+def table_trainer(
+    space: Space, measure: Callable[[Data, Configuration], float], table: Data, needs: str, user: str
+) -> FunctionTrainer:
+    """Evaluates points of the space on a table: the objective is measure(table, configuration).
 
-    name: of the data set. place: where it was found, for the record.
+    needs: the module of scikit-learn that it uses. user: what it is, for the error. Raises TrainerError without it.
     """
-
-    train_features: Numbers
-    train_labels: NDArray[np.uint8]
-    validation_features: Numbers
-    validation_labels: NDArray[np.uint8]
-    name: str
-    place: str
-
-    def __post_init__(self) -> None:
-        width = self.train_features.shape[-1]
-        for part in ("train", "validation"):
-            features, labels = getattr(self, f"{part}_features"), getattr(self, f"{part}_labels")
-            if features.shape != (len(labels), width) or labels.ndim != 1 or len(labels) == 0 or labels.max() > 9:
-                raise DataError(
-                    f"{self.name}, {part} part: features {features.shape}, labels {labels.shape} up to "
-                    f"{labels.max(initial=0)}; they must be [n, {width}] and [n] with n >= 1, labels from 0 to 9"
-                )
+    optional_module(needs, user)
+    return FunctionTrainer(space, partial(measure, table))
 
 
 def diabetes_table() -> Table:
@@ -105,7 +94,7 @@ def split_rows(count: int, split: int) -> tuple[NDArray[np.int64], NDArray[np.in
     return order[:size], order[size:]
 
 
-def digits_table() -> TableSplit:
+def digits_table() -> Split:
     """scikit-learn's 1,797 handwritten digits as 64 grey levels: 1,257 to train and 540 to validate on, stratified.
 
     The split is that of the published code (`train_test_split` with seed 0). Raises TrainerError without scikit-learn.
@@ -116,10 +105,10 @@ def digits_table() -> TableSplit:
         digits.data, digits.target, train_size=TRAINING_SHARE, stratify=digits.target, random_state=0
     )
     labels = train_labels.astype(np.uint8), validation_labels.astype(np.uint8)
-    return TableSplit(train, labels[0], validation, labels[1], "digits", "scikit-learn")
+    return Split(train, labels[0], validation, labels[1], "digits", "scikit-learn")
 
 
-def scaled_digits_table() -> TableSplit:
+def scaled_digits_table() -> Split:
     """The same digits as HyBO splits its table: each grey level scaled to [0, 1], 1,257 to train, 540 to validate on.
 
     The scale is that of all rows, those that validate included, and the split (`train_test_split` with seed 42) is not
@@ -132,32 +121,31 @@ def scaled_digits_table() -> TableSplit:
     train, validation, train_labels, validation_labels = split(
         scale(digits.data), labels, train_size=TRAINING_SHARE, random_state=42
     )
-    return TableSplit(train, train_labels, validation, validation_labels, "digits", "scikit-learn")
+    return Split(train, train_labels, validation, validation_labels, "digits", "scikit-learn")
 
 
-def fashion_mnist_table(
-    train: int = 49_000, validation: int = 21_000, root: Path | None = None, cache: Path | None = None
-) -> TableSplit:
+def fashion_mnist_table(train: int = 49_000, validation: int = 21_000, root: Path | None = None) -> Split:
     """All 70,000 images of FashionMNIST as 784 grey levels: of each class the first 70 % train, the rest validate.
 
     This is the protocol of the XGBFashionMNIST benchmark. It takes the test images in, after the training images.
     train, validation: at most 49,000 and 21,000, at least 1 each; fewer are a fixed random part, with as many of each
     class as of any other (or one less), in the same order. Smaller parts lie within larger ones.
-    root, cache: as for `fashion_mnist_split`. Raises DataError as it does.
+    root: as for `fashion_mnist_set`. Raises DataError as it does, and for sizes that do not fit.
     """
-    source = find_fashion_mnist(root or root_from_environment(), cache or default_cache())
-    images = np.concatenate([source.train_images, source.test_images])
-    labels = np.concatenate([source.train_labels, source.test_labels])
+    found = fashion_mnist_set(root)
+    assert found.test_images is not None
+    assert found.test_labels is not None
+    images = np.concatenate([found.images, found.test_images])
+    labels = np.concatenate([found.labels, found.test_labels])
     first, last = (
         _part(rows, labels, size, f"data.{name}")
         for rows, size, name in zip(_per_class(labels), (train, validation), ("train", "validation"), strict=True)
     )
     features = images.reshape(len(images), -1)
-    place = f"{source.place}: {source.folder}"
-    return TableSplit(features[first], labels[first], features[last], labels[last], "fashion_mnist", place)
+    return Split(features[first], labels[first], features[last], labels[last], found.name, found.place)
 
 
-def _per_class(labels: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _per_class(labels: Bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The rows that train, the first 70 % of each class, and the rows that validate; both ascending."""
     trains = np.zeros(len(labels), dtype=bool)
     for label in np.unique(labels):
@@ -166,7 +154,7 @@ def _per_class(labels: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[np
     return np.flatnonzero(trains), np.flatnonzero(~trains)
 
 
-def _part(rows: NDArray[np.int64], labels: NDArray[np.uint8], size: int, key: str) -> NDArray[np.int64]:
+def _part(rows: NDArray[np.int64], labels: Bytes, size: int, key: str) -> NDArray[np.int64]:
     """`size` of the rows: the first of a permutation, the classes taking turns."""
     if not 1 <= size <= len(rows):
         raise DataError(f"{key} = {size}: it must be from 1 to {len(rows)}, the images that there are for it")
@@ -176,64 +164,3 @@ def _part(rows: NDArray[np.int64], labels: NDArray[np.uint8], size: int, key: st
         mine = labels[shuffled] == label
         turns[mine] = np.arange(mine.sum())
     return np.sort(shuffled[np.argsort(turns, kind="stable")[:size]])
-
-
-ROWS, COLUMNS = 506, 14
-TARGET_MEAN, TARGET_STANDARD_DEVIATION = 22.532806, 9.188012  # of the last column, ddof = 0
-TOLERANCE = 1e-5
-VARIABLE = "FMNAS_BOSTON"
-
-_NEEDED = (
-    f"svm_boston needs a CSV file of {ROWS} rows and {COLUMNS} numeric columns, the last of them the median value "
-    f"(mean {TARGET_MEAN}, standard deviation {TARGET_STANDARD_DEVIATION}); lines of names may come first. It is not "
-    f"shipped: name your copy in data.root or {VARIABLE}, or run nusvr_diabetes, the same task on data that are there"
-)
-
-
-def boston_from_environment(environment: Mapping[str, str] = os.environ) -> Path | None:
-    """The file that FMNAS_BOSTON names; None when it is unset or empty."""
-    given = environment.get(VARIABLE)
-    return Path(given) if given else None
-
-
-def boston_table(path: Path | None) -> Table:
-    """The table in a CSV file: 13 features and the median value.
-
-    Raises DataError: no file given, one that cannot be read, or one that holds other data.
-    """
-    if path is None:
-        raise DataError(f"no file given. {_NEEDED}")
-    try:
-        path = path.expanduser()
-        lines = path.read_text().splitlines()
-    except (OSError, UnicodeDecodeError, RuntimeError) as error:  # the latter for a home that is not known
-        raise DataError(f"{str(path)[:200]} cannot be read: {error}. {_NEEDED}") from None
-    values = _numeric(lines, path)
-    targets = values[:, -1].copy()
-    mean, deviation = float(targets.mean()), float(targets.std())
-    if abs(mean - TARGET_MEAN) > TOLERANCE or abs(deviation - TARGET_STANDARD_DEVIATION) > TOLERANCE:
-        raise DataError(
-            f"{path} holds other data, or its last column is not the median value: that column has mean {mean:.6f} and "
-            f"standard deviation {deviation:.6f}. {_NEEDED}"
-        )
-    return Table(values[:, :-1].copy(), targets, "boston", str(path))
-
-
-def _numeric(lines: list[str], path: Path) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    """The rows of numbers [506, 14]: everything below the lines of names."""
-    rows = [_row(line) for line in lines if line.strip()]
-    first = next((number for number, row in enumerate(rows) if row is not None), len(rows))
-    table = [row for row in rows[first:] if row is not None]
-    if len(table) != ROWS or len(rows) - first != ROWS:
-        raise DataError(f"{path} holds {len(table)} rows of {COLUMNS} numbers, not {ROWS} in a row. {_NEEDED}")
-    return np.array(table)
-
-
-def _row(line: str) -> list[float] | None:
-    """The numbers of a line, if it has exactly 14 fields and all are finite numbers."""
-    fields = line.split(",")
-    try:
-        values = [float(field.strip().strip('"')) for field in fields]
-    except ValueError:
-        return None
-    return values if len(values) == COLUMNS and np.isfinite(values).all() else None

@@ -1,0 +1,74 @@
+"""The Boston housing table, which is not held here: it is read from a file of yours.
+
+scikit-learn withdrew it because one of its columns encodes a racist assumption. It is here to repeat a published
+benchmark, from a copy that you already have, and for nothing else. `nusvr_diabetes` is the same task on other data.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from fmnas.trainers.contract import DataError
+from fmnas.trainers.tables.tables import Table
+
+ROWS, COLUMNS = 506, 14
+TARGET_MEAN, TARGET_STANDARD_DEVIATION = 22.532806, 9.188012  # of the last column, ddof = 0
+TOLERANCE = 1e-5
+VARIABLE = "FMNAS_BOSTON"
+
+_NEEDED = (
+    f"svm_boston needs a CSV file of {ROWS} rows and {COLUMNS} numeric columns, the last of them the median value "
+    f"(mean {TARGET_MEAN}, standard deviation {TARGET_STANDARD_DEVIATION}); lines of names may come first. It is not "
+    f"shipped: name your copy in data.root or {VARIABLE}, or run nusvr_diabetes, the same task on data that are there"
+)
+
+
+def boston_from_environment(environment: Mapping[str, str] = os.environ) -> Path | None:
+    """The file that FMNAS_BOSTON names; None when it is unset or empty."""
+    given = environment.get(VARIABLE)
+    return Path(given) if given else None
+
+
+def boston_table(path: Path | None) -> Table:
+    """The table in a CSV file: 13 features and the median value.
+
+    Raises DataError: no file given, one that cannot be read, or one that holds other data.
+    """
+    if path is None:
+        raise DataError(f"no file given. {_NEEDED}")
+    try:
+        path = path.expanduser()
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError, RuntimeError) as error:  # the latter for a home that is not known
+        raise DataError(f"{str(path)[:200]} cannot be read: {error}. {_NEEDED}") from None
+    values = _numeric(lines, path)
+    targets = values[:, -1].copy()
+    mean, deviation = float(targets.mean()), float(targets.std())
+    if abs(mean - TARGET_MEAN) > TOLERANCE or abs(deviation - TARGET_STANDARD_DEVIATION) > TOLERANCE:
+        raise DataError(
+            f"{path} holds other data, or its last column is not the median value: that column has mean {mean:.6f} and "
+            f"standard deviation {deviation:.6f}. {_NEEDED}"
+        )
+    return Table(values[:, :-1].copy(), targets, "boston", str(path))
+
+
+def _numeric(lines: list[str], path: Path) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    """The rows of numbers [506, 14]: everything below the lines of names."""
+    rows = [_row(line) for line in lines if line.strip()]
+    first = next((number for number, row in enumerate(rows) if row is not None), len(rows))
+    table = [row for row in rows[first:] if row is not None]
+    if len(table) != ROWS or len(rows) - first != ROWS:
+        raise DataError(f"{path} holds {len(table)} rows of {COLUMNS} numbers, not {ROWS} in a row. {_NEEDED}")
+    return np.array(table)
+
+
+def _row(line: str) -> list[float] | None:
+    """The numbers of a line, if it has exactly 14 fields and all are finite numbers."""
+    fields = line.split(",")
+    try:
+        values = [float(field.strip().strip('"')) for field in fields]
+    except ValueError:
+        return None
+    return values if len(values) == COLUMNS and np.isfinite(values).all() else None
