@@ -96,7 +96,8 @@ def test_without_test_images_there_is_no_last_word(tmp_path: Path) -> None:
     for root in (npz(tmp_path / "a.npz", images=IMAGES, labels=LABELS), folder(tmp_path / "b", ARRAYS[:2])):
         found = read_given("own", root)
         assert len(search_split(found, 10, 5).train_inputs) == 10
-        with pytest.raises(DataError, match=rf"data.root = {root}: it has no test images, .* give test_images and test_labels"):
+        told = rf"data.root = {root}: it has no test images, .* give test_images and test_labels"
+        with pytest.raises(DataError, match=told):
             final_split(found, 10, 5, 10)
 
 
