@@ -10,7 +10,8 @@ a repeat lends them nothing in common, their difference is as often above 0 as b
 test assumes. Pairing then gains nothing; it costs nothing either.
 
 - Repeats with no difference say nothing of its sign; they are left out (Wilcoxon's own way), and count as no repeats
-  when it is asked what the test can show.
+  when it is asked what the test can show. What rounding adds to equal values is no difference, and to differences of
+  equal size no order.
 - The p-value is exact. Where differences are tied in size their ranks are shared, and with up to 13 of them every
   assignment of signs is counted; beyond that, and beyond 50 without ties, it is scipy's normal approximation.
 - Effect: the matched-pairs rank-biserial correlation, (W+ - W-) / (W+ + W-), from -1 (the first optimizer is lower in
@@ -27,6 +28,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fmnas.comparison.numbers.resampling import mean_interval
+from fmnas.comparison.numbers.rounding import settled_differences
 
 Floats = NDArray[np.float64]
 
@@ -169,6 +171,8 @@ def _tested(pair: tuple[str, str], differences: Floats, ps: tuple[float, float],
 
 
 def _differences(first: Mapping[int, float], second: Mapping[int, float]) -> Floats:
-    """first - second in the repeats in which both have a value."""
-    found = [first[repeat] - second[repeat] for repeat in first if repeat in second]
-    return np.array([value for value in found if np.isfinite(value)], dtype=np.float64)
+    """first - second in the repeats in which both have a value, without what rounding alone makes of equals."""
+    shared = [(first[repeat], second[repeat]) for repeat in first if repeat in second]
+    pairs = np.array(shared, dtype=np.float64).reshape(-1, 2)
+    pairs = pairs[np.isfinite(pairs).all(axis=1)]
+    return settled_differences(pairs[:, 0], pairs[:, 1])
