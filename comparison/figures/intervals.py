@@ -46,7 +46,8 @@ def differences(results: Results) -> Iterator[Drawing]:
     """Which side of zero the differences of each pair lie on."""
     figure = differences_figure(results.summary)
     if figure is not None:
-        yield Drawing("differences", figure, f"{DIFFERENCES} {shortcoming(results.summary.tests.repeats)}".rstrip())
+        short = shortcoming(*(pair.repeats for pair in results.summary.tests.pairs))
+        yield Drawing("differences", figure, f"{DIFFERENCES} {short}".rstrip())
 
 
 def retrained(results: Results) -> Iterator[Drawing]:

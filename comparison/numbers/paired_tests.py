@@ -76,6 +76,11 @@ class Comparisons:
     repeats_needed: int
     hypotheses: str = ALL
 
+    @property
+    def most_repeats(self) -> int:
+        """The most that any pair has: with fewer than two there is no test at all."""
+        return max((test.repeats for test in self.pairs), default=0)
+
 
 def compare(values: Mapping[str, Mapping[int, float]], hypotheses: str = ALL) -> Comparisons:
     """Test every pair of optimizers, or one against each of the rest.

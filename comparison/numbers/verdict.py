@@ -47,7 +47,8 @@ def headline(table: pd.DataFrame, tests: Comparisons, seconds: float | None = No
     if len(leaders) > 1:
         return f"{listed(leaders)} share the lowest {mean}: {value}."
     found = f"{leaders[0]} has the lowest {mean}: {value}."
-    return found if first["repeats"] == 1 else f"{found} {_standing(leaders[0], tests)}".rstrip()
+    untested = first["repeats"] == 1 and tests.most_repeats < 2
+    return found if untested else f"{found} {_standing(leaders[0], tests)}".rstrip()
 
 
 def caution(table: pd.DataFrame, tests: Comparisons) -> str:
@@ -60,7 +61,7 @@ def caution(table: pd.DataFrame, tests: Comparisons) -> str:
     repeats = [{repeat for repeat, value in values.items() if isfinite(value)} for values in table["values"]]
     if any(other != repeats[0] for other in repeats):
         partial += _uneven(list(table["optimizer"]), repeats) + " "
-    if tests.repeats < 2:
+    if tests.most_repeats < 2:
         return partial + power(tests)
     return f"{partial}{power(tests)} {_found(tests)}"
 
@@ -75,7 +76,7 @@ def retrained_headline(retrained: Retrained | None) -> str:
     if len(means) == 1:
         return f"{start} {first.optimizer} has a test error of {error}."
     found = f"{start} {first.optimizer} has the lowest {'mean ' if first.repeats > 1 else ''}test error, {error}."
-    return found if tests.repeats < 2 else f"{found} {_standing(first.optimizer, tests)}".rstrip()
+    return found if tests.most_repeats < 2 else f"{found} {_standing(first.optimizer, tests)}".rstrip()
 
 
 def retrained_caution(retrained: Retrained | None, search: Comparisons) -> str:
@@ -91,8 +92,8 @@ def retrained_caution(retrained: Retrained | None, search: Comparisons) -> str:
         return told
     if len({mean.repeats for mean in retrained.means}) > 1:
         told += " They are not there for the same repeats of every optimizer: their means are no fair comparison."
-    same = (tests.repeats, len(tests.pairs)) == (search.repeats, len(search.pairs))
-    found = " ".join([*([] if same else [power(tests)]), *([_found(tests)] if tests.repeats > 1 else [])])
+    shown = [_found(tests)] if tests.most_repeats > 1 else []
+    found = " ".join(shown if power(tests) == power(search) else [power(tests), *shown])
     return f"{told} Among them, {found[:1].lower()}{found[1:]}" if found else told
 
 
@@ -102,16 +103,21 @@ def power(tests: Comparisons) -> str:
         return f"Only {tests.hypotheses} is to be tested against the rest, and it has no trial yet: no test."
     if not tests.pairs:
         return "There is one optimizer: nothing to compare it with."
-    repeats, pairs, needed = tests.repeats, len(tests.pairs), tests.repeats_needed
-    if repeats == 0:
+    fewest, most, pairs, needed = tests.repeats, tests.most_repeats, len(tests.pairs), tests.repeats_needed
+    if fewest == 0 and most < 2:
         return (
             "Not all optimizers that are to be compared share a repeat: no test; "
             f"{needed} paired repeats can show a difference{_corrected(tests)}, without ties."
         )
-    if repeats == 1:
+    if most == 1:
         return "1 repeat: no standard error, no test; the order is an anecdote."
-    least = smallest_p(repeats)
-    start = f"{repeats} paired repeats: the smallest p that a two-sided paired Wilcoxon test can give is {least:.3g}"
+    least = smallest_p(most)
+    start = (
+        f"{most} paired repeats: the smallest p that a two-sided paired Wilcoxon test can give is {least:.3g}"
+        if fewest == most
+        else f"{fewest} to {most} paired repeats, by pair: the smallest p that a two-sided paired Wilcoxon test can "
+        f"give with {most} is {least:.3g}"
+    )
     if least > LEVEL:
         can = f"so no difference between two optimizers can be significant at {LEVEL:.0%} by it"
         return f"{start}, {can}; {needed} repeats can show one{_corrected(tests)}, without ties."
@@ -128,7 +134,7 @@ def _partial(table: pd.DataFrame, tests: Comparisons) -> str:
         return ""
     at, budget = table["common_epochs"].iloc[0], table["budget_epochs"].iloc[0]
     told = f"Compared at {at} of {budget} epochs, the least that any run has spent so far. "
-    if tests.repeats < 2:
+    if tests.most_repeats < 2:
         return told
     return f"{told}{PEEKING} "
 

@@ -194,7 +194,7 @@ def sections(summary: Summary, context: ReportContext, pictures: Pictures) -> li
     given: list[tuple[str, str, object, bool]] = [
         ("result", "Result", _result(summary), False),
         ("setup", "What was measured", _setup(summary, context), False),
-        ("statistics", "Pairwise tests", _tested(summary.tests) if summary.tests.repeats > 1 else None, untold),
+        ("statistics", "Pairwise tests", _tested(summary.tests) if summary.tests.most_repeats > 1 else None, untold),
         ("retrained", "Test errors of the best, trained again", _again(summary), False),
         ("tradeoff", "Error against FLOPs", tables.tradeoffs(summary) or None, False),
         ("learning", "Learning curves of the best", pictures.get("learning") or None, True),
@@ -290,7 +290,7 @@ def _shares(summary: Summary) -> Shares | None:
     if not steps:
         return None
     spent = ", ".join(f"{step.share:.0%} are {count(step.evaluations)} evaluations" for step in steps)
-    return Shares(tables.checkpoints(summary), spent, shortcoming(min(len(row.values) for row in steps[-1].rows)))
+    return Shares(tables.checkpoints(summary), spent, shortcoming(*(len(row.values) for row in steps[-1].rows)))
 
 
 def _tested(tests: Comparisons) -> Tested | None:

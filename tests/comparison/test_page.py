@@ -59,6 +59,13 @@ def words(html):
     return " ".join(html.split())
 
 
+def test_an_optimizer_with_a_single_repeat_silences_no_tests(plain_summary):
+    values = {name: {r: 1.0 + r for r in range(3)} for name in ("bo-fm", "random")}
+    ragged = replace(plain_summary, tests=compare(values | {"late": {0: 9.0}}))
+    shown = [section.id for section in sections(ragged, CONTEXT, {})]
+    assert "statistics" in shown
+
+
 def test_without_further_parts_their_sections_are_left_out(plain_summary):
     html = page(plain_summary, CONTEXT, {})
     always = ["Result", "Cost of every run", "Best configurations"]
@@ -206,7 +213,7 @@ def test_tests_that_can_tell_nothing_are_folded(summary):
     mute = replace(summary.tests, pairs=summary.tests.pairs[:1])
     assert folded(mute)["statistics"]
     assert not folded(summary.tests)["statistics"]
-    assert "statistics" not in folded(replace(summary.tests, repeats=1))
+    assert "statistics" not in folded(compare({"a": {0: 1.0}, "b": {0: 2.0}}))
 
 
 class Markup(HTMLParser):

@@ -125,6 +125,14 @@ def test_the_test_errors_are_paired_by_repeat_and_tested_by_the_same_hypotheses(
     assert "2 paired repeats: the smallest p" in summary.caution  # the search has seven
 
 
+def test_an_optimizer_that_was_trained_again_once_silences_nobody(make_table):
+    low, high = {r: 0.1 + r / 100 for r in range(9)}, {r: 0.2 + r / 50 for r in range(9)}
+    summary = told(make_table, {"a": low, "b": high, "c": {0: 0.9}})
+    assert "It is better than b (corrected p = 0.012)" in summary.headline
+    assert "Among them, 1 to 9 paired repeats, by pair: the smallest p" in summary.caution
+    assert "a is better than b (p = 0.012)" in summary.caution
+
+
 def test_none():
     assert retrained_summary(None) is None
 
