@@ -150,7 +150,8 @@ def smallest_p(repeats: int) -> float:
 def can_show(repeats: int, pairs: int) -> bool:
     """Whether so many repeats can show a difference at LEVEL between one of so many pairs.
 
-    Holm compares the smallest of all p-values with LEVEL / pairs; if that is out of reach, nothing is shown.
+    Holm compares the smallest of all p-values with LEVEL / pairs: where that is out of reach, and no pair has more
+    repeats, nothing is shown. Beside pairs that have more, and are shown, fewer may do.
     """
     return smallest_p(repeats) * pairs < LEVEL
 
@@ -168,10 +169,11 @@ def _tested(pair: tuple[str, str], differences: Floats, ps: tuple[float, float],
     effect = rank_biserial(differences)
     differing = int(np.count_nonzero(differences))
     verdict = NONE
-    if not can_show(differing, pairs):
+    if ps[1] < LEVEL:
+        if effect * mean > 0:  # where ranks and mean point to different sides, neither is better
+            verdict = FIRST if effect < 0 else SECOND
+    elif not can_show(differing, pairs):
         verdict = TOO_FEW
-    elif ps[1] < LEVEL and effect * mean > 0:  # where ranks and mean point to different sides, neither is better
-        verdict = FIRST if effect < 0 else SECOND
     return PairedTest(*pair, len(differences), differing, mean, float(low), float(high), *ps, effect, verdict)
 
 

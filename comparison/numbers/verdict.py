@@ -17,7 +17,6 @@ from fmnas.comparison.numbers.paired_tests import (
     SECOND,
     TOO_FEW,
     Comparisons,
-    PairedTest,
     can_show,
     smallest_p,
 )
@@ -208,10 +207,6 @@ def _found(tests: Comparisons) -> str:
 
 def _tied(tests: Comparisons) -> str:
     """The pairs whose ties leave too few repeats that differ, where all of their repeats would have been enough."""
-    few = [test for test in tests.pairs if _short_of_differences(test, tests)]
+    few = [test for test in tests.pairs if test.verdict == TOO_FEW and can_show(test.repeats, len(tests.pairs))]
     told = "; ".join(f"{test.first} and {test.second} in {test.differing} of {test.repeats}" for test in few)
     return f"Ties are evidence of nothing, and leave too few repeats that differ: {told}. " if few else ""
-
-
-def _short_of_differences(test: PairedTest, tests: Comparisons) -> bool:
-    return can_show(test.repeats, len(tests.pairs)) and not can_show(test.differing, len(tests.pairs))

@@ -126,6 +126,12 @@ def test_ties_are_counted():
     assert first.endswith("Too few repeats to tell whether it is better than q.")
     assert "leave too few repeats that differ: p and q in 3 of 8." in second
     assert "No test shows a difference" not in second
+    results = numbered(
+        tied, [x + (i < 6) * (i + 1) for i, x in enumerate(tied)], [x + 10 + i for i, x in enumerate(tied)]
+    )
+    first, second, _ = words(results)
+    assert first.endswith("It is better than q and r (corrected p ≤ 0.031).")  # six differ: enough at Holm's last step
+    assert "repeats that differ" not in second
     _, untied, _ = words(numbered(tied, [x + 1 for x in tied]))
     assert "repeats that differ" not in untied
 
