@@ -3,6 +3,7 @@
 Nothing is called better but by a test that says so.
 """
 
+from collections.abc import Sequence
 from math import isfinite
 from typing import Any
 
@@ -21,6 +22,7 @@ from fmnas.comparison.numbers.paired_tests import (
     smallest_p,
 )
 from fmnas.comparison.numbers.retrained import Retrained
+from fmnas.comparison.numbers.rounding import equal
 
 PEEKING = (
     "This is not the end: tests that are looked at before it, as often as one likes, make p too small. They count "
@@ -38,7 +40,7 @@ def headline(table: pd.DataFrame, tests: Comparisons, seconds: float | None = No
     if ranked.empty:
         return "No comparison yet: no optimizer has a full-fidelity result in every repeat."
     first = ranked.iloc[0]
-    leaders = list(ranked["optimizer"][ranked["mean"] == first["mean"]])
+    leaders = _leaders(list(zip(ranked["optimizer"], ranked["mean"], strict=True)))
     value = f"{with_error(first['mean'], first['standard_error'])}, {_cost(first, seconds)}"
     mean = "mean objective" if first["repeats"] > 1 else "objective"
     if len(table) == 1:
@@ -74,7 +76,11 @@ def retrained_headline(retrained: Retrained | None) -> str:
     start = "Trained again with fresh seeds and measured on test images:"
     if len(means) == 1:
         return f"{start} {first.optimizer} has a test error of {error}."
-    found = f"{start} {first.optimizer} has the lowest {'mean ' if first.repeats > 1 else ''}test error, {error}."
+    mean = f"{'mean ' if first.repeats > 1 else ''}test error, {error}"
+    leaders = _leaders([(each.optimizer, each.error) for each in means])
+    if len(leaders) > 1:
+        return f"{start} {listed(leaders)} share the lowest {mean}."
+    found = f"{start} {first.optimizer} has the lowest {mean}."
     return found if tests.most_repeats < 2 else f"{found} {_standing(first.optimizer, tests)}".rstrip()
 
 
@@ -136,6 +142,11 @@ def _partial(table: pd.DataFrame, tests: Comparisons) -> str:
     if tests.most_repeats < 2:
         return told
     return f"{told}{PEEKING} "
+
+
+def _leaders(ranked: Sequence[tuple[str, float]]) -> list[str]:
+    """Of optimizers and their means, the lowest first: those whose mean is the first's, but for rounding."""
+    return [name for place, (name, mean) in enumerate(ranked) if place == 0 or equal(mean, ranked[0][1])]
 
 
 def _uneven(optimizers: list[str], repeats: list[set[int]]) -> str:

@@ -133,6 +133,13 @@ def test_an_optimizer_that_was_trained_again_once_silences_nobody(make_table):
     assert "a is better than b (p = 0.012)" in summary.caution
 
 
+def test_the_lowest_test_error_may_be_shared(make_table):
+    summary = told(make_table, {"a": {0: 0.25}, "b": {0: 0.25}, "c": {0: 0.3}})
+    assert summary.headline.endswith("measured on test images: a and b share the lowest test error, 0.2500.")
+    summary = told(make_table, {"a": {0: 0.1, 1: 0.2, 2: 0.3}, "b": {0: 0.3, 1: 0.2, 2: 0.1}})
+    assert "share the lowest mean test error, 0.200 ± 0.058." in summary.headline
+
+
 def test_none():
     assert retrained_summary(None) is None
 

@@ -120,6 +120,13 @@ def test_an_optimizer_that_shares_no_repeat_silences_nobody():
     assert "p is better than q (p = 0.012)" in second
 
 
+def test_the_same_values_in_another_order_have_no_leader():
+    values = [0.1, 0.3, 0.3, 0.2, 0.7]
+    assert np.mean(values) != np.mean(values[::-1])
+    first, _, _ = words(numbered(values, values[::-1]))
+    assert "share the lowest mean objective" in first
+
+
 def test_ties_are_counted():
     tied = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
     first, second, _ = words(numbered(tied, [x + (i < 3) for i, x in enumerate(tied)]))
