@@ -71,6 +71,8 @@ def retrained_headline(retrained: Retrained | None) -> str:
     """What was found when the best were trained again; "" where none were."""
     if retrained is None:
         return ""
+    if retrained.differ:
+        return "The best were trained again, but not all in the same way: their test errors are not compared."
     means, tests, first = retrained.means, retrained.tests, retrained.means[0]
     error = with_error(first.error, first.standard_error)
     start = "Trained again with fresh seeds and measured on test images:"
@@ -93,6 +95,11 @@ def retrained_caution(retrained: Retrained | None, search: Comparisons) -> str:
         "The objective of a search is the lowest of many noisy values, and too good: the test errors of the "
         "configurations trained again are the ones to believe."
     )
+    if retrained.differ:
+        told += (
+            f" They were not all trained in the same way ({listed(retrained.differ)} differ): neither their means nor "
+            "the order of these tell which optimizer is better. Retrain all with the same options."
+        )
     if not tests.pairs:
         return told
     if len({mean.repeats for mean in retrained.means}) > 1:

@@ -17,6 +17,7 @@ from fmnas.comparison.numbers.efficiency import AREA_FROM
 from fmnas.comparison.numbers.notation import count, is_missing, listed, number
 from fmnas.comparison.numbers.paired_tests import ALL, LEVEL, TOO_FEW, Comparisons
 from fmnas.comparison.numbers.resampling import shortcoming
+from fmnas.comparison.numbers.retrained import Retrained
 from fmnas.comparison.numbers.verdict import power
 from fmnas.comparison.page import tables
 from fmnas.comparison.page.tables import Table
@@ -123,12 +124,9 @@ class Speed:
 
 @dataclass(frozen=True)
 class Again:
-    """The configurations trained anew, in words and tables; tested: None where nothing is compared."""
+    """The configurations trained anew, with their tables; tested: None where nothing is compared."""
 
-    seeds: int
-    images: int | None
-    epochs: int | None
-    test_images: int | None
+    found: Retrained
     means: Table
     tested: Tested | None
     rows: Table
@@ -314,15 +312,7 @@ def _again(summary: Summary) -> Again | None:
     found = summary.retrained
     if found is None:
         return None
-    return Again(
-        found.seeds,
-        found.images,
-        found.epochs,
-        found.test_images,
-        tables.retrained_means(found),
-        _tested(found.tests),
-        tables.retrained_rows(found),
-    )
+    return Again(found, tables.retrained_means(found), _tested(found.tests), tables.retrained_rows(found))
 
 
 def _best_cells(summary: Summary, pictures: Sequence[Picture]) -> tuple[BestCell, ...]:

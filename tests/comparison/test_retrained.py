@@ -140,6 +140,28 @@ def test_the_lowest_test_error_may_be_shared(make_table):
     assert "share the lowest mean test error, 0.200 ± 0.058." in summary.headline
 
 
+@pytest.mark.parametrize(
+    ("other", "what"),
+    [
+        ({"epochs": 25, "images": 3000}, "epochs and images"),
+        ({"test_images": 500}, "test images"),
+        ({"test_error_seed_2": 0.5}, "seeds"),
+    ],
+)
+def test_what_was_not_trained_alike_is_not_compared(make_table, tmp_path, other, what):
+    rows = [row("a", r, [0.1 + r / 100]) for r in range(7)] + [row("b", r, [0.3 + r / 100], **other) for r in range(7)]
+    again = read_retrained(write(tmp_path, rows))
+    trials = make_table({(name, r): [1.0] for name in "ab" for r in range(7)})
+    summary = write_report(trials, ReportContext("n", "joint", Budget(1, 25), {}, "", retrained=again), tmp_path / "to")
+    assert (summary.retrained.tests.pairs, len(summary.retrained.means)) == ((), 2)
+    assert "better" not in summary.headline
+    assert summary.headline.endswith("not all in the same way: their test errors are not compared.")
+    assert f"not all trained in the same way ({what} differ)" in summary.caution
+    shown = " ".join((tmp_path / "to" / "index.html").read_text().split())
+    assert f"not compared: they differ in {what.replace(' and', ',')}. Test errors on images that no optimizer" in shown
+    assert "None" not in shown
+
+
 def test_none():
     assert retrained_summary(None) is None
 
