@@ -205,7 +205,7 @@ def summarise(trials: pd.DataFrame, curves: pd.DataFrame, ledger: pd.DataFrame, 
         clocks=tuple(clocks),
         incidents=_incidents(trials),
         remarks=tuple(context.remarks),
-        tradeoff=tuple(tradeoffs(trials, budget)),
+        tradeoff=tuple(tradeoffs(trials, curves, at, budget)),
         minimum=context.minimum,
     )
 

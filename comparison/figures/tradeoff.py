@@ -6,7 +6,7 @@ import numpy as np
 
 from fmnas.comparison.figures.canvas import PANEL, Drawing, Results, few_ticks, label, legend, plain, sheet
 from fmnas.comparison.figures.palette import styles
-from fmnas.comparison.numbers.ledger import is_full_result
+from fmnas.comparison.numbers.tradeoff import results_by
 
 FRONTS = (
     "Dots: full results of all repeats. Lines: their Pareto fronts, where nothing is lower in both. FLOPs are those of "
@@ -28,7 +28,8 @@ def fronts(results: Results) -> Iterator[Drawing]:
     rows = {row.optimizer: row for row in results.summary.tradeoff}
     if not rows:
         return
-    trials = results.trials[is_full_result(results.trials, results.summary.budget)]
+    summary = results.summary
+    trials = results_by(results.trials, results.curves, summary.compared_at, summary.budget)
     figure = sheet(PANEL[0], PANEL[1] + BELOW)
     axes = figure.subplots()
     plain(axes)

@@ -25,7 +25,10 @@ REFERENCE = (1.0, 1.0)
 
 @dataclass(frozen=True)
 class Tradeoff:
-    """One optimizer's hypervolumes by repeat, their mean and its standard error, and the front of all its repeats."""
+    """One optimizer's hypervolumes by repeat, their mean and its standard error, and the front of all its repeats.
+
+    A repeat without a full result has NaN, and so has the mean then.
+    """
 
     optimizer: str
     mean: float
@@ -34,16 +37,28 @@ class Tradeoff:
     front: tuple[tuple[float, float], ...]
 
 
-def tradeoffs(trials: pd.DataFrame, budget: Budget) -> list[Tradeoff]:
-    """Of every optimizer with full results that have FLOPs and an error, the highest mean hypervolume first."""
-    full = trials[is_full_result(trials, budget) & trials["flops_ratio"].notna() & trials["error"].notna()]
+def tradeoffs(trials: pd.DataFrame, curves: pd.DataFrame, at: int, budget: Budget) -> list[Tradeoff]:
+    """Of every optimizer with full results that have FLOPs and an error, the highest mean hypervolume first.
+
+    curves: the `anytime_curves` of the trials, which know of every repeat. at: the epochs at which all are compared.
+    """
+    full = results_by(trials, curves, at, budget)
     rows = []
     for name, mine in full.groupby("optimizer", sort=True):
-        values = {int(run["repeat"].iloc[0]): hypervolume(_points(run)) for _, run in mine.groupby("repeat")}
+        repeats = curves.loc[curves["optimizer"] == name, "repeat"].unique()
+        values = dict.fromkeys(sorted(map(int, repeats)), float("nan"))
+        values |= {int(run["repeat"].iloc[0]): hypervolume(_points(run)) for _, run in mine.groupby("repeat")}
         found = np.array(list(values.values()))
         ends = tuple((float(flops), float(error)) for flops, error in pareto_front(_points(mine)))
         rows.append(Tradeoff(str(name), float(found.mean()), float(standard_error(found)), values, ends))
-    return sorted(rows, key=lambda row: (-row.mean, row.optimizer))
+    return sorted(rows, key=lambda row: (np.isnan(row.mean), -row.mean, row.optimizer))
+
+
+def results_by(trials: pd.DataFrame, curves: pd.DataFrame, at: int, budget: Budget) -> pd.DataFrame:
+    """The full results with FLOPs and an error that each run had after so many epochs."""
+    known = pd.MultiIndex.from_frame(curves.loc[curves["epochs"] <= at, ["run", "trial"]])
+    by_then = pd.MultiIndex.from_frame(trials[["run", "trial"]].astype({"trial": "int64"})).isin(known)
+    return trials[by_then & is_full_result(trials, budget) & trials["flops_ratio"].notna() & trials["error"].notna()]
 
 
 def pareto_front(points: Floats) -> Floats:
