@@ -179,7 +179,7 @@ def summarise(trials: pd.DataFrame, curves: pd.DataFrame, ledger: pd.DataFrame, 
     again = retrained_summary(context.retrained, context.hypotheses)
     points = checkpoints(curves, at, budget) if len(curves) else []
     cautions = [
-        caution(final, tests),
+        caution(final, tests, () if context.finished else _waiting(ledger, context.runs)),
         *unused_methods(records),
         *spoilt_trials(records),
         *clocks,
@@ -251,6 +251,12 @@ def _best(trials: pd.DataFrame, run: str | None, trial: float | None) -> dict[st
     """The configuration of an optimizer's best trial."""
     here = trials[(trials["run"] == run) & (trials["trial"] == trial) & (trials["status"] == "finished")]
     return configuration_of(here.iloc[0], variable_columns(trials)) if len(here) else None
+
+
+def _waiting(ledger: pd.DataFrame, runs: Sequence[PlannedRun]) -> list[str]:
+    """The optimizers with runs that have not begun."""
+    begun = set(ledger["run"])
+    return list(dict.fromkeys(run.optimizer for run in runs if run.run not in begun))
 
 
 def _incidents(trials: pd.DataFrame) -> tuple[Incident, ...]:

@@ -52,9 +52,12 @@ def headline(table: pd.DataFrame, tests: Comparisons, seconds: float | None = No
     return found if untested else f"{found} {_standing(leaders[0], tests)}".rstrip()
 
 
-def caution(table: pd.DataFrame, tests: Comparisons) -> str:
-    """What the data of a `final_table` can support, in plain words."""
-    partial = _partial(table, tests)
+def caution(table: pd.DataFrame, tests: Comparisons, waiting: Sequence[str] = ()) -> str:
+    """What the data of a `final_table` can support, in plain words.
+
+    waiting: optimizers with planned runs that have not begun.
+    """
+    partial = _partial(table, tests, waiting)
     if table.empty or table["best"].isna().all():
         return partial + "There is no full-fidelity result to compare."
     if len(table) == 1:
@@ -141,12 +144,13 @@ def power(tests: Comparisons) -> str:
     return f"{start}{f', {least * pairs:.3g}{_corrected(tests)[1:]}' if pairs > 1 else ''}."
 
 
-def _partial(table: pd.DataFrame, tests: Comparisons) -> str:
-    if table.empty or table["common_epochs"].iloc[0] == table["budget_epochs"].iloc[0]:
+def _partial(table: pd.DataFrame, tests: Comparisons, waiting: Sequence[str]) -> str:
+    if table.empty:
         return ""
     at, budget = table["common_epochs"].iloc[0], table["budget_epochs"].iloc[0]
-    told = f"Compared at {at} of {budget} epochs, the least that any run has spent so far. "
-    if tests.most_repeats < 2:
+    told = f"Compared at {at} of {budget} epochs, the least that any run on its way has spent so far. "
+    told = (told if at != budget else "") + (f"Not all runs of {listed(waiting)} have begun. " if waiting else "")
+    if not told or tests.most_repeats < 2:
         return told
     return f"{told}{PEEKING} "
 
