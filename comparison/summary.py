@@ -19,7 +19,7 @@ from fmnas.comparison.numbers.standings import Checkpoint, checkpoints, final_ta
 from fmnas.comparison.numbers.tradeoff import Tradeoff, tradeoffs
 from fmnas.comparison.numbers.trials import Budget, PlannedRun, configuration_of, variable_columns
 from fmnas.comparison.numbers.verdict import caution, headline, power, retrained_caution, retrained_headline
-from fmnas.search_spaces.records import WARM_START
+from fmnas.search_spaces.records import FINISHED, WARM_START
 
 FINAL_HEADER = (
     "optimizer",
@@ -249,7 +249,7 @@ def _final_rows(
 
 def _best(trials: pd.DataFrame, run: str | None, trial: float | None) -> dict[str, Any] | None:
     """The configuration of an optimizer's best trial."""
-    here = trials[(trials["run"] == run) & (trials["trial"] == trial) & (trials["status"] == "finished")]
+    here = trials[(trials["run"] == run) & (trials["trial"] == trial) & (trials["status"] == FINISHED)]
     return configuration_of(here.iloc[0], variable_columns(trials)) if len(here) else None
 
 
@@ -260,7 +260,7 @@ def _waiting(ledger: pd.DataFrame, runs: Sequence[PlannedRun]) -> list[str]:
 
 
 def _incidents(trials: pd.DataFrame) -> tuple[Incident, ...]:
-    kinds = [trials[trials["status"] != "finished"].assign(what=lambda t: t["status"], text=lambda t: t["reason"])]
+    kinds = [trials[trials["status"] != FINISHED].assign(what=lambda t: t["status"], text=lambda t: t["reason"])]
     noted = trials[(trials["note"] != "") & (trials["origin"] != WARM_START)]  # those say where they are from
     kinds.append(noted.assign(what="note", text=lambda t: t["note"]))
     counted = pd.concat(kinds).groupby(["optimizer", "what", "text"], sort=True).size()

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fmnas.comparison.figures.canvas import TEXT, Drawing, Results, label, legend, names_down, plain, sheet, time_unit
 from fmnas.comparison.figures.palette import GROUND, INK, SOFT, styles
 from fmnas.comparison.numbers.trials import SOURCE
-from fmnas.search_spaces.records import FINISHED, STATUSES
+from fmnas.search_spaces.records import CANCELLED, FAILED, FINISHED, LOST, STATUSES, TIMED_OUT
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -30,7 +30,7 @@ HEIGHT = 0.72
 """Of a bar, where rows are 1 apart."""
 RASTER_FROM = 600
 """From so many bars on they are embedded as an image."""
-ENDS = {"failed or timed out": ("x", ("failed", "timed_out")), "lost or cancelled": ("o", ("lost", "cancelled"))}
+ENDS = {"failed or timed out": ("x", (FAILED, TIMED_OUT)), "lost or cancelled": ("o", (LOST, CANCELLED))}
 """What a trial without a result is marked with, by status."""
 NAMED = 40
 """Up to so many workers have their names beside their rows."""

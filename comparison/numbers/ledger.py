@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from fmnas.comparison.numbers.cells import count_duplicates
 from fmnas.comparison.numbers.trials import LOST_SECONDS, SOURCE, Budget, variable_columns
-from fmnas.search_spaces.records import CHARGED, FINISHED, MODEL, ORIGINS, STATUSES, WARM_START
+from fmnas.search_spaces.records import CHARGED, FINISHED, MODEL, ORIGINS, STATUSES, WARM_START, is_full
 
 MODEL_SHARE = f"share_{MODEL}"
 DUPLICATES = ("duplicates", "isomorphic_duplicates", "known_cells", "isomorphic_cells")
@@ -138,7 +138,7 @@ def wall_seconds(trials: pd.DataFrame) -> "pd.Series[float]":
 
 def is_full_result(trials: pd.DataFrame, budget: Budget) -> "pd.Series[bool]":
     """Which trials may be an incumbent: finished, at full fidelity, with a finite objective."""
-    full = trials["epochs"].astype("int64") >= budget.epochs_per_evaluation
+    full = is_full(trials["epochs"].astype("int64"), budget.epochs_per_evaluation)
     return (trials["status"] == FINISHED) & np.isfinite(trials["objective"]) & full
 
 

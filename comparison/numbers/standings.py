@@ -92,13 +92,13 @@ def standings(values: Values) -> list[Standing]:
         (low, high), error = mean_interval(given), standard_error(given)
         rows.append(
             Standing(
-                optimizer,
-                float(given.mean()),
-                float(error),
-                float(low),
-                float(high),
-                ranks.get(optimizer, np.nan),
-                mine,
+                optimizer=optimizer,
+                mean=float(given.mean()),
+                standard_error=float(error),
+                low=float(low),
+                high=float(high),
+                rank=ranks.get(optimizer, np.nan),
+                values=mine,
             )
         )
     return sorted(rows, key=lambda row: (np.isnan(row.mean), row.mean, row.optimizer))
