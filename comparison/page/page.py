@@ -85,10 +85,9 @@ class Sample:
 
 @dataclass(frozen=True)
 class Result:
-    """The final table at so many epochs, under the legend of the figures above it."""
+    """The final table, under the legend of the figures above it."""
 
     table: Table
-    epochs: int
     legend: tuple[Sample, ...]
 
 
@@ -114,10 +113,9 @@ class Tested:
 
 @dataclass(frozen=True)
 class Speed:
-    """How soon; a table is None where it has nothing to tell. area_from: evaluations from which on the area counts."""
+    """How soon; a table is None where it has nothing to tell."""
 
     area: Table | None
-    area_from: str
     targets: Table | None
     equivalents: Table | None
 
@@ -139,17 +137,6 @@ class BestCell:
     optimizer: str
     found: str
     pictures: tuple[Picture, ...]
-
-
-@dataclass(frozen=True)
-class Spent:
-    """The ledger, and which of its columns there is something to explain in."""
-
-    table: Table
-    repeated: bool
-    known: bool
-    idle: bool
-    lost: bool
 
 
 @dataclass(frozen=True)
@@ -178,6 +165,7 @@ def page(summary: Summary, context: ReportContext, pictures: Pictures) -> str:
         light=declarations(dark=False),
         dark=declarations(dark=True),
         sample=(SAMPLE_WIDTH, SAMPLE_HEIGHT),
+        area_from=f"{AREA_FROM:g}",
         lead=pictures.get(LEAD, ()),
         sections=shown,
     )
@@ -202,7 +190,7 @@ def sections(summary: Summary, context: ReportContext, pictures: Pictures) -> li
         ("speed", "Evaluations to match", _speed(summary), True),
         ("variables", "Influence of the variables", pictures.get("variables") or None, True),
         ("timeline", "Worker timeline", pictures.get("timeline") or None, True),
-        ("spent", "Cost of every run", _spent(summary), True),
+        ("spent", "Cost of every run", tables.ledger(summary) if summary.ledger else None, True),
         ("honesty", "Sanity checks", _honest(summary), not warned),
         ("incidents", "Failures and notes", tables.incidents(summary) or None, False),
         ("configurations", "Best configurations", tables.configurations(summary), True),
@@ -265,7 +253,7 @@ def _marker(style: Style) -> str:
 
 
 def _result(summary: Summary) -> Result | None:
-    return Result(tables.final(summary), summary.compared_at, _legend(summary)) if summary.optimizers else None
+    return Result(tables.final(summary), _legend(summary)) if summary.optimizers else None
 
 
 def _setup(summary: Summary, context: ReportContext) -> Setup | None:
@@ -305,7 +293,7 @@ def _speed(summary: Summary) -> Speed | None:
         tables.targets(summary) if summary.targets else None,
         tables.equivalents(summary) if summary.equivalents else None,
     )
-    return Speed(given[0], f"{AREA_FROM:g}", given[1], given[2]) if any(given) else None
+    return Speed(*given) if any(given) else None
 
 
 def _again(summary: Summary) -> Again | None:
@@ -325,19 +313,6 @@ def _best_cells(summary: Summary, pictures: Sequence[Picture]) -> tuple[BestCell
             found = f"{row.best_run}, trial {row.best_trial}: objective {number(row.best)}{error}"
             cells.append(BestCell(name, found, mine))
     return tuple(cells)
-
-
-def _spent(summary: Summary) -> Spent | None:
-    runs = summary.ledger
-    if not runs:
-        return None
-    return Spent(
-        tables.ledger(summary),
-        repeated=any(run.duplicates for run in runs),
-        known=any(run.known_cells + run.isomorphic_cells for run in runs),
-        idle=any(run.idle_seconds > 0 for run in runs),
-        lost=any(run.lost_seconds > 0 for run in runs),
-    )
 
 
 def _honest(summary: Summary) -> Honest | None:

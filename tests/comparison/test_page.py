@@ -126,6 +126,11 @@ def test_the_ledger_shows_what_there_is(plain_summary):
     assert "5.0 min" in html
     for absent in ("<th>lost</th>", "<th>pending</th>", "<th>idle</th>", "the platform's cost"):
         assert absent not in html
+    for known in ("duplicates", "isomorphic_duplicates"):
+        repeated = [replace(row, duplicates=0, isomorphic_duplicates=0) for row in rows]
+        assert "A duplicate repeats" not in page(replace(plain_summary, ledger=tuple(repeated)), CONTEXT, {})
+        repeated[0] = replace(repeated[0], **{known: 1})
+        assert "A duplicate repeats" in page(replace(plain_summary, ledger=tuple(repeated)), CONTEXT, {})
     rows[0] = replace(rows[0], lost_seconds=3.0, pending=2, idle_seconds=1.0)
     html = page(replace(plain_summary, ledger=tuple(rows)), CONTEXT, {})
     for present in ("<th>lost</th>", "<th>pending</th>", "<th>idle</th>", "the platform's cost"):
