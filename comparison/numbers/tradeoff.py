@@ -68,11 +68,11 @@ def pareto_front(points: Floats) -> Floats:
     return ordered[ordered[:, 1] < before]
 
 
-def hypervolume(points: Floats, reference: tuple[float, float] = REFERENCE) -> float:
-    """The area between the points [n, 2] and a corner that is worse in both columns; points beyond it add nothing."""
-    front = pareto_front(points[(points < reference).all(axis=1)])
-    widths = np.append(front[1:, 0], reference[0]) - front[:, 0]
-    return float((widths * (reference[1] - front[:, 1])).sum())
+def hypervolume(points: Floats) -> float:
+    """The area between the points [n, 2] and REFERENCE; points beyond it add nothing."""
+    front = pareto_front(points[(points < REFERENCE).all(axis=1)])
+    widths = np.append(front[1:, 0], REFERENCE[0]) - front[:, 0]
+    return float((widths * (REFERENCE[1] - front[:, 1])).sum())
 
 
 def _points(trials: pd.DataFrame) -> Floats:

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fmnas.comparison import Budget, ReportContext, anytime_curves, write_report
-from fmnas.comparison.figures import FIGURES, drawings
+from fmnas.comparison.figures import FIGURES, drawn
+from fmnas.comparison.figures.canvas import Results
 from fmnas.comparison.figures.intervals import MOST_ROWS, differences_figure, final_figure, intervals, retrained_figure
 from fmnas.comparison.numbers.notation import MISSING, count, interval, seconds, share, shown
 from fmnas.comparison.numbers.paired_tests import compare
@@ -172,10 +173,10 @@ def test_every_section_with_its_figures(make_table, summary):
         for r in range(3)
     }
     trials = typed_trials(make_table(runs), "a test")
-    drawn = drawings(trials, anytime_curves(trials, CONTEXT.budget), summary)
+    drawings = list(drawn(Results(trials, anytime_curves(trials, CONTEXT.budget), summary)))
     filed = ["anytime", "differences", "final", "importance", "parallel", "retrained", "timeline", "tradeoff"]
-    assert sorted(each.name for each in drawn if each.filed) == filed
-    html = page(summary, CONTEXT, inlined(drawn))
+    assert sorted(each.name for each in drawings if each.filed) == filed
+    html = page(summary, CONTEXT, inlined(drawings))
     found = re.findall(r'aria-label="([^"]+)" viewBox', html)
     assert {"anytime evaluations", "anytime seconds", *filed[1:]} <= set(found)
     assert len(re.findall(r"<figcaption>", html)) == len(found)
