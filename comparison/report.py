@@ -1,4 +1,6 @@
-"""From a table of trials to a report on disk: the page, its figures, and every number as CSV for whoever draws it anew.
+"""From a table of trials to a report on disk: the page, its figures, and their numbers as CSV, to draw them anew.
+
+Areas, equivalents and hypervolumes are in summary.json alone.
 
 | file | a row |
 |---|---|
@@ -41,7 +43,7 @@ CURVES = ("run", "optimizer", "repeat", "trial", *AXES, "objective", "incumbent"
 
 
 def write_report(trials: pd.DataFrame, context: ReportContext, folder: Path) -> Summary:
-    """Write index.html, its figures, and the numbers behind them as CSV files; returns the summary.
+    """Write index.html, its figures, and most numbers behind them as CSV files; returns the summary.
 
     The figures are those of `figures.FIGURES`, as PNG, SVG and PDF; the tables those of `write_tables`.
 

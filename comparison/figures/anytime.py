@@ -27,7 +27,8 @@ from fmnas.comparison.figures.canvas import (
     time_unit,
 )
 from fmnas.comparison.figures.palette import SOFT, Style, styles
-from fmnas.comparison.numbers.curves import Floats, incumbent_at, mean_curve
+from fmnas.comparison.numbers.curves import incumbent_at, mean_curve
+from fmnas.comparison.numbers.resampling import Floats
 from fmnas.comparison.numbers.trials import Budget
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ RASTER_FROM = 600
 """From so many bars on they are embedded as an image."""
 ENDS = {"failed or timed out": ("x", (FAILED, TIMED_OUT)), "lost or cancelled": ("o", (LOST, CANCELLED))}
 """What a trial without a result is marked with, by status."""
-NAMED = 40
+MOST_NAMED_WORKERS = 40
 """Up to so many workers have their names beside their rows."""
 
 
@@ -157,7 +157,7 @@ def timeline_figure(timeline: Timeline) -> "Figure":
         bars = _bars(mine, per_unit, timeline.seconds / RESOLUTION)
         axes.add_collection(PolyCollection(bars, facecolors=style.colour, edgecolors="none", rasterized=many))
     extra = _draw_ends(axes, timeline.ended.assign(at=timeline.ended["at"] / per_unit))
-    named = len(timeline.workers) <= NAMED
+    named = len(timeline.workers) <= MOST_NAMED_WORKERS
     names_down(axes, timeline.workers if named else [""] * len(timeline.workers))
     axes.set_xlim(0, 1.005 * timeline.seconds / per_unit)
     label(axes, x=f"{unit} since the first start{' of each run directory' if timeline.directories > 1 else ''}")

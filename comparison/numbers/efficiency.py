@@ -9,14 +9,11 @@ from math import ceil
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from fmnas.comparison.numbers.curves import standard_error
-from fmnas.comparison.numbers.resampling import tail, weights
+from fmnas.comparison.numbers.resampling import Floats, tail, weights
 from fmnas.comparison.numbers.rounding import reaches
 from fmnas.comparison.numbers.standings import Checkpoint
-
-Floats = NDArray[np.float64]
 
 AREA_FROM = 1.0
 """Evaluations from which on the area under a curve counts."""

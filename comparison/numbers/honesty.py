@@ -17,7 +17,7 @@ import pandas as pd
 
 from fmnas.comparison.numbers.ledger import SHARE_COLUMNS
 from fmnas.comparison.numbers.notation import duration
-from fmnas.comparison.numbers.trials import HOW, SOURCE, ReportError
+from fmnas.comparison.numbers.trials import SOURCE, WAY_COLUMNS, ReportError
 from fmnas.search_spaces.records import FAILED_FIT, INITIAL, MODEL, MUTATION, ORIGINS, PROMOTION, RANDOM, WARM_START
 
 DESIGNS = (RANDOM, MUTATION, MODEL)
@@ -121,7 +121,7 @@ def _record(optimizer: str, design: str, trials: pd.DataFrame, runs: pd.DataFram
         *_disguise(design, trials["origin"]),
         *([f"its model could not be fitted in {failed_fits} of {asks} asks"] if failed_fits else []),
         *_repeats(sum(repeated), charged),
-        *_mixed(trials[list(HOW)]),
+        *_mixed(trials[list(WAY_COLUMNS)]),
         *([f"suggestions took {share:.0%} of its training and suggestion time"] if share > DEAR else []),
     ]
     unused = new > 0 and by_chance == new
@@ -175,7 +175,7 @@ def _repeats(repeated: int, charged: int) -> list[str]:
 
 def _mixed(how: pd.DataFrame) -> list[str]:
     """Where its trials were trained in more than one way: then what differs between them is not the trial alone."""
-    ways = Counter(way for way in zip(*(how[name] for name in HOW), strict=True) if any(way))
+    ways = Counter(way for way in zip(*(how[name] for name in WAY_COLUMNS), strict=True) if any(way))
     if len(ways) < 2:
         return []
     most_first = sorted(ways.items(), key=lambda way: (-way[1], way[0]))

@@ -27,9 +27,9 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from fmnas.comparison.numbers.cells import count_duplicates
+from fmnas.comparison.numbers.resampling import Floats
 from fmnas.comparison.numbers.trials import LOST_SECONDS, SOURCE, Budget, variable_columns
 from fmnas.search_spaces.records import CHARGED, FINISHED, MODEL, ORIGINS, STATUSES, WARM_START, is_full
 
@@ -202,9 +202,6 @@ def _duplicates(charged: pd.DataFrame) -> dict[str, int]:
     table = charged[["epochs", *variable_columns(charged)]]
     whole, cells = count_duplicates(table, beside_cell=("epochs",))
     return dict(zip(DUPLICATES, (whole.exact, whole.isomorphic, cells.exact, cells.isomorphic), strict=True))
-
-
-Floats = NDArray[np.float64]
 
 
 def idle_seconds(trials: pd.DataFrame) -> dict[str, float]:

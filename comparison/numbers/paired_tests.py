@@ -25,12 +25,9 @@ from math import nan
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from fmnas.comparison.numbers.resampling import mean_interval
+from fmnas.comparison.numbers.resampling import Floats, mean_interval
 from fmnas.comparison.numbers.rounding import settled_differences
-
-Floats = NDArray[np.float64]
 
 LEVEL = 0.05
 """The usual level of significance."""

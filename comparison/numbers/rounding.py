@@ -16,13 +16,16 @@ be powers of ten apart.
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from fmnas.comparison.numbers.resampling import Floats
 
 ROUNDING = 1e-12
 
 
 def reaches(values: Floats, target: float) -> NDArray[np.bool_]:
-    """Which values [...] are at or below a target, both as exact as their computation was."""
+    """Which values [...] are at or below a target, both as exact as their computation was.
+
+    NaN reaches nothing, and infinity reaches no number.
+    """
     return np.asarray(values <= target + ROUNDING * abs(target))
 
 

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from fmnas.comparison.numbers.curves import Floats, standard_error
+from fmnas.comparison.numbers.curves import standard_error
 from fmnas.comparison.numbers.ledger import is_full_result
+from fmnas.comparison.numbers.resampling import Floats
 from fmnas.comparison.numbers.trials import Budget
 
 REFERENCE = (1.0, 1.0)

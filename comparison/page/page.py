@@ -25,7 +25,7 @@ from fmnas.comparison.summary import ReportContext, Summary
 
 SAMPLE_WIDTH, SAMPLE_HEIGHT, MARKER_SIZE = 42, 14, 9.0
 """Of a sample in the legend, in its own units."""
-NAMED = 6
+MOST_NAMED_OPTIMIZERS = 6
 """More optimizers are counted, not named, in the question."""
 
 
@@ -211,7 +211,7 @@ def _question(summary: Summary) -> str:
     )
     if len(names) < 2:
         return f"What is found on {summary.problem} within {cost}?"
-    who = listed(names, "or") if len(names) <= NAMED else f"{len(names)} optimizers"
+    who = listed(names, "or") if len(names) <= MOST_NAMED_OPTIMIZERS else f"{len(names)} optimizers"
     return f"Which finds the lowest objective on {summary.problem} within {cost}: {who}?"
 
 
