@@ -165,7 +165,7 @@ def errors_by_repeat(table: pd.DataFrame) -> dict[str, dict[int, float]]:
     for optimizer, mine in table.groupby("optimizer"):
         errors = mine.groupby("repeat")["test_error"].mean()
         values[str(optimizer)] = {int(r): float(error) for r, error in zip(errors.index, errors, strict=True)}
-    return {mean.optimizer: values[mean.optimizer] for mean in _means(table)}
+    return dict(sorted(values.items(), key=lambda each: (np.mean(list(each[1].values())), each[0])))
 
 
 def _common(column: "pd.Series[int]") -> int | None:
