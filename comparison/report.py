@@ -1,4 +1,6 @@
-"""From a table of trials to a report on disk: the page, its figures, and every number as CSV for whoever draws it anew.
+"""From a table of trials to a report on disk: the page, its figures, and their numbers as CSV, to draw them anew.
+
+Areas, equivalents and hypervolumes are in summary.json alone.
 
 | file | a row |
 |---|---|
@@ -22,7 +24,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmnas.comparison.figures import drawings
+from fmnas.comparison.figures import drawn
 from fmnas.comparison.figures.canvas import Drawing, Results
 from fmnas.comparison.figures.files import inline_svg, save_figure, write_bytes
 from fmnas.comparison.numbers.curves import AXES, NO_TRIAL, anytime_curves, mean_curve
@@ -41,7 +43,7 @@ CURVES = ("run", "optimizer", "repeat", "trial", *AXES, "objective", "incumbent"
 
 
 def write_report(trials: pd.DataFrame, context: ReportContext, folder: Path) -> Summary:
-    """Write index.html, its figures, and the numbers behind them as CSV files; returns the summary.
+    """Write index.html, its figures, and most numbers behind them as CSV files; returns the summary.
 
     The figures are those of `figures.FIGURES`, as PNG, SVG and PDF; the tables those of `write_tables`.
 
@@ -50,11 +52,11 @@ def write_report(trials: pd.DataFrame, context: ReportContext, folder: Path) -> 
     """
     results = results_of(trials, context)
     write_tables(results.summary, results.curves, folder)
-    drawn = drawings(results.trials, results.curves, results.summary)
-    for each in drawn:
+    drawings = list(drawn(results))
+    for each in drawings:
         if each.filed:
             save_figure(each.figure, folder, each.name)
-    write_bytes(folder / "index.html", page(results.summary, context, inlined(drawn)).encode())
+    write_bytes(folder / "index.html", page(results.summary, context, inlined(drawings)).encode())
     return results.summary
 
 
@@ -69,10 +71,10 @@ def results_of(trials: pd.DataFrame, context: ReportContext) -> Results:
     return Results(trials, curves, summarise(trials, curves, ledger, context))
 
 
-def inlined(drawn: Sequence[Drawing]) -> Pictures:
+def inlined(drawings: Sequence[Drawing]) -> Pictures:
     """The figures as the page holds them, by section."""
     pictures: dict[str, list[Picture]] = {}
-    for each in drawn:
+    for each in drawings:
         if each.shown:
             svg = inline_svg(each.figure, each.name, each.name.replace("_", " "), least=1.0 if each.wide else 0.0)
             picture = Picture(svg, each.caption, each.wide, each.optimizer)

@@ -19,7 +19,7 @@ from fmnas.comparison.numbers.standings import Checkpoint, checkpoints, final_ta
 from fmnas.comparison.numbers.tradeoff import Tradeoff, tradeoffs
 from fmnas.comparison.numbers.trials import Budget, PlannedRun, configuration_of, variable_columns
 from fmnas.comparison.numbers.verdict import caution, headline, power, retrained_caution, retrained_headline
-from fmnas.search_spaces.records import WARM_START
+from fmnas.search_spaces.records import FINISHED, WARM_START
 
 FINAL_HEADER = (
     "optimizer",
@@ -179,7 +179,7 @@ def summarise(trials: pd.DataFrame, curves: pd.DataFrame, ledger: pd.DataFrame, 
     again = retrained_summary(context.retrained, context.hypotheses)
     points = checkpoints(curves, at, budget) if len(curves) else []
     cautions = [
-        caution(final, tests),
+        caution(final, tests, () if context.finished else _waiting(ledger, context.runs)),
         *unused_methods(records),
         *spoilt_trials(records),
         *clocks,
@@ -205,7 +205,7 @@ def summarise(trials: pd.DataFrame, curves: pd.DataFrame, ledger: pd.DataFrame, 
         clocks=tuple(clocks),
         incidents=_incidents(trials),
         remarks=tuple(context.remarks),
-        tradeoff=tuple(tradeoffs(trials, budget)),
+        tradeoff=tuple(tradeoffs(trials, curves, at, budget)),
         minimum=context.minimum,
     )
 
@@ -249,12 +249,18 @@ def _final_rows(
 
 def _best(trials: pd.DataFrame, run: str | None, trial: float | None) -> dict[str, Any] | None:
     """The configuration of an optimizer's best trial."""
-    here = trials[(trials["run"] == run) & (trials["trial"] == trial) & (trials["status"] == "finished")]
+    here = trials[(trials["run"] == run) & (trials["trial"] == trial) & (trials["status"] == FINISHED)]
     return configuration_of(here.iloc[0], variable_columns(trials)) if len(here) else None
 
 
+def _waiting(ledger: pd.DataFrame, runs: Sequence[PlannedRun]) -> list[str]:
+    """The optimizers with runs that have not begun."""
+    begun = set(ledger["run"])
+    return list(dict.fromkeys(run.optimizer for run in runs if run.run not in begun))
+
+
 def _incidents(trials: pd.DataFrame) -> tuple[Incident, ...]:
-    kinds = [trials[trials["status"] != "finished"].assign(what=lambda t: t["status"], text=lambda t: t["reason"])]
+    kinds = [trials[trials["status"] != FINISHED].assign(what=lambda t: t["status"], text=lambda t: t["reason"])]
     noted = trials[(trials["note"] != "") & (trials["origin"] != WARM_START)]  # those say where they are from
     kinds.append(noted.assign(what="note", text=lambda t: t["note"]))
     counted = pd.concat(kinds).groupby(["optimizer", "what", "text"], sort=True).size()

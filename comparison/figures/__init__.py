@@ -3,11 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-import pandas as pd
-
 from fmnas.comparison.figures import anytime, cell, importance, intervals, parallel, timeline, tradeoff
 from fmnas.comparison.figures.canvas import Drawing, Results
-from fmnas.comparison.summary import Summary
 
 FIGURES: tuple[tuple[str, Callable[[Results], Iterable[Drawing]]], ...] = (
     ("curves", anytime.drawings),
@@ -30,8 +27,3 @@ def drawn(results: Results) -> Iterator[Drawing]:
     A figure without data is left out.
     """
     return (replace(drawing, section=section) for section, draw in FIGURES for drawing in draw(results))
-
-
-def drawings(trials: pd.DataFrame, curves: pd.DataFrame, summary: Summary) -> list[Drawing]:
-    """All of them."""
-    return list(drawn(Results(trials, curves, summary)))

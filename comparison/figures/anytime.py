@@ -27,7 +27,8 @@ from fmnas.comparison.figures.canvas import (
     time_unit,
 )
 from fmnas.comparison.figures.palette import SOFT, Style, styles
-from fmnas.comparison.numbers.curves import AXES, Floats, incumbent_at, mean_curve
+from fmnas.comparison.numbers.curves import incumbent_at, mean_curve
+from fmnas.comparison.numbers.resampling import Floats
 from fmnas.comparison.numbers.trials import Budget
 
 if TYPE_CHECKING:
@@ -72,7 +73,9 @@ def drawings(results: Results) -> Iterator[Drawing]:
 def currencies(curves: pd.DataFrame) -> list[str]:
     """The axes that the curves can be drawn against, in the order of the panels."""
     instant = curves["train_seconds"].max() <= INSTANT if len(curves) else True
-    return [axis for axis in TITLES if axis in AXES and axis in curves and not (axis == "train_seconds" and instant)]
+    unknown = len(curves) > 0 and curves["wall_seconds"].isna().all()  # no trial says when it was started
+    left_out = {"train_seconds": instant, "wall_seconds": unknown}
+    return [axis for axis in TITLES if axis in curves and not left_out.get(axis)]
 
 
 def anytime_figure(curves: pd.DataFrame, budget: Budget, title: str, minimum: float | None = None) -> "Figure":

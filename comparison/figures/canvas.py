@@ -104,7 +104,7 @@ def logarithmic(axes: "Axes", bottom: float, top: float) -> None:
 
 def time_unit(longest: float) -> tuple[float, str]:
     """What to divide seconds by where the longest time is so many seconds, and the name of the unit."""
-    return next((per, name) for least, per, name in TIME_UNITS if longest >= least)
+    return next(((per, name) for least, per, name in TIME_UNITS if longest >= least), TIME_UNITS[-1][1:])
 
 
 def names_above(axes: "Axes", names: Sequence[str]) -> None:

@@ -29,7 +29,7 @@ RETRAINED = (
     "which a configuration was selected; filled, the mean test error of fresh trainings, with one standard error. The "
     "two differ in images and length of training, too, so the whole gap is not luck alone."
 )
-BELOW = 0.16
+BAR_OFFSET = 0.16
 """How far below its points a bar lies, in rows: nearer to them than to the next name."""
 MOST_ROWS = 40
 """More retrained configurations cannot be told apart: the means of the optimizers are drawn in their place."""
@@ -46,7 +46,8 @@ def differences(results: Results) -> Iterator[Drawing]:
     """Which side of zero the differences of each pair lie on."""
     figure = differences_figure(results.summary)
     if figure is not None:
-        yield Drawing("differences", figure, f"{DIFFERENCES} {shortcoming(results.summary.tests.repeats)}".rstrip())
+        short = shortcoming(*(pair.repeats for pair in results.summary.tests.pairs))
+        yield Drawing("differences", figure, f"{DIFFERENCES} {short}".rstrip())
 
 
 def retrained(results: Results) -> Iterator[Drawing]:
@@ -73,9 +74,9 @@ def final_figure(summary: Summary) -> "Figure | None":
         )
         low, high = bars[name]
         if isfinite(row.mean) and isfinite(low):
-            axes.plot([low, high], [place + BELOW] * 2, color=style.colour, linewidth=3.0, solid_capstyle="butt")
+            axes.plot([low, high], [place + BAR_OFFSET] * 2, color=style.colour, linewidth=3.0, solid_capstyle="butt")
         if isfinite(row.mean):
-            axes.plot([row.mean], [place + BELOW], marker="|", markersize=10, color=INK, linestyle="")
+            axes.plot([row.mean], [place + BAR_OFFSET], marker="|", markersize=10, color=INK, linestyle="")
     names_above(axes, list(rows))
     few_ticks(axes)
     label(axes, x="objective, lower is better", title="Where each repeat ended")

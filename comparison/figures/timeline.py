@@ -6,6 +6,7 @@ The trials are intervals of each worker's time; neighbours are merged where no e
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from numpy.typing import NDArray
 
 from fmnas.comparison.figures.canvas import TEXT, Drawing, Results, label, legend, names_down, plain, sheet, time_unit
 from fmnas.comparison.figures.palette import GROUND, INK, SOFT, styles
+from fmnas.comparison.numbers.trials import SOURCE
+from fmnas.search_spaces.records import CANCELLED, FAILED, FINISHED, LOST, STATUSES, TIMED_OUT
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -22,24 +25,25 @@ if TYPE_CHECKING:
 
 RESOLUTION = 1500
 """Gaps shorter than the whole time / RESOLUTION are not drawn."""
-LATE = ("failed", "timed_out", "lost", "cancelled")
+LATE = tuple(status for status in STATUSES if status != FINISHED)
 HEIGHT = 0.72
 """Of a bar, where rows are 1 apart."""
 RASTER_FROM = 600
 """From so many bars on they are embedded as an image."""
-ENDS = {"failed or timed out": ("x", ("failed", "timed_out")), "lost or cancelled": ("o", ("lost", "cancelled"))}
+ENDS = {"failed or timed out": ("x", (FAILED, TIMED_OUT)), "lost or cancelled": ("o", (LOST, CANCELLED))}
 """What a trial without a result is marked with, by status."""
-NAMED = 40
+MOST_NAMED_WORKERS = 40
 """Up to so many workers have their names beside their rows."""
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """The work of an experiment, in seconds since the first start.
+    """The work of an experiment, in seconds since the first start; of several run directories, since that of each.
 
     busy: columns worker (row of the figure), optimizer, start, end. ended: those of trials without a result, as columns
     worker, optimizer, status, at. workers: their names, in the order of the rows. seconds: from first start to last
-    finish. busy_share: how much of their time (`capacity`) the workers were busy with trials.
+    finish. busy_share: how much of their time (`capacity`) the workers were busy with trials. directories: how many run
+    directories there are; a worker of one is no other's.
     """
 
     busy: pd.DataFrame
@@ -47,6 +51,7 @@ class Timeline:
     workers: tuple[str, ...]
     seconds: float
     busy_share: float
+    directories: int = 1
 
 
 def drawings(results: Results) -> Iterator[Drawing]:
@@ -68,12 +73,14 @@ def timeline(trials: pd.DataFrame) -> Timeline | None:
     known = trials[trials["started_at"].notna() & trials["finished_at"].notna() & (trials["worker"] != "")]
     if known.empty:
         return None
-    origin = known["started_at"].min()
-    workers = tuple(sorted(set(known["worker"]), key=_natural))
-    rows = {name: row for row, name in enumerate(workers)}
+    origin = known.groupby(SOURCE)["started_at"].transform("min")
+    sources, named = list(dict.fromkeys(known[SOURCE])), list(zip(known[SOURCE], known["worker"], strict=True))
+    workers = sorted(set(named), key=lambda each: (sources.index(each[0]), _natural(each[1])))
+    rows = {worker: row for row, worker in enumerate(workers)}
     spans = pd.DataFrame(
         {
-            "worker": known["worker"].map(rows).astype(int),
+            "source": known[SOURCE],
+            "worker": [rows[worker] for worker in named],
             "optimizer": known["optimizer"],
             "status": known["status"],
             "start": (known["started_at"] - origin).dt.total_seconds(),
@@ -85,7 +92,8 @@ def timeline(trials: pd.DataFrame) -> Timeline | None:
     merged = merge(spans, seconds / RESOLUTION)
     share = _length(merge(spans.assign(optimizer=""), 0.0)) / max(capacity(spans), 1e-9)
     ended = late[["worker", "optimizer", "status", "at"]].reset_index(drop=True)
-    return Timeline(merged, ended, workers, seconds, min(1.0, share))
+    names = tuple(f"{name}, {PurePath(source).name}" if len(sources) > 1 else name for source, name in workers)
+    return Timeline(merged, ended, names, seconds, min(1.0, share), len(sources))
 
 
 def merge(spans: pd.DataFrame, gap: float) -> pd.DataFrame:
@@ -102,12 +110,16 @@ def merge(spans: pd.DataFrame, gap: float) -> pd.DataFrame:
 
 
 def capacity(spans: pd.DataFrame) -> float:
-    """The worker-seconds that there were, to the last finish: columns worker, start, end.
+    """The worker-seconds that there were, to the last finish of each run directory: columns source, worker, start, end.
 
     A worker is there from its first start on. A new one takes the place of one that has finished its last trial, if
     there is any, as after a loss or a resume: there are as many workers as were ever there at the same time, not as
     many as there were processes.
     """
+    return sum(_capacity(together) for _, together in spans.groupby("source", sort=False))
+
+
+def _capacity(spans: pd.DataFrame) -> float:
     lives = spans.groupby("worker", sort=False).agg(start=("start", "min"), end=("end", "max")).sort_values("start")
     opened: list[float] = []  # since when a place is there
     places: list[float] = []  # when it becomes free
@@ -145,10 +157,10 @@ def timeline_figure(timeline: Timeline) -> "Figure":
         bars = _bars(mine, per_unit, timeline.seconds / RESOLUTION)
         axes.add_collection(PolyCollection(bars, facecolors=style.colour, edgecolors="none", rasterized=many))
     extra = _draw_ends(axes, timeline.ended.assign(at=timeline.ended["at"] / per_unit))
-    named = len(timeline.workers) <= NAMED
+    named = len(timeline.workers) <= MOST_NAMED_WORKERS
     names_down(axes, timeline.workers if named else [""] * len(timeline.workers))
     axes.set_xlim(0, 1.005 * timeline.seconds / per_unit)
-    label(axes, x=f"{unit} since the first start")
+    label(axes, x=f"{unit} since the first start{' of each run directory' if timeline.directories > 1 else ''}")
     if not named:
         axes.set_ylabel(f"{len(timeline.workers)} workers", fontsize=TEXT, color=SOFT)
     legend(figure, look, extra, lines=False)

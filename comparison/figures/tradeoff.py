@@ -6,7 +6,7 @@ import numpy as np
 
 from fmnas.comparison.figures.canvas import PANEL, Drawing, Results, few_ticks, label, legend, plain, sheet
 from fmnas.comparison.figures.palette import styles
-from fmnas.comparison.numbers.ledger import is_full_result
+from fmnas.comparison.numbers.tradeoff import results_by
 
 FRONTS = (
     "Dots: full results of all repeats. Lines: their Pareto fronts, where nothing is lower in both. FLOPs are those of "
@@ -14,10 +14,11 @@ FRONTS = (
 )
 LEARNING = (
     "Validation error after each epoch of the training with each optimizer's lowest objective, averaged over its "
-    "seeds. The best of many: its end is lower than it would be again."
+    "seeds. The best of many: its end is lower than it would be again. With data.early_validation all epochs but the "
+    "last are measured on fewer images."
 )
 
-BELOW = 0.7
+LEGEND_INCHES = 0.7
 """Inches for the legend."""
 HIGHEST = 2.0
 """Errors above so many times the lowest are left out."""
@@ -28,8 +29,9 @@ def fronts(results: Results) -> Iterator[Drawing]:
     rows = {row.optimizer: row for row in results.summary.tradeoff}
     if not rows:
         return
-    trials = results.trials[is_full_result(results.trials, results.summary.budget)]
-    figure = sheet(PANEL[0], PANEL[1] + BELOW)
+    summary = results.summary
+    trials = results_by(results.trials, results.curves, summary.compared_at, summary.budget)
+    figure = sheet(PANEL[0], PANEL[1] + LEGEND_INCHES)
     axes = figure.subplots()
     plain(axes)
     look = styles(rows)
@@ -62,7 +64,7 @@ def learning(results: Results) -> Iterator[Drawing]:
     best = {name: row.best_curve for name, row in results.summary.optimizers.items() if len(row.best_curve) > 1}
     if not best:
         return
-    figure = sheet(PANEL[0], PANEL[1] + BELOW)
+    figure = sheet(PANEL[0], PANEL[1] + LEGEND_INCHES)
     axes = figure.subplots()
     plain(axes)
     look = styles(best)

@@ -14,10 +14,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from fmnas.comparison.numbers.ledger import charged_epochs, is_full_result, wall_seconds, worker_seconds
-from fmnas.comparison.numbers.resampling import mean_interval
+from fmnas.comparison.numbers.resampling import Floats, mean_interval
 from fmnas.comparison.numbers.trials import Budget, PlannedRun, ReportError
 
 AXES = ("evaluations", "epochs", "seconds", "train_seconds", "wall_seconds")
@@ -37,8 +36,6 @@ MEAN_COLUMNS = ("optimizer", "mean", "standard_error", "low", "high", "minimum",
 
 NO_TRIAL = -1
 """In place of a trial's number: the row of a run that has none yet."""
-
-Floats = NDArray[np.float64]
 
 
 def anytime_curves(trials: pd.DataFrame, budget: Budget, runs: Sequence[PlannedRun] = ()) -> pd.DataFrame:

@@ -9,13 +9,11 @@ from math import ceil
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from fmnas.comparison.numbers.curves import standard_error
-from fmnas.comparison.numbers.resampling import tail, weights
+from fmnas.comparison.numbers.resampling import Floats, tail, weights
+from fmnas.comparison.numbers.rounding import reaches
 from fmnas.comparison.numbers.standings import Checkpoint
-
-Floats = NDArray[np.float64]
 
 AREA_FROM = 1.0
 """Evaluations from which on the area under a curve counts."""
@@ -139,7 +137,7 @@ class _Path:
 
     def first_at(self, target: float) -> float:
         """Where it first is at or below a value; NaN where it never is."""
-        below = np.flatnonzero(self.y <= target)
+        below = np.flatnonzero(reaches(self.y, target))
         return float(self.x[below[0]]) if len(below) else float("nan")
 
 
@@ -172,7 +170,7 @@ class _Means:
 
     def first_at(self, target: float) -> float:
         """Where the mean is at or below a value for the first time; NaN where it never is."""
-        below = np.flatnonzero(self._heights.mean(axis=0) <= target)
+        below = np.flatnonzero(reaches(self._heights.mean(axis=0), target))
         return float(self._x[below[0]]) if len(below) else float("nan")
 
     def interval(self, target: float) -> tuple[float, float, float]:
@@ -182,8 +180,7 @@ class _Means:
             return float("nan"), float("nan"), float("nan")
         if self._resampled is None:
             self._resampled = self._resample()
-        # What rounding adds to a mean of equal values must not put it above them.
-        above = self._resampled > target + 1e-12 * abs(target)
+        above = ~reaches(self._resampled, target)
         first = np.append(self._x, np.inf)[above.sum(axis=1)]  # curves never rise: above the target, then no more
         ordered, last = np.sort(first), len(first) - 1  # no interpolation: half of infinity is no number
         ends = ordered[int(tail(repeats) * last)], ordered[ceil((1 - tail(repeats)) * last)]

@@ -17,7 +17,7 @@ import pandas as pd
 
 from fmnas.comparison.numbers.ledger import SHARE_COLUMNS
 from fmnas.comparison.numbers.notation import duration
-from fmnas.comparison.numbers.trials import HOW, SOURCE, ReportError
+from fmnas.comparison.numbers.trials import SOURCE, WAY_COLUMNS, ReportError
 from fmnas.search_spaces.records import FAILED_FIT, INITIAL, MODEL, MUTATION, ORIGINS, PROMOTION, RANDOM, WARM_START
 
 DESIGNS = (RANDOM, MUTATION, MODEL)
@@ -121,28 +121,29 @@ def _record(optimizer: str, design: str, trials: pd.DataFrame, runs: pd.DataFram
         *_disguise(design, trials["origin"]),
         *([f"its model could not be fitted in {failed_fits} of {asks} asks"] if failed_fits else []),
         *_repeats(sum(repeated), charged),
-        *_mixed(trials[list(HOW)]),
+        *_mixed(trials[list(WAY_COLUMNS)]),
         *([f"suggestions took {share:.0%} of its training and suggestion time"] if share > DEAR else []),
     ]
-    idle = float(runs["idle_seconds"].sum())
+    unused = new > 0 and by_chance == new
     return Honesty(
-        optimizer,
-        count,
-        shares,
-        shares[MODEL],
-        float("nan") if design == RANDOM else shares[MODEL] + shares[MUTATION],
-        design == MODEL,
-        design == MODEL and by_chance == new > 0,
-        design != RANDOM and by_chance == new > 0,
-        charged,
-        charged - int(runs["finished"].sum()),
-        fallbacks,
-        failed_fits,
-        *repeated,
-        thought / asks,
-        share,
-        idle,
-        tuple(warnings),
+        optimizer=optimizer,
+        trials=count,
+        shares=shares,
+        model_share=shares[MODEL],
+        method_share=float("nan") if design == RANDOM else shares[MODEL] + shares[MUTATION],
+        has_model=design == MODEL,
+        model_unused=design == MODEL and unused,
+        method_unused=design != RANDOM and unused,
+        charged=charged,
+        unfinished=charged - int(runs["finished"].sum()),
+        fallbacks=fallbacks,
+        failed_fits=failed_fits,
+        duplicates=repeated[0],
+        isomorphic_duplicates=repeated[1],
+        suggest_seconds=thought / asks,
+        suggest_share=share,
+        idle_seconds=float(runs["idle_seconds"].sum()),
+        warnings=tuple(warnings),
     )
 
 
@@ -174,7 +175,7 @@ def _repeats(repeated: int, charged: int) -> list[str]:
 
 def _mixed(how: pd.DataFrame) -> list[str]:
     """Where its trials were trained in more than one way: then what differs between them is not the trial alone."""
-    ways = Counter(way for way in zip(*(how[name] for name in HOW), strict=True) if any(way))
+    ways = Counter(way for way in zip(*(how[name] for name in WAY_COLUMNS), strict=True) if any(way))
     if len(ways) < 2:
         return []
     most_first = sorted(ways.items(), key=lambda way: (-way[1], way[0]))

@@ -27,11 +27,11 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from fmnas.comparison.numbers.cells import count_duplicates
+from fmnas.comparison.numbers.resampling import Floats
 from fmnas.comparison.numbers.trials import LOST_SECONDS, SOURCE, Budget, variable_columns
-from fmnas.search_spaces.records import CHARGED, FINISHED, MODEL, ORIGINS, STATUSES, WARM_START
+from fmnas.search_spaces.records import CHARGED, FINISHED, MODEL, ORIGINS, STATUSES, WARM_START, is_full
 
 MODEL_SHARE = f"share_{MODEL}"
 DUPLICATES = ("duplicates", "isomorphic_duplicates", "known_cells", "isomorphic_cells")
@@ -138,7 +138,7 @@ def wall_seconds(trials: pd.DataFrame) -> "pd.Series[float]":
 
 def is_full_result(trials: pd.DataFrame, budget: Budget) -> "pd.Series[bool]":
     """Which trials may be an incumbent: finished, at full fidelity, with a finite objective."""
-    full = trials["epochs"].astype("int64") >= budget.epochs_per_evaluation
+    full = is_full(trials["epochs"].astype("int64"), budget.epochs_per_evaluation)
     return (trials["status"] == FINISHED) & np.isfinite(trials["objective"]) & full
 
 
@@ -202,9 +202,6 @@ def _duplicates(charged: pd.DataFrame) -> dict[str, int]:
     table = charged[["epochs", *variable_columns(charged)]]
     whole, cells = count_duplicates(table, beside_cell=("epochs",))
     return dict(zip(DUPLICATES, (whole.exact, whole.isomorphic, cells.exact, cells.isomorphic), strict=True))
-
-
-Floats = NDArray[np.float64]
 
 
 def idle_seconds(trials: pd.DataFrame) -> dict[str, float]:

@@ -10,9 +10,9 @@ a repeat lends them nothing in common, their difference is as often above 0 as b
 test assumes. Pairing then gains nothing; it costs nothing either.
 
 - Repeats with no difference say nothing of its sign; they are left out (Wilcoxon's own way), and count as no repeats
-  when it is asked what the test can show.
-- The p-value is exact. Where differences are tied in size their ranks are shared, and with up to 13 of them every
-  assignment of signs is counted; beyond that, and beyond 50 without ties, it is scipy's normal approximation.
+  when it is asked what the test can show. What rounding adds to equal values is no difference, and to differences of
+  equal size no order.
+- The p-value is exact, with ties, too: where differences are tied in size their ranks are shared.
 - Effect: the matched-pairs rank-biserial correlation, (W+ - W-) / (W+ + W-), from -1 (the first optimizer is lower in
   every repeat) to 1.
 """
@@ -24,19 +24,15 @@ from math import nan
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from fmnas.comparison.numbers.resampling import mean_interval
-
-Floats = NDArray[np.float64]
+from fmnas.comparison.numbers.resampling import Floats, mean_interval
+from fmnas.comparison.numbers.rounding import settled_differences
 
 LEVEL = 0.05
 """The usual level of significance."""
 ALL = "all"
 """The hypotheses on every pair; else they are named after the one optimizer that is tested against the rest."""
 FIRST, SECOND, NONE, TOO_FEW = "first better", "second better", "no difference shown", "too few repeats to tell"
-_ENUMERATED, _EXACT = 13, 50
-"""Up to how many differences all signs are counted with ties, and scipy has the exact distribution without."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +70,11 @@ class Comparisons:
     repeats_needed: int
     hypotheses: str = ALL
 
+    @property
+    def most_repeats(self) -> int:
+        """The most that any pair has: with fewer than two there is no test at all."""
+        return max((test.repeats for test in self.pairs), default=0)
+
 
 def compare(values: Mapping[str, Mapping[int, float]], hypotheses: str = ALL) -> Comparisons:
     """Test every pair of optimizers, or one against each of the rest.
@@ -100,18 +101,19 @@ def _pairs(optimizers: list[str], hypotheses: str) -> list[tuple[str, str]]:
 
 
 def signed_rank_p(differences: Floats) -> float:
-    """The two-sided p of Wilcoxon's signed-rank test; 1 when no difference, or only one, is other than 0."""
-    given = differences[differences != 0]
-    if len(given) < 2:
-        return 1.0
-    from scipy.stats import PermutationMethod, wilcoxon  # takes a second, and one repeat has no test
+    """The exact two-sided p of Wilcoxon's signed-rank test; 1 when no difference, or only one, is other than 0.
 
-    tied = len(np.unique(np.abs(given))) < len(given)
-    if tied and len(given) <= _ENUMERATED:
-        p = wilcoxon(given, method=PermutationMethod(n_resamples=2**_ENUMERATED)).pvalue
-    else:
-        p = wilcoxon(given, method="exact" if not tied and len(given) <= _EXACT else "approx").pvalue
-    return float(min(1.0, p))
+    `at[s]` is the probability that the ranks of one sign sum to s, when each sign is a coin's: one rank after the other
+    is thrown. Ranks that are shared are halves, so all are counted twice. No sum above the smaller one matters.
+    """
+    given = differences[differences != 0]
+    ranks = (2 * pd.Series(np.abs(given)).rank()).to_numpy(dtype=np.int64)
+    at = np.zeros(min(ranks[given > 0].sum(), ranks[given < 0].sum()) + 1)
+    at[0] = 1.0
+    for rank in ranks:
+        at[rank:] += at[: max(0, len(at) - rank)]
+        at *= 0.5
+    return min(1.0, 2.0 * float(at.sum()))
 
 
 def rank_biserial(differences: Floats) -> float:
@@ -143,7 +145,8 @@ def smallest_p(repeats: int) -> float:
 def can_show(repeats: int, pairs: int) -> bool:
     """Whether so many repeats can show a difference at LEVEL between one of so many pairs.
 
-    Holm compares the smallest of all p-values with LEVEL / pairs; if that is out of reach, nothing is shown.
+    Holm compares the smallest of all p-values with LEVEL / pairs: where that is out of reach, and no pair has more
+    repeats, nothing is shown. Beside pairs that have more, and are shown, fewer may do.
     """
     return smallest_p(repeats) * pairs < LEVEL
 
@@ -161,14 +164,17 @@ def _tested(pair: tuple[str, str], differences: Floats, ps: tuple[float, float],
     effect = rank_biserial(differences)
     differing = int(np.count_nonzero(differences))
     verdict = NONE
-    if not can_show(differing, pairs):
+    if ps[1] < LEVEL:
+        if effect * mean > 0:  # where ranks and mean point to different sides, neither is better
+            verdict = FIRST if effect < 0 else SECOND
+    elif not can_show(differing, pairs):
         verdict = TOO_FEW
-    elif ps[1] < LEVEL and effect * mean > 0:  # where ranks and mean point to different sides, neither is better
-        verdict = FIRST if effect < 0 else SECOND
     return PairedTest(*pair, len(differences), differing, mean, float(low), float(high), *ps, effect, verdict)
 
 
 def _differences(first: Mapping[int, float], second: Mapping[int, float]) -> Floats:
-    """first - second in the repeats in which both have a value."""
-    found = [first[repeat] - second[repeat] for repeat in first if repeat in second]
-    return np.array([value for value in found if np.isfinite(value)], dtype=np.float64)
+    """first - second in the repeats in which both have a value, without what rounding alone makes of equals."""
+    shared = [(first[repeat], second[repeat]) for repeat in first if repeat in second]
+    pairs = np.array(shared, dtype=np.float64).reshape(-1, 2)
+    pairs = pairs[np.isfinite(pairs).all(axis=1)]
+    return settled_differences(pairs[:, 0], pairs[:, 1])

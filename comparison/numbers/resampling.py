@@ -58,12 +58,16 @@ def mean_interval(values: Floats) -> tuple[Floats, Floats]:
     return np.where(complete, low, np.nan), np.where(complete, high, np.nan)
 
 
-def shortcoming(repeats: int) -> str:
-    """What the reader of an interval over so few repeats must know, as a sentence; "" where there are enough."""
-    covered = COVERAGE.get(repeats, CONFIDENCE)
+def shortcoming(*repeats: int) -> str:
+    """What the reader of intervals over so few repeats each must know, as a sentence; "" where all have enough.
+
+    One repeat has no interval, and nothing is said of it.
+    """
+    fewest = min((count for count in repeats if count > 1), default=0)
+    covered = COVERAGE.get(fewest, CONFIDENCE)
     if covered >= SHORT:
         return ""
-    return f"Over {repeats} repeats such an interval is too short: it holds the mean in some {covered:.0%} of cases."
+    return f"Over {fewest} repeats such an interval is too short: it holds the mean in some {covered:.0%} of cases."
 
 
 def tail(repeats: int) -> float:

@@ -13,7 +13,7 @@ row per retrained configuration:
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +87,8 @@ class RetrainedMean:
 class Retrained:
     """All configurations trained anew, the means with the lowest test error first, and the tests of these errors.
 
-    epochs, images, test_images: None where the rows differ. tests: paired by repeat, as those of the search.
+    epochs, images, test_images: None where the rows differ. seeds: the most that any row has. tests: paired by repeat,
+    as those of the search; none where the rows `differ`.
     """
 
     epochs: int | None
@@ -97,6 +98,17 @@ class Retrained:
     rows: tuple[RetrainedBest, ...]
     means: tuple[RetrainedMean, ...]
     tests: Comparisons
+
+    @property
+    def differ(self) -> tuple[str, ...]:
+        """In what not all were trained or tested alike, as where several directories are put together."""
+        unlike = {
+            "epochs": self.epochs is None,
+            "images": self.images is None,
+            "seeds": len({len(row.errors) for row in self.rows}) > 1,
+            "test images": self.test_images is None,
+        }
+        return tuple(name for name, differs in unlike.items() if differs)
 
 
 def read_retrained(path: Path) -> pd.DataFrame:
@@ -135,15 +147,16 @@ def retrained_summary(table: pd.DataFrame | None, hypotheses: str = ALL) -> Retr
     if table is None or table.empty:
         return None
     seeds = seed_columns(table)
-    return Retrained(
-        _common(table["epochs"]),
-        _common(table["images"]),
-        len(seeds),
-        _common(table["test_images"]),
-        tuple(_row(row, seeds) for row in table.to_dict("records")),
-        tuple(_means(table)),
-        compare(errors_by_repeat(table), hypotheses),
+    found = Retrained(
+        epochs=_common(table["epochs"]),
+        images=_common(table["images"]),
+        seeds=len(seeds),
+        test_images=_common(table["test_images"]),
+        rows=tuple(_row(row, seeds) for row in table.to_dict("records")),
+        means=tuple(_means(table)),
+        tests=compare({}, hypotheses),
     )
+    return found if found.differ else replace(found, tests=compare(errors_by_repeat(table), hypotheses))
 
 
 def errors_by_repeat(table: pd.DataFrame) -> dict[str, dict[int, float]]:
@@ -152,7 +165,7 @@ def errors_by_repeat(table: pd.DataFrame) -> dict[str, dict[int, float]]:
     for optimizer, mine in table.groupby("optimizer"):
         errors = mine.groupby("repeat")["test_error"].mean()
         values[str(optimizer)] = {int(r): float(error) for r, error in zip(errors.index, errors, strict=True)}
-    return {mean.optimizer: values[mean.optimizer] for mean in _means(table)}
+    return dict(sorted(values.items(), key=lambda each: (np.mean(list(each[1].values())), each[0])))
 
 
 def _common(column: "pd.Series[int]") -> int | None:
@@ -178,13 +191,13 @@ def _means(table: pd.DataFrame) -> list[RetrainedMean]:
         low, high = mean_interval(errors)
         means.append(
             RetrainedMean(
-                str(optimizer),
-                float(mine["selected_error"].mean()),
-                float(errors.mean()),
-                float(standard_error(errors)),
-                float(low),
-                float(high),
-                len(errors),
+                optimizer=str(optimizer),
+                selected_error=float(mine["selected_error"].mean()),
+                error=float(errors.mean()),
+                standard_error=float(standard_error(errors)),
+                low=float(low),
+                high=float(high),
+                repeats=len(errors),
             )
         )
     return sorted(means, key=lambda row: (row.error, row.optimizer))

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from fmnas.comparison.numbers.curves import standard_error
 from fmnas.comparison.numbers.ledger import DUPLICATES, MODEL_SHARE
 from fmnas.comparison.numbers.resampling import mean_interval
+from fmnas.comparison.numbers.rounding import settled
 from fmnas.comparison.numbers.trials import Budget
 
 CHECKPOINT_SHARES = (0.25, 0.5, 1.0)
@@ -92,13 +92,13 @@ def standings(values: Values) -> list[Standing]:
         (low, high), error = mean_interval(given), standard_error(given)
         rows.append(
             Standing(
-                optimizer,
-                float(given.mean()),
-                float(error),
-                float(low),
-                float(high),
-                ranks.get(optimizer, np.nan),
-                mine,
+                optimizer=optimizer,
+                mean=float(given.mean()),
+                standard_error=float(error),
+                low=float(low),
+                high=float(high),
+                rank=ranks.get(optimizer, np.nan),
+                values=mine,
             )
         )
     return sorted(rows, key=lambda row: (np.isnan(row.mean), row.mean, row.optimizer))
@@ -112,8 +112,8 @@ def mean_ranks(values: Values) -> dict[str, float]:
     shared = sorted(set.intersection(*known))
     if not shared:
         return {}
-    table: NDArray[np.float64] = np.array([[mine[repeat] for repeat in shared] for mine in values.values()])
-    ranks = pd.DataFrame(table).rank(axis=0).mean(axis=1)
+    by_repeat = [settled(np.array([mine[repeat] for mine in values.values()])) for repeat in shared]
+    ranks = pd.DataFrame(by_repeat).rank(axis=1).mean(axis=0)
     return {optimizer: float(rank) for optimizer, rank in zip(values, ranks, strict=True)}
 
 

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from fmnas.comparison.numbers.curves import Floats, standard_error
+from fmnas.comparison.numbers.curves import standard_error
 from fmnas.comparison.numbers.ledger import is_full_result
+from fmnas.comparison.numbers.resampling import Floats
 from fmnas.comparison.numbers.trials import Budget
 
 REFERENCE = (1.0, 1.0)
@@ -25,7 +26,10 @@ REFERENCE = (1.0, 1.0)
 
 @dataclass(frozen=True)
 class Tradeoff:
-    """One optimizer's hypervolumes by repeat, their mean and its standard error, and the front of all its repeats."""
+    """One optimizer's hypervolumes by repeat, their mean and its standard error, and the front of all its repeats.
+
+    A repeat without a full result has NaN, and so has the mean then.
+    """
 
     optimizer: str
     mean: float
@@ -34,16 +38,28 @@ class Tradeoff:
     front: tuple[tuple[float, float], ...]
 
 
-def tradeoffs(trials: pd.DataFrame, budget: Budget) -> list[Tradeoff]:
-    """Of every optimizer with full results that have FLOPs and an error, the highest mean hypervolume first."""
-    full = trials[is_full_result(trials, budget) & trials["flops_ratio"].notna() & trials["error"].notna()]
+def tradeoffs(trials: pd.DataFrame, curves: pd.DataFrame, at: int, budget: Budget) -> list[Tradeoff]:
+    """Of every optimizer with full results that have FLOPs and an error, the highest mean hypervolume first.
+
+    curves: the `anytime_curves` of the trials, which know of every repeat. at: the epochs at which all are compared.
+    """
+    full = results_by(trials, curves, at, budget)
     rows = []
     for name, mine in full.groupby("optimizer", sort=True):
-        values = {int(run["repeat"].iloc[0]): hypervolume(_points(run)) for _, run in mine.groupby("repeat")}
+        repeats = curves.loc[curves["optimizer"] == name, "repeat"].unique()
+        values = dict.fromkeys(sorted(map(int, repeats)), float("nan"))
+        values |= {int(run["repeat"].iloc[0]): hypervolume(_points(run)) for _, run in mine.groupby("repeat")}
         found = np.array(list(values.values()))
         ends = tuple((float(flops), float(error)) for flops, error in pareto_front(_points(mine)))
         rows.append(Tradeoff(str(name), float(found.mean()), float(standard_error(found)), values, ends))
-    return sorted(rows, key=lambda row: (-row.mean, row.optimizer))
+    return sorted(rows, key=lambda row: (np.isnan(row.mean), -row.mean, row.optimizer))
+
+
+def results_by(trials: pd.DataFrame, curves: pd.DataFrame, at: int, budget: Budget) -> pd.DataFrame:
+    """The full results with FLOPs and an error that each run had after so many epochs."""
+    known = pd.MultiIndex.from_frame(curves.loc[curves["epochs"] <= at, ["run", "trial"]])
+    by_then = pd.MultiIndex.from_frame(trials[["run", "trial"]].astype({"trial": "int64"})).isin(known)
+    return trials[by_then & is_full_result(trials, budget) & trials["flops_ratio"].notna() & trials["error"].notna()]
 
 
 def pareto_front(points: Floats) -> Floats:
@@ -53,11 +69,11 @@ def pareto_front(points: Floats) -> Floats:
     return ordered[ordered[:, 1] < before]
 
 
-def hypervolume(points: Floats, reference: tuple[float, float] = REFERENCE) -> float:
-    """The area between the points [n, 2] and a corner that is worse in both columns; points beyond it add nothing."""
-    front = pareto_front(points[(points < reference).all(axis=1)])
-    widths = np.append(front[1:, 0], reference[0]) - front[:, 0]
-    return float((widths * (reference[1] - front[:, 1])).sum())
+def hypervolume(points: Floats) -> float:
+    """The area between the points [n, 2] and REFERENCE; points beyond it add nothing."""
+    front = pareto_front(points[(points < REFERENCE).all(axis=1)])
+    widths = np.append(front[1:, 0], REFERENCE[0]) - front[:, 0]
+    return float((widths * (REFERENCE[1] - front[:, 1])).sum())
 
 
 def _points(trials: pd.DataFrame) -> Floats:

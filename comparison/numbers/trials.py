@@ -41,7 +41,7 @@ FLOATS = ("objective", "error", "flops", "flops_ratio", "suggest_seconds", "trai
 TIMES = ("started_at", "finished_at")
 COLUMNS = (*TEXTS, *INTEGERS, *FLOATS, "diverged", *TIMES)
 LOST_SECONDS = "lost_seconds"
-HOW = ("device", "arrangement")
+WAY_COLUMNS = ("device", "arrangement")
 FALLBACK_COLUMN = "fallback"
 SOURCE = "run_directory"
 """The run directory of a trial, where several were put together: its clock and its workers are those of no other."""
@@ -120,14 +120,14 @@ def typed_trials(table: pd.DataFrame, source: str) -> pd.DataFrame:
     if LOST_SECONDS not in typed:
         # A first attempt had none before it; what a later one's cost is not known.
         typed[LOST_SECONDS] = [0.0 if str(attempt) == "1" else None for attempt in typed["attempt"]]
-    for name in (SOURCE, *HOW):
+    for name in (SOURCE, *WAY_COLUMNS):
         if name not in typed:
             typed[name] = ""
     if FALLBACK_COLUMN not in typed:
         typed[FALLBACK_COLUMN] = [fallback_of_older(str(note)) for note in typed["note"]]
     floats = (*FLOATS, LOST_SECONDS, *filter(_SEED_ERROR.fullmatch, map(str, typed.columns)))
     conversions: list[tuple[tuple[str, ...], Callable[[Any], Any], Any]] = [
-        ((*TEXTS, SOURCE, *HOW, FALLBACK_COLUMN), str, "object"),
+        ((*TEXTS, SOURCE, *WAY_COLUMNS, FALLBACK_COLUMN), str, "object"),
         (INTEGERS, int, "Int64"),
         (floats, float, "float64"),
         (("diverged",), _boolean, "bool"),
@@ -153,7 +153,8 @@ def configuration_of(row: "pd.Series[Any]", variables: list[str]) -> dict[str, A
 
 def is_column(name: str) -> bool:
     """Whether a name is that of a column which is no variable: no variable may have it."""
-    return name in (*COLUMNS, LOST_SECONDS, SOURCE, *HOW, FALLBACK_COLUMN) or _SEED_ERROR.fullmatch(name) is not None
+    fixed = (*COLUMNS, LOST_SECONDS, SOURCE, *WAY_COLUMNS, FALLBACK_COLUMN)
+    return name in fixed or _SEED_ERROR.fullmatch(name) is not None
 
 
 def _check_file_columns(columns: list[str], path: Path) -> None:

@@ -3,6 +3,7 @@
 Nothing is called better but by a test that says so.
 """
 
+from collections.abc import Sequence
 from math import isfinite
 from typing import Any
 
@@ -17,11 +18,11 @@ from fmnas.comparison.numbers.paired_tests import (
     SECOND,
     TOO_FEW,
     Comparisons,
-    PairedTest,
     can_show,
     smallest_p,
 )
 from fmnas.comparison.numbers.retrained import Retrained
+from fmnas.comparison.numbers.rounding import equal
 
 PEEKING = (
     "This is not the end: tests that are looked at before it, as often as one likes, make p too small. They count "
@@ -39,7 +40,7 @@ def headline(table: pd.DataFrame, tests: Comparisons, seconds: float | None = No
     if ranked.empty:
         return "No comparison yet: no optimizer has a full-fidelity result in every repeat."
     first = ranked.iloc[0]
-    leaders = list(ranked["optimizer"][ranked["mean"] == first["mean"]])
+    leaders = _leaders(list(zip(ranked["optimizer"], ranked["mean"], strict=True)))
     value = f"{with_error(first['mean'], first['standard_error'])}, {_cost(first, seconds)}"
     mean = "mean objective" if first["repeats"] > 1 else "objective"
     if len(table) == 1:
@@ -47,12 +48,16 @@ def headline(table: pd.DataFrame, tests: Comparisons, seconds: float | None = No
     if len(leaders) > 1:
         return f"{listed(leaders)} share the lowest {mean}: {value}."
     found = f"{leaders[0]} has the lowest {mean}: {value}."
-    return found if first["repeats"] == 1 else f"{found} {_standing(leaders[0], tests)}".rstrip()
+    untested = first["repeats"] == 1 and tests.most_repeats < 2
+    return found if untested else f"{found} {_standing(leaders[0], tests)}".rstrip()
 
 
-def caution(table: pd.DataFrame, tests: Comparisons) -> str:
-    """What the data of a `final_table` can support, in plain words."""
-    partial = _partial(table, tests)
+def caution(table: pd.DataFrame, tests: Comparisons, waiting: Sequence[str] = ()) -> str:
+    """What the data of a `final_table` can support, in plain words.
+
+    waiting: optimizers with planned runs that have not begun.
+    """
+    partial = _partial(table, tests, waiting)
     if table.empty or table["best"].isna().all():
         return partial + "There is no full-fidelity result to compare."
     if len(table) == 1:
@@ -60,7 +65,7 @@ def caution(table: pd.DataFrame, tests: Comparisons) -> str:
     repeats = [{repeat for repeat, value in values.items() if isfinite(value)} for values in table["values"]]
     if any(other != repeats[0] for other in repeats):
         partial += _uneven(list(table["optimizer"]), repeats) + " "
-    if tests.repeats < 2:
+    if tests.most_repeats < 2:
         return partial + power(tests)
     return f"{partial}{power(tests)} {_found(tests)}"
 
@@ -69,13 +74,19 @@ def retrained_headline(retrained: Retrained | None) -> str:
     """What was found when the best were trained again; "" where none were."""
     if retrained is None:
         return ""
+    if retrained.differ:
+        return "The best were trained again, but not all in the same way: their test errors are not compared."
     means, tests, first = retrained.means, retrained.tests, retrained.means[0]
     error = with_error(first.error, first.standard_error)
     start = "Trained again with fresh seeds and measured on test images:"
     if len(means) == 1:
         return f"{start} {first.optimizer} has a test error of {error}."
-    found = f"{start} {first.optimizer} has the lowest {'mean ' if first.repeats > 1 else ''}test error, {error}."
-    return found if tests.repeats < 2 else f"{found} {_standing(first.optimizer, tests)}".rstrip()
+    mean = f"{'mean ' if first.repeats > 1 else ''}test error, {error}"
+    leaders = _leaders([(each.optimizer, each.error) for each in means])
+    if len(leaders) > 1:
+        return f"{start} {listed(leaders)} share the lowest {mean}."
+    found = f"{start} {first.optimizer} has the lowest {mean}."
+    return found if tests.most_repeats < 2 else f"{found} {_standing(first.optimizer, tests)}".rstrip()
 
 
 def retrained_caution(retrained: Retrained | None, search: Comparisons) -> str:
@@ -87,12 +98,17 @@ def retrained_caution(retrained: Retrained | None, search: Comparisons) -> str:
         "The objective of a search is the lowest of many noisy values, and too good: the test errors of the "
         "configurations trained again are the ones to believe."
     )
+    if retrained.differ:
+        told += (
+            f" They were not all trained in the same way ({listed(retrained.differ)} differ): neither their means nor "
+            "the order of these tell which optimizer is better. Retrain all with the same options."
+        )
     if not tests.pairs:
         return told
     if len({mean.repeats for mean in retrained.means}) > 1:
         told += " They are not there for the same repeats of every optimizer: their means are no fair comparison."
-    same = (tests.repeats, len(tests.pairs)) == (search.repeats, len(search.pairs))
-    found = " ".join([*([] if same else [power(tests)]), *([_found(tests)] if tests.repeats > 1 else [])])
+    shown = [_found(tests)] if tests.most_repeats > 1 else []
+    found = " ".join(shown if power(tests) == power(search) else [power(tests), *shown])
     return f"{told} Among them, {found[:1].lower()}{found[1:]}" if found else told
 
 
@@ -102,16 +118,21 @@ def power(tests: Comparisons) -> str:
         return f"Only {tests.hypotheses} is to be tested against the rest, and it has no trial yet: no test."
     if not tests.pairs:
         return "There is one optimizer: nothing to compare it with."
-    repeats, pairs, needed = tests.repeats, len(tests.pairs), tests.repeats_needed
-    if repeats == 0:
+    fewest, most, pairs, needed = tests.repeats, tests.most_repeats, len(tests.pairs), tests.repeats_needed
+    if fewest == 0 and most < 2:
         return (
             "Not all optimizers that are to be compared share a repeat: no test; "
             f"{needed} paired repeats can show a difference{_corrected(tests)}, without ties."
         )
-    if repeats == 1:
+    if most == 1:
         return "1 repeat: no standard error, no test; the order is an anecdote."
-    least = smallest_p(repeats)
-    start = f"{repeats} paired repeats: the smallest p that a two-sided paired Wilcoxon test can give is {least:.3g}"
+    least = smallest_p(most)
+    start = (
+        f"{most} paired repeats: the smallest p that a two-sided paired Wilcoxon test can give is {least:.3g}"
+        if fewest == most
+        else f"{fewest} to {most} paired repeats, by pair: the smallest p that a two-sided paired Wilcoxon test can "
+        f"give with {most} is {least:.3g}"
+    )
     if least > LEVEL:
         can = f"so no difference between two optimizers can be significant at {LEVEL:.0%} by it"
         return f"{start}, {can}; {needed} repeats can show one{_corrected(tests)}, without ties."
@@ -123,14 +144,20 @@ def power(tests: Comparisons) -> str:
     return f"{start}{f', {least * pairs:.3g}{_corrected(tests)[1:]}' if pairs > 1 else ''}."
 
 
-def _partial(table: pd.DataFrame, tests: Comparisons) -> str:
-    if table.empty or table["common_epochs"].iloc[0] == table["budget_epochs"].iloc[0]:
+def _partial(table: pd.DataFrame, tests: Comparisons, waiting: Sequence[str]) -> str:
+    if table.empty:
         return ""
     at, budget = table["common_epochs"].iloc[0], table["budget_epochs"].iloc[0]
-    told = f"Compared at {at} of {budget} epochs, the least that any run has spent so far. "
-    if tests.repeats < 2:
+    told = f"Compared at {at} of {budget} epochs, the least that any run on its way has spent so far. "
+    told = (told if at != budget else "") + (f"Not all runs of {listed(waiting)} have begun. " if waiting else "")
+    if not told or tests.most_repeats < 2:
         return told
     return f"{told}{PEEKING} "
+
+
+def _leaders(ranked: Sequence[tuple[str, float]]) -> list[str]:
+    """Of optimizers and their means, the lowest first: those whose mean is the first's, but for rounding."""
+    return [name for place, (name, mean) in enumerate(ranked) if place == 0 or equal(mean, ranked[0][1])]
 
 
 def _uneven(optimizers: list[str], repeats: list[set[int]]) -> str:
@@ -202,10 +229,6 @@ def _found(tests: Comparisons) -> str:
 
 def _tied(tests: Comparisons) -> str:
     """The pairs whose ties leave too few repeats that differ, where all of their repeats would have been enough."""
-    few = [test for test in tests.pairs if _short_of_differences(test, tests)]
+    few = [test for test in tests.pairs if test.verdict == TOO_FEW and can_show(test.repeats, len(tests.pairs))]
     told = "; ".join(f"{test.first} and {test.second} in {test.differing} of {test.repeats}" for test in few)
     return f"Ties are evidence of nothing, and leave too few repeats that differ: {told}. " if few else ""
-
-
-def _short_of_differences(test: PairedTest, tests: Comparisons) -> bool:
-    return can_show(test.repeats, len(tests.pairs)) and not can_show(test.differing, len(tests.pairs))

@@ -17,6 +17,7 @@ from fmnas.comparison.numbers.efficiency import AREA_FROM
 from fmnas.comparison.numbers.notation import count, is_missing, listed, number
 from fmnas.comparison.numbers.paired_tests import ALL, LEVEL, TOO_FEW, Comparisons
 from fmnas.comparison.numbers.resampling import shortcoming
+from fmnas.comparison.numbers.retrained import Retrained
 from fmnas.comparison.numbers.verdict import power
 from fmnas.comparison.page import tables
 from fmnas.comparison.page.tables import Table
@@ -24,7 +25,7 @@ from fmnas.comparison.summary import ReportContext, Summary
 
 SAMPLE_WIDTH, SAMPLE_HEIGHT, MARKER_SIZE = 42, 14, 9.0
 """Of a sample in the legend, in its own units."""
-NAMED = 6
+MOST_NAMED_OPTIMIZERS = 6
 """More optimizers are counted, not named, in the question."""
 
 
@@ -84,10 +85,9 @@ class Sample:
 
 @dataclass(frozen=True)
 class Result:
-    """The final table at so many epochs, under the legend of the figures above it."""
+    """The final table, under the legend of the figures above it."""
 
     table: Table
-    epochs: int
     legend: tuple[Sample, ...]
 
 
@@ -113,22 +113,18 @@ class Tested:
 
 @dataclass(frozen=True)
 class Speed:
-    """How soon; a table is None where it has nothing to tell. area_from: evaluations from which on the area counts."""
+    """How soon; a table is None where it has nothing to tell."""
 
     area: Table | None
-    area_from: str
     targets: Table | None
     equivalents: Table | None
 
 
 @dataclass(frozen=True)
 class Again:
-    """The configurations trained anew, in words and tables; tested: None where nothing is compared."""
+    """The configurations trained anew, with their tables; tested: None where nothing is compared."""
 
-    seeds: int
-    images: int | None
-    epochs: int | None
-    test_images: int | None
+    found: Retrained
     means: Table
     tested: Tested | None
     rows: Table
@@ -141,17 +137,6 @@ class BestCell:
     optimizer: str
     found: str
     pictures: tuple[Picture, ...]
-
-
-@dataclass(frozen=True)
-class Spent:
-    """The ledger, and which of its columns there is something to explain in."""
-
-    table: Table
-    repeated: bool
-    known: bool
-    idle: bool
-    lost: bool
 
 
 @dataclass(frozen=True)
@@ -180,6 +165,7 @@ def page(summary: Summary, context: ReportContext, pictures: Pictures) -> str:
         light=declarations(dark=False),
         dark=declarations(dark=True),
         sample=(SAMPLE_WIDTH, SAMPLE_HEIGHT),
+        area_from=f"{AREA_FROM:g}",
         lead=pictures.get(LEAD, ()),
         sections=shown,
     )
@@ -194,7 +180,7 @@ def sections(summary: Summary, context: ReportContext, pictures: Pictures) -> li
     given: list[tuple[str, str, object, bool]] = [
         ("result", "Result", _result(summary), False),
         ("setup", "What was measured", _setup(summary, context), False),
-        ("statistics", "Pairwise tests", _tested(summary.tests) if summary.tests.repeats > 1 else None, untold),
+        ("statistics", "Pairwise tests", _tested(summary.tests) if summary.tests.most_repeats > 1 else None, untold),
         ("retrained", "Test errors of the best, trained again", _again(summary), False),
         ("tradeoff", "Error against FLOPs", tables.tradeoffs(summary) or None, False),
         ("learning", "Learning curves of the best", pictures.get("learning") or None, True),
@@ -204,7 +190,7 @@ def sections(summary: Summary, context: ReportContext, pictures: Pictures) -> li
         ("speed", "Evaluations to match", _speed(summary), True),
         ("variables", "Influence of the variables", pictures.get("variables") or None, True),
         ("timeline", "Worker timeline", pictures.get("timeline") or None, True),
-        ("spent", "Cost of every run", _spent(summary), True),
+        ("spent", "Cost of every run", tables.ledger(summary) if summary.ledger else None, True),
         ("honesty", "Sanity checks", _honest(summary), not warned),
         ("incidents", "Failures and notes", tables.incidents(summary) or None, False),
         ("configurations", "Best configurations", tables.configurations(summary), True),
@@ -225,7 +211,7 @@ def _question(summary: Summary) -> str:
     )
     if len(names) < 2:
         return f"What is found on {summary.problem} within {cost}?"
-    who = listed(names, "or") if len(names) <= NAMED else f"{len(names)} optimizers"
+    who = listed(names, "or") if len(names) <= MOST_NAMED_OPTIMIZERS else f"{len(names)} optimizers"
     return f"Which finds the lowest objective on {summary.problem} within {cost}: {who}?"
 
 
@@ -267,7 +253,7 @@ def _marker(style: Style) -> str:
 
 
 def _result(summary: Summary) -> Result | None:
-    return Result(tables.final(summary), summary.compared_at, _legend(summary)) if summary.optimizers else None
+    return Result(tables.final(summary), _legend(summary)) if summary.optimizers else None
 
 
 def _setup(summary: Summary, context: ReportContext) -> Setup | None:
@@ -290,7 +276,7 @@ def _shares(summary: Summary) -> Shares | None:
     if not steps:
         return None
     spent = ", ".join(f"{step.share:.0%} are {count(step.evaluations)} evaluations" for step in steps)
-    return Shares(tables.checkpoints(summary), spent, shortcoming(min(len(row.values) for row in steps[-1].rows)))
+    return Shares(tables.checkpoints(summary), spent, shortcoming(*(len(row.values) for row in steps[-1].rows)))
 
 
 def _tested(tests: Comparisons) -> Tested | None:
@@ -307,22 +293,14 @@ def _speed(summary: Summary) -> Speed | None:
         tables.targets(summary) if summary.targets else None,
         tables.equivalents(summary) if summary.equivalents else None,
     )
-    return Speed(given[0], f"{AREA_FROM:g}", given[1], given[2]) if any(given) else None
+    return Speed(*given) if any(given) else None
 
 
 def _again(summary: Summary) -> Again | None:
     found = summary.retrained
     if found is None:
         return None
-    return Again(
-        found.seeds,
-        found.images,
-        found.epochs,
-        found.test_images,
-        tables.retrained_means(found),
-        _tested(found.tests),
-        tables.retrained_rows(found),
-    )
+    return Again(found, tables.retrained_means(found), _tested(found.tests), tables.retrained_rows(found))
 
 
 def _best_cells(summary: Summary, pictures: Sequence[Picture]) -> tuple[BestCell, ...]:
@@ -335,19 +313,6 @@ def _best_cells(summary: Summary, pictures: Sequence[Picture]) -> tuple[BestCell
             found = f"{row.best_run}, trial {row.best_trial}: objective {number(row.best)}{error}"
             cells.append(BestCell(name, found, mine))
     return tuple(cells)
-
-
-def _spent(summary: Summary) -> Spent | None:
-    runs = summary.ledger
-    if not runs:
-        return None
-    return Spent(
-        tables.ledger(summary),
-        repeated=any(run.duplicates for run in runs),
-        known=any(run.known_cells + run.isomorphic_cells for run in runs),
-        idle=any(run.idle_seconds > 0 for run in runs),
-        lost=any(run.lost_seconds > 0 for run in runs),
-    )
 
 
 def _honest(summary: Summary) -> Honest | None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import Any
+from typing import Any, Literal
 
 from fmnas.comparison.numbers.efficiency import Equivalent, Reached
 from fmnas.comparison.numbers.honesty import Honesty
@@ -25,8 +25,8 @@ from fmnas.comparison.numbers.retrained import Retrained
 from fmnas.comparison.summary import FINAL_HEADER, Summary, final_rows
 from fmnas.search_spaces.records import CANCELLED, FAILED, LOST, TIMED_OUT
 
-TEXT, WIDE = "text", "wide"
-"""Kinds of tables: aligned left; the last column wraps."""
+Kind = Literal["", "text", "wide"]
+"""Of tables: of numbers; of texts, aligned left; of numbers, but the last column wraps."""
 LEDGER_HEADER = (
     "run",
     "trials",
@@ -60,11 +60,11 @@ ALWAYS = {
 
 @dataclass(frozen=True)
 class Table:
-    """header: a text per column. rows: as long each. kind: TEXT, WIDE or ""."""
+    """header: a text per column. rows: as long each. kind: its look."""
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    kind: str = ""
+    kind: Kind = ""
 
     def __bool__(self) -> bool:
         return bool(self.rows)
@@ -83,7 +83,7 @@ class Table:
 def final(summary: Summary) -> Table:
     """The final table, with every repeat's value."""
     rows = zip(final_rows(summary), summary.optimizers.values(), strict=True)
-    return Table((*FINAL_HEADER, "each repeat"), tuple((*row, _values(of.values)) for row, of in rows), WIDE)
+    return Table((*FINAL_HEADER, "each repeat"), tuple((*row, _values(of.values)) for row, of in rows), "wide")
 
 
 def checkpoints(summary: Summary) -> Table:
@@ -108,7 +108,7 @@ def pairs(tests: Comparisons) -> Table:
 def areas(summary: Summary) -> Table:
     """A row per optimizer, the lowest mean height first."""
     rows = [(row.optimizer, with_error(row.mean, row.standard_error), _values(row.values)) for row in summary.area]
-    return Table(("optimizer", "mean height", "each repeat"), tuple(rows), WIDE).filled()
+    return Table(("optimizer", "mean height", "each repeat"), tuple(rows), "wide").filled()
 
 
 def targets(summary: Summary) -> Table:
@@ -118,7 +118,7 @@ def targets(summary: Summary) -> Table:
     for target in summary.targets:
         reached = {row.optimizer: _reached(row) for row in target.rows}
         rows.append((number(target.target), *(reached[name] for name in names), target.source))
-    return Table(("target", *names, "which is"), tuple(rows), WIDE).filled()
+    return Table(("target", *names, "which is"), tuple(rows), "wide").filled()
 
 
 def equivalents(summary: Summary) -> Table:
@@ -141,7 +141,7 @@ def settings(given: Mapping[str, Mapping[str, Any]]) -> Table:
         (name, ", ".join(f"{key} {shown(value)}" for key, value in options.items()) or "none")
         for name, options in given.items()
     ]
-    return Table(("optimizer", "options"), tuple(rows), TEXT)
+    return Table(("optimizer", "options"), tuple(rows), "text")
 
 
 def tradeoffs(summary: Summary) -> Table:
@@ -150,7 +150,7 @@ def tradeoffs(summary: Summary) -> Table:
         (row.optimizer, with_error(row.mean, row.standard_error), str(len(row.front)), _values(row.values))
         for row in summary.tradeoff
     ]
-    return Table(("optimizer", "hypervolume", "on the front", "each repeat"), tuple(rows), WIDE).filled()
+    return Table(("optimizer", "hypervolume", "on the front", "each repeat"), tuple(rows), "wide").filled()
 
 
 def retrained_means(found: Retrained) -> Table:
@@ -186,7 +186,7 @@ def retrained_rows(found: Retrained) -> Table:
 
 def ledger(summary: Summary) -> Table:
     """A row per run."""
-    return Table(LEDGER_HEADER, tuple(map(_spent, summary.ledger)), WIDE).filled(ALWAYS)
+    return Table(LEDGER_HEADER, tuple(map(_spent, summary.ledger)), "wide").filled(ALWAYS)
 
 
 def honesty(summary: Summary) -> Table:
@@ -204,13 +204,13 @@ def honesty(summary: Summary) -> Table:
         "idle",
         "origins",
     )
-    return Table(header, tuple(map(_honest, summary.honesty)), WIDE).filled()
+    return Table(header, tuple(map(_honest, summary.honesty)), "wide").filled()
 
 
 def incidents(summary: Summary) -> Table:
     """What went wrong or was noted, how often."""
     rows = [(each.optimizer, each.what.replace("_", " "), str(each.trials), each.text) for each in summary.incidents]
-    return Table(("optimizer", "what", "trials", "in words"), tuple(rows), TEXT)
+    return Table(("optimizer", "what", "trials", "in words"), tuple(rows), "text")
 
 
 def configurations(summary: Summary) -> Table | None:
@@ -229,7 +229,7 @@ def configurations(summary: Summary) -> Table | None:
 
 def environment(values: Mapping[str, Any]) -> Table:
     """A row per value of a nested mapping, its name dotted."""
-    return Table(("", ""), tuple(_flat("", values)), TEXT)
+    return Table(("", ""), tuple(_flat("", values)), "text")
 
 
 def _values(values: Mapping[int, float]) -> str:

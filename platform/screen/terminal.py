@@ -41,9 +41,10 @@ def print_summary(summary: "Summary", console: Console) -> None:
 
 def _print_retrained(retrained: "Retrained", console: Console) -> None:
     """The test errors of the best configurations, trained again."""
-    from fmnas.comparison.numbers.notation import interval, number
+    from fmnas.comparison.numbers.notation import interval, listed, number
 
-    scale = f"epochs = {retrained.epochs}, images = {retrained.images}, fresh seeds = {retrained.seeds}"
+    alike = f"epochs = {retrained.epochs}, images = {retrained.images}, fresh seeds = {retrained.seeds}"
+    scale = f"not all in the same way, they differ in {listed(retrained.differ)}" if retrained.differ else alike
     headers = ("optimizer", "validation error", "test error", "standard error", "95% interval")
     table = plain_table(headers, {"optimizer"}, "bold")
     for row in retrained.means:

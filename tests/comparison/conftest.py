@@ -116,15 +116,15 @@ def checkpoints(names: list[str]) -> tuple[Checkpoint, ...]:
     return tuple(Checkpoint(share, 25, 1.0, rows) for share in (0.25, 0.5, 1.0))
 
 
-def paired_tests(first: str, second: str) -> Comparisons:
+def paired_tests(first: str, second: str, repeats: int = 3) -> Comparisons:
     """A pair of every verdict, the last without numbers."""
     numbers = {"difference": -0.01, "low": -0.02, "high": 0.004, "p": 0.25, "p_corrected": 0.75, "effect": -1.0}
     pairs = (
-        PairedTest(first, second, 3, 3, verdict=TOO_FEW, **numbers),
-        PairedTest(second, first, 3, 3, verdict=SECOND, **numbers),
-        PairedTest(first, first, 3, 3, verdict=NONE, **dict.fromkeys(numbers, nan)),
+        PairedTest(first, second, repeats, repeats, verdict=TOO_FEW, **numbers),
+        PairedTest(second, first, repeats, repeats, verdict=SECOND, **numbers),
+        PairedTest(first, first, repeats, repeats, verdict=NONE, **dict.fromkeys(numbers, nan)),
     )
-    return Comparisons(pairs, repeats=3, repeats_needed=6)
+    return Comparisons(pairs, repeats, repeats_needed=6)
 
 
 def equivalents(first: str, second: str) -> tuple[Equivalent, ...]:
@@ -171,5 +171,5 @@ def retrained(first: str, second: str) -> Retrained:
         RetrainedMean(first, 0.0712, 0.0809, nan, nan, nan, 1),
         RetrainedMean(second, 0.0712, 0.0809, nan, 0.0801, 0.0822, 2),
     )
-    tests = replace(paired_tests(second, first), repeats=2)
+    tests = paired_tests(second, first, repeats=2)
     return Retrained(100, 60000, 2, 10000, (best, other), means, tests)

@@ -97,6 +97,18 @@ def test_rounding_of_resampled_means_makes_nobody_late(make_table):
         assert (each.low, each.high, each.late) == (each.evaluations, each.evaluations, 0.0)
 
 
+@pytest.mark.parametrize("repeats", [3, 5, 7, 10])
+@pytest.mark.parametrize("optimum", [0.000470111, 13 / 270, 2996.348165])
+def test_an_optimum_that_all_repeats_reached_is_reached(make_table, repeats, optimum):
+    """The mean of n equal numbers may be below them, by what rounding takes."""
+    runs = {(name, r): [2 * optimum, optimum] for name in "ab" for r in range(repeats)}
+    curves = anytime_curves(make_table(runs), BUDGET)
+    points = checkpoints(curves, 50, BUDGET)
+    for target in targets(curves, points[-1]):
+        assert [(row.reached, row.evaluations) for row in target.rows] == [(repeats, 2.0)] * 2
+    assert all(each.evaluations == each.at for each in equivalents(curves, points))
+
+
 def test_what_lies_beyond_the_comparison_does_not_count(curves):
     points = checkpoints(curves, 50, BUDGET)
     first = targets(curves, points[-1])[0]

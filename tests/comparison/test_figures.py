@@ -17,8 +17,10 @@ from fmnas.comparison import (
     write_report,
 )
 from fmnas.comparison.figures.anytime import SHARES, TITLES, anytime_panel, currencies
+from fmnas.comparison.figures.canvas import time_unit
 from fmnas.comparison.figures.cell import DEAD, LOWEST_RATE, cell_panel, cells_figure, schedule_panel
 from fmnas.comparison.figures.files import FORMATS
+from fmnas.comparison.numbers.trials import typed_trials
 from fmnas.search_spaces import Cell, FmnasError, joint_space
 
 SHOWN = ("evaluations", "seconds")
@@ -109,6 +111,15 @@ def test_trainings_of_no_time_have_no_panel_of_it(make_table):
     quick = make_table({("a", 0): [{"objective": 1.0, "train_seconds": 0.001}] * 3})
     assert "train_seconds" not in currencies(anytime_curves(quick, BUDGET))
     assert "train_seconds" in currencies(anytime_curves(make_table({("a", 0): [1.0]}), BUDGET))
+
+
+def test_a_table_that_does_not_say_when_has_no_wall_clock(make_table, tmp_path):
+    trials = make_table({("a", 0): [2.0, 1.0], ("b", 0): [3.0]})
+    trials = typed_trials(trials.assign(started_at=""), "a table")
+    assert "wall_seconds" not in currencies(anytime_curves(trials, BUDGET))
+    write_report(trials, ReportContext("n", "p", BUDGET, {}, ""), tmp_path)
+    assert "Wall-clock time" not in (tmp_path / "index.html").read_text()
+    assert time_unit(float("nan")) == (1e-3, "milliseconds")
 
 
 def test_a_distant_budget_does_not_squeeze_the_curves(make_table, tmp_path):

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fmnas.comparison import Budget, ReportContext, anytime_curves, write_report
-from fmnas.comparison.figures import FIGURES, drawings
+from fmnas.comparison.figures import FIGURES, drawn
+from fmnas.comparison.figures.canvas import Results
 from fmnas.comparison.figures.intervals import MOST_ROWS, differences_figure, final_figure, intervals, retrained_figure
 from fmnas.comparison.numbers.notation import MISSING, count, interval, seconds, share, shown
 from fmnas.comparison.numbers.paired_tests import compare
@@ -57,6 +58,13 @@ def headings(html):
 def words(html):
     """With every run of white space as one space."""
     return " ".join(html.split())
+
+
+def test_an_optimizer_with_a_single_repeat_silences_no_tests(plain_summary):
+    values = {name: {r: 1.0 + r for r in range(3)} for name in ("bo-fm", "random")}
+    ragged = replace(plain_summary, tests=compare(values | {"late": {0: 9.0}}))
+    shown = [section.id for section in sections(ragged, CONTEXT, {})]
+    assert "statistics" in shown
 
 
 def test_without_further_parts_their_sections_are_left_out(plain_summary):
@@ -119,6 +127,11 @@ def test_the_ledger_shows_what_there_is(plain_summary):
     assert "5.0 min" in html
     for absent in ("<th>lost</th>", "<th>pending</th>", "<th>idle</th>", "the platform's cost"):
         assert absent not in html
+    for known in ("duplicates", "isomorphic_duplicates"):
+        repeated = [replace(row, duplicates=0, isomorphic_duplicates=0) for row in rows]
+        assert "A duplicate repeats" not in page(replace(plain_summary, ledger=tuple(repeated)), CONTEXT, {})
+        repeated[0] = replace(repeated[0], **{known: 1})
+        assert "A duplicate repeats" in page(replace(plain_summary, ledger=tuple(repeated)), CONTEXT, {})
     rows[0] = replace(rows[0], lost_seconds=3.0, pending=2, idle_seconds=1.0)
     html = page(replace(plain_summary, ledger=tuple(rows)), CONTEXT, {})
     for present in ("<th>lost</th>", "<th>pending</th>", "<th>idle</th>", "the platform's cost"):
@@ -160,10 +173,10 @@ def test_every_section_with_its_figures(make_table, summary):
         for r in range(3)
     }
     trials = typed_trials(make_table(runs), "a test")
-    drawn = drawings(trials, anytime_curves(trials, CONTEXT.budget), summary)
+    drawings = list(drawn(Results(trials, anytime_curves(trials, CONTEXT.budget), summary)))
     filed = ["anytime", "differences", "final", "importance", "parallel", "retrained", "timeline", "tradeoff"]
-    assert sorted(each.name for each in drawn if each.filed) == filed
-    html = page(summary, CONTEXT, inlined(drawn))
+    assert sorted(each.name for each in drawings if each.filed) == filed
+    html = page(summary, CONTEXT, inlined(drawings))
     found = re.findall(r'aria-label="([^"]+)" viewBox', html)
     assert {"anytime evaluations", "anytime seconds", *filed[1:]} <= set(found)
     assert len(re.findall(r"<figcaption>", html)) == len(found)
@@ -206,7 +219,7 @@ def test_tests_that_can_tell_nothing_are_folded(summary):
     mute = replace(summary.tests, pairs=summary.tests.pairs[:1])
     assert folded(mute)["statistics"]
     assert not folded(summary.tests)["statistics"]
-    assert "statistics" not in folded(replace(summary.tests, repeats=1))
+    assert "statistics" not in folded(compare({"a": {0: 1.0}, "b": {0: 2.0}}))
 
 
 class Markup(HTMLParser):

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from fmnas.comparison import Budget, ReportContext, anytime_curves, ledger_table
-from fmnas.comparison.figures import drawings
+from fmnas.comparison.figures import drawn
+from fmnas.comparison.figures.canvas import Results
 from fmnas.comparison.figures.palette import PLAIN
 from fmnas.comparison.page.page import page
 from fmnas.comparison.report import inlined
@@ -63,7 +64,7 @@ def html(make_table, with_statistics):
     curves = anytime_curves(trials, CONTEXT.budget)
     summary = summarise(trials, curves, ledger_table(trials, CONTEXT.budget), CONTEXT)
     full = with_statistics(summary)
-    return page(full, CONTEXT, inlined(drawings(trials, curves, full)))
+    return page(full, CONTEXT, inlined(list(drawn(Results(trials, curves, full)))))
 
 
 def opened(html, folder, width, dark):

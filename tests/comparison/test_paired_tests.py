@@ -1,6 +1,7 @@
 """Wilcoxon's test against all assignments of signs, Holm by hand and by its procedure, and the verdicts."""
 
 from itertools import product
+from math import comb
 
 import numpy as np
 import pytest
@@ -43,13 +44,16 @@ def test_p_with_ties_and_zeros_is_exact(differences):
 @pytest.mark.parametrize("repeats", [4, 6, 10, 30, 60])
 def test_p_without_ties_is_scipys(repeats):
     differences = np.random.default_rng(repeats).normal(0.3, 1, size=repeats)
-    method = "exact" if repeats <= 50 else "approx"
-    assert signed_rank_p(differences) == pytest.approx(wilcoxon(differences, method=method).pvalue)
+    assert signed_rank_p(differences) == pytest.approx(wilcoxon(differences, method="exact").pvalue)
 
 
-def test_p_of_many_tied_differences_is_scipys_approximation():
+def test_p_of_many_tied_differences_is_exact():
+    """Of six triples: 12 ranks of 6.5 and 6 of 15.5, of which 6 of the former are negative. Counted in coins."""
     differences = np.tile([1.0, 2.0, -1.0], 6)
-    assert signed_rank_p(differences) == pytest.approx(wilcoxon(differences, method="approx").pvalue)
+    coins = {6.5 * few + 15.5 * many: comb(12, few) * comb(6, many) for few in range(13) for many in range(7)}
+    assert len(coins) == 13 * 7, "no two ways give the same sum"
+    expected = 2 * sum(count for total, count in coins.items() if total <= 6 * 6.5) / 2**18
+    assert signed_rank_p(differences) == pytest.approx(expected)
 
 
 def test_effect_by_hand():
@@ -137,11 +141,31 @@ def test_repeats_that_are_tied_show_nothing():
     b = [x + (i + 1.0 if i < 6 else 0.0) for i, x in enumerate(a)]
     (test,) = compare(values(a, b)).pairs
     assert (test.repeats, test.differing, test.p, test.verdict) == (9, 6, 2 / 2**6, FIRST)
-    among_three = compare(values(a, b, [x + 10.0 + i for i, x in enumerate(a)]))
-    first, second, third = among_three.pairs
-    assert (first.repeats, first.differing, first.verdict) == (9, 6, TOO_FEW)
-    assert [second.differing, third.differing, second.verdict, third.verdict] == [9, 9, FIRST, FIRST]
+    among_three = compare(values(a, b, [2 * y - x for x, y in zip(a, b, strict=True)]))
+    assert [(test.repeats, test.differing, test.verdict) for test in among_three.pairs] == [(9, 6, TOO_FEW)] * 3
     assert (among_three.repeats, among_three.repeats_needed) == (9, 7)
+
+
+def test_what_holm_shows_beside_surer_pairs_is_shown():
+    """Six repeats that differ are too few for the first step of three pairs; it is the last that they stand at."""
+    a = [float(i) for i in range(9)]
+    b = [x + (i + 1.0 if i < 6 else 0.0) for i, x in enumerate(a)]
+    tests = compare(values(a, b, [x + 10.0 + i for i, x in enumerate(a)])).pairs
+    assert [test.differing for test in tests] == [6, 9, 9]
+    assert tests[0].p_corrected == tests[0].p == 2 / 2**6
+    assert [test.verdict for test in tests] == [FIRST] * 3
+
+
+@given(st.lists(st.lists(st.integers(-3, 3), min_size=3, max_size=3), min_size=5, max_size=9))
+@settings(max_examples=40, deadline=None)
+def test_a_verdict_follows_from_the_corrected_p(rows):
+    for test in compare(values(*map(list, zip(*rows, strict=True)))).pairs:
+        if test.verdict in (FIRST, SECOND):
+            assert test.p_corrected < 0.05
+            assert test.difference < 0 if test.verdict == FIRST else test.difference > 0
+        elif test.verdict == TOO_FEW:
+            assert test.p_corrected >= 0.05
+            assert not can_show(test.differing, 3)
 
 
 def test_the_verdict_is_that_of_the_corrected_p():

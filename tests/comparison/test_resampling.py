@@ -66,6 +66,8 @@ def test_the_sentence_on_short_intervals_agrees_with_the_table():
     assert {int(repeats): float(covered) for repeats, covered in rows} == COVERAGE
     assert [repeats for repeats in range(2, 30) if shortcoming(repeats)] == [2, 3, 4, 5]
     assert "it holds the mean in some 88% of cases" in shortcoming(4)
+    assert shortcoming(9, 1, 4) == shortcoming(4)  # one repeat has no interval
+    assert shortcoming(1) == shortcoming() == ""
 
 
 def test_the_script_of_the_table_simulates_what_the_table_says(monkeypatch):

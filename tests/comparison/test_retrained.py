@@ -125,6 +125,43 @@ def test_the_test_errors_are_paired_by_repeat_and_tested_by_the_same_hypotheses(
     assert "2 paired repeats: the smallest p" in summary.caution  # the search has seven
 
 
+def test_an_optimizer_that_was_trained_again_once_silences_nobody(make_table):
+    low, high = {r: 0.1 + r / 100 for r in range(9)}, {r: 0.2 + r / 50 for r in range(9)}
+    summary = told(make_table, {"a": low, "b": high, "c": {0: 0.9}})
+    assert "It is better than b (corrected p = 0.012)" in summary.headline
+    assert "Among them, 1 to 9 paired repeats, by pair: the smallest p" in summary.caution
+    assert "a is better than b (p = 0.012)" in summary.caution
+
+
+def test_the_lowest_test_error_may_be_shared(make_table):
+    summary = told(make_table, {"a": {0: 0.25}, "b": {0: 0.25}, "c": {0: 0.3}})
+    assert summary.headline.endswith("measured on test images: a and b share the lowest test error, 0.2500.")
+    summary = told(make_table, {"a": {0: 0.1, 1: 0.2, 2: 0.3}, "b": {0: 0.3, 1: 0.2, 2: 0.1}})
+    assert "share the lowest mean test error, 0.200 ± 0.058." in summary.headline
+
+
+@pytest.mark.parametrize(
+    ("other", "what"),
+    [
+        ({"epochs": 25, "images": 3000}, "epochs and images"),
+        ({"test_images": 500}, "test images"),
+        ({"test_error_seed_2": 0.5}, "seeds"),
+    ],
+)
+def test_what_was_not_trained_alike_is_not_compared(make_table, tmp_path, other, what):
+    rows = [row("a", r, [0.1 + r / 100]) for r in range(7)] + [row("b", r, [0.3 + r / 100], **other) for r in range(7)]
+    again = read_retrained(write(tmp_path, rows))
+    trials = make_table({(name, r): [1.0] for name in "ab" for r in range(7)})
+    summary = write_report(trials, ReportContext("n", "joint", Budget(1, 25), {}, "", retrained=again), tmp_path / "to")
+    assert (summary.retrained.tests.pairs, len(summary.retrained.means)) == ((), 2)
+    assert "better" not in summary.headline
+    assert summary.headline.endswith("not all in the same way: their test errors are not compared.")
+    assert f"not all trained in the same way ({what} differ)" in summary.caution
+    shown = " ".join((tmp_path / "to" / "index.html").read_text().split())
+    assert f"not compared: they differ in {what.replace(' and', ',')}. Test errors on images that no optimizer" in shown
+    assert "None" not in shown
+
+
 def test_none():
     assert retrained_summary(None) is None
 

@@ -8,6 +8,7 @@ from fmnas.comparison.numbers.notation import duration, number, with_error
 from fmnas.comparison.numbers.paired_tests import compare, smallest_p
 from fmnas.comparison.numbers.standings import checkpoints, common_epochs
 from fmnas.comparison.numbers.trials import PlannedRun
+from fmnas.comparison.summary import ReportContext, summarise
 
 BUDGET = Budget(evaluations=3, epochs_per_evaluation=25)
 
@@ -112,6 +113,21 @@ def test_before_the_end_a_small_p_is_warned_of(make_table):
     assert "make p too small" not in caution(table_of(make_table({key: [*run, 1.0] for key, run in runs.items()})))
     one = {("a", 0): [1.0], ("b", 0): [2.0]}
     assert "make p too small" not in caution(table_of(make_table(one)))  # there is no test to look at
+
+
+def test_a_planned_optimizer_that_has_not_begun_is_yet_to_come(make_table):
+    """Two of three optimizers are through; the p of two counts one comparison, where there are to be three."""
+    trials = make_table({(name, r): [1.0 + r / 10 + (name == "b")] * 3 for name in "ab" for r in range(7)})
+    runs = [PlannedRun(f"{name}/repeat-{r}", name, r) for name in "abc" for r in range(7)]
+    curves, ledger = anytime_curves(trials, BUDGET, runs), ledger_table(trials, BUDGET)
+
+    def told(**given):
+        return summarise(trials, curves, ledger, ReportContext("n", "p", BUDGET, {}, "", **given)).caution
+
+    assert told(runs=runs).startswith(f"Not all runs of c have begun. {verdict.PEEKING}")
+    for through in (told(runs=runs[:14]), told(runs=runs, finished=True), told()):
+        assert "have begun" not in through
+        assert verdict.PEEKING not in through
 
 
 def test_no_mean_over_the_quick_repeats_alone(make_table):

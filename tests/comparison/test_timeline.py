@@ -55,6 +55,23 @@ def test_two_optimizers_at_once_on_a_worker_are_busy_once(make_table):
     assert times.busy_share == 1.0
 
 
+def test_every_run_directory_has_its_own_clock_and_workers(make_table):
+    """Two of the same kind, a week apart: the same workers' names, and nothing idle between."""
+    trials = make_table({(name, 0): [{"objective": 1.0, "at": at} for at in (7, 14, 28)] for name in "ab"})
+    week = pd.Timedelta(days=7) * (trials["optimizer"] == "b").astype(int)
+    late = trials.assign(started_at=trials["started_at"] + week, finished_at=trials["finished_at"] + week)
+    times = timeline(late.assign(run_directory=["runs/one"] * 3 + ["runs/two"] * 3))
+    assert (times.workers, times.seconds, times.directories) == (("w0, one", "w0, two"), 28, 2)
+    assert times.busy_share == pytest.approx(21 / 28)
+    assert times.busy.values.tolist() == [
+        [0, "a", 0.0, 14.0],
+        [0, "a", 21.0, 28.0],
+        [1, "b", 0.0, 14.0],
+        [1, "b", 21.0, 28.0],
+    ]
+    assert timeline_figure(times).axes[0].get_xlabel() == "seconds since the first start of each run directory"
+
+
 def test_nothing_to_draw(make_run):
     assert timeline(make_run("a", 0, [1.0]).iloc[:0]) is None
     assert timeline(make_run("a", 0, [{"status": "cancelled", "worker": "", "started_at": None}])) is None
@@ -83,6 +100,8 @@ def test_ten_thousand_trials_stay_light(make_row):
     plain = pd.DataFrame([make_row("a", 0, 0)] * 10_000)
     finished = pd.Timestamp("2026-01-01", tz="UTC") + pd.to_timedelta(ends, unit="s")
     workers = [f"w{i % 7}" for i in range(10_000)]
-    trials = plain.assign(finished_at=finished, started_at=finished - pd.Timedelta(seconds=5), worker=workers)
+    trials = plain.assign(
+        finished_at=finished, started_at=finished - pd.Timedelta(seconds=5), worker=workers, run_directory=""
+    )
     times = timeline(trials.assign(status=["failed", "finished"] * 5_000))
     assert len(inline_svg(timeline_figure(times), "timeline", "timeline")) < 500_000

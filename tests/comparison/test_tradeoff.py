@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmnas.comparison import Budget, ReportContext, write_report
+from fmnas.comparison import Budget, ReportContext, anytime_curves, write_report
 from fmnas.comparison.numbers.tradeoff import hypervolume, pareto_front, tradeoffs
 
 BUDGET = Budget(3, 25)
@@ -47,7 +47,7 @@ def test_of_full_results_of_every_repeat(make_table, tmp_path):
             ("c", 0): [1.0],
         }
     )
-    a, b = tradeoffs(trials, BUDGET)
+    a, b = tradeoffs(trials, anytime_curves(trials, BUDGET), 75, BUDGET)
     assert (a.optimizer, b.optimizer) == ("a", "b")
     assert a.values == {0: pytest.approx(0.25), 1: pytest.approx(0.25 * 0.5 + 0.5 * 0.75)}
     assert a.mean == pytest.approx(0.375)
@@ -59,7 +59,31 @@ def test_of_full_results_of_every_repeat(make_table, tmp_path):
 
 
 def test_without_flops_there_is_nothing(make_table, tmp_path):
-    assert tradeoffs(make_table({("a", 0): [1.0]}), BUDGET) == []
+    trials = make_table({("a", 0): [1.0]})
+    assert tradeoffs(trials, anytime_curves(trials, BUDGET), 75, BUDGET) == []
+
+
+def test_at_equal_cost_and_over_all_repeats(make_table, tmp_path):
+    """b has more results than a by now, and c none in its second repeat."""
+
+    def trial(flops, error):
+        return {"objective": error, "flops_ratio": flops, "error": error}
+
+    trials = make_table(
+        {
+            ("a", 0): [trial(0.5, 0.5)],
+            ("b", 0): [trial(0.5, 0.6), trial(0.1, 0.1)],
+            ("c", 0): [trial(0.1, 0.1)],
+            ("c", 1): [{"status": "failed"}],
+        }
+    )
+    summary = write_report(trials, ReportContext("a name", "p", BUDGET, {}, ""), tmp_path)
+    a, b, c = summary.tradeoff
+    assert (summary.compared_at, a.optimizer, b.optimizer, c.optimizer) == (25, "a", "b", "c")
+    assert (a.mean, b.mean) == (pytest.approx(0.25), pytest.approx(0.2))
+    assert b.front == ((0.5, 0.6),)
+    assert c.values == pytest.approx({0: 0.81, 1: float("nan")}, nan_ok=True)
+    assert np.isnan(c.mean)
 
 
 def test_the_best_ones_are_drawn_as_they_learned(make_table, tmp_path):

@@ -4,7 +4,14 @@ import pandas as pd
 import pytest
 
 from fmnas.comparison import Budget, ReportError, read_trials
-from fmnas.comparison.numbers.trials import COLUMNS, HOW, LAST_COLUMN, configuration_of, typed_trials, variable_columns
+from fmnas.comparison.numbers.trials import (
+    COLUMNS,
+    LAST_COLUMN,
+    WAY_COLUMNS,
+    configuration_of,
+    typed_trials,
+    variable_columns,
+)
 from fmnas.platform.record import outcome as outcomes
 from fmnas.search_spaces import Conditions, Evaluation, Trial
 
@@ -27,7 +34,7 @@ def test_the_platform_writes_what_this_room_reads():
     columns = list(outcome(0).to_row(2))
     assert set(COLUMNS) <= set(columns)
     assert columns[columns.index(LAST_COLUMN) + 1 :] == ["lr", "op", "in2", "n"]
-    assert columns[columns.index("lost_seconds") :][:5] == ["lost_seconds", *HOW, "fallback", LAST_COLUMN]
+    assert columns[columns.index("lost_seconds") :][:5] == ["lost_seconds", *WAY_COLUMNS, "fallback", LAST_COLUMN]
 
 
 @pytest.mark.parametrize("seeds", [0, 2])
@@ -50,8 +57,8 @@ def test_file_and_memory_give_the_same_table(tmp_path, seeds):
 
 
 def test_a_file_from_before_it_was_told_how_trials_were_trained_is_read(tmp_path):
-    read = read_trials(write(outcomes.trials_table([outcome(0)], 2).drop(columns=list(HOW)), tmp_path))
-    assert [read[name].iloc[0] for name in HOW] == ["", ""]
+    read = read_trials(write(outcomes.trials_table([outcome(0)], 2).drop(columns=list(WAY_COLUMNS)), tmp_path))
+    assert [read[name].iloc[0] for name in WAY_COLUMNS] == ["", ""]
     assert variable_columns(read) == ["lr", "op", "in2", "n"]
 
 

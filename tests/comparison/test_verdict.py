@@ -97,12 +97,48 @@ def test_one_against_the_rest_in_words():
     assert none.startswith("Only z is to be tested against the rest, and it has no trial yet: no test.")
 
 
+def test_an_optimizer_with_a_single_repeat_silences_nobody():
+    """As in the middle of a run, or where a directory with one repeat is put beside others."""
+    results = numbered([i + 1.0 for i in range(9)], [2.0 * i + 3 for i in range(9)]) | {"r": {0: 30.0}}
+    first, second, _ = words(results)
+    assert first.endswith(
+        "It is better than q (corrected p = 0.012); too few repeats to tell whether it is better than r."
+    )
+    assert "1 to 9 paired repeats, by pair: the smallest p" in second
+    assert "can give with 9 is 0.00391, 0.0117 corrected for 3 comparisons." in second
+    assert "By the tests, after Holm's correction: p is better than q (p = 0.012)." in second
+    assert "anecdote" not in second
+    lowest, _, _ = words(results | {"r": {0: 0.0}})
+    assert lowest.startswith("r has the lowest objective: 0.000")
+    assert lowest.endswith("Too few repeats to tell whether it is better than p and q.")
+
+
+def test_an_optimizer_that_shares_no_repeat_silences_nobody():
+    results = numbered([i + 1.0 for i in range(9)], [2.0 * i + 3 for i in range(9)]) | {"r": {20: 30.0, 21: 30.0}}
+    _, second, _ = words(results)
+    assert "0 to 9 paired repeats, by pair" in second
+    assert "p is better than q (p = 0.012)" in second
+
+
+def test_the_same_values_in_another_order_have_no_leader():
+    values = [0.1, 0.3, 0.3, 0.2, 0.7]
+    assert np.mean(values) != np.mean(values[::-1])
+    first, _, _ = words(numbered(values, values[::-1]))
+    assert "share the lowest mean objective" in first
+
+
 def test_ties_are_counted():
     tied = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
     first, second, _ = words(numbered(tied, [x + (i < 3) for i, x in enumerate(tied)]))
     assert first.endswith("Too few repeats to tell whether it is better than q.")
     assert "leave too few repeats that differ: p and q in 3 of 8." in second
     assert "No test shows a difference" not in second
+    results = numbered(
+        tied, [x + (i < 6) * (i + 1) for i, x in enumerate(tied)], [x + 10 + i for i, x in enumerate(tied)]
+    )
+    first, second, _ = words(results)
+    assert first.endswith("It is better than q and r (corrected p ≤ 0.031).")  # six differ: enough at Holm's last step
+    assert "repeats that differ" not in second
     _, untied, _ = words(numbered(tied, [x + 1 for x in tied]))
     assert "repeats that differ" not in untied
 

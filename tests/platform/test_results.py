@@ -54,3 +54,7 @@ def test_the_terminal_shows_the_tests_of_the_test_errors() -> None:
     assert "0.1899 to 0.2300" in printed
     (row,) = [line.split() for line in printed.splitlines() if line.startswith("a - b")]
     assert row == ["a", "-", "b", "-0.016", "0.047", "first", "better"]
+    print_summary(replace(summary, retrained=replace(retrained, epochs=None)), console)
+    printed = console.file.getvalue().removeprefix(printed)
+    assert "trained again: not all in the same way, they differ in epochs" in printed
+    assert "None" not in printed

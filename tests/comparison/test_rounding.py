@@ -1,0 +1,69 @@
+"""Equal values, computed in two ways, are equal; what differs stays as it is."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fmnas.comparison.numbers.paired_tests import compare
+from fmnas.comparison.numbers.rounding import equal, reaches, settled, settled_differences
+from fmnas.comparison.numbers.standings import mean_ranks
+
+FOLDS = st.lists(st.integers(0, 54), min_size=5, max_size=5)
+"""Mistakes in five folds of 54 rows each: as the problem dt_wine has them."""
+PAIRS = st.lists(st.tuples(FOLDS, FOLDS), min_size=2, max_size=9)
+
+
+def error(folds):
+    return float(np.mean([wrong / 54 for wrong in folds]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(PAIRS)
+def test_shares_are_tested_as_the_counts_that_they_are(pairs):
+    of = [{name: dict(enumerate(map(what, side))) for name, side in zip("ab", zip(*pairs, strict=True), strict=True)}
+          for what in (error, sum)]  # fmt: skip
+    (shares,), (counts,) = (compare(values).pairs for values in of)
+    assert (shares.p, shares.effect, shares.differing, shares.verdict) == (
+        counts.p, counts.effect, counts.differing, counts.verdict,
+    )  # fmt: skip
+
+
+def test_one_more_of_a_thousand_in_each_repeat_is_one_size():
+    """Eight differences down and one up, all of one size; as floats the one up is the smallest, and p is .0078."""
+    a = [109, 104, 96, 99, 113, 108, 118, 114, 112]
+    b = [wrong + step for wrong, step in zip(a, [1, 1, 1, 1, 1, 1, -1, 1, 1], strict=True)]
+    (test,) = compare({"a": dict(enumerate(x / 1000 for x in a)), "b": dict(enumerate(x / 1000 for x in b))}).pairs
+    assert test.p == pytest.approx(2 * 10 / 2**9)
+    assert test.effect == pytest.approx(-7 / 9)
+
+
+def test_who_is_equal_in_a_repeat_shares_the_rank():
+    assert 0.1 + 0.2 != 0.3
+    assert mean_ranks({"a": {0: 0.3}, "b": {0: 0.1 + 0.2}, "c": {0: 0.1}}) == {"a": 2.5, "b": 2.5, "c": 1.0}
+
+
+@given(st.lists(st.integers(-(2**40), 2**40), max_size=9), st.integers(-9, 9))
+def test_what_differs_stays_to_the_last_digit(numbers, power):
+    """Also where repeats are powers of ten apart: a large one makes no small one a tie."""
+    first = np.array(numbers, dtype=float) * 2.0**power
+    second = np.zeros(len(first))
+    np.testing.assert_array_equal(settled_differences(first, second), first)
+    np.testing.assert_array_equal(settled_differences(second, first), -first)
+    np.testing.assert_array_equal(settled(first), first)
+
+
+def test_a_large_repeat_makes_no_small_one_a_tie():
+    first, second = np.array([1e6, 1e6, 1e-9, 3e-9]), np.array([1e6, 2e6, 2e-9, 1e-9])
+    np.testing.assert_array_equal(settled_differences(first, second), first - second)
+
+
+def test_a_mean_of_equals_is_reached():
+    values = np.full(5, 0.000470111)
+    assert not values[0] <= values.mean()
+    assert reaches(values, float(values.mean())).all()
+    assert not reaches(np.array([1.0 + 1e-9, np.nan]), 1.0).any()
+    assert equal(float(values.mean()), float(values[0]))
+    assert not equal(1.0, 1.0 + 1e-9)
+    assert not equal(float("nan"), float("nan"))
+    assert settled_differences(np.array([]), np.array([])).shape == (0,)
