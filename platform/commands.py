@@ -154,7 +154,7 @@ def replay(arguments: argparse.Namespace) -> int:
     from fmnas.platform.record.experiment import build_experiment
     from fmnas.platform.record.handed_over import standing_in
     from fmnas.platform.record.journal import experiment_records
-    from fmnas.platform.record.replay import in_words
+    from fmnas.platform.record.replay import difference_in_words
     from fmnas.platform.record.replay import replay as ask_again
     from fmnas.platform.record.warm_start import recorded_knowledge
 
@@ -166,7 +166,7 @@ def replay(arguments: argparse.Namespace) -> int:
         begun, *extended = (partial(build_experiment, config, known) for config in configs)
         replayed = ask_again(begun, records[1:], extended)
     for difference in replayed.differences:
-        say(console, in_words(difference))
+        say(console, difference_in_words(difference))
     for run, asks in replayed.asks.items():
         differ = sum(difference.run == run for difference in replayed.differences)
         told = f"{differ} differ" if differ else "all as recorded"

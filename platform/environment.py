@@ -71,7 +71,7 @@ def same_fmnas(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return all(one.get(name) == other.get(name) for name in ("fmnas", "commit"))
 
 
-def in_words(driver: Mapping[str, Any]) -> str:
+def driver_in_words(driver: Mapping[str, Any]) -> str:
     """e.g. "fmnas 0.1.0 (commit 1a2b3c4d, torch 2.13.0)"."""
     commit = str(driver.get("commit") or "")
     changed = "-dirty" if commit.endswith("-dirty") else ""

@@ -21,7 +21,7 @@ from typing import Any
 from fmnas.platform.errors import ConfigError, one_line
 from fmnas.platform.messages import hint
 
-GIVEN = "<minimize>"
+HANDED_OVER = "<minimize>"
 """What stands for the module of a thing that was given; no module is called so."""
 
 _given: ContextVar[Mapping[str, Any]] = ContextVar("given", default=MappingProxyType({}))
@@ -45,7 +45,7 @@ def named(use: str) -> Any:
     module, name = parted(use)
     if not module or not name:
         raise ConfigError("write MODULE:NAME, or FILE.py:NAME")
-    if module == GIVEN:
+    if module == HANDED_OVER:
         return _handed_over(use)
     found = _imported(module)
     try:
@@ -57,7 +57,7 @@ def named(use: str) -> Any:
 @contextmanager
 def given(name: str, thing: Any) -> Iterator[str]:
     """While in the block, a name, which the block is told, stands for the thing."""
-    use = f"{GIVEN}:{name}"
+    use = f"{HANDED_OVER}:{name}"
     before = _given.set({**_given.get(), use: thing})
     try:
         yield use

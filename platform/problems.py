@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fmnas.platform.errors import ConfigError, one_line
-from fmnas.platform.named import GIVEN, SourceFile, named, parted, source_file
+from fmnas.platform.named import HANDED_OVER, SourceFile, named, parted, source_file
 from fmnas.search_spaces import FmnasError
 from fmnas.trainers.problem import ConfigurableProblem, DataSettings, Problem, ProblemSettings
 
@@ -202,7 +202,7 @@ def row_of(name: str) -> Row | None:
 def short_name(name: str) -> str:
     """A problem's name as people read it: of a file, without its folder; of what was given, without its place."""
     module, inside = parted(name)
-    if module == GIVEN:
+    if module == HANDED_OVER:
         return inside
     return f"{Path(module).name}:{inside}" if module.endswith(".py") else name
 

@@ -34,7 +34,7 @@ from fmnas.platform.drive.sending import (
     shown_store,
 )
 from fmnas.platform.drive.warm_start import check_known_data, read_knowledge
-from fmnas.platform.environment import describe_environment, in_words, same_fmnas
+from fmnas.platform.environment import describe_environment, driver_in_words, same_fmnas
 from fmnas.platform.errors import Ending, ExperimentFailed
 from fmnas.platform.problems import short_name
 from fmnas.platform.record.configuration import check_tracked, current_config, is_written
@@ -238,8 +238,8 @@ def _enter(
     before, record = last_driver(state, directory), driver_record(work, around.clock.now())
     if before and not (same_fmnas(before, record) and before.get("torch") == record["torch"]):
         around.screen.say(
-            f"{directory.root} was driven by {in_words(before)}, and goes on with {in_words(record)}: results of both "
-            "stand in one comparison, and the report says so"
+            f"{directory.root} was driven by {driver_in_words(before)}, and goes on with {driver_in_words(record)}: "
+            "results of both stand in one comparison, and the report says so"
         )
     journal.append(record)
     state.apply(record)

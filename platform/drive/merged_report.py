@@ -44,7 +44,7 @@ Repeat = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Source:
+class Member:
     """A run directory and what its journal proves."""
 
     directory: RunDirectory
@@ -81,11 +81,11 @@ def read_findings(roots: Sequence[Path]) -> Findings:
     return findings_of(sources[0].directory, sources[0].state) if len(sources) == 1 else _merged(sources)
 
 
-def _sources(roots: Sequence[Path]) -> list[Source]:
-    return [Source(directory, restore(directory, heard=False)[0]) for directory in map(RunDirectory, roots)]
+def _sources(roots: Sequence[Path]) -> list[Member]:
+    return [Member(directory, restore(directory, heard=False)[0]) for directory in map(RunDirectory, roots)]
 
 
-def _merged(sources: Sequence[Source]) -> Findings:
+def _merged(sources: Sequence[Member]) -> Findings:
     _check_alike(sources)
     _check_independent(sources)
     numbers = _renumbered(sources)
@@ -125,7 +125,7 @@ def _is_merged_report(folder: RunDirectory) -> bool:
     return isinstance(summary, dict) and set(summary) >= _SUMMARY_KEYS
 
 
-def _check_alike(sources: Sequence[Source]) -> None:
+def _check_alike(sources: Sequence[Member]) -> None:
     """Raise RunDirectoryError, naming what differs, unless all directories can be compared."""
     first = sources[0]
     for other in sources[1:]:
@@ -137,7 +137,7 @@ def _check_alike(sources: Sequence[Source]) -> None:
             )
 
 
-def _settings(source: Source) -> dict[str, Any]:
+def _settings(source: Member) -> dict[str, Any]:
     """What must agree where both have it: what an objective is, the keys of ALIKE, each optimizer by its label."""
     config = source.config
     digest = data_digest(source.directory)
@@ -154,9 +154,9 @@ def _complete(optimizer: OptimizerConfig) -> dict[str, Any]:
     return {**plain, **options}
 
 
-def _check_independent(sources: Sequence[Source]) -> None:
+def _check_independent(sources: Sequence[Member]) -> None:
     """Raise RunDirectoryError where two repeats of an optimizer begin with the same trials of an earlier experiment."""
-    holders: dict[tuple[str, str, str, int], Source] = {}
+    holders: dict[tuple[str, str, str, int], Member] = {}
     for source in sources:
         for label, known in source.state.experiment.knowledge.items():
             for repeat in range(source.config.repeats):
@@ -170,7 +170,7 @@ def _check_independent(sources: Sequence[Source]) -> None:
                     )
 
 
-def _renumbered(sources: Sequence[Source]) -> dict[Repeat, int]:
+def _renumbered(sources: Sequence[Member]) -> dict[Repeat, int]:
     """A number for every repeat: the first directory's keep theirs, those of another seed get the next free ones."""
     numbers: dict[Repeat, int] = {}
     holders: dict[tuple[str, Repeat], Path] = {}
@@ -189,7 +189,7 @@ def _renumbered(sources: Sequence[Source]) -> dict[Repeat, int]:
     return numbers
 
 
-def _numbered(table: pd.DataFrame, source: Source, numbers: dict[Repeat, int]) -> pd.DataFrame:
+def _numbered(table: pd.DataFrame, source: Member, numbers: dict[Repeat, int]) -> pd.DataFrame:
     """A table with columns run, optimizer and repeat, its repeats renumbered."""
     if table.empty:
         return table
@@ -198,14 +198,14 @@ def _numbered(table: pd.DataFrame, source: Source, numbers: dict[Repeat, int]) -
     return table.assign(repeat=pd.Series(repeats, index=table.index, dtype="Int64"), run=runs)
 
 
-def _labelled(table: pd.DataFrame, source: Source) -> pd.DataFrame:
+def _labelled(table: pd.DataFrame, source: Member) -> pd.DataFrame:
     """With a column that says where a trial is from."""
     if not table.empty:
         table.insert(list(table.columns).index(LAST_COLUMN), SOURCE, str(source.directory.root))
     return table
 
 
-def _context(sources: Sequence[Source], numbers: dict[Repeat, int]) -> ReportContext:
+def _context(sources: Sequence[Member], numbers: dict[Repeat, int]) -> ReportContext:
     contexts = [context_of(source.directory, source.state) for source in sources]
     names = [str(source.directory.root) for source in sources]
     retrained = [
@@ -261,7 +261,7 @@ def _hypotheses(configs: Sequence[Config]) -> tuple[str, list[Remark]]:
     return ALL, [Remark(told)]
 
 
-def _new_name(run: str, source: Source, numbers: dict[Repeat, int]) -> str:
+def _new_name(run: str, source: Member, numbers: dict[Repeat, int]) -> str:
     """The name of a run after its repeat's new number."""
     old = source.state.runs[run]
     return run_name(old.optimizer_name, numbers[source.config.seed, old.repeat])

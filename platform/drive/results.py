@@ -15,7 +15,7 @@ from fmnas.comparison.summary import Remark, ReportContext, Summary
 from fmnas.platform.drive.description import by_design_of, remarks_of, settings_of, setup_of, warm_starts_of
 from fmnas.platform.drive.extension import two_budgets
 from fmnas.platform.drive.inputs import read_environment
-from fmnas.platform.environment import in_words
+from fmnas.platform.environment import driver_in_words
 from fmnas.platform.errors import Ending, ExperimentFailed
 from fmnas.platform.problems import short_name
 from fmnas.platform.record.events import grown
@@ -105,7 +105,7 @@ def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext
 def _of_versions(state: ExperimentState) -> list[Remark]:
     """That another fmnas or torch went on with what one had begun."""
     worked = [driver for driver in state.drivers if driver["work"] == DriverWork.EXPERIMENT]
-    versions = list(dict.fromkeys(in_words(driver) for driver in worked))
+    versions = list(dict.fromkeys(driver_in_words(driver) for driver in worked))
     if len(versions) < 2:
         return []
     return [Remark(f"Several versions worked at this experiment, one after the other: {', then '.join(versions)}.")]

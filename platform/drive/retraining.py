@@ -20,7 +20,7 @@ from fmnas.platform.record.experiment import Experiment, derived_seed
 from fmnas.platform.record.journal import DriverWork, Journal
 from fmnas.platform.record.lock import locked
 from fmnas.platform.record.outcome import Job, Outcome, iso
-from fmnas.platform.record.retrained import Retrained, Scale, read_retrained, write_retrained
+from fmnas.platform.record.retrained import RetrainedRow, Scale, retrained_rows, write_retrained
 from fmnas.platform.record.run_directory import RunDirectory
 from fmnas.platform.record.state import ExperimentState, restore
 from fmnas.platform.screen.ending import ExperimentResult
@@ -52,7 +52,7 @@ class RetrainingStage:
     pool: Pool
     progress: RetrainingProgress
     stop: StopRequest
-    keep: Callable[[Retrained], None]
+    keep: Callable[[RetrainedRow], None]
     clock: Clock = field(default_factory=Clock)
 
 
@@ -97,12 +97,12 @@ class Retraining(Dispatcher):
         progress.failed(job, event.worker, event.reason)
         return event.reason
 
-    def _row(self, event: Finished, started: float) -> Retrained:
+    def _row(self, event: Finished, started: float) -> RetrainedRow:
         outcome, trained = self._chosen[event.job.run], event.evaluation
         searched = outcome.evaluation
         assert searched is not None
         assert searched.error is not None
-        return Retrained(
+        return RetrainedRow(
             run=outcome.run,
             optimizer=outcome.optimizer,
             repeat=outcome.repeat,
@@ -165,7 +165,7 @@ class _Task:
     config: Config
     scale: Scale
     chosen: Sequence[Outcome]
-    there: dict[str, Retrained]
+    there: dict[str, RetrainedRow]
     split: Split
 
 
@@ -173,7 +173,7 @@ def _train(task: _Task, directory: RunDirectory, pool: Pool, around: Surrounding
     """Status and reason of the ending."""
     rows, order = dict(task.there), [outcome.run for outcome in task.chosen]
 
-    def keep(row: Retrained) -> None:
+    def keep(row: RetrainedRow) -> None:
         rows[row.run] = row
         write_retrained(directory.retrained, sorted(rows.values(), key=lambda each: order.index(each.run)))
 
@@ -222,12 +222,12 @@ def _chosen(state: ExperimentState, directory: RunDirectory, around: Surrounding
     return chosen
 
 
-def _there(directory: RunDirectory, chosen: Sequence[Outcome], scale: Scale) -> dict[str, Retrained]:
+def _there(directory: RunDirectory, chosen: Sequence[Outcome], scale: Scale) -> dict[str, RetrainedRow]:
     """The rows that need not be trained again. Raises RunDirectoryError where they were trained in another way.
 
     A row whose run has a better configuration by now is left out; the file loses it when the next row is written.
     """
-    rows = read_retrained(directory.retrained)
+    rows = retrained_rows(directory.retrained)
     others = sorted({str(row.scale) for row in rows.values() if row.scale != scale})
     if others:
         there = next(row.scale for row in rows.values() if row.scale != scale)

@@ -18,7 +18,7 @@ from fmnas.platform.drive.description import differing, objective_settings
 from fmnas.platform.drive.inputs import data_digest, is_altered
 from fmnas.platform.errors import ConfigError, RunDirectoryError
 from fmnas.platform.messages import hint, shown
-from fmnas.platform.named import GIVEN, parted
+from fmnas.platform.named import HANDED_OVER, parted
 from fmnas.platform.problems import problem
 from fmnas.platform.record.configuration import current_config
 from fmnas.platform.record.handed_over import kept_space, standing_in
@@ -57,7 +57,7 @@ def check_known_data(knowledge: Mapping[str, Knowledge], digest: str) -> None:
 
 
 @dataclass(frozen=True)
-class Source:
+class Earlier:
     """An earlier experiment. name: its directory as the configuration says it."""
 
     name: str
@@ -105,7 +105,7 @@ class _Reading:
         digest, altered = data_digest(source.directory), is_altered(self.config, source.directory)
         return Knowledge(source.name, label, source.identity, digest, altered, known)
 
-    def _source(self) -> tuple[Source, str]:
+    def _source(self) -> tuple[Earlier, str]:
         """The earlier experiment, and whose trials of it are meant."""
         text = self.entry.warm_start or ""
         name, _, wanted = text.rpartition(":")
@@ -115,12 +115,12 @@ class _Reading:
             directory = run_directory(Path(name).expanduser())
             records = experiment_records(directory)
             with standing_in(directory):
-                source = Source(name, directory, current_config(directory, records), records)
+                source = Earlier(name, directory, current_config(directory, records), records)
         except (ConfigError, RunDirectoryError, RuntimeError) as error:  # the last is of nobody's home
             self._refuse(str(error))
         return source, self._label(source, wanted)
 
-    def _label(self, source: Source, wanted: str) -> str:
+    def _label(self, source: Earlier, wanted: str) -> str:
         labels = source.labels
         if wanted and wanted not in labels:
             self._refuse(f"{source.name} has no {wanted}; it has {', '.join(labels)}.{hint(wanted, labels)}")
@@ -132,8 +132,8 @@ class _Reading:
             )
         return label
 
-    def _check_comparable(self, source: Source) -> None:
-        given = parted(self.config.problem)[0] == GIVEN
+    def _check_comparable(self, source: Earlier) -> None:
+        given = parted(self.config.problem)[0] == HANDED_OVER
         space = problem(self.config.problem, self.config.problem_settings).space if given else None
         ours = objective_settings(self.config, space)
         lines = list(differing(ours, objective_settings(source.config, kept_space(source.directory))))
@@ -143,7 +143,9 @@ class _Reading:
                 f"{'; '.join(lines)}. Make them the same, or leave warm_start out"
             )
 
-    def _checked(self, source: Source, label: str, repeat: int, trials: Sequence[KnownTrial]) -> tuple[KnownTrial, ...]:
+    def _checked(
+        self, source: Earlier, label: str, repeat: int, trials: Sequence[KnownTrial]
+    ) -> tuple[KnownTrial, ...]:
         """What a repeat begins with, where something is left to choose after it."""
         budget = self.config.budget
         has = f"repeat {repeat} of {label} in {source.name} has"
@@ -163,7 +165,7 @@ class _Reading:
         self._check_space(source, trials)
         return tuple(trials)
 
-    def _check_space(self, source: Source, trials: Sequence[KnownTrial]) -> None:
+    def _check_space(self, source: Earlier, trials: Sequence[KnownTrial]) -> None:
         space = problem(self.config.problem, self.config.problem_settings).space
         try:
             for trial in trials:
@@ -175,7 +177,7 @@ class _Reading:
         raise ConfigError(f"{self.key}: {why}")
 
 
-def _finished(source: Source, label: str) -> dict[int, list[KnownTrial]]:
+def _finished(source: Earlier, label: str) -> dict[int, list[KnownTrial]]:
     """Of an optimizer, by repeat: its full trials that finished, in the order asked, each configuration once."""
     ledger = Ledger(accounts_of(source.config.model_dump(mode="json")), source.config.fidelity.epochs)
     ledger.replay(source.records[1:])

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from fmnas.platform.config.config import Config, check_config
 from fmnas.platform.config.sections import TrackingConfig
-from fmnas.platform.environment import in_words, provenance, same_fmnas
+from fmnas.platform.environment import driver_in_words, provenance, same_fmnas
 from fmnas.platform.errors import RunDirectoryError, legible
 from fmnas.platform.messages import of_another_version, recipes
 from fmnas.platform.record.journal import DRIVER, Record, experiment_records, stages
@@ -143,4 +143,4 @@ def _advice(records: Sequence[Record]) -> str:
     """What to do about a configuration in a run directory that this fmnas does not take."""
     driver = next((record for record in records if record["event"] == DRIVER), None)
     known = driver is not None and not same_fmnas(driver, provenance())
-    return of_another_version(in_words(driver) if driver is not None and known else None)
+    return of_another_version(driver_in_words(driver) if driver is not None and known else None)

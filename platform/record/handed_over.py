@@ -12,7 +12,7 @@ from typing import Any, Never
 
 from fmnas.platform.config.config import Config
 from fmnas.platform.errors import RunDirectoryError, legible
-from fmnas.platform.named import GIVEN, given, is_given, parted
+from fmnas.platform.named import HANDED_OVER, given, is_given, parted
 from fmnas.platform.record.run_directory import RunDirectory, write_json
 from fmnas.search_spaces import FmnasError, Space
 from fmnas.trainers.problem import Problem
@@ -24,7 +24,7 @@ KEPT = ("penalty", "epochs", "log_objective", "minimum", "dataset", "seeds", "ob
 def keep_problem(config: Config, task: Problem, directory: RunDirectory) -> None:
     """Write problem.json where the configuration names a problem that was handed over; else nothing."""
     module, name = parted(config.problem)
-    if module == GIVEN:
+    if module == HANDED_OVER:
         plain = {key: getattr(task, key) for key in KEPT}
         write_json(directory.problem, {"name": name, **plain, "space": task.space.to_dict()})
 
@@ -42,7 +42,7 @@ def standing_in(directory: RunDirectory) -> Iterator[None]:
     Raises RunDirectoryError for a problem.json that cannot be read.
     """
     kept = _read(directory)
-    if kept is None or is_given(f"{GIVEN}:{kept[0]}"):
+    if kept is None or is_given(f"{HANDED_OVER}:{kept[0]}"):
         yield
         return
     with given(*kept):

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fmnas.platform.environment import in_words, provenance, same_fmnas
+from fmnas.platform.environment import driver_in_words, provenance, same_fmnas
 from fmnas.platform.errors import RunDirectoryError, legible, one_line
 from fmnas.platform.record.journal import ASKED, DRIVER, ENDED, EXTENDED, ILLEGIBLE, STARTED, DriverWork, Record
-from fmnas.platform.record.outcome import Job, Outcome, Standing, run_name
+from fmnas.platform.record.outcome import Job, Outcome, RunStanding, run_name
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import CANCELLED, CHARGED, FAILED, FINISHED, LOST, TIMED_OUT, is_full
 
@@ -157,7 +157,7 @@ class Ledger:
         self.full = full
         self.accounts: dict[str, RunAccount] = {account.name: account for account in accounts}
         self.open: dict[tuple[str, int], OpenTrial] = {}
-        self.outcomes: list[tuple[Outcome, Standing]] = []
+        self.outcomes: list[tuple[Outcome, RunStanding]] = []
         self.drivers: list[Record] = []
         self.extensions: list[tuple[Record, int]] = []
         self.status = ""
@@ -185,13 +185,13 @@ class Ledger:
     def _follow(self, record: Record) -> None:
         self.take(record)
 
-    def take(self, record: Record) -> tuple[Outcome, Standing] | None:
+    def take(self, record: Record) -> tuple[Outcome, RunStanding] | None:
         """Take one record; the outcome and standing if a trial ended with it."""
         ended = self._take(record, record["event"])
         self._last_at = record.get("at", self._last_at)
         return ended
 
-    def _take(self, record: Record, event: str) -> tuple[Outcome, Standing] | None:
+    def _take(self, record: Record, event: str) -> tuple[Outcome, RunStanding] | None:
         if event == DRIVER:
             self.drivers.append(record)
         if event != DRIVER or record["work"] == DriverWork.EXPERIMENT:
@@ -223,7 +223,7 @@ class Ledger:
         for (run, _), opened in self.open.items():
             yield Job(run, opened.trial, opened.attempt + 1)
 
-    def cancelled(self) -> Iterator[tuple[Outcome, Standing]]:
+    def cancelled(self) -> Iterator[tuple[Outcome, RunStanding]]:
         """Trials that a stop left in the middle, and where their runs stand: a resume starts them again."""
         for (name, _), opened in self.open.items():
             account, record = self.accounts[name], opened.cancelled
@@ -262,7 +262,7 @@ class Ledger:
                 other.lose(self._last_at)
         opened.start(record)
 
-    def _ended(self, record: Record, status: str) -> tuple[Outcome, Standing]:
+    def _ended(self, record: Record, status: str) -> tuple[Outcome, RunStanding]:
         """A result or a failure is charged, a loss is not."""
         account, opened = self.accounts[record["run"]], self.open.pop(_key(record))
         outcome = _outcome(account, opened, status, record)
@@ -279,8 +279,8 @@ class Ledger:
         self.outcomes.append((outcome, self._standing(account)))
         return self.outcomes[-1]
 
-    def _standing(self, account: RunAccount) -> Standing:
-        return Standing(account.budget.spent / self.full, account.budget.spent, account.incumbent)
+    def _standing(self, account: RunAccount) -> RunStanding:
+        return RunStanding(account.budget.spent / self.full, account.budget.spent, account.incumbent)
 
     def _other_version(self) -> str:
         """What to do when the journal was written by another fmnas; empty if it was not, or does not say."""
@@ -288,8 +288,8 @@ class Ledger:
         if not driver or same_fmnas(driver, provenance()):
             return ""
         return (
-            f"it was written by {in_words(driver)}, and this is {in_words(provenance())}, which may not know all that "
-            "it says; use the other one"
+            f"it was written by {driver_in_words(driver)}, and this is {driver_in_words(provenance())}, which may not "
+            "know all that it says; use the other one"
         )
 
 

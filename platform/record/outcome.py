@@ -106,7 +106,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Standing:
+class RunStanding:
     """Where a run stands after a trial.
 
     evaluations: budget spent, in full evaluations (epochs spent / epochs of a full evaluation).

@@ -141,7 +141,7 @@ def _changes(
             yield f"{prefix}{key}", (before, now)
 
 
-def in_words(difference: Difference) -> str:
+def difference_in_words(difference: Difference) -> str:
     """A difference for a person."""
     changes = [f"{key} is {before!r}, asked again {now!r}" for key, (before, now) in difference.changes.items()]
     what = "; ".join([*changes, *([difference.reason] if difference.reason else [])])

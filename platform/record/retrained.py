@@ -38,7 +38,7 @@ class Scale:
 
 
 @dataclass(frozen=True)
-class Retrained:
+class RetrainedRow:
     """A row. errors: on the test images, one per seed. started_at, finished_at: UTC, ISO 8601."""
 
     run: str
@@ -70,7 +70,7 @@ class Retrained:
 _FIELDS = tuple(name for name in RETRAINED_COLUMNS if name != "test_error")
 
 
-def read_retrained(path: Path) -> dict[str, Retrained]:
+def retrained_rows(path: Path) -> dict[str, RetrainedRow]:
     """Run -> its row; nothing if there is no file. Raises RunDirectoryError for one that is damaged."""
     if not path.exists():
         return {}
@@ -81,7 +81,7 @@ def read_retrained(path: Path) -> dict[str, Retrained]:
         raise RunDirectoryError(f"{path} is damaged ({error}): move it away and retrain again") from None
 
 
-def write_retrained(path: Path, rows: Iterable[Retrained]) -> None:
+def write_retrained(path: Path, rows: Iterable[RetrainedRow]) -> None:
     """Write them all aside, wait until they are on disk, and rename. Raises ExperimentFailed where that cannot be."""
     rows = list(rows)
     text = io.StringIO()
@@ -101,13 +101,13 @@ def write_retrained(path: Path, rows: Iterable[Retrained]) -> None:
         raise ExperimentFailed(f"{path} cannot be written ({error.strerror}): mend that and retrain again") from error
 
 
-def _cells(row: Retrained) -> dict[str, object]:
+def _cells(row: RetrainedRow) -> dict[str, object]:
     errors = {f"{SEED_COLUMN}{i}": error for i, error in enumerate(row.errors, start=1)}
     return {**{name: getattr(row, name) for name in _FIELDS}, "test_error": row.error, **errors}
 
 
-def _row(seeds: list[str], cells: Mapping[Hashable, Any]) -> Retrained:
+def _row(seeds: list[str], cells: Mapping[Hashable, Any]) -> RetrainedRow:
     errors = tuple(cells[name] for name in seeds)
     if not errors or any(math.isnan(error) for error in errors):
         raise ValueError(f"{cells['run']} lacks a seed's test error")
-    return Retrained(errors=errors, **{name: cells[name] for name in _FIELDS})
+    return RetrainedRow(errors=errors, **{name: cells[name] for name in _FIELDS})

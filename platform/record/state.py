@@ -12,7 +12,7 @@ from fmnas.platform.record.experiment import Experiment, Run, build_experiment
 from fmnas.platform.record.handed_over import standing_in
 from fmnas.platform.record.journal import ASKED, Record, experiment_records
 from fmnas.platform.record.ledger import Ledger
-from fmnas.platform.record.outcome import Outcome, Standing
+from fmnas.platform.record.outcome import Outcome, RunStanding
 from fmnas.platform.record.run_directory import RunDirectory
 from fmnas.platform.record.warm_start import recorded_knowledge
 from fmnas.search_spaces import Evaluation, FmnasError, Trial
@@ -30,7 +30,7 @@ class ExperimentState(Ledger):
         self.experiment, self._heard = experiment, heard
         self.runs: dict[str, Run] = {run.name: run for run in experiment.runs}
 
-    def apply(self, record: Record, live: bool = True) -> tuple[Outcome, Standing] | None:
+    def apply(self, record: Record, live: bool = True) -> tuple[Outcome, RunStanding] | None:
         """Take one record, and tell the optimizer; the outcome and standing if a trial ended with it.
 
         Raises ExperimentFailed where an optimizer fails to take a result.

@@ -35,7 +35,7 @@ from rich.text import Text
 from fmnas.platform.problems import short_name
 from fmnas.platform.record.experiment import Run
 from fmnas.platform.record.outcome import Job, Outcome
-from fmnas.platform.record.retrained import Retrained, Scale
+from fmnas.platform.record.retrained import RetrainedRow, Scale
 from fmnas.platform.record.state import ExperimentState
 from fmnas.platform.screen.runs_table import Doing, RunRow, RunsTable, as_number
 from fmnas.platform.screen.screen import Happening, Screen, as_reached, as_time, time_left
@@ -248,7 +248,7 @@ class RetrainingProgress(JobProgress):
         self,
         screen: Screen,
         chosen: Sequence[Outcome],
-        there: Mapping[str, Retrained],
+        there: Mapping[str, RetrainedRow],
         facts: tuple[str, Scale],
         workers: Callable[[], int],
         elapsed: Callable[[], float] = time.monotonic,
@@ -268,7 +268,7 @@ class RetrainingProgress(JobProgress):
         """For programs alone."""
         self._start(job, {"worker": worker})
 
-    def ended(self, row: Retrained) -> None:
+    def ended(self, row: RetrainedRow) -> None:
         """What was chosen by, and what came out."""
         self._flying.pop((row.run, row.trial), None)
         self._rows[row.run] = row

@@ -36,7 +36,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fmnas.platform.errors import Ending, RunDirectoryError, legible, one_line
-from fmnas.platform.named import GIVEN, parted
+from fmnas.platform.named import HANDED_OVER, parted
 from fmnas.platform.problems import short_name
 from fmnas.platform.record.events import grown
 from fmnas.platform.record.journal import (
@@ -82,7 +82,7 @@ def status_of(directory: RunDirectory, now: float | None = None) -> dict[str, An
     begun = float(since) if state == "working" and since is not None else None
     running = [] if begun is None else list(ledger.running(begun))
     reached = {(run, trial): epoch for run, trial, epoch in (driver.facts.get("reached", ()) if driver else ())}
-    begun_by_fmnas = parted(config["problem"])[0] != GIVEN  # only `minimize` can go on with what it was given
+    begun_by_fmnas = parted(config["problem"])[0] != HANDED_OVER  # only `minimize` can go on with what it was given
     over = driver is not None or state == Ending.FINISHED or not begun_by_fmnas
     again = None if over else f"{called()} resume {shlex.quote(str(directory.root))}"
     return {

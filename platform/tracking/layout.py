@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fmnas.platform.record.configuration import flat
-from fmnas.platform.record.outcome import Outcome, Standing
+from fmnas.platform.record.outcome import Outcome, RunStanding
 from fmnas.search_spaces import Real, Space
 from fmnas.search_spaces.records import CANCELLED, FINISHED
 
@@ -64,7 +64,7 @@ class TrialRecord:
     ended: int
 
 
-def trial_record(outcome: Outcome, standing: Standing, space: Space | None) -> TrialRecord:
+def trial_record(outcome: Outcome, standing: RunStanding, space: Space | None) -> TrialRecord:
     """The MLflow run of a trial."""
     started, ended = milliseconds(outcome.started_at), milliseconds(outcome.finished_at)
     values = _metrics(outcome, standing, space)
@@ -84,7 +84,7 @@ def trial_record(outcome: Outcome, standing: Standing, space: Space | None) -> T
     )
 
 
-def incumbent_points(before: Standing | None, now: Standing, timestamp: int) -> list[Point]:
+def incumbent_points(before: RunStanding | None, now: RunStanding, timestamp: int) -> list[Point]:
     """The points of the incumbent's lines that a trial adds: one per whole evaluation that it completes."""
     spent = before.evaluations if before else 0.0
     points = []
@@ -96,7 +96,7 @@ def incumbent_points(before: Standing | None, now: Standing, timestamp: int) -> 
     return points
 
 
-def last_points(now: Standing, timestamp: int) -> list[Point]:
+def last_points(now: RunStanding, timestamp: int) -> list[Point]:
     """What ends the lines of a run that stopped between two whole evaluations."""
     step = math.ceil(now.evaluations - _ROUNDING)
     return _line(step, now.incumbent, now, timestamp) if step > now.evaluations else []
@@ -168,7 +168,7 @@ def numbers(summary: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
             yield valid_name(name), float(value)
 
 
-def short_name(optimizer: str, repeat: int) -> str:
+def name_in_ui(optimizer: str, repeat: int) -> str:
     """A run's name that the UI does not cut: "regularized-evolution" becomes "reg-evo/repeat-0"."""
     return _short(optimizer, f"/repeat-{repeat}")
 
@@ -201,7 +201,7 @@ _ROUNDING = 1e-6
 """Evaluations are epochs / full epochs: whole numbers come out whole but for rounding."""
 
 
-def _line(step: int, value: float | None, now: Standing, timestamp: int) -> list[Point]:
+def _line(step: int, value: float | None, now: RunStanding, timestamp: int) -> list[Point]:
     if value is None:
         return []
     full = now.epochs / now.evaluations  # epochs of a full evaluation
@@ -209,7 +209,7 @@ def _line(step: int, value: float | None, now: Standing, timestamp: int) -> list
     return [Point(INCUMBENT, value, timestamp, step), by_epochs]
 
 
-def _metrics(outcome: Outcome, standing: Standing, space: Space | None) -> dict[str, float]:
+def _metrics(outcome: Outcome, standing: RunStanding, space: Space | None) -> dict[str, float]:
     evaluation = outcome.evaluation
     known: dict[str, float | None] = {
         "epochs": outcome.trial.epochs,

@@ -21,7 +21,7 @@ from typing import Any
 
 from fmnas.comparison import styles
 from fmnas.platform.config.uri import sqlite_path
-from fmnas.platform.record.outcome import Outcome, Standing, run_name
+from fmnas.platform.record.outcome import Outcome, RunStanding, run_name
 from fmnas.platform.tracking import layout as records
 from fmnas.platform.tracking.client import MlflowExperiment, TrackingSettings
 from fmnas.platform.tracking.database import file_identity, prepare_file
@@ -43,11 +43,11 @@ class _Progress:
 
     run_id: str
     there: set[tuple[str, int]]  # (metric, step) of the incumbent's lines
-    standing: Standing | None = None
+    standing: RunStanding | None = None
     best: Outcome | None = None
     trials: set[int] = field(default_factory=set)
 
-    def take(self, outcome: Outcome, standing: Standing, points: Iterable[Point]) -> None:
+    def take(self, outcome: Outcome, standing: RunStanding, points: Iterable[Point]) -> None:
         """A trial was written; one that had to be set aside comes after later ones."""
         found = outcome.evaluation.objective if outcome.evaluation else None
         best = self.best.evaluation.objective if self.best and self.best.evaluation else math.inf
@@ -107,7 +107,7 @@ class MlflowStore:
             self._runs[run_name(optimizer, repeat)] = self._open_progress(optimizer, repeat, known)
         self._ready = True
 
-    def write(self, outcome: Outcome, standing: Standing) -> bool:
+    def write(self, outcome: Outcome, standing: RunStanding) -> bool:
         """Write a trial and its run's progress; False if the trial was there already."""
         progress = self._runs[outcome.run]
         ended = records.milliseconds(outcome.finished_at)
@@ -183,7 +183,7 @@ class MlflowStore:
             PARENT: self._campaign,
         }
         params = self._settings.optimizers.get(optimizer, {})
-        run_id = self._open_run(known.get(name), records.short_name(optimizer, repeat), tags, params)
+        run_id = self._open_run(known.get(name), records.name_in_ui(optimizer, repeat), tags, params)
         lines = records.INCUMBENT_LINES if name in known else ()
         return _Progress(run_id, {(key, step) for key in lines for step in self._mlflow.steps(run_id, key)})
 
@@ -195,7 +195,7 @@ class MlflowStore:
         self._mlflow.describe(run_id, params)
         return run_id
 
-    def _write_trial(self, outcome: Outcome, standing: Standing, parent: str) -> bool:
+    def _write_trial(self, outcome: Outcome, standing: RunStanding, parent: str) -> bool:
         key = (outcome.run, outcome.trial.id)
         run_id, status = self._written.get(key, (self._begun.get(key, ""), ""))
         # A trial that was lost or cancelled may be tried again after a resume.

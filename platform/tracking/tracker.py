@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from fmnas.platform.config.uri import hide_passwords
-from fmnas.platform.record.outcome import Outcome, Standing
+from fmnas.platform.record.outcome import Outcome, RunStanding
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """Seconds between attempts while the store does not answer; doubled each time."""
@@ -52,7 +52,7 @@ class Tracker(Protocol):
     def start(self, runs: Sequence[tuple[str, int]]) -> None:
         """The runs of the experiment, in the order in which to show them."""
 
-    def trial(self, outcome: Outcome, standing: Standing) -> None:
+    def trial(self, outcome: Outcome, standing: RunStanding) -> None:
         """A trial ended; its run now stands there."""
 
     def finish(self, status: str, artifacts: Sequence[Path], summary: Mapping[str, Any]) -> TrackingReport:
@@ -65,7 +65,7 @@ class NoTracker:
     def start(self, runs: Sequence[tuple[str, int]]) -> None:
         """Nothing."""
 
-    def trial(self, outcome: Outcome, standing: Standing) -> None:
+    def trial(self, outcome: Outcome, standing: RunStanding) -> None:
         """Nothing."""
 
     def finish(self, status: str, artifacts: Sequence[Path], summary: Mapping[str, Any]) -> TrackingReport:
@@ -91,7 +91,7 @@ class Store(Protocol):
     def open(self, runs: Sequence[tuple[str, int]]) -> None:
         """Connect, and find out what is already there."""
 
-    def write(self, outcome: Outcome, standing: Standing) -> bool:
+    def write(self, outcome: Outcome, standing: RunStanding) -> bool:
         """Write a trial and its run's progress; False if the trial was there already."""
 
     def close(self, status: str, artifacts: Sequence[Path], summary: Mapping[str, Any]) -> None:
@@ -144,7 +144,7 @@ class BackgroundTracker:
         self._put(lambda: self._store.open(runs))
         self._thread.start()
 
-    def trial(self, outcome: Outcome, standing: Standing) -> None:
+    def trial(self, outcome: Outcome, standing: RunStanding) -> None:
         """Queue a trial."""
         self._trials += 1
         self._put(lambda: self._write(outcome, standing), may_wait=True)
@@ -176,7 +176,7 @@ class BackgroundTracker:
             self._queue.append(_Job(send, may_wait))
             self._news.notify()
 
-    def _write(self, outcome: Outcome, standing: Standing) -> None:
+    def _write(self, outcome: Outcome, standing: RunStanding) -> None:
         if self._store.write(outcome, standing):
             self._written += 1
         else:

@@ -63,7 +63,7 @@ def test_a_resume_by_another_fmnas_is_said_recorded_and_shown(
 ) -> None:
     another(monkeypatch, **change)
     assert main(["resume", str(cut), "--progress", "lines"]) == 0
-    assert f"goes on with {environment.in_words({**provenance(), **change})}" in capsys.readouterr().out
+    assert f"goes on with {environment.driver_in_words({**provenance(), **change})}" in capsys.readouterr().out
     first, second = drivers(cut)
     assert {**second, "at": 0.0} == {**first, **change, "at": 0.0}
     page = (cut / "report" / "index.html").read_text()
@@ -140,7 +140,7 @@ def test_a_configuration_of_another_version_is_not_called_wrong(
     another(monkeypatch, fmnas="0.0.9")
     assert main(["report", str(cut)]) == 2
     said = capsys.readouterr().err
-    assert f"go on with {environment.in_words(drivers(cut)[0])}" in said
+    assert f"go on with {environment.driver_in_words(drivers(cut)[0])}" in said
     assert "future" in said
 
 

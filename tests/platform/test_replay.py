@@ -15,7 +15,7 @@ from fmnas.platform.errors import Ending
 from fmnas.platform.record.experiment import build_experiment
 from fmnas.platform.record.journal import Journal, Record, read_journal
 from fmnas.platform.record.outcome import Job
-from fmnas.platform.record.replay import Replayed, in_words, replay
+from fmnas.platform.record.replay import Replayed, difference_in_words, replay
 from fmnas.platform.record.state import ExperimentState
 from fmnas.platform.screen.progress import ExperimentProgress
 from fmnas.platform.screen.screen import QuietScreen
@@ -122,7 +122,7 @@ def test_a_changed_configuration_is_found_where_it_is(tmp_path: Path, optimizer:
     first = replayed(config, records).differences[0]
     assert (first.line, first.run, first.trial) == (place + 2, run, trial["id"])
     assert first.changes == {"configuration.x1": (trial["configuration"]["x1"], before)}
-    assert f"line {place + 2}: {run}, trial {trial['id']}: configuration.x1 is" in in_words(first)
+    assert f"line {place + 2}: {run}, trial {trial['id']}: configuration.x1 is" in difference_in_words(first)
 
 
 def test_a_changed_result_is_found_in_what_it_would_have_led_to(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_where_a_run_cannot_be_followed_it_is_said_and_the_others_go_on(tmp_path
     records[place]["trial"]["configuration"]["x1"] = 0.123
     found = replayed(config, records)
     assert {difference.run for difference in found.differences} == {"bohb/repeat-0"}
-    assert "cannot be followed" in in_words(found.differences[0])
+    assert "cannot be followed" in difference_in_words(found.differences[0])
     assert found.asks["random/repeat-0"] == 18
 
 

@@ -15,7 +15,7 @@ from fmnas.comparison import Summary
 from fmnas.platform.cli import main
 from fmnas.platform.drive.merged_report import report
 from fmnas.platform.errors import RunDirectoryError
-from fmnas.platform.record.retrained import Retrained, Scale, read_retrained, write_retrained
+from fmnas.platform.record.retrained import Retrained, Scale, retrained_rows, write_retrained
 from fmnas.trainers.images.image_trainer import FinalTrainer
 
 TINY = ["data.train=40", "data.validation=24", "seeds=1", "fidelity.epochs=1", "budget.evaluations=3"]
@@ -119,11 +119,11 @@ def test_what_is_interrupted_goes_on_and_nothing_is_trained_twice(
 
 def test_a_better_configuration_takes_the_place_of_the_old(out: Path) -> None:
     assert main(["retrain", str(out)]) == 0
-    whole = read_retrained(out / "retrained.csv")
+    whole = retrained_rows(out / "retrained.csv")
     old = replace(whole["random/repeat-1"], trial=99)
     write_retrained(out / "retrained.csv", [whole["random/repeat-0"], old])
     assert main(["retrain", str(out)]) == 0
-    again = read_retrained(out / "retrained.csv")
+    again = retrained_rows(out / "retrained.csv")
     assert again["random/repeat-0"] == whole["random/repeat-0"]
     assert again["random/repeat-1"].trial == whole["random/repeat-1"].trial
     assert again["random/repeat-1"].errors == whole["random/repeat-1"].errors, "the same seeds, the same trainings"
@@ -191,7 +191,7 @@ def test_rows_come_back_as_they_were(
     path = tmp_path_factory.getbasetemp() / "retrained.csv"
     given_ = [replace(ROW, errors=errors, selected_objective=objective), replace(ROW, run="b/repeat-1")]
     write_retrained(path, given_)
-    assert list(read_retrained(path).values()) == given_
+    assert list(retrained_rows(path).values()) == given_
     assert given_[0].scale == Scale(5, 40, 2)
 
 
@@ -212,4 +212,4 @@ def test_the_header_is_the_documented_one(tmp_path: Path) -> None:
 def test_a_damaged_table_is_named(text: str, tmp_path: Path) -> None:
     (tmp_path / "r.csv").write_text(text)
     with pytest.raises(RunDirectoryError, match=r"r\.csv is damaged .*move it away"):
-        read_retrained(tmp_path / "r.csv")
+        retrained_rows(tmp_path / "r.csv")

@@ -15,7 +15,7 @@ from fmnas.platform.drive.retraining import Retraining, RetrainingStage, retrain
 from fmnas.platform.errors import Ending, ExperimentFailed
 from fmnas.platform.record.experiment import derived_seed
 from fmnas.platform.record.outcome import Job, Outcome
-from fmnas.platform.record.retrained import Retrained, Scale
+from fmnas.platform.record.retrained import RetrainedRow, Scale
 from fmnas.platform.screen.progress import RetrainingProgress
 from fmnas.platform.screen.screen import Happening, QuietScreen
 from fmnas.platform.workers.pool import Event, Failed, Finished, Lost
@@ -81,7 +81,7 @@ class Scene:
 
     def __init__(self, fate: Callable[[Job], str] = lambda job: "finish", capacity: int = 2, **workers: Any) -> None:
         self.pool, self.screen, self.stop = ScriptedPool(fate, capacity), Watching(), StopRequest()
-        self.kept: list[Retrained] = []
+        self.kept: list[RetrainedRow] = []
         progress = RetrainingProgress(self.screen, CHOSEN, {}, ("t", SCALE), lambda: capacity, elapsed=lambda: 0.0)
         stage = RetrainingStage(self.pool, progress, self.stop, self.kept.append, Clock(now=lambda: 60.0))
         self.retraining = Retraining(CHOSEN, 0, SCALE, 15, WorkersConfig(**workers), stage)
@@ -119,7 +119,7 @@ def test_every_one_is_trained_once_and_kept_before_it_is_told() -> None:
     assert [job.run for job in scene.pool.submitted] == [each.run for each in CHOSEN]
     assert [row.run for row in scene.kept] == [each.run for each in CHOSEN]
     row = scene.kept[3]
-    assert row == Retrained(
+    assert row == RetrainedRow(
         run="random/repeat-1",
         optimizer="random",
         repeat=1,
@@ -144,7 +144,7 @@ def test_every_one_is_trained_once_and_kept_before_it_is_told() -> None:
 def test_what_cannot_be_kept_is_not_told() -> None:
     scene = Scene()
 
-    def full(row: Retrained) -> None:
+    def full(row: RetrainedRow) -> None:
         raise ExperimentFailed("the disk is full")
 
     scene.retraining._stage = replace(scene.retraining._stage, keep=full)

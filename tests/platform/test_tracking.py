@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fmnas.platform.record.outcome import Outcome, Standing
+from fmnas.platform.record.outcome import Outcome, RunStanding
 from fmnas.platform.tracking.tracker import TRIES_IN_A_ROW, BackgroundTracker, NoTracker, Tracker, TrackingReport
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FINISHED
@@ -21,7 +21,7 @@ def outcome(number: int) -> Outcome:
     return Outcome("random", 0, trial, FINISHED, Evaluation(0.5), 0.0, 0.0, 1.0, "worker-0")
 
 
-STANDING = Standing(1.0, 1, 0.5)
+STANDING = RunStanding(1.0, 1, 0.5)
 
 
 class RefusalError(Exception):
@@ -46,7 +46,7 @@ class FakeStore:
         self._call("open")
         self.experiment = "1"
 
-    def write(self, outcome: Outcome, standing: Standing) -> bool:
+    def write(self, outcome: Outcome, standing: RunStanding) -> bool:
         self._call(f"write {outcome.trial.id}")
         return outcome.trial.id != 99
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fmnas.comparison import styles
-from fmnas.platform.record.outcome import Outcome, Standing
+from fmnas.platform.record.outcome import Outcome, RunStanding
 from fmnas.platform.tracking.client import TrackingSettings
 from fmnas.platform.tracking.layout import retrained_errors
 from fmnas.platform.tracking.store import MlflowStore
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy:D
 SPACE = Space([Real("rate", 1e-4, 1e-1, log=True), Real("momentum", 0.0, 1.0), Nominal("op", ["a", "b"])])
 RUNS = [("bo-fm", 0), ("bohb", 0)]
 FULL = 10  # epochs of a full evaluation
-Told = Sequence[tuple[Outcome, Standing]]
+Told = Sequence[tuple[Outcome, RunStanding]]
 
 
 def finished(optimizer: str, number: int, epochs: int, objective: float) -> Outcome:
@@ -45,14 +45,14 @@ def bo_fm() -> Told:
     """Three full evaluations, the second of which failed."""
     first, third = finished("bo-fm", 0, FULL, 0.4), finished("bo-fm", 2, FULL, 0.2)
     second = unfinished("bo-fm", 1, FAILED)
-    return [(first, Standing(1.0, 10, 0.4)), (second, Standing(2.0, 20, 0.4)), (third, Standing(3.0, 30, 0.2))]
+    return [(first, RunStanding(1.0, 10, 0.4)), (second, RunStanding(2.0, 20, 0.4)), (third, RunStanding(3.0, 30, 0.2))]
 
 
 def bohb() -> Told:
     """Short trainings first, then two full ones that end between two whole evaluations: 0.4, 1.4, 2.4."""
     short = finished("bohb", 0, 4, 0.05)
     full = finished("bohb", 1, FULL, 0.3), finished("bohb", 2, FULL, 0.1)
-    standings = Standing(0.4, 4, None), Standing(1.4, 14, 0.3), Standing(2.4, 24, 0.1)
+    standings = RunStanding(0.4, 4, None), RunStanding(1.4, 14, 0.3), RunStanding(2.4, 24, 0.1)
     return list(zip((short, *full), standings, strict=True))
 
 
@@ -317,9 +317,9 @@ def test_a_trial_cut_off_in_the_middle_is_completed_in_place(config: TrackingSet
 def test_a_lost_trial_that_is_tried_again_ends_finished(config: TrackingSettings, status: str, shown: str) -> None:
     again = finished("bo-fm", 0, FULL, 0.4)
     lost = replace(again, status=status, evaluation=None, reason="the worker died")
-    track(config, [(lost, Standing(0.0, 0, None))], status="interrupted")
+    track(config, [(lost, RunStanding(0.0, 0, None))], status="interrupted")
     assert Reader(config).runs["0 bo-fm/0"].info.status == shown
-    track(config, [(again, Standing(1.0, 10, 0.4))])
+    track(config, [(again, RunStanding(1.0, 10, 0.4))])
     run = Reader(config).runs["0 bo-fm/0"]
     assert (run.info.status, run.data.tags["status"]) == ("FINISHED", "finished")
     assert run.data.metrics["objective"] == 0.4
@@ -341,7 +341,7 @@ def test_two_run_directories_of_one_name_do_not_mix(config: TrackingSettings) ->
 
 def test_a_curve_longer_than_a_batch_is_kept_whole(config: TrackingSettings) -> None:
     long = finished("bo-fm", 0, 2500, 0.4)
-    assert track(config, [(long, Standing(1.0, 2500, 0.4))]).missed == 0
+    assert track(config, [(long, RunStanding(1.0, 2500, 0.4))]).missed == 0
     curve = Reader(config).line("0 bo-fm/0", "val_error")
     assert [step for step, _ in curve] == list(range(1, 2501))
 

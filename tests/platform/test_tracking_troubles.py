@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fmnas.platform.record.outcome import Outcome, Standing
+from fmnas.platform.record.outcome import Outcome, RunStanding
 from fmnas.platform.tracking.client import MlflowExperiment, TrackingSettings
 from fmnas.platform.tracking.store import MlflowStore
 from fmnas.platform.tracking.tracker import BackgroundTracker, TrackingReport
@@ -19,7 +19,7 @@ from fmnas.search_spaces.records import FINISHED
 pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy:DeprecationWarning")
 OBJECTIVES = (0.4, 0.1, 0.2)
 RUNS = [("random", 0)]
-Told = tuple[Outcome, Standing]
+Told = tuple[Outcome, RunStanding]
 
 
 def told(number: int) -> Told:
@@ -28,7 +28,7 @@ def told(number: int) -> Told:
     outcome = Outcome(
         "random", 0, trial, FINISHED, Evaluation(OBJECTIVES[number]), 0.0, 1.0 + number, 2.0 + number, "w"
     )
-    return outcome, Standing(number + 1.0, 10 * (number + 1), min(OBJECTIVES[: number + 1]))
+    return outcome, RunStanding(number + 1.0, 10 * (number + 1), min(OBJECTIVES[: number + 1]))
 
 
 @pytest.fixture
