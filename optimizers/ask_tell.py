@@ -91,7 +91,14 @@ class AskTellOptimizer(ReplayedOptimizer):
     def _suggest(self, rng: np.random.Generator) -> Suggestion | None:
         with self._random.inside():
             given = self._object_ask()
-        return None if given is None else Suggestion(self._configuration(given), MODEL)
+        if given is None:
+            return None
+        if not isinstance(given, Mapping):
+            raise OptimizerError(
+                f"{self._name} suggests {given!r}: ask() must return a mapping with a value for each of "
+                f"{', '.join(self.space.names)}"
+            )
+        return Suggestion(dict(given), MODEL)
 
     def _observe(self, trial: Trial, evaluation: Evaluation) -> None:
         with self._random.inside():
@@ -112,17 +119,6 @@ class AskTellOptimizer(ReplayedOptimizer):
                 "tell(configuration, objective), or the two functions"
             )
         return made.ask, made.tell
-
-    def _configuration(self, given: Any) -> Configuration:
-        """In the space's order, numpy's numbers and texts as Python's own."""
-        if not isinstance(given, Mapping):
-            raise OptimizerError(
-                f"{self._name} suggests {given!r}: ask() must return a mapping with a value for each of "
-                f"{', '.join(self.space.names)}"
-            )
-        ordered = {name: given[name] for name in self.space.names if name in given}
-        values = {**ordered, **given}
-        return {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
 
 
 def can_make(found: Any) -> bool:

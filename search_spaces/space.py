@@ -95,6 +95,12 @@ class Space:
             constraint, value = violated
             raise SpaceError(f"infeasible: {constraint} is violated, its left side is {value:.12g}")
 
+    def own(self, configuration: Mapping[str, Any]) -> Configuration:
+        """In the space's order, each value as its variable has it, of Python's own types. SpaceError as `validate`."""
+        plain = {name: each.item() if isinstance(each, np.generic) else each for name, each in configuration.items()}
+        self.validate(plain)
+        return {variable.name: variable.own(plain[variable.name]) for variable in self.variables}
+
     def feasible(self, X: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Which encoded configurations X [m, D + P] meet every constraint, [m]; all of them without constraints."""
         return self._region.contains(X)

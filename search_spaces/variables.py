@@ -121,6 +121,10 @@ class Real:
         if isinstance(value, bool) or not isinstance(value, int | float) or not self.low <= value <= self.high:
             raise SpaceError(f"{self.name} = {value!r}: it must be a number in [{self.low}, {self.high}]")
 
+    def own(self, value: float) -> Value:
+        """A value that it may take, as a float."""
+        return float(value)
+
 
 class Discrete(ABC):
     """A variable whose values are the vertices of a graph. Subclasses give `name`, `vertices`, `adjacency`."""
@@ -147,6 +151,10 @@ class Discrete(ABC):
     def check(self, value: Any) -> None:
         """Raise SpaceError unless value is one of the vertices."""
         self.index(value)
+
+    def own(self, value: Any) -> Value:
+        """The vertex that a value names: of what may be written as 1 or 1.0, one of the two. SpaceError if none."""
+        return self.vertices[self.index(value)]
 
     @cached_property
     def neighbours(self) -> tuple[tuple[int, ...], ...]:
