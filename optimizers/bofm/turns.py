@@ -93,6 +93,8 @@ def refined(space: Space, surface: Surface, state: SearchState) -> Points:
     anywhere[:, :D] = rng.random((len(anywhere), D))
     X = np.concatenate([around(space, incumbent, settings.spray_points, NEAR, rng), anywhere])
     points = Points.of(space, X[space.feasible(X)])
+    if not len(points):
+        return points
     fixed = Region(space, held={p: int(vertex) for p, vertex in enumerate(incumbent[D:])})
     starts = points.at(surface.value(points).topk(min(settings.starts, len(points))).indices)
     found, value = alternate(surface, fixed, starts, settings)

@@ -151,6 +151,14 @@ def test_refining_keeps_the_vertices_and_finds_the_best_continuous_part(make_pro
     assert surface.value(found)[0].item() >= best - 1e-4
 
 
+def test_where_all_points_to_refine_are_infeasible_nothing_is_refined(make_problem: Any) -> None:
+    slack = [LinearConstraint({"x": sign, "z": -sign}, bound=1e-9) for sign in (1.0, -1.0)]
+    space = Space([Real("x", 0.0, 1.0), Real("z", 0.0, 1.0)], slack)
+    surface = surface_of(make_problem(Space(space.variables), 6))
+    state = state_at(np.array([0.4, 0.4]), np.array([[0.4, 0.4]]), SETTINGS, 0)
+    assert len(refined(space, surface, state)) == 0
+
+
 def test_what_promises_nothing_is_not_refined() -> None:
     """A straight line, known to its end: nothing below it is to be expected."""
     space = Space([Real("x", 0.0, 1.0)])
