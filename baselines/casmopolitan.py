@@ -167,7 +167,10 @@ class Casmopolitan(BayesianOptimizer):
         if not begun:
             with one_thread():
                 return Suggestion(self.space.decode(self._centre(rng)), MODEL, note="a new trust region begins here")
-        drawn = self._around(self._codes[begun[0]]).sample(rng, DRAWS).encoded(self.space)
+        try:
+            drawn = self._around(self._codes[begun[0]]).sample(rng, DRAWS).encoded(self.space)
+        except SpaceError:
+            return self._by_chance(rng, "next to nothing of the trust region is feasible")
         new = drawn[new_among(drawn, self._known())]
         return Suggestion(self.space.decode((new if len(new) else drawn)[0]), RANDOM)
 

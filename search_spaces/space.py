@@ -7,7 +7,7 @@
 | x | [D + P] | an encoded configuration: D columns in [0, 1], then P vertex indices (as floats) |
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -114,17 +114,21 @@ class Space:
         return self.decode(self.sample_encoded(rng, 1)[0])
 
     def sample_encoded(self, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
-        """Uniform encoded configurations [count, D + P], all feasible: the others are drawn again.
+        """Uniform encoded configurations [count, D + P], all feasible; SpaceError as `feasible_of`."""
+        return self.feasible_of(lambda number: self._draw(rng, number), count)
+
+    def feasible_of(self, draw: Callable[[int], NDArray[np.float64]], count: int) -> NDArray[np.float64]:
+        """The first feasible ones [count, D + P] of what is drawn. draw: encoded points, as many as it is told.
 
         Raises SpaceError after MISSES infeasible draws in a row.
         """
-        X = self._draw(rng, count)
+        X = draw(count)
         if not self.constraints:
             return X
         found, drawn, misses = [X[self.feasible(X)]], count, 0
         while (missing := count - sum(map(len, found))) > 0:
             batch = min(max(missing, drawn), LARGEST_BATCH)  # doubling: few calls where little is feasible
-            X = self._draw(rng, batch)
+            X = draw(batch)
             found.append(X[self.feasible(X)])
             drawn, misses = drawn + batch, 0 if len(found[-1]) else misses + batch
             if misses >= MISSES:

@@ -16,9 +16,10 @@ from fmnas.optimizers import random_design
 from fmnas.optimizers.gp.acquisition import LogAugmentedEI, log_expected_improvement
 from fmnas.optimizers.gp.fit import FitSettings
 from fmnas.optimizers.gp.points import Points
+from fmnas.optimizers.gp.region import Region
 from fmnas.optimizers.gp.search import SearchSettings
-from fmnas.search_spaces import Nominal, Ordinal, Real, Space, Trial
-from fmnas.search_spaces.records import MODEL, RANDOM
+from fmnas.search_spaces import LinearConstraint, Nominal, Ordinal, Real, Space, SpaceError, Trial
+from fmnas.search_spaces.records import FALLBACK, MODEL, RANDOM
 
 GOLDEN: Any = json.loads((Path(__file__).parent / "golden_casmopolitan.json").read_text())
 Z = np.array(GOLDEN["Z"])
@@ -177,6 +178,27 @@ def test_an_exhausted_region_is_left_for_another() -> None:
         assert is_within(optimizer, trial, centre, side=0.8, radius=3)
     assert asked(optimizer).origin == MODEL
     assert [trial.id for trial, _ in optimizer.observations()] == [10, 11, 12, 13]
+
+
+def test_a_new_region_without_a_feasible_point_is_left_to_chance(monkeypatch: pytest.MonkeyPatch) -> None:
+    optimizer = made(failures=3)
+    worse(optimizer, 11, first=9.0)
+    assert len(optimizer._regions) == 2
+
+    def nothing(region: Region, rng: np.random.Generator, count: int) -> Points:
+        raise SpaceError("nothing")
+
+    monkeypatch.setattr(Region, "sample", nothing)
+    trial = asked(optimizer)
+    assert (trial.origin, trial.fallback) == (RANDOM, FALLBACK)
+    assert trial.note == "next to nothing of the trust region is feasible"
+
+
+def test_where_little_of_the_region_is_feasible_the_model_still_chooses() -> None:
+    slack = [LinearConstraint({"x": sign, "z": -sign}, bound=0.001) for sign in (1.0, -1.0)]
+    optimizer = made(Space([Real("x", 0.0, 1.0), Real("z", 0.0, 1.0)], slack))
+    worse(optimizer, 4)
+    assert asked(optimizer).origin == MODEL
 
 
 def test_a_late_result_of_an_earlier_region_is_not_modelled() -> None:
