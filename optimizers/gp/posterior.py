@@ -71,7 +71,9 @@ class Posterior:
         return torch.cat(means), torch.cat(variances)
 
     def with_observations(self, points: Points, y: Tensor) -> "Posterior":
-        """The process under the same parameters, given m more observations y [m]."""
+        """The process under the same parameters and output scale, given m more observations y [m]."""
         likelihood = self.likelihood
         every, values = likelihood.points.and_then(points), torch.cat([likelihood.y, y])
-        return Posterior(Likelihood(likelihood.kernel, every, values, likelihood.prior), self.eta)
+        more = Posterior(Likelihood(likelihood.kernel, every, values, likelihood.prior), self.eta)
+        more.s2 = self.s2  # values that it predicted itself fit, and say nothing of the scale
+        return more

@@ -70,6 +70,11 @@ def test_a_pending_trial_is_believed_at_its_predicted_mean(believed: Posterior) 
     assert (y[TOLD:] - y[:TOLD].min()).abs().max() > 0.05, "a mean is not just the best value"
 
 
+def test_pending_trials_leave_the_output_scale_as_it_was(believed: Posterior) -> None:
+    """Predicted values fit perfectly: they would make the model the surer, the farther ahead it is asked."""
+    assert believed.s2 == pytest.approx(alone(believed).s2, rel=1e-9)
+
+
 def test_pending_trials_change_no_prediction_and_leave_less_to_learn_near_them(believed: Posterior) -> None:
     process, points = alone(believed), anywhere()
     before, unsure_before = process.predict(points)
