@@ -31,6 +31,7 @@ from fmnas.search_spaces import Configuration, Evaluation, Space, Trial
 from fmnas.search_spaces.records import FAILED_FIT, FALLBACK, MODEL, RANDOM
 
 INITIAL_POINTS = 10
+LARGEST_GRAPH = 2000  # values of a discrete variable: with so many an ask takes half a minute and gigabytes
 REFITS = 2  # at most, when another warping turns out to be likelier
 AFRESH_EVERY = 4  # asks; in between, where there are many results, a fit goes on from where the last one ended
 
@@ -74,6 +75,7 @@ class BayesianOptimizer(Optimizer):
     ) -> None:
         if evaluations is not None and evaluations < 1:
             raise OptimizerError(f"evaluations = {evaluations}: it must be at least 1, or None where it is not known")
+        _check_sizes(space)
         design = random_design(space, INITIAL_POINTS, seed) if initial_design is None else initial_design
         super().__init__(space, seed=seed, epochs=epochs, initial_design=design)
         self.log_objective = log_objective
@@ -206,6 +208,16 @@ class BayesianOptimizer(Optimizer):
             if new_among(x[None], known).all():
                 break
         return Suggestion(self.space.decode(x), RANDOM, note=note, memo=memo, fallback=fallback)
+
+
+def _check_sizes(space: Space) -> None:
+    """Raise OptimizerError for a variable with too many values for a process: before anything is evaluated."""
+    for variable in space.discrete:
+        if (count := len(variable.vertices)) > LARGEST_GRAPH:
+            raise OptimizerError(
+                f"{variable.name} has {count} values: a Gaussian process of a discrete variable holds numbers for all "
+                f"pairs of its values, and takes at most {LARGEST_GRAPH}; make it a Real, and round it in your function"
+            )
 
 
 @contextmanager

@@ -67,8 +67,10 @@ class _SimpleSpectrum(Eigenspaces):
     """All of one dimension, as of a path: what is kept is U [V, V], as V^3 numbers are too many for long ones."""
 
     def __init__(self, mu: Tensor, U: Tensor) -> None:
-        # Each is 1, but for the rounding that the traces of projectors have: recorded suggestions depend on it.
-        super().__init__(mu, len(U), torch.stack([torch.outer(u, u).diagonal().sum() for u in U.T]))
+        # Each is 1, but for the rounding that the traces of projectors have: recorded suggestions depend on it. What is
+        # summed up has the strides of a projector's diagonal, and so the order of its sum, without the projector.
+        trace = torch.zeros_like(U).diagonal()
+        super().__init__(mu, len(U), torch.stack([trace.copy_(u * u).sum() for u in U.T]))
         self._U = U
 
     def entries(self, v1: Tensor, v2: Tensor) -> Tensor:

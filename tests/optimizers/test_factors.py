@@ -91,6 +91,14 @@ def test_a_complete_graph_has_two_eigenspaces() -> None:
     np.testing.assert_allclose(found.multiplicities, [1.0, 7.0])
 
 
+@pytest.mark.parametrize("V", [2, 5, 8, 17, 64, 101])
+def test_multiplicities_of_a_path_are_the_traces_of_its_projectors_to_the_last_bit(V: int) -> None:
+    variable = Integer("k", 1, V)
+    U = torch.tensor(variable.spectrum[1])
+    traces = torch.stack([torch.outer(u, u).diagonal().sum() for u in U.T])
+    assert torch.equal(Eigenspaces.of(variable).multiplicities, traces)
+
+
 @pytest.mark.parametrize("name", ["modlap", "moddif"])
 @given(data=st.data(), seed=st.integers(0, 2**32))
 @settings(max_examples=30)

@@ -18,7 +18,7 @@ import torch
 from scipy.stats import mannwhitneyu
 from torch import Tensor
 
-from fmnas.optimizers import BayesianOptimizer, random_design
+from fmnas.optimizers import BayesianOptimizer, OptimizerError, random_design
 from fmnas.optimizers.bayesian import ModelSettings
 from fmnas.optimizers.gp.acquisition import Acquisition, LogEI, LowerConfidenceBound
 from fmnas.optimizers.gp.autograd_kernel import AutogradKernel, matern52, overlap, squared_distance
@@ -183,6 +183,12 @@ def test_a_small_space_is_explored_to_its_end_and_then_chance_chooses(method: ty
         optimizer.tell(trial, score(space, trial))
         assert (trial.origin, trial.fallback) == ((RANDOM, FALLBACK) if number == 12 else (trial.origin, ""))
     assert len({json.dumps(t.configuration) for t, _ in optimizer.history}) == 12
+
+
+def test_a_variable_with_too_many_values_is_refused_at_once() -> None:
+    CoCaBO(Space([Integer("n", 1, 2000)]), initial_design=[])
+    with pytest.raises(OptimizerError, match=r"n has 2001 values: .* at most 2000; make it a Real"):
+        CoCaBO(Space([Integer("n", 1, 2001)]), initial_design=[])
 
 
 def test_equal_results_leave_it_to_chance(method: type[BayesianOptimizer]) -> None:
