@@ -140,12 +140,17 @@ class BayesianOptimizer(Optimizer):
             try:
                 fitted = self._fit(y, rng)
             except FitError as error:
-                return self._by_chance(rng, f"fit failed: {error}", fallback=FAILED_FIT)
+                return self._by_chance(rng, f"fit failed: {error}", memo=self._memo(), fallback=FAILED_FIT)
             configuration = self._maximise(fitted, rng)
-        memo = (*fitted.eta.tolist(), float(self.settings.warpings.index(self._current_warping())))
         if configuration is None:
-            return self._by_chance(rng, "every candidate was tried before", memo=memo)
-        return Suggestion(configuration, MODEL, memo=memo)
+            return self._by_chance(rng, "every candidate was tried before", memo=self._memo())
+        return Suggestion(configuration, MODEL, memo=self._memo())
+
+    def _memo(self) -> tuple[float, ...]:
+        """Where the last fit ended and under which warping, also where the one after it failed; empty before any."""
+        if self._warm is None:
+            return ()
+        return (*self._warm.tolist(), float(self.settings.warpings.index(self._current_warping())))
 
     def _fit(self, y: np.ndarray, rng: np.random.Generator) -> Fit:
         """The process fitted to the observations with objectives y [n], under the likeliest warping."""
