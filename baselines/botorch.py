@@ -26,6 +26,7 @@ from torch import Tensor
 from fmnas.baselines.wrapped import WrappedOptimizer
 from fmnas.optimizers import Suggestion
 from fmnas.optimizers.bayesian import one_thread
+from fmnas.optimizers.gp.objectives import nothing_to_model
 from fmnas.optimizers.optimizer import check_logarithm
 from fmnas.optimizers.options import Between, check_options
 from fmnas.search_spaces import Configuration, Evaluation, Integer, Ordinal, Space, Trial
@@ -79,9 +80,7 @@ class BoTorch(WrappedOptimizer):
     def suggestions(self, seed: int) -> Iterator[Suggestion]:
         """The optimum; under constraints, then the best of feasible configurations."""
         rng = np.random.default_rng(seed)
-        y = np.array([result.objective for _, result in self.history])
-        if len(y) < 2 or np.ptp(y) < 1e-12:
-            why = "fewer than two results to model" if len(y) < 2 else "all results are equal: nothing to model"
+        if why := nothing_to_model(self._objectives()):
             yield Suggestion(self.space.sample(rng), RANDOM, note=why, fallback=FALLBACK)
             return
         from botorch.exceptions.errors import BotorchError, ModelFittingError
@@ -102,8 +101,7 @@ class BoTorch(WrappedOptimizer):
         from botorch.models import MixedSingleTaskGP, SingleTaskGP
         from gpytorch.mlls import ExactMarginalLogLikelihood
 
-        y = np.array([result.objective for _, result in self.history])
-        Y = torch.from_numpy(-np.log(y) if self.log_objective else -y)[:, None]
+        Y = torch.from_numpy(-self._objectives())[:, None]
         X = self._encoded([trial for trial, _ in self.history])
         mixed = {"cat_dims": list(self._categories)}
         model = MixedSingleTaskGP(X, Y, **mixed) if self._categories else SingleTaskGP(X, Y)
@@ -111,6 +109,11 @@ class BoTorch(WrappedOptimizer):
         fit_gpytorch_mll(likelihood, optimizer_kwargs={"options": {"maxiter": self.fit_steps}})
         pending = self._encoded(list(self.pending.values())) if self.pending else None
         return qLogExpectedImprovement(model, best_f=Y.max(), X_pending=pending)
+
+    def _objectives(self) -> np.ndarray:
+        """Those told [n], or their logarithms."""
+        y = np.array([result.objective for _, result in self.history])
+        return np.log(y) if self.log_objective else y
 
     def _optimum(self, acquisition: Any) -> Tensor:
         """Where the acquisition function is largest [d], as far as the search finds it."""

@@ -41,7 +41,8 @@ from fmnas.optimizers.gp.acquisition import LogAugmentedEI, LowerConfidenceBound
 from fmnas.optimizers.gp.autograd_kernel import matern52
 from fmnas.optimizers.gp.bfgs import Box
 from fmnas.optimizers.gp.fit import FitError, FitSettings
-from fmnas.optimizers.gp.output_warping import Floats, Warping, standardised
+from fmnas.optimizers.gp.objectives import Floats, nothing_to_model, standardised
+from fmnas.optimizers.gp.output_warping import Warping
 from fmnas.optimizers.gp.pair_kernel import PairKernel, overlap_tables
 from fmnas.optimizers.gp.parameters import LogUniform, Parameter, Values
 from fmnas.optimizers.gp.points import Points, new_among
@@ -180,7 +181,7 @@ class Casmopolitan(BayesianOptimizer):
         new = X[new_among(X, self._known())]
         X = new if len(new) else X
         known, y = (np.array(each) for each in zip(*self._best, strict=True))
-        if len(y) < 2 or np.ptp(y) < 1e-12:
+        if nothing_to_model(y):
             return X[0]
         try:
             fitted = self.surrogate.fit(Points.of(self.space, known), torch.from_numpy(standardised(y)), rng)

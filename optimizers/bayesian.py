@@ -20,6 +20,7 @@ import torch
 from fmnas.optimizers.gp.acquisition import Acquisition, LogEI
 from fmnas.optimizers.gp.fit import Fit, FitError, FitSettings, Surrogate
 from fmnas.optimizers.gp.kernel import Kernel
+from fmnas.optimizers.gp.objectives import nothing_to_model
 from fmnas.optimizers.gp.output_warping import Warping, likeliest
 from fmnas.optimizers.gp.points import Points, new_among
 from fmnas.optimizers.gp.posterior import Posterior
@@ -131,11 +132,9 @@ class BayesianOptimizer(Optimizer):
         return np.log(y) if self.log_objective else y
 
     def _suggest(self, rng: np.random.Generator) -> Suggestion:
-        if len(self.observations()) < 2:
-            return self._by_chance(rng, "fewer than two results to model")
         y = self.objectives()
-        if np.ptp(y) < 1e-12:
-            return self._by_chance(rng, "all results are equal: nothing to model")
+        if why := nothing_to_model(y):
+            return self._by_chance(rng, why)
         with one_thread():
             try:
                 fitted = self._fit(y, rng)

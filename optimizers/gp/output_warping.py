@@ -27,11 +27,10 @@ from typing import Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from fmnas.optimizers.gp.objectives import Floats, standardised
 from fmnas.optimizers.gp.posterior import Posterior
 
-Floats = NDArray[np.float64]
 Warp = Callable[[Floats], tuple[Floats, float]]
 """y [n] to u [n] and the sum of log du / dy."""
 
@@ -40,11 +39,6 @@ BENDS = tuple(float(bend) for bend in np.arange(-4, 9) / 4.0)
 
 
 TINY = 1e-6  # of the range: where median and quartile are nearer, most values are the same
-
-
-def standardised(y: Floats) -> Floats:
-    """y [n] with mean 0 and standard deviation 1 (ddof 1)."""
-    return np.asarray((y - y.mean()) / y.std(ddof=1))
 
 
 def plain(y: Floats) -> tuple[Floats, float]:

@@ -11,7 +11,8 @@ from fmnas.optimizers import BOFM
 from fmnas.optimizers.gp.fit import Fit, FitError, FitSettings, Surrogate
 from fmnas.optimizers.gp.fm_kernel import FMKernel
 from fmnas.optimizers.gp.frequency_modulation import BLENDED_KERNELS
-from fmnas.optimizers.gp.output_warping import WARPINGS, WARPS, Warping, likeliest, soft, standardised
+from fmnas.optimizers.gp.objectives import nothing_to_model, standardised
+from fmnas.optimizers.gp.output_warping import WARPINGS, WARPS, Warping, likeliest, soft
 from fmnas.optimizers.gp.points import Points
 from fmnas.optimizers.gp.posterior import Posterior
 from fmnas.search_spaces import Nominal, Real, Space
@@ -30,6 +31,22 @@ def test_a_scale_keeps_the_order_and_standardises(values: list[float], warping: 
     assert (np.diff(g[np.argsort(y, kind="stable")]) >= 0).all()
     assert g.mean() == pytest.approx(0.0, abs=1e-9)
     assert g.std(ddof=1) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("y", "why"),
+    [
+        ([1.0], "fewer than two results to model"),
+        ([0.0, 0.0], "all results are equal: nothing to model"),
+        ([1e9, 1e9], "all results are equal: nothing to model"),
+        ([3.0, 3.0 + 4e-16], "all results are equal: nothing to model"),
+        ([1e-13, 1e-13 * (1 + 4e-16)], "all results are equal: nothing to model"),
+        ([1e-13, 1.6e-13], ""),
+        ([1.0, 1.0 + 1e-11], ""),
+    ],
+)
+def test_results_of_any_size_are_modelled_unless_they_are_equal(y: list[float], why: str) -> None:
+    assert nothing_to_model(np.array(y)) == why
 
 
 def test_the_plain_scale_changes_nothing() -> None:
