@@ -29,6 +29,7 @@ only say what the search's next step may be.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -51,10 +52,11 @@ from fmnas.optimizers.gp.search import SearchSettings, SearchState, alternate, s
 from fmnas.optimizers.gp.surface import Surface
 from fmnas.optimizers.optimizer import Suggestion
 from fmnas.search_spaces import Configuration, Evaluation, Integer, Ordinal, Space, SpaceError, Trial
-from fmnas.search_spaces.records import MODEL, RANDOM
+from fmnas.search_spaces.records import FAILED_FIT, MODEL, RANDOM
 
 RESTART_WEIGHT = 1.96  # of the deviation, in the bound that places a new region
 DRAWS = 100  # in a new region, for one that is new
+BEGINS = "a new trust region begins here"
 
 THETA = Parameter("theta", 1, (1e-2, 1e1), LogUniform(-3.0, 1.0))
 AGREEMENT = Parameter("l", 1, (1e-2, 2.5), LogUniform(-2.0, 0.9))
@@ -167,7 +169,7 @@ class Casmopolitan(BayesianOptimizer):
             return super()._suggest(rng)
         if not begun:
             with one_thread():
-                return Suggestion(self.space.decode(self._centre(rng)), MODEL, note="a new trust region begins here")
+                return self._centre(rng)
         try:
             drawn = self._around(self._codes[begun[0]]).sample(rng, DRAWS).encoded(self.space)
         except SpaceError:
@@ -175,20 +177,22 @@ class Casmopolitan(BayesianOptimizer):
         new = drawn[new_among(drawn, self._known())]
         return Suggestion(self.space.decode((new if len(new) else drawn)[0]), RANDOM)
 
-    def _centre(self, rng: np.random.Generator) -> np.ndarray:
-        """x [D + P] where the next region begins: the lowest bound on what the best of a region would be."""
+    def _centre(self, rng: np.random.Generator) -> Suggestion:
+        """Where the next region begins: the lowest bound on what the best of a region would be, or a draw."""
         X = self.space.sample_encoded(rng, min(100 * len(self.space), 5000))
         new = X[new_among(X, self._known())]
         X = new if len(new) else X
         known, y = (np.array(each) for each in zip(*self._best, strict=True))
+        drawn = Suggestion(self.space.decode(X[0]), RANDOM, note=BEGINS)
         if nothing_to_model(y):
-            return X[0]
+            return drawn
         try:
             fitted = self.surrogate.fit(Points.of(self.space, known), torch.from_numpy(standardised(y)), rng)
-        except FitError:
-            return X[0]
+        except FitError as error:
+            return replace(drawn, note=f"{BEGINS}; fit failed: {error}", fallback=FAILED_FIT)
         bound = Surface.of(fitted.posterior, LowerConfidenceBound(RESTART_WEIGHT))
-        return X[int(bound.value(Points.of(self.space, X)).argmax())]
+        x = X[int(bound.value(Points.of(self.space, X)).argmax())]
+        return Suggestion(self.space.decode(x), MODEL, note=BEGINS)
 
     def _around(self, centre: np.ndarray) -> Region:
         """The trust region around x [D + P]."""

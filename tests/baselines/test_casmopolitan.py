@@ -14,12 +14,12 @@ from fmnas.baselines.casmopolitan import Casmopolitan, CasmopolitanKernel, Copul
 from fmnas.baselines.trust_region import Length, Rules, TrustRegion, is_success
 from fmnas.optimizers import random_design
 from fmnas.optimizers.gp.acquisition import LogAugmentedEI, log_expected_improvement
-from fmnas.optimizers.gp.fit import FitSettings
+from fmnas.optimizers.gp.fit import Fit, FitError, FitSettings
 from fmnas.optimizers.gp.points import Points
 from fmnas.optimizers.gp.region import Region
 from fmnas.optimizers.gp.search import SearchSettings
 from fmnas.search_spaces import LinearConstraint, Nominal, Ordinal, Real, Space, SpaceError, Trial
-from fmnas.search_spaces.records import FALLBACK, MODEL, RANDOM
+from fmnas.search_spaces.records import FAILED_FIT, FALLBACK, MODEL, RANDOM
 
 GOLDEN: Any = json.loads((Path(__file__).parent / "golden_casmopolitan.json").read_text())
 Z = np.array(GOLDEN["Z"])
@@ -171,7 +171,7 @@ def test_an_exhausted_region_is_left_for_another() -> None:
     assert optimizer._best[0][1] == 1.0
     np.testing.assert_array_equal(optimizer._best[0][0], SPACE.encode(design[0].configuration))
     centre, *others = worse(optimizer, 4, first=30.0)
-    assert (centre.origin, centre.note) == (MODEL, "a new trust region begins here")
+    assert (centre.origin, centre.note) == (RANDOM, "a new trust region begins here"), "of one region it is drawn"
     for trial in others:
         assert trial.origin == RANDOM
         assert not trial.fallback
@@ -219,7 +219,21 @@ def test_a_region_begins_where_the_best_of_those_before_promise_most() -> None:
     space = Space([Real("x", 0.0, 1.0), Nominal("h", (0, 1))])
     optimizer = made(space, design=2)
     optimizer._best = [(np.array([x, 0.0]), -10.0 * x) for x in (0.1, 0.3, 0.5, 0.7)]
-    assert optimizer._centre(np.random.default_rng(0))[0] > 0.7
+    centre = optimizer._centre(np.random.default_rng(0))
+    assert float(centre.configuration["x"]) > 0.7
+    assert (centre.origin, centre.fallback) == (MODEL, "")
+
+
+def test_where_the_bests_cannot_be_fitted_the_centre_is_drawn_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*given: Any) -> Fit:
+        raise FitError("it is singular")
+
+    optimizer = made()
+    optimizer._best = [(x, float(y)) for y, x in enumerate(SPACE.sample_encoded(np.random.default_rng(1), 2))]
+    monkeypatch.setattr(optimizer.surrogate, "fit", fails)
+    centre = optimizer._centre(np.random.default_rng(2))
+    assert (centre.origin, centre.fallback) == (RANDOM, FAILED_FIT)
+    assert centre.note == "a new trust region begins here; fit failed: it is singular"
 
 
 @pytest.mark.parametrize("bests", [[1.0], [1.0, 1.0]])
@@ -227,4 +241,5 @@ def test_bests_that_tell_nothing_leave_the_centre_to_chance(bests: list[float]) 
     optimizer = made()
     optimizer._best = [(x, y) for x, y in zip(SPACE.sample_encoded(np.random.default_rng(1), 2), bests, strict=False)]
     one, other = (optimizer._centre(np.random.default_rng(seed)) for seed in (2, 3))
-    assert not np.array_equal(one, other)
+    assert one.configuration != other.configuration
+    assert (one.origin, one.fallback) == (RANDOM, "")
