@@ -22,7 +22,7 @@ which the authors' runs have none of by default; the box is therefore a cube.
 | candidates for its centre | Latin hypercube | uniform | as above |
 | second process of one region | of one point | the centre is drawn | one point says nothing |
 | pending trials | batches, counted by their best | kriging believer, counted one by one | workers come one by one |
-| initial design of a region | 20 points | as many as the run's own | one setting for all optimizers |
+| initial design of a region | 20 points | as many as the run's own, but 20 at most | one setting for all optimizers |
 
 What is lost: to the overlap any two values of a nominal variable, or vertices of a graph, are the same or not: edges
 only say what the search's next step may be.
@@ -54,6 +54,7 @@ from fmnas.optimizers.optimizer import Suggestion
 from fmnas.search_spaces import Configuration, Evaluation, Integer, Ordinal, Space, SpaceError, Trial
 from fmnas.search_spaces.records import FAILED_FIT, MODEL, RANDOM
 
+REGION_POINTS = 20  # at most, before a new region is modelled: a warm start's design may have hundreds
 RESTART_WEIGHT = 1.96  # of the deviation, in the bound that places a new region
 DRAWS = 100  # in a new region, for one that is new
 BEGINS = "a new trust region begins here"
@@ -154,7 +155,7 @@ class Casmopolitan(BayesianOptimizer):
         if trial.id not in self._regions[-1]:
             return
         *before, (_, objective) = [(told.id, found.objective) for told, found in self.observations()]
-        if len(before) < max(len(self.initial_design), 1):
+        if len(before) < self._points_of_region():
             return
         self.region = self.region.after(is_success(objective, min(value for _, value in before)))
         if self.region.exhausted:
@@ -165,7 +166,7 @@ class Casmopolitan(BayesianOptimizer):
 
     def _suggest(self, rng: np.random.Generator) -> Suggestion:
         begun, first = self._regions[-1], len(self._regions) == 1
-        if first or (len(begun) >= len(self.initial_design) and len(self.observations()) >= 2):
+        if first or (len(begun) >= self._points_of_region() and len(self.observations()) >= 2):
             return super()._suggest(rng)
         if not begun:
             with one_thread():
@@ -176,6 +177,11 @@ class Casmopolitan(BayesianOptimizer):
             return self._by_chance(rng, "next to nothing of the trust region is feasible")
         new = drawn[new_among(drawn, self._known())]
         return Suggestion(self.space.decode((new if len(new) else drawn)[0]), RANDOM)
+
+    def _points_of_region(self) -> int:
+        """How many results the current region has before its model is asked."""
+        points = max(len(self.initial_design), 1)
+        return points if len(self._regions) == 1 else min(points, REGION_POINTS)
 
     def _centre(self, rng: np.random.Generator) -> Suggestion:
         """Where the next region begins: the lowest bound on what the best of a region would be, or a draw."""

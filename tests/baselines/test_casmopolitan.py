@@ -180,6 +180,14 @@ def test_an_exhausted_region_is_left_for_another() -> None:
     assert [trial.id for trial, _ in optimizer.observations()] == [10, 11, 12, 13]
 
 
+def test_after_a_large_design_a_new_region_still_begins_with_twenty_points() -> None:
+    optimizer = made(failures=1, design=23)
+    worse(optimizer, 25, first=1.0)
+    assert len(optimizer._regions) == 2
+    assert {trial.origin for trial in worse(optimizer, 20, first=30.0)} == {RANDOM}
+    assert asked(optimizer).origin == MODEL
+
+
 def test_a_new_region_without_a_feasible_point_is_left_to_chance(monkeypatch: pytest.MonkeyPatch) -> None:
     optimizer = made(failures=3)
     worse(optimizer, 11, first=9.0)
