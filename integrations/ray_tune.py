@@ -149,6 +149,9 @@ class BOFMSearch(Searcher):  # type: ignore[misc]  # ray has no types
         self.optimizer = BOFM(space, seed=self._seed, initial_design=design, **self._options)
 
     def _objective(self, result: Mapping[str, Any]) -> float:
-        """What is minimised; NaN where the result lacks the metric."""
-        value = float(result.get(str(self._metric), math.nan))
+        """What is minimised; NaN where the result lacks the metric, or it is no number."""
+        try:
+            value = float(result.get(str(self._metric), math.nan))
+        except (TypeError, ValueError):
+            return math.nan
         return -value if self._mode == "max" else value
