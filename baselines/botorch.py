@@ -27,9 +27,8 @@ from fmnas.baselines.wrapped import WrappedOptimizer
 from fmnas.optimizers import Suggestion
 from fmnas.optimizers.bayesian import one_thread
 from fmnas.optimizers.gp.objectives import nothing_to_model
-from fmnas.optimizers.optimizer import check_logarithm
 from fmnas.optimizers.options import Between, check_options
-from fmnas.search_spaces import Configuration, Evaluation, Integer, Ordinal, Space, Trial
+from fmnas.search_spaces import Configuration, Integer, Ordinal, Space, Trial
 from fmnas.search_spaces.records import FAILED_FIT, FALLBACK, MODEL, RANDOM
 
 RANDOM_CHOICES = 1024
@@ -70,12 +69,6 @@ class BoTorch(WrappedOptimizer):
         self._scale = np.array([1.0] * D + [n - 1 if o else 1 for n, o in zip(sizes, ordered, strict=True)])
         self._steps = {D + i: np.linspace(0.0, 1.0, n).tolist() for i, n in enumerate(sizes) if ordered[i]}
         self._categories = {D + i: [float(k) for k in range(n)] for i, n in enumerate(sizes) if not ordered[i]}
-
-    def tell(self, trial: Trial, evaluation: Evaluation | float) -> None:
-        """Take a result; OptimizerError, and the trial stays pending, for one whose logarithm cannot be modelled."""
-        if self.log_objective:
-            check_logarithm(trial, evaluation)
-        super().tell(trial, evaluation)
 
     def suggestions(self, seed: int) -> Iterator[Suggestion]:
         """The optimum; under constraints, then the best of feasible configurations."""

@@ -106,7 +106,7 @@ class Casmopolitan(BayesianOptimizer):
     """Trust regions, one after the other, each with a Gaussian process of its own results.
 
     A trial belongs to the region that it was asked in: a late result of an earlier one is kept, and not modelled.
-    `log_objective` changes nothing: ranks are those of the logarithm.
+    It takes no `log_objective`: ranks are those of the logarithm.
     """
 
     settings = ModelSettings(FitSettings(prior=False, smooth=False), SearchSettings(starts=3), warpings=(Copula(),))
@@ -118,9 +118,8 @@ class Casmopolitan(BayesianOptimizer):
         seed: int = 0,
         epochs: int = 1,
         initial_design: Sequence[Configuration] | None = None,
-        log_objective: bool = False,
     ) -> None:
-        super().__init__(space, seed=seed, epochs=epochs, initial_design=initial_design, log_objective=log_objective)
+        super().__init__(space, seed=seed, epochs=epochs, initial_design=initial_design)
         self.region = TrustRegion.first(Rules.of(space))
         self._regions: list[list[int]] = [[]]  # the trials asked in each, in order
         self._best: list[tuple[np.ndarray, float]] = []  # x [D + P] and objective of each region before this one

@@ -27,7 +27,7 @@ from fmnas.optimizers.gp.posterior import Posterior
 from fmnas.optimizers.gp.region import Region
 from fmnas.optimizers.gp.search import SearchSettings, SearchState, alternate, start_points
 from fmnas.optimizers.gp.surface import Surface
-from fmnas.optimizers.optimizer import Optimizer, OptimizerError, Suggestion, check_logarithm, random_design
+from fmnas.optimizers.optimizer import Optimizer, OptimizerError, Suggestion, random_design
 from fmnas.search_spaces import Configuration, Evaluation, Space, Trial
 from fmnas.search_spaces.records import FAILED_FIT, FALLBACK, MODEL, RANDOM
 
@@ -119,12 +119,6 @@ class BayesianOptimizer(Optimizer):
         if trial.memo:
             *eta, warping = trial.memo
             self._warm, self._warping = torch.tensor(eta, dtype=torch.float64), self.settings.warpings[int(warping)]
-
-    def tell(self, trial: Trial, evaluation: Evaluation | float) -> None:
-        """Take a result; OptimizerError, and the trial stays pending, for one whose logarithm cannot be modelled."""
-        if self.log_objective:
-            check_logarithm(trial, evaluation)
-        super().tell(trial, evaluation)
 
     def objectives(self) -> np.ndarray:
         """Those of the observations [n], as they are modelled but for the warping."""

@@ -47,9 +47,11 @@ class Optimizer(ABC):
     initial_design: configurations to try first, in this order.
 
     chooses: what its new configurations are by design, one of SUGGESTED; a report counts the others as fallbacks.
+    log_objective: whether the logarithm of the objective is modelled, which must then be positive.
     """
 
     chooses: ClassVar[str] = MODEL
+    log_objective: bool = False
 
     def __init__(
         self, space: Space, *, seed: int = 0, epochs: int = 1, initial_design: Sequence[Configuration] = ()
@@ -113,13 +115,19 @@ class Optimizer(ABC):
     def tell(self, trial: Trial, evaluation: Evaluation | float) -> None:
         """Take the result of a pending trial.
 
-        Raises OptimizerError when the trial is not pending or the objective is not finite.
+        Raises OptimizerError when the trial is not pending, and, so that it stays pending, when the objective is not
+        finite, or has no logarithm where that is modelled.
         """
         if not isinstance(evaluation, Evaluation):
             evaluation = Evaluation(objective=float(evaluation), epochs=trial.epochs)
         if not math.isfinite(evaluation.objective):
             raise OptimizerError(
                 f"trial {trial.id}: objective {evaluation.objective}; it must be finite (tell a penalty for a failure)"
+            )
+        if self.log_objective and evaluation.objective <= 0:
+            raise OptimizerError(
+                f"trial {trial.id}: objective {evaluation.objective} with log_objective; it must be positive "
+                "(or set log_objective=False)"
             )
         self._take(trial)
         self.history.append((trial, evaluation))
@@ -173,16 +181,6 @@ def _whole(what: str, given: Any) -> int | None:
     if number is None or number != given:
         raise OptimizerError(f"{what} = {given!r}: it must be a whole number")
     return number
-
-
-def check_logarithm(trial: Trial, evaluation: Evaluation | float) -> None:
-    """Raise OptimizerError for a result whose logarithm cannot be modelled."""
-    objective = evaluation.objective if isinstance(evaluation, Evaluation) else float(evaluation)
-    if objective <= 0:
-        raise OptimizerError(
-            f"trial {trial.id}: objective {objective} with log_objective; it must be positive "
-            "(or set log_objective=False)"
-        )
 
 
 def random_design(space: Space, count: int, seed: int) -> list[Configuration]:
