@@ -127,12 +127,13 @@ class CoCaBO(BayesianOptimizer):
         return LowerConfidenceBound(KAPPA)
 
     def candidates(self, surface: Surface, state: SearchState) -> Points:
-        """Points on values that the bandits drew, the best first; none where all they drew is known or infeasible."""
+        """Points on values that the bandits drew, the best first; without new ones a known one; none if infeasible."""
         space, settings, rng, D = self.space, state.settings, state.rng, len(self.space.continuous)
         X = np.column_stack([rng.random((DRAWS, D)), self._bandits.draw(rng, DRAWS)])
-        drawn = X[space.feasible(X) & new_among(X, state.known)][:1]
+        X = X[space.feasible(X)]
+        drawn = X[new_among(X, state.known)][:1]
         if not len(drawn):
-            return Points.of(space, drawn)
+            return Points.of(space, X[:1])
         X = np.repeat(drawn, settings.random_points if D else 1, axis=0)
         X[1:, :D] = rng.random((len(X) - 1, D))
         points = Points.of(space, X[space.feasible(X)])

@@ -53,10 +53,14 @@ class WrappedOptimizer(Optimizer):
 
     def _suggest(self, rng: np.random.Generator) -> Suggestion:
         with private_random_state(rng), silent(self.package):
+            looked_at = 0
             for suggestion in islice(self.suggestions(int(rng.integers(2**31))), TRIES):
                 if self.space.meets_constraints(suggestion.configuration):
                     return suggestion
-        note = f"none of the suggestions of {self.package} was feasible and chance chose"
+                looked_at += 1
+        note = f"{self.package} had nothing left to suggest and chance chose"
+        if looked_at:
+            note = f"none of the suggestions of {self.package} was feasible and chance chose"
         return Suggestion(self.space.sample(rng), RANDOM, note=note, fallback=FALLBACK)
 
 

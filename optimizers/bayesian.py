@@ -134,10 +134,7 @@ class BayesianOptimizer(Optimizer):
                 fitted = self._fit(y, rng)
             except FitError as error:
                 return self._by_chance(rng, f"fit failed: {error}", memo=self._memo(), fallback=FAILED_FIT)
-            configuration = self._maximise(fitted, rng)
-        if configuration is None:
-            return self._by_chance(rng, "every candidate was tried before", memo=self._memo())
-        return Suggestion(configuration, MODEL, memo=self._memo())
+            return self._maximise(fitted, rng)
 
     def _memo(self) -> tuple[float, ...]:
         """Where the last fit ended and under which warping, also where the one after it failed; empty before any."""
@@ -167,14 +164,17 @@ class BayesianOptimizer(Optimizer):
     def _current_warping(self) -> Warping:
         return self._warping or self.settings.warpings[0]
 
-    def _maximise(self, fitted: Fit, rng: np.random.Generator) -> Configuration | None:
-        """The new configuration with the largest acquisition; None if the search found only ones tried before."""
+    def _maximise(self, fitted: Fit, rng: np.random.Generator) -> Suggestion:
+        """The new configuration with the largest acquisition; a random one where the search found none."""
         known, best = self._known(), self.observations()[int(fitted.y.argmin())][0]
         surface = Surface.of(self._with_fantasies(fitted.posterior), self.acquisition(fitted.y))
         state = SearchState(self._codes[best.id], known, self.settings.search, rng)
         candidates = self.candidates(surface, state).encoded(self.space)
-        new = (x for x in candidates if new_among(x[None], known).all())  # one by one: the first is mostly enough
-        return next((self.space.decode(x) for x in new), None)
+        for x in candidates:  # one by one: the first is mostly enough
+            if new_among(x[None], known).all():
+                return Suggestion(self.space.decode(x), MODEL, memo=self._memo())
+        why = "every candidate was tried before" if len(candidates) else "no candidate was feasible"
+        return self._by_chance(rng, why, memo=self._memo())
 
     def _with_fantasies(self, posterior: Posterior) -> Posterior:
         """The posterior with every pending trial added at its predicted mean, under the fitted parameters."""

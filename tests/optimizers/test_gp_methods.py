@@ -27,7 +27,8 @@ from fmnas.optimizers.gp.gpytorch_kernel import GPyTorchKernel
 from fmnas.optimizers.gp.kernel import Kernel
 from fmnas.optimizers.gp.parameters import Constant, LogNormal, Parameter, Uniform, Values
 from fmnas.optimizers.gp.points import Points
-from fmnas.optimizers.gp.search import SearchSettings
+from fmnas.optimizers.gp.search import SearchSettings, SearchState
+from fmnas.optimizers.gp.surface import Surface
 from fmnas.optimizers.kernels import FrequencyMixture
 from fmnas.search_spaces import Evaluation, Integer, LinearConstraint, Nominal, Ordinal, Real, Space, Trial
 from fmnas.search_spaces.records import FALLBACK, INITIAL, MODEL, RANDOM
@@ -189,6 +190,19 @@ def test_a_variable_with_too_many_values_is_refused_at_once() -> None:
     CoCaBO(Space([Integer("n", 1, 2000)]), initial_design=[])
     with pytest.raises(OptimizerError, match=r"n has 2001 values: .* at most 2000; make it a Real"):
         CoCaBO(Space([Integer("n", 1, 2001)]), initial_design=[])
+
+
+def test_a_search_that_finds_nothing_feasible_is_not_taken_for_one_of_known_points() -> None:
+    class Nothing(CoCaBO):
+        def candidates(self, surface: Surface, state: SearchState) -> Points:
+            return super().candidates(surface, state).at(slice(0))
+
+    optimizer = Nothing(SPACES["mixed"], initial_design=random_design(SPACES["mixed"], 3, 0))
+    for number in range(4):
+        trial = asked(optimizer)
+        optimizer.tell(trial, float(number))
+    assert (trial.origin, trial.fallback, trial.note) == (RANDOM, FALLBACK, "no candidate was feasible")
+    assert trial.memo
 
 
 def test_equal_results_leave_it_to_chance(method: type[BayesianOptimizer]) -> None:
