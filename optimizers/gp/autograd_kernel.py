@@ -20,7 +20,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fmnas.optimizers.gp.kernel import ByParameters, ByPosition, pair_indices
+from fmnas.optimizers.gp.kernel import ByParameters, ByPosition, pair_indices, slopes_of
 from fmnas.optimizers.gp.parameters import Parameter, Values
 from fmnas.optimizers.gp.points import Points
 from fmnas.search_spaces import Space
@@ -83,9 +83,9 @@ class AutogradPairs:
         def pullback(by_r: Tensor) -> Tensor:
             rows = []
             for one, r, slope in zip(each, found, by_r, strict=True):
-                by_value = torch.autograd.grad(r, list(one.values()), slope, allow_unused=True, materialize_grads=True)
+                by_value = slopes_of(r, slope, list(one.values()))
                 logs = [grad * value.detach() for grad, value in zip(by_value, one.values(), strict=True)]
-                rows.append(torch.cat(logs))
+                rows.append(torch.cat([slope.new_empty(0), *logs]))
             return torch.stack(rows)
 
         return torch.stack([r.detach() for r in found]), pullback

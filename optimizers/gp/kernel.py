@@ -92,3 +92,10 @@ def pair_indices(n: int) -> tuple[Tensor, Tensor]:
     """(i [M], j [M]) with i <= j < n: how pairs are numbered."""
     i, j = torch.triu_indices(n, n)
     return i, j
+
+
+def slopes_of(r: Tensor, by_r: Tensor, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """What the slope by_r of a loss along r says of the inputs; zeros for those on which r does not depend."""
+    if not (inputs and r.requires_grad):
+        return tuple(torch.zeros_like(each) for each in inputs)
+    return torch.autograd.grad(r, inputs, by_r, allow_unused=True, materialize_grads=True)

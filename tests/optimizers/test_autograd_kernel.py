@@ -9,15 +9,16 @@ from torch import Tensor
 
 from fmnas.optimizers.gp.acquisition import Acquisition, LogEI, LowerConfidenceBound
 from fmnas.optimizers.gp.autograd_kernel import AutogradKernel, matern52, overlap, squared_distance
+from fmnas.optimizers.gp.fit import FitSettings, Surrogate
 from fmnas.optimizers.gp.fm_kernel import FMKernel
 from fmnas.optimizers.gp.frequency_modulation import BLENDED_KERNELS, FAST_KERNELS
 from fmnas.optimizers.gp.likelihood import Likelihood
-from fmnas.optimizers.gp.parameters import Values
+from fmnas.optimizers.gp.parameters import Parameter, Uniform, Values
 from fmnas.optimizers.gp.points import Points
 from fmnas.optimizers.gp.posterior import Posterior
 from fmnas.optimizers.gp.region import Region
 from fmnas.optimizers.gp.surface import Surface
-from fmnas.search_spaces import Space
+from fmnas.search_spaces import Nominal, Real, Space
 
 KERNELS = {**FAST_KERNELS, **{kernel.name: kernel for kernel in BLENDED_KERNELS.values()}}
 
@@ -113,6 +114,33 @@ def test_the_mean_of_several_processes_is_that_of_their_expected_improvements(ma
         move[:, d] = step
         above, below = (together.value(Points(points.C + sign * move, points.V)) for sign in (1, -1))
         np.testing.assert_allclose(gradient[:, d], (above - below) / (2 * step), rtol=1e-3, atol=1e-4)
+
+
+class Unscaled(AutogradKernel):
+    """A Matern without parameters."""
+
+    def r(self, a: Points, b: Points, values: Values) -> Tensor:
+        return matern52(squared_distance(a.C, b.C, torch.ones(1, dtype=torch.float64)))
+
+
+class OverlapOnly(AutogradKernel):
+    """Its one parameter counts where something is continuous alone."""
+
+    parameters = (Parameter("theta", 1, (1e-2, 1e2), Uniform(0.1, 1.0)),)
+
+    def r(self, a: Points, b: Points, values: Values) -> Tensor:
+        return (a.V == b.V).double().mean(-1)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "space"),
+    [(Unscaled, Space([Real("x", 0.0, 1.0)])), (OverlapOnly, Space([Nominal("a", [0, 1, 2]), Nominal("b", [0, 1])]))],
+)
+def test_a_kernel_that_no_parameter_changes_is_fitted_by_its_noise(kernel: type[AutogradKernel], space: Space) -> None:
+    X = space.sample_encoded(np.random.default_rng(0), 6)
+    y = torch.from_numpy(np.random.default_rng(1).standard_normal(6))
+    fitted = Surrogate(kernel(space), FitSettings(prior=False)).fit(Points.of(space, X), y, np.random.default_rng(2))
+    assert np.isfinite(fitted.nll)
 
 
 def test_matern_and_overlap_in_closed_form() -> None:
