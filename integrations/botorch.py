@@ -44,7 +44,7 @@ try:
 
         from fmnas.optimizers.kernels import AddDif, AddLap, GraphKernel, ModDif, ModLap, ProdDif, ProdLap
 except ImportError as error:
-    raise MissingPackageError("fmnas.integrations.botorch", "botorch", "botorch") from error
+    raise MissingPackageError("fmnas.integrations.botorch", "botorch", "botorch", error) from error
 
 KERNELS: dict[KernelName, type[GraphKernel]] = {
     "modlap": ModLap,

@@ -40,7 +40,7 @@ try:
     from optuna.study import Study, StudyDirection
     from optuna.trial import FrozenTrial, TrialState
 except ImportError as error:
-    raise MissingPackageError("fmnas.integrations.optuna", "optuna", "optuna") from error
+    raise MissingPackageError("fmnas.integrations.optuna", "optuna", "optuna", error) from error
 
 SUGGESTED = "bofm:suggested"
 """The system attribute of a trial that holds what was suggested for it, as JSON: others must know it at once."""

@@ -36,7 +36,7 @@ try:
 
     from fmnas.integrations.tune_domains import Keys, in_words, nested, ranges_of
 except ImportError as error:
-    raise MissingPackageError("fmnas.integrations.ray_tune", "ray[tune]", "tune") from error
+    raise MissingPackageError("fmnas.integrations.ray_tune", "ray[tune]", "tune", error) from error
 
 
 class BOFMSearch(Searcher):  # type: ignore[misc]  # ray has no types

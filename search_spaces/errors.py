@@ -25,10 +25,15 @@ PACKAGES = {"sklearn": "scikit-learn", "xgboost": "xgboost-cpu"}
 
 
 def optional_module(name: str, user: str, error: type[FmnasError]) -> Any:
-    """The module, imported. Raises the error, which names its user and the command that installs it."""
+    """The module, imported. Raises the error, which names its user, and what to install or what went wrong."""
+    module = name.partition(".")[0]
+    package = PACKAGES.get(module, module)
     try:
         return import_module(name)
-    except ImportError:
-        module = name.partition(".")[0]
-        package = PACKAGES.get(module, module)
-        raise error(f"{user} needs {package}, which is not installed: pip install {package}") from None
+    except ImportError as found:
+        if isinstance(found, ModuleNotFoundError) and (found.name or "").partition(".")[0] == module:
+            raise error(f"{user} needs {package}, which is not installed: pip install {package}") from None
+        raise error(
+            f"{user} needs {package}, which is installed and cannot be imported: {found}; pip install --upgrade "
+            f"{package} may mend it"
+        ) from found

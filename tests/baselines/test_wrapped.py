@@ -192,7 +192,7 @@ def test_without_its_package_it_says_how_to_get_it(
 ) -> None:
     def missing(name: str) -> object:
         if name == method.package:
-            raise ImportError(name)
+            raise ModuleNotFoundError(name, name=name)
         return import_module(name)
 
     monkeypatch.setattr(errors, "import_module", missing)
