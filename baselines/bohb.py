@@ -7,15 +7,16 @@ sampling: each trial's origin says which it was.
 """
 
 import math
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Annotated, Any
 
 import numpy as np
 
 from fmnas.baselines.density_model import DensityModel, quiet
-from fmnas.baselines.wrapped import private_random_state
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion
 from fmnas.optimizers.options import Between, check_options
+from fmnas.optimizers.process_state import PrivateRandomState
 from fmnas.search_spaces import Evaluation, Space, Trial
 from fmnas.search_spaces.records import PROMOTION
 
@@ -45,7 +46,7 @@ class BOHB(Optimizer):
         self._recorded: Suggestion | None = None  # while history is replayed: what to sample
 
     def _suggest(self, rng: np.random.Generator) -> Suggestion:
-        with private_random_state(rng), quiet():
+        with _random_state(rng), quiet():
             self._model.seed(int(rng.integers(2**31)))
             iteration, config_id, _, budget = self._next_run()
         self._runs[self._asked] = (iteration, config_id, budget)
@@ -69,7 +70,7 @@ class BOHB(Optimizer):
 
     def _observe(self, trial: Trial, evaluation: Evaluation) -> None:
         job = self._job(trial, {"loss": evaluation.objective})
-        with private_random_state(np.random.default_rng([self.seed, trial.id, 1])), quiet():
+        with _random_state(np.random.default_rng([self.seed, trial.id, 1])), quiet():
             self._model.observe(job)
 
     def forget(self, trial: Trial) -> None:
@@ -111,6 +112,11 @@ class BOHB(Optimizer):
         pick = self._recorded or self._model.pick(budget)
         # From our values, so that a replay from the recorded ones gives hpbandster the same numbers.
         return self._model.to_hpbandster(pick.configuration), {"pick": pick}
+
+
+def _random_state(rng: np.random.Generator) -> AbstractContextManager[None]:
+    """hpbandster draws from global states: from these, for as long as this lasts."""
+    return PrivateRandomState(int(rng.integers(2**32))).inside()
 
 
 def brackets(

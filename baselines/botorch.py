@@ -16,7 +16,6 @@ infeasible, the best of RANDOM_CHOICES random feasible configurations takes its 
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Annotated, Any
 
 import numpy as np
@@ -25,9 +24,9 @@ from torch import Tensor
 
 from fmnas.baselines.wrapped import WrappedOptimizer
 from fmnas.optimizers import Suggestion
-from fmnas.optimizers.bayesian import one_thread
-from fmnas.optimizers.gp.objectives import nothing_to_model
+from fmnas.optimizers.gp.points import nothing_to_model
 from fmnas.optimizers.options import Between, check_options
+from fmnas.optimizers.process_state import one_thread
 from fmnas.search_spaces import Configuration, Integer, Ordinal, Space, Trial
 from fmnas.search_spaces.records import FAILED_FIT, FALLBACK, MODEL, RANDOM
 
@@ -63,6 +62,7 @@ class BoTorch(WrappedOptimizer):
         self.fit_steps = fit_steps
         self.raw_samples = raw_samples
         self.restarts = restarts
+        self._torch_seed = 0  # of an ask
         ordered = [isinstance(v, Integer | Ordinal) for v in space.discrete]
         sizes = [len(v.vertices) for v in space.discrete]
         D = len(space.continuous)
@@ -72,6 +72,7 @@ class BoTorch(WrappedOptimizer):
 
     def suggestions(self, seed: int) -> Iterator[Suggestion]:
         """The optimum; under constraints, then the best of feasible configurations."""
+        torch.default_generator.manual_seed(self._torch_seed)  # the state is ours: wrapped.py
         rng = np.random.default_rng(seed)
         if why := nothing_to_model(self._objectives()):
             yield Suggestion(self.space.sample(rng), RANDOM, note=why, fallback=FALLBACK)
@@ -138,16 +139,6 @@ class BoTorch(WrappedOptimizer):
         return self.space.decode(x.numpy() * self._scale)
 
     def _suggest(self, rng: np.random.Generator) -> Suggestion:
-        with one_thread(), _private_torch_state(rng):
+        self._torch_seed = int(rng.integers(2**63 - 1))
+        with one_thread():
             return super()._suggest(rng)
-
-
-@contextmanager
-def _private_torch_state(rng: np.random.Generator) -> Iterator[None]:
-    """BoTorch draws from torch's global state: give it one of ours, and put the caller's back."""
-    callers = torch.get_rng_state()
-    torch.default_generator.manual_seed(int(rng.integers(2**63 - 1)))
-    try:
-        yield
-    finally:
-        torch.set_rng_state(callers)

@@ -37,20 +37,20 @@ from scipy.special import ndtri
 from torch import Tensor
 
 from fmnas.baselines.trust_region import Rules, TrustRegion, is_success
-from fmnas.optimizers.bayesian import BayesianOptimizer, ModelSettings, one_thread
+from fmnas.optimizers.bayesian import BayesianOptimizer, ModelSettings
 from fmnas.optimizers.gp.acquisition import LogAugmentedEI, LowerConfidenceBound
 from fmnas.optimizers.gp.autograd_kernel import matern52
 from fmnas.optimizers.gp.bfgs import Box
 from fmnas.optimizers.gp.fit import FitError, FitSettings
-from fmnas.optimizers.gp.objectives import Floats, nothing_to_model, standardised
 from fmnas.optimizers.gp.output_warping import Warping
 from fmnas.optimizers.gp.pair_kernel import PairKernel, overlap_tables
 from fmnas.optimizers.gp.parameters import LogUniform, Parameter, Values
-from fmnas.optimizers.gp.points import Points, new_among
+from fmnas.optimizers.gp.points import Floats, Points, new_among, nothing_to_model, standardised
 from fmnas.optimizers.gp.region import HammingBall, Region
 from fmnas.optimizers.gp.search import SearchSettings, SearchState, alternate, start_points
 from fmnas.optimizers.gp.surface import Surface
 from fmnas.optimizers.optimizer import Suggestion
+from fmnas.optimizers.process_state import one_thread
 from fmnas.search_spaces import Configuration, Evaluation, Integer, Ordinal, Space, SpaceError, Trial
 from fmnas.search_spaces.records import FAILED_FIT, MODEL, RANDOM
 

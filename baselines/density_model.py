@@ -27,7 +27,7 @@ OUTSIDE = {"good": 0.0, "bad": 1e100}
 
 
 class DensityModel:
-    """hpbandster's config generator. It draws from numpy's global state: use it inside `private_random_state`."""
+    """hpbandster's config generator. It draws from numpy's global state: use it inside a `PrivateRandomState`."""
 
     def __init__(self, space: Space) -> None:
         with quiet():

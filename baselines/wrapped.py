@@ -18,6 +18,7 @@ from typing import ClassVar
 import numpy as np
 
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion
+from fmnas.optimizers.process_state import PrivateRandomState
 from fmnas.search_spaces import Configuration, Space, Trial
 from fmnas.search_spaces.errors import optional_module
 from fmnas.search_spaces.records import FALLBACK, RANDOM
@@ -51,8 +52,12 @@ class WrappedOptimizer(Optimizer):
         told: list[tuple[Trial, float | None]] = [(trial, result.objective) for trial, result in self.history]
         return sorted([*told, *((trial, None) for trial in self.pending.values())], key=lambda pair: pair[0].id)
 
+    def _random_state(self, rng: np.random.Generator) -> PrivateRandomState:
+        """What a package draws from where it takes a global state: of this ask alone."""
+        return PrivateRandomState(int(rng.integers(2**32)))
+
     def _suggest(self, rng: np.random.Generator) -> Suggestion:
-        with private_random_state(rng), silent(self.package):
+        with self._random_state(rng).inside(), silent(self.package):
             looked_at = 0
             for suggestion in islice(self.suggestions(int(rng.integers(2**31))), TRIES):
                 if self.space.meets_constraints(suggestion.configuration):
@@ -62,17 +67,6 @@ class WrappedOptimizer(Optimizer):
         if looked_at:
             note = f"none of the suggestions of {self.package} was feasible and chance chose"
         return Suggestion(self.space.sample(rng), RANDOM, note=note, fallback=FALLBACK)
-
-
-@contextmanager
-def private_random_state(rng: np.random.Generator) -> Iterator[None]:
-    """Packages may draw from numpy's global state: give them one of ours, and put the caller's back."""
-    callers = np.random.get_state()
-    np.random.seed(int(rng.integers(2**32)))
-    try:
-        yield
-    finally:
-        np.random.set_state(callers)
 
 
 @contextmanager

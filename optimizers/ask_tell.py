@@ -14,10 +14,7 @@ was told, and on nothing else. It has global random states of its own, which beg
 `random`, `numpy.random` and torch's default generator is settled, too; the caller's are as they were.
 """
 
-import random
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from inspect import signature
 from typing import Any, ClassVar
@@ -26,6 +23,7 @@ import numpy as np
 
 from fmnas.optimizers.foreign_options import plain_parameters, with_parameters
 from fmnas.optimizers.optimizer import Optimizer, OptimizerError, Suggestion
+from fmnas.optimizers.process_state import PrivateRandomState
 from fmnas.search_spaces import Configuration, Evaluation, FmnasError, Space, Trial
 from fmnas.search_spaces.records import MODEL
 
@@ -139,40 +137,3 @@ def optimizer_made_by(make: Callable[..., Any]) -> type[AskTellOptimizer]:
     parameters = plain_parameters(make, leave_out=first)
     name = getattr(make, "__name__", type(make).__name__)
     return with_parameters(AskTellOptimizer, name, parameters, make=staticmethod(make))
-
-
-class PrivateRandomState:
-    """The global random states of Python, numpy and torch as one party alone uses them. They begin with a seed."""
-
-    def __init__(self, seed: int) -> None:
-        self._seed = seed % 2**32
-        self._own: dict[str, Any] = {}
-
-    @contextmanager
-    def inside(self) -> Iterator[None]:
-        """Go on with them, and put the caller's back at the end. Torch's counts where torch is loaded by now."""
-        generators = _generators()
-        callers = {name: get() for name, (get, _, _) in generators.items()}
-        for name, (_, set_, begin) in generators.items():
-            if name in self._own:
-                set_(self._own[name])
-            else:
-                begin(self._seed)
-        try:
-            yield
-        finally:
-            for name, (get, set_, _) in generators.items():
-                self._own[name] = get()
-                set_(callers[name])
-
-
-def _generators() -> dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Callable[[int], Any]]]:
-    """Of each global generator: what reads its state, what sets it, and what begins it with a seed."""
-    found: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Callable[[int], Any]]] = {
-        "random": (random.getstate, random.setstate, random.seed),
-        "numpy": (np.random.get_state, np.random.set_state, np.random.seed),
-    }
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        found["torch"] = (torch.get_rng_state, torch.set_rng_state, torch.default_generator.manual_seed)
-    return found

@@ -9,8 +9,7 @@ what is maximised, and `settings` how hard; what a result teaches a method apart
 """
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -20,14 +19,14 @@ import torch
 from fmnas.optimizers.gp.acquisition import Acquisition, LogEI
 from fmnas.optimizers.gp.fit import Fit, FitError, FitSettings, Surrogate
 from fmnas.optimizers.gp.kernel import Kernel
-from fmnas.optimizers.gp.objectives import nothing_to_model
 from fmnas.optimizers.gp.output_warping import Warping, likeliest
-from fmnas.optimizers.gp.points import Points, new_among
+from fmnas.optimizers.gp.points import Points, new_among, nothing_to_model
 from fmnas.optimizers.gp.posterior import Posterior
 from fmnas.optimizers.gp.region import Region
 from fmnas.optimizers.gp.search import SearchSettings, SearchState, alternate, start_points
 from fmnas.optimizers.gp.surface import Surface
 from fmnas.optimizers.optimizer import Optimizer, OptimizerError, Suggestion, random_design
+from fmnas.optimizers.process_state import one_thread
 from fmnas.search_spaces import Configuration, Evaluation, Space, Trial
 from fmnas.search_spaces.records import FAILED_FIT, FALLBACK, MODEL, RANDOM
 
@@ -216,14 +215,3 @@ def _check_sizes(space: Space) -> None:
                 f"{variable.name} has {count} values: a Gaussian process of a discrete variable holds numbers for all "
                 f"pairs of its values, and takes at most {LARGEST_GRAPH}; make it a Real, and round it in your function"
             )
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """One torch thread: as fast at these sizes, and the same rounding in every process."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)

@@ -16,8 +16,7 @@ from fmnas.optimizers.gp.acquisition import LogEI
 from fmnas.optimizers.gp.fit import FitError, FitSettings, Surrogate
 from fmnas.optimizers.gp.fm_kernel import FMKernel
 from fmnas.optimizers.gp.frequency_modulation import FAST_KERNELS
-from fmnas.optimizers.gp.objectives import Floats, standardised
-from fmnas.optimizers.gp.points import Points, new_among
+from fmnas.optimizers.gp.points import Floats, Points, new_among, standardised
 from fmnas.optimizers.gp.region import Region
 from fmnas.optimizers.gp.search import SearchState, alternate
 from fmnas.optimizers.gp.surface import Surface

@@ -28,7 +28,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from fmnas.optimizers.gp.objectives import Floats, standardised
+from fmnas.optimizers.gp.points import Floats, standardised
 from fmnas.optimizers.gp.posterior import Posterior
 
 Warp = Callable[[Floats], tuple[Floats, float]]

@@ -11,9 +11,8 @@ from fmnas.optimizers import BOFM
 from fmnas.optimizers.gp.fit import Fit, FitError, FitSettings, Surrogate
 from fmnas.optimizers.gp.fm_kernel import FMKernel
 from fmnas.optimizers.gp.frequency_modulation import BLENDED_KERNELS
-from fmnas.optimizers.gp.objectives import nothing_to_model, standardised
 from fmnas.optimizers.gp.output_warping import WARPINGS, WARPS, Warping, likeliest, soft
-from fmnas.optimizers.gp.points import Points
+from fmnas.optimizers.gp.points import Points, nothing_to_model, standardised
 from fmnas.optimizers.gp.posterior import Posterior
 from fmnas.search_spaces import Nominal, Real, Space
 from fmnas.search_spaces.records import FAILED_FIT
