@@ -137,7 +137,7 @@ class Casmopolitan(BayesianOptimizer):
         """Points in the region, the best first; none where next to nothing of it is feasible."""
         posterior, centre = surface.posterior, Points.of(self.space, state.incumbent[None])
         mean, _ = posterior.predict(centre)
-        surface = Surface.of(posterior, LogAugmentedEI(float(mean), posterior.g * posterior.s2))
+        surface = Surface(posterior, LogAugmentedEI(float(mean), posterior.g * posterior.s2))
         region = self._around(state.incumbent)
         try:
             starts = start_points(surface, region, state)
@@ -195,7 +195,7 @@ class Casmopolitan(BayesianOptimizer):
             fitted = self.surrogate.fit(Points.of(self.space, known), torch.from_numpy(standardised(y)), rng)
         except FitError as error:
             return replace(drawn, note=f"{BEGINS}; fit failed: {error}", fallback=FAILED_FIT)
-        bound = Surface.of(fitted.posterior, LowerConfidenceBound(RESTART_WEIGHT))
+        bound = Surface(fitted.posterior, LowerConfidenceBound(RESTART_WEIGHT))
         x = X[int(bound.value(Points.of(self.space, X)).argmax())]
         return Suggestion(self.space.decode(x), MODEL, note=BEGINS)
 

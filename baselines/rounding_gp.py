@@ -90,7 +90,7 @@ class RoundingGP(BayesianOptimizer):
         posterior = Posterior(likelihood, surface.posterior.eta)
         if self.pending:
             posterior.s2 = surface.posterior.s2  # that of the results alone
-        relaxed = Surface.of(posterior, surface.acquisition)
+        relaxed = Surface(posterior, surface.acquisition)
         anywhere = Points.of(cube, state.rng.random((state.settings.random_points, len(cube))))
         ordered = anywhere.at(relaxed.value(anywhere).argsort(descending=True, stable=True))
         found, _ = alternate(relaxed, Region(cube), ordered.at(slice(state.settings.starts)), state.settings)

@@ -166,7 +166,7 @@ class BayesianOptimizer(Optimizer):
     def _maximise(self, fitted: Fit, rng: np.random.Generator) -> Suggestion:
         """The new configuration with the largest acquisition; a random one where the search found none."""
         known, best = self._known(), self.observations()[int(fitted.y.argmin())][0]
-        surface = Surface.of(self._with_fantasies(fitted.posterior), self.acquisition(fitted.y))
+        surface = Surface(self._with_fantasies(fitted.posterior), self.acquisition(fitted.y))
         state = SearchState(self._codes[best.id], known, self.settings.search, rng)
         candidates = self.candidates(surface, state).encoded(self.space)
         for x in candidates:  # one by one: the first is mostly enough

@@ -123,7 +123,7 @@ class BOFM(BayesianOptimizer):
                 if len(found):
                     return found
             factor = doubt(stalled(self._modelled(surface), len(self.initial_design)), self.mode.largest_doubt)
-            surface = Surface.of(with_inflated_variance(surface.posterior, factor), surface.acquisition)
+            surface = Surface(with_inflated_variance(surface.posterior, factor), surface.acquisition)
         return super().candidates(surface, state)
 
     def _turn(self, noisy: bool) -> Turn:

@@ -48,7 +48,7 @@ def local_candidates(space: Space, y: Floats, fit: FitSettings, state: SearchSta
         fitted = surrogate.fit(points, torch.from_numpy(standardised(y[near])), rng)
     except FitError:  # the whole space's process is there to ask
         return nothing
-    surface = Surface.of(fitted.posterior, LogEI(float(fitted.y.min())))
+    surface = Surface(fitted.posterior, LogEI(float(fitted.y.min())))
     anywhere = Points.of(local, rng.random((search.random_points, D)))
     starts = anywhere.at(surface.value(anywhere).topk(search.starts).indices)
     found, log_ei = alternate(surface, Region(local), starts, search)

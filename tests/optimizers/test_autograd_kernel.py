@@ -75,21 +75,10 @@ def test_predictions_are_those_of_the_fast_path(both: Both) -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-9)
 
 
-def surfaces(both: Both, acquisition: Acquisition, members: int) -> tuple[Surface, Surface]:
-    """(by the formula, by the fast path) of as many processes."""
-    problem, fast, slow = both
-    etas = torch.cat([problem.eta[None], fast.starts(np.random.default_rng(3), members - 1)])
-    one, other = (Surface.of([Posterior(each, eta) for eta in etas], acquisition) for each in (slow, fast))
-    return one, other
-
-
-@pytest.mark.parametrize("members", [1, 3])
 @pytest.mark.parametrize("acquisition", [LogEI(-0.5), LowerConfidenceBound(1.7)], ids=["ei", "lcb"])
-def test_acquisition_slopes_and_neighbours_are_those_of_the_fast_path(
-    both: Both, acquisition: Acquisition, members: int
-) -> None:
-    space = both[0].space
-    slow, fast = surfaces(both, acquisition, members)
+def test_acquisition_slopes_and_neighbours_are_those_of_the_fast_path(both: Both, acquisition: Acquisition) -> None:
+    (problem, *likelihoods), space = both, both[0].space
+    fast, slow = (Surface(Posterior(each, problem.eta), acquisition) for each in likelihoods)
     points, region = Points.of(space, space.sample_encoded(np.random.default_rng(4), 6)), Region(space)
     np.testing.assert_allclose(slow.value(points), fast.value(points), rtol=1e-7, atol=1e-8)
     (value, slope), (expected, gradient) = (each.with_gradient(points.C, each.on(points.V)) for each in (slow, fast))
@@ -98,22 +87,6 @@ def test_acquisition_slopes_and_neighbours_are_those_of_the_fast_path(
     (V, best), (expected_V, expected) = (each.best_neighbours(points, region) for each in (slow, fast))
     np.testing.assert_allclose(best, expected, rtol=1e-7, atol=1e-8)
     np.testing.assert_array_equal(V, expected_V)
-
-
-def test_the_mean_of_several_processes_is_that_of_their_expected_improvements(make_problem: Any, space: Space) -> None:
-    problem = make_problem(space, 8)
-    etas = problem.likelihood.starts(np.random.default_rng(1), 3)
-    posteriors = [Posterior(problem.likelihood, eta) for eta in etas]
-    points = Points.of(space, space.sample_encoded(np.random.default_rng(2), 5))
-    together = Surface.of(posteriors, LogEI(-0.3))
-    alone = torch.stack([Surface.of(posterior, LogEI(-0.3)).value(points) for posterior in posteriors])
-    np.testing.assert_allclose(together.value(points).exp(), alone.exp().mean(0), rtol=1e-10)
-    step, (_, gradient) = 1e-5, together.with_gradient(points.C, together.on(points.V))
-    for d in range(len(space.continuous)):
-        move = torch.zeros_like(points.C)
-        move[:, d] = step
-        above, below = (together.value(Points(points.C + sign * move, points.V)) for sign in (1, -1))
-        np.testing.assert_allclose(gradient[:, d], (above - below) / (2 * step), rtol=1e-3, atol=1e-4)
 
 
 class Unscaled(AutogradKernel):

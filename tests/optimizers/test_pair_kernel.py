@@ -89,7 +89,7 @@ def test_predictions(both: Both) -> None:
 
 def test_the_search_sees_the_same_surface(both: Both) -> None:
     problem, fast, slow = both
-    one, other = (Surface.of(Posterior(each, starts(fast)[0]), LogEI(-1.0)) for each in (fast, slow))
+    one, other = (Surface(Posterior(each, starts(fast)[0]), LogEI(-1.0)) for each in (fast, slow))
     points = Points.of(problem.space, problem.space.sample_encoded(np.random.default_rng(3), 6))
     for found, expected in zip(
         *(each.with_gradient(points.C, each.on(points.V)) for each in (one, other)), strict=True

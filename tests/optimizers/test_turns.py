@@ -127,7 +127,7 @@ def state_at(incumbent: np.ndarray, known: np.ndarray, settings: SearchSettings,
 
 
 def surface_of(problem: Any) -> Surface:
-    return Surface.of(problem.posterior, LogEI(float(problem.y.min())))
+    return Surface(problem.posterior, LogEI(float(problem.y.min())))
 
 
 def test_refining_keeps_to_the_constraints(make_problem: Any) -> None:
@@ -167,5 +167,5 @@ def test_what_promises_nothing_is_not_refined() -> None:
         FMKernel(space, KERNELS["modlap"]), Points.of(space, X), torch.from_numpy(3.4 * (X[:, 0] - 0.5))
     )
     eta = torch.tensor([3.0, 0.01, 1.0, 1.0, 1e-6], dtype=torch.float64).log()
-    surface = Surface.of(Posterior(likelihood, eta), LogEI(-1.7))
+    surface = Surface(Posterior(likelihood, eta), LogEI(-1.7))
     assert len(refined(space, surface, state_at(X[0], X, SETTINGS, 0))) == 0
