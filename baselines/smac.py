@@ -62,15 +62,15 @@ class SMAC(WrappedOptimizer):
         """The challengers of one forest, as smac sorts them."""
         from smac.main.exceptions import ConfigurationSpaceExhaustedException
 
-        selector, _ = self.selector(seed)
+        selector = self.selector(seed)
         try:
             for config in selector:
                 yield self._suggestion(config)
         except ConfigurationSpaceExhaustedException:
             return
 
-    def selector(self, seed: int) -> tuple[Any, Any]:
-        """smac's ConfigSelector, put together by its facade, and the RunHistory that it reads."""
+    def selector(self, seed: int) -> Any:
+        """smac's ConfigSelector, put together by its facade, with all trials in the RunHistory that it reads."""
         from smac import HyperparameterOptimizationFacade as Facade
         from smac import Scenario
         from smac.main.config_selector import ConfigSelector
@@ -101,7 +101,7 @@ class SMAC(WrappedOptimizer):
                 overwrite=True,
             )
         self._tell(facade.runhistory)
-        return selector, facade.runhistory
+        return selector
 
     def _maximizer(self, seed: int) -> Any:
         """The facade's own, but that it searches from its starting points in the same order in every process.

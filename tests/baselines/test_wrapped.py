@@ -124,7 +124,7 @@ def test_what_optuna_is_told() -> None:
 
 
 def test_what_smac_is_told() -> None:
-    _, history = informed(SMAC).selector(seed=0)
+    history = informed(SMAC).selector(seed=0)._runhistory
     from ConfigSpace import CategoricalHyperparameter, UniformFloatHyperparameter, UniformIntegerHyperparameter
     from smac.runhistory import StatusType
 

@@ -20,7 +20,7 @@ from fmnas.optimizers.gp.region import Region
 from fmnas.optimizers.gp.surface import Surface
 from fmnas.search_spaces import Nominal, Real, Space
 
-KERNELS = {**FAST_KERNELS, **{kernel.name: kernel for kernel in BLENDED_KERNELS.values()}}
+KERNELS = {**FAST_KERNELS, **{f"blended-{name}": kernel for name, kernel in BLENDED_KERNELS.items()}}
 
 
 Both = tuple[Any, Likelihood, Likelihood]

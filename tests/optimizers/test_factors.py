@@ -19,7 +19,7 @@ from fmnas.optimizers.gp.graph_part import GraphPart, Traced
 from fmnas.search_spaces import Integer, Nominal, Ordinal, Real, Space
 from fmnas.search_spaces.variables import laplacian
 
-KERNELS = {**FAST_KERNELS, **{kernel.name: kernel for kernel in BLENDED_KERNELS.values()}}
+KERNELS = {**FAST_KERNELS, **{f"blended-{name}": kernel for name, kernel in BLENDED_KERNELS.items()}}
 MODULATIONS = {"modlap": ModulatedLaplacian(), "moddif": ModulatedDiffusion()}
 
 
