@@ -25,8 +25,6 @@ from fmnas.optimizers.gp.parameters import Parameter, Values
 from fmnas.optimizers.gp.points import Points
 from fmnas.search_spaces import Space
 
-TINY = 1e-24  # added to squares under a root, far below rounding: at 0 its slope is infinite
-
 
 class AutogradKernel(ABC):
     """A kernel on a space; a subclass has `parameters` and `r`."""
@@ -155,12 +153,6 @@ class AutogradVertexCache:
 def squared_distance(C1: Tensor, C2: Tensor, theta: Tensor) -> Tensor:
     """sum_d (c_d - c'_d)^2 / theta_d^2 [...] of continuous parts [..., D]; theta [D] or [1]."""
     return ((C1 - C2) / theta).square().sum(-1)
-
-
-def matern52(d2: Tensor) -> Tensor:
-    """The Matern correlation of smoothness 5/2 at squared distances d2 (Rasmussen & Williams 2006, Eq. 4.17)."""
-    d = (5.0 * d2 + TINY).sqrt()
-    return (1.0 + d + d.square() / 3.0) * torch.exp(-d)
 
 
 def overlap(V1: Tensor, V2: Tensor) -> Tensor:

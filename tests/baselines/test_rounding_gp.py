@@ -11,7 +11,7 @@ from fmnas.baselines import rounding_gp
 from fmnas.baselines.rounding_gp import CodeKernel, RoundingGP, codes
 from fmnas.optimizers import random_design
 from fmnas.optimizers.gp.acquisition import LogEI
-from fmnas.optimizers.gp.autograd_kernel import matern52
+from fmnas.optimizers.gp.kernel import matern52
 from fmnas.optimizers.gp.likelihood import Likelihood
 from fmnas.optimizers.gp.points import Points
 from fmnas.optimizers.gp.posterior import Posterior

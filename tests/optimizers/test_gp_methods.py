@@ -21,10 +21,10 @@ from torch import Tensor
 from fmnas.optimizers import BayesianOptimizer, OptimizerError, random_design
 from fmnas.optimizers.bayesian import ModelSettings
 from fmnas.optimizers.gp.acquisition import Acquisition, LogEI, LowerConfidenceBound
-from fmnas.optimizers.gp.autograd_kernel import AutogradKernel, matern52, overlap, squared_distance
+from fmnas.optimizers.gp.autograd_kernel import AutogradKernel, overlap, squared_distance
 from fmnas.optimizers.gp.fit import FitSettings
 from fmnas.optimizers.gp.gpytorch_kernel import GPyTorchKernel
-from fmnas.optimizers.gp.kernel import Kernel
+from fmnas.optimizers.gp.kernel import Kernel, matern52
 from fmnas.optimizers.gp.parameters import Constant, LogNormal, Parameter, Uniform, Values
 from fmnas.optimizers.gp.points import Points
 from fmnas.optimizers.gp.search import SearchSettings, SearchState
