@@ -27,7 +27,7 @@ from fmnas.optimizers import Suggestion
 from fmnas.optimizers.gp.points import nothing_to_model
 from fmnas.optimizers.options import Between, check_options
 from fmnas.optimizers.process_state import one_thread
-from fmnas.search_spaces import Configuration, Integer, Ordinal, Space, Trial
+from fmnas.search_spaces import Configuration, Space, Trial
 from fmnas.search_spaces.records import FAILED_FIT, FALLBACK, MODEL, RANDOM
 
 RANDOM_CHOICES = 1024
@@ -63,7 +63,7 @@ class BoTorch(WrappedOptimizer):
         self.raw_samples = raw_samples
         self.restarts = restarts
         self._torch_seed = 0  # of an ask
-        ordered = [isinstance(v, Integer | Ordinal) for v in space.discrete]
+        ordered = [v.ordered for v in space.discrete]
         sizes = [len(v.vertices) for v in space.discrete]
         D = len(space.continuous)
         self._scale = np.array([1.0] * D + [n - 1 if o else 1 for n, o in zip(sizes, ordered, strict=True)])

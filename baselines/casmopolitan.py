@@ -51,7 +51,7 @@ from fmnas.optimizers.gp.search import SearchSettings, SearchState, alternate, s
 from fmnas.optimizers.gp.surface import Surface
 from fmnas.optimizers.optimizer import Suggestion
 from fmnas.optimizers.process_state import one_thread
-from fmnas.search_spaces import Configuration, Evaluation, Integer, Ordinal, Space, SpaceError, Trial
+from fmnas.search_spaces import Configuration, Evaluation, Space, SpaceError, Trial
 from fmnas.search_spaces.records import FAILED_FIT, MODEL, RANDOM
 
 REGION_POINTS = 20  # at most, before a new region is modelled: a warm start's design may have hundreds
@@ -87,7 +87,7 @@ def ordered_overlap_tables(space: Space) -> list[Tensor]:
     """Overlap tables in which two of n ordered values agree by 1 - (how far apart they are) / n."""
     tables = overlap_tables(space)
     for p, variable in enumerate(space.discrete):
-        if isinstance(variable, Integer | Ordinal):
+        if variable.ordered:
             place = torch.arange(len(variable.vertices), dtype=torch.float64)
             distance = (place[:, None] - place).abs()
             tables[p] = (1.0 - distance / len(place)) / len(tables)

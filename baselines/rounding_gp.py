@@ -40,7 +40,7 @@ from fmnas.optimizers.gp.posterior import Posterior
 from fmnas.optimizers.gp.region import Region
 from fmnas.optimizers.gp.search import SearchSettings, SearchState, alternate
 from fmnas.optimizers.gp.surface import Surface
-from fmnas.search_spaces import Integer, Ordinal, Real, Space
+from fmnas.search_spaces import Real, Space
 from fmnas.search_spaces.variables import Discrete
 
 JITTER = 0.01  # of the standardised objective
@@ -49,7 +49,7 @@ JITTER = 0.01  # of the standardised objective
 def codes(variable: Discrete) -> Tensor:
     """The code of each value [V_p, columns]."""
     n = len(variable.vertices)
-    if isinstance(variable, Integer | Ordinal):
+    if variable.ordered:
         return torch.linspace(0.0, 1.0, n, dtype=torch.float64)[:, None]
     return torch.eye(n, dtype=torch.float64)
 

@@ -8,6 +8,7 @@
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
 from functools import cached_property
 from typing import Any
 
@@ -188,20 +189,19 @@ class Space:
             if entry.get("kind") in CONSTRAINT_KINDS:
                 constraints.append(constraint_from_dict(entry))
                 continue
-            fields = dict(entry)
-            kind = fields.pop("kind", None)
+            given = dict(entry)
+            kind = given.pop("kind", None)
             if kind not in _KINDS:
                 raise SpaceError(f"kind {kind!r}: it must be one of {sorted([*_KINDS, *CONSTRAINT_KINDS])}")
             try:
-                variables.append(_KINDS[kind](**fields))
+                variables.append(_KINDS[kind](**given))
             except TypeError as error:
-                raise SpaceError(f"{kind} {fields.get('name')!r}: {error}") from None
+                raise SpaceError(f"{kind} {given.get('name')!r}: {error}") from None
         return cls(variables, constraints)
 
 
 def _fields(variable: Variable) -> dict[str, Any]:
-    names = variable.__dataclass_fields__
-    fields = {name: getattr(variable, name) for name in names}
+    values = {field.name: getattr(variable, field.name) for field in fields(variable)}
     return {
-        k: [list(e) if isinstance(e, tuple) else e for e in v] if isinstance(v, tuple) else v for k, v in fields.items()
+        k: [list(e) if isinstance(e, tuple) else e for e in v] if isinstance(v, tuple) else v for k, v in values.items()
     }

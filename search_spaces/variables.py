@@ -23,7 +23,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -127,8 +127,12 @@ class Real:
 
 
 class Discrete(ABC):
-    """A variable whose values are the vertices of a graph. Subclasses give `name`, `vertices`, `adjacency`."""
+    """A variable whose values are the vertices of a graph. Subclasses give `name`, `vertices`, `adjacency`.
 
+    ordered: whether the vertices stand in a row.
+    """
+
+    ordered: ClassVar[bool] = False
     name: str
     vertices: tuple[Value, ...]
 
@@ -171,6 +175,7 @@ class Discrete(ABC):
 class Integer(Discrete):
     """The integers low..high, on a path."""
 
+    ordered: ClassVar[bool] = True
     name: str
     low: int
     high: int
@@ -211,6 +216,8 @@ class _Listed(Discrete):
 @dataclass(frozen=True)
 class Ordinal(_Listed):
     """Ordered values, on a path: each beside the one before and the one after."""
+
+    ordered: ClassVar[bool] = True
 
     @cached_property
     def adjacency(self) -> Adjacency:
