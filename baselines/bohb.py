@@ -20,7 +20,7 @@ from fmnas.optimizers.process_state import PrivateRandomState
 from fmnas.search_spaces import Evaluation, Space, Trial
 from fmnas.search_spaces.records import PROMOTION
 
-HALF = 0.5 - 1e-6
+ROUNDING_MARGIN = 0.5 - 1e-6
 """Budgets run from 0.5 + 1e-6 to epochs + 0.5 - 1e-6 (the paper's setting): rounding then spreads the rungs evenly."""
 
 
@@ -126,7 +126,7 @@ def brackets(
 
     With 25 epochs and eta 3: 27-9-3-1, 9-3-1, 6-2 and 4 trials at rungs that round to 1, 3, 8, 25 epochs.
     """
-    least, most = 1.0 - HALF, epochs + HALF
+    least, most = 1.0 - ROUNDING_MARGIN, epochs + ROUNDING_MARGIN
     rungs = -int(math.log(least / most) / math.log(eta)) + 1
     budgets = [most * eta**-i for i in reversed(range(rungs))]
     cycle = []

@@ -36,7 +36,7 @@ import torch
 from scipy.special import ndtri
 from torch import Tensor
 
-from fmnas.baselines.trust_region import Rules, TrustRegion, is_success
+from fmnas.baselines.trust_region import GrowthRules, TrustRegion, is_success
 from fmnas.optimizers.bayesian import BayesianOptimizer, ModelSettings
 from fmnas.optimizers.gp.acquisition import LogAugmentedEI, LowerConfidenceBound
 from fmnas.optimizers.gp.bfgs import Box
@@ -56,7 +56,7 @@ from fmnas.search_spaces.records import FAILED_FIT, MODEL, RANDOM
 
 REGION_POINTS = 20  # at most, before a new region is modelled: a warm start's design may have hundreds
 RESTART_WEIGHT = 1.96  # of the deviation, in the bound that places a new region
-DRAWS = 100  # in a new region, for one that is new
+REGION_DRAWS = 100  # in a new region, for one that is new
 BEGINS = "a new trust region begins here"
 
 THETA = Parameter("theta", 1, (1e-2, 1e1), LogUniform(-3.0, 1.0))
@@ -120,7 +120,7 @@ class Casmopolitan(BayesianOptimizer):
         initial_design: Sequence[Configuration] | None = None,
     ) -> None:
         super().__init__(space, seed=seed, epochs=epochs, initial_design=initial_design)
-        self.region = TrustRegion.first(Rules.of(space))
+        self.region = TrustRegion.first(GrowthRules.of(space))
         self._regions: list[list[int]] = [[]]  # the trials asked in each, in order
         self._best: list[tuple[np.ndarray, float]] = []  # x [D + P] and objective of each region before this one
 
@@ -171,7 +171,7 @@ class Casmopolitan(BayesianOptimizer):
             with one_thread():
                 return self._centre(rng)
         try:
-            drawn = self._around(self._codes[begun[0]]).sample(rng, DRAWS).encoded(self.space)
+            drawn = self._around(self._codes[begun[0]]).sample(rng, REGION_DRAWS).encoded(self.space)
         except SpaceError:
             return self._by_chance(rng, "next to nothing of the trust region is feasible")
         new = drawn[new_among(drawn, self._known())]

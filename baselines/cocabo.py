@@ -52,7 +52,7 @@ BUDGET = 200
 """Evaluations after the initial design where their number is not known: the authors' runs had as many."""
 
 KAPPA = 2.0
-DRAWS = 1000  # of the bandits, for one that is new and feasible
+BANDIT_DRAWS = 1000  # of the bandits, for one that is new and feasible
 
 THETA = Parameter("theta", 1, (5e-5, 1.5), LogUniform(-4.0, 0.0))
 ODDS = Parameter("odds", 1, (1e-6, 1e6), Constant(1.0))  # mix / (1 - mix)
@@ -129,7 +129,7 @@ class CoCaBO(BayesianOptimizer):
     def candidates(self, surface: Surface, state: SearchState) -> Points:
         """Points on values that the bandits drew, the best first; without new ones a known one; none if infeasible."""
         space, settings, rng, D = self.space, state.settings, state.rng, len(self.space.continuous)
-        X = np.column_stack([rng.random((DRAWS, D)), self._bandits.draw(rng, DRAWS)])
+        X = np.column_stack([rng.random((BANDIT_DRAWS, D)), self._bandits.draw(rng, BANDIT_DRAWS)])
         X = X[space.feasible(X)]
         drawn = X[new_among(X, state.known)][:1]
         if not len(drawn):

@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 from fmnas.baselines.configuration_space import configuration_space, from_configspace, to_configspace
-from fmnas.baselines.wrapped import TRIES, WrappedOptimizer
+from fmnas.baselines.wrapped import LOOKED_AT, WrappedOptimizer
 from fmnas.optimizers import Suggestion
 from fmnas.optimizers.options import Between, check_options
 from fmnas.search_spaces import Configuration, Space
@@ -79,7 +79,7 @@ class SMAC(WrappedOptimizer):
 
         with TemporaryDirectory() as folder:  # a facade writes down how it is made
             scenario = Scenario(self._configuration_space, output_directory=Path(folder), deterministic=True, seed=seed)
-            selector = ConfigSelector(scenario, retrain_after=TRIES)
+            selector = ConfigSelector(scenario, retrain_after=LOOKED_AT)
             facade = Facade(
                 scenario,
                 model=RandomForest(

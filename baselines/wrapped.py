@@ -3,8 +3,8 @@
 The package's own objects are built anew in every ask: from the history, from what is pending, and with a seed of that
 ask's own. So nothing of the package's lives from one ask to the next, and a run that is restored goes on exactly.
 
-No package is told of constraints. What it suggests is taken if it is feasible; else its next suggestion is, TRIES of
-them in all; then chance chooses, and the trial says so.
+No package is told of constraints. What it suggests is taken if it is feasible; else its next suggestion is,
+LOOKED_AT of them in all; then chance chooses, and the trial says so.
 """
 
 import logging
@@ -23,7 +23,7 @@ from fmnas.search_spaces import Configuration, Space, Trial
 from fmnas.search_spaces.errors import optional_module
 from fmnas.search_spaces.records import FALLBACK, RANDOM
 
-TRIES = 20
+LOOKED_AT = 20
 """How many suggestions of a package are looked at before it is taken to have no feasible one."""
 
 
@@ -59,7 +59,7 @@ class WrappedOptimizer(Optimizer):
     def _suggest(self, rng: np.random.Generator) -> Suggestion:
         with self._random_state(rng).inside(), silent(self.package):
             looked_at = 0
-            for suggestion in islice(self.suggestions(int(rng.integers(2**31))), TRIES):
+            for suggestion in islice(self.suggestions(int(rng.integers(2**31))), LOOKED_AT):
                 if self.space.meets_constraints(suggestion.configuration):
                     return suggestion
                 looked_at += 1

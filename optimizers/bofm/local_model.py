@@ -26,11 +26,11 @@ NOISELESS = 1e-4  # noise variance over output scale, a hundredth in deviations:
 PER_DIMENSION = 3  # nearest trials for each continuous variable, and as many more
 MARGIN = 0.25  # of the box around them, on each side
 REACH = 8.0  # how many times as far as the D nearest trials a look goes
-WORTH = 1e-6  # of the standard deviation of all objectives: a closer look that promises less waits
+LEAST_PROMISE = 1e-6  # of the standard deviation of all objectives: a closer look that promises less waits
 
 
 def local_candidates(space: Space, y: Floats, fit: FitSettings, state: SearchState) -> Points:
-    """New points near the incumbent, on its vertices, whose expected improvement is WORTH trying, the best first.
+    """New points near the incumbent, on its vertices, whose expected improvement is worth trying, the best first.
 
     y [n]: the objectives of the first n known configurations. There may be no such point.
     """
@@ -56,7 +56,7 @@ def local_candidates(space: Space, y: Floats, fit: FitSettings, state: SearchSta
     X[:, :D] = (lower + found.C.numpy() * width).clip(0.0, 1.0)
     new = new_among(X, tried)
     promised = log_ei.numpy() + math.log(y[near].std(ddof=1))
-    return Points.of(space, X[new & (promised > math.log(WORTH * y.std())) & space.feasible(X)])
+    return Points.of(space, X[new & (promised > math.log(LEAST_PROMISE * y.std())) & space.feasible(X)])
 
 
 def _nearest(X: Floats, y: Floats, D: int) -> NDArray[np.int64]:

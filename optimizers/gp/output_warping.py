@@ -38,7 +38,7 @@ BENDS = tuple(float(bend) for bend in np.arange(-4, 9) / 4.0)
 """-1 to 2; a standard normal prior holds them near 0 while there are few observations."""
 
 
-TINY = 1e-6  # of the range: where median and quartile are nearer, most values are the same
+MOSTLY_EQUAL = 1e-6  # of the range: where median and quartile are nearer, most values are the same
 
 
 def plain(y: Floats) -> tuple[Floats, float]:
@@ -49,7 +49,7 @@ def plain(y: Floats) -> tuple[Floats, float]:
 def soft(y: Floats) -> tuple[Floats, float]:
     """y linear below its median and logarithmic above."""
     median, quartile = np.quantile(y, [0.5, 0.25])
-    unit = median - quartile if median - quartile > TINY * np.ptp(y) else np.ptp(y)
+    unit = median - quartile if median - quartile > MOSTLY_EQUAL * np.ptp(y) else np.ptp(y)
     z = (y - median) / unit
     above = np.log1p(z.clip(min=0.0))
     u, log_slope = plain(np.where(z > 0.0, above, z))

@@ -60,16 +60,16 @@ class PairKernel(ABC):
         """1 in each row of T that is one of the vertices V [m, P], 0 in the others [m, K]."""
         return torch.zeros(len(V), len(self.T), dtype=torch.float64).scatter_(1, self.rows(V), 1.0)
 
-    def pairs(self, points: Points) -> "NumberedPairs":
+    def pairs(self, points: Points) -> "PairKernelPairs":
         """The pairs of these points."""
-        return NumberedPairs(self, points)
+        return PairKernelPairs(self, points)
 
     def given(self, values: Values, points: Points) -> "PairCorrelation":
         """Correlations with these points."""
         return PairCorrelation(self, values, points)
 
 
-class NumberedPairs:
+class PairKernelPairs:
     """The pairs of some points: x2 [M] and a [M]."""
 
     def __init__(self, kernel: PairKernel, points: Points) -> None:

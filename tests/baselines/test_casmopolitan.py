@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from fmnas.baselines.casmopolitan import Casmopolitan, CasmopolitanKernel, Copula
-from fmnas.baselines.trust_region import Length, Rules, TrustRegion, is_success
+from fmnas.baselines.trust_region import GrowthRules, Length, TrustRegion, is_success
 from fmnas.optimizers import random_design
 from fmnas.optimizers.gp.acquisition import LogAugmentedEI, log_expected_improvement
 from fmnas.optimizers.gp.fit import Fit, FitError, FitSettings
@@ -67,7 +67,7 @@ def test_golden_augmented_ei(case: dict[str, float]) -> None:
 @pytest.mark.parametrize("case", GOLDEN["trust_region"], ids=lambda case: case["case"])
 def test_golden_lengths(case: dict[str, Any]) -> None:
     given = case["settings"]
-    rules = Rules(
+    rules = GrowthRules(
         Length(given["length_init"], given["length_min"], given["length_max"]),
         Length(given["length_init_discrete"], given["length_min_discrete"], given["length_max_discrete"]),
         given["tr_multiplier"],
@@ -91,7 +91,7 @@ def test_golden_successes(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize(("P", "radius"), [(0, 0), (1, 1), (2, 2), (3, 3), (12, 10), (50, 40)])
 def test_the_ball_begins_with_four_fifths_of_the_discrete_variables(P: int, radius: int) -> None:
     space = Space([*REALS, *(Nominal(f"h{p}", (0, 1)) for p in range(P))])
-    region = TrustRegion.first(Rules.of(space))
+    region = TrustRegion.first(GrowthRules.of(space))
     assert (region.radius, region.side) == (radius, 0.8)
     assert not region.exhausted
 
@@ -99,7 +99,7 @@ def test_the_ball_begins_with_four_fifths_of_the_discrete_variables(P: int, radi
 @pytest.mark.parametrize("P", [0, 1])
 def test_a_ball_that_cannot_shrink_exhausts_no_region(P: int) -> None:
     space = Space([*REALS, *(Nominal(f"h{p}", (0, 1)) for p in range(P))])
-    region = TrustRegion.first(replace(Rules.of(space), failures=1))
+    region = TrustRegion.first(replace(GrowthRules.of(space), failures=1))
     sides = []
     while not region.exhausted:
         region = region.after(success=False)

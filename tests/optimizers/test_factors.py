@@ -15,7 +15,7 @@ from fmnas.optimizers.gp.frequency_modulation import (
     ModulatedDiffusion,
     ModulatedLaplacian,
 )
-from fmnas.optimizers.gp.graph_part import GraphPart, Traced
+from fmnas.optimizers.gp.graph_part import GraphPart, GraphPartWithGradient
 from fmnas.search_spaces import Integer, Nominal, Ordinal, Real, Space
 from fmnas.search_spaces.variables import laplacian
 
@@ -129,7 +129,7 @@ def test_every_way_to_a_factor_gives_the_same(name: str, data: st.DataObject, sp
     tables = graphs.tables(rows, d2)
     own = torch.stack([table[torch.arange(n), v1[:, p]] for p, table in enumerate(tables)])  # [P, n, n]
     by_table = own.prod(0), own.mean(0)
-    found = graphs.of(factors.against(rows, v1), d2.reshape(1, -1))
+    found = graphs.of(factors.pairs_with(rows, v1), d2.reshape(1, -1))
     pairwise = graphs.of(factors.pairs(v1, v2), d2.diagonal()[None])
     for right, every, some in zip(by_table, found, pairwise, strict=True):
         np.testing.assert_allclose(every.reshape(n, n), right, rtol=1e-9, atol=1e-12)
@@ -153,7 +153,7 @@ def test_pairs_computed_in_parts_are_the_same(monkeypatch: pytest.MonkeyPatch) -
 
     def everything() -> list[torch.Tensor]:
         graphs = GraphPart(factors, alpha, beta)
-        traced = Traced(graphs, weights, d2)
+        traced = GraphPartWithGradient(graphs, weights, d2)
         pulls = traced.pull(by_log_q, by_s)
         return [*graphs.of(weights, d2), traced.q, traced.s, *traced.slopes(), *pulls]
 
