@@ -45,7 +45,7 @@ from fmnas.optimizers.gp.kernel import matern52
 from fmnas.optimizers.gp.output_warping import Warping
 from fmnas.optimizers.gp.pair_kernel import PairKernel, overlap_tables
 from fmnas.optimizers.gp.parameters import LogUniform, Parameter, Values
-from fmnas.optimizers.gp.points import Floats, Points, new_among, nothing_to_model, standardised
+from fmnas.optimizers.gp.points import Points, new_among, nothing_to_model, standardised
 from fmnas.optimizers.gp.region import HammingBall, Region
 from fmnas.optimizers.gp.search import SearchSettings, SearchState, alternate, start_points
 from fmnas.optimizers.gp.surface import Surface
@@ -53,6 +53,7 @@ from fmnas.optimizers.optimizer import Suggestion
 from fmnas.optimizers.process_state import one_thread
 from fmnas.search_spaces import Configuration, Evaluation, Space, SpaceError, Trial
 from fmnas.search_spaces.records import FAILED_FIT, MODEL, RANDOM
+from fmnas.search_spaces.variables import Floats
 
 REGION_POINTS = 20  # at most, before a new region is modelled: a warm start's design may have hundreds
 RESTART_WEIGHT = 1.96  # of the deviation, in the bound that places a new region

@@ -116,7 +116,7 @@ def allowed(annotation: Any) -> str:
     """What an annotation's Betweens and Literals allow, or without them its types, as one says after "it must be"."""
     bounds, choices = _limits(annotation)
     listed = ["one of " + ", ".join(map(repr, choices))] if choices else []
-    kinds = [] if bounds or choices else [WORDS[part] for part in _parts(annotation) if part in WORDS]
+    kinds = [] if bounds or choices else [WORDS[part] for part in members_of(annotation) if part in WORDS]
     return ", or ".join([*map(str, bounds), *listed, *kinds])
 
 
@@ -127,12 +127,12 @@ def choices_of(annotation: Any) -> list[Any]:
 
 def _limits(annotation: Any) -> tuple[list[Between], list[Any]]:
     """The Betweens of an annotation, and all choices of its Literals."""
-    parts = _parts(annotation)
+    parts = members_of(annotation)
     bounds = [each for part in parts for each in getattr(part, "__metadata__", ()) if isinstance(each, Between)]
     return bounds, [choice for part in parts if get_origin(part) is Literal for choice in get_args(part)]
 
 
-def _parts(annotation: Any) -> tuple[Any, ...]:
+def members_of(annotation: Any) -> tuple[Any, ...]:
     """The members of a union; of anything else, itself."""
     return get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
 
@@ -148,7 +148,7 @@ def _bounded(part: Any) -> Any:
 def _plain(annotation: Any) -> Any:
     """Without the members of a union that only a caller in Python can give."""
     kinds = (Literal, Annotated, dict, list)
-    parts = map(_bounded, _parts(annotation))
+    parts = map(_bounded, members_of(annotation))
     kept = tuple(part for part in parts if part in (*PLAIN, Any) or get_origin(part) in kinds)
     if not kept:
         raise TypeError(f"an option must be of plain types or Literals, and this is {annotation}")

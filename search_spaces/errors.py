@@ -8,6 +8,8 @@ The message names the offender, the value, what is allowed and the next step. Th
 and exits with code 2; it never shows a traceback for one of these.
 """
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -18,6 +20,12 @@ class FmnasError(Exception):
 
 class SpaceError(FmnasError, ValueError):
     """A variable, a space or a configuration that is not what it must be."""
+
+
+def did_you_mean(given: str, known: Iterable[str]) -> str:
+    """A sentence with the known name that is most like the given one; empty where none is."""
+    close = get_close_matches(given, list(known), n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
 
 
 PACKAGES = {"sklearn": "scikit-learn", "xgboost": "xgboost-cpu"}

@@ -14,11 +14,10 @@ Of a free configuration the constraint holds if it holds of the complete one.
 
 import math
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from fmnas.search_spaces.constraints import TOLERANCE, Constraint, LinearConstraint, QuadraticConstraint, pairs_of
-from fmnas.search_spaces.errors import SpaceError
+from fmnas.search_spaces.errors import SpaceError, did_you_mean
 from fmnas.search_spaces.space import Configuration, Space
 from fmnas.search_spaces.variables import Real, Value, Variable
 
@@ -87,8 +86,8 @@ def _hint(variable: Variable, value: Any) -> str:
 
 
 def _meant(given: str, known: Mapping[str, Any]) -> str:
-    close = get_close_matches(given, known, n=1)
-    return f". Did you mean {close[0]!r}?" if close else ""
+    hint = did_you_mean(given, known)
+    return f".{hint}" if hint else ""
 
 
 def _free(whole: Space, fixed: Configuration) -> Space:

@@ -30,7 +30,8 @@ from numpy.typing import NDArray
 
 from fmnas.search_spaces.errors import SpaceError
 
-Adjacency = NDArray[np.float64]
+Floats = NDArray[np.float64]
+Adjacency = Floats
 
 
 def complete_graph(n: int) -> Adjacency:

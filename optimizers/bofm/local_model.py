@@ -16,11 +16,12 @@ from fmnas.optimizers.gp.acquisition import LogEI
 from fmnas.optimizers.gp.fit import FitError, FitSettings, Surrogate
 from fmnas.optimizers.gp.fm_kernel import FMKernel
 from fmnas.optimizers.gp.frequency_modulation import FAST_KERNELS
-from fmnas.optimizers.gp.points import Floats, Points, new_among, standardised
+from fmnas.optimizers.gp.points import Points, new_among, standardised
 from fmnas.optimizers.gp.region import Region
 from fmnas.optimizers.gp.search import SearchState, alternate
 from fmnas.optimizers.gp.surface import Surface
 from fmnas.search_spaces import Real, Space
+from fmnas.search_spaces.variables import Floats
 
 NOISELESS = 1e-4  # noise variance over output scale, a hundredth in deviations: below, it is at most a misfit
 PER_DIMENSION = 3  # nearest trials for each continuous variable, and as many more

@@ -28,8 +28,9 @@ from typing import Literal
 import numpy as np
 import torch
 
-from fmnas.optimizers.gp.points import Floats, standardised
+from fmnas.optimizers.gp.points import standardised
 from fmnas.optimizers.gp.posterior import Posterior
+from fmnas.search_spaces.variables import Floats
 
 Warp = Callable[[Floats], tuple[Floats, float]]
 """y [n] to u [n] and the sum of log du / dy."""

@@ -8,12 +8,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fmnas.search_spaces import Space
+from fmnas.search_spaces.variables import Floats
 
 SAME = 1e-9  # encoded points nearer than this in every column are one
 EQUAL = 1e-12  # objectives that span less are equal; where all are below 1, less than this share of the largest
 NEAR = (0.1, 0.01, 0.001)  # jitter around the incumbent, in unit-cube lengths
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
