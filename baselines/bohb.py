@@ -8,20 +8,21 @@ sampling: each trial's origin says which it was.
 
 import math
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Annotated, Any
 
 import numpy as np
 
 from fmnas.baselines.density_model import DensityModel, quiet
-from fmnas.baselines.wrapped import private_random_state
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion
 from fmnas.optimizers.optimizer import Plan
 from fmnas.optimizers.options import Between, check_options
+from fmnas.optimizers.process_state import PrivateRandomState
 from fmnas.search_spaces import Evaluation, Space, Trial
 from fmnas.search_spaces.records import PROMOTION
 
-HALF = 0.5 - 1e-6
+ROUNDING_MARGIN = 0.5 - 1e-6
 """Budgets run from 0.5 + 1e-6 to epochs + 0.5 - 1e-6 (the paper's setting): rounding then spreads the rungs evenly."""
 ETA = 3
 """The paper's."""
@@ -62,7 +63,7 @@ class BOHB(Optimizer):
         )
 
     def _suggest(self, rng: np.random.Generator) -> Suggestion:
-        with private_random_state(rng), quiet():
+        with _random_state(rng), quiet():
             self._model.seed(int(rng.integers(2**31)))
             iteration, config_id, _, budget = self._next_run()
         self._runs[self._asked] = (iteration, config_id, budget)
@@ -86,7 +87,7 @@ class BOHB(Optimizer):
 
     def _observe(self, trial: Trial, evaluation: Evaluation) -> None:
         job = self._job(trial, {"loss": evaluation.objective})
-        with private_random_state(np.random.default_rng([self.seed, trial.id, 1])), quiet():
+        with _random_state(np.random.default_rng([self.seed, trial.id, 1])), quiet():
             self._model.observe(job)
 
     def forget(self, trial: Trial) -> None:
@@ -130,6 +131,11 @@ class BOHB(Optimizer):
         return self._model.to_hpbandster(pick.configuration), {"pick": pick}
 
 
+def _random_state(rng: np.random.Generator) -> AbstractContextManager[None]:
+    """hpbandster draws from global states: from these, for as long as this lasts."""
+    return PrivateRandomState(int(rng.integers(2**32))).inside()
+
+
 def brackets(
     epochs: int, eta: Annotated[int, Between(2, 1_000_000)] = ETA
 ) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
@@ -137,7 +143,7 @@ def brackets(
 
     With 25 epochs and eta 3: 27-9-3-1, 9-3-1, 6-2 and 4 trials at rungs that round to 1, 3, 8, 25 epochs.
     """
-    least, most = 1.0 - HALF, epochs + HALF
+    least, most = 1.0 - ROUNDING_MARGIN, epochs + ROUNDING_MARGIN
     rungs = -int(math.log(least / most) / math.log(eta)) + 1
     budgets = [most * eta**-i for i in reversed(range(rungs))]
     cycle = []

@@ -16,7 +16,6 @@ infeasible, the best of RANDOM_CHOICES random feasible configurations takes its 
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Annotated, Any
 
 import numpy as np
@@ -25,10 +24,10 @@ from torch import Tensor
 
 from fmnas.baselines.wrapped import WrappedOptimizer
 from fmnas.optimizers import Suggestion
-from fmnas.optimizers.bayesian import one_thread
-from fmnas.optimizers.optimizer import check_logarithm
+from fmnas.optimizers.gp.points import nothing_to_model
 from fmnas.optimizers.options import Between, check_options
-from fmnas.search_spaces import Configuration, Evaluation, Integer, Ordinal, Space, Trial
+from fmnas.optimizers.process_state import one_thread
+from fmnas.search_spaces import Configuration, Space, Trial
 from fmnas.search_spaces.records import FAILED_FIT, FALLBACK, MODEL, RANDOM
 
 RANDOM_CHOICES = 1024
@@ -63,25 +62,19 @@ class BoTorch(WrappedOptimizer):
         self.fit_steps = fit_steps
         self.raw_samples = raw_samples
         self.restarts = restarts
-        ordered = [isinstance(v, Integer | Ordinal) for v in space.discrete]
+        self._torch_seed = 0  # of an ask
+        ordered = [v.ordered for v in space.discrete]
         sizes = [len(v.vertices) for v in space.discrete]
         D = len(space.continuous)
         self._scale = np.array([1.0] * D + [n - 1 if o else 1 for n, o in zip(sizes, ordered, strict=True)])
         self._steps = {D + i: np.linspace(0.0, 1.0, n).tolist() for i, n in enumerate(sizes) if ordered[i]}
         self._categories = {D + i: [float(k) for k in range(n)] for i, n in enumerate(sizes) if not ordered[i]}
 
-    def tell(self, trial: Trial, evaluation: Evaluation | float) -> None:
-        """Take a result; OptimizerError, and the trial stays pending, for one whose logarithm cannot be modelled."""
-        if self.log_objective:
-            check_logarithm(trial, evaluation)
-        super().tell(trial, evaluation)
-
     def suggestions(self, seed: int) -> Iterator[Suggestion]:
         """The optimum; under constraints, then the best of feasible configurations."""
+        torch.default_generator.manual_seed(self._torch_seed)  # the state is ours: wrapped.py
         rng = np.random.default_rng(seed)
-        y = np.array([result.objective for _, result in self.history])
-        if len(y) < 2 or np.ptp(y) < 1e-12:
-            why = "fewer than two results to model" if len(y) < 2 else "all results are equal: nothing to model"
+        if why := nothing_to_model(self._objectives()):
             yield Suggestion(self.space.sample(rng), RANDOM, note=why, fallback=FALLBACK)
             return
         from botorch.exceptions.errors import BotorchError, ModelFittingError
@@ -102,8 +95,7 @@ class BoTorch(WrappedOptimizer):
         from botorch.models import MixedSingleTaskGP, SingleTaskGP
         from gpytorch.mlls import ExactMarginalLogLikelihood
 
-        y = np.array([result.objective for _, result in self.history])
-        Y = torch.from_numpy(-np.log(y) if self.log_objective else -y)[:, None]
+        Y = torch.from_numpy(-self._objectives())[:, None]
         X = self._encoded([trial for trial, _ in self.history])
         mixed = {"cat_dims": list(self._categories)}
         model = MixedSingleTaskGP(X, Y, **mixed) if self._categories else SingleTaskGP(X, Y)
@@ -111,6 +103,11 @@ class BoTorch(WrappedOptimizer):
         fit_gpytorch_mll(likelihood, optimizer_kwargs={"options": {"maxiter": self.fit_steps}})
         pending = self._encoded(list(self.pending.values())) if self.pending else None
         return qLogExpectedImprovement(model, best_f=Y.max(), X_pending=pending)
+
+    def _objectives(self) -> np.ndarray:
+        """Those told [n], or their logarithms."""
+        y = np.array([result.objective for _, result in self.history])
+        return np.log(y) if self.log_objective else y
 
     def _optimum(self, acquisition: Any) -> Tensor:
         """Where the acquisition function is largest [d], as far as the search finds it."""
@@ -142,16 +139,6 @@ class BoTorch(WrappedOptimizer):
         return self.space.decode(x.numpy() * self._scale)
 
     def _suggest(self, rng: np.random.Generator) -> Suggestion:
-        with one_thread(), _private_torch_state(rng):
+        self._torch_seed = int(rng.integers(2**63 - 1))
+        with one_thread():
             return super()._suggest(rng)
-
-
-@contextmanager
-def _private_torch_state(rng: np.random.Generator) -> Iterator[None]:
-    """BoTorch draws from torch's global state: give it one of ours, and put the caller's back."""
-    callers = torch.get_rng_state()
-    torch.default_generator.manual_seed(int(rng.integers(2**63 - 1)))
-    try:
-        yield
-    finally:
-        torch.set_rng_state(callers)

@@ -22,38 +22,43 @@ which the authors' runs have none of by default; the box is therefore a cube.
 | candidates for its centre | Latin hypercube | uniform | as above |
 | second process of one region | of one point | the centre is drawn | one point says nothing |
 | pending trials | batches, counted by their best | kriging believer, counted one by one | workers come one by one |
-| initial design of a region | 20 points | as many as the run's own | one setting for all optimizers |
+| initial design of a region | 20 points | as many as the run's own, but 20 at most | one setting for all optimizers |
 
 What is lost: to the overlap any two values of a nominal variable, or vertices of a graph, are the same or not: edges
 only say what the search's next step may be.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
 from scipy.special import ndtri
 from torch import Tensor
 
-from fmnas.baselines.trust_region import Rules, TrustRegion, is_success
-from fmnas.optimizers.bayesian import BayesianOptimizer, ModelSettings, one_thread
+from fmnas.baselines.trust_region import GrowthRules, TrustRegion, is_success
+from fmnas.optimizers.bayesian import BayesianOptimizer, ModelSettings
 from fmnas.optimizers.gp.acquisition import LogAugmentedEI, LowerConfidenceBound
-from fmnas.optimizers.gp.autograd_kernel import matern52
 from fmnas.optimizers.gp.bfgs import Box
 from fmnas.optimizers.gp.fit import FitError, FitSettings
-from fmnas.optimizers.gp.output_warping import Floats, Warping, standardised
+from fmnas.optimizers.gp.kernel import matern52
+from fmnas.optimizers.gp.output_warping import Warping
 from fmnas.optimizers.gp.pair_kernel import PairKernel, overlap_tables
 from fmnas.optimizers.gp.parameters import LogUniform, Parameter, Values
-from fmnas.optimizers.gp.points import Points, new_among
+from fmnas.optimizers.gp.points import Points, new_among, nothing_to_model, standardised
 from fmnas.optimizers.gp.region import HammingBall, Region
 from fmnas.optimizers.gp.search import SearchSettings, SearchState, alternate, start_points
 from fmnas.optimizers.gp.surface import Surface
 from fmnas.optimizers.optimizer import Suggestion
-from fmnas.search_spaces import Configuration, Evaluation, Integer, Ordinal, Space, SpaceError, Trial
-from fmnas.search_spaces.records import MODEL, RANDOM
+from fmnas.optimizers.process_state import one_thread
+from fmnas.search_spaces import Configuration, Evaluation, Space, SpaceError, Trial
+from fmnas.search_spaces.records import FAILED_FIT, MODEL, RANDOM
+from fmnas.search_spaces.variables import Floats
 
+REGION_POINTS = 20  # at most, before a new region is modelled: a warm start's design may have hundreds
 RESTART_WEIGHT = 1.96  # of the deviation, in the bound that places a new region
-DRAWS = 100  # in a new region, for one that is new
+REGION_DRAWS = 100  # in a new region, for one that is new
+BEGINS = "a new trust region begins here"
 
 THETA = Parameter("theta", 1, (1e-2, 1e1), LogUniform(-3.0, 1.0))
 AGREEMENT = Parameter("l", 1, (1e-2, 2.5), LogUniform(-2.0, 0.9))
@@ -83,7 +88,7 @@ def ordered_overlap_tables(space: Space) -> list[Tensor]:
     """Overlap tables in which two of n ordered values agree by 1 - (how far apart they are) / n."""
     tables = overlap_tables(space)
     for p, variable in enumerate(space.discrete):
-        if isinstance(variable, Integer | Ordinal):
+        if variable.ordered:
             place = torch.arange(len(variable.vertices), dtype=torch.float64)
             distance = (place[:, None] - place).abs()
             tables[p] = (1.0 - distance / len(place)) / len(tables)
@@ -102,7 +107,7 @@ class Casmopolitan(BayesianOptimizer):
     """Trust regions, one after the other, each with a Gaussian process of its own results.
 
     A trial belongs to the region that it was asked in: a late result of an earlier one is kept, and not modelled.
-    `log_objective` changes nothing: ranks are those of the logarithm.
+    It takes no `log_objective`: ranks are those of the logarithm.
     """
 
     settings = ModelSettings(FitSettings(prior=False, smooth=False), SearchSettings(starts=3), warpings=(Copula(),))
@@ -114,10 +119,9 @@ class Casmopolitan(BayesianOptimizer):
         seed: int = 0,
         epochs: int = 1,
         initial_design: Sequence[Configuration] | None = None,
-        log_objective: bool = False,
     ) -> None:
-        super().__init__(space, seed=seed, epochs=epochs, initial_design=initial_design, log_objective=log_objective)
-        self.region = TrustRegion.first(Rules.of(space))
+        super().__init__(space, seed=seed, epochs=epochs, initial_design=initial_design)
+        self.region = TrustRegion.first(GrowthRules.of(space))
         self._regions: list[list[int]] = [[]]  # the trials asked in each, in order
         self._best: list[tuple[np.ndarray, float]] = []  # x [D + P] and objective of each region before this one
 
@@ -134,7 +138,7 @@ class Casmopolitan(BayesianOptimizer):
         """Points in the region, the best first; none where next to nothing of it is feasible."""
         posterior, centre = surface.posterior, Points.of(self.space, state.incumbent[None])
         mean, _ = posterior.predict(centre)
-        surface = Surface.of(posterior, LogAugmentedEI(float(mean), posterior.g * posterior.s2))
+        surface = Surface(posterior, LogAugmentedEI(float(mean), posterior.g * posterior.s2))
         region = self._around(state.incumbent)
         try:
             starts = start_points(surface, region, state)
@@ -151,7 +155,7 @@ class Casmopolitan(BayesianOptimizer):
         if trial.id not in self._regions[-1]:
             return
         *before, (_, objective) = [(told.id, found.objective) for told, found in self.observations()]
-        if len(before) < max(len(self.initial_design), 1):
+        if len(before) < self._points_of_region():
             return
         self.region = self.region.after(is_success(objective, min(value for _, value in before)))
         if self.region.exhausted:
@@ -162,29 +166,39 @@ class Casmopolitan(BayesianOptimizer):
 
     def _suggest(self, rng: np.random.Generator) -> Suggestion:
         begun, first = self._regions[-1], len(self._regions) == 1
-        if first or (len(begun) >= len(self.initial_design) and len(self.observations()) >= 2):
+        if first or (len(begun) >= self._points_of_region() and len(self.observations()) >= 2):
             return super()._suggest(rng)
         if not begun:
             with one_thread():
-                return Suggestion(self.space.decode(self._centre(rng)), MODEL, note="a new trust region begins here")
-        drawn = self._around(self._codes[begun[0]]).sample(rng, DRAWS).encoded(self.space)
+                return self._centre(rng)
+        try:
+            drawn = self._around(self._codes[begun[0]]).sample(rng, REGION_DRAWS).encoded(self.space)
+        except SpaceError:
+            return self._by_chance(rng, "next to nothing of the trust region is feasible")
         new = drawn[new_among(drawn, self._known())]
         return Suggestion(self.space.decode((new if len(new) else drawn)[0]), RANDOM)
 
-    def _centre(self, rng: np.random.Generator) -> np.ndarray:
-        """x [D + P] where the next region begins: the lowest bound on what the best of a region would be."""
+    def _points_of_region(self) -> int:
+        """How many results the current region has before its model is asked."""
+        points = max(len(self.initial_design), 1)
+        return points if len(self._regions) == 1 else min(points, REGION_POINTS)
+
+    def _centre(self, rng: np.random.Generator) -> Suggestion:
+        """Where the next region begins: the lowest bound on what the best of a region would be, or a draw."""
         X = self.space.sample_encoded(rng, min(100 * len(self.space), 5000))
         new = X[new_among(X, self._known())]
         X = new if len(new) else X
         known, y = (np.array(each) for each in zip(*self._best, strict=True))
-        if len(y) < 2 or np.ptp(y) < 1e-12:
-            return X[0]
+        drawn = Suggestion(self.space.decode(X[0]), RANDOM, note=BEGINS)
+        if nothing_to_model(y):
+            return drawn
         try:
             fitted = self.surrogate.fit(Points.of(self.space, known), torch.from_numpy(standardised(y)), rng)
-        except FitError:
-            return X[0]
-        bound = Surface.of(fitted.posterior, LowerConfidenceBound(RESTART_WEIGHT))
-        return X[int(bound.value(Points.of(self.space, X)).argmax())]
+        except FitError as error:
+            return replace(drawn, note=f"{BEGINS}; fit failed: {error}", fallback=FAILED_FIT)
+        bound = Surface(fitted.posterior, LowerConfidenceBound(RESTART_WEIGHT))
+        x = X[int(bound.value(Points.of(self.space, X)).argmax())]
+        return Suggestion(self.space.decode(x), MODEL, note=BEGINS)
 
     def _around(self, centre: np.ndarray) -> Region:
         """The trust region around x [D + P]."""

@@ -36,8 +36,8 @@ from torch import Tensor
 from fmnas.baselines.exp3 import Bandits
 from fmnas.optimizers.bayesian import BayesianOptimizer, ModelSettings
 from fmnas.optimizers.gp.acquisition import Acquisition, LowerConfidenceBound
-from fmnas.optimizers.gp.autograd_kernel import matern52
 from fmnas.optimizers.gp.fit import FitSettings
+from fmnas.optimizers.gp.kernel import matern52
 from fmnas.optimizers.gp.pair_kernel import PairKernel, overlap_tables
 from fmnas.optimizers.gp.parameters import Constant, LogUniform, Parameter, Values
 from fmnas.optimizers.gp.points import Points, new_among
@@ -52,7 +52,7 @@ BUDGET = 200
 """Evaluations after the initial design where their number is not known: the authors' runs had as many."""
 
 KAPPA = 2.0
-DRAWS = 1000  # of the bandits, for one that is new and feasible
+BANDIT_DRAWS = 1000  # of the bandits, for one that is new and feasible
 
 THETA = Parameter("theta", 1, (5e-5, 1.5), LogUniform(-4.0, 0.0))
 ODDS = Parameter("odds", 1, (1e-6, 1e6), Constant(1.0))  # mix / (1 - mix)
@@ -127,12 +127,13 @@ class CoCaBO(BayesianOptimizer):
         return LowerConfidenceBound(KAPPA)
 
     def candidates(self, surface: Surface, state: SearchState) -> Points:
-        """Points on values that the bandits drew, the best first; none where all they drew is known or infeasible."""
+        """Points on values that the bandits drew, the best first; without new ones a known one; none if infeasible."""
         space, settings, rng, D = self.space, state.settings, state.rng, len(self.space.continuous)
-        X = np.column_stack([rng.random((DRAWS, D)), self._bandits.draw(rng, DRAWS)])
-        drawn = X[space.feasible(X) & new_among(X, state.known)][:1]
+        X = np.column_stack([rng.random((BANDIT_DRAWS, D)), self._bandits.draw(rng, BANDIT_DRAWS)])
+        X = X[space.feasible(X)]
+        drawn = X[new_among(X, state.known)][:1]
         if not len(drawn):
-            return Points.of(space, drawn)
+            return Points.of(space, X[:1])
         X = np.repeat(drawn, settings.random_points if D else 1, axis=0)
         X[1:, :D] = rng.random((len(X) - 1, D))
         points = Points.of(space, X[space.feasible(X)])

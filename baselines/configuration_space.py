@@ -7,7 +7,7 @@ Nominal and Graph are categories without order, so that a Graph's edges are gone
 from collections.abc import Mapping
 from typing import Any
 
-from fmnas.search_spaces import Configuration, Integer, Ordinal, Space
+from fmnas.search_spaces import Configuration, Space
 
 
 def configuration_space(space: Space) -> Any:
@@ -19,7 +19,7 @@ def configuration_space(space: Space) -> Any:
         made.add(ConfigSpace.UniformFloatHyperparameter(real.name, 0.0, 1.0))
     for variable in space.discrete:
         last = len(variable.vertices) - 1
-        if isinstance(variable, Integer | Ordinal):
+        if variable.ordered:
             made.add(ConfigSpace.UniformIntegerHyperparameter(variable.name, 0, last))
         else:
             made.add(ConfigSpace.CategoricalHyperparameter(variable.name, list(range(last + 1))))

@@ -20,14 +20,14 @@ from fmnas.optimizers import Suggestion
 from fmnas.search_spaces import Configuration, Space
 from fmnas.search_spaces.records import FAILED_FIT, FALLBACK, MODEL, RANDOM
 
-TRIES = 20
+PICKS = 20
 """How many picks, each the best of 64 candidates, are drawn before the model is taken to have no feasible one."""
 OUTSIDE = {"good": 0.0, "bad": 1e100}
 """Densities of infeasible candidates: hpbandster minimises bad / good, which is then worse than any, and finite."""
 
 
 class DensityModel:
-    """hpbandster's config generator. It draws from numpy's global state: use it inside `private_random_state`."""
+    """hpbandster's config generator. It draws from numpy's global state: use it inside a `PrivateRandomState`."""
 
     def __init__(self, space: Space) -> None:
         with quiet():
@@ -58,11 +58,11 @@ class DensityModel:
             return picked
         note, fallback = picked.note, picked.fallback
         if picked.origin == MODEL:
-            for _ in range(TRIES - 1):
+            for _ in range(PICKS - 1):
                 again = self._pick(budget)
                 if again.origin == MODEL and self._allows(again):
                     return again
-            note = f"none of the model's {TRIES} picks was feasible and chance chose"
+            note = f"none of the model's {PICKS} picks was feasible and chance chose"
             fallback = FALLBACK
         own = np.random.default_rng(np.random.randint(2**31))
         return Suggestion(self.space.sample(own), RANDOM, note=note, fallback=fallback)

@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnas.search_spaces import Space
-
-Floats = NDArray[np.float64]
+from fmnas.search_spaces.variables import Floats
 
 LARGEST = 30.0
 """Of the logarithm of a weight, and minus it the smallest."""

@@ -17,7 +17,7 @@ Mutation = Callable[[Configuration, np.random.Generator], Configuration]
 STEP = 0.01
 """Standard deviation of a continuous mutation, as a share of the variable's range."""
 
-TRIES = 100
+CHILDREN = 100
 """How many children are made before a parent is taken to have no feasible one."""
 
 CELL_OPERATIONS = tuple(f"op{i}" for i in range(1, 2 * STATES + 1))
@@ -47,8 +47,8 @@ def mutation_for(space: Space) -> Mutation:
 def feasible_child(
     space: Space, mutate: Mutation, parent: Configuration, rng: np.random.Generator
 ) -> Configuration | None:
-    """The first child that meets the constraints of the space; None if TRIES of them do not."""
-    children = (mutate(parent, rng) for _ in range(TRIES))
+    """The first child that meets the constraints of the space; None if CHILDREN of them do not."""
+    children = (mutate(parent, rng) for _ in range(CHILDREN))
     return next((child for child in children if space.meets_constraints(child)), None)
 
 

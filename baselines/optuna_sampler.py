@@ -2,7 +2,8 @@
 
 Many samplers keep what they know in the study and in themselves: generations, grids, sequences, evolution paths. A
 study built anew in each ask, as TPE has it, would take that from them. So the sampler is seeded once, by `seed` where
-its constructor has one, and the optimizer is restored by asking again, as ask_tell.py has it.
+its constructor has one, has global random states of its own, and the optimizer is restored by asking again, as
+ask_tell.py has it.
 
 The points of the initial design are enqueued: the sampler hears of them like any user's. An infeasible draw is
 withdrawn, and the sampler draws again. While a sampler with `n_startup_trials` has fewer results than that it is taken
@@ -12,15 +13,19 @@ the budget ends a run.
 
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from inspect import signature
 from typing import Any, ClassVar
+
+import numpy as np
 
 from fmnas.baselines.optuna_optimizer import OptunaOptimizer
 from fmnas.baselines.wrapped import silent
 from fmnas.optimizers import OptimizerError, Suggestion
 from fmnas.optimizers.ask_tell import ReplayedOptimizer
 from fmnas.optimizers.foreign_options import plain_parameters, with_parameters
+from fmnas.optimizers.process_state import PrivateRandomState
 from fmnas.search_spaces import Configuration, Evaluation, Space, Trial
 from fmnas.search_spaces.records import MODEL, RANDOM
 
@@ -46,15 +51,26 @@ class OptunaSampler(ReplayedOptimizer, OptunaOptimizer):
         taken = signature(self.sampler).parameters
         seeded = {"seed": seed % 2**32} if "seed" in taken else {}
         self._startup = options.get(STARTUP, taken[STARTUP].default if STARTUP in taken else 0)
+        self._random = PrivateRandomState(seed)
         self._study = self._begun({**seeded, **options})
         self._numbers: dict[int, int] = {}  # of pending trials, as the study counts them
         self._drawn: tuple[int, Configuration] | None = None
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """What is done with the study: without its log, and drawing from the sampler's own global states."""
+        with self._random.inside(), silent(self.package):
+            yield
+
+    def _random_state(self, rng: np.random.Generator) -> PrivateRandomState:
+        """The sampler's, for as long as it lives."""
+        return self._random
 
     def _begun(self, options: dict[str, Any]) -> Any:
         """A study with the sampler and no trial."""
         import optuna
 
-        with silent(self.package):
+        with self._alone():
             try:
                 study = optuna.create_study(sampler=self.sampler(**options))
             except Exception as error:  # each sampler has its own
@@ -72,7 +88,7 @@ class OptunaSampler(ReplayedOptimizer, OptunaOptimizer):
     def _register(self, trial: Trial) -> None:
         super()._register(trial)
         drawn, self._drawn = self._drawn, None
-        with silent(self.package):
+        with self._alone():
             if drawn is not None and drawn[1] == trial.configuration:
                 self._numbers[trial.id] = drawn[0]
                 return
@@ -82,13 +98,13 @@ class OptunaSampler(ReplayedOptimizer, OptunaOptimizer):
             self._numbers[trial.id] = self._study.ask(self._distributions).number
 
     def _observe(self, trial: Trial, evaluation: Evaluation) -> None:
-        with silent(self.package):
+        with self._alone():
             self._study.tell(self._numbers.pop(trial.id), evaluation.objective)
 
     def forget(self, trial: Trial) -> None:
         """The sampler is told that the trial failed, which none counts."""
         super().forget(trial)
-        with silent(self.package):
+        with self._alone():
             self._withdraw(self._numbers.pop(trial.id))
 
     def _withdraw(self, number: int) -> None:

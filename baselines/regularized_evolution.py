@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from fmnas.baselines.mutation import TRIES, feasible_child, mutation_for
+from fmnas.baselines.mutation import CHILDREN, feasible_child, mutation_for
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion
 from fmnas.optimizers.optimizer import Plan
 from fmnas.optimizers.options import Between, check_options
@@ -78,6 +78,6 @@ class RegularizedEvolution(Optimizer):
         parent, _ = min((members[int(i)] for i in drawn), key=lambda member: member[1].objective)
         child = feasible_child(self.space, self._mutate, parent.configuration, rng)
         if child is None:
-            note = f"none of {TRIES} children of trial {parent.id} was feasible and chance chose"
+            note = f"none of {CHILDREN} children of trial {parent.id} was feasible and chance chose"
             return Suggestion(self.space.sample(rng), RANDOM, note=note, fallback=FALLBACK)
         return Suggestion(child, MUTATION, parent=parent.id)

@@ -30,8 +30,8 @@ from torch import Tensor
 
 from fmnas.optimizers.bayesian import BayesianOptimizer, ModelSettings
 from fmnas.optimizers.gp.acquisition import Acquisition, LogEI
-from fmnas.optimizers.gp.autograd_kernel import matern52
 from fmnas.optimizers.gp.fit import FitSettings
+from fmnas.optimizers.gp.kernel import matern52
 from fmnas.optimizers.gp.likelihood import Likelihood
 from fmnas.optimizers.gp.pair_kernel import PairKernel
 from fmnas.optimizers.gp.parameters import LogUniform, Parameter, Values
@@ -40,16 +40,16 @@ from fmnas.optimizers.gp.posterior import Posterior
 from fmnas.optimizers.gp.region import Region
 from fmnas.optimizers.gp.search import SearchSettings, SearchState, alternate
 from fmnas.optimizers.gp.surface import Surface
-from fmnas.search_spaces import Integer, Ordinal, Real, Space
+from fmnas.search_spaces import Real, Space
 from fmnas.search_spaces.variables import Discrete
 
-JITTER = 0.01  # of the standardised objective
+MARGIN = 0.01  # of the standardised objective
 
 
 def codes(variable: Discrete) -> Tensor:
     """The code of each value [V_p, columns]."""
     n = len(variable.vertices)
-    if isinstance(variable, Integer | Ordinal):
+    if variable.ordered:
         return torch.linspace(0.0, 1.0, n, dtype=torch.float64)[:, None]
     return torch.eye(n, dtype=torch.float64)
 
@@ -80,14 +80,17 @@ class RoundingGP(BayesianOptimizer):
 
     def acquisition(self, y: Tensor) -> Acquisition:
         """Expected improvement by more than the jitter."""
-        return LogEI(float(y.min()) - JITTER)
+        return LogEI(float(y.min()) - MARGIN)
 
     def candidates(self, surface: Surface, state: SearchState) -> Points:
         """Rounded points, feasible, the best first: those refined, then all others."""
         cube = self._cube
         process = surface.posterior.likelihood
         likelihood = Likelihood(CodeKernel(cube), self._relaxed(process.points), process.y, process.prior)
-        relaxed = Surface.of(Posterior(likelihood, surface.posterior.eta), surface.acquisition)
+        posterior = Posterior(likelihood, surface.posterior.eta)
+        if self.pending:
+            posterior.s2 = surface.posterior.s2  # that of the results alone
+        relaxed = Surface(posterior, surface.acquisition)
         anywhere = Points.of(cube, state.rng.random((state.settings.random_points, len(cube))))
         ordered = anywhere.at(relaxed.value(anywhere).argsort(descending=True, stable=True))
         found, _ = alternate(relaxed, Region(cube), ordered.at(slice(state.settings.starts)), state.settings)

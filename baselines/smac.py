@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 from fmnas.baselines.configuration_space import configuration_space, from_configspace, to_configspace
-from fmnas.baselines.wrapped import TRIES, WrappedOptimizer
+from fmnas.baselines.wrapped import LOOKED_AT, WrappedOptimizer
 from fmnas.optimizers import Suggestion
 from fmnas.optimizers.options import Between, check_options
 from fmnas.search_spaces import Configuration, Space
@@ -62,15 +62,15 @@ class SMAC(WrappedOptimizer):
         """The challengers of one forest, as smac sorts them."""
         from smac.main.exceptions import ConfigurationSpaceExhaustedException
 
-        selector, _ = self.selector(seed)
+        selector = self.selector(seed)
         try:
             for config in selector:
                 yield self._suggestion(config)
         except ConfigurationSpaceExhaustedException:
             return
 
-    def selector(self, seed: int) -> tuple[Any, Any]:
-        """smac's ConfigSelector, put together by its facade, and the RunHistory that it reads."""
+    def selector(self, seed: int) -> Any:
+        """smac's ConfigSelector, put together by its facade, with all trials in the RunHistory that it reads."""
         from smac import HyperparameterOptimizationFacade as Facade
         from smac import Scenario
         from smac.main.config_selector import ConfigSelector
@@ -79,7 +79,7 @@ class SMAC(WrappedOptimizer):
 
         with TemporaryDirectory() as folder:  # a facade writes down how it is made
             scenario = Scenario(self._configuration_space, output_directory=Path(folder), deterministic=True, seed=seed)
-            selector = ConfigSelector(scenario, retrain_after=TRIES)
+            selector = ConfigSelector(scenario, retrain_after=LOOKED_AT)
             facade = Facade(
                 scenario,
                 model=RandomForest(
@@ -101,7 +101,7 @@ class SMAC(WrappedOptimizer):
                 overwrite=True,
             )
         self._tell(facade.runhistory)
-        return selector, facade.runhistory
+        return selector
 
     def _maximizer(self, seed: int) -> Any:
         """The facade's own, but that it searches from its starting points in the same order in every process.

@@ -27,7 +27,7 @@ class Length:
 
 
 @dataclass(frozen=True)
-class Rules:
+class GrowthRules:
     """box: side of the box, in unit-cube lengths. ball: how many discrete variables may differ from the centre."""
 
     box: Length
@@ -37,7 +37,7 @@ class Rules:
     failures: int = 40
 
     @classmethod
-    def of(cls, space: Space) -> "Rules":
+    def of(cls, space: Space) -> "GrowthRules":
         """The authors' rules, but for the ball: from 80% of the P discrete variables, and to all of them at most.
 
         The authors set it for each problem, for small ones to more than P, where it bounds nothing. This is what MCBO
@@ -51,14 +51,14 @@ class Rules:
 class TrustRegion:
     """side: of the box. radius: of the ball. successes, failures: the last results that were such, in a row."""
 
-    rules: Rules
+    rules: GrowthRules
     side: float
     radius: int
     successes: int = 0
     failures: int = 0
 
     @classmethod
-    def first(cls, rules: Rules) -> "TrustRegion":
+    def first(cls, rules: GrowthRules) -> "TrustRegion":
         """As it is at the beginning."""
         return cls(rules, rules.box.first, int(rules.ball.first))
 

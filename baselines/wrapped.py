@@ -3,8 +3,8 @@
 The package's own objects are built anew in every ask: from the history, from what is pending, and with a seed of that
 ask's own. So nothing of the package's lives from one ask to the next, and a run that is restored goes on exactly.
 
-No package is told of constraints. What it suggests is taken if it is feasible; else its next suggestion is, TRIES of
-them in all; then chance chooses, and the trial says so.
+No package is told of constraints. What it suggests is taken if it is feasible; else its next suggestion is,
+LOOKED_AT of them in all; then chance chooses, and the trial says so.
 """
 
 import logging
@@ -18,11 +18,12 @@ from typing import ClassVar
 import numpy as np
 
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion
+from fmnas.optimizers.process_state import PrivateRandomState
 from fmnas.search_spaces import Configuration, Space, Trial
 from fmnas.search_spaces.errors import optional_module
 from fmnas.search_spaces.records import FALLBACK, RANDOM
 
-TRIES = 20
+LOOKED_AT = 20
 """How many suggestions of a package are looked at before it is taken to have no feasible one."""
 
 
@@ -51,24 +52,21 @@ class WrappedOptimizer(Optimizer):
         told: list[tuple[Trial, float | None]] = [(trial, result.objective) for trial, result in self.history]
         return sorted([*told, *((trial, None) for trial in self.pending.values())], key=lambda pair: pair[0].id)
 
+    def _random_state(self, rng: np.random.Generator) -> PrivateRandomState:
+        """What a package draws from where it takes a global state: of this ask alone."""
+        return PrivateRandomState(int(rng.integers(2**32)))
+
     def _suggest(self, rng: np.random.Generator) -> Suggestion:
-        with private_random_state(rng), silent(self.package):
-            for suggestion in islice(self.suggestions(int(rng.integers(2**31))), TRIES):
+        with self._random_state(rng).inside(), silent(self.package):
+            looked_at = 0
+            for suggestion in islice(self.suggestions(int(rng.integers(2**31))), LOOKED_AT):
                 if self.space.meets_constraints(suggestion.configuration):
                     return suggestion
-        note = f"none of the suggestions of {self.package} was feasible and chance chose"
+                looked_at += 1
+        note = f"{self.package} had nothing left to suggest and chance chose"
+        if looked_at:
+            note = f"none of the suggestions of {self.package} was feasible and chance chose"
         return Suggestion(self.space.sample(rng), RANDOM, note=note, fallback=FALLBACK)
-
-
-@contextmanager
-def private_random_state(rng: np.random.Generator) -> Iterator[None]:
-    """Packages may draw from numpy's global state: give them one of ours, and put the caller's back."""
-    callers = np.random.get_state()
-    np.random.seed(int(rng.integers(2**32)))
-    try:
-        yield
-    finally:
-        np.random.set_state(callers)
 
 
 @contextmanager

@@ -57,7 +57,7 @@ def best_ei(
     space: Space, X: np.ndarray, posterior: Posterior, y: torch.Tensor, settings: SearchSettings, seed: int
 ) -> float:
     """The largest log EI that a search finds."""
-    surface, region = Surface.of(posterior, LogEI(float(y.min()))), Region(space)
+    surface, region = Surface(posterior, LogEI(float(y.min()))), Region(space)
     state = SearchState(X[int(y.argmin())], X, settings, np.random.default_rng(seed))
     starts = start_points(surface, region, state)
     return float(alternate(surface, region, starts, settings)[1][0])
@@ -110,7 +110,7 @@ def against(reference: dict[str, Any], path: Path, seeds: Sequence[int]) -> dict
     c, v = np.array(reference["x"][:6]), reference["x"][6:]
     bounds = np.array(json.loads(path.read_text())["bounds"])
     x = np.concatenate([(c - bounds[:, 0]) / (bounds[:, 1] - bounds[:, 0]), v])
-    at_theirs = Surface.of(posterior, LogEI(float(y.min()))).value(Points.of(space, x[None])).exp()
+    at_theirs = Surface(posterior, LogEI(float(y.min()))).value(Points.of(space, x[None])).exp()
     found = [np.exp(best_ei(space, X, posterior, y, SearchSettings(), seed)) for seed in seeds]
     return {"n": reference["n"], "theirs": reference["ei_float64"], "theirs_here": float(at_theirs), "ours": found}
 

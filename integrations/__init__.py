@@ -8,10 +8,12 @@ from fmnas.search_spaces import FmnasError
 
 
 class MissingPackageError(FmnasError, ImportError):
-    """An integration was imported without its tool."""
+    """An integration was imported without its tool, or with one that cannot be imported, as `found` says."""
 
-    def __init__(self, module: str, package: str, extra: str) -> None:
-        super().__init__(f"{module} needs {package}, which is not installed: pip install 'fmnas[{extra}]'")
+    def __init__(self, module: str, package: str, extra: str, found: ImportError) -> None:
+        missing = isinstance(found, ModuleNotFoundError)
+        why = "is not installed" if missing else f"cannot be imported ({found})"
+        super().__init__(f"{module} needs {package}, which {why}: pip install 'fmnas[{extra}]'")
 
 
 __all__ = ["MissingPackageError"]

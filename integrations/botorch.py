@@ -30,7 +30,7 @@ from fmnas.integrations import MissingPackageError
 from fmnas.optimizers import OptimizerError
 from fmnas.optimizers.gp.fm_kernel import fm_parameters
 from fmnas.optimizers.gp.frequency_modulation import FAST_KERNELS, KernelName
-from fmnas.search_spaces import Integer, Ordinal, Space
+from fmnas.search_spaces import Space
 
 try:
     with warnings.catch_warnings():
@@ -44,7 +44,7 @@ try:
 
         from fmnas.optimizers.kernels import AddDif, AddLap, GraphKernel, ModDif, ModLap, ProdDif, ProdLap
 except ImportError as error:
-    raise MissingPackageError("fmnas.integrations.botorch", "botorch", "botorch") from error
+    raise MissingPackageError("fmnas.integrations.botorch", "botorch", "botorch", error) from error
 
 KERNELS: dict[KernelName, type[GraphKernel]] = {
     "modlap": ModLap,
@@ -116,7 +116,7 @@ def search_arguments(space: Space) -> dict[str, Any]:
     """
     D = len(space.continuous)
     columns = {D + p: [float(vertex) for vertex in range(len(v.vertices))] for p, v in enumerate(space.discrete)}
-    ordered = {D + p for p, variable in enumerate(space.discrete) if isinstance(variable, Integer | Ordinal)}
+    ordered = {D + p for p, variable in enumerate(space.discrete) if variable.ordered}
     upper = [1.0] * D + [vertices[-1] for vertices in columns.values()]
     return {
         "bounds": torch.tensor([[0.0] * len(upper), upper], dtype=torch.float64),

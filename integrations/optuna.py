@@ -40,9 +40,9 @@ try:
     from optuna.study import Study, StudyDirection
     from optuna.trial import FrozenTrial, TrialState
 except ImportError as error:
-    raise MissingPackageError("fmnas.integrations.optuna", "optuna", "optuna") from error
+    raise MissingPackageError("fmnas.integrations.optuna", "optuna", "optuna", error) from error
 
-SUGGESTED = "bofm:suggested"
+SUGGESTED_KEY = "bofm:suggested"
 """The system attribute of a trial that holds what was suggested for it, as JSON: others must know it at once."""
 
 SearchSpace = Mapping[str, BaseDistribution]
@@ -104,7 +104,7 @@ class BOFMSampler(BaseSampler):  # type: ignore[misc]  # optuna has no types
         assert asked is not None, "BO-FM always has a suggestion"
         self._memo = (modelled, asked.memo)
         parameters = translation.parameters(asked.configuration)
-        study._storage.set_trial_system_attr(trial._trial_id, SUGGESTED, json.dumps(parameters))
+        study._storage.set_trial_system_attr(trial._trial_id, SUGGESTED_KEY, json.dumps(parameters))
         return parameters
 
     def sample_independent(
@@ -169,7 +169,7 @@ def _configuration(
     """What is being tried, or was: None where another range was asked for, or not all of these parameters."""
     if any(trial.distributions.get(name, each) != each for name, each in search_space.items()):
         return None
-    suggested = json.loads(trial.system_attrs.get(SUGGESTED, "{}"))
+    suggested = json.loads(trial.system_attrs.get(SUGGESTED_KEY, "{}"))
     try:
         return translation.configuration({**suggested, **trial.params})
     except SpaceError:

@@ -36,7 +36,7 @@ try:
 
     from fmnas.integrations.tune_domains import Keys, in_words, nested, ranges_of
 except ImportError as error:
-    raise MissingPackageError("fmnas.integrations.ray_tune", "ray[tune]", "tune") from error
+    raise MissingPackageError("fmnas.integrations.ray_tune", "ray[tune]", "tune", error) from error
 
 
 class BOFMSearch(Searcher):  # type: ignore[misc]  # ray has no types
@@ -149,6 +149,9 @@ class BOFMSearch(Searcher):  # type: ignore[misc]  # ray has no types
         self.optimizer = BOFM(space, seed=self._seed, initial_design=design, **self._options)
 
     def _objective(self, result: Mapping[str, Any]) -> float:
-        """What is minimised; NaN where the result lacks the metric."""
-        value = float(result.get(str(self._metric), math.nan))
+        """What is minimised; NaN where the result lacks the metric, or it is no number."""
+        try:
+            value = float(result.get(str(self._metric), math.nan))
+        except (TypeError, ValueError):
+            return math.nan
         return -value if self._mode == "max" else value

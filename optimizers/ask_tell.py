@@ -14,10 +14,7 @@ was told, and on nothing else. It has global random states of its own, which beg
 `random`, `numpy.random` and torch's default generator is settled, too; the caller's are as they were.
 """
 
-import random
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from inspect import signature
 from typing import Any, ClassVar
@@ -26,6 +23,7 @@ import numpy as np
 
 from fmnas.optimizers.foreign_options import plain_parameters, with_parameters
 from fmnas.optimizers.optimizer import Optimizer, OptimizerError, Suggestion
+from fmnas.optimizers.process_state import PrivateRandomState
 from fmnas.search_spaces import Configuration, Evaluation, FmnasError, Space, Trial
 from fmnas.search_spaces.records import MODEL
 
@@ -91,7 +89,14 @@ class AskTellOptimizer(ReplayedOptimizer):
     def _suggest(self, rng: np.random.Generator) -> Suggestion | None:
         with self._random.inside():
             given = self._object_ask()
-        return None if given is None else Suggestion(self._configuration(given), MODEL)
+        if given is None:
+            return None
+        if not isinstance(given, Mapping):
+            raise OptimizerError(
+                f"{self._name} suggests {given!r}: ask() must return a mapping with a value for each of "
+                f"{', '.join(self.space.names)}"
+            )
+        return Suggestion(dict(given), MODEL)
 
     def _observe(self, trial: Trial, evaluation: Evaluation) -> None:
         with self._random.inside():
@@ -113,17 +118,6 @@ class AskTellOptimizer(ReplayedOptimizer):
             )
         return made.ask, made.tell
 
-    def _configuration(self, given: Any) -> Configuration:
-        """In the space's order, numpy's numbers and texts as Python's own."""
-        if not isinstance(given, Mapping):
-            raise OptimizerError(
-                f"{self._name} suggests {given!r}: ask() must return a mapping with a value for each of "
-                f"{', '.join(self.space.names)}"
-            )
-        ordered = {name: given[name] for name in self.space.names if name in given}
-        values = {**ordered, **given}
-        return {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
-
 
 def can_make(found: Any) -> bool:
     """Whether it is a class with ask and tell, or a function, that takes a space and a seed."""
@@ -143,40 +137,3 @@ def optimizer_made_by(make: Callable[..., Any]) -> type[AskTellOptimizer]:
     parameters = plain_parameters(make, leave_out=first)
     name = getattr(make, "__name__", type(make).__name__)
     return with_parameters(AskTellOptimizer, name, parameters, make=staticmethod(make))
-
-
-class PrivateRandomState:
-    """The global random states of Python, numpy and torch as one party alone uses them. They begin with a seed."""
-
-    def __init__(self, seed: int) -> None:
-        self._seed = seed % 2**32
-        self._own: dict[str, Any] = {}
-
-    @contextmanager
-    def inside(self) -> Iterator[None]:
-        """Go on with them, and put the caller's back at the end. Torch's counts where torch is loaded by now."""
-        generators = _generators()
-        callers = {name: get() for name, (get, _, _) in generators.items()}
-        for name, (_, set_, begin) in generators.items():
-            if name in self._own:
-                set_(self._own[name])
-            else:
-                begin(self._seed)
-        try:
-            yield
-        finally:
-            for name, (get, set_, _) in generators.items():
-                self._own[name] = get()
-                set_(callers[name])
-
-
-def _generators() -> dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Callable[[int], Any]]]:
-    """Of each global generator: what reads its state, what sets it, and what begins it with a seed."""
-    found: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Callable[[int], Any]]] = {
-        "random": (random.getstate, random.setstate, random.seed),
-        "numpy": (np.random.get_state, np.random.set_state, np.random.seed),
-    }
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        found["torch"] = (torch.get_rng_state, torch.set_rng_state, torch.default_generator.manual_seed)
-    return found

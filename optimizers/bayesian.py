@@ -9,8 +9,7 @@ what is maximised, and `settings` how hard; what a result teaches a method apart
 """
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -21,16 +20,18 @@ from fmnas.optimizers.gp.acquisition import Acquisition, LogEI
 from fmnas.optimizers.gp.fit import Fit, FitError, FitSettings, Surrogate
 from fmnas.optimizers.gp.kernel import Kernel
 from fmnas.optimizers.gp.output_warping import Warping, likeliest
-from fmnas.optimizers.gp.points import Points, new_among
+from fmnas.optimizers.gp.points import Points, new_among, nothing_to_model
 from fmnas.optimizers.gp.posterior import Posterior
 from fmnas.optimizers.gp.region import Region
 from fmnas.optimizers.gp.search import SearchSettings, SearchState, alternate, start_points
 from fmnas.optimizers.gp.surface import Surface
-from fmnas.optimizers.optimizer import Optimizer, OptimizerError, Suggestion, check_logarithm, random_design
+from fmnas.optimizers.optimizer import Optimizer, OptimizerError, Suggestion, random_design
+from fmnas.optimizers.process_state import one_thread
 from fmnas.search_spaces import Configuration, Evaluation, Space, Trial
 from fmnas.search_spaces.records import FAILED_FIT, FALLBACK, MODEL, RANDOM
 
 INITIAL_POINTS = 10
+LARGEST_GRAPH = 2000  # values of a discrete variable: with so many an ask takes half a minute and gigabytes
 REFITS = 2  # at most, when another warping turns out to be likelier
 AFRESH_EVERY = 4  # asks; in between, where there are many results, a fit goes on from where the last one ended
 
@@ -74,6 +75,7 @@ class BayesianOptimizer(Optimizer):
     ) -> None:
         if evaluations is not None and evaluations < 1:
             raise OptimizerError(f"evaluations = {evaluations}: it must be at least 1, or None where it is not known")
+        _check_sizes(space)
         design = random_design(space, INITIAL_POINTS, seed) if initial_design is None else initial_design
         super().__init__(space, seed=seed, epochs=epochs, initial_design=design)
         self.log_objective = log_objective
@@ -117,33 +119,27 @@ class BayesianOptimizer(Optimizer):
             *eta, warping = trial.memo
             self._warm, self._warping = torch.tensor(eta, dtype=torch.float64), self.settings.warpings[int(warping)]
 
-    def tell(self, trial: Trial, evaluation: Evaluation | float) -> None:
-        """Take a result; OptimizerError, and the trial stays pending, for one whose logarithm cannot be modelled."""
-        if self.log_objective:
-            check_logarithm(trial, evaluation)
-        super().tell(trial, evaluation)
-
     def objectives(self) -> np.ndarray:
         """Those of the observations [n], as they are modelled but for the warping."""
         y = np.array([evaluation.objective for _, evaluation in self.observations()])
         return np.log(y) if self.log_objective else y
 
     def _suggest(self, rng: np.random.Generator) -> Suggestion:
-        if len(self.observations()) < 2:
-            return self._by_chance(rng, "fewer than two results to model")
         y = self.objectives()
-        if np.ptp(y) < 1e-12:
-            return self._by_chance(rng, "all results are equal: nothing to model")
+        if why := nothing_to_model(y):
+            return self._by_chance(rng, why)
         with one_thread():
             try:
                 fitted = self._fit(y, rng)
             except FitError as error:
-                return self._by_chance(rng, f"fit failed: {error}", fallback=FAILED_FIT)
-            configuration = self._maximise(fitted, rng)
-        memo = (*fitted.eta.tolist(), float(self.settings.warpings.index(self._current_warping())))
-        if configuration is None:
-            return self._by_chance(rng, "every candidate was tried before", memo=memo)
-        return Suggestion(configuration, MODEL, memo=memo)
+                return self._by_chance(rng, f"fit failed: {error}", memo=self._memo(), fallback=FAILED_FIT)
+            return self._maximise(fitted, rng)
+
+    def _memo(self) -> tuple[float, ...]:
+        """Where the last fit ended and under which warping, also where the one after it failed; empty before any."""
+        if self._warm is None:
+            return ()
+        return (*self._warm.tolist(), float(self.settings.warpings.index(self._current_warping())))
 
     def _fit(self, y: np.ndarray, rng: np.random.Generator) -> Fit:
         """The process fitted to the observations with objectives y [n], under the likeliest warping."""
@@ -167,14 +163,17 @@ class BayesianOptimizer(Optimizer):
     def _current_warping(self) -> Warping:
         return self._warping or self.settings.warpings[0]
 
-    def _maximise(self, fitted: Fit, rng: np.random.Generator) -> Configuration | None:
-        """The new configuration with the largest acquisition; None if the search found only ones tried before."""
+    def _maximise(self, fitted: Fit, rng: np.random.Generator) -> Suggestion:
+        """The new configuration with the largest acquisition; a random one where the search found none."""
         known, best = self._known(), self.observations()[int(fitted.y.argmin())][0]
-        surface = Surface.of(self._with_fantasies(fitted.posterior), self.acquisition(fitted.y))
+        surface = Surface(self._with_fantasies(fitted.posterior), self.acquisition(fitted.y))
         state = SearchState(self._codes[best.id], known, self.settings.search, rng)
         candidates = self.candidates(surface, state).encoded(self.space)
-        new = (x for x in candidates if new_among(x[None], known).all())  # one by one: the first is mostly enough
-        return next((self.space.decode(x) for x in new), None)
+        for x in candidates:  # one by one: the first is mostly enough
+            if new_among(x[None], known).all():
+                return Suggestion(self.space.decode(x), MODEL, memo=self._memo())
+        why = "every candidate was tried before" if len(candidates) else "no candidate was feasible"
+        return self._by_chance(rng, why, memo=self._memo())
 
     def _with_fantasies(self, posterior: Posterior) -> Posterior:
         """The posterior with every pending trial added at its predicted mean, under the fitted parameters."""
@@ -208,12 +207,11 @@ class BayesianOptimizer(Optimizer):
         return Suggestion(self.space.decode(x), RANDOM, note=note, memo=memo, fallback=fallback)
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """One torch thread: as fast at these sizes, and the same rounding in every process."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
+def _check_sizes(space: Space) -> None:
+    """Raise OptimizerError for a variable with too many values for a process: before anything is evaluated."""
+    for variable in space.discrete:
+        if (count := len(variable.vertices)) > LARGEST_GRAPH:
+            raise OptimizerError(
+                f"{variable.name} has {count} values: a Gaussian process of a discrete variable holds numbers for all "
+                f"pairs of its values, and takes at most {LARGEST_GRAPH}; make it a Real, and round it in your function"
+            )

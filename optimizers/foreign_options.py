@@ -12,13 +12,12 @@ import inspect
 import typing
 from collections.abc import Callable, Container, Mapping, Sequence
 from inspect import Parameter
-from types import NoneType, UnionType
+from types import NoneType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from fmnas.optimizers.optimizer import Optimizer, OptimizerError
+from fmnas.optimizers.options import PLAIN, members_of
 from fmnas.search_spaces import Space
-
-SCALARS = (bool, int, float, str, NoneType)
 
 Kind = TypeVar("Kind", bound=Optimizer)
 
@@ -91,7 +90,7 @@ def _resolved(parameter: Parameter, function: Callable[..., Any]) -> Any:
     """
     annotation, default = parameter.annotation, parameter.default
     if annotation is Parameter.empty:
-        return Any if default is Parameter.empty or isinstance(default, (*SCALARS, list, dict)) else type(default)
+        return Any if default is Parameter.empty or isinstance(default, (*PLAIN, list, dict)) else type(default)
     if not isinstance(annotation, str):
         return annotation
     called = function.__init__ if isinstance(function, type) else function  # type: ignore[misc]  # of this very class
@@ -112,15 +111,14 @@ def _plain(annotation: Any) -> Any:
     """The part of an annotation that YAML can give; None where there is none."""
     if annotation is Any or get_origin(annotation) is Annotated:
         return annotation
-    union = get_origin(annotation) in (Union, UnionType)
-    parts = [_plain_part(part) for part in (get_args(annotation) if union else (annotation,))]
+    parts = [_yaml_part(part) for part in members_of(annotation)]
     kept = tuple(part for part in parts if part is not None)
     return Union[kept] if set(kept) - {NoneType} else None  # noqa: UP007  # of a tuple
 
 
-def _plain_part(part: Any) -> Any:
+def _yaml_part(part: Any) -> Any:
     """A member of a union as YAML has it: what holds plain values is a list or a mapping of anything."""
-    if part is Any or part is None or part in SCALARS or get_origin(part) is Literal:
+    if part is Any or part is None or part in PLAIN or get_origin(part) is Literal:
         return NoneType if part is None else part
     holds = get_origin(part) or part
     if not isinstance(holds, type) or any(_plain(each) is None for each in get_args(part) if each is not ...):

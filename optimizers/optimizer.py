@@ -12,7 +12,7 @@ alone, so an optimizer is rebuilt from its history by `restore` and `tell`, with
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -61,9 +61,11 @@ class Optimizer(ABC):
     initial_design: configurations to try first, in this order.
 
     chooses: what its new configurations are by design, one of SUGGESTED; a report counts the others as fallbacks.
+    log_objective: whether the logarithm of the objective is modelled, which must then be positive.
     """
 
     chooses: ClassVar[str] = MODEL
+    log_objective: bool = False
 
     def __init__(
         self, space: Space, *, seed: int = 0, epochs: int = 1, initial_design: Sequence[Configuration] = ()
@@ -72,12 +74,10 @@ class Optimizer(ABC):
             raise OptimizerError(f"epochs = {epochs}: full fidelity must be at least 1 epoch")
         if seed < 0:
             raise OptimizerError(f"seed = {seed}: it must be at least 0")
-        for configuration in initial_design:
-            space.validate(configuration)
         self.space = space
         self.seed = seed
         self.epochs = epochs
-        self.initial_design = tuple(initial_design)
+        self.initial_design = tuple(map(space.own, initial_design))
         self.history: list[tuple[Trial, Evaluation]] = []
         self.pending: dict[int, Trial] = {}
         self._asked = 0
@@ -95,7 +95,7 @@ class Optimizer(ABC):
             if not self.pending:
                 raise OptimizerError(f"trial {self._asked}: it suggests nothing, and no result is to come: suggest one")
             return None
-        self._check(suggestion)
+        suggestion = self._plain(suggestion)
         trial = Trial(
             id=self._asked,
             configuration=suggestion.configuration,
@@ -109,24 +109,39 @@ class Optimizer(ABC):
         self._register(trial)
         return trial
 
-    def _check(self, suggestion: Suggestion) -> None:
-        """Raise OptimizerError for epochs or an origin that cannot be, SpaceError for a configuration outside."""
-        if suggestion.epochs is not None and not 1 <= suggestion.epochs <= self.epochs:
-            raise OptimizerError(f"epochs = {suggestion.epochs!r}: it must be from 1 to {self.epochs}")
+    def _plain(self, suggestion: Suggestion) -> Suggestion:
+        """The same in Python's own numbers and texts, as a journal can hold it.
+
+        Raises OptimizerError for epochs, a parent, a memo or an origin that cannot be, SpaceError for a configuration
+        outside.
+        """
+        epochs, parent = _whole("epochs", suggestion.epochs), _whole("parent", suggestion.parent)
+        if epochs is not None and not 1 <= epochs <= self.epochs:
+            raise OptimizerError(f"epochs = {epochs!r}: it must be from 1 to {self.epochs}")
         if suggestion.origin == WARM_START:
             raise OptimizerError(f"origin = {WARM_START!r}: it must be one of {', '.join(SUGGESTED)}")
-        self.space.validate(suggestion.configuration)
+        memo = tuple(map(float, suggestion.memo))
+        if not all(map(math.isfinite, memo)):
+            raise OptimizerError(f"memo = {memo}: each number of it must be finite, or a journal could not hold it")
+        configuration = self.space.own(suggestion.configuration)
+        return replace(suggestion, configuration=configuration, epochs=epochs, parent=parent, memo=memo)
 
     def tell(self, trial: Trial, evaluation: Evaluation | float) -> None:
         """Take the result of a pending trial.
 
-        Raises OptimizerError when the trial is not pending or the objective is not finite.
+        Raises OptimizerError when the trial is not pending, and, so that it stays pending, when the objective is not
+        finite, or has no logarithm where that is modelled.
         """
         if not isinstance(evaluation, Evaluation):
             evaluation = Evaluation(objective=float(evaluation), epochs=trial.epochs)
         if not math.isfinite(evaluation.objective):
             raise OptimizerError(
                 f"trial {trial.id}: objective {evaluation.objective}; it must be finite (tell a penalty for a failure)"
+            )
+        if self.log_objective and evaluation.objective <= 0:
+            raise OptimizerError(
+                f"trial {trial.id}: objective {evaluation.objective} with log_objective; it must be positive "
+                "(or set log_objective=False)"
             )
         self._take(trial)
         self.history.append((trial, evaluation))
@@ -175,14 +190,17 @@ class Optimizer(ABC):
             raise OptimizerError(f"trial {trial.id} is not pending; pending are {sorted(self.pending)}: tell each once")
 
 
-def check_logarithm(trial: Trial, evaluation: Evaluation | float) -> None:
-    """Raise OptimizerError for a result whose logarithm cannot be modelled."""
-    objective = evaluation.objective if isinstance(evaluation, Evaluation) else float(evaluation)
-    if objective <= 0:
-        raise OptimizerError(
-            f"trial {trial.id}: objective {objective} with log_objective; it must be positive "
-            "(or set log_objective=False)"
-        )
+def _whole(what: str, given: Any) -> int | None:
+    """A whole number, of whichever type, as an int; None is none. Raises OptimizerError for anything else."""
+    if given is None:
+        return None
+    try:
+        number = int(given)
+    except (TypeError, ValueError, OverflowError):
+        number = None
+    if number is None or number != given:
+        raise OptimizerError(f"{what} = {given!r}: it must be a whole number")
+    return number
 
 
 def random_design(space: Space, count: int, seed: int) -> list[Configuration]:

@@ -69,11 +69,29 @@ def _constructors(optimizer: type[Optimizer]) -> list[Callable[..., None]]:
 
 
 def _hints(optimizer: type[Optimizer]) -> dict[str, Any]:
-    """The annotations of these parameters."""
+    """The annotations of the options. Those of other parameters may be known to a type checker alone."""
     found: dict[str, Any] = {}
     for constructor in _constructors(optimizer):
-        found = {**get_type_hints(constructor, include_extras=True), **found}
+        for name, each in inspect.signature(constructor).parameters.items():
+            if each.kind is _BY_NAME and name not in (*PROVIDED, *found) and each.annotation is not each.empty:
+                found[name] = _resolved(each, constructor, optimizer)
     return found
+
+
+def _resolved(parameter: inspect.Parameter, constructor: Callable[..., None], optimizer: type[Optimizer]) -> Any:
+    """An annotation, which may be a text, as an object. Raises OptimizerError where a name in it is not known."""
+
+    def annotated() -> None: ...
+
+    annotated.__annotations__ = {"option": parameter.annotation}
+    around = getattr(inspect.unwrap(constructor), "__globals__", {})
+    try:
+        return get_type_hints(annotated, around, include_extras=True)["option"]
+    except NameError as error:
+        raise OptimizerError(
+            f"{optimizer.__name__}: the annotation of {parameter.name} cannot be read ({error}): import what it names "
+            "outside TYPE_CHECKING"
+        ) from error
 
 
 def options_of(optimizer: type[Optimizer]) -> dict[str, Option]:
@@ -98,7 +116,7 @@ def allowed(annotation: Any) -> str:
     """What an annotation's Betweens and Literals allow, or without them its types, as one says after "it must be"."""
     bounds, choices = _limits(annotation)
     listed = ["one of " + ", ".join(map(repr, choices))] if choices else []
-    kinds = [] if bounds or choices else [WORDS[part] for part in _parts(annotation) if part in WORDS]
+    kinds = [] if bounds or choices else [WORDS[part] for part in members_of(annotation) if part in WORDS]
     return ", or ".join([*map(str, bounds), *listed, *kinds])
 
 
@@ -109,22 +127,29 @@ def choices_of(annotation: Any) -> list[Any]:
 
 def _limits(annotation: Any) -> tuple[list[Between], list[Any]]:
     """The Betweens of an annotation, and all choices of its Literals."""
-    parts = _parts(annotation)
+    parts = members_of(annotation)
     bounds = [each for part in parts for each in getattr(part, "__metadata__", ()) if isinstance(each, Between)]
     return bounds, [choice for part in parts if get_origin(part) is Literal for choice in get_args(part)]
 
 
-def _parts(annotation: Any) -> tuple[Any, ...]:
+def members_of(annotation: Any) -> tuple[Any, ...]:
     """The members of a union; of anything else, itself."""
     return get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
 
 
+def _bounded(part: Any) -> Any:
+    """Without what an Annotated says beside its Betweens, which is for others."""
+    if get_origin(part) is not Annotated:
+        return part
+    bounds = tuple(each for each in part.__metadata__ if isinstance(each, Between))
+    return Annotated[part.__origin__, *bounds] if bounds else part.__origin__
+
+
 def _plain(annotation: Any) -> Any:
     """Without the members of a union that only a caller in Python can give."""
-    if get_origin(annotation) is Annotated:
-        return annotation
     kinds = (Literal, Annotated, dict, list)
-    kept = tuple(part for part in _parts(annotation) if part in (*PLAIN, Any) or get_origin(part) in kinds)
+    parts = map(_bounded, members_of(annotation))
+    kept = tuple(part for part in parts if part in (*PLAIN, Any) or get_origin(part) in kinds)
     if not kept:
         raise TypeError(f"an option must be of plain types or Literals, and this is {annotation}")
     return Union[kept]  # noqa: UP007  # of a tuple

@@ -19,7 +19,7 @@ from fmnas.search_spaces import Evaluation, Subspace, Trial
 class SubspaceOptimizer(Optimizer):
     """Asks the inner optimizer and completes its trials; tells it what comes of them.
 
-    It has the inner one's seed and epochs; the initial design is the inner one's own.
+    It has the inner one's seed, epochs and log_objective; the initial design is the inner one's own.
     """
 
     def __init__(self, subspace: Subspace, inner: Optimizer) -> None:
@@ -30,7 +30,7 @@ class SubspaceOptimizer(Optimizer):
                 f"{type(inner).__name__} over {list(inner.space.names)}: it must be over {list(subspace.free.names)}, "
                 "and not have been asked"
             )
-        self.subspace, self.inner = subspace, inner
+        self.subspace, self.inner, self.log_objective = subspace, inner, inner.log_objective
 
     def forget(self, trial: Trial) -> None:
         """Drop a pending trial that will never have a result."""

@@ -17,14 +17,13 @@ False is 0). An equation is two inequalities. Of encoded points:
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from numbers import Real as Number
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fmnas.search_spaces.errors import SpaceError
+from fmnas.search_spaces.errors import SpaceError, did_you_mean
 from fmnas.search_spaces.variables import Discrete, Real
 
 TERMS_SHOWN = 8
@@ -272,8 +271,7 @@ def _rounding_scale(variable: Real | Discrete) -> float:
 def _check_names(constraint: Constraint, known: Mapping[str, Real | Discrete]) -> None:
     for name in names_of(constraint):
         if name not in known:
-            close = get_close_matches(name, known, n=1)
-            hint = f" Did you mean {close[0]!r}?" if close else ""
+            hint = did_you_mean(name, known)
             raise SpaceError(f"constraint {constraint}: no variable is named {name!r}; there are {list(known)}.{hint}")
         variable = known[name]
         if not isinstance(variable, Real) and any(isinstance(value, str) for value in variable.vertices):

@@ -7,7 +7,8 @@
 | x | [D + P] | an encoded configuration: D columns in [0, 1], then P vertex indices (as floats) |
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
 from functools import cached_property
 from typing import Any
 
@@ -95,6 +96,12 @@ class Space:
             constraint, value = violated
             raise SpaceError(f"infeasible: {constraint} is violated, its left side is {value:.12g}")
 
+    def own(self, configuration: Mapping[str, Any]) -> Configuration:
+        """In the space's order, each value as its variable has it, of Python's own types. SpaceError as `validate`."""
+        plain = {name: each.item() if isinstance(each, np.generic) else each for name, each in configuration.items()}
+        self.validate(plain)
+        return {variable.name: variable.own(plain[variable.name]) for variable in self.variables}
+
     def feasible(self, X: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Which encoded configurations X [m, D + P] meet every constraint, [m]; all of them without constraints."""
         return self._region.contains(X)
@@ -108,17 +115,21 @@ class Space:
         return self.decode(self.sample_encoded(rng, 1)[0])
 
     def sample_encoded(self, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
-        """Uniform encoded configurations [count, D + P], all feasible: the others are drawn again.
+        """Uniform encoded configurations [count, D + P], all feasible; SpaceError as `feasible_of`."""
+        return self.feasible_of(lambda number: self._draw(rng, number), count)
+
+    def feasible_of(self, draw: Callable[[int], NDArray[np.float64]], count: int) -> NDArray[np.float64]:
+        """The first feasible ones [count, D + P] of what is drawn. draw: encoded points, as many as it is told.
 
         Raises SpaceError after MISSES infeasible draws in a row.
         """
-        X = self._draw(rng, count)
+        X = draw(count)
         if not self.constraints:
             return X
         found, drawn, misses = [X[self.feasible(X)]], count, 0
         while (missing := count - sum(map(len, found))) > 0:
             batch = min(max(missing, drawn), LARGEST_BATCH)  # doubling: few calls where little is feasible
-            X = self._draw(rng, batch)
+            X = draw(batch)
             found.append(X[self.feasible(X)])
             drawn, misses = drawn + batch, 0 if len(found[-1]) else misses + batch
             if misses >= MISSES:
@@ -178,20 +189,19 @@ class Space:
             if entry.get("kind") in CONSTRAINT_KINDS:
                 constraints.append(constraint_from_dict(entry))
                 continue
-            fields = dict(entry)
-            kind = fields.pop("kind", None)
+            given = dict(entry)
+            kind = given.pop("kind", None)
             if kind not in _KINDS:
                 raise SpaceError(f"kind {kind!r}: it must be one of {sorted([*_KINDS, *CONSTRAINT_KINDS])}")
             try:
-                variables.append(_KINDS[kind](**fields))
+                variables.append(_KINDS[kind](**given))
             except TypeError as error:
-                raise SpaceError(f"{kind} {fields.get('name')!r}: {error}") from None
+                raise SpaceError(f"{kind} {given.get('name')!r}: {error}") from None
         return cls(variables, constraints)
 
 
 def _fields(variable: Variable) -> dict[str, Any]:
-    names = variable.__dataclass_fields__
-    fields = {name: getattr(variable, name) for name in names}
+    values = {field.name: getattr(variable, field.name) for field in fields(variable)}
     return {
-        k: [list(e) if isinstance(e, tuple) else e for e in v] if isinstance(v, tuple) else v for k, v in fields.items()
+        k: [list(e) if isinstance(e, tuple) else e for e in v] if isinstance(v, tuple) else v for k, v in values.items()
     }

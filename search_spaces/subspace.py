@@ -14,11 +14,10 @@ Of a free configuration the constraint holds if it holds of the complete one.
 
 import math
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from fmnas.search_spaces.constraints import TOLERANCE, Constraint, LinearConstraint, QuadraticConstraint, pairs_of
-from fmnas.search_spaces.errors import SpaceError
+from fmnas.search_spaces.errors import SpaceError, did_you_mean
 from fmnas.search_spaces.space import Configuration, Space
 from fmnas.search_spaces.variables import Real, Value, Variable
 
@@ -36,7 +35,7 @@ class Subspace:
         if wrong := misfits(whole, fixed):
             raise SpaceError("; ".join(wrong))
         self.whole = whole
-        self.fixed: Configuration = {v.name: _value(v, fixed[v.name]) for v in whole.variables if v.name in fixed}
+        self.fixed: Configuration = {v.name: v.own(fixed[v.name]) for v in whole.variables if v.name in fixed}
         self.free = _free(whole, self.fixed) if self.fixed else whole
 
     def complete(self, configuration: Mapping[str, Value]) -> Configuration:
@@ -56,7 +55,7 @@ def misfits(space: Space, fixed: Mapping[str, Any]) -> list[str]:
         return wrong
     if len(fixed) == len(space):
         return [f"fixed: it has all {len(space)} variables, so nothing is left to choose: leave at least one out"]
-    values = {name: _value(variables[name], value) for name, value in fixed.items()}
+    values = {name: variables[name].own(value) for name, value in fixed.items()}
     return [
         f"fixed: with these values {constraint} cannot be met: change one of them"
         for constraint in space.constraints
@@ -87,13 +86,8 @@ def _hint(variable: Variable, value: Any) -> str:
 
 
 def _meant(given: str, known: Mapping[str, Any]) -> str:
-    close = get_close_matches(given, known, n=1)
-    return f". Did you mean {close[0]!r}?" if close else ""
-
-
-def _value(variable: Variable, value: Any) -> Value:
-    """As its variable has it: of what a user may write as 1 or 1.0, one of the two."""
-    return float(value) if isinstance(variable, Real) else variable.vertices[variable.index(value)]
+    hint = did_you_mean(given, known)
+    return f".{hint}" if hint else ""
 
 
 def _free(whole: Space, fixed: Configuration) -> Space:

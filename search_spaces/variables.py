@@ -23,14 +23,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fmnas.search_spaces.errors import SpaceError
 
-Adjacency = NDArray[np.float64]
+Floats = NDArray[np.float64]
+Adjacency = Floats
 
 
 def complete_graph(n: int) -> Adjacency:
@@ -121,10 +122,18 @@ class Real:
         if isinstance(value, bool) or not isinstance(value, int | float) or not self.low <= value <= self.high:
             raise SpaceError(f"{self.name} = {value!r}: it must be a number in [{self.low}, {self.high}]")
 
+    def own(self, value: float) -> Value:
+        """A value that it may take, as a float."""
+        return float(value)
+
 
 class Discrete(ABC):
-    """A variable whose values are the vertices of a graph. Subclasses give `name`, `vertices`, `adjacency`."""
+    """A variable whose values are the vertices of a graph. Subclasses give `name`, `vertices`, `adjacency`.
 
+    ordered: whether the vertices stand in a row.
+    """
+
+    ordered: ClassVar[bool] = False
     name: str
     vertices: tuple[Value, ...]
 
@@ -148,6 +157,10 @@ class Discrete(ABC):
         """Raise SpaceError unless value is one of the vertices."""
         self.index(value)
 
+    def own(self, value: Any) -> Value:
+        """The vertex that a value names: of what may be written as 1 or 1.0, one of the two. SpaceError if none."""
+        return self.vertices[self.index(value)]
+
     @cached_property
     def neighbours(self) -> tuple[tuple[int, ...], ...]:
         """For each vertex, the vertices beside it."""
@@ -163,6 +176,7 @@ class Discrete(ABC):
 class Integer(Discrete):
     """The integers low..high, on a path."""
 
+    ordered: ClassVar[bool] = True
     name: str
     low: int
     high: int
@@ -203,6 +217,8 @@ class _Listed(Discrete):
 @dataclass(frozen=True)
 class Ordinal(_Listed):
     """Ordered values, on a path: each beside the one before and the one after."""
+
+    ordered: ClassVar[bool] = True
 
     @cached_property
     def adjacency(self) -> Adjacency:

@@ -112,9 +112,10 @@ class BOFM(BayesianOptimizer):
 
     def candidates(self, surface: Surface, state: SearchState) -> Points:
         """Configurations worth trying, the best first: by the turn of this ask (turns.py)."""
-        turn = self._turn(noisy=surface.posterior.g >= NOISELESS)
+        noisy = surface.posterior.g >= NOISELESS
+        turn = self._turn(noisy)
         if turn == "refine":
-            found = self._refined(surface, state)
+            found = self._refined(surface, state, noisy)
             if len(found):
                 return found
         if turn == "explore":
@@ -123,7 +124,7 @@ class BOFM(BayesianOptimizer):
                 if len(found):
                     return found
             factor = doubt(stalled(self._modelled(surface), len(self.initial_design)), self.mode.largest_doubt)
-            surface = Surface.of(with_inflated_variance(surface.posterior, factor), surface.acquisition)
+            surface = Surface(with_inflated_variance(surface.posterior, factor), surface.acquisition)
         return super().candidates(surface, state)
 
     def _turn(self, noisy: bool) -> Turn:
@@ -137,9 +138,9 @@ class BOFM(BayesianOptimizer):
         """What the model sees of the results so far [n]: pending trials come after them."""
         return surface.posterior.likelihood.y[: len(self.history)].numpy()
 
-    def _refined(self, surface: Surface, state: SearchState) -> Points:
+    def _refined(self, surface: Surface, state: SearchState, noisy: bool) -> Points:
         """Points on the incumbent's vertices, the best first; the local model's where it sees anything."""
-        if surface.posterior.g < NOISELESS:
+        if not noisy:
             found = local_candidates(self.space, self.objectives(), self.mode.fit, state)
             if len(found):
                 return found

@@ -16,24 +16,22 @@ from fmnas.optimizers.gp.acquisition import LogEI
 from fmnas.optimizers.gp.fit import FitError, FitSettings, Surrogate
 from fmnas.optimizers.gp.fm_kernel import FMKernel
 from fmnas.optimizers.gp.frequency_modulation import FAST_KERNELS
-from fmnas.optimizers.gp.output_warping import standardised
-from fmnas.optimizers.gp.points import Points, new_among
+from fmnas.optimizers.gp.points import Points, new_among, standardised
 from fmnas.optimizers.gp.region import Region
 from fmnas.optimizers.gp.search import SearchState, alternate
 from fmnas.optimizers.gp.surface import Surface
 from fmnas.search_spaces import Real, Space
-
-Floats = NDArray[np.float64]
+from fmnas.search_spaces.variables import Floats
 
 NOISELESS = 1e-4  # noise variance over output scale, a hundredth in deviations: below, it is at most a misfit
 PER_DIMENSION = 3  # nearest trials for each continuous variable, and as many more
 MARGIN = 0.25  # of the box around them, on each side
 REACH = 8.0  # how many times as far as the D nearest trials a look goes
-WORTH = 1e-6  # of the standard deviation of all objectives: a closer look that promises less waits
+LEAST_PROMISE = 1e-6  # of the standard deviation of all objectives: a closer look that promises less waits
 
 
 def local_candidates(space: Space, y: Floats, fit: FitSettings, state: SearchState) -> Points:
-    """New points near the incumbent, on its vertices, whose expected improvement is WORTH trying, the best first.
+    """New points near the incumbent, on its vertices, whose expected improvement is worth trying, the best first.
 
     y [n]: the objectives of the first n known configurations. There may be no such point.
     """
@@ -51,7 +49,7 @@ def local_candidates(space: Space, y: Floats, fit: FitSettings, state: SearchSta
         fitted = surrogate.fit(points, torch.from_numpy(standardised(y[near])), rng)
     except FitError:  # the whole space's process is there to ask
         return nothing
-    surface = Surface.of(fitted.posterior, LogEI(float(fitted.y.min())))
+    surface = Surface(fitted.posterior, LogEI(float(fitted.y.min())))
     anywhere = Points.of(local, rng.random((search.random_points, D)))
     starts = anywhere.at(surface.value(anywhere).topk(search.starts).indices)
     found, log_ei = alternate(surface, Region(local), starts, search)
@@ -59,7 +57,7 @@ def local_candidates(space: Space, y: Floats, fit: FitSettings, state: SearchSta
     X[:, :D] = (lower + found.C.numpy() * width).clip(0.0, 1.0)
     new = new_among(X, tried)
     promised = log_ei.numpy() + math.log(y[near].std(ddof=1))
-    return Points.of(space, X[new & (promised > math.log(WORTH * y.std())) & space.feasible(X)])
+    return Points.of(space, X[new & (promised > math.log(LEAST_PROMISE * y.std())) & space.feasible(X)])
 
 
 def _nearest(X: Floats, y: Floats, D: int) -> NDArray[np.int64]:

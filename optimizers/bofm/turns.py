@@ -39,7 +39,7 @@ PATIENCE = 4  # results without progress that double the doubt
 RESTS = 8  # results without any gain, two rounds of turns, after which refining rests every second time
 ENDING_SHARE = 0.1  # of the asks after the design: the last ones
 ENDING_MOST = 10  # of them
-WORTH = 1e-4  # of the same standard deviation: refining that promises less waits
+LEAST_PROMISE = 1e-4  # of the same standard deviation: refining that promises less waits
 
 
 def turn_of(turns: Sequence[Turn], asked: int, y: NDArray[np.float64], initial: int) -> Turn:
@@ -84,7 +84,7 @@ def with_inflated_variance(posterior: Posterior, factor: float) -> Posterior:
 
 
 def refined(space: Space, surface: Surface, state: SearchState) -> Points:
-    """New points with the incumbent's vertices whose log EI is WORTH trying, the best first; there may be none."""
+    """New points with the incumbent's vertices whose log EI is worth trying, the best first; there may be none."""
     D = len(space.continuous)
     if D == 0:
         return Points.of(space, np.empty((0, len(space))))
@@ -93,8 +93,10 @@ def refined(space: Space, surface: Surface, state: SearchState) -> Points:
     anywhere[:, :D] = rng.random((len(anywhere), D))
     X = np.concatenate([around(space, incumbent, settings.spray_points, NEAR, rng), anywhere])
     points = Points.of(space, X[space.feasible(X)])
+    if not len(points):
+        return points
     fixed = Region(space, held={p: int(vertex) for p, vertex in enumerate(incumbent[D:])})
     starts = points.at(surface.value(points).topk(min(settings.starts, len(points))).indices)
     found, value = alternate(surface, fixed, starts, settings)
     new = new_among(found.encoded(space), state.known)
-    return found.at((value > math.log(WORTH)) & torch.from_numpy(new))
+    return found.at((value > math.log(LEAST_PROMISE)) & torch.from_numpy(new))

@@ -18,7 +18,7 @@ from fmnas.optimizers.contract.play import (
 from fmnas.optimizers.optimizer import OptimizerError
 from fmnas.search_spaces import Evaluation, Space
 
-LAST_FIRST = (5, 4, 7, 6)
+SHUFFLED = (5, 4, 7, 6)
 
 
 def takes_results_in_any_order(subject: Subject, space: Space) -> None:
@@ -33,7 +33,7 @@ def takes_results_in_any_order(subject: Subject, space: Space) -> None:
     second = [ask(optimizer) for _ in range(4)]
     numbers = [trial.id for trial in second]
     hold(numbers == [4, 5, 6, 7], f"the next four trials have the numbers {numbers}")
-    for i in LAST_FIRST:
+    for i in SHUFFLED:
         optimizer.tell(second[i - 4], score(space, second[i - 4]))
     hold(optimizer.pending == {}, f"all are told, and pending are {list(optimizer.pending)}")
     space.validate(ask(optimizer).configuration)

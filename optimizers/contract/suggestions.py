@@ -16,7 +16,7 @@ from fmnas.optimizers.contract.play import (
     score,
 )
 from fmnas.optimizers.optimizer import random_design
-from fmnas.search_spaces import Space, Trial, joint_space
+from fmnas.search_spaces import Space, Trial
 from fmnas.search_spaces.records import INITIAL, MUTATION, PROMOTION, SUGGESTED
 
 PLAYED = 7
@@ -69,18 +69,6 @@ def within_fidelity(trials: Sequence[Trial]) -> None:
         hold(1 <= trial.epochs <= EPOCHS, f"{in_short(trial)}: the epochs must be from 1 to {EPOCHS}")
 
 
-def valid(subject: Subject, space: Space) -> None:
-    """All of these of its first trials."""
-    optimizer = subject.build(space, 0)
-    trials = played(optimizer, PLAYED)
-    hold(optimizer.chooses in subject.origins, f"chooses = {optimizer.chooses!r} is no origin of its trials")
-    inside_the_space(space, trials)
-    numbered(trials)
-    plain_json(trials)
-    of_known_origin(subject, trials)
-    within_fidelity(trials)
-
-
 def meets_constraints(subject: Subject, space: Space, seed: int, asks: int) -> None:
     """With results that reward leaving the feasible region."""
     optimizer = subject.build(space, seed)
@@ -94,16 +82,6 @@ def meets_constraints(subject: Subject, space: Space, seed: int, asks: int) -> N
         optimizer.tell(trial, -float(space.encode(trial.configuration).sum()))
     origins = {trial.origin for trial, _ in optimizer.history}
     hold(origins <= subject.origins, f"origins {sorted(origins - subject.origins)} are none of its own")
-
-
-def takes_the_joint_space(subject: Subject) -> None:
-    """The cell and its training: large, with categories of every sort."""
-    space = joint_space()
-    trials = played(subject.build(space, 0), 6)
-    for trial in trials:
-        space.validate(trial.configuration)
-    different = len({json.dumps(trial.configuration) for trial in trials})
-    hold(different == 6, f"of 6 trials in the joint space {different} are different")
 
 
 def begins_with_the_initial_design(subject: Subject, space: Space) -> None:

@@ -64,14 +64,10 @@ class Acquisition(Protocol):
         """(value, its slope along the mean, along the deviation)."""
         ...
 
-    def average(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """(the value [...] of several processes together, how it moves with each of them [k, ...]); values [k, ...]."""
-        ...
-
 
 @dataclass(frozen=True)
 class LogEI:
-    """log EI below `best`. Of several processes it is the logarithm of their mean EI."""
+    """log EI below `best`."""
 
     best: float
 
@@ -82,10 +78,6 @@ class LogEI:
     def slopes(self, mean: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """As in `log_expected_improvement_slopes`."""
         return log_expected_improvement_slopes(mean, deviation, self.best)
-
-    def average(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """(log mean exp, the share of each in it)."""
-        return values.logsumexp(0) - math.log(len(values)), values.softmax(0)
 
 
 @dataclass(frozen=True)
@@ -127,7 +119,3 @@ class LowerConfidenceBound:
     def slopes(self, mean: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(value, -1, weight)."""
         return self.value(mean, deviation), torch.full_like(mean, -1.0), torch.full_like(mean, self.weight)
-
-    def average(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """(mean, 1 / k each)."""
-        return values.mean(0), torch.full_like(values, 1.0 / len(values))

@@ -20,12 +20,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fmnas.optimizers.gp.kernel import ByParameters, ByPosition, pair_indices
+from fmnas.optimizers.gp.kernel import ByParameters, ByPosition, pair_indices, slopes_of
 from fmnas.optimizers.gp.parameters import Parameter, Values
 from fmnas.optimizers.gp.points import Points
 from fmnas.search_spaces import Space
-
-TINY = 1e-24  # added to squares under a root, far below rounding: at 0 its slope is infinite
 
 
 class AutogradKernel(ABC):
@@ -83,9 +81,9 @@ class AutogradPairs:
         def pullback(by_r: Tensor) -> Tensor:
             rows = []
             for one, r, slope in zip(each, found, by_r, strict=True):
-                by_value = torch.autograd.grad(r, list(one.values()), slope, allow_unused=True, materialize_grads=True)
+                by_value = slopes_of(r, slope, list(one.values()))
                 logs = [grad * value.detach() for grad, value in zip(by_value, one.values(), strict=True)]
-                rows.append(torch.cat(logs))
+                rows.append(torch.cat([slope.new_empty(0), *logs]))
             return torch.stack(rows)
 
         return torch.stack([r.detach() for r in found]), pullback
@@ -155,12 +153,6 @@ class AutogradVertexCache:
 def squared_distance(C1: Tensor, C2: Tensor, theta: Tensor) -> Tensor:
     """sum_d (c_d - c'_d)^2 / theta_d^2 [...] of continuous parts [..., D]; theta [D] or [1]."""
     return ((C1 - C2) / theta).square().sum(-1)
-
-
-def matern52(d2: Tensor) -> Tensor:
-    """The Matern correlation of smoothness 5/2 at squared distances d2 (Rasmussen & Williams 2006, Eq. 4.17)."""
-    d = (5.0 * d2 + TINY).sqrt()
-    return (1.0 + d + d.square() / 3.0) * torch.exp(-d)
 
 
 def overlap(V1: Tensor, V2: Tensor) -> Tensor:

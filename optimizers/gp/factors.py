@@ -24,7 +24,7 @@ from fmnas.optimizers.gp.frequency_modulation import FrequencyModulation
 from fmnas.search_spaces import Space
 from fmnas.search_spaces.variables import Discrete
 
-Weights = list[Tensor]
+PairEntries = list[Tensor]
 """What each group of variables needs to know of pairs: [G, M], whether v = v'; or projectors' entries [G, E, M]."""
 
 
@@ -67,8 +67,10 @@ class _SimpleSpectrum(Eigenspaces):
     """All of one dimension, as of a path: what is kept is U [V, V], as V^3 numbers are too many for long ones."""
 
     def __init__(self, mu: Tensor, U: Tensor) -> None:
-        # Each is 1, but for the rounding that the traces of projectors have: recorded suggestions depend on it.
-        super().__init__(mu, len(U), torch.stack([torch.outer(u, u).diagonal().sum() for u in U.T]))
+        # Each is 1, but for the rounding that the traces of projectors have: recorded suggestions depend on it. What is
+        # summed up has the strides of a projector's diagonal, and so the order of its sum, without the projector.
+        trace = torch.zeros_like(U).diagonal()
+        super().__init__(mu, len(U), torch.stack([trace.copy_(u * u).sum() for u in U.T]))
         self._U = U
 
     def entries(self, v1: Tensor, v2: Tensor) -> Tensor:
@@ -155,7 +157,7 @@ class Factors:
             share[p, : len(space.mu)] = space.multiplicities / space.multiplicities.sum()
         return mu, share
 
-    def pairs(self, v1: Tensor, v2: Tensor) -> Weights:
+    def pairs(self, v1: Tensor, v2: Tensor) -> PairEntries:
         """Weights of the pairs of vertices v1, v2 [M, P]."""
         return [
             (v1[:, group.members] == v2[:, group.members]).T.double()
@@ -164,7 +166,7 @@ class Factors:
             for group in self.groups
         ]
 
-    def rows(self, V: Tensor) -> Weights:
+    def rows(self, V: Tensor) -> PairEntries:
         """Weights between every vertex and each point of V [n, P]: [G, vertices, n] or [G, E, vertices, n].
 
         Variables of a group may differ in their numbers of vertices: what is missing is zero.
@@ -182,7 +184,7 @@ class Factors:
             found.append(table)
         return found
 
-    def against(self, rows: Weights, V: Tensor) -> Weights:
+    def pairs_with(self, rows: PairEntries, V: Tensor) -> PairEntries:
         """Weights of the m n pairs of points V [m, P] with the points of `rows`, point by point."""
         m = len(V)
         found = []

@@ -16,16 +16,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fmnas.optimizers.gp.factors import Factors, Weights
+from fmnas.optimizers.gp.factors import Factors, PairEntries
 from fmnas.optimizers.gp.frequency_modulation import Combination, FastKernel
-from fmnas.optimizers.gp.graph_part import GraphPart, Traced
+from fmnas.optimizers.gp.graph_part import GraphPart, GraphPartWithGradient
 from fmnas.optimizers.gp.kernel import ByParameters, ByPosition, pair_indices
 from fmnas.optimizers.gp.parameters import Constant, LogNormal, Parameter, Uniform, Values
 from fmnas.optimizers.gp.points import Points
 from fmnas.search_spaces import Space
 
 # Bounds of theta (in unit-cube lengths), alpha, beta and the odds: wide enough that a bound means "no influence".
-THETA, ALPHA, BETA, ODDS = (1e-2, 1e2), (1e-4, 1e3), (1e-4, 1e3), (1e-3, 1e3)
+THETA_BOUNDS, ALPHA_BOUNDS, BETA_BOUNDS, ODDS_BOUNDS = (1e-2, 1e2), (1e-4, 1e3), (1e-4, 1e3), (1e-3, 1e3)
 UNIT_DEVIATION = 12**-0.5  # standard deviation of the uniform distribution: the starts are in standardised units
 HELD = (1.0, 1.0)
 
@@ -44,12 +44,12 @@ def fm_parameters(D: int, P: int, combination: Combination, has_graphs: bool) ->
     about, and give way to some ten observations.
     """
     factors = max(D, 1) * P
-    alpha = ALPHA if combination.modulated and has_graphs else HELD
+    alpha = ALPHA_BOUNDS if combination.modulated and has_graphs else HELD
     return (
-        Parameter("theta", D, THETA, Uniform(0.25, 2.0, times=UNIT_DEVIATION), LogNormal(0.5, 1.0)),
+        Parameter("theta", D, THETA_BOUNDS, Uniform(0.25, 2.0, times=UNIT_DEVIATION), LogNormal(0.5, 1.0)),
         Parameter("alpha", P, alpha, Uniform(0.0, 2.0, over=factors), LogNormal(1 / factors, 1.5)),
-        Parameter("beta", P, BETA, Uniform(0.0, 2.0), LogNormal(0.5 * P, 1.5), smoother=P),
-        Parameter("odds", 1, ODDS if combination.weighted else HELD, Constant(1.0), LogNormal(1.0, 1.5)),
+        Parameter("beta", P, BETA_BOUNDS, Uniform(0.0, 2.0), LogNormal(0.5 * P, 1.5), smoother=P),
+        Parameter("odds", 1, ODDS_BOUNDS if combination.weighted else HELD, Constant(1.0), LogNormal(1.0, 1.5)),
     )
 
 
@@ -105,7 +105,7 @@ class FMPairs:
         """r [B, M], and what takes its slope back to log theta, log alpha, log beta and log odds."""
         theta, w, combination = values["theta"], weight(values), self._kernel.combination
         d2 = theta.pow(-2) @ self._squares
-        graphs = Traced(self._kernel.graph_part(values), self._weights, d2)
+        graphs = GraphPartWithGradient(self._kernel.graph_part(values), self._weights, d2)
         q, s = graphs.q, graphs.s
 
         def pullback(by_r: Tensor) -> Tensor:
@@ -133,7 +133,7 @@ class FMCorrelation:
     def on(self, V: Tensor) -> "FMVertexCache":
         """Points on the vertices V [m, P]."""
         own = torch.stack([diagonal[V[:, p]] for p, diagonal in enumerate(self._diagonals)])  # [P, m]
-        return FMVertexCache(self, self.factors.against(self._rows, V), self._at_home(own.prod(0), own.mean(0)))
+        return FMVertexCache(self, self.factors.pairs_with(self._rows, V), self._own_of(own.prod(0), own.mean(0)))
 
     def squared_distance(self, C: Tensor) -> Tensor:
         """d2 [m, n] from continuous parts C [m, D]."""
@@ -156,9 +156,9 @@ class FMCorrelation:
         own = torch.stack([diagonal[V[:, p]] for p, diagonal in enumerate(self._diagonals)])
         new = torch.cat([diagonal.expand(len(V), -1) for diagonal in self._diagonals], 1)  # [m, K]
         old = torch.cat([own[p, :, None].expand(-1, len(d)) for p, d in enumerate(self._diagonals)], 1)
-        return self._at_home(own.prod(0)[:, None] * (new / old), own.mean(0)[:, None] + (new - old) / len(own))
+        return self._own_of(own.prod(0)[:, None] * (new / old), own.mean(0)[:, None] + (new - old) / len(own))
 
-    def _at_home(self, q: Tensor, s: Tensor) -> Tensor:
+    def _own_of(self, q: Tensor, s: Tensor) -> Tensor:
         return self.combination.combine(q, s, torch.zeros_like(q), self.w)
 
 
@@ -167,7 +167,7 @@ class FMVertexCache:
     """Points on given vertices: the weights of their pairs with the n points (factors.py), and their own r [m]."""
 
     given: FMCorrelation
-    weights: Weights
+    weights: PairEntries
     own: Tensor
 
     def correlation(self, C: Tensor) -> tuple[Tensor, Tensor]:
@@ -179,7 +179,7 @@ class FMVertexCache:
     def with_pullback(self, C: Tensor) -> tuple[Tensor, Tensor, ByPosition]:
         """(r [m, n], own [m]), and what takes the slope by r back to C; own does not depend on it."""
         given, d2 = self.given, self.given.squared_distance(C)
-        traced = Traced(given.graphs, self.weights, d2.reshape(1, -1))
+        traced = GraphPartWithGradient(given.graphs, self.weights, d2.reshape(1, -1))
         q, s, q_slope, s_slope = (part.reshape(d2.shape) for part in (traced.q, traced.s, *traced.slopes()))
         by_q, by_s, by_d2, _ = given.combination.slopes(q, s, d2, given.w)
         slope = by_d2 + by_q * q_slope + by_s * s_slope  # d r / d d2

@@ -156,7 +156,6 @@ class Sum:
 class FastKernel:
     """A kernel of the fast path: a modulating function and a combination."""
 
-    name: str
     modulation: FrequencyModulation
     combination: Combination
 
@@ -166,20 +165,17 @@ _LAPLACIAN, _DIFFUSION = ModulatedLaplacian(), ModulatedDiffusion()
 KernelName = Literal["modlap", "moddif", "prodlap", "proddif", "addlap", "adddif"]
 
 FAST_KERNELS: dict[str, FastKernel] = {
-    kernel.name: kernel
-    for kernel in (
-        FastKernel("modlap", _LAPLACIAN, Modulated()),
-        FastKernel("moddif", _DIFFUSION, Modulated()),
-        FastKernel("prodlap", _LAPLACIAN, Product()),
-        FastKernel("proddif", _DIFFUSION, Product()),
-        FastKernel("addlap", _LAPLACIAN, Sum()),
-        FastKernel("adddif", _DIFFUSION, Sum()),
-    )
+    "modlap": FastKernel(_LAPLACIAN, Modulated()),
+    "moddif": FastKernel(_DIFFUSION, Modulated()),
+    "prodlap": FastKernel(_LAPLACIAN, Product()),
+    "proddif": FastKernel(_DIFFUSION, Product()),
+    "addlap": FastKernel(_LAPLACIAN, Sum()),
+    "adddif": FastKernel(_DIFFUSION, Sum()),
 }
 """The paper's six."""
 
 BLENDED_KERNELS: dict[str, FastKernel] = {
-    "modlap": FastKernel("blended-modlap", _LAPLACIAN, Blended()),
-    "moddif": FastKernel("blended-moddif", _DIFFUSION, Blended()),
+    "modlap": FastKernel(_LAPLACIAN, Blended()),
+    "moddif": FastKernel(_DIFFUSION, Blended()),
 }
 """Of these kernels there is one with additive terms."""

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fmnas.optimizers.gp.factors import Factors, Weights
+from fmnas.optimizers.gp.factors import Factors, PairEntries
 from fmnas.optimizers.gp.frequency_modulation import FrequencyModulation
 
 CACHE = 1 << 17  # numbers that one intermediate result may have: a megabyte
@@ -73,7 +73,7 @@ class GraphPart:
         """q [B, M] from prod_p S_p, in place."""
         return product.div_(self._product_of_N)
 
-    def of(self, weights: Weights, d2: Tensor) -> tuple[Tensor, Tensor]:
+    def of(self, weights: PairEntries, d2: Tensor) -> tuple[Tensor, Tensor]:
         """(q, s), each [B, M], of pairs with these weights at squared distances d2 [B, M]."""
         q = torch.ones_like(d2)
         s = torch.zeros_like(d2) if self.additive else q
@@ -86,7 +86,7 @@ class GraphPart:
                     s[:, part] += (self.share[..., group.rows] @ S)[:, 0]
         return self.normalised(q), s
 
-    def factors_and_slopes(self, weights: Weights, d2: Tensor) -> tuple[Tensor, Tensor]:
+    def factors_and_slopes(self, weights: PairEntries, d2: Tensor) -> tuple[Tensor, Tensor]:
         """(S, d log S / du), each [B, P, m], the variables group by group, of pairs at squared distances d2 [B, m]."""
         S = d2.new_empty(len(d2), len(self._sizes), d2.shape[1])
         L = torch.empty_like(S)
@@ -96,7 +96,7 @@ class GraphPart:
         S.clamp_(min=1e-300)
         return S, L.div_(S).neg_()
 
-    def tables(self, rows: Weights, d2: Tensor) -> list[Tensor]:
+    def tables(self, rows: PairEntries, d2: Tensor) -> list[Tensor]:
         """For each variable its normalised factor between every vertex and each of n points: P times [S, V_p, n].
 
         rows: `Factors.rows` of the n points; d2 [S, n]: distances of S points to them. For one parameter set, B = 1.
@@ -111,13 +111,13 @@ class GraphPart:
         return found
 
 
-class Traced:
+class GraphPartWithGradient:
     """q and s of pairs with these weights at squared distances d2 [B, M]; S and L are kept.
 
     Where the factors are not additive, q stands in the place of s.
     """
 
-    def __init__(self, graphs: GraphPart, weights: Weights, d2: Tensor) -> None:
+    def __init__(self, graphs: GraphPart, weights: PairEntries, d2: Tensor) -> None:
         self._graphs, self._d2 = graphs, d2
         self._kept: list[tuple[slice, Tensor, Tensor]] = []  # parts with their S and L
         self.q = torch.empty_like(d2)
@@ -147,7 +147,7 @@ class Traced:
         graphs = self._graphs
         modulation, alpha = graphs.modulation, graphs.alpha
         total = by_log_q.sum(-1, keepdim=True).expand_as(alpha).clone()
-        here, far = torch.zeros_like(alpha), torch.zeros_like(alpha)
+        by_u, by_u_d2 = torch.zeros_like(alpha), torch.zeros_like(alpha)
         by_d2 = torch.empty_like(self._d2)
         for part, S, L in self._kept:
             pulls = by_log_q[:, None, part]  # [B, 1, m]
@@ -157,10 +157,10 @@ class Traced:
                 pulls = torch.addcmul(pulls, shared, by_s[:, None, part])
             pulled = pulls * L
             by_d2[:, part] = (alpha[:, None] @ pulled)[:, 0]
-            here += pulled.sum(-1)
-            far += (pulled @ self._d2[:, part, None])[..., 0]
-        by_alpha = alpha * far
-        by_beta = modulation.sign * (here + by_alpha) + (modulation.offset - graphs.log_slope_of_N) * total
+            by_u += pulled.sum(-1)
+            by_u_d2 += (pulled @ self._d2[:, part, None])[..., 0]
+        by_alpha = alpha * by_u_d2
+        by_beta = modulation.sign * (by_u + by_alpha) + (modulation.offset - graphs.log_slope_of_N) * total
         places = graphs.places
         return by_alpha[:, places], by_beta[:, places], by_d2
 

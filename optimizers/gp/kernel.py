@@ -25,6 +25,8 @@ from torch import Tensor
 from fmnas.optimizers.gp.parameters import Parameter, Values
 from fmnas.optimizers.gp.points import Points
 
+ROOT_GUARD = 1e-24  # added to squares under a root, far below rounding: at 0 its slope is infinite
+
 ByParameters = Callable[[Tensor], Tensor]
 """The pullback of a likelihood: its slope by r [B, M] to that by eta [B, d], the logarithms of the parameters."""
 
@@ -92,3 +94,16 @@ def pair_indices(n: int) -> tuple[Tensor, Tensor]:
     """(i [M], j [M]) with i <= j < n: how pairs are numbered."""
     i, j = torch.triu_indices(n, n)
     return i, j
+
+
+def slopes_of(r: Tensor, by_r: Tensor, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """What the slope by_r of a loss along r says of the inputs; zeros for those on which r does not depend."""
+    if not (inputs and r.requires_grad):
+        return tuple(torch.zeros_like(each) for each in inputs)
+    return torch.autograd.grad(r, inputs, by_r, allow_unused=True, materialize_grads=True)
+
+
+def matern52(d2: Tensor) -> Tensor:
+    """The Matern correlation of smoothness 5/2 at squared distances d2 (Rasmussen & Williams 2006, Eq. 4.17)."""
+    d = (5.0 * d2 + ROOT_GUARD).sqrt()
+    return (1.0 + d + d.square() / 3.0) * torch.exp(-d)

@@ -27,11 +27,11 @@ from typing import Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from fmnas.optimizers.gp.points import standardised
 from fmnas.optimizers.gp.posterior import Posterior
+from fmnas.search_spaces.variables import Floats
 
-Floats = NDArray[np.float64]
 Warp = Callable[[Floats], tuple[Floats, float]]
 """y [n] to u [n] and the sum of log du / dy."""
 
@@ -39,12 +39,7 @@ BENDS = tuple(float(bend) for bend in np.arange(-4, 9) / 4.0)
 """-1 to 2; a standard normal prior holds them near 0 while there are few observations."""
 
 
-TINY = 1e-6  # of the range: where median and quartile are nearer, most values are the same
-
-
-def standardised(y: Floats) -> Floats:
-    """y [n] with mean 0 and standard deviation 1 (ddof 1)."""
-    return np.asarray((y - y.mean()) / y.std(ddof=1))
+MOSTLY_EQUAL = 1e-6  # of the range: where median and quartile are nearer, most values are the same
 
 
 def plain(y: Floats) -> tuple[Floats, float]:
@@ -55,7 +50,7 @@ def plain(y: Floats) -> tuple[Floats, float]:
 def soft(y: Floats) -> tuple[Floats, float]:
     """y linear below its median and logarithmic above."""
     median, quartile = np.quantile(y, [0.5, 0.25])
-    unit = median - quartile if median - quartile > TINY * np.ptp(y) else np.ptp(y)
+    unit = median - quartile if median - quartile > MOSTLY_EQUAL * np.ptp(y) else np.ptp(y)
     z = (y - median) / unit
     above = np.log1p(z.clip(min=0.0))
     u, log_slope = plain(np.where(z > 0.0, above, z))

@@ -26,7 +26,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fmnas.optimizers.gp.kernel import ByParameters, ByPosition, pair_indices
+from fmnas.optimizers.gp.kernel import ByParameters, ByPosition, pair_indices, slopes_of
 from fmnas.optimizers.gp.parameters import Parameter, Values
 from fmnas.optimizers.gp.points import Points
 from fmnas.search_spaces import Space
@@ -60,16 +60,16 @@ class PairKernel(ABC):
         """1 in each row of T that is one of the vertices V [m, P], 0 in the others [m, K]."""
         return torch.zeros(len(V), len(self.T), dtype=torch.float64).scatter_(1, self.rows(V), 1.0)
 
-    def pairs(self, points: Points) -> "NumberedPairs":
+    def pairs(self, points: Points) -> "PairKernelPairs":
         """The pairs of these points."""
-        return NumberedPairs(self, points)
+        return PairKernelPairs(self, points)
 
     def given(self, values: Values, points: Points) -> "PairCorrelation":
         """Correlations with these points."""
         return PairCorrelation(self, values, points)
 
 
-class NumberedPairs:
+class PairKernelPairs:
     """The pairs of some points: x2 [M] and a [M]."""
 
     def __init__(self, kernel: PairKernel, points: Points) -> None:
@@ -92,12 +92,9 @@ class NumberedPairs:
         names = [parameter.name for parameter in self._kernel.parameters]
 
         def pullback(by_r: Tensor) -> Tensor:
-            if not (names and r.requires_grad):
-                return by_r.new_zeros(len(by_r), len(names))
-            slopes = torch.autograd.grad(
-                r, [own[name] for name in names], by_r, allow_unused=True, materialize_grads=True
-            )
-            return torch.cat([slope * values[name] for name, slope in zip(names, slopes, strict=True)], -1)
+            slopes = slopes_of(r, by_r, [own[name] for name in names])
+            logs = [slope * values[name] for name, slope in zip(names, slopes, strict=True)]
+            return torch.cat([by_r.new_empty(len(by_r), 0), *logs], -1)
 
         return r.detach(), pullback
 
@@ -157,9 +154,7 @@ class PairVertexCache:
             r = self._of(x2)
 
         def pullback(by_r: Tensor, by_own: Tensor) -> Tensor:
-            if not r.requires_grad:
-                return torch.zeros_like(C)
-            (pulled,) = torch.autograd.grad(r, x2, by_r)  # [m, n], number by number
+            (pulled,) = slopes_of(r, by_r, [x2])  # [m, n], number by number
             return 2.0 * (pulled.sum(-1, keepdim=True) * C - pulled @ given.points.C)
 
         return r.detach(), self._own, pullback

@@ -1,4 +1,4 @@
-"""Encoded configurations as tensors, the continuous part and the vertices apart; and points around one of them."""
+"""What a model is given: encoded configurations, the continuous part and the vertices apart, and their objectives."""
 
 from dataclasses import dataclass
 
@@ -8,8 +8,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fmnas.search_spaces import Space
+from fmnas.search_spaces.variables import Floats
 
 SAME = 1e-9  # encoded points nearer than this in every column are one
+EQUAL = 1e-12  # objectives that span less are equal; where all are below 1, less than this share of the largest
 NEAR = (0.1, 0.01, 0.001)  # jitter around the incumbent, in unit-cube lengths
 
 
@@ -75,3 +77,17 @@ def around(
     scale = rng.choice(jitter, size=(count, 1))
     X[:, :D] = (X[:, :D] + scale * rng.standard_normal((count, D))).clip(0.0, 1.0)
     return X
+
+
+def nothing_to_model(y: Floats) -> str:
+    """Why no model can be made of y [n]; empty where one can."""
+    if len(y) < 2:
+        return "fewer than two results to model"
+    if np.ptp(y) <= EQUAL * min(1.0, np.abs(y).max()):
+        return "all results are equal: nothing to model"
+    return ""
+
+
+def standardised(y: Floats) -> Floats:
+    """y [n] with mean 0 and standard deviation 1 (ddof 1)."""
+    return np.asarray((y - y.mean()) / y.std(ddof=1))

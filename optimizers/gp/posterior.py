@@ -16,7 +16,7 @@ with a matrix is several times as fast as two triangular solves. It is safe here
 import torch
 from torch import Tensor
 
-from fmnas.optimizers.gp.kernel import Correlation, Kernel
+from fmnas.optimizers.gp.kernel import Correlation
 from fmnas.optimizers.gp.likelihood import Likelihood
 from fmnas.optimizers.gp.parameters import Values
 from fmnas.optimizers.gp.points import Points
@@ -45,16 +45,6 @@ class Posterior:
         self.weights = self.inverse @ (y - self.mu)  # [n], A^-1 (y - mu)
         self.s2 = max(float(((y - self.mu) @ self.weights) / len(y)), 1e-300)
 
-    @property
-    def kernel(self) -> Kernel:
-        """Its kernel."""
-        return self.likelihood.kernel
-
-    @property
-    def points(self) -> Points:
-        """The observed points."""
-        return self.likelihood.points
-
     def predict_from(self, r: Tensor, own: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(mean [m], variance [m], A^-1 r [m, n]) from correlations r [m, n]; the variance is of f, without noise."""
         solved = r @ self.inverse
@@ -71,7 +61,9 @@ class Posterior:
         return torch.cat(means), torch.cat(variances)
 
     def with_observations(self, points: Points, y: Tensor) -> "Posterior":
-        """The process under the same parameters, given m more observations y [m]."""
+        """The process under the same parameters and output scale, given m more observations y [m]."""
         likelihood = self.likelihood
         every, values = likelihood.points.and_then(points), torch.cat([likelihood.y, y])
-        return Posterior(Likelihood(likelihood.kernel, every, values, likelihood.prior), self.eta)
+        more = Posterior(Likelihood(likelihood.kernel, every, values, likelihood.prior), self.eta)
+        more.s2 = self.s2  # values that it predicted itself fit, and say nothing of the scale
+        return more

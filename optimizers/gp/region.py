@@ -15,10 +15,7 @@ from torch import Tensor
 
 from fmnas.optimizers.gp.bfgs import Box
 from fmnas.optimizers.gp.points import Points
-from fmnas.search_spaces import Space, SpaceError
-
-MISSES = 100
-"""Sampling gives up after so many batches without a feasible point."""
+from fmnas.search_spaces import Space
 
 
 @dataclass(frozen=True)
@@ -95,21 +92,12 @@ class Region:
         """Random points [count], all in the region, uniform but for a ball: its centre, with 0 to `radius` variables
         drawn anew, their number uniform.
 
-        Raises SpaceError where next to nothing of the region is feasible.
+        Raises SpaceError where next to nothing of the region is feasible, as `Space.feasible_of`.
         """
+        space = self.space
         if self._whole:
-            return Points.of(self.space, self.space.sample_encoded(rng, count))
-        found, missing = [], count
-        for _ in range(MISSES):
-            drawn = self._draw(rng, max(missing, 64))
-            found.append(drawn.at(self.feasible(drawn)).at(slice(missing)))
-            missing -= len(found[-1])
-            if missing == 0:
-                return Points(torch.cat([each.C for each in found]), torch.cat([each.V for each in found]))
-        raise SpaceError(
-            f"{count - missing} of {count} points were found in a region of the search whose samples must meet "
-            f"{len(self.space.constraints)} constraint(s): search a larger region"
-        )
+            return Points.of(space, space.sample_encoded(rng, count))
+        return Points.of(space, space.feasible_of(lambda number: self._draw(rng, number).encoded(space), count))
 
     def _distance_around(self, ball: HammingBall, V: Tensor) -> Tensor:
         """The distance from the centre [m, K] once a variable has another vertex."""

@@ -2,7 +2,7 @@
 
 From each start, alternate until neither helps: one hill-climbing step to the best graph neighbour, then some steps
 along the continuous part (of a Gaussian process, a projected BFGS with the analytic gradient: surface.py). All starts
-advance together as one batch. Nothing here knows of processes: whatever is a `Surface` can be searched.
+advance together as one batch.
 
 | symbol | shape | meaning |
 |---|---|---|
@@ -11,7 +11,6 @@ advance together as one batch. Nothing here knows of processes: whatever is a `S
 """
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -19,6 +18,7 @@ from torch import Tensor
 
 from fmnas.optimizers.gp.points import Points, new_among, spray
 from fmnas.optimizers.gp.region import Region
+from fmnas.optimizers.gp.surface import Surface
 
 MEETING = 1e-3  # in unit-cube lengths: starts as near as this climb the same hill
 
@@ -58,22 +58,6 @@ class SearchState:
     known: np.ndarray
     settings: SearchSettings
     rng: np.random.Generator
-
-
-class Surface(Protocol):
-    """What can be searched so: values, the best graph neighbour, and a way up along the continuous part."""
-
-    def value(self, points: Points) -> Tensor:
-        """What is maximised [m]."""
-        ...
-
-    def best_neighbours(self, points: Points, region: Region) -> tuple[Tensor, Tensor]:
-        """(vertices [S, P] of each start's best neighbour in the region, its value [S]); -inf where there is none."""
-        ...
-
-    def climb(self, points: Points, region: Region, steps: int, tolerance: float) -> tuple[Tensor, Tensor]:
-        """(C [S, D], value [S]) after so many steps in the region at fixed vertices."""
-        ...
 
 
 def start_points(surface: Surface, region: Region, state: SearchState) -> Points:

@@ -17,12 +17,12 @@ from fmnas.baselines.wrapped import WrappedOptimizer
 from fmnas.optimizers import BayesianOptimizer, Optimizer, random_design
 from fmnas.optimizers.bofm import Mode
 from fmnas.optimizers.contract import Subject, bookkeeping, randomness, suggestions
-from fmnas.optimizers.contract.play import CONSTRAINED, DESIGN, DESIGN_SEED, EPOCHS, SPACES
+from fmnas.optimizers.contract.play import CONSTRAINED, DESIGN, DESIGN_SEED, EPOCHS, SPACES, played
 from fmnas.optimizers.gp.fit import FitSettings
 from fmnas.optimizers.gp.search import SearchSettings
 from fmnas.optimizers.options import parameters_of
 from fmnas.platform.optimizers import OPTIMIZERS, Row
-from fmnas.search_spaces import Space
+from fmnas.search_spaces import Space, joint_space
 from fmnas.search_spaces.records import INITIAL, PROMOTION, RANDOM
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -101,7 +101,14 @@ def space(request: pytest.FixtureRequest) -> Space:
 
 
 def test_trials_are_valid_and_numbered(subject: Subject, space: Space) -> None:
-    suggestions.valid(subject, space)
+    optimizer = subject.build(space, 0)
+    trials = played(optimizer, suggestions.PLAYED)
+    assert optimizer.chooses in subject.origins
+    suggestions.inside_the_space(space, trials)
+    suggestions.numbered(trials)
+    suggestions.plain_json(trials)
+    suggestions.of_known_origin(subject, trials)
+    suggestions.within_fidelity(trials)
 
 
 @pytest.mark.parametrize("name", list(SUBJECTS))
@@ -113,7 +120,11 @@ def test_constraints_are_respected(name: str, space: Space, seed: int) -> None:
 
 
 def test_the_joint_space(subject: Subject) -> None:
-    suggestions.takes_the_joint_space(subject)
+    """The cell and its training: large, with categories of every sort."""
+    space = joint_space()
+    trials = played(subject.build(space, 0), 6)
+    suggestions.inside_the_space(space, trials)
+    assert len({json.dumps(trial.configuration) for trial in trials}) == 6
 
 
 def test_same_seed_same_trials(subject: Subject, space: Space) -> None:

@@ -11,14 +11,15 @@ import pytest
 import torch
 
 from fmnas.baselines.casmopolitan import Casmopolitan, CasmopolitanKernel, Copula
-from fmnas.baselines.trust_region import Length, Rules, TrustRegion, is_success
+from fmnas.baselines.trust_region import GrowthRules, Length, TrustRegion, is_success
 from fmnas.optimizers import random_design
 from fmnas.optimizers.gp.acquisition import LogAugmentedEI, log_expected_improvement
-from fmnas.optimizers.gp.fit import FitSettings
+from fmnas.optimizers.gp.fit import Fit, FitError, FitSettings
 from fmnas.optimizers.gp.points import Points
+from fmnas.optimizers.gp.region import Region
 from fmnas.optimizers.gp.search import SearchSettings
-from fmnas.search_spaces import Nominal, Ordinal, Real, Space, Trial
-from fmnas.search_spaces.records import MODEL, RANDOM
+from fmnas.search_spaces import LinearConstraint, Nominal, Ordinal, Real, Space, SpaceError, Trial
+from fmnas.search_spaces.records import FAILED_FIT, FALLBACK, MODEL, RANDOM
 
 GOLDEN: Any = json.loads((Path(__file__).parent / "golden_casmopolitan.json").read_text())
 Z = np.array(GOLDEN["Z"])
@@ -66,7 +67,7 @@ def test_golden_augmented_ei(case: dict[str, float]) -> None:
 @pytest.mark.parametrize("case", GOLDEN["trust_region"], ids=lambda case: case["case"])
 def test_golden_lengths(case: dict[str, Any]) -> None:
     given = case["settings"]
-    rules = Rules(
+    rules = GrowthRules(
         Length(given["length_init"], given["length_min"], given["length_max"]),
         Length(given["length_init_discrete"], given["length_min_discrete"], given["length_max_discrete"]),
         given["tr_multiplier"],
@@ -90,7 +91,7 @@ def test_golden_successes(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize(("P", "radius"), [(0, 0), (1, 1), (2, 2), (3, 3), (12, 10), (50, 40)])
 def test_the_ball_begins_with_four_fifths_of_the_discrete_variables(P: int, radius: int) -> None:
     space = Space([*REALS, *(Nominal(f"h{p}", (0, 1)) for p in range(P))])
-    region = TrustRegion.first(Rules.of(space))
+    region = TrustRegion.first(GrowthRules.of(space))
     assert (region.radius, region.side) == (radius, 0.8)
     assert not region.exhausted
 
@@ -98,7 +99,7 @@ def test_the_ball_begins_with_four_fifths_of_the_discrete_variables(P: int, radi
 @pytest.mark.parametrize("P", [0, 1])
 def test_a_ball_that_cannot_shrink_exhausts_no_region(P: int) -> None:
     space = Space([*REALS, *(Nominal(f"h{p}", (0, 1)) for p in range(P))])
-    region = TrustRegion.first(replace(Rules.of(space), failures=1))
+    region = TrustRegion.first(replace(GrowthRules.of(space), failures=1))
     sides = []
     while not region.exhausted:
         region = region.after(success=False)
@@ -170,13 +171,42 @@ def test_an_exhausted_region_is_left_for_another() -> None:
     assert optimizer._best[0][1] == 1.0
     np.testing.assert_array_equal(optimizer._best[0][0], SPACE.encode(design[0].configuration))
     centre, *others = worse(optimizer, 4, first=30.0)
-    assert (centre.origin, centre.note) == (MODEL, "a new trust region begins here")
+    assert (centre.origin, centre.note) == (RANDOM, "a new trust region begins here"), "of one region it is drawn"
     for trial in others:
         assert trial.origin == RANDOM
         assert not trial.fallback
         assert is_within(optimizer, trial, centre, side=0.8, radius=3)
     assert asked(optimizer).origin == MODEL
     assert [trial.id for trial, _ in optimizer.observations()] == [10, 11, 12, 13]
+
+
+def test_after_a_large_design_a_new_region_still_begins_with_twenty_points() -> None:
+    optimizer = made(failures=1, design=23)
+    worse(optimizer, 25, first=1.0)
+    assert len(optimizer._regions) == 2
+    assert {trial.origin for trial in worse(optimizer, 20, first=30.0)} == {RANDOM}
+    assert asked(optimizer).origin == MODEL
+
+
+def test_a_new_region_without_a_feasible_point_is_left_to_chance(monkeypatch: pytest.MonkeyPatch) -> None:
+    optimizer = made(failures=3)
+    worse(optimizer, 11, first=9.0)
+    assert len(optimizer._regions) == 2
+
+    def nothing(region: Region, rng: np.random.Generator, count: int) -> Points:
+        raise SpaceError("nothing")
+
+    monkeypatch.setattr(Region, "sample", nothing)
+    trial = asked(optimizer)
+    assert (trial.origin, trial.fallback) == (RANDOM, FALLBACK)
+    assert trial.note == "next to nothing of the trust region is feasible"
+
+
+def test_where_little_of_the_region_is_feasible_the_model_still_chooses() -> None:
+    slack = [LinearConstraint({"x": sign, "z": -sign}, bound=0.001) for sign in (1.0, -1.0)]
+    optimizer = made(Space([Real("x", 0.0, 1.0), Real("z", 0.0, 1.0)], slack))
+    worse(optimizer, 4)
+    assert asked(optimizer).origin == MODEL
 
 
 def test_a_late_result_of_an_earlier_region_is_not_modelled() -> None:
@@ -197,7 +227,21 @@ def test_a_region_begins_where_the_best_of_those_before_promise_most() -> None:
     space = Space([Real("x", 0.0, 1.0), Nominal("h", (0, 1))])
     optimizer = made(space, design=2)
     optimizer._best = [(np.array([x, 0.0]), -10.0 * x) for x in (0.1, 0.3, 0.5, 0.7)]
-    assert optimizer._centre(np.random.default_rng(0))[0] > 0.7
+    centre = optimizer._centre(np.random.default_rng(0))
+    assert float(centre.configuration["x"]) > 0.7
+    assert (centre.origin, centre.fallback) == (MODEL, "")
+
+
+def test_where_the_bests_cannot_be_fitted_the_centre_is_drawn_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*given: Any) -> Fit:
+        raise FitError("it is singular")
+
+    optimizer = made()
+    optimizer._best = [(x, float(y)) for y, x in enumerate(SPACE.sample_encoded(np.random.default_rng(1), 2))]
+    monkeypatch.setattr(optimizer.surrogate, "fit", fails)
+    centre = optimizer._centre(np.random.default_rng(2))
+    assert (centre.origin, centre.fallback) == (RANDOM, FAILED_FIT)
+    assert centre.note == "a new trust region begins here; fit failed: it is singular"
 
 
 @pytest.mark.parametrize("bests", [[1.0], [1.0, 1.0]])
@@ -205,4 +249,5 @@ def test_bests_that_tell_nothing_leave_the_centre_to_chance(bests: list[float]) 
     optimizer = made()
     optimizer._best = [(x, y) for x, y in zip(SPACE.sample_encoded(np.random.default_rng(1), 2), bests, strict=False)]
     one, other = (optimizer._centre(np.random.default_rng(seed)) for seed in (2, 3))
-    assert not np.array_equal(one, other)
+    assert one.configuration != other.configuration
+    assert (one.origin, one.fallback) == (RANDOM, "")

@@ -1,10 +1,14 @@
 """Optuna's samplers as optimizers: what the study holds, how it is restored, and what a sampler may do."""
 
+import json
+import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from optuna.samplers import BruteForceSampler, GridSampler, NSGAIISampler, RandomSampler, TPESampler
+import torch
+from optuna.samplers import BaseSampler, BruteForceSampler, GridSampler, NSGAIISampler, RandomSampler, TPESampler
 from optuna.trial import TrialState
 
 from fmnas.baselines.optuna_sampler import OptunaSampler, is_sampler, optimizer_asking
@@ -132,3 +136,31 @@ def test_it_leaves_no_file_and_says_nothing(
     played(built(TPESampler, initial_design=DESIGN, n_startup_trials=4, group=True), 8)
     assert list(tmp_path.iterdir()) == []
     assert capfd.readouterr() == ("", "")
+
+
+class Careless(BaseSampler):  # type: ignore[misc]
+    """Draws from every global random state."""
+
+    def infer_relative_search_space(self, study: Any, trial: Any) -> dict[str, Any]:
+        return {}
+
+    def sample_relative(self, study: Any, trial: Any, search_space: Any) -> dict[str, Any]:
+        return {}
+
+    def sample_independent(self, study: Any, trial: Any, name: str, distribution: Any) -> Any:
+        drawn = int(1e6 * (random.random() + np.random.random() + float(torch.rand(1))))
+        return RandomSampler(seed=drawn).sample_independent(study, trial, name, distribution)
+
+
+def test_what_a_sampler_draws_from_global_states_is_its_own() -> None:
+    def run(seed: int) -> list[Trial]:
+        random.seed(seed)
+        np.random.seed(seed)
+        torch.manual_seed(seed)
+        before = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()
+        trials = played(built(Careless, seed=4), 4)
+        assert (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()) == before
+        return trials
+
+    assert run(1) == run(2)
+    assert len({json.dumps(trial.configuration) for trial in run(1)}) == 4

@@ -1,17 +1,22 @@
 """The rounding GP: codes, the same process on points and on their codes, and rounding to the nearest code."""
 
 import json
+from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
+from fmnas.baselines import rounding_gp
 from fmnas.baselines.rounding_gp import CodeKernel, RoundingGP, codes
 from fmnas.optimizers import random_design
 from fmnas.optimizers.gp.acquisition import LogEI
-from fmnas.optimizers.gp.autograd_kernel import matern52
+from fmnas.optimizers.gp.kernel import matern52
 from fmnas.optimizers.gp.likelihood import Likelihood
 from fmnas.optimizers.gp.points import Points
 from fmnas.optimizers.gp.posterior import Posterior
+from fmnas.optimizers.gp.search import SearchState, alternate
+from fmnas.optimizers.gp.surface import Surface
 from fmnas.search_spaces import Graph, Integer, Nominal, Ordinal, Real, Space
 from fmnas.search_spaces.records import MODEL
 
@@ -96,3 +101,31 @@ def test_a_bowl_is_descended() -> None:
         values.append(value)
     assert min(values[:5]) > 0.3
     assert min(values) < 0.1
+
+
+def test_with_trials_pending_the_relaxed_process_has_the_output_scale_of_the_results(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scales: list[tuple[float, float]] = []
+    plain: list[float] = []
+
+    class Noted(RoundingGP):
+        def candidates(self, surface: Surface, state: SearchState) -> Points:
+            plain.append(surface.posterior.s2)
+            return super().candidates(surface, state)
+
+    def noted(surface: Surface, *given: Any) -> tuple[Points, torch.Tensor]:
+        scales.append((surface.posterior.s2, plain[-1]))
+        return alternate(surface, *given)
+
+    monkeypatch.setattr(rounding_gp, "alternate", noted)
+    optimizer = Noted(SPACE, initial_design=random_design(SPACE, 5, 0))
+    for _ in range(5):
+        trial = optimizer.ask()
+        assert trial is not None
+        optimizer.tell(trial, float(SPACE.encode(trial.configuration).sum()))
+    for _ in range(3):
+        optimizer.ask()
+    assert len(scales) == 3
+    for relaxed, own in scales:
+        assert relaxed == pytest.approx(own, rel=1e-9)

@@ -13,7 +13,7 @@ from fmnas.baselines import RandomSearch
 from fmnas.baselines.botorch import BoTorch
 from fmnas.baselines.smac import SMAC
 from fmnas.baselines.tpe import TPE
-from fmnas.baselines.wrapped import TRIES, WrappedOptimizer
+from fmnas.baselines.wrapped import LOOKED_AT, WrappedOptimizer
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion, random_design
 from fmnas.search_spaces import (
     Configuration,
@@ -124,7 +124,7 @@ def test_what_optuna_is_told() -> None:
 
 
 def test_what_smac_is_told() -> None:
-    _, history = informed(SMAC).selector(seed=0)
+    history = informed(SMAC).selector(seed=0)._runhistory
     from ConfigSpace import CategoricalHyperparameter, UniformFloatHyperparameter, UniformIntegerHyperparameter
     from smac.runhistory import StatusType
 
@@ -192,7 +192,7 @@ def test_without_its_package_it_says_how_to_get_it(
 ) -> None:
     def missing(name: str) -> object:
         if name == method.package:
-            raise ImportError(name)
+            raise ModuleNotFoundError(name, name=name)
         return import_module(name)
 
     monkeypatch.setattr(errors, "import_module", missing)
@@ -228,7 +228,7 @@ class Stubborn(WrappedOptimizer):
             yield Suggestion({"k": k}, MODEL)
 
 
-@pytest.mark.parametrize("first", [0, 5, TRIES - 1])
+@pytest.mark.parametrize("first", [0, 5, LOOKED_AT - 1])
 def test_the_first_feasible_suggestion_is_taken(first: int) -> None:
     space = Space([Integer("k", 0, 99)], [LinearConstraint({"k": -1}, -first)])
     trial = ask(Stubborn(space))
@@ -237,9 +237,9 @@ def test_the_first_feasible_suggestion_is_taken(first: int) -> None:
 
 def test_where_none_is_feasible_chance_chooses() -> None:
     Stubborn.looked_at.clear()
-    space = Space([Integer("k", 0, 99)], [LinearConstraint({"k": -1}, -TRIES)])
+    space = Space([Integer("k", 0, 99)], [LinearConstraint({"k": -1}, -LOOKED_AT)])
     trial = ask(Stubborn(space))
-    assert Stubborn.looked_at == list(range(TRIES))
+    assert Stubborn.looked_at == list(range(LOOKED_AT))
     assert (trial.origin, trial.fallback) == (RANDOM, FALLBACK)
     assert "json" in trial.note
 
@@ -266,3 +266,21 @@ def test_smac_suggests_nothing_twice_until_the_space_is_used_up() -> None:
     tried = {tuple(trial.configuration.values()) for trial, _ in optimizer.history}
     assert len(tried) == 8
     assert ask(optimizer).fallback == FALLBACK
+
+
+@pytest.mark.parametrize(
+    ("count", "note"),
+    [
+        (0, "json had nothing left to suggest and chance chose"),
+        (3, "none of the suggestions of json was feasible and chance chose"),
+    ],
+)
+def test_why_chance_chose_in_place_of_a_package_is_said(count: int, note: str) -> None:
+    class Fixed(WrappedOptimizer):
+        name, package = "fixed", "json"
+
+        def suggestions(self, seed: int) -> Iterator[Suggestion]:
+            return iter([Suggestion({"k": 3}, MODEL)] * count)
+
+    trial = ask(Fixed(Space([Integer("k", 0, 3)], [LinearConstraint({"k": 1}, 2)])))
+    assert (trial.origin, trial.fallback, trial.note) == (RANDOM, FALLBACK, note)

@@ -101,10 +101,12 @@ def test_running_trials_are_pending() -> None:
         ({"result": {"loss": 0.5}}, [3.0, 1.0, 0.5]),
         ({"error": True}, [3.0, 1.0, 3.0]),
         ({"result": {"loss": float("nan")}}, [3.0, 1.0, 3.0]),
+        ({"result": {"loss": None}}, [3.0, 1.0, 3.0]),
+        ({"result": {"loss": "bad"}}, [3.0, 1.0, 3.0]),
         ({"result": {"another": 1.0}}, [3.0, 1.0, 3.0]),
         ({}, [3.0, 1.0, 2.0]),
     ],
-    ids=["result", "error", "nan", "no metric", "paused"],
+    ids=["result", "error", "nan", "none", "text", "no metric", "paused"],
 )
 def test_what_is_heard_of_each_end(ends: dict[str, Any], heard: list[float]) -> None:
     searcher = search()

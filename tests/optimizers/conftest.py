@@ -61,7 +61,7 @@ def spaces() -> st.SearchStrategy[Space]:
     return _space()
 
 
-KERNELS = {**FAST_KERNELS, **{kernel.name: kernel for kernel in BLENDED_KERNELS.values()}}
+KERNELS = {**FAST_KERNELS, **{f"blended-{name}": kernel for name, kernel in BLENDED_KERNELS.items()}}
 
 
 @dataclass(frozen=True)

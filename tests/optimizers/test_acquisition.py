@@ -165,14 +165,6 @@ def test_slopes_are_the_derivatives(acquisition: Acquisition) -> None:
     np.testing.assert_allclose(by_deviation, (above - below) / (2 * step), rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize("acquisition", [LogEI(0.0), LowerConfidenceBound()], ids=["ei", "lcb"])
-def test_an_average_of_equals_is_what_each_of_them_is(acquisition: Acquisition) -> None:
-    values = torch.linspace(-900.0, 2.0, 5).double().expand(3, 5)
-    average, share = acquisition.average(values)
-    np.testing.assert_allclose(average, values[0], rtol=1e-12)
-    np.testing.assert_allclose(share, np.full((3, 5), 1 / 3), rtol=1e-12)
-
-
 def test_augmented_ei_is_ei_without_noise_and_finite_far_below_it() -> None:
     mean, deviation = torch.linspace(-3.0, 3.0, 7).double(), torch.full((7,), 0.5).double()
     plain, augmented = LogEI(0.2).value(mean, deviation), LogAugmentedEI(0.2, 1e-16).value(mean, deviation)
@@ -185,5 +177,3 @@ def test_augmented_ei_is_ei_without_noise_and_finite_far_below_it() -> None:
 def test_a_lower_confidence_bound_in_numbers() -> None:
     bound = LowerConfidenceBound(2.0)
     assert bound.value(torch.tensor([1.0]), torch.tensor([0.25])).tolist() == [-0.5]
-    values = torch.tensor([[0.0, 2.0], [4.0, 2.0]])
-    assert bound.average(values)[0].tolist() == [2.0, 2.0]

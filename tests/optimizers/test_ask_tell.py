@@ -12,11 +12,11 @@ from fmnas.optimizers import OptimizerError, random_design
 from fmnas.optimizers.ask_tell import (
     AskTellOptimizer,
     NotRepeatedError,
-    PrivateRandomState,
     can_make,
     optimizer_made_by,
 )
 from fmnas.optimizers.foreign_options import plain_parameters
+from fmnas.optimizers.process_state import PrivateRandomState
 from fmnas.search_spaces import Configuration, Integer, Nominal, Real, Space, Trial
 from fmnas.search_spaces.records import INITIAL, MODEL
 

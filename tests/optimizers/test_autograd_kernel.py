@@ -8,18 +8,20 @@ import torch
 from torch import Tensor
 
 from fmnas.optimizers.gp.acquisition import Acquisition, LogEI, LowerConfidenceBound
-from fmnas.optimizers.gp.autograd_kernel import AutogradKernel, matern52, overlap, squared_distance
+from fmnas.optimizers.gp.autograd_kernel import AutogradKernel, overlap, squared_distance
+from fmnas.optimizers.gp.fit import FitSettings, Surrogate
 from fmnas.optimizers.gp.fm_kernel import FMKernel
 from fmnas.optimizers.gp.frequency_modulation import BLENDED_KERNELS, FAST_KERNELS
+from fmnas.optimizers.gp.kernel import matern52
 from fmnas.optimizers.gp.likelihood import Likelihood
-from fmnas.optimizers.gp.parameters import Values
+from fmnas.optimizers.gp.parameters import Parameter, Uniform, Values
 from fmnas.optimizers.gp.points import Points
 from fmnas.optimizers.gp.posterior import Posterior
 from fmnas.optimizers.gp.region import Region
 from fmnas.optimizers.gp.surface import Surface
-from fmnas.search_spaces import Space
+from fmnas.search_spaces import Nominal, Real, Space
 
-KERNELS = {**FAST_KERNELS, **{kernel.name: kernel for kernel in BLENDED_KERNELS.values()}}
+KERNELS = {**FAST_KERNELS, **{f"blended-{name}": kernel for name, kernel in BLENDED_KERNELS.items()}}
 
 
 Both = tuple[Any, Likelihood, Likelihood]
@@ -74,21 +76,10 @@ def test_predictions_are_those_of_the_fast_path(both: Both) -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-9)
 
 
-def surfaces(both: Both, acquisition: Acquisition, members: int) -> tuple[Surface, Surface]:
-    """(by the formula, by the fast path) of as many processes."""
-    problem, fast, slow = both
-    etas = torch.cat([problem.eta[None], fast.starts(np.random.default_rng(3), members - 1)])
-    one, other = (Surface.of([Posterior(each, eta) for eta in etas], acquisition) for each in (slow, fast))
-    return one, other
-
-
-@pytest.mark.parametrize("members", [1, 3])
 @pytest.mark.parametrize("acquisition", [LogEI(-0.5), LowerConfidenceBound(1.7)], ids=["ei", "lcb"])
-def test_acquisition_slopes_and_neighbours_are_those_of_the_fast_path(
-    both: Both, acquisition: Acquisition, members: int
-) -> None:
-    space = both[0].space
-    slow, fast = surfaces(both, acquisition, members)
+def test_acquisition_slopes_and_neighbours_are_those_of_the_fast_path(both: Both, acquisition: Acquisition) -> None:
+    (problem, *likelihoods), space = both, both[0].space
+    fast, slow = (Surface(Posterior(each, problem.eta), acquisition) for each in likelihoods)
     points, region = Points.of(space, space.sample_encoded(np.random.default_rng(4), 6)), Region(space)
     np.testing.assert_allclose(slow.value(points), fast.value(points), rtol=1e-7, atol=1e-8)
     (value, slope), (expected, gradient) = (each.with_gradient(points.C, each.on(points.V)) for each in (slow, fast))
@@ -99,20 +90,31 @@ def test_acquisition_slopes_and_neighbours_are_those_of_the_fast_path(
     np.testing.assert_array_equal(V, expected_V)
 
 
-def test_the_mean_of_several_processes_is_that_of_their_expected_improvements(make_problem: Any, space: Space) -> None:
-    problem = make_problem(space, 8)
-    etas = problem.likelihood.starts(np.random.default_rng(1), 3)
-    posteriors = [Posterior(problem.likelihood, eta) for eta in etas]
-    points = Points.of(space, space.sample_encoded(np.random.default_rng(2), 5))
-    together = Surface.of(posteriors, LogEI(-0.3))
-    alone = torch.stack([Surface.of(posterior, LogEI(-0.3)).value(points) for posterior in posteriors])
-    np.testing.assert_allclose(together.value(points).exp(), alone.exp().mean(0), rtol=1e-10)
-    step, (_, gradient) = 1e-5, together.with_gradient(points.C, together.on(points.V))
-    for d in range(len(space.continuous)):
-        move = torch.zeros_like(points.C)
-        move[:, d] = step
-        above, below = (together.value(Points(points.C + sign * move, points.V)) for sign in (1, -1))
-        np.testing.assert_allclose(gradient[:, d], (above - below) / (2 * step), rtol=1e-3, atol=1e-4)
+class Unscaled(AutogradKernel):
+    """A Matern without parameters."""
+
+    def r(self, a: Points, b: Points, values: Values) -> Tensor:
+        return matern52(squared_distance(a.C, b.C, torch.ones(1, dtype=torch.float64)))
+
+
+class OverlapOnly(AutogradKernel):
+    """Its one parameter counts where something is continuous alone."""
+
+    parameters = (Parameter("theta", 1, (1e-2, 1e2), Uniform(0.1, 1.0)),)
+
+    def r(self, a: Points, b: Points, values: Values) -> Tensor:
+        return (a.V == b.V).double().mean(-1)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "space"),
+    [(Unscaled, Space([Real("x", 0.0, 1.0)])), (OverlapOnly, Space([Nominal("a", [0, 1, 2]), Nominal("b", [0, 1])]))],
+)
+def test_a_kernel_that_no_parameter_changes_is_fitted_by_its_noise(kernel: type[AutogradKernel], space: Space) -> None:
+    X = space.sample_encoded(np.random.default_rng(0), 6)
+    y = torch.from_numpy(np.random.default_rng(1).standard_normal(6))
+    fitted = Surrogate(kernel(space), FitSettings(prior=False)).fit(Points.of(space, X), y, np.random.default_rng(2))
+    assert np.isfinite(fitted.nll)
 
 
 def test_matern_and_overlap_in_closed_form() -> None:

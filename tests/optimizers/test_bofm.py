@@ -154,8 +154,9 @@ def test_the_same_point_told_twice() -> None:
         lambda c: 1e6 * score(c),
         lambda c: 1e9 + score(c),
         lambda c: 1e-6 * score(c),
+        lambda c: 1e-15 * score(c),
     ],
-    ids=["outlier above", "outlier below", "large", "far from zero", "small"],
+    ids=["outlier above", "outlier below", "large", "far from zero", "small", "very small"],
 )
 def test_objectives_of_any_size(objective: Any) -> None:
     trials = played(built(MIXED, design=5), 9, objective)

@@ -28,14 +28,19 @@ class Outside(Plain):
         return Suggestion({**self.space.sample(rng), self.space.names[0]: 77}, MODEL)
 
 
-class Disordered(Plain):
+class Raw(Plain):
+    """Its suggestions go on record as they are."""
+
+    def _plain(self, suggestion: Suggestion) -> Suggestion:
+        return suggestion
+
+
+class Disordered(Raw):
     def _suggest(self, rng: np.random.Generator) -> Suggestion:
         return Suggestion(dict(reversed(self.space.sample(rng).items())), MODEL)
 
 
-class Infeasible(Plain):
-    def _check(self, suggestion: Suggestion) -> None: ...
-
+class Infeasible(Raw):
     def _suggest(self, rng: np.random.Generator) -> Suggestion:
         return Suggestion(Space(self.space.variables).sample(rng), MODEL)
 
@@ -46,7 +51,7 @@ class Gaps(Plain):
         self._asked += 1
 
 
-class NoJSON(Plain):
+class NoJSON(Raw):
     def _suggest(self, rng: np.random.Generator) -> Suggestion:
         return Suggestion(self.space.sample(rng), MODEL, memo=(np.float32(1.5),))  # type: ignore[arg-type]
 
@@ -56,9 +61,7 @@ class Orphan(Plain):
         return Suggestion(self.space.sample(rng), MUTATION)
 
 
-class TooLong(Plain):
-    def _check(self, suggestion: Suggestion) -> None: ...
-
+class TooLong(Raw):
     def _suggest(self, rng: np.random.Generator) -> Suggestion:
         return Suggestion(self.space.sample(rng), MODEL, epochs=EPOCHS + 1)
 

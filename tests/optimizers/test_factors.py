@@ -15,11 +15,11 @@ from fmnas.optimizers.gp.frequency_modulation import (
     ModulatedDiffusion,
     ModulatedLaplacian,
 )
-from fmnas.optimizers.gp.graph_part import GraphPart, Traced
+from fmnas.optimizers.gp.graph_part import GraphPart, GraphPartWithGradient
 from fmnas.search_spaces import Integer, Nominal, Ordinal, Real, Space
 from fmnas.search_spaces.variables import laplacian
 
-KERNELS = {**FAST_KERNELS, **{kernel.name: kernel for kernel in BLENDED_KERNELS.values()}}
+KERNELS = {**FAST_KERNELS, **{f"blended-{name}": kernel for name, kernel in BLENDED_KERNELS.items()}}
 MODULATIONS = {"modlap": ModulatedLaplacian(), "moddif": ModulatedDiffusion()}
 
 
@@ -91,6 +91,14 @@ def test_a_complete_graph_has_two_eigenspaces() -> None:
     np.testing.assert_allclose(found.multiplicities, [1.0, 7.0])
 
 
+@pytest.mark.parametrize("V", [2, 5, 8, 17, 64, 101])
+def test_multiplicities_of_a_path_are_the_traces_of_its_projectors_to_the_last_bit(V: int) -> None:
+    variable = Integer("k", 1, V)
+    U = torch.tensor(variable.spectrum[1])
+    traces = torch.stack([torch.outer(u, u).diagonal().sum() for u in U.T])
+    assert torch.equal(Eigenspaces.of(variable).multiplicities, traces)
+
+
 @pytest.mark.parametrize("name", ["modlap", "moddif"])
 @given(data=st.data(), seed=st.integers(0, 2**32))
 @settings(max_examples=30)
@@ -121,7 +129,7 @@ def test_every_way_to_a_factor_gives_the_same(name: str, data: st.DataObject, sp
     tables = graphs.tables(rows, d2)
     own = torch.stack([table[torch.arange(n), v1[:, p]] for p, table in enumerate(tables)])  # [P, n, n]
     by_table = own.prod(0), own.mean(0)
-    found = graphs.of(factors.against(rows, v1), d2.reshape(1, -1))
+    found = graphs.of(factors.pairs_with(rows, v1), d2.reshape(1, -1))
     pairwise = graphs.of(factors.pairs(v1, v2), d2.diagonal()[None])
     for right, every, some in zip(by_table, found, pairwise, strict=True):
         np.testing.assert_allclose(every.reshape(n, n), right, rtol=1e-9, atol=1e-12)
@@ -145,7 +153,7 @@ def test_pairs_computed_in_parts_are_the_same(monkeypatch: pytest.MonkeyPatch) -
 
     def everything() -> list[torch.Tensor]:
         graphs = GraphPart(factors, alpha, beta)
-        traced = Traced(graphs, weights, d2)
+        traced = GraphPartWithGradient(graphs, weights, d2)
         pulls = traced.pull(by_log_q, by_s)
         return [*graphs.of(weights, d2), traced.q, traced.s, *traced.slopes(), *pulls]
 

@@ -22,7 +22,7 @@ from fmnas.optimizers.kernels import AddDif, AddLap, ModDif, ModLap, ProdDif, Pr
 from fmnas.search_spaces import Space, joint_space
 from fmnas.search_spaces.variables import spectrum
 
-KERNELS = {**FAST_KERNELS, **{kernel.name: kernel for kernel in BLENDED_KERNELS.values()}}
+KERNELS = {**FAST_KERNELS, **{f"blended-{name}": kernel for name, kernel in BLENDED_KERNELS.items()}}
 GOLDEN = json.loads((Path(__file__).parent / "golden_fit.json").read_text())
 SLOW = {kernel.__name__.lower(): kernel for kernel in (ModLap, ModDif, ProdLap, ProdDif, AddLap, AddDif)}
 F = {"lap": lambda b: 1 / (1 + b), "dif": lambda b: np.exp(-b)}

@@ -18,16 +18,17 @@ import torch
 from scipy.stats import mannwhitneyu
 from torch import Tensor
 
-from fmnas.optimizers import BayesianOptimizer, random_design
+from fmnas.optimizers import BayesianOptimizer, OptimizerError, random_design
 from fmnas.optimizers.bayesian import ModelSettings
 from fmnas.optimizers.gp.acquisition import Acquisition, LogEI, LowerConfidenceBound
-from fmnas.optimizers.gp.autograd_kernel import AutogradKernel, matern52, overlap, squared_distance
+from fmnas.optimizers.gp.autograd_kernel import AutogradKernel, overlap, squared_distance
 from fmnas.optimizers.gp.fit import FitSettings
 from fmnas.optimizers.gp.gpytorch_kernel import GPyTorchKernel
-from fmnas.optimizers.gp.kernel import Kernel
+from fmnas.optimizers.gp.kernel import Kernel, matern52
 from fmnas.optimizers.gp.parameters import Constant, LogNormal, Parameter, Uniform, Values
 from fmnas.optimizers.gp.points import Points
-from fmnas.optimizers.gp.search import SearchSettings
+from fmnas.optimizers.gp.search import SearchSettings, SearchState
+from fmnas.optimizers.gp.surface import Surface
 from fmnas.optimizers.kernels import FrequencyMixture
 from fmnas.search_spaces import Evaluation, Integer, LinearConstraint, Nominal, Ordinal, Real, Space, Trial
 from fmnas.search_spaces.records import FALLBACK, INITIAL, MODEL, RANDOM
@@ -183,6 +184,25 @@ def test_a_small_space_is_explored_to_its_end_and_then_chance_chooses(method: ty
         optimizer.tell(trial, score(space, trial))
         assert (trial.origin, trial.fallback) == ((RANDOM, FALLBACK) if number == 12 else (trial.origin, ""))
     assert len({json.dumps(t.configuration) for t, _ in optimizer.history}) == 12
+
+
+def test_a_variable_with_too_many_values_is_refused_at_once() -> None:
+    CoCaBO(Space([Integer("n", 1, 2000)]), initial_design=[])
+    with pytest.raises(OptimizerError, match=r"n has 2001 values: .* at most 2000; make it a Real"):
+        CoCaBO(Space([Integer("n", 1, 2001)]), initial_design=[])
+
+
+def test_a_search_that_finds_nothing_feasible_is_not_taken_for_one_of_known_points() -> None:
+    class Nothing(CoCaBO):
+        def candidates(self, surface: Surface, state: SearchState) -> Points:
+            return super().candidates(surface, state).at(slice(0))
+
+    optimizer = Nothing(SPACES["mixed"], initial_design=random_design(SPACES["mixed"], 3, 0))
+    for number in range(4):
+        trial = asked(optimizer)
+        optimizer.tell(trial, float(number))
+    assert (trial.origin, trial.fallback, trial.note) == (RANDOM, FALLBACK, "no candidate was feasible")
+    assert trial.memo
 
 
 def test_equal_results_leave_it_to_chance(method: type[BayesianOptimizer]) -> None:

@@ -1,6 +1,9 @@
 """The bookkeeping that every optimizer inherits, shown on one that draws numbers."""
 
+import json
+import math
 from dataclasses import FrozenInstanceError
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,6 +39,9 @@ def test_a_suggestion_becomes_a_trial() -> None:
         (Suggestion({"x": 0.5, "k": 3}, RANDOM, epochs=0), "epochs = 0"),
         (Suggestion({"x": 1.5, "k": 3}, RANDOM), "x = 1.5"),
         (Suggestion({"x": 0.5}, RANDOM), "k"),
+        (Suggestion({"x": 0.5, "k": 3}, RANDOM, epochs=2.5), "epochs = 2.5: it must be a whole number"),  # type: ignore[arg-type]
+        (Suggestion({"x": 0.5, "k": 3}, RANDOM, parent="0"), "parent = '0': it must be a whole number"),  # type: ignore[arg-type]
+        (Suggestion({"x": 0.5, "k": 3}, RANDOM, memo=(0.5, math.nan)), r"memo = \(0.5, nan\): each number"),
     ],
 )
 def test_a_suggestion_that_is_none_is_refused_and_takes_no_number(wrong: Suggestion, words: str) -> None:
@@ -47,6 +53,30 @@ def test_a_suggestion_that_is_none_is_refused_and_takes_no_number(wrong: Suggest
     with pytest.raises(FmnasError, match=words):
         optimizer.ask()
     assert optimizer.pending == {}
+
+
+def test_a_trial_holds_pythons_own_numbers_as_the_variables_have_them() -> None:
+    given: Any = Suggestion(
+        {"k": np.int64(3), "x": np.float32(0.5)},  # type: ignore[dict-item]
+        PROMOTION,
+        epochs=np.int64(3),  # type: ignore[arg-type]
+        parent=np.argmin([1, 0]),  # type: ignore[arg-type]
+        memo=(np.float32(1.5), 2),  # type: ignore[arg-type]
+    )
+
+    class Numpys(Drawing):
+        def _suggest(self, rng: np.random.Generator) -> Suggestion | None:
+            return given
+
+    design: Any = [{"k": 3.0, "x": 1}]
+    trials = [Numpys(SPACE, epochs=25).ask(), Drawing(SPACE, initial_design=design).ask()]
+    assert [trial and json.dumps(trial.to_dict()["configuration"]) for trial in trials] == [
+        '{"x": 0.5, "k": 3}',
+        '{"x": 1.0, "k": 3}',
+    ]
+    first = trials[0]
+    assert first is not None
+    assert json.dumps([first.epochs, first.parent, first.memo]) == "[3, 1, [1.5, 2.0]]"
 
 
 def test_initial_design_comes_first_at_full_fidelity() -> None:

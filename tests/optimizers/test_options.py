@@ -76,3 +76,39 @@ def test_an_option_that_no_configuration_could_hold_is_a_mistake() -> None:
 
     with pytest.raises(TypeError, match="an option must be of plain types or Literals"):
         options_of(Odd)
+
+
+class Modern(Optimizer):
+    """Its annotations are texts, as `from __future__ import annotations` makes them."""
+
+    def __init__(
+        self,
+        space: "KnownToCheckersAlone",  # type: ignore[name-defined]  # noqa: F821
+        *,
+        seed: "AlsoThat" = 0,  # type: ignore[name-defined]  # noqa: F821
+        rate: "Annotated[float, Between(0.0, 1.0), 'a share']" = 0.5,
+        size: Annotated[int, "a size"] = 3,
+    ) -> None:
+        super().__init__(space, seed=seed)
+        check_options(type(self), rate=rate, size=size)
+
+    def _suggest(self, rng: np.random.Generator) -> Suggestion:
+        return Suggestion(self.space.sample(rng), "random")
+
+
+def test_only_the_annotations_of_options_must_be_known_and_only_betweens_count() -> None:
+    assert options_of(Modern) == {
+        "rate": Option(Annotated[float, Between(0.0, 1.0)], 0.5),
+        "size": Option(int, 3),
+    }
+    with pytest.raises(OptimizerError, match="rate = 2"):
+        Modern(SPACE, rate=2)
+
+
+def test_an_option_with_an_annotation_that_cannot_be_read_is_named() -> None:
+    class Riddle(Modern):
+        def __init__(self, space: Space, *, rule: "Unheard" = 1, **others: Any) -> None:  # type: ignore[name-defined]  # noqa: F821
+            super().__init__(space, **others)
+
+    with pytest.raises(OptimizerError, match=r"Riddle: the annotation of rule cannot be read .* outside TYPE_CHECKING"):
+        options_of(Riddle)

@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 from scipy.stats import multivariate_normal
 
 from fmnas.optimizers import BOFM
-from fmnas.optimizers.gp.fit import FitSettings, Surrogate
+from fmnas.optimizers.gp.fit import Fit, FitError, FitSettings, Surrogate
 from fmnas.optimizers.gp.fm_kernel import FMKernel
 from fmnas.optimizers.gp.frequency_modulation import BLENDED_KERNELS
-from fmnas.optimizers.gp.output_warping import WARPINGS, WARPS, Warping, likeliest, soft, standardised
-from fmnas.optimizers.gp.points import Points
+from fmnas.optimizers.gp.output_warping import WARPINGS, WARPS, Warping, likeliest, soft
+from fmnas.optimizers.gp.points import Points, nothing_to_model, standardised
 from fmnas.optimizers.gp.posterior import Posterior
 from fmnas.search_spaces import Nominal, Real, Space
+from fmnas.search_spaces.records import FAILED_FIT
 
 SPACE = Space([Nominal("a", list(range(6))), Nominal("b", list(range(6))), Real("x", 0.0, 1.0)])
 SUMMANDS = np.array([0.0, 1.0, 0.6, 1.4, 0.3, 2.0])
@@ -29,6 +30,22 @@ def test_a_scale_keeps_the_order_and_standardises(values: list[float], warping: 
     assert (np.diff(g[np.argsort(y, kind="stable")]) >= 0).all()
     assert g.mean() == pytest.approx(0.0, abs=1e-9)
     assert g.std(ddof=1) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("y", "why"),
+    [
+        ([1.0], "fewer than two results to model"),
+        ([0.0, 0.0], "all results are equal: nothing to model"),
+        ([1e9, 1e9], "all results are equal: nothing to model"),
+        ([3.0, 3.0 + 4e-16], "all results are equal: nothing to model"),
+        ([1e-13, 1e-13 * (1 + 4e-16)], "all results are equal: nothing to model"),
+        ([1e-13, 1.6e-13], ""),
+        ([1.0, 1.0 + 1e-11], ""),
+    ],
+)
+def test_results_of_any_size_are_modelled_unless_they_are_equal(y: list[float], why: str) -> None:
+    assert nothing_to_model(np.array(y)) == why
 
 
 def test_the_plain_scale_changes_nothing() -> None:
@@ -116,3 +133,32 @@ def test_a_trial_remembers_the_scale_it_was_asked_with() -> None:
         again.tell(trial, value)
     assert WARPINGS[int(trial.memo[-1])] != WARPINGS[0]
     assert again.ask() == opt.ask()
+
+
+class NoSecondFit(BOFM):
+    """The first fit of an ask goes well, one under another warping does not."""
+
+    fitted_in = -1
+
+    def _fit_warped(self, points: Points, y: np.ndarray, rng: np.random.Generator, afresh: bool) -> Fit:
+        if self.fitted_in == self._asked:
+            raise FitError("no second fit")
+        self.fitted_in = self._asked
+        return super()._fit_warped(points, y, rng, afresh)
+
+
+def test_a_trial_remembers_the_scale_also_where_the_fit_under_another_failed() -> None:
+    opt, again = (NoSecondFit(SPACE, seed=3) for _ in range(2))
+    failed = 0
+    for _ in range(13):
+        trial = opt.ask()
+        assert trial is not None
+        failed += trial.fallback == FAILED_FIT
+        again.restore(trial)
+        assert again._current_warping() == opt._current_warping()
+        assert (again._warm is None) == (opt._warm is None)
+        assert again._warm is None or torch.equal(again._warm, opt._warm)
+        value = float(np.log(1.0 + SUMMANDS[trial.configuration["a"]] + trial.configuration["x"]))
+        opt.tell(trial, value)
+        again.tell(trial, value)
+    assert failed > 0

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from fmnas.optimizers.gp.acquisition import LogEI
-from fmnas.optimizers.gp.autograd_kernel import AutogradKernel, matern52, overlap, squared_distance
+from fmnas.optimizers.gp.autograd_kernel import AutogradKernel, overlap, squared_distance
+from fmnas.optimizers.gp.kernel import matern52
 from fmnas.optimizers.gp.likelihood import Likelihood
 from fmnas.optimizers.gp.pair_kernel import PairKernel, overlap_tables
 from fmnas.optimizers.gp.parameters import Parameter, Uniform, Values
@@ -89,7 +90,7 @@ def test_predictions(both: Both) -> None:
 
 def test_the_search_sees_the_same_surface(both: Both) -> None:
     problem, fast, slow = both
-    one, other = (Surface.of(Posterior(each, starts(fast)[0]), LogEI(-1.0)) for each in (fast, slow))
+    one, other = (Surface(Posterior(each, starts(fast)[0]), LogEI(-1.0)) for each in (fast, slow))
     points = Points.of(problem.space, problem.space.sample_encoded(np.random.default_rng(3), 6))
     for found, expected in zip(
         *(each.with_gradient(points.C, each.on(points.V)) for each in (one, other)), strict=True

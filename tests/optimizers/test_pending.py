@@ -47,7 +47,7 @@ def believed() -> Posterior:
 
 def alone(believed: Posterior) -> Posterior:
     """The process of the trials that were told, under the same parameters."""
-    told = believed.points.at(torch.arange(TOLD))
+    told = believed.likelihood.points.at(torch.arange(TOLD))
     likelihood = believed.likelihood
     return Posterior(Likelihood(likelihood.kernel, told, likelihood.y[:TOLD]), believed.eta)
 
@@ -58,10 +58,13 @@ def anywhere() -> Points:
 
 def test_a_pending_trial_is_believed_at_its_predicted_mean(believed: Posterior) -> None:
     """mu + r A^-1 (y - mu), with the mean and the correlations of what was told."""
-    process, points, y = alone(believed), believed.points, believed.likelihood.y
+    process, points, y = alone(believed), believed.likelihood.points, believed.likelihood.y
     assert len(points) == TOLD + AHEAD
     C, V = points.C[TOLD:], points.V[TOLD:]
-    r, R = (process.correlation.on(v).correlation(c)[0] for c, v in ((C, V), (process.points.C, process.points.V)))
+    r, R = (
+        process.correlation.on(v).correlation(c)[0]
+        for c, v in ((C, V), (process.likelihood.points.C, process.likelihood.points.V))
+    )
     A = R + process.g * torch.eye(TOLD, dtype=torch.float64)
     ones, known = torch.ones(TOLD, dtype=torch.float64), y[:TOLD]
     mu = (ones @ torch.linalg.solve(A, known)) / (ones @ torch.linalg.solve(A, ones))
@@ -70,13 +73,18 @@ def test_a_pending_trial_is_believed_at_its_predicted_mean(believed: Posterior) 
     assert (y[TOLD:] - y[:TOLD].min()).abs().max() > 0.05, "a mean is not just the best value"
 
 
+def test_pending_trials_leave_the_output_scale_as_it_was(believed: Posterior) -> None:
+    """Predicted values fit perfectly: they would make the model the surer, the farther ahead it is asked."""
+    assert believed.s2 == pytest.approx(alone(believed).s2, rel=1e-9)
+
+
 def test_pending_trials_change_no_prediction_and_leave_less_to_learn_near_them(believed: Posterior) -> None:
     process, points = alone(believed), anywhere()
     before, unsure_before = process.predict(points)
     after, unsure_after = believed.predict(points)
     np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-6)
     assert (unsure_after <= unsure_before * (1 + 1e-9)).all()
-    pending = believed.points.at(torch.arange(TOLD, TOLD + AHEAD))
+    pending = believed.likelihood.points.at(torch.arange(TOLD, TOLD + AHEAD))
     _, unsure_before = process.predict(pending)
     _, unsure_after = believed.predict(pending)
     assert (unsure_after < 0.5 * unsure_before).all()

@@ -32,7 +32,7 @@ def state_at(incumbent: np.ndarray, known: np.ndarray, settings: SearchSettings,
 
 
 def surface_of(problem: Any) -> Surface:
-    return Surface.of(problem.posterior, LogEI(float(problem.y.min())))
+    return Surface(problem.posterior, LogEI(float(problem.y.min())))
 
 
 def test_untried_values_points_have_untried_values_near_the_incumbent(make_problem: Any) -> None:

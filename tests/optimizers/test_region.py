@@ -102,7 +102,16 @@ def test_a_ball_of_radius_0_and_all_variables_held_leave_nothing_to_move() -> No
     assert (torch.tensor([1, 2, 0]) == still.sample(np.random.default_rng(0), 9).V).all()
 
 
+def test_a_region_of_which_little_is_feasible_is_sampled() -> None:
+    slack = [LinearConstraint({"x": sign, "z": -sign}, bound=1e-3) for sign in (1.0, -1.0)]
+    narrow = Space([Real("x", 0.0, 1.0), Real("z", 0.0, 1.0)], slack)
+    region = Region(narrow, box=Box(torch.zeros(2).double(), torch.ones(2).double()))
+    X = region.sample(np.random.default_rng(0), 200).encoded(narrow)
+    assert X.shape == (200, 2)
+    assert narrow.feasible(X).all()
+
+
 def test_a_region_without_a_feasible_point_is_explained() -> None:
     nowhere = Region(CONSTRAINED, held={0: 3, 1: 3})
-    with pytest.raises(SpaceError, match="0 of 5 points were found"):
+    with pytest.raises(SpaceError, match=r"0 of 10\d{5} uniform samples met the 1 constraint"):
         nowhere.sample(np.random.default_rng(0), 5)

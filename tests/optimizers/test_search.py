@@ -26,7 +26,7 @@ def state_at(incumbent: np.ndarray, known: np.ndarray, settings: SearchSettings,
 
 
 def surface_of(problem: Any) -> Surface:
-    return Surface.of(problem.posterior, LogEI(problem.y.min().item()))
+    return Surface(problem.posterior, LogEI(problem.y.min().item()))
 
 
 def points_of(space: Space, count: int, seed: int = 5) -> Points:

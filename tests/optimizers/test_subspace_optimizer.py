@@ -111,3 +111,15 @@ def test_an_optimizer_of_another_space_is_refused() -> None:
     asked.ask()
     with pytest.raises(OptimizerError, match="not have been asked"):
         SubspaceOptimizer(subspace, asked)
+
+
+def test_a_result_without_a_logarithm_leaves_the_trial_pending_inside_and_outside() -> None:
+    subspace = Subspace(SPACE, MIXED)
+    optimizer = SubspaceOptimizer(subspace, BOFM(subspace.free, log_objective=True))
+    trial = optimizer.ask()
+    assert trial is not None
+    with pytest.raises(OptimizerError, match=r"objective -1\.0 with log_objective"):
+        optimizer.tell(trial, -1.0)
+    assert (list(optimizer.pending), optimizer.history) == ([0], [])
+    optimizer.tell(trial, 0.5)
+    assert len(optimizer.inner.history) == 1

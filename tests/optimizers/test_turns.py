@@ -127,7 +127,7 @@ def state_at(incumbent: np.ndarray, known: np.ndarray, settings: SearchSettings,
 
 
 def surface_of(problem: Any) -> Surface:
-    return Surface.of(problem.posterior, LogEI(float(problem.y.min())))
+    return Surface(problem.posterior, LogEI(float(problem.y.min())))
 
 
 def test_refining_keeps_to_the_constraints(make_problem: Any) -> None:
@@ -151,6 +151,14 @@ def test_refining_keeps_the_vertices_and_finds_the_best_continuous_part(make_pro
     assert surface.value(found)[0].item() >= best - 1e-4
 
 
+def test_where_all_points_to_refine_are_infeasible_nothing_is_refined(make_problem: Any) -> None:
+    slack = [LinearConstraint({"x": sign, "z": -sign}, bound=1e-9) for sign in (1.0, -1.0)]
+    space = Space([Real("x", 0.0, 1.0), Real("z", 0.0, 1.0)], slack)
+    surface = surface_of(make_problem(Space(space.variables), 6))
+    state = state_at(np.array([0.4, 0.4]), np.array([[0.4, 0.4]]), SETTINGS, 0)
+    assert len(refined(space, surface, state)) == 0
+
+
 def test_what_promises_nothing_is_not_refined() -> None:
     """A straight line, known to its end: nothing below it is to be expected."""
     space = Space([Real("x", 0.0, 1.0)])
@@ -159,5 +167,5 @@ def test_what_promises_nothing_is_not_refined() -> None:
         FMKernel(space, KERNELS["modlap"]), Points.of(space, X), torch.from_numpy(3.4 * (X[:, 0] - 0.5))
     )
     eta = torch.tensor([3.0, 0.01, 1.0, 1.0, 1e-6], dtype=torch.float64).log()
-    surface = Surface.of(Posterior(likelihood, eta), LogEI(-1.7))
+    surface = Surface(Posterior(likelihood, eta), LogEI(-1.7))
     assert len(refined(space, surface, state_at(X[0], X, SETTINGS, 0))) == 0

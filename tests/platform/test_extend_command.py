@@ -19,7 +19,7 @@ from fmnas.platform.environment import provenance
 from fmnas.platform.record.configuration import FREE_TO_CHANGE, GROWING, flat, is_within
 from fmnas.platform.record.journal import Journal, Record, read_journal
 from fmnas.platform.record.lock import locked
-from fmnas.platform.record.retrained import Retrained, write_retrained
+from fmnas.platform.record.retrained import RetrainedRow, write_retrained
 from fmnas.platform.record.run_directory import RunDirectory
 from fmnas.platform.record.state import restore
 
@@ -262,9 +262,9 @@ def test_a_reader_that_knows_no_extensions_is_told_who_wrote_it(
     assert "use the other one" in said
 
 
-def row_of(run: str, trial: int) -> Retrained:
+def row_of(run: str, trial: int) -> RetrainedRow:
     name, repeat = run.split("/repeat-")
-    return Retrained(run, name, int(repeat), trial, 0.3, 0.3, (0.3, 0.4), 3, 9, 9, 1.0, "a", "b", "w")
+    return RetrainedRow(run, name, int(repeat), trial, 0.3, 0.3, (0.3, 0.4), 3, 9, 9, 1.0, "a", "b", "w")
 
 
 def test_a_retrained_configuration_that_is_not_the_best_any_more_is_not_shown(run: Path) -> None:

@@ -203,7 +203,7 @@ def test_a_missing_package_is_named_before_anything_runs(
 ) -> None:
     def missing(module: str) -> object:
         if module == "xgboost":
-            raise ImportError(module)
+            raise ModuleNotFoundError(module, name=module)
         return import_module(module)
 
     monkeypatch.setattr("fmnas.search_spaces.errors.import_module", missing)

@@ -15,7 +15,7 @@ from fmnas.comparison import Summary
 from fmnas.platform.cli import main
 from fmnas.platform.drive.merged_report import report
 from fmnas.platform.errors import RunDirectoryError
-from fmnas.platform.record.retrained import Retrained, Scale, retrained_rows, write_retrained
+from fmnas.platform.record.retrained import RetrainedRow, Scale, retrained_rows, write_retrained
 from fmnas.trainers.images.image_trainer import FinalTrainer
 
 TINY = ["data.train=40", "data.validation=24", "seeds=1", "fidelity.epochs=1", "budget.evaluations=3"]
@@ -180,7 +180,7 @@ def test_an_experiment_without_results_has_nothing_to_retrain(out: Path, capsys:
     assert f"fmnas resume {out}" in capsys.readouterr().err
 
 
-ROW = Retrained("a/repeat-0", "a", 0, 3, 0.1, 0.05, (0.2, 0.3), 5, 40, 15, 1.5, "then", "later", "w, 1")
+ROW = RetrainedRow("a/repeat-0", "a", 0, 3, 0.1, 0.05, (0.2, 0.3), 5, 40, 15, 1.5, "then", "later", "w, 1")
 ERRORS = st.lists(st.floats(0, 1), min_size=2, max_size=2).map(tuple)
 
 

@@ -136,7 +136,7 @@ def test_no_threads_are_refused(few: Split) -> None:
 def test_without_xgboost_it_says_how_to_get_it(few: Split, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> object:
         if name == "xgboost":
-            raise ImportError(name)
+            raise ModuleNotFoundError(name, name=name)
         return import_module(name)
 
     monkeypatch.setattr(errors, "import_module", missing)

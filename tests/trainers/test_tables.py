@@ -124,7 +124,7 @@ def test_without_scikit_learn_it_says_how_to_get_it(
 ) -> None:
     def missing(name: str) -> object:
         if name.startswith("sklearn"):
-            raise ImportError(name)
+            raise ModuleNotFoundError(name, name=name)
         return import_module(name)
 
     monkeypatch.setattr(errors, "import_module", missing)
