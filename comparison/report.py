@@ -38,8 +38,6 @@ from fmnas.comparison.summary import ReportContext, Summary, summarise
 
 GRID = 101
 """How many places of an axis have a row in mean_curves.csv, from 0 to the most that a run spent."""
-LISTED = ".files"
-"""Holds the names of a report's files."""
 MEAN_CURVES = ("axis", "at", "optimizer", "mean", "standard_error", "low", "high", "repeats")
 CURVES = ("run", "optimizer", "repeat", "trial", *AXES, "objective", "incumbent")
 
@@ -53,24 +51,13 @@ def write_report(trials: pd.DataFrame, context: ReportContext, folder: Path) -> 
     Raises ReportError for a table that cannot be compared, ReportNotWritten for a folder that cannot be written.
     """
     results = results_of(trials, context)
-    written = write_tables(results.summary, results.curves, folder)
+    write_tables(results.summary, results.curves, folder)
     drawings = list(drawn(results))
     for each in drawings:
         if each.filed:
-            written += save_figure(each.figure, folder, each.name)
-    written.append(write_bytes(folder / "index.html", page(results.summary, context, inlined(drawings)).encode()))
-    _forget_earlier(folder, {path.name for path in written})
+            save_figure(each.figure, folder, each.name)
+    write_bytes(folder / "index.html", page(results.summary, context, inlined(drawings)).encode())
     return results.summary
-
-
-def _forget_earlier(folder: Path, names: set[str]) -> None:
-    """Remove what an earlier report wrote and this one did not: beside it, it would pass for a part of it."""
-    listed = folder / LISTED
-    earlier = listed.read_text(encoding="utf-8").splitlines() if listed.is_file() else []
-    for name in set(earlier) - names:
-        if Path(name).name == name:
-            (folder / name).unlink(missing_ok=True)
-    write_bytes(listed, "".join(f"{name}\n" for name in sorted(names)).encode())
 
 
 def results_of(trials: pd.DataFrame, context: ReportContext) -> Results:

@@ -154,7 +154,7 @@ def _go_on(on: Continuation, directory: RunDirectory, around: Surroundings, note
             f"{short_name(config.problem)}: its file was altered since the experiment began, and results of both "
             "stand in one comparison. Unless that only mends what failed, run it anew into another directory"
         )
-    if state.status == Ending.FINISHED and not on.changes:  # neither data nor workers are needed
+    if state.status == Ending.FINISHED and not on.changes and not state.open:  # neither data nor workers are needed
         _write_config(config, directory)
         ExperimentProgress(around.screen, state, workers=lambda: 0)  # whoever follows is told that it begins
         around.screen.close()

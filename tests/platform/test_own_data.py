@@ -73,7 +73,10 @@ def test_other_images_are_refused_wherever_they_would_be_used(
     assert run(out, f"data.root={there}", "seed=4") == 0
     journal = (out / "journal.jsonl").read_bytes()
     images(there, seed=1)
-    for command in (["resume", str(out)], ["retrain", str(out)], ["extend", str(out), "-o", "repeats=2"]):
+    for command in (["retrain", str(out)], ["extend", str(out), "-o", "repeats=2"], ["resume", str(out)]):
+        if command[0] == "resume":  # of what is finished, it would look at no data
+            journal = b"".join(journal.splitlines(keepends=True)[:-2])
+            (out / "journal.jsonl").write_bytes(journal)
         capsys.readouterr()
         assert main([*command, "--progress", "quiet"]) == 2
         told = capsys.readouterr().err
