@@ -106,7 +106,7 @@ def _read_npz(path: Path, what: str) -> dict[str, NDArray[Any]]:
                 raise DataError(f"{what}: it is no .npz file, or was cut off: save the arrays images and labels with "
                                 "numpy.savez")  # fmt: skip
             file.seek(0)
-            with np.load(file, allow_pickle=False, allow_pickle=False) as content:
+            with np.load(file, allow_pickle=False) as content:
                 _check_names(what, content.files)
                 return {name: content[name] for name in ARRAYS if name in content.files}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
