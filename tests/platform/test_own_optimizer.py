@@ -54,6 +54,11 @@ class Stranger(Halving):
         return Suggestion(self.space.sample(rng), "mine")
 
 
+class Forgets(Halving):
+    def restore(self, trial):
+        raise ValueError("what was that")
+
+
 class Raises(Halving):
     def _suggest(self, rng):
         raise RuntimeError("no idea")
@@ -128,6 +133,20 @@ def test_it_competes_resumes_replays_and_is_reported(
     for command in ("resume", "report", "replay", "status"):
         assert main([command, str(tmp_path / "run")]) == 0, command
     assert "differ" not in capsys.readouterr().err
+
+
+def test_one_that_fails_when_it_is_told_of_its_history_is_named_and_the_journal_left_alone(
+    mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, {"name": "mine", "use": f"{mine}:Forgets"}) == 0
+    journal = tmp_path / "run" / "journal.jsonl"
+    journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:-2]))
+    capsys.readouterr()
+    assert main(["resume", str(tmp_path / "run")]) == 1
+    told = capsys.readouterr().err
+    assert "mine/repeat-0: the optimizer failed when it heard that it once suggested trial 0: ValueError" in told
+    assert "The journal is whole: mend the optimizer and resume" in told
+    assert main(["report", str(tmp_path / "run")]) == 0
 
 
 def test_a_module_of_the_current_folder_may_be_named(

@@ -15,9 +15,10 @@ from fmnas.comparison.numbers.retrained import Retrained, RetrainedMean
 from fmnas.comparison.numbers.trials import typed_trials
 from fmnas.comparison.summary import summarise
 from fmnas.platform.config.config import Config, check_config
-from fmnas.platform.drive.description import remarks_of
+from fmnas.platform.drive.description import remarks_of, setup_of
 from fmnas.platform.drive.results import write_report_files
 from fmnas.platform.errors import ExperimentFailed
+from fmnas.platform.problems import problem
 from fmnas.platform.record.run_directory import RunDirectory
 from fmnas.platform.screen.terminal import print_summary
 
@@ -32,6 +33,22 @@ def test_it_is_told_that_bofm_knows_its_budget_and_the_others_do_not() -> None:
     assert remark.optimizer == "bo-fm"
     assert remark.text.startswith("bo-fm knows the size of its budget and makes use of it")
     assert remarks_of(config("random", {"name": "bo-fm", "mode": "paper"})) == []
+
+
+@pytest.mark.parametrize(
+    ("points", "told"),
+    [
+        (1, "All of a repeat begin with the same 1 random point."),
+        (3, "All of a repeat begin with the same 3 random points."),
+        ("authors", "All of a repeat begin with the same 10 points of the BO-FM authors' runs."),
+    ],
+)
+def test_the_page_says_what_all_begin_with(points: object, told: str) -> None:
+    given = config("bo-fm", "random").model_copy(update={"initial_design": points})
+    given = given.model_copy(update={"budget": given.budget.model_copy(update={"seconds": 2e6})})
+    setup = setup_of(given, problem("func2c"))
+    assert told in setup
+    assert "20 evaluations, and 2,000,000 seconds, in each of 1 repeat." in " ".join(setup)
 
 
 def test_a_report_that_the_disk_does_not_take_is_a_failure_and_no_wrong_input(tmp_path: Path) -> None:
@@ -54,7 +71,9 @@ def test_the_terminal_shows_the_tests_of_the_test_errors() -> None:
     assert "0.1899 to 0.2300" in printed
     (row,) = [line.split() for line in printed.splitlines() if line.startswith("a - b")]
     assert row == ["a", "-", "b", "-0.016", "0.047", "first", "better"]
-    print_summary(replace(summary, retrained=replace(retrained, epochs=None)), console)
+    caution = "it began with runs/[old]/x"
+    print_summary(replace(summary, caution=caution, retrained=replace(retrained, epochs=None)), console)
     printed = console.file.getvalue().removeprefix(printed)
+    assert "it began with runs/[old]/x" in printed, "no brackets are taken for a style"
     assert "trained again: not all in the same way, they differ in epochs" in printed
     assert "None" not in printed

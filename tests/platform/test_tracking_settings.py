@@ -38,6 +38,8 @@ def test_usable_uris(uri: str) -> None:
         ("sqlite:////data/a%20b/mlflow.db", "without one"),
         ("ftp://host/x", "leave tracking.uri empty"),
         ("http://[broken", "correct it"),
+        ("mysql://[broken/", "correct it"),
+        ("sqlite://[broken/", "correct it"),
     ],
 )
 def test_unusable_uris_say_what_to_write(uri: str, hint: str) -> None:
