@@ -45,17 +45,20 @@ LINES = (
 )
 """Solid, then dashes: (offset, (on, off, ...)) in line widths."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+HATCHES = ("", "////", "....", "xxxx")
+"""Of bars, which have neither dashes nor markers: the second, third and fourth optimizer of a colour are hatched."""
 FIXED = ("bo-fm", "regularized-evolution", "bohb", "random")
 """These look the same in every report, whoever they are compared with, and come first in this order."""
 
 
 @dataclass(frozen=True)
 class Style:
-    """How one optimizer is drawn, everywhere: colour, dashes, marker."""
+    """How one optimizer is drawn, everywhere: colour, dashes, marker; its bars: colour, hatch."""
 
     colour: str
     line: tuple[float, tuple[float, ...]]
     marker: str
+    hatch: str
 
 
 def styles(optimizers: Iterable[str]) -> dict[str, Style]:
@@ -64,7 +67,12 @@ def styles(optimizers: Iterable[str]) -> dict[str, Style]:
     others = sorted(given - set(FIXED))
     places = {name: i for i, name in enumerate((*FIXED, *others)) if name in given}
     return {
-        name: Style(COLOURS[i % len(COLOURS)], LINES[i % len(LINES)], MARKERS[i % len(MARKERS)])
+        name: Style(
+            COLOURS[i % len(COLOURS)],
+            LINES[i % len(LINES)],
+            MARKERS[i % len(MARKERS)],
+            HATCHES[i // len(COLOURS) % len(HATCHES)],
+        )
         for name, i in places.items()
     }
 
