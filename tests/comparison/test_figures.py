@@ -120,7 +120,7 @@ def test_the_caption_says_whether_the_regret_is_drawn(make_table):
 
 
 def test_all_panels_have_one_scale_and_say_which(make_table):
-    """The second repeat is so slow that by the clock only the first of its results is seen: 2 of 2 to 0.1."""
+    """The second repeat is so slow that by every clock the first ends before it has a result."""
     slow = [{"objective": of, "train_seconds": 900.0, "at": at} for of, at in ((2.0, 900.0), (0.1, 1800.0))]
     curves = anytime_curves(make_table({("a", 0): [2.0, 0.1], ("a", 1): slow}), BUDGET)
     panels = {axis: anytime_panel(curves, BUDGET, axis).axes[0] for axis in currencies(curves)}
