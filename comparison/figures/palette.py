@@ -23,7 +23,7 @@ PLAIN = {
 """Name of a CSS variable -> (light, dark)."""
 
 # Okabe and Ito's palette, told apart with every kind of colour blindness; its yellow is too faint on white. The dark
-# set keeps the hues and raises the lightness.
+# set keeps the hues and raises the lightness. Black is not quite so: an SVG does not name a fill of #000000.
 SERIES = {
     "blue": ("#0072b2", "#4da3e0"),
     "vermilion": ("#d55e00", "#f58a4b"),
@@ -31,7 +31,7 @@ SERIES = {
     "purple": ("#cc79a7", "#e7a6c9"),
     "orange": ("#e69f00", "#f3c04b"),
     "sky": ("#56b4e9", "#a8ddf8"),
-    "black": ("#000000", "#fafafa"),
+    "black": ("#010101", "#fafafa"),
 }
 """The same for the colours of optimizers."""
 COLOURS = tuple(light for light, _ in SERIES.values())

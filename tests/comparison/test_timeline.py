@@ -44,6 +44,7 @@ def test_workers_and_optimizers_are_told_apart_however_many(make_table):
     assert axes.get_window_extent().height >= 0.25 * 2 * figure.dpi
     bars = {(tuple(bar.get_facecolor()[0]), bar.get_hatch()) for bar in axes.collections}
     assert len(bars) == 12
+    assert "fill: var(--black)" in svg
     assert 'fill="#' not in svg, "a hatch keeps its light colour on a dark page"
 
 
