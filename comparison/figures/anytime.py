@@ -1,8 +1,8 @@
 """The anytime figure: the mean incumbent of each optimizer against what was spent, a panel for each currency.
 
 Intervals are bars at a few shares of the budget, side by side: bands of several optimizers cover one another. Where the
-minimum of the objective is known, what is drawn is the regret. A curve is drawn from its steps alone, so that a run of
-ten thousand trials weighs no more than one of a hundred.
+minimum of the objective is known, what is drawn is the regret. All panels have the same axis of it. A curve is drawn
+from its steps alone, so that a run of ten thousand trials weighs no more than one of a hundred.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,6 +29,7 @@ from fmnas.comparison.figures.canvas import (
 from fmnas.comparison.figures.palette import SOFT, Style, styles
 from fmnas.comparison.numbers.curves import incumbent_at, mean_curve
 from fmnas.comparison.numbers.resampling import Floats
+from fmnas.comparison.numbers.rounding import equal
 from fmnas.comparison.numbers.trials import Budget
 
 if TYPE_CHECKING:
@@ -42,15 +43,17 @@ TITLES = {
     "wall_seconds": "Wall-clock time",
 }
 """The currencies, a panel each, those that the curves have; evaluations are epochs in another unit."""
+BEST, REGRET = "The best objective so far", "How far the best objective so far is above the known minimum"
 CAPTIONS = {
-    "evaluations": "The best objective so far, mean over repeats. Bars: its 95% interval, or one standard error where "
-    "there is none. Dotted: the budget. Short trainings cost their epochs and are never the best so far.",
+    "evaluations": ", mean over repeats. Bars: its 95% interval, or one standard error where there is none. A marker: "
+    "the final mean. Dotted: the budget. Short trainings cost their epochs and are never the best so far.",
     "train_seconds": "Trainings alone, added up: with cheap configurations an optimizer gets further.",
     "seconds": "Trainings and suggestions of a run added up, however many workers shared it.",
     "wall_seconds": "Since the run's first start: depends on how many workers it had, and on its neighbours.",
 }
 LOG_OBJECTIVE_FROM = 5.0
 """The ratio of the axis' ends from which on it is logarithmic."""
+LOG_WORDS = ", log scale"
 SHARES = (0.25, 0.5, 0.75, 1.0)
 """Of what is drawn: where intervals stand. Beyond FEW optimizers the last alone."""
 FEW = 4
@@ -58,6 +61,8 @@ SHOWN_FROM = 0.2
 """The share of what is drawn from which on every mean is seen whole; what is higher before may be cut off."""
 INSTANT = 1.0
 """A run whose trainings take no longer than so many seconds in all has no training time to speak of."""
+Limits = tuple[float, float, bool]
+"""Of an objective: bottom, top, whether the axis is logarithmic."""
 
 
 def drawings(results: Results) -> Iterator[Drawing]:
@@ -66,8 +71,9 @@ def drawings(results: Results) -> Iterator[Drawing]:
     together = anytime_figure(curves, summary.budget, f"{summary.name}: {summary.problem}", summary.minimum)
     yield Drawing("anytime", together, shown=False)
     for axis in currencies(curves):
-        panel = anytime_panel(curves, summary.budget, axis, summary.minimum)
-        yield Drawing(f"anytime_{axis}", panel, CAPTIONS[axis], filed=False, leads=axis == "evaluations")
+        panel, leads = anytime_panel(curves, summary.budget, axis, summary.minimum), axis == "evaluations"
+        what = (REGRET if _below(curves, summary.minimum) is not None else BEST) if leads else ""
+        yield Drawing(f"anytime_{axis}", panel, what + CAPTIONS[axis], filed=False, leads=leads)
 
 
 def currencies(curves: pd.DataFrame) -> list[str]:
@@ -82,17 +88,18 @@ def anytime_figure(curves: pd.DataFrame, budget: Budget, title: str, minimum: fl
     """All panels in one figure, for a paper.
 
     curves: as `anytime_curves` gives them. minimum: of the objective, where it is known.
-    Lines: mean over repeats, from where every repeat has an incumbent to where the first of them ends. Bars: the 95%
-    interval where the mean curve has one, else one standard error.
+    Lines: mean over repeats, from where every repeat has an incumbent to where the first of them ends; there a marker,
+    if that is the mean at the end of all. Bars: the 95% interval where the mean curve has one, else one standard error.
     """
     axes = currencies(curves)
     columns = min(2, len(axes))
     rows = -(-len(axes) // columns)
-    figure = sheet(PANEL[0] * columns, PANEL[1] * rows + 0.6)
+    figure = sheet(PANEL[0] * columns, PANEL[1] * rows + 0.4)
     figure.suptitle(title, fontsize=13, parse_math=False)
     panels = list(figure.subplots(rows, columns, squeeze=False).flat)
+    limits = objective_limits(curves, minimum)
     for panel, axis in zip(panels, axes, strict=False):
-        _draw_panel(panel, curves, axis, budget, minimum)
+        _draw_panel(panel, curves, axis, budget, minimum, limits)
     for panel in panels[len(axes) :]:
         panel.set_visible(False)
     look = styles(curves["optimizer"])
@@ -102,36 +109,71 @@ def anytime_figure(curves: pd.DataFrame, budget: Budget, title: str, minimum: fl
 
 
 def anytime_panel(curves: pd.DataFrame, budget: Budget, axis: str, minimum: float | None = None) -> "Figure":
-    """The panel of one currency as a figure of its own, for a page; without a legend."""
+    """The panel of one currency as a figure of its own, for a page; without a legend, and scaled as the others."""
     figure = sheet(*PANEL)
-    _draw_panel(figure.subplots(), curves, axis, budget, minimum)
+    _draw_panel(figure.subplots(), curves, axis, budget, minimum, objective_limits(curves, minimum))
     return figure
 
 
-def _draw_panel(axes: "Axes", curves: pd.DataFrame, axis: str, budget: Budget, minimum: float | None) -> None:
+def objective_limits(curves: pd.DataFrame, minimum: float | None = None) -> Limits | None:
+    """Limits that let differences be seen, the same for all panels; None without any mean.
+
+    Between them lie the means of every panel from SHOWN_FROM of their length on, and their last bars.
+    """
+    found: list[Floats] = [np.array([])]
+    for axis in currencies(curves):
+        for mine in _by_name(curves, minimum).values():
+            x, y = _mean(mine, axis)
+            found += [_late(x, y), np.array(_bars(mine, axis, [x[-1]]) if len(x) else [], dtype=float).ravel()]
+    given = np.concatenate(found)
+    seen = given[np.isfinite(given)]
+    if not len(seen):
+        return None
+    bottom, top = float(seen.min()), float(seen.max())
+    if bottom > 0 and top / bottom >= LOG_OBJECTIVE_FROM:
+        pad = (top / bottom) ** 0.06
+        return bottom / pad, top * pad, True
+    pad = 0.05 * abs(top) or 1.0 if equal(bottom, top) else 0.06 * (top - bottom)
+    return bottom - pad, top + pad, False
+
+
+def _by_name(curves: pd.DataFrame, minimum: float | None) -> dict[str, pd.DataFrame]:
+    """Every optimizer's curves, in the order of the legend, less the minimum where it is one."""
+    drawn = curves.assign(incumbent=curves["incumbent"] - (_below(curves, minimum) or 0.0))
+    return {name: drawn[drawn["optimizer"] == name] for name in styles(curves["optimizer"])}
+
+
+def _below(curves: pd.DataFrame, minimum: float | None) -> float | None:
+    """The minimum, if it is known and all that was found is above it: then the regret is drawn."""
+    return minimum if minimum is not None and bool((curves["incumbent"].dropna() > minimum).all()) else None
+
+
+def _draw_panel(
+    axes: "Axes", curves: pd.DataFrame, axis: str, budget: Budget, minimum: float | None, limits: Limits | None
+) -> None:
     plain(axes)
     per_unit, unit = _unit(curves, axis)
-    known = minimum is not None and bool((curves["incumbent"].dropna() > minimum).all())
-    above = minimum if known and minimum is not None else 0.0
-    drawn = curves.assign(**{axis: curves[axis] / per_unit, "incumbent": curves["incumbent"] - above})
     if axis == "evaluations":
         _draw_epochs(axes, budget)
-    by_name = {name: drawn[drawn["optimizer"] == name] for name in styles(curves["optimizer"])}
-    means = {name: _mean(mine, axis) for name, mine in by_name.items()}
-    bars = _draw_means(axes, means, by_name, axis)
+    by_name = _by_name(curves.assign(**{axis: curves[axis] / per_unit}), minimum)
+    _draw_means(axes, by_name, axis)
     axes.set_xlim(left=0)
     few_ticks(axes)
-    label(
-        axes,
-        x=f"{TITLES[axis].lower()} ({unit})" if unit else axis,
-        y="objective − minimum" if known else "objective",
-        title=TITLES[axis],
-    )
-    _limit_objective(axes, [_late(*mean) for mean in means.values()], bars)
+    what = "objective" if _below(curves, minimum) is None else "objective − minimum"
+    x, y = f"{TITLES[axis].lower()} ({unit})" if unit else axis, what + (LOG_WORDS if limits and limits[-1] else "")
+    label(axes, x=x, y=y, title=_title(axis, budget))
+    if limits:
+        bottom, top, log = limits
+        logarithmic(axes, bottom, top) if log else axes.set_ylim(bottom, top)
     if axis == "evaluations":
         _draw_budget(axes, curves, budget)
     if curves["objective"].isna().all():
         axes.text(0.5, 0.5, "no full-fidelity result yet", transform=axes.transAxes, ha="center", color=SOFT)
+
+
+def _title(axis: str, budget: Budget) -> str:
+    """Epochs are named where `_draw_epochs` draws them."""
+    return "Evaluations" if axis == "evaluations" and budget.epochs_per_evaluation == 1 else TITLES[axis]
 
 
 def _draw_epochs(axes: "Axes", budget: Budget) -> None:
@@ -158,26 +200,27 @@ def _changes(mine: pd.DataFrame, axis: str) -> list[float]:
     return sorted({end, *(float(x) for x in mine.loc[better, axis] if x < end)})
 
 
-def _draw_means(
-    axes: "Axes", means: Mapping[str, tuple[Floats, Floats]], curves: Mapping[str, pd.DataFrame], axis: str
-) -> list[tuple[float, float]]:
-    """The lines, each with bars at SHARES of its length; returns the ends of the last bars."""
-    look, ends = styles(means), []
+def _draw_means(axes: "Axes", curves: Mapping[str, pd.DataFrame], axis: str) -> None:
+    """The lines, each with bars at SHARES of its length."""
+    look = styles(curves)
     width = max((float(mine[axis].max()) for mine in curves.values()), default=1.0)
     for place, (name, style) in enumerate(look.items()):
-        x, y = means[name]
-        _draw_line(axes, x, y, style)
+        x, y = _mean(curves[name], axis)
+        _draw_line(axes, x, y, style, _is_final(curves[name], y))
         if not len(x):
             continue
         at = [share * x[-1] for share in (SHARES if len(look) <= FEW else SHARES[-1:]) if share * x[-1] >= x[0]]
         aside = 0.011 * width * (place - (len(look) - 1) / 2)
         for here, (low, high) in zip(at, _bars(curves[name], axis, at), strict=True):
             axes.plot([here + aside] * 2, [low, high], color=style.colour, linewidth=2.4, alpha=0.55, zorder=2)
-        ends.append((low, high))
-    return ends
 
 
-def _draw_line(axes: "Axes", x: Floats, y: Floats, style: Style) -> None:
+def _is_final(mine: pd.DataFrame, y: Floats) -> bool:
+    """Whether an optimizer's mean curve ends at the mean of where its runs end."""
+    return len(y) > 0 and equal(float(y[-1]), float(mine.groupby("run")["incumbent"].min().mean()))
+
+
+def _draw_line(axes: "Axes", x: Floats, y: Floats, style: Style, final: bool) -> None:
     axes.plot(
         x,
         y,
@@ -186,7 +229,7 @@ def _draw_line(axes: "Axes", x: Floats, y: Floats, style: Style) -> None:
         linewidth=1.8,
         marker=style.marker,
         markersize=5.5,
-        markevery=[len(x) - 1] if len(x) else None,
+        markevery=[len(x) - 1] if final else [],
         drawstyle="steps-post",
         zorder=3,
     )
@@ -209,21 +252,6 @@ def _draw_budget(axes: "Axes", curves: pd.DataFrame, budget: Budget) -> None:
         return
     words = f"budget {budget.evaluations} →"
     axes.text(0.99, 0.02, words, transform=axes.transAxes, fontsize=SMALL, color=SOFT, ha="right", va="bottom")
-
-
-def _limit_objective(axes: "Axes", means: list[Floats], bars: list[tuple[float, float]]) -> None:
-    """Limits that let differences be seen: between them lie all these means and bars."""
-    given = np.concatenate([*means, np.array(bars, dtype=float).ravel()]) if means else np.array([])
-    seen = given[np.isfinite(given)]
-    if not len(seen):
-        return
-    bottom, top = float(seen.min()), float(seen.max())
-    if bottom > 0 and top / bottom >= LOG_OBJECTIVE_FROM:
-        pad = (top / bottom) ** 0.06
-        logarithmic(axes, bottom / pad, top * pad)
-    else:
-        pad = 0.06 * (top - bottom) or 0.05 * abs(top) or 1.0
-        axes.set_ylim(bottom - pad, top + pad)
 
 
 def _late(x: Floats, y: Floats) -> Floats:

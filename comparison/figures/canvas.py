@@ -6,11 +6,11 @@ Drawn with the object interface of matplotlib alone: no global state, no display
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import log10
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from fmnas.comparison.figures.palette import INK, LINE, SOFT, Style
+from fmnas.comparison.figures.palette import GROUND, INK, LINE, SOFT, Style
 from fmnas.comparison.summary import Summary
 
 if TYPE_CHECKING:
@@ -23,6 +23,10 @@ PANEL = (4.4, 3.0)
 """Width and height of one panel in inches: its text can be read on a phone without zooming."""
 TEXT, SMALL = 10, 9
 """Font sizes in points."""
+LEGEND_ROW = 0.22
+"""Inches of a row of a legend, and of the space around its rows."""
+MOST_LETTERS = 32
+"""Longer names at the side of a figure lose their middle."""
 _LABELS = {1.2: (1.0, 1.5, 2.0, 3.0, 5.0, 7.0), 2.2: (1.0, 2.0, 5.0)}
 """Which multiples of the powers of ten are labelled on an axis of up to so many decades; the powers alone beyond."""
 TIME_UNITS = (
@@ -124,8 +128,10 @@ def few_ticks(axes: "Axes") -> None:
 
 
 def names_down(axes: "Axes", names: Sequence[str]) -> None:
-    """Names as the ticks of the y axis, the first at the top."""
-    axes.set_yticks(range(len(names)), names)
+    """Names as the ticks of the y axis, the first at the top; of long ones the middle is "…"."""
+    half = MOST_LETTERS // 2
+    short = [name if len(name) <= MOST_LETTERS else f"{name[: half - 1]}…{name[-half:]}" for name in names]
+    axes.set_yticks(range(len(names)), short)
     for text in axes.get_yticklabels():
         text.set_parse_math(False)
     axes.set_ylim(len(names) - 0.5, -0.5)
@@ -133,9 +139,9 @@ def names_down(axes: "Axes", names: Sequence[str]) -> None:
 
 
 def legend(figure: "Figure", look: Mapping[str, Style], extra: Mapping[str, "Artist"], lines: bool = True) -> None:
-    """A legend below: a line and a marker for each optimizer (lines), or a square of its colour; and what is extra.
+    """A legend below: a line and a marker for each optimizer (lines), or a square as its bars; and what is extra.
 
-    It has as many columns as names so long leave room for.
+    It has as many columns as names so long leave room for, and makes the figure higher by its rows.
     """
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
@@ -143,15 +149,17 @@ def legend(figure: "Figure", look: Mapping[str, Style], extra: Mapping[str, "Art
     handles: list[Artist] = [
         Line2D([], [], color=s.colour, linestyle=s.line, marker=s.marker, linewidth=2.0, markersize=5.5)
         if lines
-        else Patch(color=s.colour)
+        else Patch(**bar(s))
         for s in look.values()
     ]
     names = [*look, *extra]
+    columns = max(1, min(len(names), int(figure.get_figwidth() / _width(names, lines))))
+    figure.set_figheight(figure.get_figheight() + LEGEND_ROW * (1 + -(-len(names) // columns)))
     drawn = figure.legend(
         [*handles, *extra.values()],
         ["-"] * len(names),
         loc="outside lower center",
-        ncols=max(1, min(len(names), int(figure.get_figwidth() / _width(names, lines)))),
+        ncols=columns,
         frameon=False,
         handlelength=3.0 if lines else 1.2,
     )
@@ -159,6 +167,11 @@ def legend(figure: "Figure", look: Mapping[str, Style], extra: Mapping[str, "Art
         _write(text, name)
         text.set_fontsize(TEXT)
         text.set_color(INK)
+
+
+def bar(style: Style) -> dict[str, Any]:
+    """How matplotlib draws an optimizer's bars: in its colour, its hatch in that of the ground."""
+    return {"facecolor": style.colour, "edgecolor": GROUND, "linewidth": 0.0, "hatch": style.hatch}
 
 
 def _width(names: Sequence[str], lines: bool) -> float:

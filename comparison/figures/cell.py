@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from fmnas.comparison.figures.canvas import PANEL, SMALL, Drawing, Results, label, plain, sheet
-from fmnas.comparison.figures.palette import BLUE, CARD, GROUND, INK, SOFT, VERMILION, styles
+from fmnas.comparison.figures.palette import CARD, GROUND, INK, SOFT, styles
 from fmnas.comparison.numbers.cells import has_cell
 from fmnas.comparison.summary import FinalRow
 from fmnas.search_spaces import Cell, Schedule
@@ -27,7 +27,8 @@ SCHEDULE = "The learning rate is reduced twice; the axis is the same for all."
 STEP = 1.9
 """Distance between neighbouring nodes; a node has radius RADIUS."""
 RADIUS = 0.36
-INPUT, STATE, OUTPUT, DEAD = CARD, BLUE, VERMILION, "#9aa3ab"
+INPUT, STATE, OUTPUT, DEAD = GROUND, CARD, INK, "#9aa3ab"
+"""Neutral: the palette's colours are those of optimizers."""
 LOWEST_RATE, HIGHEST_RATE = 1e-5, 1e-1
 """What the schedule's variables can reach: the same axis in every drawing, so that two can be compared."""
 
@@ -42,7 +43,7 @@ def drawings(results: Results) -> Iterator[Drawing]:
     if not best:
         return
     look = styles(results.summary.optimizers)
-    together = cells_figure({f"{name}: {_found(row)}": configuration for name, (row, configuration) in best.items()})
+    together = cells_figure({_found(name, row): configuration for name, (row, configuration) in best.items()})
     yield Drawing("best_cell", together, shown=False)
     for place, (name, (_, configuration)) in enumerate(best.items()):
         id_, told = (
@@ -55,8 +56,8 @@ def drawings(results: Results) -> Iterator[Drawing]:
             yield Drawing(f"{id_}_rate", schedule, told[1], filed=False, optimizer=name)
 
 
-def _found(row: FinalRow) -> str:
-    return f"{row.best_run}, trial {row.best_trial}, objective {row.best:#.4g}"
+def _found(name: str, row: FinalRow) -> str:
+    return f"{name}: {str(row.best_run).removeprefix(f'{name}/')}, trial {row.best_trial}, objective {row.best:#.4g}"
 
 
 def cell_figure(configuration: Mapping[str, Any], title: str) -> "Figure":
@@ -117,11 +118,11 @@ def _draw_cell(axes: "Axes", cell: Cell) -> None:
         for side, source, operation in zip((1, -1), inputs, operations, strict=True):
             _draw_edge(axes, (source, state), side, operation, INK if state in live else DEAD)
     for node in range(-1, STATES + 1):
-        _draw_node(axes, node, _node_colour(node, live, cell.output))
+        _draw_node(axes, node, *_node_colours(node, live, cell.output))
     spans = [[state - pair[side] for state, pair in enumerate(cell.inputs, start=1)] for side in (0, 1)]
     top, bottom = _height(max(spans[0])), -_height(max(spans[1])) - 0.5
-    for rank, state in enumerate((cell.output, STATES), start=1):
-        _draw_output(axes, state, f"output {rank}", bottom)
+    for rank, state in zip(("first", "second"), (cell.output, STATES), strict=True):
+        _draw_output(axes, state, f"{rank} output", bottom)
     axes.set_xlim(_x(-1) - 0.5, _x(STATES) + 0.8)
     axes.set_ylim(bottom - 0.5, top + 0.3)
     axes.set_aspect("equal")
@@ -160,29 +161,29 @@ def _draw_edge(axes: "Axes", ends: tuple[int, int], side: int, operation: str, c
     )
 
 
-def _draw_node(axes: "Axes", node: int, colour: str) -> None:
+def _draw_node(axes: "Axes", node: int, fill: str, ink: str) -> None:
     from matplotlib.patches import Circle
 
-    axes.add_patch(Circle((_x(node), 0.0), RADIUS, facecolor=colour, edgecolor=INK, linewidth=0.8, zorder=4))
-    ink = INK if node < 1 else GROUND
+    axes.add_patch(Circle((_x(node), 0.0), RADIUS, facecolor=fill, edgecolor=INK, linewidth=0.8, zorder=4))
     axes.text(
         _x(node), 0.0, f"S{node}" if node >= 0 else "S−1", ha="center", va="center", fontsize=SMALL, color=ink, zorder=5
     )
 
 
-def _node_colour(node: int, live: tuple[int, ...], output: int) -> str:
+def _node_colours(node: int, live: tuple[int, ...], output: int) -> tuple[str, str]:
+    """Of a node and of the name in it."""
     if node < 1:
-        return INPUT
+        return INPUT, INK
     if node not in live:
-        return DEAD
-    return OUTPUT if node in (output, STATES) else STATE
+        return DEAD, GROUND
+    return (OUTPUT, GROUND) if node in (output, STATES) else (STATE, INK)
 
 
 def _x(node: int) -> float:
     return STEP * node
 
 
-def draw_schedule(axes: "Axes", schedule: Schedule, colour: str = BLUE) -> None:
+def draw_schedule(axes: "Axes", schedule: Schedule, colour: str = INK) -> None:
     """The learning rate as a step function of the share of the training done."""
     from matplotlib.ticker import FuncFormatter, NullFormatter
 

@@ -24,7 +24,7 @@ _NO_METADATA = {
     "pdf": {"Creator": None, "Producer": None, "CreationDate": None},
 }
 """Without them a file holds no date and no address: the same figure gives the same bytes."""
-_COLOUR = re.compile(r"\b(fill|stroke): (#[0-9a-f]{6})")
+_COLOUR = re.compile(r"\b(fill|stroke)(: |=\")(#[0-9a-f]{6})")
 _VIEW_BOX = re.compile(r'<svg\b[^>]*?viewBox="0 0 ([\d.]+) ([\d.]+)"[^>]*>')
 
 
@@ -47,7 +47,7 @@ def inline_svg(figure: "Figure", name: str, description: str, least: float = 0.0
     svg = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", svg)
     svg = re.sub(r"'DejaVu Sans'[^;\"]*", "system-ui, sans-serif", svg)
     known = variables()
-    svg = _COLOUR.sub(lambda found: f"{found[1]}: {known.get(found[2], found[2])}", svg)
+    svg = _COLOUR.sub(lambda found: f"{found[1]}{found[2]}{known.get(found[3], found[3])}", svg)
     return _VIEW_BOX.sub(lambda found: _opening(float(found[1]), float(found[2]), description, least), svg, count=1)
 
 

@@ -23,7 +23,7 @@ PLAIN = {
 """Name of a CSS variable -> (light, dark)."""
 
 # Okabe and Ito's palette, told apart with every kind of colour blindness; its yellow is too faint on white. The dark
-# set keeps the hues and raises the lightness.
+# set keeps the hues and raises the lightness. Black is not quite so: an SVG does not name a fill of #000000.
 SERIES = {
     "blue": ("#0072b2", "#4da3e0"),
     "vermilion": ("#d55e00", "#f58a4b"),
@@ -31,7 +31,7 @@ SERIES = {
     "purple": ("#cc79a7", "#e7a6c9"),
     "orange": ("#e69f00", "#f3c04b"),
     "sky": ("#56b4e9", "#a8ddf8"),
-    "black": ("#000000", "#fafafa"),
+    "black": ("#010101", "#fafafa"),
 }
 """The same for the colours of optimizers."""
 COLOURS = tuple(light for light, _ in SERIES.values())
@@ -45,17 +45,20 @@ LINES = (
 )
 """Solid, then dashes: (offset, (on, off, ...)) in line widths."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+HATCHES = ("", "////", "....", "xxxx")
+"""Of bars, which have neither dashes nor markers: the second, third and fourth optimizer of a colour are hatched."""
 FIXED = ("bo-fm", "regularized-evolution", "bohb", "random")
 """These look the same in every report, whoever they are compared with, and come first in this order."""
 
 
 @dataclass(frozen=True)
 class Style:
-    """How one optimizer is drawn, everywhere: colour, dashes, marker."""
+    """How one optimizer is drawn, everywhere: colour, dashes, marker; its bars: colour, hatch."""
 
     colour: str
     line: tuple[float, tuple[float, ...]]
     marker: str
+    hatch: str
 
 
 def styles(optimizers: Iterable[str]) -> dict[str, Style]:
@@ -64,7 +67,12 @@ def styles(optimizers: Iterable[str]) -> dict[str, Style]:
     others = sorted(given - set(FIXED))
     places = {name: i for i, name in enumerate((*FIXED, *others)) if name in given}
     return {
-        name: Style(COLOURS[i % len(COLOURS)], LINES[i % len(LINES)], MARKERS[i % len(MARKERS)])
+        name: Style(
+            COLOURS[i % len(COLOURS)],
+            LINES[i % len(LINES)],
+            MARKERS[i % len(MARKERS)],
+            HATCHES[i // len(COLOURS) % len(HATCHES)],
+        )
         for name, i in places.items()
     }
 

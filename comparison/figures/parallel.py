@@ -51,8 +51,8 @@ def drawings(results: Results) -> Iterator[Drawing]:
     some = f"{drawn} of {full} full evaluations: the best, and every so many-th of the rest" if drawn < full else ""
     caption = (
         f"{some or f'All {full} full evaluations'}, each a line through its values; the better its rank, the "
-        "redder and thicker. Where red lines bundle, good configurations agree; that optimizers search there more "
-        "often bundles lines, too. Categories are spread a little so that lines do not hide one another."
+        "more orange and the thicker. Where orange lines bundle, good configurations agree; that optimizers search "
+        "there more often bundles lines, too. Categories are spread a little so that lines do not hide one another."
     )
     yield Drawing("parallel", figure, caption, wide=True)
 

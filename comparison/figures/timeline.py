@@ -13,7 +13,18 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from fmnas.comparison.figures.canvas import TEXT, Drawing, Results, label, legend, names_down, plain, sheet, time_unit
+from fmnas.comparison.figures.canvas import (
+    TEXT,
+    Drawing,
+    Results,
+    bar,
+    label,
+    legend,
+    names_down,
+    plain,
+    sheet,
+    time_unit,
+)
 from fmnas.comparison.figures.palette import GROUND, INK, SOFT, styles
 from fmnas.comparison.numbers.trials import SOURCE
 from fmnas.search_spaces.records import CANCELLED, FAILED, FINISHED, LOST, STATUSES, TIMED_OUT
@@ -146,7 +157,7 @@ def timeline_figure(timeline: Timeline) -> "Figure":
     """Bars of work; a cross where a trial failed or timed out, a circle where it was lost or cancelled."""
     from matplotlib.collections import PolyCollection
 
-    figure = sheet(9.6, 1.3 + min(7.0, 0.26 * len(timeline.workers)))
+    figure = sheet(9.6, 0.7 + min(7.0, 0.26 * len(timeline.workers)))
     axes = figure.subplots()
     plain(axes, grid="x")
     per_unit, unit = time_unit(timeline.seconds)
@@ -155,7 +166,7 @@ def timeline_figure(timeline: Timeline) -> "Figure":
     for name, style in look.items():
         mine = busy[busy["optimizer"] == name]
         bars = _bars(mine, per_unit, timeline.seconds / RESOLUTION)
-        axes.add_collection(PolyCollection(bars, facecolors=style.colour, edgecolors="none", rasterized=many))
+        axes.add_collection(PolyCollection(bars, rasterized=many, **bar(style)))
     extra = _draw_ends(axes, timeline.ended.assign(at=timeline.ended["at"] / per_unit))
     named = len(timeline.workers) <= MOST_NAMED_WORKERS
     names_down(axes, timeline.workers if named else [""] * len(timeline.workers))

@@ -6,20 +6,21 @@ import numpy as np
 
 from fmnas.comparison.figures.canvas import PANEL, Drawing, Results, few_ticks, label, legend, plain, sheet
 from fmnas.comparison.figures.palette import styles
+from fmnas.comparison.numbers.notation import is_missing
 from fmnas.comparison.numbers.tradeoff import results_by
 
 FRONTS = (
     "Dots: full results of all repeats. Lines: their Pareto fronts, where nothing is lower in both. FLOPs are those of "
     "one image, as a share of the largest cell's. No optimizer searched for a front; more repeats make a better one."
 )
+LEARNED = " after each epoch of the training with each optimizer's lowest objective"
 LEARNING = (
-    "Validation error after each epoch of the training with each optimizer's lowest objective, averaged over its "
-    "seeds. The best of many: its end is lower than it would be again. With data.early_validation all epochs but the "
-    "last are measured on fewer images."
+    f"Validation error{LEARNED}, averaged over its seeds. The best of many: its end is lower than it would be again. "
+    "With data.early_validation all epochs but the last are measured on fewer images."
 )
+REPORTED = f"What was reported{LEARNED}. The best of many: its end is better than it would be again."
+"""Of a problem whose results have no error: what its function reports, no one else knows."""
 
-LEGEND_INCHES = 0.7
-"""Inches for the legend."""
 HIGHEST = 2.0
 """Errors above so many times the lowest are left out."""
 
@@ -31,7 +32,7 @@ def fronts(results: Results) -> Iterator[Drawing]:
         return
     summary = results.summary
     trials = results_by(results.trials, results.curves, summary.compared_at, summary.budget)
-    figure = sheet(PANEL[0], PANEL[1] + LEGEND_INCHES)
+    figure = sheet(*PANEL)
     axes = figure.subplots()
     plain(axes)
     look = styles(rows)
@@ -64,7 +65,7 @@ def learning(results: Results) -> Iterator[Drawing]:
     best = {name: row.best_curve for name, row in results.summary.optimizers.items() if len(row.best_curve) > 1}
     if not best:
         return
-    figure = sheet(PANEL[0], PANEL[1] + LEGEND_INCHES)
+    figure = sheet(*PANEL)
     axes = figure.subplots()
     plain(axes)
     look = styles(best)
@@ -75,6 +76,8 @@ def learning(results: Results) -> Iterator[Drawing]:
             markersize=4, markevery=[len(best[name]) - 1],
         )  # fmt: skip
     axes.locator_params(axis="x", integer=True)
-    label(axes, x="epoch", y="validation error", title="The best configurations as they learned")
+    errors = any(not is_missing(results.summary.optimizers[name].best_error) for name in best)
+    what = "validation error" if errors else "what was reported"
+    label(axes, x="epoch", y=what, title="The best configurations as they learned")
     legend(figure, look, {})
-    yield Drawing("learning", figure, LEARNING)
+    yield Drawing("learning", figure, LEARNING if errors else REPORTED)

@@ -17,6 +17,7 @@ import pandas as pd
 
 from fmnas.comparison.numbers.ledger import charged_epochs, is_full_result, wall_seconds, worker_seconds
 from fmnas.comparison.numbers.resampling import Floats, mean_interval
+from fmnas.comparison.numbers.rounding import reaches
 from fmnas.comparison.numbers.trials import Budget, PlannedRun, ReportError
 
 AXES = ("evaluations", "epochs", "seconds", "train_seconds", "wall_seconds")
@@ -85,11 +86,15 @@ def mean_curve(curves: pd.DataFrame, axis: str, grid: Sequence[float] | Floats) 
 
 
 def standard_error(values: Floats) -> Floats:
-    """Standard error of the mean over the first axis, ddof = 1; NaN where there is one value."""
+    """Standard error of the mean over the first axis, ddof = 1; NaN where there is one value.
+
+    0 where the values are one but for rounding.
+    """
     repeats = len(values)
     if repeats < 2:
         return np.full(values.shape[1:], np.nan)
-    return np.asarray(values.std(axis=0, ddof=1) / np.sqrt(repeats))
+    differ = ~reaches(values.max(axis=0), values.min(axis=0))
+    return np.asarray(differ * values.std(axis=0, ddof=1) / np.sqrt(repeats))
 
 
 def _run_curve(run: pd.DataFrame, budget: Budget) -> pd.DataFrame:

@@ -21,12 +21,12 @@ from fmnas.comparison.numbers.resampling import Floats
 ROUNDING = 1e-12
 
 
-def reaches(values: Floats, target: float) -> NDArray[np.bool_]:
-    """Which values [...] are at or below a target, both as exact as their computation was.
+def reaches(values: Floats, target: float | Floats) -> NDArray[np.bool_]:
+    """Which values [...] are at or below a target, or each its own, both as exact as their computation was.
 
     NaN reaches nothing, and infinity reaches no number.
     """
-    return np.asarray(values <= target + ROUNDING * abs(target))
+    return np.asarray(values <= target + ROUNDING * np.abs(target))
 
 
 def equal(value: float, other: float) -> bool:

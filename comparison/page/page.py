@@ -27,6 +27,12 @@ SAMPLE_WIDTH, SAMPLE_HEIGHT, MARKER_SIZE = 42, 14, 9.0
 """Of a sample in the legend, in its own units."""
 MOST_NAMED_OPTIMIZERS = 6
 """More optimizers are counted, not named, in the question."""
+MANY_PAIRS = 15
+"""Of more pairs the reader is told how to ask for fewer."""
+FEWER = (
+    "So many pairs take many repeats. With `hypotheses: NAME` in the configuration, chosen before any result is known, "
+    "one optimizer is tested against each of the others and p corrected for these alone."
+)
 
 
 @dataclass(frozen=True)
@@ -102,13 +108,14 @@ class Shares:
 
 @dataclass(frozen=True)
 class Tested:
-    """Paired tests of the hypotheses `family`, and what so many repeats can show at all."""
+    """Paired tests of the hypotheses `family`, what so many repeats can show at all, and how to test fewer."""
 
     table: Table
     power: str
     family: str
     pairs: int
     level: str
+    fewer: str
 
 
 @dataclass(frozen=True)
@@ -284,7 +291,8 @@ def _tested(tests: Comparisons) -> Tested | None:
         return None
     one = tests.hypotheses
     family = "all pairs" if one == ALL else f"{one} against each of the others, as `hypotheses: {one}` has it"
-    return Tested(tables.pairs(tests), power(tests), family, len(tests.pairs), f"{LEVEL:.0%}")
+    fewer = FEWER if one == ALL and len(tests.pairs) > MANY_PAIRS else ""
+    return Tested(tables.pairs(tests), power(tests), family, len(tests.pairs), f"{LEVEL:.0%}", fewer)
 
 
 def _speed(summary: Summary) -> Speed | None:

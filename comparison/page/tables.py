@@ -81,9 +81,10 @@ class Table:
 
 
 def final(summary: Summary) -> Table:
-    """The final table, with every repeat's value."""
+    """The final table, with every repeat's value; without the column of errors where nothing has one."""
     rows = zip(final_rows(summary), summary.optimizers.values(), strict=True)
-    return Table((*FINAL_HEADER, "each repeat"), tuple((*row, _values(of.values)) for row, of in rows), "wide")
+    table = Table((*FINAL_HEADER, "each repeat"), tuple((*row, _values(of.values)) for row, of in rows), "wide")
+    return table.filled({*table.header} - {"its error"})
 
 
 def checkpoints(summary: Summary) -> Table:

@@ -121,7 +121,9 @@ def _of_extensions(state: ExperimentState) -> list[Remark]:
         there = {entry["label"] for entry in record["config"]["optimizers"]}  # others may have come later
         told = two_budgets(changes, state.experiment.config)
         found += [Remark(f"{label} {text}", label) for label, text in told.items() if label in there]
-    return [*found, Remark(PEEKED)] if any(ended for _, ended in state.extensions) else found
+    config, peeked = state.experiment.config, any(ended for _, ended in state.extensions)
+    tested = config.repeats > 1 and len(config.optimizers) > 1  # else there is no p to speak of
+    return [*found, Remark(PEEKED)] if peeked and tested else found
 
 
 def _retrained(path: Path, state: ExperimentState) -> tuple[pd.DataFrame | None, list[Remark]]:

@@ -2,11 +2,13 @@
 
 import os
 import sys
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
+from rich.cells import cell_len
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 
 if TYPE_CHECKING:
@@ -14,23 +16,18 @@ if TYPE_CHECKING:
     from fmnas.comparison.numbers.retrained import Retrained
     from fmnas.comparison.summary import Summary
 
-WHOLE_FROM = 120  # columns; a narrower terminal sees fewer columns of the final table
+FILE_WIDTH = 120
+"""Columns of a text that goes to a file; a table may be wider there."""
+GAP = 2
+"""Columns between those of a table."""
+SPARED = ("repeats", "epochs", "its error", "evaluations", "by method", "best")
+"""The columns of the final table that a narrow terminal does without, the first of them first."""
 
 
 def print_summary(summary: "Summary", console: Console) -> None:
     """The final table, what it shows, and what it does not."""
-    from fmnas.comparison.summary import FINAL_HEADER, final_rows
-
-    dropped = {"repeats", "epochs"} if console.width < WHOLE_FROM else set()
-    rows = final_rows(summary)
-    shown = [i for i, header in enumerate(FINAL_HEADER) if header not in dropped]
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for i in shown:
-        table.add_column(FINAL_HEADER[i], justify="left" if i == 0 else "right", min_width=_least_width(rows, i))
-    for row in rows:
-        table.add_row(*(row[i] for i in shown))
     console.print()
-    console.print(table)
+    _print_final(summary, console)
     console.print()
     for text, style in ((summary.headline, None), (summary.caution, "dim")):
         console.print(text, style=style, highlight=False, markup=False)
@@ -51,7 +48,7 @@ def _print_retrained(retrained: "Retrained", console: Console) -> None:
         values = (number(row.selected_error), number(row.error), number(row.standard_error, digits=2))
         table.add_row(row.optimizer, *values, interval(row.low, row.high))
     console.print(f"The best of every run, trained again: {scale}", highlight=False)
-    console.print(table)
+    _wide_enough(console, table).print(table)
     console.print()
     _print_pairs(retrained.tests.pairs, console)
 
@@ -66,15 +63,63 @@ def _print_pairs(pairs: "tuple[PairedTest, ...]", console: Console) -> None:
     for pair in pairs:
         values = (number(pair.difference, digits=2), number(pair.p_corrected, digits=2))
         table.add_row(f"{pair.first} - {pair.second}", *values, pair.verdict)
-    console.print(table)
+    _wide_enough(console, table).print(table)
     console.print()
 
 
-def _least_width(rows: "list[tuple[str, ...]]", column: int) -> int:
-    """So that a header breaks between its words, and a value nowhere."""
-    from fmnas.comparison.summary import FINAL_HEADER
+def _print_final(summary: "Summary", console: Console) -> None:
+    """The final table: all of it in a file, the columns that there is room for in a terminal, which is told of others.
 
-    return max(len(text) for text in (*FINAL_HEADER[column].split(), *(row[column] for row in rows)))
+    Without the column of errors where nothing has one.
+    """
+    from fmnas.comparison.numbers.notation import MISSING
+    from fmnas.comparison.summary import FINAL_HEADER, final_rows
+
+    every = dict(zip(FINAL_HEADER, zip(*final_rows(summary), strict=True), strict=False))
+    if set(every.get("its error", ())) <= {MISSING}:
+        every.pop("its error", None)
+    columns, widths = _fitting(every, console.width if console.is_terminal else sys.maxsize)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name, width in zip(columns, widths, strict=True):
+        table.add_column(name, justify="right" if table.columns else "left", width=width, overflow="fold")
+    for row in zip(*columns.values(), strict=True):
+        table.add_row(*row)
+    _wide_enough(console, table).print(table)
+    hidden = [name for name in every if name not in columns]
+    if hidden:
+        say(console, f"No room for: {', '.join(hidden)}.", "dim")
+
+
+def _fitting(columns: Mapping[str, Sequence[str]], room: int) -> tuple[dict[str, Sequence[str]], list[int]]:
+    """The columns of a table that fit, by header, and their widths.
+
+    Headers break between their words first; then columns are left out, as SPARED has them; at last names break.
+    """
+    shown = dict(columns)
+    for spared in (None, *SPARED):
+        shown.pop(spared or "", None)
+        for broken in (False, True):
+            widths = [
+                max(cell_len(text) for text in (*(header.split() if broken else [header]), *values))
+                for header, values in shown.items()
+            ]
+            if _whole(widths) <= room:
+                return shown, widths
+    return shown, [max(1, width - (_whole(widths) - room)) if i == 0 else width for i, width in enumerate(widths)]
+
+
+def _whole(widths: Sequence[int]) -> int:
+    """The width of a table of such columns."""
+    return sum(widths) + GAP * (len(widths) - 1)
+
+
+def _wide_enough(console: Console, table: Table) -> Console:
+    """A terminal has the width it has; a file has that of the table, if it is wider."""
+    if console.is_terminal:
+        return console
+    boundless = console.options.update(max_width=sys.maxsize)
+    needed = Measurement.get(console, boundless, table).maximum
+    return Console(file=console.file, width=max(console.width, needed))
 
 
 class PatientOutput:
@@ -139,4 +184,4 @@ def output(file: TextIO | None = None) -> TextIO:
 def terminal(file: TextIO | None = None) -> Console:
     """The terminal; a file or pipe has no width of its own and gets a wide one. file: standard output if None."""
     console = Console(file=file)
-    return console if console.is_terminal else Console(file=file, width=max(WHOLE_FROM, console.width))
+    return console if console.is_terminal else Console(file=file, width=max(FILE_WIDTH, console.width))

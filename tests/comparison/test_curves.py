@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from scipy.stats import sem
 
 from fmnas.comparison import Budget, ReportError, anytime_curves, incumbent_at, mean_curve
+from fmnas.comparison.numbers.curves import standard_error
 from fmnas.comparison.numbers.resampling import mean_interval
 
 NAN = float("nan")
@@ -91,6 +92,14 @@ def test_mean_over_repeats(make_table):
     np.testing.assert_equal(other["mean"].to_numpy(), [NAN, 9, 9, 9, 9])
     assert other["standard_error"].isna().all()
     assert list(other["repeats"]) == [1] * 5
+
+
+def test_an_order_of_addition_is_no_spread():
+    folds = np.array([[(0.1 + 0.2 + 0.3) / 3], [(0.3 + 0.2 + 0.1) / 3]])
+    assert folds[0] != folds[1]
+    assert standard_error(folds).tolist() == [0.0]
+    assert standard_error(np.array([[1.0, 1.0, np.nan], [1.0, 1.0 + 1e-9, 1.0]]))[:2] == pytest.approx([0.0, 5e-10])
+    assert np.isnan(standard_error(np.array([np.nan, 1.0, 1.0])))
 
 
 def test_every_axis_of_an_asynchronous_run_by_hand(make_run):

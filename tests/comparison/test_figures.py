@@ -3,6 +3,7 @@ import re
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex
 
 from fmnas.comparison import (
     Budget,
@@ -16,11 +17,14 @@ from fmnas.comparison import (
     save_figure,
     write_report,
 )
+from fmnas.comparison.figures import anytime, tradeoff
 from fmnas.comparison.figures.anytime import SHARES, TITLES, anytime_panel, currencies
 from fmnas.comparison.figures.canvas import time_unit
 from fmnas.comparison.figures.cell import DEAD, LOWEST_RATE, cell_panel, cells_figure, schedule_panel
 from fmnas.comparison.figures.files import FORMATS
+from fmnas.comparison.figures.palette import COLOURS
 from fmnas.comparison.numbers.trials import typed_trials
+from fmnas.comparison.report import results_of
 from fmnas.search_spaces import Cell, FmnasError, joint_space
 
 SHOWN = ("evaluations", "seconds")
@@ -100,11 +104,65 @@ def test_a_wide_range_is_logarithmic_only_above_zero(make_table, tmp_path):
 def test_where_the_minimum_is_known_the_regret_is_drawn(make_table):
     curves = anytime_curves(make_table({("a", r): [1.5 + r, -0.9, -0.99 + r / 1000] for r in range(2)}), BUDGET)
     (axes, *_) = anytime_panel(curves, BUDGET, "evaluations", minimum=-1.0).axes
-    assert axes.get_ylabel() == "objective − minimum"
+    assert axes.get_ylabel() == "objective − minimum, log scale"
     (line,) = [line for line in axes.lines if line.get_drawstyle() == "steps-post"]
     np.testing.assert_allclose(line.get_ydata(), [3.0, 0.1, 0.0105])
     (axes, *_) = anytime_panel(curves, BUDGET, "evaluations", minimum=-0.95).axes  # which it is not
     assert axes.get_ylabel() == "objective"
+
+
+def test_the_caption_says_whether_the_regret_is_drawn(make_table):
+    trials = make_table({("a", 0): [1.5, 0.5]})
+    for minimum, words in ((0.0, "above the known minimum"), (None, "The best objective so far,")):
+        results = results_of(trials, ReportContext("n", "p", BUDGET, {}, "", minimum=minimum))
+        (caption,) = [each.caption for each in anytime.drawings(results) if each.leads]
+        assert words in caption
+
+
+def test_all_panels_have_one_scale_and_say_which(make_table):
+    """The second repeat is so slow that by every clock the first ends before it has a result."""
+    slow = [{"objective": of, "train_seconds": 900.0, "at": at} for of, at in ((2.0, 900.0), (0.1, 1800.0))]
+    curves = anytime_curves(make_table({("a", 0): [2.0, 0.1], ("a", 1): slow}), BUDGET)
+    panels = {axis: anytime_panel(curves, BUDGET, axis).axes[0] for axis in currencies(curves)}
+    assert len(panels) == 4
+    assert {panel.get_ylabel() for panel in panels.values()} == {"objective, log scale"}
+    assert len({panel.get_ylim() for panel in panels.values()}) == 1
+    together = anytime_figure(curves, BUDGET, "together")
+    assert {axes.get_ylim() for axes in together.axes} == {panel.get_ylim() for panel in panels.values()}
+    marked = {axis: [line for line in panel.lines if line.get_markevery()] for axis, panel in panels.items()}
+    assert {axis: len(lines) for axis, lines in marked.items()} == {
+        "evaluations": 1,  # 0.1, where both end
+        "train_seconds": 0,  # the first has ended when the second has no result
+        "seconds": 0,
+        "wall_seconds": 0,
+    }
+
+
+def test_rounding_is_no_range_of_an_axis(make_table):
+    (axes, *_) = anytime_panel(
+        anytime_curves(make_table({("a", 0): [0.2], ("a", 1): [0.2 + 3e-17]}), BUDGET), BUDGET, "evaluations"
+    ).axes
+    assert np.diff(axes.get_ylim()) > 0.01
+
+
+def test_many_optimizers_and_long_labels_leave_the_axes_their_size(make_table, tmp_path):
+    names = [f"an-optimizer-with-a-label-of-forty-{i:06}" for i in range(12)]
+    trials = make_table({(name, 0): [{"objective": 1.0, "flops_ratio": 0.5, "flops": 1.0}] for name in names})
+    learning = {(f"{name}/repeat-0", 0): [1.0, 0.5] for name in names}
+    context = ReportContext("n", "p", BUDGET, {}, "", learning=learning)
+    for each in figures.drawn(results_of(trials.assign(error=trials["objective"]), context)):
+        save_figure(each.figure, tmp_path, each.name)  # a layout that collapses warns, which is an error here
+        for axes in each.figure.axes:
+            assert axes.get_window_extent().height >= 0.5 * each.figure.dpi, each.name
+
+
+def test_what_an_own_function_reported_is_not_called_an_error(make_table):
+    trials = make_table({("a", 0): [2.0]})
+    context = ReportContext("n", "p", BUDGET, {}, "", learning={("a/repeat-0", 0): [3.0, 2.0]})
+    for given, words in ((trials, "what was reported"), (trials.assign(error=0.5), "validation error")):
+        (drawing,) = tradeoff.learning(results_of(given, context))
+        assert drawing.figure.axes[0].get_ylabel() == words
+        assert ("error" in drawing.caption.lower()) == (words == "validation error")
 
 
 def test_trainings_of_no_time_have_no_panel_of_it(make_table):
@@ -155,6 +213,10 @@ def test_cell(tmp_path):
         cell = Cell.from_configuration(configuration)
         grey = [text for text in figure.axes[0].texts if text.get_color() == DEAD]
         assert len(grey) == 2 * (4 - len(cell.live_states()))
+        told = {text.get_text() for text in figure.axes[0].texts}
+        assert {"first output", "second output"} <= told
+        fills = {to_hex(patch.get_facecolor()) for patch in figure.axes[0].patches}
+        assert not fills & set(COLOURS), "an optimizer's colour"
         assert len([text for text in cell_panel(configuration).axes[0].texts if text.get_color() == DEAD]) == len(grey)
         (rate,) = schedule_panel(configuration, "#000000").axes
         rates = rate.lines[0].get_ydata()

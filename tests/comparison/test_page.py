@@ -212,6 +212,13 @@ def test_the_question_names_few_and_counts_many(plain_summary):
     assert "What is found on func2c within 3 evaluations" in page(alone, CONTEXT, {})
 
 
+def test_who_tests_many_pairs_is_told_how_to_test_fewer(plain_summary):
+    values = {f"o{i}": {0: float(i), 1: float(i)} for i in range(7)}
+    for names, hypotheses, told in ((6, "all", False), (7, "all", True), (7, "o0", False)):
+        tests = compare(dict(list(values.items())[:names]), hypotheses)
+        assert ("`hypotheses: NAME`" in words(page(replace(plain_summary, tests=tests), CONTEXT, {}))) == told
+
+
 def test_tests_that_can_tell_nothing_are_folded(summary):
     def folded(tests):
         return {s.id: s.folded for s in sections(replace(summary, tests=tests), CONTEXT, {})}

@@ -31,6 +31,23 @@ def test_by_hand(make_table):
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a", "b", "failed or timed out"]
 
 
+def test_workers_and_optimizers_are_told_apart_however_many(make_table):
+    """Two workers, twelve optimizers: names lose their middle, colours have hatches, the legend makes room."""
+    long = "worker-{}@a-host-with-a-name-of-more-than-enough-letters"
+    runs = {(f"o{i:02}", 0): [{"objective": 1.0, "at": 7 * i + 7, "worker": long.format(i % 2)}] for i in range(12)}
+    figure = timeline_figure(timeline(make_table(runs)))
+    svg = inline_svg(figure, "timeline", "timeline")
+    (axes,) = figure.axes
+    names = [text.get_text() for text in axes.get_yticklabels()]
+    assert [(name[:9], name[-8:]) for name in names] == [("worker-0@", "-letters"), ("worker-1@", "-letters")]
+    assert all("…" in name and len(name) <= 32 for name in names)
+    assert axes.get_window_extent().height >= 0.25 * 2 * figure.dpi
+    bars = {(tuple(bar.get_facecolor()[0]), bar.get_hatch()) for bar in axes.collections}
+    assert len(bars) == 12
+    assert "fill: var(--black)" in svg
+    assert 'fill="#' not in svg, "a hatch keeps its light colour on a dark page"
+
+
 def test_a_resume_brings_new_processes_and_no_more_workers(make_table):
     """Two workers, each without a pause, and two in their place after 10 s of interruption: 7 s a trial."""
     trials = [{"objective": 1.0, "at": 7.0 * (i + 1), "worker": f"w{w}@1"} for i in range(10) for w in (0, 1)]

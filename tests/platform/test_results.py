@@ -1,19 +1,23 @@
 """What a report is given beside the trials, and what happens where the disk will not take it."""
 
 import io
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 from math import nan
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
-from fmnas.comparison import Budget, ReportContext, anytime_curves, ledger_table
+from fmnas.comparison import FINAL_HEADER, Budget, ReportContext, anytime_curves, ledger_table
 from fmnas.comparison.numbers.paired_tests import Comparisons, PairedTest
 from fmnas.comparison.numbers.retrained import Retrained, RetrainedMean
 from fmnas.comparison.numbers.trials import typed_trials
-from fmnas.comparison.summary import summarise
+from fmnas.comparison.summary import FinalRow, Summary, summarise
 from fmnas.platform.config.config import Config, check_config
 from fmnas.platform.drive.description import remarks_of, setup_of
 from fmnas.platform.drive.results import write_report_files
@@ -77,3 +81,59 @@ def test_the_terminal_shows_the_tests_of_the_test_errors() -> None:
     assert "it began with runs/[old]/x" in printed, "no brackets are taken for a style"
     assert "trained again: not all in the same way, they differ in epochs" in printed
     assert "None" not in printed
+
+
+LONG = "bo-fm-moddif-with-a-long-label-of-forty1"
+
+
+def final(labels: Sequence[str], error: float = 0.18) -> Summary:
+    """A summary of optimizers that are all alike."""
+    context, trials = ReportContext("t", "func2c", Budget(24, 25), {}, ""), typed_trials(pd.DataFrame(), "no trials")
+    nothing = anytime_curves(trials, context.budget), ledger_table(trials, context.budget)
+    spent = {"epochs": 600.0, "evaluations": 24.0, "model_share": 0.5, "method_share": 0.5, "has_model": True}
+    known = dict.fromkeys(("duplicates", "isomorphic_duplicates", "known_cells", "isomorphic_cells"), 0)
+    best = {"best": 0.54, "best_error": error, "best_run": "r", "best_trial": 1, "best_configuration": None}
+    row = FinalRow(repeats=3, mean=0.5, standard_error=0.01, values={}, best_curve=(), **best, **spent, **known)
+    return replace(summarise(trials, *nothing, context), optimizers=dict.fromkeys(labels, row))
+
+
+def table_of(summary: Summary, width: int, terminal: bool) -> list[str]:
+    """The lines of the final table, and what is said of it."""
+    console = Console(width=width, file=io.StringIO(), force_terminal=terminal, color_system=None)
+    print_summary(summary, console)
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", console.file.getvalue())
+    return [line.rstrip() for line in plain.removeprefix("\n").partition("\n\n")[0].splitlines()]
+
+
+def test_a_file_gets_the_whole_final_table_however_long_the_labels() -> None:
+    header, *rows = table_of(final([LONG, "random"]), 120, terminal=False)
+    assert header.split("  ")[-1] == "by method"
+    assert [row.split() for row in rows] == [
+        [name, "0.5000", "0.010", "3", "0.5400", "0.1800", "24.0", "600", "50%"] for name in (LONG, "random")
+    ]
+
+
+def test_a_column_of_errors_where_nothing_has_one_is_left_out() -> None:
+    assert "its error" not in table_of(final(["random"], error=nan), 120, terminal=False)[0]
+
+
+@given(width=st.integers(30, 140), labels=st.lists(st.sampled_from([LONG, "bo-fm", "random"]), min_size=1, unique=True))
+def test_a_terminal_gets_what_fits_and_is_told_what_does_not(width: int, labels: list[str]) -> None:
+    lines = table_of(final(labels), width, terminal=True)
+    told = lines.pop().removeprefix("No room for: ").rstrip(".") if lines[-1].startswith("No room for: ") else ""
+    assert max(map(len, lines)) <= width
+    hidden = told.split(", ") if told else []
+    words = set(" ".join(lines).split())
+    for name in set(FINAL_HEADER) - set(hidden):
+        assert set(name.split()) <= words, name
+    first = "".join(line.split("  ")[0] for line in lines)
+    assert all(label in first for label in labels)
+
+
+def test_the_tests_of_two_long_labels_are_whole_in_a_file() -> None:
+    pair = PairedTest(LONG, LONG[::-1], 7, 7, -0.016, -0.02, -0.01, 0.0156, 0.047, -1.0, "first better")
+    summary = replace(final(["random"]), retrained=Retrained(3, 9, 4, 100, (), (), Comparisons((pair,), 7, 6)))
+    console = Console(width=80, file=io.StringIO())
+    print_summary(summary, console)
+    (row,) = [line for line in console.file.getvalue().splitlines() if line.startswith(f"{LONG} - {LONG[::-1]}")]
+    assert row.split()[-4:] == ["-0.016", "0.047", "first", "better"]
