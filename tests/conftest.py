@@ -26,7 +26,7 @@ os.environ.update(MLFLOW_DISABLE_TELEMETRY="true", DO_NOT_TRACK="true")
 SLOW = {
     "api": ("results", "minimize", "pages"),
     "benchmarks": ("paper_tables",),
-    "baselines": ("ask_tell_contract", "bofm_beats_random_search", "bohb", "wrapped"),
+    "baselines": ("ask_tell_contract", "boundary", "bofm_beats_random_search", "bohb", "wrapped"),
     "comparison": ("duplicates", "figures", "page", "page_in_browser", "report", "retrained", "tradeoff"),
     "integrations": ("botorch", "examples", "optuna", "optuna_own_tests", "ray_tune"),
     "optimizers": ("bofm", "gp_methods", "autograd_kernel"),
