@@ -48,12 +48,11 @@ SLOW = {
         "examples",
         "gpu_first_run",
         "gpu_first_run_parts",
-        "house",
         "mutants",
         "own_optimizer_docs",
     ),
 }
-"""The files of each folder whose tests take long, one by one or together."""
+"""The files of each folder whose tests take long, one by one or together. In other files, a slow test says so."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
