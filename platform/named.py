@@ -18,7 +18,7 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any
 
-from fmnas.platform.errors import ConfigError, one_line
+from fmnas.platform.errors import ConfigError, one_line, own_line
 from fmnas.platform.messages import hint
 
 HANDED_OVER = "<minimize>"
@@ -142,7 +142,7 @@ def _imported(module: str, text: bytes | None = None) -> ModuleType:
                               "file, FILE.py:NAME") from None  # fmt: skip
         missing = isinstance(error, FileNotFoundError) and error.filename == module
         advice = "; give its path from the current folder, or a whole one" if missing else ""
-        raise ConfigError(f"{module} cannot be imported: {one_line(error)}{advice}") from error
+        raise ConfigError(f"{module} cannot be imported: {one_line(error)}{own_line(error)}{advice}") from error
 
 
 def _from_path(module: str) -> ModuleType:
