@@ -60,7 +60,7 @@ def test_files_that_are_named_exist(document: str) -> None:
     examples = {"FILE.py", *re.findall(r"^`([\w/]+\.py)`:$", every, flags=re.MULTILINE)}  # which are to be added
     named = set(re.findall(r"[\w./-]*\w\.py\b", DOCUMENTS[document])) - examples
     for name in named:
-        places = ("", "docs") if "/" in name else ("benchmarks", *ROOMS)
+        places = ("", "docs") if "/" in name else ("benchmarks", "examples", *ROOMS)
         assert any((ROOT / place / name).is_file() for place in places), name
 
 

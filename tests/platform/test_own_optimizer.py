@@ -1,6 +1,7 @@
 """An optimizer of a user's own, named in a configuration: it competes like any other; what is wrong with it is said."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from fmnas.platform.cli import main
-from fmnas.platform.config.config import check_config
+from fmnas.platform.config.config import check_config, load_config
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.named import named, whole
 from fmnas.platform.optimizers import Row, Setting
@@ -138,6 +139,30 @@ def test_a_module_of_the_current_folder_may_be_named(
     mine.rename(tmp_path / "a_module_of_mine.py")
     assert named("a_module_of_mine:Halving").__name__ == "Halving"
     assert whole("a_module_of_mine:Halving") == "a_module_of_mine:Halving"
+
+
+def test_a_file_is_looked_for_here_and_then_beside_the_configuration(
+    mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, elsewhere = tmp_path / "folder", tmp_path / "elsewhere"
+    for each in (folder, elsewhere):
+        each.mkdir()
+    shutil.copy(mine, folder / "own.py")
+    (folder / "task.py").write_text(
+        "from fmnas.search_spaces import Real\nfrom fmnas.trainers import objective\n\n"
+        "@objective([Real('x', 0.0, 1.0)])\ndef task(configuration):\n    return configuration['x']\n"
+    )
+    config = folder / "my.yaml"
+    config.write_text(
+        "problem: task.py\noptimizers: [random, {name: halving, use: 'own.py:Halving'}]\nbudget: {evaluations: 12}\n"
+    )
+    monkeypatch.chdir(elsewhere)
+    found = load_config(Path("..") / "folder" / "my.yaml")
+    assert (found.problem, found.optimizers[1].use) == (f"{folder}/task.py:task", f"{folder}/own.py:Halving")
+    with pytest.raises(ConfigError, match=r"own\.py cannot be imported"):
+        load_config(config, ["optimizers=[{name: halving, use: 'own.py:Halving'}]"])
+    shutil.copy(mine, elsewhere / "own.py")
+    assert load_config(config).optimizers[1].use == f"{elsewhere}/own.py:Halving"
 
 
 def test_a_file_is_loaded_once(mine: Path) -> None:
