@@ -152,6 +152,7 @@ def report(arguments: argparse.Namespace) -> int:
 
 def replay(arguments: argparse.Namespace) -> int:
     """Every optimizer is asked again."""
+    from fmnas.platform.messages import counted
     from fmnas.platform.record.configuration import recorded_configs
     from fmnas.platform.record.experiment import build_experiment
     from fmnas.platform.record.handed_over import standing_in
@@ -171,8 +172,8 @@ def replay(arguments: argparse.Namespace) -> int:
         say(console, difference_in_words(difference))
     for run, asks in replayed.asks.items():
         differ = sum(difference.run == run for difference in replayed.differences)
-        told = f"{differ} differ" if differ else "all as recorded"
-        say(console, f"{run}: {asks} suggestions asked again, {told}")
+        told = f"{differ} differ{'s' if differ == 1 else ''}" if differ else "all as recorded"
+        say(console, f"{run}: {counted(asks, 'suggestion')} asked again, {told}")
     return ExitCode.FAILED if replayed.differences else ExitCode.DONE
 
 

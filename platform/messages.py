@@ -152,6 +152,11 @@ def _is_number(given: Any) -> bool:
         return False
 
 
+def counted(number: int, what: str) -> str:
+    """e.g. "1 epoch", "2,000 epochs"."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
 def shown(value: Any, quoted: bool = True) -> str:
     """A value as YAML has it, in one line, cut after LONGEST characters. quoted: whether text has quotes."""
     text = ""
