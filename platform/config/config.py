@@ -53,7 +53,8 @@ class Config(Section):
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
     """Of the experiment, of its folder in runs/ and in MLflow; the file's name unless given."""
     problem: str
-    """Of the registry (`fmnas list problems`), or one of your own: FILE.py:NAME, or MODULE:NAME."""
+    """Of the registry (`fmnas list problems`), or one of your own: FILE.py:NAME, or MODULE:NAME; a file is looked for
+    in the current folder, then beside the configuration."""
     optimizers: list[OptimizerConfig] = Field(min_length=1)
     """Who competes: names, or mappings with options."""
     repeats: int = Field(default=1, ge=1, le=1000)
