@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from fmnas.api.results import RunResults
 from fmnas.api.search import Search
+from fmnas.platform.errors import ConfigError
 from fmnas.platform.record.run_directory import RunDirectory
 from fmnas.search_spaces import Space
 from fmnas.search_spaces.variables import Variable
@@ -28,6 +29,14 @@ if TYPE_CHECKING:
 Function = Callable[..., Any]
 INITIAL_POINTS = 10
 """How many random points come first; a third of the evaluations where that is less."""
+ARGUMENTS = {
+    "budget.evaluations": "evaluations",
+    "workers.failures": "failures",
+    "optimizers.0.use": "optimizer",
+    "optimizers.0.": "",
+    "optimizers.0": "optimizer",
+}
+"""What the keys of the configuration are called in a call."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +108,10 @@ def minimize(
             "workers": {"kind": "in-process", "grace_seconds": 0.0, "failures": failures},
             "tracking": {"enabled": False},
         }
-        config = check_config(settings, "fmnas.api.minimize", CALL)
+        try:
+            config = check_config(settings, "fmnas.api.minimize", CALL)
+        except ConfigError as error:
+            raise ConfigError(_in_words_of_the_call(str(error))) from None
         ended = Search(config, task, directory, progress).run()
     best = ended.results.best()
     if ended.reason:
@@ -112,6 +124,8 @@ def _problem(function: Function | Problem, space: Space | Iterable[Variable] | N
         if space is not None:
             raise TrainerError("space: the problem has its own; leave it out")
         return function
+    if isinstance(space, Variable):
+        raise TrainerError(f"space = {space!r}: give the variables in a list, [{space!r}], or a Space")
     if space is None:
         raise TrainerError("space is missing: give the variables, e.g. [Real('x', 0.0, 1.0)], or a Space")
     return objective(space)(function)
@@ -126,6 +140,13 @@ def _name(function: Function | Problem) -> str:
 def _optimizer(name: str) -> dict[str, str]:
     """As a configuration has it: of the registry, or one's own."""
     return {"name": name} if ":" not in name else {"name": name.rpartition(":")[2], "use": name}
+
+
+def _in_words_of_the_call(message: str) -> str:
+    """A message about the configuration that the arguments make, about the arguments."""
+    for key, argument in ARGUMENTS.items():
+        message = message.replace(key, argument)
+    return message
 
 
 def _points(evaluations: int) -> int:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fmnas.search_spaces import FmnasError
+from fmnas.search_spaces.errors import did_you_mean
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,6 +25,13 @@ if TYPE_CHECKING:
 
 class NoSuchResultError(FmnasError, LookupError):
     """A figure, a table or an optimizer that these results do not have."""
+
+
+class _Tables(dict[str, Any]):
+    """Tables by name, which says what there is where there is none of a name."""
+
+    def __missing__(self, name: str) -> Any:
+        raise NoSuchResultError(f"table {name!r}: it must be one of {', '.join(self)}.{did_you_mean(name, self)}")
 
 
 @dataclass(frozen=True)
@@ -43,8 +51,11 @@ def load_run(directory: str | Path, *more: str | Path) -> "RunResults":
     Raises RunDirectoryError for what is no run directory, or for several that cannot be compared.
     """
     from fmnas.platform.drive.merged_report import read_findings
+    from fmnas.platform.errors import RunDirectoryError
     from fmnas.platform.record.run_directory import run_directory
 
+    if not all(isinstance(each, str | Path) for each in (directory, *more)):
+        raise RunDirectoryError(f"load_run({directory!r}): give paths; several one by one: load_run(*directories)")
     roots = [Path(each) for each in (directory, *more)]
     for root in roots:
         run_directory(root)
@@ -74,10 +85,13 @@ class RunResults:
 
     @cached_property
     def tables(self) -> "Mapping[str, pd.DataFrame]":
-        """The CSV files of a report by name: curves, mean_curves, checkpoints, tests, targets, ledger, honesty."""
+        """The CSV files of a report by name: curves, mean_curves, checkpoints, tests, targets, ledger, honesty.
+
+        Raises NoSuchResultError for another name.
+        """
         from fmnas.comparison.report import report_tables
 
-        return report_tables(self.summary, self.results.curves)
+        return _Tables(report_tables(self.summary, self.results.curves))
 
     @property
     def trials(self) -> "pd.DataFrame":

@@ -130,13 +130,13 @@ class CoCaBO(BayesianOptimizer):
         """Points on values that the bandits drew, the best first; without new ones a known one; none if infeasible."""
         space, settings, rng, D = self.space, state.settings, state.rng, len(self.space.continuous)
         X = np.column_stack([rng.random((BANDIT_DRAWS, D)), self._bandits.draw(rng, BANDIT_DRAWS)])
-        X = X[space.feasible(X)]
+        X = X[space.feasible(X, strictly=True)]
         drawn = X[new_among(X, state.known)][:1]
         if not len(drawn):
             return Points.of(space, X[:1])
         X = np.repeat(drawn, settings.random_points if D else 1, axis=0)
         X[1:, :D] = rng.random((len(X) - 1, D))
-        points = Points.of(space, X[space.feasible(X)])
+        points = Points.of(space, X[space.feasible(X, strictly=True)])
         starts = points.at(surface.value(points).topk(min(settings.starts, len(points))).indices)
         held = {p: int(vertex) for p, vertex in enumerate(drawn[0, D:])}
         found, _ = alternate(surface, Region(space, held=held), starts, settings)

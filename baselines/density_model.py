@@ -80,14 +80,14 @@ class DensityModel:
         return Suggestion(from_configspace(self.space, config), origin, note=note, fallback=FAILED_FIT if note else "")
 
     def _allows(self, pick: Suggestion) -> bool:
-        return self.space.meets_constraints(pick.configuration)
+        return self.space.meets_constraints(pick.configuration, strictly=True)
 
     def _is_feasible(self, vector: Sequence[float]) -> bool:
         """Of a candidate, in the numbers that ConfigSpace has inside."""
         import ConfigSpace
 
         config = ConfigSpace.Configuration(self._configuration_space, vector=np.array(vector, dtype=float))
-        return self.space.meets_constraints(from_configspace(self.space, config))
+        return self.space.meets_constraints(from_configspace(self.space, config), strictly=True)
 
 
 class _FeasibleDensity:

@@ -49,7 +49,7 @@ def feasible_child(
 ) -> Configuration | None:
     """The first child that meets the constraints of the space; None if CHILDREN of them do not."""
     children = (mutate(parent, rng) for _ in range(CHILDREN))
-    return next((child for child in children if space.meets_constraints(child)), None)
+    return next((child for child in children if space.meets_constraints(child, strictly=True)), None)
 
 
 def _nudge(variable: Real, value: float, rng: np.random.Generator) -> float:

@@ -27,9 +27,12 @@ from fmnas.optimizers.ask_tell import ReplayedOptimizer
 from fmnas.optimizers.foreign_options import plain_parameters, with_parameters
 from fmnas.optimizers.process_state import PrivateRandomState
 from fmnas.search_spaces import Configuration, Evaluation, Space, Trial
+from fmnas.search_spaces.errors import optional_module
 from fmnas.search_spaces.records import MODEL, RANDOM
 
 STARTUP = "n_startup_trials"
+LAZY = "_LazyImport"
+"""How a module of Optuna holds a package that its sampler needs, and would first miss when it suggests something."""
 
 
 class OptunaSampler(ReplayedOptimizer, OptunaOptimizer):
@@ -126,6 +129,10 @@ def optimizer_asking(sampler: type[Any]) -> type[OptunaSampler]:
 
     chooses = RANDOM if issubclass(sampler, RandomSampler) else MODEL
     parameters = plain_parameters(sampler, leave_out=("seed",))
+    for module in {each.__module__ for each in sampler.__mro__}:
+        for found in vars(sys.modules[module]).values():
+            if type(found).__name__ == LAZY:
+                optional_module(found._name, f"the sampler {sampler.__name__}", OptimizerError)
     return with_parameters(
         OptunaSampler, sampler.__name__, parameters, name=sampler.__name__, sampler=sampler, chooses=chooses
     )

@@ -95,7 +95,7 @@ class RoundingGP(BayesianOptimizer):
         ordered = anywhere.at(relaxed.value(anywhere).argsort(descending=True, stable=True))
         found, _ = alternate(relaxed, Region(cube), ordered.at(slice(state.settings.starts)), state.settings)
         X = self._rounded(found.and_then(ordered).C).encoded(self.space)
-        return Points.of(self.space, X[self.space.feasible(X)])
+        return Points.of(self.space, X[self.space.feasible(X, strictly=True)])
 
     @cached_property
     def _cube(self) -> Space:

@@ -60,7 +60,7 @@ class WrappedOptimizer(Optimizer):
         with self._random_state(rng).inside(), silent(self.package):
             looked_at = 0
             for suggestion in islice(self.suggestions(int(rng.integers(2**31))), LOOKED_AT):
-                if self.space.meets_constraints(suggestion.configuration):
+                if self.space.meets_constraints(suggestion.configuration, strictly=True):
                     return suggestion
                 looked_at += 1
         note = f"{self.package} had nothing left to suggest and chance chose"

@@ -113,8 +113,13 @@ class Optimizer(ABC):
         """The same in Python's own numbers and texts, as a journal can hold it.
 
         Raises OptimizerError for epochs, a parent, a memo or an origin that cannot be, SpaceError for a configuration
-        outside.
+        outside, or for what is no suggestion.
         """
+        if not isinstance(suggestion, Suggestion):
+            raise OptimizerError(
+                f"_suggest returned a {type(suggestion).__name__}: it must return a Suggestion, e.g. "
+                'Suggestion(configuration, "model"), or None'
+            )
         epochs, parent = _whole("epochs", suggestion.epochs), _whole("parent", suggestion.parent)
         if epochs is not None and not 1 <= epochs <= self.epochs:
             raise OptimizerError(f"epochs = {epochs!r}: it must be from 1 to {self.epochs}")

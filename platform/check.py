@@ -96,6 +96,8 @@ def candidate(use: str, overrides: Sequence[str]) -> Candidate:
         override(options, each)
     found = Candidate(use, options)
     row = found.row
+    if options and not row.options.model_fields:
+        raise ConfigError(f"{', '.join(options)}: {use} takes no options; leave -o out")
     try:
         row.complete(options)
     except ValidationError as error:

@@ -125,7 +125,13 @@ def _add_looks(subparsers: Subparsers) -> None:
     sync.set_defaults(command=commands.sync)
 
     ui = subparsers.add_parser("ui", help="open MLflow's UI on the store of a run directory")
-    ui.add_argument("directory", type=Path, metavar="DIR", nargs="?", help="default: the latest below runs/")
+    ui.add_argument(
+        "directory",
+        type=Path,
+        metavar="DIR",
+        nargs="?",
+        help="default: the latest below runs/ that MLflow knows",
+    )
     ui.add_argument("--port", type=_port, default=5000, help="1 to 65535; default: 5000")
     ui.set_defaults(command=commands.ui)
 

@@ -5,17 +5,19 @@ import json
 import shlex
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fmnas.platform.errors import ExitCode, ExperimentFailed, RunDirectoryError
+from fmnas.platform.errors import ConfigError, ExitCode, ExperimentFailed, RunDirectoryError
 from fmnas.platform.record.run_directory import RunDirectory, new_run_directory, run_directory
 from fmnas.platform.screen.ending import Teller, tell_interrupted
 from fmnas.platform.screen.screen import LineScreen, mode_for, open_screen
 from fmnas.platform.screen.terminal import complain, output, print_summary, say, terminal
 from fmnas.platform.workers.stop import stopped_by_signals
+from fmnas.search_spaces import FmnasError
 
 if TYPE_CHECKING:
     from fmnas.platform.drive.launch import Surroundings
@@ -150,6 +152,7 @@ def report(arguments: argparse.Namespace) -> int:
 
 def replay(arguments: argparse.Namespace) -> int:
     """Every optimizer is asked again."""
+    from fmnas.platform.messages import counted
     from fmnas.platform.record.configuration import recorded_configs
     from fmnas.platform.record.experiment import build_experiment
     from fmnas.platform.record.handed_over import standing_in
@@ -169,8 +172,8 @@ def replay(arguments: argparse.Namespace) -> int:
         say(console, difference_in_words(difference))
     for run, asks in replayed.asks.items():
         differ = sum(difference.run == run for difference in replayed.differences)
-        told = f"{differ} differ" if differ else "all as recorded"
-        say(console, f"{run}: {asks} suggestions asked again, {told}")
+        told = f"{differ} differ{'s' if differ == 1 else ''}" if differ else "all as recorded"
+        say(console, f"{run}: {counted(asks, 'suggestion')} asked again, {told}")
     return ExitCode.FAILED if replayed.differences else ExitCode.DONE
 
 
@@ -200,7 +203,7 @@ def ui(arguments: argparse.Namespace) -> int:
     from fmnas.platform.tracking.password import tracking_uri
     from fmnas.platform.tracking.ui import open_ui
 
-    directory = run_directory(arguments.directory or _latest(Path("runs")))
+    directory = run_directory(arguments.directory or _latest_tracked(Path("runs")))
     name, tracking = current_tracking(directory)
     uri = tracking_uri(tracking, directory)
     if tracking.uri is None:
@@ -224,6 +227,10 @@ def config(arguments: argparse.Namespace) -> int:
 
 def list_(arguments: argparse.Namespace) -> int:
     """What there is."""
+    if arguments.options and arguments.what != "optimizers":
+        raise ConfigError(
+            f"--options: {arguments.what} have none; `fmnas list optimizers --options` shows those that there are"
+        )
     lines: dict[str, str] = {}
     if arguments.what == "problems":
         from fmnas.platform.problems import ALIASES, PROBLEMS
@@ -294,8 +301,15 @@ def _options(row: "Row") -> str:
     return told if row.takes_initial_design else f"{told}; no warm_start"
 
 
-def _latest(folder: Path) -> Path:
-    journals = sorted(folder.glob("*/journal.jsonl"), key=lambda path: path.stat().st_mtime)
+def _latest_tracked(folder: Path) -> Path:
+    """The latest run directory of which MLflow was told; the latest of all where there is none such."""
+    from fmnas.platform.record.configuration import current_tracking
+
+    journals = sorted(folder.glob("*/journal.jsonl"), key=lambda path: path.stat().st_mtime, reverse=True)
     if not journals:
         raise RunDirectoryError(f"{folder} holds no run directory; name one: fmnas ui DIR")
-    return journals[-1].parent
+    for journal in journals:
+        with suppress(FmnasError):
+            current_tracking(run_directory(journal.parent))
+            return journal.parent
+    return journals[0].parent

@@ -31,6 +31,7 @@ _EXAMPLES = {
     "problem": "problem: joint",
     "optimizers": "optimizers: [bo-fm, random]",
 } | {key: f"{key}: {{{inner}: {value}}}" for key, (inner, value) in _SECTIONS.items()}
+_EXAMPLES["fidelity"] += ", or 1 for a function without epochs"
 _BOUNDS = {
     "greater_than_equal": "at least",
     "greater_than": "above",
@@ -108,6 +109,8 @@ def describe(
         names = [*_fields_at(schema, place[:-1]), *besides]
         return f"{key}: unknown key; allowed are {', '.join(names)}.{hint(str(place[-1]), names)}"
     if error["type"] == "missing":
+        if prefix:
+            return f"{key}: missing; it has no default: write {place[-1]}: VALUE beside the optimizer's name"
         section = key.partition(".")[0]
         return f"{key}: missing; it is required: write e.g. {_EXAMPLES.get(section, f'{key}: ...')}"
     return f"{key} = {shown(error['input'])}: {_rule(error, [*prefix, *place])}"
@@ -147,6 +150,11 @@ def _is_number(given: Any) -> bool:
         return isinstance(given, str) and isfinite(float(given))
     except ValueError:
         return False
+
+
+def counted(number: int, what: str) -> str:
+    """e.g. "1 epoch", "2,000 epochs"."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def shown(value: Any, quoted: bool = True) -> str:

@@ -1,8 +1,9 @@
 """What a name of the form "module:NAME" or "FILE.py:NAME" stands for: found, or refused in one line.
 
 A module is looked for where Python does, and in the current folder; a file need not be in any of these, and finds the
-modules beside it. Where a file is missing, on another node, its text does as well. What was made in a notebook stands
-in neither: it has a name of the form "<minimize>:NAME" for as long as it is given.
+modules beside it; one that is not in the current folder is looked for beside the configuration that names it. Where a
+file is missing, on another node, its text does as well. What was made in a notebook stands in neither: it has a name of
+the form "<minimize>:NAME" for as long as it is given.
 """
 
 import os
@@ -18,7 +19,7 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any
 
-from fmnas.platform.errors import ConfigError, one_line
+from fmnas.platform.errors import ConfigError, one_line, own_line
 from fmnas.platform.messages import hint
 
 HANDED_OVER = "<minimize>"
@@ -100,6 +101,16 @@ def whole(use: str) -> str:
     return ":".join(part for part in (place, name) if part)
 
 
+def found_beside(use: str, folder: Path) -> str:
+    """The name of a file that is not in the current folder and is in another one, by its path; any other as it is."""
+    module, name = parted(use)
+    if not module.endswith(".py") or Path(module).is_absolute() or module.startswith("~"):
+        return use
+    if Path(module).exists() or not (folder / module).is_file():
+        return use
+    return ":".join(part for part in (str(folder / module), name) if part)
+
+
 def those_in(module: str, kind: Any) -> dict[str, Any]:
     """The public names of a module or file that stand for something of a kind, each thing once.
 
@@ -142,7 +153,7 @@ def _imported(module: str, text: bytes | None = None) -> ModuleType:
                               "file, FILE.py:NAME") from None  # fmt: skip
         missing = isinstance(error, FileNotFoundError) and error.filename == module
         advice = "; give its path from the current folder, or a whole one" if missing else ""
-        raise ConfigError(f"{module} cannot be imported: {one_line(error)}{advice}") from error
+        raise ConfigError(f"{module} cannot be imported: {one_line(error)}{own_line(error)}{advice}") from error
 
 
 def _from_path(module: str) -> ModuleType:

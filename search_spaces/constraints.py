@@ -12,6 +12,11 @@ False is 0). An equation is two inequalities. Of encoded points:
 | X | [m, D + P] | encoded points |
 | V | [m, k] | their values, in the users' units |
 | M | [m, k] | how large the values are, for rounding |
+
+What a user hands in may exceed a bound by a TOLERANCE. What an optimizer suggests may not: with Reals it stays a little
+inside, so that the left side is at most the bound in floating point, too, in whatever order its terms are added. Where
+no term of a Real counts there is nothing to stay inside with: the boundary of discrete values, as 0.1 + 0.2 <= 0.3, is
+feasible.
 """
 
 import math
@@ -169,6 +174,8 @@ def _finite(value: Any, what: str) -> float:
 
 TOLERANCE = 1e-9
 """A constraint holds if its left side exceeds the bound by at most this share of its terms: boundaries are feasible."""
+INSIDE = 1e-12
+"""By this share of its terms a suggestion with Reals stays inside: more than what thousands of roundings add up to."""
 
 
 class FeasibleRegion:
@@ -192,44 +199,57 @@ class FeasibleRegion:
         self._variables = [variables[i] for i in self._columns]
         self._floor = np.array([_rounding_scale(variable) for variable in self._variables])  # [k]
         place = {variable.name: i for i, variable in enumerate(self._variables)}
-        self._sides = [_LeftSide(constraint, place) for constraint in self.constraints]
-        self._check_size()
+        real = np.array([isinstance(variable, Real) for variable in self._variables], dtype=bool)
+        self._sides = [_LeftSide(constraint, place, real) for constraint in self.constraints]
+        self._check_sizes(known)
 
-    def contains(self, X: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Which of the encoded points X [m, D + P] are feasible, [m]."""
+    def contains(self, X: NDArray[np.float64], *, strictly: bool = False) -> NDArray[np.bool_]:
+        """Which of the encoded points X [m, D + P] are feasible, [m]; strictly: as a suggestion must be."""
         if not self.constraints:
             return np.ones(len(X), dtype=bool)
         columns = [_values(v, X[:, i]) for v, i in zip(self._variables, self._columns, strict=True)]
-        V = np.column_stack(columns)
-        M = np.maximum(np.abs(V), self._floor)
-        return np.all([side.excess(V, M) <= 0 for side in self._sides], axis=0)
+        return np.all([self._excess(side, np.column_stack(columns), strictly) <= 0 for side in self._sides], axis=0)
 
-    def violated(self, configuration: Mapping[str, Any]) -> tuple[Constraint, float] | None:
+    def violated(self, configuration: Mapping[str, Any], *, strictly: bool = False) -> tuple[Constraint, float] | None:
         """The first constraint that a configuration violates, with its left side; None if it is feasible."""
         if not self.constraints:
             return None
         V = np.array([[float(configuration[variable.name]) for variable in self._variables]])
-        M = np.maximum(np.abs(V), self._floor)
         for constraint, side in zip(self.constraints, self._sides, strict=True):
-            if side.excess(V, M)[0] > 0:
+            if self._excess(side, V, strictly)[0] > 0:
                 return constraint, float(side.value(V)[0])
         return None
 
-    def _check_size(self) -> None:
-        """Terms that leave the range of floating point could not be compared with a bound."""
+    def _excess(self, side: "_LeftSide", V: NDArray[np.float64], strictly: bool) -> NDArray[np.float64]:
+        """By how much the left side of values V [m, k] is above what is allowed [m]; feasible where it is at most 0."""
+        above = side.value(V) - side.bound
+        allowed = TOLERANCE * side.size(np.maximum(np.abs(V), self._floor))
+        if strictly:
+            allowed = np.where(side.has_real_terms(V), -INSIDE * side.size(np.abs(V)), allowed)
+        return above - allowed
+
+    def _check_sizes(self, known: Mapping[str, Real | Discrete]) -> None:
+        """Terms that leave the range of floating point could not be compared with a bound, and some are never met."""
         largest = np.array([[_largest(variable) for variable in self._variables]])
         for constraint, side in zip(self.constraints, self._sides, strict=True):
             with np.errstate(over="ignore", invalid="ignore"):
                 size = float(side.size(largest)[0])
             if not math.isfinite(size):
                 raise SpaceError(f"constraint {constraint}: its terms can exceed the largest number; scale it down")
+            least = _least(constraint, known)
+            if least > constraint.bound + TOLERANCE * size:
+                raise SpaceError(
+                    f"constraint {constraint} cannot be met: its left side is at least {least:.6g}; raise its bound, "
+                    "or widen the ranges of its variables"
+                )
 
 
 class _LeftSide:
     """One constraint as arrays over the k named variables."""
 
-    def __init__(self, constraint: Constraint, place: Mapping[str, int]) -> None:
-        self._bound = constraint.bound
+    def __init__(self, constraint: Constraint, place: Mapping[str, int], real: NDArray[np.bool_]) -> None:
+        """place: the column of each variable. real [k]: which of them are Reals."""
+        self.bound = constraint.bound
         self._a = np.zeros(len(place))
         for name, a in constraint.coefficients.items():
             self._a[place[name]] = a
@@ -237,6 +257,8 @@ class _LeftSide:
         self._i = np.array([place[first] for first, _ in pairs], dtype=int)
         self._j = np.array([place[second] for _, second in pairs], dtype=int)
         self._q = np.array(list(pairs.values()), dtype=float)
+        self._real_a = np.abs(self._a) * real
+        self._real_q = np.abs(self._q) * (real[self._i] | real[self._j])
 
     def value(self, V: NDArray[np.float64]) -> NDArray[np.float64]:
         """The left side [m]."""
@@ -244,11 +266,11 @@ class _LeftSide:
 
     def size(self, M: NDArray[np.float64]) -> NDArray[np.float64]:
         """The absolute values of the terms and of the bound, added up [m]."""
-        return M @ np.abs(self._a) + (M[:, self._i] * M[:, self._j]) @ np.abs(self._q) + abs(self._bound)
+        return M @ np.abs(self._a) + (M[:, self._i] * M[:, self._j]) @ np.abs(self._q) + abs(self.bound)
 
-    def excess(self, V: NDArray[np.float64], M: NDArray[np.float64]) -> NDArray[np.float64]:
-        """By how much the left side exceeds the bound and the tolerance [m]; feasible where it is at most 0."""
-        return self.value(V) - self._bound - TOLERANCE * self.size(M)
+    def has_real_terms(self, V: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Whether a term of a Real is not 0 [m]."""
+        return (np.abs(V) @ self._real_a + np.abs(V[:, self._i] * V[:, self._j]) @ self._real_q) > 0
 
 
 def _values(variable: Real | Discrete, column: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -258,9 +280,27 @@ def _values(variable: Real | Discrete, column: NDArray[np.float64]) -> NDArray[n
     return np.array(variable.vertices, dtype=float)[np.rint(column).astype(int)]
 
 
+def _least(constraint: Constraint, known: Mapping[str, Real | Discrete]) -> float:
+    """What the left side is at least: each term by itself as small as it can be. The true minimum may be larger."""
+    terms = [min(a * value for value in _values_of(known[name])) for name, a in constraint.coefficients.items()]
+    for (first, second), q in pairs_of(constraint).items():
+        values, others = _values_of(known[first]), _values_of(known[second])
+        if first != second:
+            products = [x * y for x in (min(values), max(values)) for y in (min(others), max(others))]
+        else:
+            through_zero = isinstance(known[first], Real) and min(values) < 0 < max(values)
+            products = [x * x for x in values] + [0.0] * through_zero
+        terms.append(min(q * product for product in products))
+    return math.fsum(terms)
+
+
+def _values_of(variable: Real | Discrete) -> list[float]:
+    """All of a discrete variable's, the ends of a Real's."""
+    return [*map(float, (variable.low, variable.high) if isinstance(variable, Real) else variable.vertices)]
+
+
 def _largest(variable: Real | Discrete) -> float:
-    values = (variable.low, variable.high) if isinstance(variable, Real) else variable.vertices
-    return max(abs(float(value)) for value in values)
+    return max(map(abs, _values_of(variable)))
 
 
 def _rounding_scale(variable: Real | Discrete) -> float:

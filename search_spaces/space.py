@@ -32,7 +32,7 @@ _KINDS: dict[str, type] = {kind.__name__: kind for kind in (Real, Integer, Ordin
 class Space:
     """What may be tried: the configurations that meet every constraint.
 
-    constraints: none by default. Raises SpaceError for one that does not fit the variables.
+    constraints: none by default. Raises SpaceError for one that does not fit the variables or that none can meet.
 
     Example:
         space = Space([Real("lr", 1e-3, 1e-1, log=True), Ordinal("depth", [1, 2, 3])])
@@ -102,13 +102,19 @@ class Space:
         self.validate(plain)
         return {variable.name: variable.own(plain[variable.name]) for variable in self.variables}
 
-    def feasible(self, X: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Which encoded configurations X [m, D + P] meet every constraint, [m]; all of them without constraints."""
-        return self._region.contains(X)
+    def feasible(self, X: NDArray[np.float64], *, strictly: bool = False) -> NDArray[np.bool_]:
+        """Which encoded configurations X [m, D + P] meet every constraint, [m]; all of them without constraints.
 
-    def meets_constraints(self, configuration: Mapping[str, Any]) -> bool:
-        """Whether a configuration, each of its values one that its variable may take, is feasible."""
-        return self._region.violated(configuration) is None
+        strictly: without the tolerance of what is handed in, as what is suggested must (constraints.py).
+        """
+        return self._region.contains(X, strictly=strictly)
+
+    def meets_constraints(self, configuration: Mapping[str, Any], *, strictly: bool = False) -> bool:
+        """Whether a configuration, each of its values one that its variable may take, is feasible.
+
+        It may exceed a bound by a billionth of the terms. strictly: not even that, as what is suggested.
+        """
+        return self._region.violated(configuration, strictly=strictly) is None
 
     def sample(self, rng: np.random.Generator) -> Configuration:
         """One uniform configuration: uniform on the (log-)scaled box and over the vertices, where feasible."""
@@ -126,11 +132,11 @@ class Space:
         X = draw(count)
         if not self.constraints:
             return X
-        found, drawn, misses = [X[self.feasible(X)]], count, 0
+        found, drawn, misses = [X[self.feasible(X, strictly=True)]], count, 0
         while (missing := count - sum(map(len, found))) > 0:
             batch = min(max(missing, drawn), LARGEST_BATCH)  # doubling: few calls where little is feasible
             X = draw(batch)
-            found.append(X[self.feasible(X)])
+            found.append(X[self.feasible(X, strictly=True)])
             drawn, misses = drawn + batch, 0 if len(found[-1]) else misses + batch
             if misses >= MISSES:
                 raise SpaceError(

@@ -56,10 +56,11 @@ def misfits(space: Space, fixed: Mapping[str, Any]) -> list[str]:
     if len(fixed) == len(space):
         return [f"fixed: it has all {len(space)} variables, so nothing is left to choose: leave at least one out"]
     values = {name: variables[name].own(value) for name, value in fixed.items()}
+    free = [variable for variable in space.variables if variable.name not in fixed]
     return [
         f"fixed: with these values {constraint} cannot be met: change one of them"
         for constraint in space.constraints
-        if _holds(constraint, values) is False
+        if not _can_hold(constraint, values, free)
     ]
 
 
@@ -96,10 +97,16 @@ def _free(whole: Space, fixed: Configuration) -> Space:
     return Space(free, [constraint for constraint in left if constraint is not None])
 
 
-def _holds(constraint: Constraint, fixed: Mapping[str, Value]) -> bool | None:
-    """Whether it does, where that is known from the fixed values alone; None where free variables decide."""
-    coefficients, pairs, bound = _terms(constraint, fixed)
-    return None if coefficients or pairs else bound >= 0
+def _can_hold(constraint: Constraint, fixed: Mapping[str, Value], free: list[Variable]) -> bool:
+    """Whether it may, as far as the fixed values and the ranges of the free variables tell."""
+    left = _substituted(constraint, fixed)
+    if left is None:
+        return _terms(constraint, fixed)[2] >= 0
+    try:
+        Space(free, [left])
+    except SpaceError:
+        return False
+    return True
 
 
 def _substituted(constraint: Constraint, fixed: Mapping[str, Value]) -> Constraint | None:

@@ -26,7 +26,7 @@ os.environ.update(MLFLOW_DISABLE_TELEMETRY="true", DO_NOT_TRACK="true")
 SLOW = {
     "api": ("results", "minimize", "pages"),
     "benchmarks": ("paper_tables",),
-    "baselines": ("ask_tell_contract", "bofm_beats_random_search", "bohb", "wrapped"),
+    "baselines": ("ask_tell_contract", "boundary", "bofm_beats_random_search", "bohb", "wrapped"),
     "comparison": ("duplicates", "figures", "page", "page_in_browser", "report", "retrained", "tradeoff"),
     "integrations": ("botorch", "examples", "optuna", "optuna_own_tests", "ray_tune"),
     "optimizers": ("bofm", "gp_methods", "autograd_kernel"),
@@ -48,12 +48,11 @@ SLOW = {
         "examples",
         "gpu_first_run",
         "gpu_first_run_parts",
-        "house",
         "mutants",
         "own_optimizer_docs",
     ),
 }
-"""The files of each folder whose tests take long, one by one or together."""
+"""The files of each folder whose tests take long, one by one or together. In other files, a slow test says so."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

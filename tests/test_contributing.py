@@ -3,8 +3,10 @@
 import csv
 import importlib
 import json
+import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -31,6 +33,7 @@ ROWS: list[tuple[str, str]] = re.findall(
     r"^Its row, [^\n]*?`([\w/]+\.py)`[^\n`]*:\n\n```python\n(.*?)```", PAGE, flags=re.DOTALL | re.MULTILINE
 )
 COMMANDS: list[str] = re.findall(r"^ {4}fmnas (.*)$", PAGE, flags=re.MULTILINE)
+ENTRIES: list[tuple[str, str, str]] = re.findall(r"^\| `([\w/]+\.py)`, `(\w+)` \| `(.*)` \|$", PAGE, flags=re.MULTILINE)
 SPACE = Space([Real("x", 0.0, 1.0), Nominal("op", ["a", "b", "c"]), Ordinal("width", [1, 2, 4, 8])])
 
 
@@ -76,7 +79,8 @@ def named(written: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch)
 
 def ran(command: str, folder: Path) -> list[dict[str, str]]:
     """The rows of trials.csv that `fmnas COMMAND` leaves in the folder."""
-    assert main([*shlex.split(command), "--out", str(folder)]) == 0
+    words = shlex.split(command)
+    assert main([*words[: words.index("--out")], "--out", str(folder)]) == 0
     with (folder / "trials.csv").open(newline="") as file:
         return list(csv.DictReader(file))
 
@@ -101,6 +105,44 @@ def test_examples_keep_the_rules(file: str) -> None:
         command = [sys.executable, "-m", "ruff", *check, "--stdin-filename", file, "-"]
         done = subprocess.run(command, input=FILES[file], capture_output=True, text=True, cwd=ROOT)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_each_command_has_a_run_directory_of_its_own() -> None:
+    folders = [command.partition("--out ")[2] for command in COMMANDS if command.startswith("run ")]
+    assert all(folders)
+    assert len(set(folders)) == len(folders) == 2
+
+
+def test_with_the_examples_where_the_page_says_the_tests_pass(tmp_path: Path) -> None:
+    """Of a copy of the tree: those of the house, and those that name what the registries hold."""
+    house = tmp_path / "house"
+    for path in ROOT.iterdir():
+        if (path / "__init__.py").exists() or path.name in ("platform", "tests"):
+            shutil.copytree(path, house / path.name, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in (*ROOT.glob("*.md"), ROOT / "pyproject.toml"):
+        shutil.copy(path, house)
+    (tmp_path / "fmnas").symlink_to(house, target_is_directory=True)
+    for file, code in FILES.items():
+        (house / file).write_text(code)
+    for file, row in ROWS:
+        add(house / file, r"^FIGURES.*\n" if "figures" in file else r"^    for row in \(\n", f"{row.strip()},\n")
+    add(house / "comparison/figures/__init__.py", r"^from fmnas.comparison.figures import ", "distribution, ")
+    for file, name, entry in ENTRIES:
+        add(house / file, rf"^{name}\b.* = [\[{{]\n", f"{entry},\n")
+    tests = ["test_house.py", "comparison/test_page.py", "trainers/test_synthetic.py", "platform/test_options.py"]
+    tests += ["platform/test_problems.py::test_a_failure_is_told_as_a_bad_result_of_each_problem"]
+    chosen = "not wheel and (not test_options or every_option or hill)"
+    command = [sys.executable, "-m", "pytest", "-k", chosen, *(f"tests/{each}" for each in tests)]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, cwd=house, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def add(path: Path, after: str, text: str) -> None:
+    """Write the text after what the pattern matches."""
+    changed, count = re.subn(after, lambda found: found[0] + text, path.read_text(), count=1, flags=re.MULTILINE)
+    assert count == 1, (path, after)
+    path.write_text(changed)
 
 
 @pytest.mark.usefixtures("named")

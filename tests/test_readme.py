@@ -29,6 +29,16 @@ def test_python_runs(code: str) -> None:
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
 
 
+def test_its_own_optimizer_keeps_every_rule_of_the_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(r"`mine.py`:\n\n```python\n(.*?)```", README, flags=re.DOTALL)
+    Path("mine.py").write_text(code)
+    assert main(["check", "mine.py:Mine"]) == 0
+    assert capsys.readouterr().out.endswith("it keeps every rule\n")
+
+
 @pytest.mark.parametrize("text", blocks("yaml", README, EXPERIMENTS))
 def test_configurations_are_valid(text: str) -> None:
     check_config({"name": "readme", **yaml.safe_load(text)}, "README.md")
@@ -50,7 +60,7 @@ def test_files_that_are_named_exist(document: str) -> None:
     examples = {"FILE.py", *re.findall(r"^`([\w/]+\.py)`:$", every, flags=re.MULTILINE)}  # which are to be added
     named = set(re.findall(r"[\w./-]*\w\.py\b", DOCUMENTS[document])) - examples
     for name in named:
-        places = ("", "docs") if "/" in name else ("benchmarks", *ROOMS)
+        places = ("", "docs") if "/" in name else ("benchmarks", "examples", *ROOMS)
         assert any((ROOT / place / name).is_file() for place in places), name
 
 

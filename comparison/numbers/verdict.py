@@ -180,10 +180,11 @@ def _corrected(tests: Comparisons) -> str:
 def _cost(row: "pd.Series[Any]", seconds: float | None) -> str:
     """What was paid for a result."""
     repeat = "each repeat" if row["repeats"] > 1 else "one repeat"
+    epochs = f"{row['common_epochs']} epoch{'' if row['common_epochs'] == 1 else 's'}"
     if seconds is None:
-        return f"after {row['common_epochs']} epochs in {repeat}"
+        return f"after {epochs} in {repeat}"
     within = f"{duration(seconds)} of training and suggestion"
-    return f"within {within} and {row['common_epochs']} epochs in {repeat}"
+    return f"within {within} and {epochs} in {repeat}"
 
 
 def _standing(leader: str, tests: Comparisons) -> str:

@@ -57,7 +57,7 @@ def local_candidates(space: Space, y: Floats, fit: FitSettings, state: SearchSta
     X[:, :D] = (lower + found.C.numpy() * width).clip(0.0, 1.0)
     new = new_among(X, tried)
     promised = log_ei.numpy() + math.log(y[near].std(ddof=1))
-    return Points.of(space, X[new & (promised > math.log(LEAST_PROMISE * y.std())) & space.feasible(X)])
+    return Points.of(space, X[new & (promised > math.log(LEAST_PROMISE * y.std())) & space.feasible(X, strictly=True)])
 
 
 def _nearest(X: Floats, y: Floats, D: int) -> NDArray[np.int64]:

@@ -61,7 +61,7 @@ def untried_values(space: Space, surface: Surface, state: SearchState) -> Points
     X = around(space, state.incumbent, state.settings.random_points, JITTER, rng)
     for column in sorted({value.column for value in untried}):
         X[:, column] = rng.choice([value.vertex for value in untried if value.column == column], size=len(X))
-    points = Points.of(space, X[space.feasible(X)])
+    points = Points.of(space, X[space.feasible(X, strictly=True)])
     return points.at(surface.value(points).argsort(descending=True, stable=True)) if len(points) else points
 
 
@@ -99,5 +99,5 @@ def _with_one_of(
     chosen = rng.integers(len(values), size=len(X))
     column, vertex = np.array([(value.column, value.vertex) for value in values])[chosen].T
     X[np.arange(len(X)), column] = vertex
-    feasible = space.feasible(X)
+    feasible = space.feasible(X, strictly=True)
     return X[feasible], chosen[feasible]

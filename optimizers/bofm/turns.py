@@ -92,7 +92,7 @@ def refined(space: Space, surface: Surface, state: SearchState) -> Points:
     anywhere = np.tile(incumbent, (settings.random_points // 2, 1))
     anywhere[:, :D] = rng.random((len(anywhere), D))
     X = np.concatenate([around(space, incumbent, settings.spray_points, NEAR, rng), anywhere])
-    points = Points.of(space, X[space.feasible(X)])
+    points = Points.of(space, X[space.feasible(X, strictly=True)])
     if not len(points):
         return points
     fixed = Region(space, held={p: int(vertex) for p, vertex in enumerate(incumbent[D:])})

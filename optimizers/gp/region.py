@@ -62,10 +62,10 @@ class Region:
         return len(self.held) < len(self._adjacency) and (self.ball is None or self.ball.radius > 0)
 
     def feasible(self, points: Points) -> Tensor:
-        """Whether the space's constraints hold [m]."""
+        """Whether the space's constraints hold, as they must of a suggestion [m]."""
         if not self.space.constraints:
             return torch.ones(len(points), dtype=torch.bool)
-        return torch.from_numpy(self.space.feasible(points.encoded(self.space)))
+        return torch.from_numpy(self.space.feasible(points.encoded(self.space), strictly=True))
 
     def contains(self, points: Points) -> Tensor:
         """Which points are in it [m]."""

@@ -8,7 +8,7 @@ import yaml
 from pydantic import Field, ValidationError
 
 from fmnas.optimizers.optimizer import OptimizerError
-from fmnas.platform.config.own_problem import completed
+from fmnas.platform.config.own_problem import completed, with_files_beside
 from fmnas.platform.config.sections import (
     BudgetConfig,
     CheckpointsConfig,
@@ -24,7 +24,7 @@ from fmnas.platform.config.sections import (
 )
 from fmnas.platform.config.source import override, parse, read_source, shipped_configs
 from fmnas.platform.errors import ConfigError
-from fmnas.platform.messages import CALL, MEND, PUT_BACK, describe, explain, shown, unknown
+from fmnas.platform.messages import CALL, MEND, PUT_BACK, counted, describe, explain, shown, unknown
 from fmnas.platform.optimizers import OPTIMIZERS
 from fmnas.platform.problems import ALIASES, PROBLEMS, Row, row_of, short_name
 from fmnas.search_spaces.subspace import misfits
@@ -53,7 +53,8 @@ class Config(Section):
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
     """Of the experiment, of its folder in runs/ and in MLflow; the file's name unless given."""
     problem: str
-    """Of the registry (`fmnas list problems`), or one of your own: FILE.py:NAME, or MODULE:NAME."""
+    """Of the registry (`fmnas list problems`), or one of your own: FILE.py:NAME, or MODULE:NAME; a file is looked for
+    in the current folder, then beside the configuration."""
     optimizers: list[OptimizerConfig] = Field(min_length=1)
     """Who competes: names, or mappings with options."""
     repeats: int = Field(default=1, ge=1, le=1000)
@@ -116,9 +117,8 @@ class Config(Section):
     def in_a_line(self) -> str:
         """What it is, for a person."""
         who = ", ".join(entry.label for entry in self.optimizers)
-        repeats = f"{self.repeats} repeat{'s' * (self.repeats > 1)}"
-        cost = f"{self.budget.evaluations} evaluations of {self.fidelity.epochs} epochs"
-        return f"{self.name}: {who} on {short_name(self.problem)}, {repeats} of {cost}"
+        cost = f"{counted(self.budget.evaluations, 'evaluation')} of {counted(self.fidelity.epochs, 'epoch')}"
+        return f"{self.name}: {who} on {short_name(self.problem)}, {counted(self.repeats, 'repeat')} of {cost}"
 
     def to_yaml(self) -> str:
         """The configuration with every default, as YAML that loads to the same."""
@@ -133,6 +133,8 @@ def load_config(source: str | Path, overrides: Sequence[str] = (), advice: str =
     path, text = read_source(source)
     data = parse(text, str(path))
     data.setdefault("name", path.stem)
+    if path.is_file():
+        with_files_beside(data, path.parent)
     for each in overrides:
         override(data, each)
     return check_config(data, str(path), advice)

@@ -1,6 +1,7 @@
 """A problem that a user brings, in a configuration: which it is, what may be left out, and what is refused.
 
-    problem: ./tune_me.py:svm      a name in a file; its path is made whole, so that it can be resumed from any folder
+    problem: ./tune_me.py:svm      a name in a file, of the current folder or beside the configuration; its path
+                                   is made whole, so that it can be resumed from any folder
     problem: ./tune_me.py          the one problem in it
     problem: my_module:svm         of a module, which each node must have
 
@@ -8,11 +9,12 @@ What may be left out: `fidelity`, as the problem has its own epochs, and `seeds`
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.messages import shown
-from fmnas.platform.named import parted, those_in, whole
+from fmnas.platform.named import found_beside, parted, those_in, whole
 from fmnas.platform.problems import HOW, Row, is_own
 from fmnas.search_spaces import FmnasError
 from fmnas.trainers.problem import ConfigurableProblem, Problem, ProblemSettings
@@ -38,6 +40,15 @@ def completed(data: Mapping[str, Any]) -> dict[str, Any]:
         left_out["seeds"] = max(1, task.seeds)
         _check_seeds(data, left_out["seeds"])
     return {**left_out, **data, "problem": row.name}
+
+
+def with_files_beside(data: dict[str, Any], folder: Path) -> None:
+    """Let the files that a configuration of this folder names be those beside it, where the current folder has none."""
+    entries = data.get("optimizers")
+    places = [(data, "problem"), *((entry, "use") for entry in (entries if isinstance(entries, list) else ()))]
+    for place, key in places:
+        if isinstance(place, dict) and isinstance(place.get(key), str):
+            place[key] = found_beside(place[key], folder)
 
 
 def _row(use: str) -> Row:

@@ -202,11 +202,11 @@ class OptimizerConfig(Section):
     name: str
     """Of the registry (`fmnas list optimizers`); with `use`, any."""
     use: str | None = None
-    """The class of an optimizer of one's own, as "module:Class" or "FILE.py:Class"; a file keeps its place, wherever
-    the experiment is resumed."""
+    """The class of an optimizer of one's own, as "module:Class" or "FILE.py:Class"; a file is looked for in the current
+    folder, then beside the configuration, and keeps its place, wherever the experiment is resumed."""
     label: str = ""
-    """What tables, curves, MLflow and files call it; its name unless another is given, as it must be where one
-    optimizer competes several times."""
+    """What tables, curves and files call it, and MLflow, in whose names of runs its words are cut where it is long; its
+    name unless another is given, as it must be where one optimizer competes several times."""
     concurrency: int = Field(default=1, ge=1, le=100_000)
     """How many trials it may have in flight."""
     warm_start: str | None = Field(default=None, min_length=1)

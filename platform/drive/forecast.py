@@ -19,6 +19,7 @@ from fmnas.optimizers.optimizer import Plan
 from fmnas.platform.config.config import ALL_PAIRS, Config
 from fmnas.platform.config.sections import AUTO, IN_PROCESS
 from fmnas.platform.errors import one_line
+from fmnas.platform.messages import counted
 from fmnas.platform.problems import problem
 from fmnas.platform.workers.cluster import fitting
 from fmnas.search_spaces import Subspace, Trial
@@ -38,10 +39,8 @@ class Cost:
     epochs: int
 
     def __str__(self) -> str:
-        return (
-            f"{self.runs} run{'s' * (self.runs != 1)}, {self.evaluations:,} evaluations, {self.trainings:,} trainings, "
-            f"{self.epochs:,} epochs in all"
-        )
+        numbers = {"run": self.runs, "evaluation": self.evaluations, "training": self.trainings, "epoch": self.epochs}
+        return ", ".join(counted(number, what) for what, number in numbers.items()) + " in all"
 
 
 def cost_of(config: Config) -> Cost:

@@ -115,7 +115,9 @@ class RunDirectory:
                 f"run directory {self.root} was cut off before anything ran: remove it and run the configuration "
                 "again, or give another with --out DIR"
             )
-        if self.root.exists() and (not self.root.is_dir() or any(map(self._counts, self.root.iterdir()))):
+        if self.root.exists() and not self.root.is_dir():
+            raise RunDirectoryError(f"{self.root} is a file: give a run directory with --out DIR")
+        if self.root.exists() and any(map(self._counts, self.root.iterdir())):
             raise RunDirectoryError(f"{self.root} exists and is not empty: give another run directory with --out DIR")
 
     def _counts(self, path: Path) -> bool:

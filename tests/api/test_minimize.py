@@ -242,12 +242,13 @@ def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        ({"evaluations": 0}, r"budget\.evaluations = 0: it must be at least 1"),
-        ({"evaluations": "6"}, r"budget\.evaluations = '6': it must be a whole number"),
-        ({"optimizer": "bofm"}, r"unknown; .*Did you mean 'bo-fm'"),
+        ({"evaluations": 0}, r"  evaluations = 0: it must be at least 1"),
+        ({"evaluations": "6"}, r"  evaluations = '6': it must be a whole number"),
+        ({"optimizer": "bofm"}, r"  optimizer = 'bofm': unknown; .*Did you mean 'bo-fm'"),
         ({"optimizer": "nowhere:Mine"}, "there is no module nowhere"),
         ({"populaton": 4}, "populaton: unknown key; allowed are"),
-        ({"failures": 0}, r"workers\.failures = 0"),
+        ({"failures": 0}, r"  failures = 0"),
+        ({"space": Real("x", 0, 1)}, r"space = Real\(.*\): give the variables in a list, \[Real"),
         ({"space": None}, "space is missing: give the variables"),
         ({"space": [Real("x", 0, 1), "y"]}, "variable 'y': it must be"),
         ({"space": [Real("status", 0, 1)]}, "'status' has the name of a column of trials.csv"),

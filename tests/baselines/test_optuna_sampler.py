@@ -2,6 +2,7 @@
 
 import json
 import random
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,16 @@ DESIGN = random_design(KINDS, 3, 0)
 
 def built(sampler: type[Any], space: Space = KINDS, **given: Any) -> OptunaSampler:
     return optimizer_asking(sampler)(space, **given)
+
+
+def test_a_package_that_a_sampler_would_miss_when_it_suggests_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Evolving(RandomSampler):
+        """As CmaEsSampler is: its module holds a package that is loaded late."""
+
+    late = type("_LazyImport", (), {"_name": "no_such_package"})()
+    monkeypatch.setattr(sys.modules[__name__], "late", late, raising=False)
+    with pytest.raises(OptimizerError, match="the sampler Evolving needs no_such_package, which is not installed"):
+        optimizer_asking(Evolving)
 
 
 def ask(optimizer: OptunaSampler) -> Trial:

@@ -156,6 +156,17 @@ def test_settings_are_checked() -> None:
     assert issubclass(OptimizerError, FmnasError)
 
 
+def test_what_is_no_suggestion_is_explained() -> None:
+    """The commonest first mistake."""
+
+    class Plain(Drawing):
+        def _suggest(self, rng: np.random.Generator) -> Any:
+            return self.space.sample(rng)
+
+    with pytest.raises(OptimizerError, match="_suggest returned a dict: it must return a Suggestion"):
+        Plain(SPACE).ask()
+
+
 def test_suggestions_are_frozen() -> None:
     with pytest.raises(FrozenInstanceError):
         Suggestion({"x": 0.5, "k": 3}, INITIAL).origin = PROMOTION  # type: ignore[misc]

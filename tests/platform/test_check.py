@@ -120,6 +120,11 @@ def test_one_that_keeps_every_rule(mine: Path, use: str, options: list[str], cap
     assert last.endswith("it keeps every rule")
 
 
+def test_options_of_one_that_takes_none_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "random", "-o", "foo=1"]) == 2
+    assert capsys.readouterr().err == "fmnas: foo: random takes no options; leave -o out\n"
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [

@@ -14,6 +14,7 @@ import mlflow
 import pytest
 import yaml
 
+from fmnas.platform import commands
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import check_config, load_config
 from fmnas.platform.record.journal import Journal
@@ -106,6 +107,27 @@ def test_a_folder_with_other_things_is_not_taken(tmp_path: Path, capsys: pytest.
     assert "not empty" in message
     assert "--out" in message
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_file_is_no_folder_to_be_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "empty.yaml"
+    file.touch()
+    assert f"{file} is a file: give a run directory" in complaint(["run", "smoke", *FAST, "--out", str(file)], capsys)
+
+
+def test_options_are_those_of_optimizers(capsys: pytest.CaptureFixture[str]) -> None:
+    for what in ("problems", "configs"):
+        assert f"--options: {what} have none" in complaint(["list", what, "--options"], capsys)
+
+
+def test_the_ui_is_of_the_latest_experiment_that_mlflow_knows(tmp_path: Path) -> None:
+    for age, (name, enabled) in enumerate((("newest", False), ("newer", True), ("oldest", True))):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "config.yaml").write_text(f"name: {name}\ntracking: {{enabled: {str(enabled).lower()}}}\n")
+        (folder / "journal.jsonl").touch()
+        os.utime(folder / "journal.jsonl", (1e9 - age, 1e9 - age))
+    assert commands._latest_tracked(tmp_path).name == "newer"
 
 
 def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

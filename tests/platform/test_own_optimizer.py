@@ -1,6 +1,7 @@
 """An optimizer of a user's own, named in a configuration: it competes like any other; what is wrong with it is said."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from fmnas.platform.cli import main
-from fmnas.platform.config.config import check_config
+from fmnas.platform.config.config import check_config, load_config
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.named import named, whole
 from fmnas.platform.optimizers import Row, Setting
@@ -159,6 +160,30 @@ def test_a_module_of_the_current_folder_may_be_named(
     assert whole("a_module_of_mine:Halving") == "a_module_of_mine:Halving"
 
 
+def test_a_file_is_looked_for_here_and_then_beside_the_configuration(
+    mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, elsewhere = tmp_path / "folder", tmp_path / "elsewhere"
+    for each in (folder, elsewhere):
+        each.mkdir()
+    shutil.copy(mine, folder / "own.py")
+    (folder / "task.py").write_text(
+        "from fmnas.search_spaces import Real\nfrom fmnas.trainers import objective\n\n"
+        "@objective([Real('x', 0.0, 1.0)])\ndef task(configuration):\n    return configuration['x']\n"
+    )
+    config = folder / "my.yaml"
+    config.write_text(
+        "problem: task.py\noptimizers: [random, {name: halving, use: 'own.py:Halving'}]\nbudget: {evaluations: 12}\n"
+    )
+    monkeypatch.chdir(elsewhere)
+    found = load_config(Path("..") / "folder" / "my.yaml")
+    assert (found.problem, found.optimizers[1].use) == (f"{folder}/task.py:task", f"{folder}/own.py:Halving")
+    with pytest.raises(ConfigError, match=r"own\.py cannot be imported"):
+        load_config(config, ["optimizers=[{name: halving, use: 'own.py:Halving'}]"])
+    shutil.copy(mine, elsewhere / "own.py")
+    assert load_config(config).optimizers[1].use == f"{elsewhere}/own.py:Halving"
+
+
 def test_a_file_is_loaded_once(mine: Path) -> None:
     assert named(f"{mine}:Halving") is named(f"{mine}:Halving")
 
@@ -182,7 +207,7 @@ def test_files_with_similar_paths_are_told_apart(tmp_path: Path) -> None:
         ("{mine}:Unfinished", ["cannot be built", "_suggest"]),
         ("{mine}:Opaque", ["plain types"]),
         ("{mine}.py:Mine", ["cannot be imported", "FileNotFoundError"]),
-        ("{broken}:Mine", ["cannot be imported", "ZeroDivisionError"]),
+        ("{broken}:Mine", ["cannot be imported", "ZeroDivisionError", "broken.py, line "]),
         ("{leaves}:Mine", ["cannot be imported", "SystemExit"]),
     ],
 )
@@ -345,7 +370,7 @@ def test_samplers_and_what_asks_and_tells_compete_resume_and_replay(
         ("optuna:TPESampler", {"n_startup_trials": "ten"}, ["n_startup_trials = 'ten'", "whole number"]),
         ("optuna:TPESampler", {"prior_weight": "much"}, ["prior_weight = 'much'", "a number, or null"]),
         ("optuna:TPESampler", {"gamma": 3}, ["optimizers.0.gamma", "unknown key"]),
-        ("optuna:GridSampler", {}, ["optimizers.0.search_space", "missing"]),
+        ("optuna:GridSampler", {}, ["optimizers.0.search_space: missing", "write search_space: VALUE beside"]),
         ("optuna:TPESampeler", {}, ["has no TPESampeler", "Did you mean 'TPESampler'"]),
         ("optuna:BaseSampler", {}, ["cannot be built", "sample_relative"]),
         ("optuna:PartialFixedSampler", {}, ["base_sampler must be given", "derive a class"]),

@@ -9,7 +9,7 @@ import pytest
 from fmnas.baselines import BOHB
 from fmnas.baselines.bohb import epochs_to_model, results_needed
 from fmnas.platform.config.config import Config, check_config
-from fmnas.platform.drive.forecast import remarks
+from fmnas.platform.drive.forecast import cost_of, remarks
 from fmnas.platform.problems import problem
 
 PLAIN = {"name": "t", "problem": "func2c", "initial_design": 1, "fidelity": {"epochs": 1}}
@@ -22,6 +22,13 @@ def config(optimizers: list[Any], evaluations: int = 100, repeats: int = 8, **ot
 
 def evolution(**options: int) -> dict[str, Any]:
     return {"name": "regularized-evolution", **options}
+
+
+def test_one_of_a_thing_is_not_many() -> None:
+    one = config(["random"], evaluations=1, repeats=1, initial_design=0)
+    assert str(cost_of(one)) == "1 run, 1 evaluation, 1 training, 1 epoch in all"
+    assert one.in_a_line == "t: random on func2c, 1 repeat of 1 evaluation of 1 epoch"
+    assert str(cost_of(config(["random"], 1000))) == "8 runs, 8,000 evaluations, 8,000 trainings, 8,000 epochs in all"
 
 
 def test_nothing_is_said_of_an_experiment_that_can_answer() -> None:

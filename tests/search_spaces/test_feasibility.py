@@ -5,6 +5,7 @@ import json
 import math
 import pickle
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -275,10 +276,66 @@ def test_rare_configurations_are_found() -> None:
     assert space.sample(np.random.default_rng(0)) == {f"n{i}": 0 for i in range(5)}
 
 
-def test_what_cannot_be_met_is_given_up() -> None:
-    space = Space([Real("x", 0, 1)], [LinearConstraint({"x": -1}, -2)])
-    with pytest.raises(SpaceError, match=r"0 of 10\d{5} uniform samples met the 1 constraint.*narrow the variables"):
+def test_what_cannot_be_met_together_is_given_up() -> None:
+    space = Space([Real("x", 0, 1)], [LinearConstraint({"x": 1}, 0.4), LinearConstraint({"x": -1}, -0.6)])
+    with pytest.raises(SpaceError, match=r"0 of 10\d{5} uniform samples met the 2 constraint.*narrow the variables"):
         space.sample(np.random.default_rng(0))
+
+
+@pytest.mark.parametrize(
+    ("constraint", "least"),
+    [
+        (LinearConstraint({"x": 1}, -1.5), -1),
+        (LinearConstraint({"x": -2, "k": 1}, -7), -6),
+        (QuadraticConstraint({"k": 1}, {("x", "x"): 1}, -0.1), 0),
+        (QuadraticConstraint({}, {("x", "k"): 1}, -4.5), -4),
+        (QuadraticConstraint({}, {("k", "k"): -1}, -17), -16),
+    ],
+)
+def test_a_constraint_that_nothing_meets_is_refused_at_once(constraint: Constraint, least: float) -> None:
+    variables = [Real("x", -1.0, 3.0), Integer("k", 0, 4)]
+    with pytest.raises(SpaceError, match=rf"cannot be met: its left side is at least {least}; raise its bound, or"):
+        Space(variables, [constraint])
+    looser = replace(constraint, bound=least)
+    assert Space(variables, [looser]).constraints == (looser,)
+
+
+@given(data=st.data())
+@settings(max_examples=100)
+def test_what_suggestions_meet_they_meet_in_floats_in_any_order(data: st.DataObject) -> None:
+    """Points on the boundary and a few roundings beside it."""
+    variables = [Real("x", -1.0, 2.0), Real("rate", 1e-4, 1.0, log=True), Integer("k", 0, 4)]
+    factors = {name: data.draw(WEIGHTS) for name in ("x", "rate", "k")}
+    pairs = data.draw(st.dictionaries(st.sampled_from([("x", "x"), ("x", "k"), ("rate", "k")]), WEIGHTS, max_size=2))
+    free = Space(variables)
+    configuration = free.sample(np.random.default_rng(data.draw(st.integers(0, 2**32))))
+    made = QuadraticConstraint(factors, pairs, 0.0) if pairs else LinearConstraint(factors, 0.0)
+    constraint = replace(made, bound=left_side(made, configuration))
+    space = Space(variables, [constraint])
+    close = [{**configuration, "x": float(configuration["x"]) * (1 + step)} for step in (0, 1e-9, -1e-9, 1e-15, -1e-15)]
+    close = [each for each in close if -1.0 <= each["x"] <= 2.0]
+    X = free.encode_all(close)
+    strictly = space.feasible(X, strictly=True)
+    assert strictly.tolist() == [space.meets_constraints(free.decode(x), strictly=True) for x in X]
+    assert all(space.feasible(X)[strictly])
+    assert not space.meets_constraints(configuration, strictly=True)
+    for x in X[strictly]:
+        c: Any = free.decode(x)
+        terms = [a * c[name] for name, a in factors.items()] + [q * c[i] * c[j] for (i, j), q in pairs.items()]
+        for order in itertools.permutations(terms):
+            assert sum(order) <= constraint.bound
+            room = constraint.bound
+            for term in order:
+                room -= term
+            assert room >= 0
+
+
+def test_the_boundary_of_discrete_values_is_suggested() -> None:
+    """0.1 + 0.2 is above 0.3 in floating point, and there is nothing between."""
+    variables = [Ordinal("a", [0.1, 0.4]), Ordinal("b", [0.2, 0.4]), Real("x", 0.0, 1.0)]
+    space = Space(variables, [QuadraticConstraint({"a": 1, "b": 1}, {("x", "x"): 0}, 0.3)])
+    assert space.sample(np.random.default_rng(0))["a"] == 0.1
+    assert space.meets_constraints({"a": 0.1, "b": 0.2, "x": 0.5}, strictly=True)
 
 
 def test_a_violation_is_named_with_its_value() -> None:

@@ -101,7 +101,7 @@ def test_a_folder_given_without_data_is_an_error_though_the_cache_has_them(
     root = tmp_path / "mine"
     if exists:
         root.mkdir()
-    with pytest.raises(DataError, match=r"data.root .or FMNAS_DATA. = .*mine: no FashionMNIST there"):
+    with pytest.raises(DataError, match=r"data.root .or FMNAS_DATA. = .*mine: .* It must hold train-im"):
         find_fashion_mnist(root, tmp_path / "cache")
 
 

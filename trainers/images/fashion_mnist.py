@@ -201,8 +201,9 @@ def _read_root(root: Path) -> Source:
     for folder in (root, root / "FashionMNIST" / "raw"):
         if holds_data(folder):
             return read_folder("folder given", folder)
+    names = ", ".join(file.name for file in FILES)
     raise DataError(
-        f"data.root (or FMNAS_DATA) = {root}: no FashionMNIST there. It must hold {[file.name for file in FILES]}, "
+        f"data.root (or FMNAS_DATA) = {root}: no FashionMNIST there. It must hold {names}, "
         "plain or .gz, or FashionMNIST/raw with them; without it the usual places are searched"
     )
 
