@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from fmnas.comparison.numbers.efficiency import Area, Equivalent, Target, areas, equivalents, targets
-from fmnas.comparison.numbers.honesty import Honesty, clock_remarks, honesty, spoilt_trials, unused_methods
+from fmnas.comparison.numbers.honesty import Honesty, clock_remarks, honesty, lost_trials, spoilt_trials, unused_methods
 from fmnas.comparison.numbers.ledger import LedgerRow, Pending, ledger_rows
 from fmnas.comparison.numbers.notation import number, share
 from fmnas.comparison.numbers.paired_tests import ALL, LEVEL, Comparisons, compare
@@ -182,6 +182,7 @@ def summarise(trials: pd.DataFrame, curves: pd.DataFrame, ledger: pd.DataFrame, 
         caution(final, tests, () if context.finished else _waiting(ledger, context.runs)),
         *unused_methods(records),
         *spoilt_trials(records),
+        *lost_trials(ledger),
         *clocks,
         *(remark.text for remark in context.remarks if not remark.optimizer),
         retrained_caution(again, tests),
