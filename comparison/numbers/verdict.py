@@ -89,14 +89,19 @@ def retrained_headline(retrained: Retrained | None) -> str:
     return found if tests.most_repeats < 2 else f"{found} {_standing(first.optimizer, tests)}".rstrip()
 
 
-def retrained_caution(retrained: Retrained | None, search: Comparisons) -> str:
-    """Which results to believe, and what the tests of the test errors say. search: the tests of the objectives."""
+def retrained_caution(retrained: Retrained | None, search: Comparisons, less: Sequence[str] = ()) -> str:
+    """Which results to believe, and what the tests of the test errors say.
+
+    search: the tests of the objectives. less: in what the new trainings had less than the search's, as `shortfalls`.
+    """
     if retrained is None:
         return ""
     tests = retrained.tests
-    told = (
-        "The objective of a search is the lowest of many noisy values, and too good: the test errors of the "
-        "configurations trained again are the ones to believe."
+    told = "The objective of a search is the lowest of many noisy values, and too good: " + (
+        f"yet the configurations trained again had less than in the search ({', '.join(less)}), and their test errors "
+        "are of other, weaker trainings: they do not say what the configurations found are worth."
+        if less
+        else "the test errors of the configurations trained again are the ones to believe."
     )
     if retrained.differ:
         told += (

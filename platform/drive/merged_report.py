@@ -243,6 +243,7 @@ def _context(sources: Sequence[Member], numbers: dict[Repeat, int]) -> ReportCon
         settings={name: options for context in contexts for name, options in context.settings.items()},
         minimum=contexts[0].minimum,
         files=contexts[0].files,
+        searched=contexts[0].searched,
         learning={
             (_new_name(run, source, numbers), trial): curve
             for context, source in zip(contexts, sources, strict=True)

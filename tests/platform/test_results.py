@@ -15,7 +15,7 @@ from fmnas.comparison.numbers.retrained import Retrained, RetrainedMean
 from fmnas.comparison.numbers.trials import typed_trials
 from fmnas.comparison.summary import summarise
 from fmnas.platform.config.config import Config, check_config
-from fmnas.platform.drive.description import remarks_of
+from fmnas.platform.drive.description import remarks_of, searched_of
 from fmnas.platform.drive.results import write_report_files
 from fmnas.platform.errors import ExperimentFailed
 from fmnas.platform.record.run_directory import RunDirectory
@@ -32,6 +32,13 @@ def test_it_is_told_that_bofm_knows_its_budget_and_the_others_do_not() -> None:
     assert remark.optimizer == "bo-fm"
     assert remark.text.startswith("bo-fm knows the size of its budget and makes use of it")
     assert remarks_of(config("random", {"name": "bo-fm", "mode": "paper"})) == []
+
+
+def test_what_a_retraining_may_have_less_of_is_what_the_search_trained_with() -> None:
+    assert searched_of(config("random")) == {"epochs": 1, "seeds": config("random").seeds}
+    data = {"name": "t", "problem": "joint", "optimizers": ["random"], "initial_design": 3, "seeds": 2}
+    data |= {"budget": {"evaluations": 20}, "fidelity": {"epochs": 4}, "data": {"train": 500, "validation": 90}}
+    assert searched_of(check_config(data, "here")) == {"epochs": 4, "images": 500, "seeds": 2}
 
 
 def test_a_report_that_the_disk_does_not_take_is_a_failure_and_no_wrong_input(tmp_path: Path) -> None:
