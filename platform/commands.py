@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from fmnas.platform.errors import ExitCode, ExperimentFailed, RunDirectoryError
 from fmnas.platform.record.run_directory import RunDirectory, new_run_directory, run_directory
 from fmnas.platform.screen.ending import Teller, tell_interrupted
-from fmnas.platform.screen.screen import LineScreen, mode_for, open_screen
+from fmnas.platform.screen.screen import LINES, LIVE, LineScreen, mode_for, open_screen
 from fmnas.platform.screen.terminal import complain, output, print_summary, say, terminal
 from fmnas.platform.workers.stop import stopped_by_signals
 
@@ -113,7 +113,8 @@ def _drive(arguments: argparse.Namespace, plan: Callable[[Say], _Plan]) -> int:
             teller = Teller(mode, console, planned.directory, planned.again)
             from fmnas.platform.drive.launch import Surroundings
 
-            return teller.tell(planned.start(Surroundings(arguments.address, screen, stop)))
+            around = Surroundings(arguments.address, screen, stop, traced=mode in (LIVE, LINES))
+            return teller.tell(planned.start(around))
         except KeyboardInterrupt:
             return teller.interrupted() if teller else tell_interrupted(mode)
         except ExperimentFailed as error:
