@@ -27,8 +27,8 @@ MOSTLY, MANY_DUPLICATES, DEAR = 0.5, 0.05, 0.1
 MANY_FAILURES, STUCK = 0.05, 0.25
 """From which share of failures, and of duplicates, on a caution stands beside the result."""
 LOST_CAUSE = (
-    "Of a lost trial a configuration that killed all workers.attempts workers is likely the cause; its optimizer, which "
-    "hears nothing of it, may try it again."
+    "Of a lost trial, a configuration that killed all workers.attempts workers is likely the cause; its optimizer, "
+    "which hears nothing of it, may try it again."
 )
 SLACK = 60.0
 """Seconds by which start and finish may disagree with what was measured: messages and busy machines take time."""
