@@ -88,6 +88,7 @@ def test_a_command_whose_reader_went_away_keeps_its_exit_code(tmp_path: Path) ->
     with run(out, stdout=subprocess.DEVNULL) as process:
         assert process.wait(60) == 0
     assert unread("status", str(out)) == unread("status", str(out), "--json") == unread("replay", str(out)) == (0, "")
+    assert unread("list", "configs") == unread("--help") == (0, "")  # which fit into a buffer
     journal = out / "journal.jsonl"
     records = read_journal(journal)
     journal.unlink()
@@ -103,7 +104,10 @@ def unread(*arguments: str) -> tuple[int, str]:
     """Exit code and errors of a command of whose output nobody reads a word."""
     reader, writer = os.pipe()
     os.close(reader)
-    done = subprocess.run([*FMNAS, *arguments], stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run(
+        [*FMNAS, *arguments], env=buffered, stdout=writer, stderr=subprocess.PIPE, text=True, check=False
+    )
     os.close(writer)
     return done.returncode, done.stderr
 
