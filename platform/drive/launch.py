@@ -14,7 +14,7 @@ from fmnas.platform.config.config import Config
 from fmnas.platform.drive.description import warm_starts_of
 from fmnas.platform.drive.dispatch import Clock, epochs_reached
 from fmnas.platform.drive.driver import Driver, Stage
-from fmnas.platform.drive.extension import extended_config, growth, two_budgets
+from fmnas.platform.drive.extension import extended_config, growth, taken, two_budgets
 from fmnas.platform.drive.forecast import remarks
 from fmnas.platform.drive.inputs import (
     DATA_DIGEST,
@@ -130,7 +130,8 @@ def extend(directory: RunDirectory, given: Sequence[str], around: Surroundings) 
         told = [f"{label} {text}" for label, text in two_budgets(changes, after).items()]
         news = {label: known for label, known in knowledge.items() if kept.get(label) != known}
         told += warm_starts_of(state.experiment) if news else []
-        for remark in (*remarks(after), *told) if changes else [ALREADY] if after == before else ():
+        told = [*remarks(after), *told] if changes else [ALREADY] if after == before else []
+        for remark in (*told, *taken(before, after)):
             around.screen.say(remark)
         return _go_on(Continuation(state, str(records[0]["id"]), changes, news), directory, around, note)
 
