@@ -153,7 +153,10 @@ def _partial(table: pd.DataFrame, tests: Comparisons, waiting: Sequence[str]) ->
     if table.empty:
         return ""
     at, budget = table["common_epochs"].iloc[0], table["budget_epochs"].iloc[0]
-    told = f"Compared at {at} of {budget} epochs, the least that any run on its way has spent so far. "
+    told = (
+        f"Compared at {at} of {budget} epochs, the least that any run on its way has spent so far; the shares by "
+        "method are of all trials. "
+    )
     told = (told if at != budget else "") + (f"Not all runs of {listed(waiting)} have begun. " if waiting else "")
     if not told or tests.most_repeats < 2:
         return told
@@ -186,7 +189,8 @@ def _cost(row: "pd.Series[Any]", seconds: float | None) -> str:
     """What was paid for a result."""
     repeat = "each repeat" if row["repeats"] > 1 else "one repeat"
     if seconds is None:
-        return f"after {row['common_epochs']} epochs in {repeat}"
+        all_spent = row["epochs"] >= row["common_epochs"]
+        return f"{'after' if all_spent else 'within'} {row['common_epochs']} epochs in {repeat}"
     within = f"{duration(seconds)} of training and suggestion"
     return f"within {within} and {row['common_epochs']} epochs in {repeat}"
 
