@@ -98,8 +98,8 @@ def retrained_caution(retrained: Retrained | None, search: Comparisons, less: Se
         return ""
     tests = retrained.tests
     told = "The objective of a search is the lowest of many noisy values, and too good: " + (
-        f"yet the configurations trained again had less than in the search ({', '.join(less)}), and their test errors "
-        "are of other, weaker trainings: they do not say what the configurations found are worth."
+        f"yet the configurations trained again had less than in the search ({', '.join(less)}), so their test errors "
+        "are not the ones to believe, either."
         if less
         else "the test errors of the configurations trained again are the ones to believe."
     )
