@@ -10,11 +10,11 @@ from typing import Any
 import pandas as pd
 
 from fmnas.comparison.numbers.efficiency import Area, Equivalent, Target, areas, equivalents, targets
-from fmnas.comparison.numbers.honesty import Honesty, clock_remarks, honesty, spoilt_trials, unused_methods
+from fmnas.comparison.numbers.honesty import Honesty, clock_remarks, honesty, lost_trials, spoilt_trials, unused_methods
 from fmnas.comparison.numbers.ledger import LedgerRow, Pending, ledger_rows
 from fmnas.comparison.numbers.notation import number, share
 from fmnas.comparison.numbers.paired_tests import ALL, LEVEL, Comparisons, compare
-from fmnas.comparison.numbers.retrained import Retrained, retrained_summary
+from fmnas.comparison.numbers.retrained import Retrained, retrained_summary, shortfalls
 from fmnas.comparison.numbers.standings import Checkpoint, checkpoints, final_table
 from fmnas.comparison.numbers.tradeoff import Tradeoff, tradeoffs
 from fmnas.comparison.numbers.trials import Budget, PlannedRun, configuration_of, variable_columns
@@ -51,7 +51,8 @@ class ReportContext:
     environment: versions, commit, host, devices; may be nested.
     config_text: the configuration as resolved, as YAML.
     pending: trials asked and not ended. finished: whether every run has spent its budget.
-    retrained: the table of `read_retrained`, if there is one.
+    retrained: the table of `read_retrained`, if there is one. searched: what the search's own trainings had, as
+    `shortfalls` takes it.
     hypotheses: which pairs are tested, as `compare` takes it.
     remarks: what the reader must know and no trial tells, as `Remark` describes it.
     runs: all that the experiment has, begun or not.
@@ -78,6 +79,7 @@ class ReportContext:
     minimum: float | None = None
     learning: Mapping[tuple[str, int], Sequence[float]] = field(default_factory=dict)
     files: Sequence[str] = ()
+    searched: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -182,9 +184,10 @@ def summarise(trials: pd.DataFrame, curves: pd.DataFrame, ledger: pd.DataFrame, 
         caution(final, tests, () if context.finished else _waiting(ledger, context.runs)),
         *unused_methods(records),
         *spoilt_trials(records),
+        *lost_trials(ledger),
         *clocks,
         *(remark.text for remark in context.remarks if not remark.optimizer),
-        retrained_caution(again, tests),
+        retrained_caution(again, tests, shortfalls(context.retrained, context.searched)),
     ]
     return Summary(
         name=context.name,

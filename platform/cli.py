@@ -4,9 +4,9 @@ Exit codes: 0 done, 1 the experiment failed, 2 the input was wrong, 130 interrup
 """
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.metadata import version
 from io import TextIOWrapper
 from pathlib import Path
@@ -18,7 +18,7 @@ try:
     from fmnas.platform.errors import ExitCode, ExperimentFailed
     from fmnas.platform.screen.ending import tell_ending
     from fmnas.platform.screen.screen import JSON, MODES
-    from fmnas.platform.screen.terminal import complain
+    from fmnas.platform.screen.terminal import PatientOutput, complain
     from fmnas.search_spaces import FmnasError
 except ImportError as missing:  # without these not even the doctor can begin
     sys.exit(f"fmnas: {missing}: a package that it needs is not whole; install fmnas again, as README.md says")
@@ -31,7 +31,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):  # a terminal that cannot show a letter shows another one in its place
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace" if stream is sys.stdout else "backslashreplace")
-    parsed = _parser().parse_args(arguments)
+    try:
+        return _obey(_parser().parse_args(arguments))
+    finally:
+        with suppress(OSError):  # of a full disk Python tells at its end
+            _flush()
+
+
+def _flush() -> None:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader of our output went away, e.g. `| head`: that is nobody's failure
+        PatientOutput(sys.stdout).give_up()
+
+
+def _obey(parsed: argparse.Namespace) -> int:
+    """Do what the command says; the exit code."""
     try:
         return int(parsed.command(parsed))
     except FmnasError as error:
@@ -47,8 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _ended(parsed, "wrong input", error, ExitCode.WRONG_INPUT)
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
-    except BrokenPipeError:  # the reader of our output went away, e.g. `| head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # as in _flush
+        PatientOutput(sys.stdout).give_up()
         return ExitCode.DONE
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from fmnas.platform.errors import ConfigError, ExitCode, ExperimentFailed, RunDirectoryError
 from fmnas.platform.record.run_directory import RunDirectory, new_run_directory, run_directory
 from fmnas.platform.screen.ending import Teller, tell_interrupted
-from fmnas.platform.screen.screen import LineScreen, mode_for, open_screen
+from fmnas.platform.screen.screen import LINES, LIVE, LineScreen, mode_for, open_screen
 from fmnas.platform.screen.terminal import complain, output, print_summary, say, terminal
 from fmnas.platform.workers.stop import stopped_by_signals
 from fmnas.search_spaces import FmnasError
@@ -115,7 +115,8 @@ def _drive(arguments: argparse.Namespace, plan: Callable[[Say], _Plan]) -> int:
             teller = Teller(mode, console, planned.directory, planned.again)
             from fmnas.platform.drive.launch import Surroundings
 
-            return teller.tell(planned.start(Surroundings(arguments.address, screen, stop)))
+            around = Surroundings(arguments.address, screen, stop, traced=mode in (LIVE, LINES))
+            return teller.tell(planned.start(around))
         except KeyboardInterrupt:
             return teller.interrupted() if teller else tell_interrupted(mode)
         except ExperimentFailed as error:

@@ -26,6 +26,10 @@ MOSTLY, MANY_DUPLICATES, DEAR = 0.5, 0.05, 0.1
 """From which share on a warning is given: of chance, of duplicates, of suggestions in the time."""
 MANY_FAILURES, STUCK = 0.05, 0.25
 """From which share of failures, and of duplicates, on a caution stands beside the result."""
+LOST_CAUSE = (
+    "Of a lost trial, a configuration that killed all workers.attempts workers is likely the cause; its optimizer, "
+    "which hears nothing of it, may try it again."
+)
 SLACK = 60.0
 """Seconds by which start and finish may disagree with what was measured: messages and busy machines take time."""
 STILL = 3600.0
@@ -105,6 +109,17 @@ def spoilt_trials(records: Sequence[Honesty]) -> list[str]:
         )
         if count > many * record.charged
     ]
+
+
+def lost_trials(ledger: pd.DataFrame) -> list[str]:
+    """A sentence for each optimizer of whose trials some were lost, and one on what is likely the cause."""
+    counts = ledger.groupby("optimizer", sort=True)[["lost", "trials"]].sum()
+    told = [
+        f"{optimizer}: {lost} of its {total} trials {'was' if lost == 1 else 'were'} lost, and charged to nobody."
+        for optimizer, lost, total in counts.itertuples()
+        if lost
+    ]
+    return [*told, LOST_CAUSE] if told else []
 
 
 def _record(optimizer: str, design: str, trials: pd.DataFrame, runs: pd.DataFrame) -> Honesty:

@@ -1,7 +1,7 @@
 """The best configurations trained anew, with fresh seeds, and tested on images that no search has seen.
 
-The lowest of many noisy errors is too good to be true; these are the errors to believe. They are in retrained.csv, a
-row per retrained configuration:
+The lowest of many noisy errors is too good to be true; these are the errors to believe, where the trainings had as
+many epochs, images and seeds as the search's. They are in retrained.csv, a row per retrained configuration:
 
 | columns | meaning |
 |---|---|
@@ -13,6 +13,7 @@ row per retrained configuration:
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -140,6 +141,18 @@ def _typed(column: "pd.Series[Any]", name: str) -> "pd.Series[Any]":
 def seed_columns(table: pd.DataFrame) -> list[str]:
     """The columns with the test error of each fresh seed."""
     return [str(name) for name in table.columns if _SEED_COLUMN.fullmatch(str(name))]
+
+
+def shortfalls(table: pd.DataFrame | None, searched: Mapping[str, int]) -> list[str]:
+    """In what the trainings of the table of `read_retrained` had less than the search's, e.g. ["epochs 1 of 3"].
+
+    searched: the epochs, images and seeds of a full training of the search, as far as they are known.
+    """
+    if table is None or table.empty:
+        return []
+    seeds = int(table[seed_columns(table)].notna().sum(axis=1).min())
+    least = {"epochs": int(table["epochs"].min()), "images": int(table["images"].min()), "seeds": seeds}
+    return [f"{name} {least[name]} of {full}" for name, full in searched.items() if least[name] < full]
 
 
 def retrained_summary(table: pd.DataFrame | None, hypotheses: str = ALL) -> Retrained | None:

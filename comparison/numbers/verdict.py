@@ -89,14 +89,19 @@ def retrained_headline(retrained: Retrained | None) -> str:
     return found if tests.most_repeats < 2 else f"{found} {_standing(first.optimizer, tests)}".rstrip()
 
 
-def retrained_caution(retrained: Retrained | None, search: Comparisons) -> str:
-    """Which results to believe, and what the tests of the test errors say. search: the tests of the objectives."""
+def retrained_caution(retrained: Retrained | None, search: Comparisons, less: Sequence[str] = ()) -> str:
+    """Which results to believe, and what the tests of the test errors say.
+
+    search: the tests of the objectives. less: in what the new trainings had less than the search's, as `shortfalls`.
+    """
     if retrained is None:
         return ""
     tests = retrained.tests
-    told = (
-        "The objective of a search is the lowest of many noisy values, and too good: the test errors of the "
-        "configurations trained again are the ones to believe."
+    told = "The objective of a search is the lowest of many noisy values, and too good: " + (
+        f"yet the configurations trained again had less than in the search ({', '.join(less)}), so their test errors "
+        "are not the ones to believe, either."
+        if less
+        else "the test errors of the configurations trained again are the ones to believe."
     )
     if retrained.differ:
         told += (
@@ -148,7 +153,10 @@ def _partial(table: pd.DataFrame, tests: Comparisons, waiting: Sequence[str]) ->
     if table.empty:
         return ""
     at, budget = table["common_epochs"].iloc[0], table["budget_epochs"].iloc[0]
-    told = f"Compared at {at} of {budget} epochs, the least that any run on its way has spent so far. "
+    told = (
+        f"Compared at {at} of {budget} epochs, the least that any run on its way has spent so far; the shares by "
+        "method are of all trials. "
+    )
     told = (told if at != budget else "") + (f"Not all runs of {listed(waiting)} have begun. " if waiting else "")
     if not told or tests.most_repeats < 2:
         return told
@@ -182,7 +190,8 @@ def _cost(row: "pd.Series[Any]", seconds: float | None) -> str:
     repeat = "each repeat" if row["repeats"] > 1 else "one repeat"
     epochs = f"{row['common_epochs']} epoch{'' if row['common_epochs'] == 1 else 's'}"
     if seconds is None:
-        return f"after {epochs} in {repeat}"
+        all_spent = row["epochs"] >= row["common_epochs"]
+        return f"{'after' if all_spent else 'within'} {epochs} in {repeat}"
     within = f"{duration(seconds)} of training and suggestion"
     return f"within {within} and {epochs} in {repeat}"
 

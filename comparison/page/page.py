@@ -17,7 +17,7 @@ from fmnas.comparison.numbers.efficiency import AREA_FROM
 from fmnas.comparison.numbers.notation import count, is_missing, listed, number
 from fmnas.comparison.numbers.paired_tests import ALL, LEVEL, TOO_FEW, Comparisons
 from fmnas.comparison.numbers.resampling import shortcoming
-from fmnas.comparison.numbers.retrained import Retrained
+from fmnas.comparison.numbers.retrained import Retrained, shortfalls
 from fmnas.comparison.numbers.verdict import power
 from fmnas.comparison.page import tables
 from fmnas.comparison.page.tables import Table
@@ -129,9 +129,13 @@ class Speed:
 
 @dataclass(frozen=True)
 class Again:
-    """The configurations trained anew, with their tables; tested: None where nothing is compared."""
+    """The configurations trained anew, with their tables; tested: None where nothing is compared.
+
+    less: in what these trainings had less than the search's.
+    """
 
     found: Retrained
+    less: tuple[str, ...]
     means: Table
     tested: Tested | None
     rows: Table
@@ -188,7 +192,7 @@ def sections(summary: Summary, context: ReportContext, pictures: Pictures) -> li
         ("result", "Result", _result(summary), False),
         ("setup", "What was measured", _setup(summary, context), False),
         ("statistics", "Pairwise tests", _tested(summary.tests) if summary.tests.most_repeats > 1 else None, untold),
-        ("retrained", "Test errors of the best, trained again", _again(summary), False),
+        ("retrained", "Test errors of the best, trained again", _again(summary, context), False),
         ("tradeoff", "Error against FLOPs", tables.tradeoffs(summary) or None, False),
         ("learning", "Learning curves of the best", pictures.get("learning") or None, True),
         ("cells", best, _best_cells(summary, pictures.get("cells", ())) or None, False),
@@ -304,11 +308,12 @@ def _speed(summary: Summary) -> Speed | None:
     return Speed(*given) if any(given) else None
 
 
-def _again(summary: Summary) -> Again | None:
+def _again(summary: Summary, context: ReportContext) -> Again | None:
     found = summary.retrained
     if found is None:
         return None
-    return Again(found, tables.retrained_means(found), _tested(found.tests), tables.retrained_rows(found))
+    less = tuple(shortfalls(context.retrained, context.searched))
+    return Again(found, less, tables.retrained_means(found), _tested(found.tests), tables.retrained_rows(found))
 
 
 def _best_cells(summary: Summary, pictures: Sequence[Picture]) -> tuple[BestCell, ...]:

@@ -63,6 +63,12 @@ def settings_of(config: Config) -> dict[str, Mapping[str, Any]]:
     }
 
 
+def searched_of(config: Config) -> dict[str, int]:
+    """What a full training of the search has, of what a retraining may have less of."""
+    images = {} if config.data.train is None else {"images": config.data.train}
+    return {"epochs": config.fidelity.epochs, **images, "seeds": config.seeds}
+
+
 def remarks_of(config: Config) -> list[Remark]:
     """What a reader must know of an optimizer that its trials do not tell."""
     rows = ((entry.label, entry.row, entry.options) for entry in config.optimizers)

@@ -68,6 +68,14 @@ def growth(before: Config, after: Config) -> dict[str, Any]:
     return {key: [old[key], new[key]] for key in GROWING if old[key] != new[key]}
 
 
+def taken(before: Config, after: Config) -> list[str]:
+    """That what is free to change was changed, if anything was."""
+    old, new = (flat(each.model_dump(mode="json")) for each in (before, after))
+    changed = [f"{key} = {shown(new.get(key))}" for key in {**old, **new} if old.get(key) != new.get(key)]
+    free = [each for each in changed if is_within(each.partition(" ")[0], FREE_TO_CHANGE)]
+    return [f"from now on {', '.join(free)}"] if free else []
+
+
 def two_budgets(changes: Mapping[str, Any], config: Config) -> dict[str, str]:
     """What is to be said, after its label, of each optimizer that was told one budget and is told another.
 

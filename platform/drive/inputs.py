@@ -1,21 +1,32 @@
-"""What an experiment began with: whether its data, and the file of a user's own problem, are still the same.
+"""What an experiment began with: whether its data, and a user's own files of code, are still the same.
 
-environment.json keeps their SHA-256, of those that can be others next time: a user's own.
+environment.json keeps the SHA-256 of the data that a user gave, and of the file of a user's own problem; the journal
+that of every such file, of the problem and of optimizers, with each driver, so that none is altered unseen.
 """
 
 import json
+from collections.abc import Sequence
+from itertools import accumulate, groupby, pairwise
 from typing import Any
 
+from fmnas.comparison.numbers.notation import listed
 from fmnas.platform.config.config import Config
 from fmnas.platform.errors import RunDirectoryError, legible
-from fmnas.platform.problems import own_file
+from fmnas.platform.named import source_file
+from fmnas.platform.problems import own_file, short_name
+from fmnas.platform.record.journal import FILES, Record
+from fmnas.platform.record.outcome import Outcome
 from fmnas.platform.record.run_directory import RunDirectory
+from fmnas.platform.record.state import ExperimentState
+from fmnas.search_spaces.records import WARM_START
 from fmnas.trainers.problem import Data
 
 PROBLEM_DIGEST = "problem_sha256"
 """In environment.json: of the file of a user's own problem, as the experiment began with it."""
 DATA_DIGEST = "data_sha256"
 """In environment.json: of data that a user gave, as the experiment began with them."""
+PROBLEM = "problem"
+"""Whose file it is, if not an optimizer's."""
 
 
 def read_environment(directory: RunDirectory) -> dict[str, Any]:
@@ -52,13 +63,106 @@ def check_same_data(data: Data | None, directory: RunDirectory) -> None:
         )
 
 
-def problem_digest(config: Config) -> dict[str, str]:
-    """What tells the file of a user's own problem from an altered one; of any other problem nothing."""
-    file = own_file(config.problem)
-    return {} if file is None else {PROBLEM_DIGEST: file.digest}
+def own_digests(config: Config) -> dict[str, str]:
+    """SHA-256 of every file of a user's own that is code, by whose it is: PROBLEM, or an optimizer's, as `whose`.
+
+    A module that is named without its file has none here: it need not be one file.
+    """
+    uses = {whose(entry.label): entry.use for entry in config.optimizers if entry.use is not None}
+    files = {PROBLEM: own_file(config.problem), **{key: source_file(use) for key, use in uses.items()}}
+    return {key: file.digest for key, file in files.items() if file is not None}
 
 
-def is_altered(config: Config, directory: RunDirectory) -> bool:
-    """Whether the file of its own problem is known to have been another when the experiment in the directory began."""
-    begun, now = read_environment(directory).get(PROBLEM_DIGEST), problem_digest(config).get(PROBLEM_DIGEST)
-    return begun is not None and begun != now
+def whose(label: str) -> str:
+    """The key of an optimizer's file."""
+    return f"optimizers.{label}"
+
+
+def known_digests(key: str, directory: RunDirectory, drivers: Sequence[Record]) -> list[str]:
+    """Of a file, each that an experiment is known to have worked with, once, the first one first."""
+    begun = read_environment(directory).get(PROBLEM_DIGEST) if key == PROBLEM else None
+    known = [begun, *(driver.get(FILES, {}).get(key) for driver in drivers)]
+    return list(dict.fromkeys(digest for digest in known if digest is not None))
+
+
+def is_altered(config: Config, directory: RunDirectory, drivers: Sequence[Record]) -> bool:
+    """Whether the file of its own problem is known to have been another in the experiment in the directory."""
+    now = own_digests(config).get(PROBLEM)
+    return any(digest != now for digest in known_digests(PROBLEM, directory, drivers))
+
+
+def altered_since(state: ExperimentState, directory: RunDirectory) -> list[str]:
+    """A sentence for each file that is another now than some driver had it, if anything of it is still to run."""
+    config, told = state.experiment.config, []
+    idle = {whose(run.optimizer_name) for run in state.runs.values()}
+    idle -= {whose(run.optimizer_name) for run in state.runs.values() if not run.done}
+    for key, now in own_digests(config).items():
+        if key not in idle and set(known_digests(key, directory, state.drivers)) - {now}:
+            told.append(
+                f"{_in_words(key, config)}: its file was altered since the experiment began, and results of both "
+                f"stand in one {'comparison' if key == PROBLEM else 'row'}. Unless that only mends what failed, run it "
+                "anew into another directory"
+            )
+    return told
+
+
+def alterations(state: ExperimentState, directory: RunDirectory) -> list[str]:
+    """A sentence for each file of which an experiment has trials from before an alteration, and from after it."""
+    config = state.experiment.config
+    keys = [PROBLEM, *(whose(entry.label) for entry in config.optimizers)]
+    return [told for key in keys for told in _alteration(key, _versions(key, state, directory), config)]
+
+
+def differing_files(experiments: Sequence[tuple[RunDirectory, ExperimentState]]) -> list[str]:
+    """A sentence for each file that was not the same in all experiments of a report."""
+    configs = [state.experiment.config for _, state in experiments]
+    holders = {whose(entry.label): config for config in configs for entry in config.optimizers}
+    told = []
+    for key, config in {PROBLEM: configs[0], **holders}.items():
+        known = {frozenset(known_digests(key, directory, state.drivers)) for directory, state in experiments}
+        if len(known - {frozenset()}) > 1:
+            where = "in one comparison" if key == PROBLEM else "in its row"
+            told.append(
+                f"{_in_words(key, config)} was altered between these experiments: their files differ, and results of "
+                f"each stand {where}."
+            )
+    return told
+
+
+def _in_words(key: str, config: Config) -> str:
+    """e.g. "mine.py:bowl"; of an optimizer, "mine (mine.py:Mine)"."""
+    names = {
+        whose(entry.label): f"{entry.label} ({short_name(entry.use or entry.name)})" for entry in config.optimizers
+    }
+    return names.get(key, short_name(config.problem))
+
+
+def _alteration(key: str, versions: Sequence[Sequence[Outcome]], config: Config) -> list[str]:
+    """After how many of its trials a file was altered, and what came after that."""
+    if len(versions) < 2:
+        return []
+    ends = list(accumulate(map(len, versions)))
+    what = f"{_in_words(key, config)}: its file was altered after {listed([str(end) for end in ends[:-1]])} of"
+    if key != PROBLEM:
+        return [f"{what} its {ends[-1]} trials had ended: its row holds results of each version."]
+    later = dict.fromkeys(outcome.optimizer for trials in versions[1:] for outcome in trials)
+    return [f"{what} the {ends[-1]} trials had ended: later ones, of {listed(list(later))}, are of another version."]
+
+
+def _versions(key: str, state: ExperimentState, directory: RunDirectory) -> list[list[Outcome]]:
+    """Version by version of a file, in turn, the trials that ended with it; where none is known, none.
+
+    A driver that says nothing of it is of a journal that says it later or nowhere: it is taken to have had the one of
+    before.
+    """
+    known: str | None = read_environment(directory).get(PROBLEM_DIGEST) if key == PROBLEM else None
+    found: list[tuple[str | None, Outcome]] = []
+    for driver, (begin, end) in zip(state.drivers, pairwise((*state.ended_before, len(state.outcomes))), strict=True):
+        known = driver.get(FILES, {}).get(key, known)
+        found += [(known, outcome) for outcome, _ in state.outcomes[begin:end] if _concerns(key, outcome)]
+    return [[each for _, each in trials] for version, trials in groupby(found, lambda each: each[0]) if version]
+
+
+def _concerns(key: str, outcome: Outcome) -> bool:
+    """Whether a trial comes of that file; what was known from an earlier experiment came of none here."""
+    return outcome.trial.origin != WARM_START and key in (PROBLEM, whose(outcome.optimizer))

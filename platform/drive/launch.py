@@ -14,15 +14,17 @@ from fmnas.platform.config.config import Config
 from fmnas.platform.drive.description import warm_starts_of
 from fmnas.platform.drive.dispatch import Clock, epochs_reached
 from fmnas.platform.drive.driver import Driver, Stage
-from fmnas.platform.drive.extension import extended_config, growth, two_budgets
+from fmnas.platform.drive.extension import extended_config, growth, taken, two_budgets
 from fmnas.platform.drive.forecast import remarks
 from fmnas.platform.drive.inputs import (
     DATA_DIGEST,
+    PROBLEM,
+    PROBLEM_DIGEST,
+    altered_since,
     check_same_data,
     data_digest,
     described,
-    is_altered,
-    problem_digest,
+    own_digests,
 )
 from fmnas.platform.drive.results import last_driver
 from fmnas.platform.drive.sending import (
@@ -36,7 +38,6 @@ from fmnas.platform.drive.sending import (
 from fmnas.platform.drive.warm_start import check_known_data, read_knowledge
 from fmnas.platform.environment import describe_environment, driver_in_words, same_fmnas
 from fmnas.platform.errors import Ending, ExperimentFailed
-from fmnas.platform.problems import short_name
 from fmnas.platform.record.configuration import check_tracked, current_config, is_written
 from fmnas.platform.record.events import begun_record, driver_record, ended_record, extended_record
 from fmnas.platform.record.experiment import Experiment, build_experiment
@@ -79,7 +80,7 @@ def launch(config: Config, directory: RunDirectory, around: Surroundings) -> Exp
     """Run a new experiment. Raises FmnasError, with nothing written, when the input or the machine will not do."""
     directory.check_absent()
     knowledge = read_knowledge(config)
-    experiment, digest = build_experiment(config, knowledge), problem_digest(config)
+    experiment, files = build_experiment(config, knowledge), own_digests(config)
     check_tracking(config, directory)
     for remark in (*remarks(config), *warm_starts_of(experiment)):
         around.screen.say(remark)
@@ -93,6 +94,7 @@ def launch(config: Config, directory: RunDirectory, around: Surroundings) -> Exp
             identity = uuid.uuid4().hex
             keep_password(config, directory)
             write_text(directory.config, config.to_yaml())
+            digest = {PROBLEM_DIGEST: files[PROBLEM]} if PROBLEM in files else {}
             write_json(directory.environment, {**describe_environment(), **described(data), **digest})
             keep_problem(config, experiment.problem, directory)
             with Journal(directory.journal) as journal:
@@ -128,7 +130,8 @@ def extend(directory: RunDirectory, given: Sequence[str], around: Surroundings) 
         told = [f"{label} {text}" for label, text in two_budgets(changes, after).items()]
         news = {label: known for label, known in knowledge.items() if kept.get(label) != known}
         told += warm_starts_of(state.experiment) if news else []
-        for remark in (*remarks(after), *told) if changes else [ALREADY] if after == before else ():
+        told = [*remarks(after), *told] if changes else [ALREADY] if after == before else []
+        for remark in (*told, *taken(before, after)):
             around.screen.say(remark)
         return _go_on(Continuation(state, str(records[0]["id"]), changes, news), directory, around, note)
 
@@ -149,11 +152,8 @@ class Continuation:
 def _go_on(on: Continuation, directory: RunDirectory, around: Surroundings, note: Note) -> ExperimentResult:
     state, config = on.state, on.state.experiment.config
     check_tracking(config, directory)
-    if (on.changes or state.status != Ending.FINISHED) and is_altered(config, directory):
-        around.screen.say(
-            f"{short_name(config.problem)}: its file was altered since the experiment began, and results of both "
-            "stand in one comparison. Unless that only mends what failed, run it anew into another directory"
-        )
+    for altered in altered_since(state, directory) if on.changes or state.status != Ending.FINISHED else ():
+        around.screen.say(altered)
     if state.status == Ending.FINISHED and not on.changes and not state.open:  # neither data nor workers are needed
         _write_config(config, directory)
         ExperimentProgress(around.screen, state, workers=lambda: 0)  # whoever follows is told that it begins
@@ -235,7 +235,8 @@ def _enter(
     work: DriverWork = DriverWork.EXPERIMENT,
 ) -> None:
     """Say in the journal who goes on, and say it aloud where that is not who was here before."""
-    before, record = last_driver(state, directory), driver_record(work, around.clock.now())
+    before, files = last_driver(state, directory), own_digests(state.experiment.config)
+    record = driver_record(work, around.clock.now(), files)
     if before and not (same_fmnas(before, record) and before.get("torch") == record["torch"]):
         around.screen.say(
             f"{directory.root} was driven by {driver_in_words(before)}, and goes on with {driver_in_words(record)}: "

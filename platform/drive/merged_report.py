@@ -18,7 +18,7 @@ from fmnas.comparison.numbers.trials import LAST_COLUMN, SOURCE, PlannedRun
 from fmnas.comparison.summary import Remark, ReportContext, Summary
 from fmnas.platform.config.config import Config, OptimizerConfig
 from fmnas.platform.drive.description import differing, objective_settings
-from fmnas.platform.drive.inputs import PROBLEM_DIGEST, data_digest
+from fmnas.platform.drive.inputs import data_digest, differing_files
 from fmnas.platform.drive.results import (
     Findings,
     context_of,
@@ -219,8 +219,7 @@ def _context(sources: Sequence[Member], numbers: dict[Repeat, int]) -> ReportCon
         for each in context.pending
     ]
     hypotheses, remarks = _hypotheses([source.config for source in sources])
-    if len({context.environment.get(PROBLEM_DIGEST) for context in contexts} - {None}) > 1:
-        remarks.append(Remark(f"{contexts[0].problem} was altered between these experiments: their files differ."))
+    remarks += map(Remark, differing_files([(source.directory, source.state) for source in sources]))
     remarks += dict.fromkeys(remark for context in contexts for remark in context.remarks)
     runs = [
         PlannedRun(_new_name(run.run, source, numbers), run.optimizer, numbers[source.config.seed, run.repeat])
@@ -244,6 +243,7 @@ def _context(sources: Sequence[Member], numbers: dict[Repeat, int]) -> ReportCon
         settings={name: options for context in contexts for name, options in context.settings.items()},
         minimum=contexts[0].minimum,
         files=contexts[0].files,
+        searched=contexts[0].searched,
         learning={
             (_new_name(run, source, numbers), trial): curve
             for context, source in zip(contexts, sources, strict=True)

@@ -12,9 +12,16 @@ from fmnas.comparison.numbers.retrained import read_retrained
 from fmnas.comparison.numbers.trials import Budget, PlannedRun, ReportNotWritten
 from fmnas.comparison.report import write_report
 from fmnas.comparison.summary import Remark, ReportContext, Summary
-from fmnas.platform.drive.description import by_design_of, remarks_of, settings_of, setup_of, warm_starts_of
+from fmnas.platform.drive.description import (
+    by_design_of,
+    remarks_of,
+    searched_of,
+    settings_of,
+    setup_of,
+    warm_starts_of,
+)
 from fmnas.platform.drive.extension import two_budgets
-from fmnas.platform.drive.inputs import read_environment
+from fmnas.platform.drive.inputs import alterations, read_environment
 from fmnas.platform.environment import driver_in_words
 from fmnas.platform.errors import Ending, ExperimentFailed
 from fmnas.platform.problems import short_name
@@ -89,6 +96,7 @@ def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext
             *remarks_of(config),
             *map(Remark, warm_starts_of(state.experiment)),
             *_of_versions(state),
+            *map(Remark, alterations(state, directory)),
             *_of_extensions(state),
             *outdated,
         ],
@@ -98,6 +106,7 @@ def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext
         settings=settings_of(config),
         minimum=state.experiment.problem.minimum,
         files=FILES,
+        searched=searched_of(config),
         learning={(each.run, each.trial.id): each.evaluation.curve for each, _ in state.outcomes if each.evaluation},
     )
 

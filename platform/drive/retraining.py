@@ -11,7 +11,7 @@ from functools import partial
 
 from fmnas.platform.config.config import Config, WorkersConfig
 from fmnas.platform.drive.dispatch import Clock, Dispatcher, Flight, epochs_reached
-from fmnas.platform.drive.inputs import check_same_data
+from fmnas.platform.drive.inputs import check_same_data, own_digests
 from fmnas.platform.drive.launch import Surroundings
 from fmnas.platform.drive.sending import begin_tracking, check_tracking, finish_tracking, shown_store
 from fmnas.platform.errors import Ending, ExperimentFailed, RunDirectoryError
@@ -151,7 +151,7 @@ def retrain(directory: RunDirectory, options: RetrainingOptions, around: Surroun
             with open_pool(work, around.address, around.stop, around.screen.say) as pool:
                 note(work=DriverWork.RETRAINING, workers=pool.size, since=around.clock.now())
                 with Journal(directory.journal) as journal:
-                    journal.append(driver_record(DriverWork.RETRAINING, around.clock.now()))
+                    journal.append(driver_record(DriverWork.RETRAINING, around.clock.now(), own_digests(config)))
                 status, reason = _train(_Task(config, scale, chosen, there, split), directory, pool, around)
         tracker = begin_tracking(state, directory, identity)
         report, summary = finish_tracking(tracker, state, directory, state.status or Ending.INTERRUPTED)

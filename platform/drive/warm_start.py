@@ -22,7 +22,7 @@ from fmnas.platform.named import HANDED_OVER, parted
 from fmnas.platform.problems import problem
 from fmnas.platform.record.configuration import current_config
 from fmnas.platform.record.handed_over import kept_space, standing_in
-from fmnas.platform.record.journal import Record, experiment_records
+from fmnas.platform.record.journal import DRIVER, Record, experiment_records
 from fmnas.platform.record.ledger import Ledger, accounts_of
 from fmnas.platform.record.run_directory import RunDirectory, run_directory
 from fmnas.platform.record.warm_start import NOTHING, Knowledge, KnownTrial
@@ -71,6 +71,11 @@ class Earlier:
         return str(self.records[0]["id"])
 
     @property
+    def drivers(self) -> list[Record]:
+        """The records of those that worked there."""
+        return [record for record in self.records if record["event"] == DRIVER]
+
+    @property
     def labels(self) -> list[str]:
         """Of its optimizers."""
         return [entry.label for entry in self.config.optimizers]
@@ -102,7 +107,7 @@ class _Reading:
         before, trials = kept.trials if kept else (), _finished(source, label)
         added = range(len(before), self.config.repeats)
         known = (*before, *(self._checked(source, label, repeat, trials.get(repeat, [])) for repeat in added))
-        digest, altered = data_digest(source.directory), is_altered(self.config, source.directory)
+        digest, altered = data_digest(source.directory), is_altered(self.config, source.directory, source.drivers)
         return Knowledge(source.name, label, source.identity, digest, altered, known)
 
     def _source(self) -> tuple[Earlier, str]:

@@ -1,7 +1,8 @@
 """The journal: an append-only file of JSON lines, the experiment's only truth.
 
     {"event": "experiment", "id": ..., "format": 2, "config": {...}, "at": ...}
-    {"event": "driver",   "work": ..., "fmnas": ..., "commit": ..., "python": ..., "torch": ..., "host": ..., "at": ...}
+    {"event": "driver",   "work": ..., "fmnas": ..., "commit": ..., "python": ..., "torch": ..., "host": ...,
+                          "sha256": {"problem": ..., "optimizers.LABEL": ...}, "at": ...}
     {"event": "asked",    "run": ..., "trial": {...}, "suggest_seconds": ..., "at": ...}
     {"event": "started",  "run": ..., "trial": 3, "attempt": 1, "worker": ..., "at": ...}
     {"event": "finished", "run": ..., "trial": 3, "attempt": 1, "worker": ..., "evaluation": {...}, "at": ...}
@@ -15,7 +16,8 @@
 `experiment` and `extended` also hold, under `warm_start`, trials of earlier experiments that optimizers begin with;
 such a trial is asked and finished, and never started.
 `driver`: a driver begins, to work at the experiment, at an extension of it or at a retraining. `ended`: it leaves, and
-may say why. `extended`: from here on the experiment has that configuration, in which something has grown.
+may say why. `sha256` has the files of a user's own code that it works with; without any, and in older journals, it is
+not there. `extended`: from here on the experiment has that configuration, in which something has grown.
 
 Contract: a result, and every other end of a trial, is on disk before anyone hears of it. A suggestion or a start is in
 the file at once, and on disk with the next result at the latest: after a power failure the file ends at some record,
@@ -51,6 +53,9 @@ BEGUN, ASKED, DRIVER, ENDED = "experiment", "asked", "driver", "ended"
 EXTENDED, ILLEGIBLE = "extended", "illegible"
 """The events of the first record, a suggestion, a driver that begins, one that leaves, an extension, a line that is
 lost."""
+
+FILES = "sha256"
+"""The key of a driver's record under which the files of a user's own code stand."""
 
 STARTED = "started"
 """Those of the end of a trial are its status."""

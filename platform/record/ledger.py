@@ -147,7 +147,8 @@ class Ledger:
 
     open: (run, trial) -> a trial asked and not ended, in the order asked.
     outcomes: every trial that ended with its run's standing after it, in the journal's order.
-    drivers: the record of every driver that worked here, from journals of format 2 on.
+    drivers: the record of every driver that worked here, from journals of format 2 on. ended_before: of each of them,
+        how many trials had ended when it began.
     extensions: the record of every extension, and how many trials had ended before it.
     status: how the last driver left, an `Ending`; empty if it did not say, or still works.
     """
@@ -159,6 +160,7 @@ class Ledger:
         self.open: dict[tuple[str, int], OpenTrial] = {}
         self.outcomes: list[tuple[Outcome, RunStanding]] = []
         self.drivers: list[Record] = []
+        self.ended_before: list[int] = []
         self.extensions: list[tuple[Record, int]] = []
         self.status = ""
         self._last_at = 0.0
@@ -194,6 +196,7 @@ class Ledger:
     def _take(self, record: Record, event: str) -> tuple[Outcome, RunStanding] | None:
         if event == DRIVER:
             self.drivers.append(record)
+            self.ended_before.append(len(self.outcomes))
         if event != DRIVER or record["work"] == DriverWork.EXPERIMENT:
             self.status = ""
         if event in (DRIVER, ILLEGIBLE):

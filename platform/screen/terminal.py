@@ -137,7 +137,7 @@ class PatientOutput:
         try:
             return self._file.write(text)
         except OSError:
-            self._give_up()
+            self.give_up()
             return len(text)
 
     def flush(self) -> None:
@@ -145,9 +145,10 @@ class PatientOutput:
         try:
             self._file.flush()
         except OSError:
-            self._give_up()
+            self.give_up()
 
-    def _give_up(self) -> None:
+    def give_up(self) -> None:
+        """From now on all goes nowhere."""
         with suppress(OSError, ValueError):  # one without a descriptor has no buffer that fails at the end
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self._file.fileno())
@@ -183,5 +184,14 @@ def output(file: TextIO | None = None) -> TextIO:
 
 def terminal(file: TextIO | None = None) -> Console:
     """The terminal; a file or pipe has no width of its own and gets a wide one. file: standard output if None."""
-    console = Console(file=file)
-    return console if console.is_terminal else Console(file=file, width=max(FILE_WIDTH, console.width))
+    console = _Console(file=file)
+    return console if console.is_terminal else _Console(file=file, width=max(FILE_WIDTH, console.width))
+
+
+class _Console(Console):
+    """Says nothing more once its reader went away, and leaves the exit code to the command; rich would make it 1."""
+
+    def on_broken_pipe(self) -> None:
+        """What is left in the file's buffer goes nowhere."""
+        self.quiet = True
+        PatientOutput(cast(TextIO, self.file)).give_up()

@@ -1,13 +1,14 @@
 """The pool on Ray: long-lived actors, one trial at a time in each, as many as the live nodes hold."""
 
 import math
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from fmnas.platform.config.config import WorkersConfig
-from fmnas.platform.errors import ExperimentFailed, legible, one_line
+from fmnas.platform.errors import LONGEST, ExperimentFailed, legible, one_line
 from fmnas.platform.record.outcome import Job
 from fmnas.platform.workers.board import BoardReader
 from fmnas.platform.workers.cluster import fitting, live_nodes, own_logs
@@ -23,6 +24,9 @@ GRACE_SECONDS = 5.0
 
 LONGEST_CAUSE = 700
 """How many characters of why a worker cannot be built a message shows."""
+
+_ID = re.compile(r" ?\b[0-9a-f]{16,}\b")
+"""What Ray calls an actor, a worker, a node or an object."""
 
 SILENT_SECONDS = 30.0
 """How long no worker may be ready before a person is told."""
@@ -258,7 +262,7 @@ class RayPool:
             return Failed(job, member.whole_name, f"out of memory: {one_line(error)}"[:500])
         except errors.RayError as error:  # died, unreachable, its result gone with its node
             self._drop(member)
-            return Lost(job, member.whole_name, one_line(error))
+            return Lost(job, member.whole_name, death(error))
         if isinstance(answer, Broken) and answer.device:
             self._drop(member)
             return Lost(job, member.whole_name, answer.reason)
@@ -266,6 +270,18 @@ class RayPool:
         if isinstance(answer, Broken):
             return Failed(job, member.whole_name, answer.reason)
         return self._timed_out(job, member.whole_name) if answer is None else Finished(job, member.whole_name, answer)
+
+
+def death(error: BaseException) -> str:
+    """Why a worker was lost, in a short line: the same for the same cause, whatever ids Ray has for who it was."""
+    text = legible(str(error))
+    kind, code = (re.search(pattern, text) for pattern in (r"Worker exit type: (\w+)", r"exit code[: ]+(-?\d+)"))
+    if kind:
+        return f"its process died (exit type {kind[1]}{f', code {code[1]}' if code else ''})"
+    if "its node has died" in text:
+        return "its node died"
+    first = re.split(r"(?<=\.) |\bclass_name:", _ID.sub("", text))[0].strip()
+    return f"{type(error).__name__}: {first}"[:LONGEST] if first else type(error).__name__
 
 
 def _cause(error: BaseException) -> str:

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from fmnas.comparison import Budget, ReportError, ledger_table
-from fmnas.comparison.numbers.honesty import honesty, spoilt_trials, unused_methods
+from fmnas.comparison import Budget, ReportContext, ReportError, anytime_curves, ledger_table
+from fmnas.comparison.numbers.honesty import honesty, lost_trials, spoilt_trials, unused_methods
 from fmnas.comparison.numbers.ledger import Pending
+from fmnas.comparison.summary import summarise
 from fmnas.search_spaces.records import ORIGINS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -114,6 +115,23 @@ def test_trials_that_failed_or_repeat_others_are_said_beside_the_result(make_run
     same = [only(make_run("bo-fm", 0, [{**MODEL, "x": 0.5}] * 3 + [{**MODEL, "x": 0.25}]))]
     assert spoilt_trials(same) == ["bo-fm: 2 of its 4 charged trials repeat an earlier one of their run."]
     assert spoilt_trials([only(make_run("bo-fm", 0, [{"status": "lost"}, MODEL, MODEL]))]) == []
+
+
+def test_lost_trials_are_said_beside_the_result_of_whom_they_are(make_table):
+    lost = {"status": "lost", "reason": "its process died"}
+    runs = {("a", 0): [MODEL, lost, lost], ("a", 1): [lost], ("b", 0): [MODEL, lost], ("c", 0): [MODEL, MODEL]}
+    trials = make_table(runs)
+    ledger = ledger_table(trials, BUDGET)
+    *counts, cause = lost_trials(ledger)
+    assert counts == [
+        "a: 3 of its 4 trials were lost, and charged to nobody.",
+        "b: 1 of its 2 trials was lost, and charged to nobody.",
+    ]
+    assert "a configuration that killed all workers.attempts workers is likely the cause" in cause
+    context = ReportContext("n", "p", BUDGET, {}, "")
+    caution = summarise(trials, anytime_curves(trials, BUDGET), ledger, context).caution
+    assert " ".join([*counts, cause]) in caution
+    assert lost_trials(ledger_table(make_table({("c", 0): [MODEL]}), BUDGET)) == []
 
 
 @pytest.mark.parametrize(

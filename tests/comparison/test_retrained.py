@@ -115,6 +115,27 @@ def test_the_test_errors_have_tests_and_intervals_of_their_own(make_table, tmp_p
     assert "are the ones to believe. Among them, by the tests: a is better than b (p = 0.016)." in summary.caution
 
 
+@pytest.mark.parametrize(
+    ("searched", "less"),
+    [
+        ({"epochs": 51, "images": 60_000, "seeds": 1}, "(epochs 50 of 51)"),
+        ({"epochs": 51, "images": 70_000, "seeds": 4}, "(epochs 50 of 51, images 60000 of 70000, seeds 1 of 4)"),
+        ({"epochs": 50, "images": 60_000, "seeds": 1}, ""),
+        ({"epochs": 25, "images": 10_000}, ""),
+        ({}, ""),
+    ],
+)
+def test_what_had_less_than_the_search_is_not_to_be_believed(make_table, tmp_path, searched, less):
+    trials = make_table({(name, r): [1.0] for name in "ab" for r in range(2)})
+    again = several({"a": {0: 0.1, 1: 0.2}, "b": {0: 0.3, 1: 0.4}})
+    context = ReportContext("n", "joint", Budget(1, 25), {}, "", retrained=again, searched=searched)
+    told = write_report(trials, context, tmp_path).caution
+    shown = " ".join((tmp_path / "index.html").read_text().split())
+    assert ("are the ones to believe" in told) == ("errors to believe" in shown) == (not less)
+    assert ("had less than in the search " + less in told) == ("had less than the search's " + less in shown)
+    assert ("had less" in told) == bool(less)
+
+
 def test_the_test_errors_are_paired_by_repeat_and_tested_by_the_same_hypotheses(make_table):
     runs = {"a": {0: 0.1, 1: 0.2, 5: 0.9}, "b": {1: 0.3, 0: 0.3}, "c": {0: 0.5, 1: 0.5}}
     summary = told(make_table, runs, "b")

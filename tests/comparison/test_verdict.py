@@ -24,7 +24,7 @@ def final(results):
         given = np.array(list(mine.values()))
         error = sem(given) if len(given) > 1 else np.nan
         rows.append({"optimizer": name, "repeats": len(mine), "mean": given.mean(), "standard_error": error})
-        rows[-1] |= {"values": mine, "best": given.min(), "common_epochs": 25, "budget_epochs": 25}
+        rows[-1] |= {"values": mine, "best": given.min(), "epochs": 25.0, "common_epochs": 25, "budget_epochs": 25}
     return pd.DataFrame(rows).sort_values(["mean", "best", "optimizer"], ignore_index=True)
 
 
@@ -49,6 +49,15 @@ def test_nothing_is_called_better_without_a_test(rows):
     assert bool(CLAIM.search(first + second)) <= bool(shown)
     if len(rows) < 6:
         assert not shown
+
+
+def test_who_could_not_spend_it_all_is_within_it_and_a_share_of_all_trials_is_named():
+    table, tests = final(numbered([1.0, 2.0], [3.0, 4.0])), compare({})
+    assert "after 25 epochs in each repeat" in headline(table, tests)
+    assert "within 25 epochs in each repeat" in headline(table.assign(epochs=22.5), tests)
+    assert "by method" not in caution(table, tests)
+    assert "Compared at 25 of 75 epochs" in caution(table.assign(budget_epochs=75), tests)
+    assert "the shares by method are of all trials" in caution(table.assign(budget_epochs=75), tests)
 
 
 def test_a_leader_that_is_better_than_all():

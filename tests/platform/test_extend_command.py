@@ -84,6 +84,17 @@ def test_said_again_it_goes_on_and_adds_nothing(run: Path, capsys: pytest.Captur
     assert (run / "journal.jsonl").read_bytes() == journal
 
 
+def test_what_is_free_to_change_is_said_to_be_taken(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    for given, more in ((["workers.count=1"], ""), (["repeats=2", "workers.failures=9"], "repeats 1 -> 2")):
+        flags = [part for each in given for part in ("-o", each)]
+        assert main(["extend", str(run), *flags, "--progress", "lines"]) == 0
+        said = capsys.readouterr().out
+        assert f"from now on {given[-1].replace('=', ' = ')}\n" in said
+        assert "has all of that already" not in said
+        assert more in said
+
+
 def test_a_larger_budget_is_said_of_who_was_told_the_smaller_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from fmnas.platform.record.journal import read_journal
+from fmnas.platform.record.journal import Journal, read_journal
 from fmnas.platform.screen.screen import Happening, JsonScreen, LineScreen, LiveScreen, Screen
 from fmnas.platform.screen.terminal import PatientOutput, terminal
 
@@ -81,6 +81,35 @@ def test_an_experiment_outlives_its_reader(tmp_path: Path, mode: str, where: str
     assert (process.returncode, errors) == (0, "")
     assert json.loads((out / "summary.json").read_text())["optimizers"]
     assert read_journal(out / "journal.jsonl")[-1]["status"] == "finished"
+
+
+def test_a_command_whose_reader_went_away_keeps_its_exit_code(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    with run(out, stdout=subprocess.DEVNULL) as process:
+        assert process.wait(60) == 0
+    assert unread("status", str(out)) == unread("status", str(out), "--json") == unread("replay", str(out)) == (0, "")
+    assert unread("list", "configs") == unread("--help") == (0, "")  # which fit into a buffer
+    journal = out / "journal.jsonl"
+    records = read_journal(journal)
+    journal.unlink()
+    with Journal(journal) as changed:
+        for record in records:
+            if record["event"] == "asked":
+                record["trial"]["configuration"]["x1"] = 0.125
+            changed.append(record)
+    assert unread("replay", str(out)) == (1, "")  # its own: suggestions differ
+
+
+def unread(*arguments: str) -> tuple[int, str]:
+    """Exit code and errors of a command of whose output nobody reads a word."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run(
+        [*FMNAS, *arguments], env=buffered, stdout=writer, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(writer)
+    return done.returncode, done.stderr
 
 
 def test_a_terminal_that_is_closed_stops_the_experiment_as_ctrl_c_does(tmp_path: Path) -> None:

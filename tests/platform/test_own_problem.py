@@ -270,6 +270,16 @@ def test_a_trial_that_comes_to_no_number_has_failed_and_says_why(
     assert written < 300_000  # what the function prints is nowhere in it
 
 
+@pytest.mark.parametrize(("progress", "traced"), [("quiet", False), ("json", False), ("lines", True)])
+def test_what_a_trial_raised_in_this_process_is_shown_to_who_follows(
+    here: Path, capsys: pytest.CaptureFixture[str], progress: str, traced: bool
+) -> None:
+    write(here / "raises.py", 'raises = objective([Real("x", 0, 1)])(lambda c: 1 / 0)\n')
+    (here / "raises.yaml").write_text(json.dumps(config("raises.py", workers={"kind": "in-process", "failures": 2})))
+    assert main(["run", "raises.yaml", "--out", "run", "--progress", progress]) == 1
+    assert ("Traceback" in capsys.readouterr().err) == traced
+
+
 def test_without_a_penalty_a_failure_is_as_bad_as_the_worst_so_far(here: Path) -> None:
     write(here / "failing.py", FAILING.replace("RESULTS[configuration", "configuration['x'] + RESULTS[configuration"))
     given = ["random", {"name": "regularized-evolution", "population": 3, "tournament": 2}]
@@ -316,7 +326,8 @@ def test_a_file_that_was_altered_is_said_to_be(
     path = write(here / "altered.py", text)
     assert run(here, "altered.py", optimizers=["random"], workers={"kind": "in-process", "failures": 2}) == 1
     write(path, text.replace("1 / 0", 'c["x"]'))
-    monkeypatch.setattr("sys.modules", {k: v for k, v in sys.modules.items() if "altered" not in k})
+    for name in [name for name in sys.modules if "altered" in name]:
+        monkeypatch.delitem(sys.modules, name)
     capsys.readouterr()
     assert main(["resume", str(here / "run"), "--progress", "lines"]) == 0
     assert "altered.py:first: its file was altered since the experiment began" in capsys.readouterr().out

@@ -19,7 +19,7 @@ from fmnas.comparison.numbers.retrained import Retrained, RetrainedMean
 from fmnas.comparison.numbers.trials import typed_trials
 from fmnas.comparison.summary import FinalRow, Summary, summarise
 from fmnas.platform.config.config import Config, check_config
-from fmnas.platform.drive.description import remarks_of, setup_of
+from fmnas.platform.drive.description import remarks_of, searched_of, setup_of
 from fmnas.platform.drive.results import write_report_files
 from fmnas.platform.errors import ExperimentFailed
 from fmnas.platform.problems import problem
@@ -53,6 +53,13 @@ def test_the_page_says_what_all_begin_with(points: object, told: str) -> None:
     setup = setup_of(given, problem("func2c"))
     assert told in setup
     assert "20 evaluations, and 2,000,000 seconds, in each of 1 repeat." in " ".join(setup)
+
+
+def test_what_a_retraining_may_have_less_of_is_what_the_search_trained_with() -> None:
+    assert searched_of(config("random")) == {"epochs": 1, "seeds": config("random").seeds}
+    data = {"name": "t", "problem": "joint", "optimizers": ["random"], "initial_design": 3, "seeds": 2}
+    data |= {"budget": {"evaluations": 20}, "fidelity": {"epochs": 4}, "data": {"train": 500, "validation": 90}}
+    assert searched_of(check_config(data, "here")) == {"epochs": 4, "images": 500, "seeds": 2}
 
 
 def test_a_report_that_the_disk_does_not_take_is_a_failure_and_no_wrong_input(tmp_path: Path) -> None:

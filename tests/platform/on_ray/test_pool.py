@@ -20,7 +20,7 @@ from fmnas.platform.problems import problem
 from fmnas.platform.record.outcome import Job
 from fmnas.platform.workers.cluster import fitting, most_workers
 from fmnas.platform.workers.pool import Event, Failed, Finished, InProcessPool, Lost, Pool, TimedOut
-from fmnas.platform.workers.ray_pool import RayPool, Watch
+from fmnas.platform.workers.ray_pool import RayPool, Watch, death
 from fmnas.platform.workers.ray_worker import FMNAS, NODE, PLACE, PYTHON, TORCH, build_trainer, versions
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers.checkpoints import Checkpoints, pack, unpack
@@ -196,6 +196,45 @@ def test_a_job_that_takes_more_memory_than_there_is_has_failed_and_its_worker_is
     assert isinstance(event, Failed)
     assert event.reason.startswith("out of memory: ")
     assert (fake.made, fake.killed) == (2, [1])
+
+
+def died(who: str, detail: str) -> str:
+    """What Ray says of a dead actor."""
+    return (
+        f"The actor died unexpectedly before finishing this task.\n\tclass_name: Worker\n\tactor_id: {who * 32}\n"
+        f"\tpid: 2{who}34\n\tip: 127.0.0.1\nThe actor is dead because {detail}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("detail", "told"),
+    [
+        (
+            "its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit detail: Worker unexpectedly exits "
+            "with a connection error code 2. End of file. Some common causes include: (1) the process was killed by",
+            "its process died (exit type SYSTEM_ERROR)",
+        ),
+        (
+            "its worker process has died. Worker exit type: USER_ERROR Worker exit detail: Worker exits with an exit "
+            "code 1.",
+            "its process died (exit type USER_ERROR, code 1)",
+        ),
+        ("its node has died. Node Id: " + "0a" * 28, "its node died"),
+        ("of nothing known", "RayError: The actor died unexpectedly before finishing this task."),
+    ],
+)
+def test_workers_that_died_alike_are_lost_for_the_same_short_reason(
+    exceptions: Any, give: Give, detail: str, told: str
+) -> None:
+    for who in "1f":
+        fake = FakeRay(exceptions, evaluate=exceptions.RayError(died(who, detail)))
+        pool = RayPool(fake, BUILD, None, WorkersConfig(), 1)
+        give(pool, job())
+        event = pool.next_event(1.0)
+        assert isinstance(event, Lost)
+        assert event.reason == told
+    gone = exceptions.RayError(f"The actor {'0b' * 16} is unavailable: it is gone. The task may have been executed.")
+    assert death(gone) == "RayError: The actor is unavailable: it is gone."
 
 
 def test_a_worker_that_is_still_being_built_is_given_nothing(monkeypatch: pytest.MonkeyPatch, exceptions: Any) -> None:
