@@ -62,6 +62,9 @@ def _obey(parsed: argparse.Namespace) -> int:
         return _ended(parsed, "wrong input", error, ExitCode.WRONG_INPUT)
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
+    except SystemExit as error:  # code that is not ours would end us with whatever it likes
+        complain(f"something that was called ended this process by sys.exit({error.code!r})")
+        return ExitCode.FAILED
     except BrokenPipeError:  # as in _flush
         PatientOutput(sys.stdout).give_up()
         return ExitCode.DONE

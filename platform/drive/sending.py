@@ -13,6 +13,7 @@ from fmnas.platform.drive.description import OBJECTIVE, settings_of
 from fmnas.platform.drive.inputs import data_digest
 from fmnas.platform.drive.results import write_results
 from fmnas.platform.environment import describe_environment
+from fmnas.platform.errors import ExperimentFailed
 from fmnas.platform.problems import short_name
 from fmnas.platform.record.run_directory import RunDirectory
 from fmnas.platform.record.state import ExperimentState
@@ -55,10 +56,17 @@ def begin_tracking(
 def finish_tracking(
     tracker: Tracker, state: ExperimentState, directory: RunDirectory, status: str, write: Write | None = None
 ) -> tuple[TrackingReport, Summary]:
-    """Write the results, and give the tracker them and what a stop left in the middle. write: None as a rule."""
+    """Write the results, and give the tracker them and what a stop left in the middle. write: None as a rule.
+
+    Where they cannot be written, the trials that wait are sent all the same, before that is raised.
+    """
     for outcome, standing in state.cancelled():
         tracker.trial(outcome, standing)
-    summary = (write or write_results)(directory, state)
+    try:
+        summary = (write or write_results)(directory, state)
+    except ExperimentFailed:
+        tracker.finish(status, [], {})
+        raise
     drawn = sorted(path for path in directory.report.glob("*") if path.suffix in (".png", ".csv"))
     tables = [directory.trials, directory.summary, directory.retrained]
     files = [directory.config, directory.environment, *tables, directory.page, *drawn]

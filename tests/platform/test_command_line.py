@@ -366,3 +366,9 @@ def test_the_ui_says_where_mlflow_was_told_nothing_and_needs_no_configuration(
     capsys.readouterr()
     assert main(["ui", str(out)]) == 2
     assert "tracking.enabled = false: MLflow has nothing of this experiment" in capsys.readouterr().err
+
+
+def test_what_calls_sys_exit_has_failed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("fmnas.platform.config.config.shipped_configs", lambda: sys.exit(0))
+    assert main(["list", "configs"]) == 1
+    assert "sys.exit(0)" in capsys.readouterr().err

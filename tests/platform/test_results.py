@@ -21,10 +21,14 @@ from fmnas.comparison.summary import FinalRow, Summary, summarise
 from fmnas.platform.config.config import Config, check_config
 from fmnas.platform.drive.description import remarks_of, searched_of, setup_of
 from fmnas.platform.drive.results import write_report_files
+from fmnas.platform.drive.sending import finish_tracking
 from fmnas.platform.errors import ExperimentFailed
 from fmnas.platform.problems import problem
+from fmnas.platform.record.experiment import build_experiment
 from fmnas.platform.record.run_directory import RunDirectory
+from fmnas.platform.record.state import ExperimentState
 from fmnas.platform.screen.terminal import print_summary
+from fmnas.platform.tracking.tracker import NoTracker, TrackingReport
 
 
 def config(*optimizers: object) -> Config:
@@ -144,3 +148,20 @@ def test_the_tests_of_two_long_labels_are_whole_in_a_file() -> None:
     print_summary(summary, console)
     (row,) = [line for line in console.file.getvalue().splitlines() if line.startswith(f"{LONG} - {LONG[::-1]}")]
     assert row.split()[-4:] == ["-0.016", "0.047", "first", "better"]
+
+
+def test_trials_that_wait_are_sent_where_no_results_can_be_written(tmp_path: Path) -> None:
+    class Followed(NoTracker):
+        finished = ""
+
+        def finish(self, status: str, *_: object) -> TrackingReport:
+            self.finished = status
+            return TrackingReport()
+
+    def full(*_: object) -> Summary:
+        raise ExperimentFailed("the disk is full")
+
+    tracker, state = Followed(), ExperimentState(build_experiment(config("random")))
+    with pytest.raises(ExperimentFailed, match="the disk is full"):
+        finish_tracking(tracker, state, RunDirectory(tmp_path), "finished", full)
+    assert tracker.finished == "finished"
