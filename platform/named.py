@@ -106,7 +106,11 @@ def found_beside(use: str, folder: Path) -> str:
     module, name = parted(use)
     if not module.endswith(".py") or Path(module).is_absolute() or module.startswith("~"):
         return use
-    if Path(module).exists() or not (folder / module).is_file():
+    try:
+        beside = not Path(module).exists() and (folder / module).is_file()
+    except OSError:  # no file can have that name, which is told when it is looked for
+        return use
+    if not beside:
         return use
     return ":".join(part for part in (str(folder / module), name) if part)
 
