@@ -36,7 +36,16 @@ SLOW = {
         *("failures", "given", "inputs", "light_doors", "lock", "merging", "output", "own_cluster", "own_optimizer"),
         *("extend", "extend_command", "options", "own_data", "own_problem", "passwords"),
         *("postgresql", "problems", "progress", "promotion", "provenance", "published_quality", "replay", "retrain"),
-        *("safety", "status", "stop", "sync", "tracking_file", "tracking_refusals", "tracking_store"),
+        *(
+            "safety",
+            "status",
+            "stop",
+            "strange_optimizer",
+            "sync",
+            "tracking_file",
+            "tracking_refusals",
+            "tracking_store",
+        ),
         *("tracking_troubles", "tracking_ui"),
     ),
     "trainers": (
