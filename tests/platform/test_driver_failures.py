@@ -153,16 +153,16 @@ def test_an_optimizer_that_raises_ends_the_experiment_by_name(
         drive(configured(optimizers=["random"]), tmp_path / "j")
 
 
-@pytest.mark.parametrize("capacity", [1, 2])
+@pytest.mark.parametrize("capacity", [1, 2, 3])
+@pytest.mark.parametrize("lost", range(6))
 def test_a_last_trial_that_is_lost_for_good_is_followed_by_another(
-    tmp_path: Path, drive: Drive, configured: Configured, capacity: int
+    tmp_path: Path, drive: Drive, configured: Configured, capacity: int, lost: int
 ) -> None:
-    """The others had spent the rest of the budget meanwhile; what was lost is not charged."""
-    config = configured(
-        optimizers=[{"name": "random", "concurrency": capacity}], workers={"attempts": 1}, budget={"evaluations": 4}
-    )
+    """Whichever it is, and whether or not others had spent the rest of the budget by then: it is not charged."""
+    entry = {"name": "random", "concurrency": capacity}
+    config = configured(optimizers=[entry], workers={"attempts": 1}, budget={"evaluations": 6})
     status, state, _ = drive(
-        config, tmp_path / "j", capacity, fate=lambda job: "lose" if job.trial.id == 3 else "finish"
+        config, tmp_path / "j", capacity, fate=lambda job: "lose" if job.trial.id == lost else "finish"
     )
     (run,) = state.runs.values()
-    assert (status, run.budget.spent, run.budget.epochs) == ("finished", 12, 12)
+    assert (status, run.budget.spent, run.budget.epochs) == ("finished", 18, 18)
