@@ -43,7 +43,7 @@ from fmnas.optimizers.gp.surface import Surface
 from fmnas.search_spaces import Real, Space
 from fmnas.search_spaces.variables import Discrete
 
-MARGIN = 0.01  # of the standardised objective
+EI_MARGIN = 0.01  # of the standardised objective
 
 
 def codes(variable: Discrete) -> Tensor:
@@ -80,7 +80,7 @@ class RoundingGP(BayesianOptimizer):
 
     def acquisition(self, y: Tensor) -> Acquisition:
         """Expected improvement by more than the jitter."""
-        return LogEI(float(y.min()) - MARGIN)
+        return LogEI(float(y.min()) - EI_MARGIN)
 
     def candidates(self, surface: Surface, state: SearchState) -> Points:
         """Rounded points, feasible, the best first: those refined, then all others."""

@@ -38,7 +38,7 @@ from fmnas.comparison.summary import ReportContext, Summary, summarise
 
 GRID = 101
 """How many places of an axis have a row in mean_curves.csv, from 0 to the most that a run spent."""
-MEAN_CURVES = ("axis", "at", "optimizer", "mean", "standard_error", "low", "high", "repeats")
+MEAN_CURVE_COLUMNS = ("axis", "at", "optimizer", "mean", "standard_error", "low", "high", "repeats")
 CURVES = ("run", "optimizer", "repeat", "trial", *AXES, "objective", "incumbent")
 
 
@@ -100,13 +100,13 @@ def report_tables(summary: Summary, curves: pd.DataFrame) -> dict[str, pd.DataFr
 
 
 def mean_curves(curves: pd.DataFrame) -> pd.DataFrame:
-    """The mean curve of every optimizer on every axis, at GRID places; columns MEAN_CURVES."""
+    """The mean curve of every optimizer on every axis, at GRID places; columns MEAN_CURVE_COLUMNS."""
     found = []
     for axis in AXES if len(curves) else ():
         end = float(curves[axis].max())
         mean = mean_curve(curves, axis, np.linspace(0.0, end, GRID))
-        found.append(mean.rename(columns={axis: "at"}).assign(axis=axis)[list(MEAN_CURVES)])
-    return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=list(MEAN_CURVES))
+        found.append(mean.rename(columns={axis: "at"}).assign(axis=axis)[list(MEAN_CURVE_COLUMNS)])
+    return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=list(MEAN_CURVE_COLUMNS))
 
 
 def _of_summary(summary: Summary) -> dict[str, pd.DataFrame]:

@@ -17,7 +17,7 @@ try:
     from fmnas.platform.config.uri import hide_passwords
     from fmnas.platform.errors import ExitCode, ExperimentFailed
     from fmnas.platform.screen.ending import tell_ending
-    from fmnas.platform.screen.screen import JSON, MODES
+    from fmnas.platform.screen.screen import JSON, PROGRESS_MODES
     from fmnas.platform.screen.terminal import PatientOutput, complain
     from fmnas.search_spaces import FmnasError
 except ImportError as missing:  # without these not even the doctor can begin
@@ -118,7 +118,9 @@ def _add_drives(subparsers: Subparsers) -> None:
     for command in (run, resume, extend, retrain):
         command.add_argument("--address", help="of a Ray cluster, or auto; default: one of its own on this machine")
         command.add_argument(
-            "--progress", choices=MODES, help="what is shown meanwhile; default: live at a terminal, else lines"
+            "--progress",
+            choices=PROGRESS_MODES,
+            help="what is shown meanwhile; default: live at a terminal, else lines",
         )
 
 

@@ -14,7 +14,7 @@ from fmnas.search_spaces import Conditions, FmnasError
 OPTIMIZERS_PACKAGES = {"optuna": "tpe", "smac": "smac", "botorch": "botorch"}
 """Which optimizer alone needs a package."""
 FREE_GIGABYTES = 2.0
-MOST_LETTERS = 300
+LONGEST_REASON = 300
 """Of a foreign error, as much as is shown."""
 
 
@@ -56,7 +56,7 @@ def _looked(what: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Findi
     except ImportError as error:
         yield Finding(what, False, f"{error}: install it as README.md says, and look again")
     except Exception as error:
-        why = " ".join(str(error).split())[:MOST_LETTERS] or "no reason given"
+        why = " ".join(str(error).split())[:LONGEST_REASON] or "no reason given"
         yield Finding(what, False, f"this could not be looked at ({type(error).__name__}: {why}): mend that first")
 
 
@@ -96,7 +96,7 @@ def _devices(try_device: TryDevice | None = None) -> Iterator[Finding]:
         try:
             how = (try_device or train_a_little)(device)
         except FmnasError as error:
-            told = f"{name} cannot train: {legible(one_line(error))[:MOST_LETTERS]}. {NO_CAPTURE}"
+            told = f"{name} cannot train: {legible(one_line(error))[:LONGEST_REASON]}. {NO_CAPTURE}"
             yield Finding(device, False, told)
         else:
             yield Finding(device, True, f"{name} trains: {_in_words(how)}")

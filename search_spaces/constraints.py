@@ -174,7 +174,7 @@ def _finite(value: Any, what: str) -> float:
 
 TOLERANCE = 1e-9
 """A constraint holds if its left side exceeds the bound by at most this share of its terms: boundaries are feasible."""
-INSIDE = 1e-12
+SUGGESTED_INSIDE = 1e-12
 """By this share of its terms a suggestion with Reals stays inside: more than what thousands of roundings add up to."""
 
 
@@ -225,7 +225,7 @@ class FeasibleRegion:
         above = side.value(V) - side.bound
         allowed = TOLERANCE * side.size(np.maximum(np.abs(V), self._floor))
         if strictly:
-            allowed = np.where(side.has_real_terms(V), -INSIDE * side.size(np.abs(V)), allowed)
+            allowed = np.where(side.has_real_terms(V), -SUGGESTED_INSIDE * side.size(np.abs(V)), allowed)
         return above - allowed
 
     def _check_sizes(self, known: Mapping[str, Real | Discrete]) -> None:

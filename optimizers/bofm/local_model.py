@@ -27,7 +27,7 @@ NOISELESS = 1e-4  # noise variance over output scale, a hundredth in deviations:
 PER_DIMENSION = 3  # nearest trials for each continuous variable, and as many more
 MARGIN = 0.25  # of the box around them, on each side
 REACH = 8.0  # how many times as far as the D nearest trials a look goes
-LEAST_PROMISE = 1e-6  # of the standard deviation of all objectives: a closer look that promises less waits
+LEAST_LOCAL_PROMISE = 1e-6  # of the standard deviation of all objectives: a closer look that promises less waits
 
 
 def local_candidates(space: Space, y: Floats, fit: FitSettings, state: SearchState) -> Points:
@@ -57,7 +57,9 @@ def local_candidates(space: Space, y: Floats, fit: FitSettings, state: SearchSta
     X[:, :D] = (lower + found.C.numpy() * width).clip(0.0, 1.0)
     new = new_among(X, tried)
     promised = log_ei.numpy() + math.log(y[near].std(ddof=1))
-    return Points.of(space, X[new & (promised > math.log(LEAST_PROMISE * y.std())) & space.feasible(X, strictly=True)])
+    return Points.of(
+        space, X[new & (promised > math.log(LEAST_LOCAL_PROMISE * y.std())) & space.feasible(X, strictly=True)]
+    )
 
 
 def _nearest(X: Floats, y: Floats, D: int) -> NDArray[np.int64]:

@@ -14,7 +14,7 @@ from fmnas.platform.config.config import Config
 from fmnas.platform.errors import RunDirectoryError, legible
 from fmnas.platform.named import source_file
 from fmnas.platform.problems import own_file, short_name
-from fmnas.platform.record.journal import FILES, Record
+from fmnas.platform.record.journal import OWN_FILES, Record
 from fmnas.platform.record.outcome import Outcome
 from fmnas.platform.record.run_directory import RunDirectory
 from fmnas.platform.record.state import ExperimentState
@@ -81,7 +81,7 @@ def whose(label: str) -> str:
 def known_digests(key: str, directory: RunDirectory, drivers: Sequence[Record]) -> list[str]:
     """Of a file, each that an experiment is known to have worked with, once, the first one first."""
     begun = read_environment(directory).get(PROBLEM_DIGEST) if key == PROBLEM else None
-    known = [begun, *(driver.get(FILES, {}).get(key) for driver in drivers)]
+    known = [begun, *(driver.get(OWN_FILES, {}).get(key) for driver in drivers)]
     return list(dict.fromkeys(digest for digest in known if digest is not None))
 
 
@@ -158,7 +158,7 @@ def _versions(key: str, state: ExperimentState, directory: RunDirectory) -> list
     known: str | None = read_environment(directory).get(PROBLEM_DIGEST) if key == PROBLEM else None
     found: list[tuple[str | None, Outcome]] = []
     for driver, (begin, end) in zip(state.drivers, pairwise((*state.ended_before, len(state.outcomes))), strict=True):
-        known = driver.get(FILES, {}).get(key, known)
+        known = driver.get(OWN_FILES, {}).get(key, known)
         found += [(known, outcome) for outcome, _ in state.outcomes[begin:end] if _concerns(key, outcome)]
     return [[each for _, each in trials] for version, trials in groupby(found, lambda each: each[0]) if version]
 

@@ -31,7 +31,15 @@ from fmnas.platform.record.outcome import trials_table
 from fmnas.platform.record.run_directory import RunDirectory, write_json, write_text
 from fmnas.platform.record.state import ExperimentState
 
-FILES = ("../trials.csv", "../summary.json", "curves.csv", "mean_curves.csv", "tests.csv", "ledger.csv", "anytime.pdf")
+PAGE_FILES = (
+    "../trials.csv",
+    "../summary.json",
+    "curves.csv",
+    "mean_curves.csv",
+    "tests.csv",
+    "ledger.csv",
+    "anytime.pdf",
+)
 """Those of a run directory that a reader of its page will want first, as the page finds them."""
 PEEKED = (
     "A p-value is right for a size that was chosen before results were seen: who adds to an experiment until it shows "
@@ -105,7 +113,7 @@ def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext
         setup=setup_of(config, state.experiment.problem),
         settings=settings_of(config),
         minimum=state.experiment.problem.minimum,
-        files=FILES,
+        files=PAGE_FILES,
         searched=searched_of(config),
         learning={(each.run, each.trial.id): each.evaluation.curve for each, _ in state.outcomes if each.evaluation},
     )

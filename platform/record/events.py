@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from fmnas.platform.environment import provenance
-from fmnas.platform.record.journal import ASKED, BEGUN, DRIVER, ENDED, EXTENDED, FILES, FORMAT, STARTED, DriverWork
+from fmnas.platform.record.journal import ASKED, BEGUN, DRIVER, ENDED, EXTENDED, FORMAT, OWN_FILES, STARTED, DriverWork
 from fmnas.platform.record.outcome import Job
 from fmnas.platform.record.warm_start import NOTHING, Knowledge, as_recorded
 from fmnas.search_spaces import Evaluation, Trial
@@ -53,7 +53,7 @@ def lost_record(job: Job, worker: str, reason: str, final: bool, at: float) -> d
 
 def driver_record(work: DriverWork, at: float, files: Mapping[str, str] = NO_FILES) -> dict[str, Any]:
     """The record of a driver that begins: what it works at, and with what. files: SHA-256 of a user's own, by whose."""
-    return {"event": DRIVER, "work": work, **provenance(), **({FILES: dict(files)} if files else {}), "at": at}
+    return {"event": DRIVER, "work": work, **provenance(), **({OWN_FILES: dict(files)} if files else {}), "at": at}
 
 
 def ended_record(status: str, reason: str, at: float) -> dict[str, Any]:

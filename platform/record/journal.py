@@ -54,7 +54,7 @@ EXTENDED, ILLEGIBLE = "extended", "illegible"
 """The events of the first record, a suggestion, a driver that begins, one that leaves, an extension, a line that is
 lost."""
 
-FILES = "sha256"
+OWN_FILES = "sha256"
 """The key of a driver's record under which the files of a user's own code stand."""
 
 STARTED = "started"

@@ -14,15 +14,14 @@ from rich.table import Table
 from rich.text import Text
 
 from fmnas.platform.screen.screen import LAST_EVENTS, as_time
+from fmnas.platform.screen.terminal import GAP
 
 ALL_COLUMNS_FROM = 100
 """Columns of a terminal from which on the table has all of its own."""
 NARROW_COLUMNS = ("run", "", "best", "now", "left")
-COLUMNS = ("run", "budget", "", "evaluations", "epochs", "best", "now", "left")
+RUN_COLUMNS = ("run", "budget", "", "evaluations", "epochs", "best", "now", "left")
 BESIDE = LAST_EVENTS + 6
 """Lines of a terminal that are not for rows: title, header, foot, last events, and what stood there before."""
-GAP = 2
-"""Between two columns."""
 LEAST = 12
 """As much of a name, and of what a run does, is shown on any terminal."""
 FEWEST = 4
@@ -68,7 +67,7 @@ class RunsTable:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """As the terminal is now; rich calls this."""
         shown = self.rows if len(self.rows) <= max(FEWEST, console.height - BESIDE) else folded(self.rows)
-        header = COLUMNS if options.max_width >= ALL_COLUMNS_FROM else NARROW_COLUMNS
+        header = RUN_COLUMNS if options.max_width >= ALL_COLUMNS_FROM else NARROW_COLUMNS
         table = Table(box=None, pad_edge=False)
         for name, width in _widths(shown, header, options.max_width).items():
             right = name in ("", "epochs", "left", "best")

@@ -45,7 +45,7 @@ def as_reached(epoch: int | None, epochs: int, seconds: float) -> str:
 
 
 LIVE, LINES, JSON, QUIET = "live", "lines", "json", "quiet"
-MODES = (LIVE, LINES, JSON, QUIET)
+PROGRESS_MODES = (LIVE, LINES, JSON, QUIET)
 
 LAST_EVENTS = 5
 """How many of them stand below a live table."""
@@ -181,7 +181,7 @@ def mode_for(given: str | None, console: Console) -> str:
 
 
 def open_screen(mode: str, console: Console) -> Screen:
-    """The screen of one of MODES."""
+    """The screen of one of PROGRESS_MODES."""
     if mode == JSON:
         return JsonScreen()
     if mode == QUIET:

@@ -30,7 +30,7 @@ from fmnas.search_spaces.records import CANCELLED, LOST
 
 _STATUS = {"finished": "FINISHED", "interrupted": "KILLED"}
 
-MEAN_CURVES = "mean_curves.csv"
+MEAN_CURVES_FILE = "mean_curves.csv"
 """The report's file of mean curves."""
 
 _Key = tuple[str, int]
@@ -127,7 +127,7 @@ class MlflowStore:
         self._mlflow.log(self._campaign, [Point(key, value, self._now(), 0) for key, value in values.items()])
         files = list(filter(Path.is_file, artifacts))
         if status == "finished":  # until then the curves change, and MLflow forgets no point
-            self._write_means([path for path in files if path.name == MEAN_CURVES])
+            self._write_means([path for path in files if path.name == MEAN_CURVES_FILE])
         self._mlflow.terminate(self._campaign, ending)
         for path in files:
             self._mlflow.upload(self._campaign, path)

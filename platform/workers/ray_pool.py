@@ -16,7 +16,7 @@ from fmnas.platform.workers.pool import Event, Failed, Finished, Lost, TimedOut,
 from fmnas.platform.workers.ray_worker import NODE, PLACE, Broken, Build, Worker, refusal, remark, versions
 from fmnas.trainers.problem import Data
 
-LOOK_SECONDS = 1.0
+NODES_SECONDS = 1.0
 """How often the pool looks which nodes there are."""
 
 GRACE_SECONDS = 5.0
@@ -133,7 +133,7 @@ class RayPool:
     def next_event(self, timeout: float) -> Event | None:
         """Wait for any worker. Raises ExperimentFailed when workers cannot be built, or are of another version."""
         now = time.monotonic()
-        if now >= self._looked_at + LOOK_SECONDS:
+        if now >= self._looked_at + NODES_SECONDS:
             self._look()
         self._reader.look([task.number for task in self._busy.values()])
         if self._idle and not self._busy:

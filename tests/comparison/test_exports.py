@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from fmnas.comparison import Budget, ReportContext, anytime_curves, ledger_table
-from fmnas.comparison.report import CURVES, GRID, MEAN_CURVES, write_tables
+from fmnas.comparison.report import CURVES, GRID, MEAN_CURVE_COLUMNS, write_tables
 from fmnas.comparison.summary import summarise
 
 BUDGET = Budget(evaluations=3, epochs_per_evaluation=25)
@@ -26,7 +26,7 @@ def test_the_tables_hold_what_the_summary_holds(make_table, tmp_path):
     assert list(tables["curves"].columns) == list(CURVES)
     assert list(tables["curves"]["incumbent"]) == list(curves["incumbent"])
     mean = tables["mean_curves"]
-    assert list(mean.columns) == list(MEAN_CURVES)
+    assert list(mean.columns) == list(MEAN_CURVE_COLUMNS)
     assert len(mean) == 5 * 2 * GRID
     last = mean[(mean["axis"] == "evaluations") & (mean["optimizer"] == "a")].iloc[-1]
     assert (last["at"], last["mean"], last["low"], last["high"]) == (3.0, 1.5, 1.0, 2.0)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fmnas.platform.cli import main
-from fmnas.platform.record.journal import FILES, Journal
+from fmnas.platform.record.journal import OWN_FILES, Journal
 
 PROBLEM = """
 from fmnas.search_spaces import Real
@@ -141,11 +141,11 @@ def test_a_journal_that_does_not_say_goes_by_what_the_environment_has(
     run()
     path = Path("out/journal.jsonl")
     records = [json.loads(line) for line in path.read_text().splitlines()]
-    assert any(set(record.get(FILES, ())) == {"problem", "optimizers.mine"} for record in records)
+    assert any(set(record.get(OWN_FILES, ())) == {"problem", "optimizers.mine"} for record in records)
     path.unlink()
     with Journal(path) as journal:  # as an older fmnas would have written it
         for record in records:
-            journal.append({key: value for key, value in record.items() if key not in ("n", "crc", FILES)})
+            journal.append({key: value for key, value in record.items() if key not in ("n", "crc", OWN_FILES)})
     alter("problem.py", monkeypatch)
     alter("mine.py", monkeypatch)
     extend(capsys, "budget.evaluations=4")

@@ -29,7 +29,7 @@ from fmnas.platform.record.outcome import Job, Outcome
 from fmnas.platform.record.state import ExperimentState
 from fmnas.platform.screen.progress import ExperimentProgress
 from fmnas.platform.screen.screen import (
-    MODES,
+    PROGRESS_MODES,
     Happening,
     JsonScreen,
     LineScreen,
@@ -78,14 +78,14 @@ def written(screen_console: Console) -> str:
 
 def test_the_mode_is_live_at_a_terminal_and_lines_elsewhere() -> None:
     assert (mode_for(None, console(True)), mode_for(None, console(False))) == ("live", "lines")
-    for mode in MODES:
+    for mode in PROGRESS_MODES:
         assert mode_for(mode, console(True)) == mode
     with pytest.raises(ConfigError, match="--progress live: the output is not a terminal; take lines, json or quiet"):
         mode_for("live", console(False))
 
 
 def test_every_mode_has_its_screen() -> None:
-    kinds = [type(open_screen(mode, console(True))) for mode in MODES]
+    kinds = [type(open_screen(mode, console(True))) for mode in PROGRESS_MODES]
     assert kinds == [LiveScreen, LineScreen, JsonScreen, QuietScreen]
 
 

@@ -273,7 +273,7 @@ def test_an_answer_within_the_grace_time_is_taken_as_it_is_and_no_worker_is_kill
 def test_the_pool_grows_and_shrinks_with_the_cluster(
     monkeypatch: pytest.MonkeyPatch, exceptions: Any, give: Give
 ) -> None:
-    monkeypatch.setattr("fmnas.platform.workers.ray_pool.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("fmnas.platform.workers.ray_pool.NODES_SECONDS", 0.0)
     fake = FakeRay(exceptions)
     fake.done = {"ready"}
     pool = RayPool(fake, BUILD, None, WorkersConfig(), 3)
@@ -297,7 +297,7 @@ def test_the_pool_grows_and_shrinks_with_the_cluster(
 
 
 def test_a_cluster_without_room_is_told_of(monkeypatch: pytest.MonkeyPatch, exceptions: Any) -> None:
-    monkeypatch.setattr("fmnas.platform.workers.ray_pool.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("fmnas.platform.workers.ray_pool.NODES_SECONDS", 0.0)
     monkeypatch.setattr("fmnas.platform.workers.ray_pool.SILENT_SECONDS", 0.0)
     fake = FakeRay(exceptions)
     fake.cpus = {}
@@ -339,7 +339,7 @@ def test_another_python_or_torch_is_told_of_once(exceptions: Any, give: Give) ->
 def test_workers_that_cannot_be_built_end_the_experiment_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, exceptions: Any
 ) -> None:
-    monkeypatch.setattr("fmnas.platform.workers.ray_pool.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("fmnas.platform.workers.ray_pool.NODES_SECONDS", 0.0)
     fake = FakeRay(exceptions, ready=exceptions.ActorDiedError(init_failure(exceptions)))
     pool = RayPool(fake, BUILD, None, WorkersConfig(failures=3), 1)
     assert pool.next_event(0.0) is None
