@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from fmnas.comparison import figures
+from fmnas.platform.cli import main
 from fmnas.platform.config.config import Config, check_config
 from fmnas.platform.drive.dispatch import Clock
 from fmnas.platform.drive.driver import Driver, Stage
@@ -333,3 +334,35 @@ def _forge(journal: Path, change: Callable[[str], str]) -> None:
 def forge() -> Callable[[Path, Callable[[str], str]], None]:
     """forge(journal, change): every record after a change of its text, with a checksum that fits."""
     return _forge
+
+
+def _own_config(*optimizers: Any) -> dict[str, Any]:
+    return {
+        "name": "own",
+        "problem": "func2c",
+        "optimizers": list(optimizers),
+        "repeats": 2,
+        "initial_design": 3,
+        "budget": {"evaluations": 8},
+        "fidelity": {"epochs": 1},
+        "workers": {"kind": "in-process"},
+        "tracking": {"enabled": False},
+    }
+
+
+def _run_own(tmp_path: Path, *optimizers: Any) -> int:
+    path = tmp_path / "own.yaml"
+    path.write_text(json.dumps(_own_config(*optimizers)))
+    return main(["run", str(path), "--out", str(tmp_path / "run"), "--progress", "quiet"])
+
+
+@pytest.fixture(scope="session")
+def own_config() -> Callable[..., dict[str, Any]]:
+    """own_config(*optimizers): a small experiment of these, as plain data."""
+    return _own_config
+
+
+@pytest.fixture(scope="session")
+def run_own() -> Callable[..., int]:
+    """run_own(tmp_path, *optimizers): runs that in tmp_path / "run"; the exit code."""
+    return _run_own

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -96,32 +97,16 @@ def mine(tmp_path: Path) -> Path:
     return path
 
 
-def config(*optimizers: Any) -> dict[str, Any]:
-    return {
-        "name": "own",
-        "problem": "func2c",
-        "optimizers": list(optimizers),
-        "repeats": 2,
-        "initial_design": 3,
-        "budget": {"evaluations": 8},
-        "fidelity": {"epochs": 1},
-        "workers": {"kind": "in-process"},
-        "tracking": {"enabled": False},
-    }
-
-
-def run(tmp_path: Path, *optimizers: Any) -> int:
-    path = tmp_path / "own.yaml"
-    path.write_text(json.dumps(config(*optimizers)))
-    return main(["run", str(path), "--out", str(tmp_path / "run"), "--progress", "quiet"])
-
-
 def test_it_competes_resumes_replays_and_is_reported(
-    mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    run_own: Callable[..., int],
+    mine: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     given = {"name": "halving", "use": "mine.py:Halving", "rate": 0.9}
-    assert run(tmp_path, given, {**given, "label": "less", "rate": 0.1}, "random") == 0
+    assert run_own(tmp_path, given, {**given, "label": "less", "rate": 0.1}, "random") == 0
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert set(summary["optimizers"]) == {"halving", "less", "random"}
     assert summary["optimizers"]["halving"]["values"] != summary["optimizers"]["less"]["values"]
@@ -133,9 +118,9 @@ def test_it_competes_resumes_replays_and_is_reported(
 
 
 def test_one_that_fails_when_it_is_told_of_its_history_is_named_and_the_journal_left_alone(
-    mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run_own: Callable[..., int], mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(tmp_path, {"name": "mine", "use": f"{mine}:Forgets"}) == 0
+    assert run_own(tmp_path, {"name": "mine", "use": f"{mine}:Forgets"}) == 0
     journal = tmp_path / "run" / "journal.jsonl"
     journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:-2]))
     capsys.readouterr()
@@ -207,26 +192,28 @@ def test_files_with_similar_paths_are_told_apart(tmp_path: Path) -> None:
         ("{leaves}:Mine", ["cannot be imported", "SystemExit"]),
     ],
 )
-def test_what_cannot_be_used_is_refused_by_name(mine: Path, tmp_path: Path, use: str, words: list[str]) -> None:
+def test_what_cannot_be_used_is_refused_by_name(
+    own_config: Callable[..., dict[str, Any]], mine: Path, tmp_path: Path, use: str, words: list[str]
+) -> None:
     files = {"mine": mine, "broken": tmp_path / "broken.py", "leaves": tmp_path / "leaves.py"}
     files["broken"].write_text("1 / 0\n")
     files["leaves"].write_text("raise SystemExit(3)\n")
     with pytest.raises(ConfigError) as caught:
-        check_config(config({"name": "mine", "use": use.format(**files)}, "random"), "own.yaml")
+        check_config(own_config({"name": "mine", "use": use.format(**files)}, "random"), "own.yaml")
     message = str(caught.value)
     assert "optimizers.0.use" in message
     for word in words:
         assert word in message
 
 
-def test_its_options_are_checked_by_its_constructor(mine: Path) -> None:
+def test_its_options_are_checked_by_its_constructor(own_config: Callable[..., dict[str, Any]], mine: Path) -> None:
     given = {"name": "mine", "use": f"{mine}:Halving"}
     for option, words in (
         ({"rate": 2.0}, ["optimizers.0.rate = 2.0", "at most 1"]),
         ({"rat": 0.5}, ["optimizers.0.rat", "unknown key", "Did you mean 'rate'"]),
     ):
         with pytest.raises(ConfigError) as caught:
-            check_config(config({**given, **option}), "own.yaml")
+            check_config(own_config({**given, **option}), "own.yaml")
         for word in words:
             assert word in str(caught.value)
 
@@ -242,9 +229,9 @@ def test_its_options_are_checked_by_its_constructor(mine: Path) -> None:
     ],
 )
 def test_what_it_does_wrong_ends_the_experiment_in_one_line_and_loses_nothing(
-    mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, words: str
+    run_own: Callable[..., int], mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, words: str
 ) -> None:
-    assert run(tmp_path, {"name": "mine", "use": f"{mine}:{name}"}, "random") == 1
+    assert run_own(tmp_path, {"name": "mine", "use": f"{mine}:{name}"}, "random") == 1
     said = capsys.readouterr().err
     assert "the optimizer failed" in said
     assert words in said
@@ -254,17 +241,17 @@ def test_what_it_does_wrong_ends_the_experiment_in_one_line_and_loses_nothing(
 
 
 def test_one_that_leaves_as_it_is_built_is_refused(
-    mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run_own: Callable[..., int], mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(tmp_path, {"name": "mine", "use": f"{mine}:NeverBegins"}, "random") == 2
+    assert run_own(tmp_path, {"name": "mine", "use": f"{mine}:NeverBegins"}, "random") == 2
     assert f"mine ({mine}:NeverBegins) cannot be built: SystemExit" in capsys.readouterr().err
 
 
 def test_one_that_cannot_be_built_is_refused_before_anything_is_written(
-    mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run_own: Callable[..., int], mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mine.write_text(MINE.replace("self.rate = rate", "self.rate = rate / 0"))
-    assert run(tmp_path, {"name": "mine", "use": f"{mine}:Halving"}) == 2
+    assert run_own(tmp_path, {"name": "mine", "use": f"{mine}:Halving"}) == 2
     said = capsys.readouterr().err
     for word in ("mine", "cannot be built", "ZeroDivisionError"):
         assert word in said

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -88,26 +89,6 @@ def needs_a_function(space, seed, rule: "Callable[[int], int]"): ...
 '''
 
 
-def config(*optimizers: Any) -> dict[str, Any]:
-    return {
-        "name": "own",
-        "problem": "func2c",
-        "optimizers": list(optimizers),
-        "repeats": 2,
-        "initial_design": 3,
-        "budget": {"evaluations": 8},
-        "fidelity": {"epochs": 1},
-        "workers": {"kind": "in-process"},
-        "tracking": {"enabled": False},
-    }
-
-
-def run(tmp_path: Path, *optimizers: Any) -> int:
-    path = tmp_path / "own.yaml"
-    path.write_text(json.dumps(config(*optimizers)))
-    return main(["run", str(path), "--out", str(tmp_path / "run"), "--progress", "quiet"])
-
-
 @pytest.fixture
 def strangers(tmp_path: Path) -> Path:
     path = tmp_path / "strangers.py"
@@ -116,7 +97,7 @@ def strangers(tmp_path: Path) -> Path:
 
 
 def test_samplers_and_what_asks_and_tells_compete_resume_and_replay(
-    strangers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run_own: Callable[..., int], strangers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = (
         {"name": "nsga", "use": "optuna:NSGAIISampler", "population_size": 3},
@@ -124,7 +105,7 @@ def test_samplers_and_what_asks_and_tells_compete_resume_and_replay(
         {"name": "climb", "use": f"{strangers}:Climb", "rate": 0.8},
         {"name": "pair", "use": f"{strangers}:pair", "start": 4},
     )
-    assert run(tmp_path, *given) == 0
+    assert run_own(tmp_path, *given) == 0
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert set(summary["optimizers"]) == {"nsga", "guess", "climb", "pair"}
     for command in ("resume", "replay"):
@@ -153,10 +134,12 @@ def test_samplers_and_what_asks_and_tells_compete_resume_and_replay(
     ],
 )
 def test_options_of_strangers_are_checked_by_their_signatures(
-    strangers: Path, use: str, options: dict[str, Any], words: list[str]
+    own_config: Callable[..., dict[str, Any]], strangers: Path, use: str, options: dict[str, Any], words: list[str]
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        check_config(config({"name": "mine", "use": use.format(strangers=strangers), **options}, "random"), "own.yaml")
+        check_config(
+            own_config({"name": "mine", "use": use.format(strangers=strangers), **options}, "random"), "own.yaml"
+        )
     for word in words:
         assert word in str(caught.value)
 
@@ -170,10 +153,15 @@ def test_options_of_strangers_are_checked_by_their_signatures(
     ],
 )
 def test_what_cannot_be_built_is_refused_before_anything_is_written(
-    strangers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], use: str, words: list[str]
+    run_own: Callable[..., int],
+    strangers: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    use: str,
+    words: list[str],
 ) -> None:
     options = {"qmc_type": "none"} if "QMC" in use else {}
-    assert run(tmp_path, {"name": "mine", "use": use.format(strangers=strangers), **options}) == 2
+    assert run_own(tmp_path, {"name": "mine", "use": use.format(strangers=strangers), **options}) == 2
     said = capsys.readouterr().err
     for word in words:
         assert word in said
@@ -186,9 +174,14 @@ def test_what_cannot_be_built_is_refused_before_anything_is_written(
     [("Waits", "suggests nothing, and no result is to come"), ("Lists", "must return a mapping")],
 )
 def test_what_an_object_does_wrong_ends_the_experiment_in_one_line(
-    strangers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, words: str
+    run_own: Callable[..., int],
+    strangers: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    words: str,
 ) -> None:
-    assert run(tmp_path, {"name": "mine", "use": f"{strangers}:{name}"}, "random") == 1
+    assert run_own(tmp_path, {"name": "mine", "use": f"{strangers}:{name}"}, "random") == 1
     said = capsys.readouterr().err
     assert "mine/repeat-0: the optimizer failed" in said
     assert words in said
@@ -196,9 +189,9 @@ def test_what_an_object_does_wrong_ends_the_experiment_in_one_line(
 
 
 def test_what_depends_on_something_else_cannot_be_resumed_and_keeps_its_trials(
-    strangers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run_own: Callable[..., int], strangers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(tmp_path, {"name": "mine", "use": f"{strangers}:Unsteady"}) == 0
+    assert run_own(tmp_path, {"name": "mine", "use": f"{strangers}:Unsteady"}) == 0
     journal = (tmp_path / "run" / "journal.jsonl").read_text()
     assert main(["resume", str(tmp_path / "run")]) == 2
     said = capsys.readouterr().err
@@ -211,9 +204,11 @@ def test_what_depends_on_something_else_cannot_be_resumed_and_keeps_its_trials(
     assert "cannot be followed" in capsys.readouterr().out
 
 
-def test_one_that_hangs_is_named_and_left_by_ctrl_c(strangers: Path, tmp_path: Path) -> None:
+def test_one_that_hangs_is_named_and_left_by_ctrl_c(
+    own_config: Callable[..., dict[str, Any]], strangers: Path, tmp_path: Path
+) -> None:
     path = tmp_path / "own.yaml"
-    path.write_text(json.dumps(config("random", {"name": "mine", "use": f"{strangers}:Hangs"})))
+    path.write_text(json.dumps(own_config("random", {"name": "mine", "use": f"{strangers}:Hangs"})))
     command = [sys.executable, "-m", "fmnas.platform.cli", "run", str(path), "--out", str(tmp_path / "run")]
     journal = tmp_path / "run" / "journal.jsonl"
     with subprocess.Popen([*command, "--progress", "lines"], stdout=subprocess.PIPE, text=True) as driver:
