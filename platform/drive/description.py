@@ -37,6 +37,12 @@ def differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[st
             yield f"{key} = {ours[key]!r} and {theirs[key]!r}"
 
 
+def competitor(entry: OptimizerConfig) -> dict[str, Any]:
+    """All that decides what an optimizer suggests, whether said or by default, and how many trials it has in flight."""
+    plain = entry.model_dump(mode="json", include={"name", "use", "concurrency", "warm_start"})
+    return {**plain, **entry.row.complete(entry.options)}
+
+
 def setup_of(config: Config, problem: Problem) -> list[str]:
     """Sentences: the problem, what an evaluation is, the budget, where all begin, who suggests ahead."""
     return [

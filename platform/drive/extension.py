@@ -13,6 +13,7 @@ from typing import Any
 
 from fmnas.platform.config.config import Config, OptimizerConfig, check_config
 from fmnas.platform.config.source import override
+from fmnas.platform.drive.description import competitor
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.messages import explain, shown
 from fmnas.platform.record.configuration import FREE_TO_CHANGE, GROWING, flat, is_within
@@ -142,18 +143,13 @@ def _of_optimizers(config: Config, wanted: Config) -> list[str]:
             f"kept: write {_adding(config)}; of some of them alone a report of other directories tells"
         )
     for entry in config.optimizers:
-        if entry.label in now and _competitor(entry) != _competitor(now[entry.label]):
+        if entry.label in now and competitor(entry) != competitor(now[entry.label]):
             found.append(
                 f"optimizers: {entry.label} has other settings here, and did what it did with those it has: write its "
                 f"label alone for it as it is, or {{name: {entry.name}, label: {entry.label}-2, KEY: VALUE}} for one "
                 "more"
             )
     return found
-
-
-def _competitor(entry: OptimizerConfig) -> Mapping[str, Any]:
-    """All that decides what it suggests, whether said or by default."""
-    return {**entry.model_dump(mode="json"), "options": entry.row.complete(entry.options)}
 
 
 def _of_the_rest(config: Config, wanted: Config) -> list[str]:
