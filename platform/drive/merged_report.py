@@ -19,19 +19,12 @@ from fmnas.comparison.summary import Remark, ReportContext, Summary
 from fmnas.platform.config.config import Config
 from fmnas.platform.drive.description import competitor, differing, objective_settings
 from fmnas.platform.drive.inputs import data_digest, differing_files
-from fmnas.platform.drive.results import (
-    Findings,
-    findings_of,
-    write_report_files,
-)
+from fmnas.platform.drive.results import Findings, findings_of, write_report_files
 from fmnas.platform.errors import RunDirectoryError
 from fmnas.platform.record.handed_over import kept_space
 from fmnas.platform.record.outcome import run_name
 from fmnas.platform.record.run_directory import RunDirectory, looked_at
 from fmnas.platform.record.state import ExperimentState, restore
-
-_SUMMARY_KEYS = {"name", "problem", "budget", "optimizers", "headline", "caution"}
-"""Some that every summary.json of a report has."""
 
 ALIKE = ("budget", "initial_design", "on_failure")
 """The keys of a configuration that must agree, beside those that say what an objective is, and
@@ -110,16 +103,15 @@ def _check_out(folder: RunDirectory) -> None:
 
 def _is_merged_report(folder: RunDirectory) -> bool:
     """Whether fmnas wrote a report here, and no experiment lies here whose journal is lost."""
-    if (
-        any(path.exists() for path in (folder.config, folder.environment, folder.retrained))
-        or not folder.page.is_file()
-    ):
+    of_experiment = any(path.exists() for path in (folder.config, folder.environment, folder.retrained))
+    if of_experiment or not folder.page.is_file():
         return False
     try:
         summary = json.loads(folder.summary.read_bytes())
     except (FileNotFoundError, ValueError):
         return False
-    return isinstance(summary, dict) and set(summary) >= _SUMMARY_KEYS
+    always = {"name", "problem", "budget", "optimizers", "headline", "caution"}
+    return isinstance(summary, dict) and set(summary) >= always
 
 
 def _check_alike(sources: Sequence[Member]) -> None:
