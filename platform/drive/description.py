@@ -22,12 +22,13 @@ def objective_settings(config: Config, space: Space | None = None, digest: str =
     space: of a problem that was handed over, which its name does not tell; else None. digest: SHA-256 of data that a
     user gave; empty where none were, or it is not known yet.
     """
-    plain = config.model_dump(mode="json")
-    data = {key: value for key, value in plain["data"].items() if key != "root"}
-    settings = {key: plain[key] for key in OBJECTIVE}
-    settings |= {"data": data, "problem": ALIASES.get(config.problem, config.problem)}
-    settings |= {} if space is None else {"space": space}
-    return settings | ({"SHA-256 of the data": digest} if digest else {})
+    plain = config.model_dump(mode="json", exclude={"data": {"root"}})
+    return {
+        **{key: plain[key] for key in OBJECTIVE},
+        "problem": ALIASES.get(config.problem, config.problem),
+        **({} if space is None else {"space": space}),
+        **({"SHA-256 of the data": digest} if digest else {}),
+    }
 
 
 def differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[str]:
@@ -85,28 +86,21 @@ def remarks_of(config: Config) -> list[Remark]:
 def warm_starts_of(experiment: Experiment) -> list[str]:
     """A sentence or two for each optimizer that begins with trials of an earlier experiment: what that does to it."""
     config, knowledge = experiment.config, experiment.knowledge
-    return [
-        f"{entry.label} {_begins(knowledge[entry.label], config)}{_altered(knowledge[entry.label], config)}"
-        f"{_unpaired(entry, config, knowledge)}"
-        for entry in config.optimizers
-        if entry.warm_start is not None
-    ]
+    return [_begins(entry, config, knowledge) for entry in config.optimizers if entry.warm_start is not None]
 
 
-def _begins(known: Knowledge, config: Config) -> str:
-    """With how many trials of whom, and what is charged for them."""
+def _begins(entry: OptimizerConfig, config: Config, knowledge: Mapping[str, Knowledge]) -> str:
+    """With how many trials of whom, what is charged for them, and what was another there."""
+    known = knowledge[entry.label]
     counts = sorted({len(trials) for trials in known.trials[: config.repeats]})
     many = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     trials = f"{many} trial{'s' * (counts[-1] > 1)} of {known.directory} ({known.label})"
+    altered = f" The file of {short_name(config.problem)} was another one there." if known.altered else ""
     return (
-        f"begins with {trials}{' in each repeat' * (config.repeats > 1)}, charged as {many} of its "
+        f"{entry.label} begins with {trials}{' in each repeat' * (config.repeats > 1)}, charged as {many} of its "
         f"{config.budget.evaluations} evaluations, with the seconds of their trainings; wall-clock times hold none of "
-        "these."
+        f"these.{altered}{_unpaired(entry, config, knowledge)}"
     )
-
-
-def _altered(known: Knowledge, config: Config) -> str:
-    return f" The file of {short_name(config.problem)} was another one there." if known.altered else ""
 
 
 def _unpaired(entry: OptimizerConfig, config: Config, knowledge: Mapping[str, Knowledge]) -> str:

@@ -16,7 +16,7 @@ from fmnas.platform.config.source import override
 from fmnas.platform.drive.description import competitor
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.messages import explain, shown
-from fmnas.platform.record.configuration import FREE_TO_CHANGE, GROWING, flat, is_within
+from fmnas.platform.record.configuration import FREE_TO_CHANGE, GROWING, differences, flat, is_within
 from fmnas.platform.tracking.password import settled
 
 REASONS = {
@@ -71,14 +71,13 @@ def growth(before: Config, after: Config) -> dict[str, Any]:
 
 def taken(before: Config, after: Config) -> list[str]:
     """That what is free to change was changed, if anything was."""
-    old, new = (flat(each.model_dump(mode="json")) for each in (before, after))
-    changed = [f"{key} = {shown(new.get(key))}" for key in {**old, **new} if old.get(key) != new.get(key)]
-    free = [each for each in changed if is_within(each.partition(" ")[0], FREE_TO_CHANGE)]
+    changed = differences(before, after).items()
+    free = [f"{key} = {shown(now)}" for key, (_, now) in changed if is_within(key, FREE_TO_CHANGE)]
     return [f"from now on {', '.join(free)}"] if free else []
 
 
 def two_budgets(changes: Mapping[str, Any], config: Config) -> dict[str, str]:
-    """What is to be said, after its label, of each optimizer that was told one budget and is told another.
+    """What is to be said, by its label, of each optimizer that was told one budget and is told another.
 
     changes: of the extension. config: the experiment after it.
     """
@@ -91,16 +90,12 @@ def two_budgets(changes: Mapping[str, Any], config: Config) -> dict[str, str]:
         f"was told of a budget of {before} evaluations for what it suggested before the extension, and of {after} "
         "after it: where it makes use of that, a run that began with the larger budget would have gone another way."
     )
-    return {label: text for label in told if label in there}
+    return {label: f"{label} {text}" for label in told if label in there}
 
 
 def _growing(config: Config) -> dict[str, Any]:
-    return {
-        "repeats": config.repeats,
-        "budget.evaluations": config.budget.evaluations,
-        "budget.seconds": config.budget.seconds,
-        "optimizers": [entry.label for entry in config.optimizers],
-    }
+    plain = flat(config.model_dump(mode="json")) | {"optimizers": [entry.label for entry in config.optimizers]}
+    return {key: plain[key] for key in GROWING}
 
 
 def _adding(config: Config) -> str:
@@ -136,32 +131,27 @@ def _of_optimizers(config: Config, wanted: Config) -> list[str]:
     """Why all that are there must stay as they are."""
     now = {entry.label: entry for entry in wanted.optimizers}
     missing = [entry.label for entry in config.optimizers if entry.label not in now]
-    found = []
-    if missing:
-        found.append(
-            f"optimizers: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} left out, and what was done is "
-            f"kept: write {_adding(config)}; of some of them alone a report of other directories tells"
-        )
-    for entry in config.optimizers:
-        if entry.label in now and competitor(entry) != competitor(now[entry.label]):
-            found.append(
-                f"optimizers: {entry.label} has other settings here, and did what it did with those it has: write its "
-                f"label alone for it as it is, or {{name: {entry.name}, label: {entry.label}-2, KEY: VALUE}} for one "
-                "more"
-            )
-    return found
+    left_out = (
+        f"optimizers: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} left out, and what was done is "
+        f"kept: write {_adding(config)}; of some of them alone a report of other directories tells"
+    )
+    altered = [
+        f"optimizers: {entry.label} has other settings here, and did what it did with those it has: write its label "
+        f"alone for it as it is, or {{name: {entry.name}, label: {entry.label}-2, KEY: VALUE}} for one more"
+        for entry in config.optimizers
+        if entry.label in now and competitor(entry) != competitor(now[entry.label])
+    ]
+    return [left_out, *altered] if missing else altered
 
 
 def _of_the_rest(config: Config, wanted: Config) -> list[str]:
     """Why nothing else may change, key by key."""
-    old, new = (flat(each.model_dump(mode="json")) for each in (config, wanted))
     return [
-        f"{key} = {shown(new.get(key))}: the experiment has {shown(old.get(key))}: {_reason(key)}"
-        for key in {**old, **new}
-        if old.get(key) != new.get(key) and not is_within(key, (*FREE_TO_CHANGE, *GROWING))
+        f"{key} = {shown(now)}: the experiment has {shown(before)}: {_reason(key)}"
+        for key, (before, now) in differences(config, wanted).items()
+        if not is_within(key, (*FREE_TO_CHANGE, *GROWING))
     ]
 
 
 def _reason(key: str) -> str:
-    default = "what was done was done with that"
-    return REASONS.get(key, REASONS.get(key.partition(".")[0], default))
+    return REASONS.get(key) or REASONS.get(key.partition(".")[0], "what was done was done with that")

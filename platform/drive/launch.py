@@ -12,31 +12,15 @@ from functools import partial
 from typing import Any
 
 from fmnas.platform.config.config import Config
+from fmnas.platform.config.uri import shown_uri
 from fmnas.platform.drive.description import warm_starts_of
 from fmnas.platform.drive.dispatch import Clock, Dispatcher, epochs_reached
 from fmnas.platform.drive.driver import Driver, Stage
 from fmnas.platform.drive.extension import extended_config, growth, taken, two_budgets
 from fmnas.platform.drive.forecast import remarks
-from fmnas.platform.drive.inputs import (
-    DATA_DIGEST,
-    PROBLEM,
-    PROBLEM_DIGEST,
-    altered_since,
-    check_same_data,
-    data_digest,
-    described,
-    own_digests,
-)
+from fmnas.platform.drive.inputs import DATA_DIGEST, altered_since, check_same_data, data_digest, described, own_digests
 from fmnas.platform.drive.results import last_driver
-from fmnas.platform.drive.sending import (
-    FLUSH_SECONDS,
-    SYNC_SECONDS,
-    Write,
-    begin_tracking,
-    check_tracking,
-    finish_tracking,
-    shown_store,
-)
+from fmnas.platform.drive.sending import SYNC_SECONDS, Write, begin_tracking, check_tracking, finish_tracking
 from fmnas.platform.drive.warm_start import check_known_data, read_knowledge
 from fmnas.platform.environment import describe_environment, driver_in_words, same_fmnas
 from fmnas.platform.errors import Ending, ExperimentFailed
@@ -111,18 +95,16 @@ class Session:
         finally:
             self.around.screen.close()
 
-    def tracker(self, flush_seconds: float = FLUSH_SECONDS) -> Tracker:
-        """Begun, see `begin_tracking`."""
-        return begin_tracking(self.state, self.directory, self.identity, flush_seconds)
-
     def sent(self, tracker: Tracker, ending: str, reason: str = "") -> ExperimentResult:
         """The results, written and sent, see `finish_tracking`."""
         report, summary = finish_tracking(tracker, self.state, self.directory, ending, self.around.write)
-        return ExperimentResult(Ending(ending), reason, summary, report, shown_store(self.config, self.directory))
+        store = shown_uri(self.config.tracking.uri or self.directory.store)
+        return ExperimentResult(Ending(ending), reason, summary, report, store)
 
-    def sent_as_it_is(self, flush_seconds: float = FLUSH_SECONDS) -> ExperimentResult:
+    def sent_as_it_is(self) -> ExperimentResult:
         """The same, of an experiment at which nobody works now."""
-        return self.sent(self.tracker(flush_seconds), self.state.status or Ending.INTERRUPTED)
+        tracker = begin_tracking(self.state, self.directory, self.identity)
+        return self.sent(tracker, self.state.status or Ending.INTERRUPTED)
 
 
 def launch(config: Config, directory: RunDirectory, around: Surroundings) -> ExperimentResult:
@@ -135,14 +117,14 @@ def launch(config: Config, directory: RunDirectory, around: Surroundings) -> Exp
     for remark in (*remarks(config), *warm_starts_of(experiment)):
         around.screen.say(remark)
     data = experiment.problem.load()
-    check_known_data(knowledge, described(data).get(DATA_DIGEST, ""))
+    inputs = described(data, files)
+    check_known_data(knowledge, inputs.get(DATA_DIGEST, ""))
     with session.pool(data) as pool:
         directory.create()
         with locked(directory.lock, around.screen.say) as note:
             directory.check_absent()  # another may have begun here since
             _write_config(config, directory)
-            digest = {PROBLEM_DIGEST: files[PROBLEM]} if PROBLEM in files else {}
-            write_json(directory.environment, {**describe_environment(), **described(data), **digest})
+            write_json(directory.environment, {**describe_environment(), **inputs})
             keep_problem(config, experiment.problem, directory)
             with Journal(directory.journal) as journal:
                 resolved = config.model_dump(mode="json")
@@ -176,8 +158,8 @@ def extend(directory: RunDirectory, given: Sequence[str], around: Surroundings) 
         news = {label: known for label, known in knowledge.items() if kept.get(label) != known}
         told = taken(before, after)
         if changes:
-            budgets = [f"{label} {text}" for label, text in two_budgets(changes, after).items()]
-            told = [*remarks(after), *budgets, *(warm_starts_of(state.experiment) if news else []), *told]
+            warm_starts = warm_starts_of(state.experiment) if news else []
+            told = [*remarks(after), *two_budgets(changes, after).values(), *warm_starts, *told]
         elif after == before:
             told = ["the experiment has all of that already: nothing is added, and it goes on as it is"]
         for remark in told:
@@ -226,7 +208,8 @@ def sync(directory: RunDirectory, around: Surroundings) -> ExperimentResult:
         session = Session(*restore(directory, heard=False), directory, around)
         check_tracked(session.config.tracking, directory)
         check_tracking(session.config, directory)
-        return session.sent_as_it_is(SYNC_SECONDS)
+        tracker = begin_tracking(session.state, directory, session.identity, SYNC_SECONDS)
+        return session.sent(tracker, session.state.status or Ending.INTERRUPTED)
 
 
 def _enter(session: Session, journal: Journal, work: DriverWork) -> None:
@@ -249,7 +232,7 @@ def _conduct(session: Session, note: Note, journal: Journal, pool: Pool) -> Expe
     with kept_up(note, partial(_noted, pool, reached, around.clock.now())):
         if state.status != Ending.FINISHED:
             _enter(session, journal, DriverWork.EXPERIMENT)
-        tracker = session.tracker()
+        tracker = begin_tracking(state, session.directory, session.identity)
         progress = ExperimentProgress(around.screen, state, lambda: pool.size, reached=reached)
         stage = Stage(pool, journal, tracker, progress, around.stop, around.clock)
         ending, reason = session.driven(Driver(state, session.config.workers, stage))

@@ -56,8 +56,9 @@ class Findings:
 
 
 def findings_of(directory: RunDirectory, state: ExperimentState) -> Findings:
-    """Of the state. Raises ReportError where a retrained.csv is damaged."""
-    return Findings(trials_of(state), context_of(directory, state))
+    """Of the state: trials that ended, and those that a stop cut off. Raises ReportError as `context_of`."""
+    ended = (outcome for outcome, _ in (*state.outcomes, *state.cancelled()))
+    return Findings(trials_table(ended, state.experiment.problem.seeds), context_of(directory, state))
 
 
 def write_results(directory: RunDirectory, state: ExperimentState) -> Summary:
@@ -78,12 +79,6 @@ def write_report_files(directory: RunDirectory, trials: pd.DataFrame, context: R
         raise ExperimentFailed(f"{error}; the journal has it all") from error
     write_json(directory.summary, summary.to_json())
     return summary
-
-
-def trials_of(state: ExperimentState) -> pd.DataFrame:
-    """The table of trials: those that ended, and those that a stop cut off."""
-    ended = (outcome for outcome, _ in (*state.outcomes, *state.cancelled()))
-    return trials_table(ended, state.experiment.problem.seeds)
 
 
 def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext:
@@ -137,7 +132,7 @@ def _of_extensions(state: ExperimentState) -> list[Remark]:
         found.append(Remark(what))
         there = {entry["label"] for entry in record["config"]["optimizers"]}  # others may have come later
         told = two_budgets(changes, state.experiment.config)
-        found += [Remark(f"{label} {text}", label) for label, text in told.items() if label in there]
+        found += [Remark(text, label) for label, text in told.items() if label in there]
     config, peeked = state.experiment.config, any(ended for _, ended in state.extensions)
     tested = config.repeats > 1 and len(config.optimizers) > 1  # else there is no p to speak of
     return [*found, Remark(PEEKED)] if peeked and tested else found

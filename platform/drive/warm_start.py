@@ -14,7 +14,7 @@ from pathlib import Path
 from fmnas.platform.config.config import Config
 from fmnas.platform.config.sections import LABEL, BudgetConfig
 from fmnas.platform.drive.description import differing, objective_settings
-from fmnas.platform.drive.inputs import data_digest, is_altered
+from fmnas.platform.drive.inputs import PROBLEM, data_digest, is_altered, own_digests
 from fmnas.platform.errors import ConfigError, RunDirectoryError
 from fmnas.platform.messages import counted, hint, shown
 from fmnas.platform.named import HANDED_OVER, parted
@@ -99,8 +99,8 @@ def _read(config: Config, space: Space, own: str, text: str, kept: Knowledge | N
         _check_budget(config.budget, known[-1], has)
         _check_space(space, known[-1], source.name)
     drivers = [record for record in source.records if record["event"] == DRIVER]
-    digest, altered = data_digest(source.directory), is_altered(config, source.directory, drivers)
-    return Knowledge(source.name, label, identity, digest, altered, tuple(known))
+    altered = is_altered(PROBLEM, own_digests(config).get(PROBLEM), source.directory, drivers)
+    return Knowledge(source.name, label, identity, data_digest(source.directory), altered, tuple(known))
 
 
 def _source(text: str) -> tuple[Earlier, str]:
