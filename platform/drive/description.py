@@ -114,11 +114,6 @@ def _unpaired(entry: OptimizerConfig, config: Config, knowledge: Mapping[str, Kn
     return f" That is not what {listed(others)} {begin} with: its pairing with {them} is weaker by that."
 
 
-def by_design_of(config: Config) -> dict[str, str]:
-    """What chooses the new configurations of each optimizer, as its class says."""
-    return {entry.label: entry.row.optimizer.chooses for entry in config.optimizers}
-
-
 def _summary(name: str, problem: Problem) -> str:
     row = row_of(name)
     kinds = {"discrete": problem.space.discrete, "continuous": problem.space.continuous}
@@ -143,13 +138,13 @@ def _budget(config: Config) -> str:
 
 
 def _beginning(config: Config) -> list[str]:
-    takes = {each.label: each.row.takes_initial_design and each.warm_start is None for each in config.optimizers}
-    takers = [label for label, does in takes.items() if does]
+    plain = [entry for entry in config.optimizers if entry.warm_start is None]
+    takers = [entry.label for entry in plain if entry.row.takes_initial_design]
     if not takers or not config.initial_points:
         return []
     points = "points" if config.initial_points > 1 else "point"
     which = f"{points} of the BO-FM authors' runs" if config.initial_design == AUTHORS else f"random {points}"
-    who = "All of a repeat" if all(takes.values()) else f"Of a repeat, {listed(takers)}"
+    who = "All of a repeat" if len(takers) == len(config.optimizers) else f"Of a repeat, {listed(takers)}"
     return [f"{who} begin{'s' * (len(takers) == 1)} with the same {config.initial_points} {which}."]
 
 

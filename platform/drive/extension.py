@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fmnas.platform.config.config import Config, OptimizerConfig, check_config
+from fmnas.platform.config.config import Config, check_config
 from fmnas.platform.config.source import override
 from fmnas.platform.drive.description import competitor
 from fmnas.platform.errors import ConfigError
@@ -52,13 +52,14 @@ def extended_config(config: Config, given: Sequence[str], root: Path) -> Config:
     data = config.model_dump(mode="json")
     for each in given:
         override(data, each)
-    data["optimizers"] = _in_full(data["optimizers"], config.optimizers)
+    known = {entry.label: entry.model_dump(mode="json") for entry in config.optimizers}
+    if isinstance(data["optimizers"], list):
+        data["optimizers"] = [known.get(each, each) if isinstance(each, str) else each for each in data["optimizers"]]
     wanted = check_config(data, place, ADVICE)
     refusals = [*_of_budgets(config, wanted), *_of_optimizers(config, wanted), *_of_the_rest(config, wanted)]
     if refusals:
         raise ConfigError(explain(place, refusals, ADVICE))
-    there = {entry.label for entry in config.optimizers}
-    optimizers = [*config.optimizers, *(entry for entry in wanted.optimizers if entry.label not in there)]
+    optimizers = [*config.optimizers, *(entry for entry in wanted.optimizers if entry.label not in known)]
     extended = wanted.model_copy(update={"optimizers": optimizers})
     return extended if extended.tracking == config.tracking else settled(extended, Path.cwd())
 
@@ -103,28 +104,15 @@ def _adding(config: Config) -> str:
     return f"-o 'optimizers=[{', '.join(entry.label for entry in config.optimizers)}, NEW]'"
 
 
-def _in_full(optimizers: Any, there: Sequence[OptimizerConfig]) -> Any:
-    """What is given as optimizers, the bare labels of those there replaced by all that they are."""
-    known = {entry.label: entry.model_dump(mode="json") for entry in there}
-    if not isinstance(optimizers, list):
-        return optimizers
-    return [known.get(each, each) if isinstance(each, str) else each for each in optimizers]
-
-
 def _of_budgets(config: Config, wanted: Config) -> list[str]:
-    """Why what was done does not fit into less."""
+    """Why what was done does not fit into less; None is no limit."""
     old, new = _growing(config), _growing(wanted)
     return [
         f"{key} = {shown(new[key])}: the experiment has {shown(old[key])}, and what it did is kept: give more, or "
         "leave it out"
         for key in ("repeats", "budget.evaluations", "budget.seconds")
-        if _as_limit(new[key]) < _as_limit(old[key])
+        if new[key] is not None and (old[key] is None or new[key] < old[key])
     ]
-
-
-def _as_limit(value: float | None) -> float:
-    """No limit is more than any."""
-    return float("inf") if value is None else value
 
 
 def _of_optimizers(config: Config, wanted: Config) -> list[str]:

@@ -79,16 +79,16 @@ def whose(label: str) -> str:
     return f"optimizers.{label}"
 
 
-def known_digests(key: str, directory: RunDirectory, drivers: Sequence[Record]) -> list[str]:
-    """Of a file, each that an experiment is known to have worked with, once, the first one first."""
+def known_digests(key: str, directory: RunDirectory, drivers: Sequence[Record]) -> frozenset[str]:
+    """Of a file, each that an experiment is known to have worked with."""
     begun = read_environment(directory).get(PROBLEM_DIGEST) if key == PROBLEM else None
     known = [begun, *(driver.get(OWN_FILES, {}).get(key) for driver in drivers)]
-    return list(dict.fromkeys(digest for digest in known if digest is not None))
+    return frozenset(digest for digest in known if digest is not None)
 
 
 def is_altered(key: str, now: str | None, directory: RunDirectory, drivers: Sequence[Record]) -> bool:
     """Whether a file, whose digest is that now, is known to have been another in the experiment in the directory."""
-    return bool(set(known_digests(key, directory, drivers)) - {now})
+    return bool(known_digests(key, directory, drivers) - {now})
 
 
 def altered_since(state: ExperimentState, directory: RunDirectory) -> list[str]:
@@ -118,7 +118,7 @@ def differing_files(experiments: Sequence[tuple[RunDirectory, ExperimentState]])
     holders = {whose(entry.label): config for config in configs for entry in config.optimizers}
     told = []
     for key, config in {PROBLEM: configs[0], **holders}.items():
-        known = {frozenset(known_digests(key, directory, state.drivers)) for directory, state in experiments}
+        known = {known_digests(key, directory, state.drivers) for directory, state in experiments}
         if len(known - {frozenset()}) > 1:
             where = "in one comparison" if key == PROBLEM else "in its row"
             told.append(

@@ -5,7 +5,7 @@ Everything that can be wrong with the input is checked before the run directory 
 
 import shutil
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
@@ -34,7 +34,7 @@ from fmnas.platform.record.run_directory import RunDirectory, write_json, write_
 from fmnas.platform.record.state import ExperimentState, restore
 from fmnas.platform.record.warm_start import Knowledge, recorded_knowledge
 from fmnas.platform.screen.ending import ExperimentResult
-from fmnas.platform.screen.progress import ExperimentProgress
+from fmnas.platform.screen.progress import ExperimentProgress, Reached
 from fmnas.platform.screen.screen import Screen
 from fmnas.platform.tracking.password import keep_password
 from fmnas.platform.tracking.tracker import Tracker
@@ -244,7 +244,7 @@ def _conduct(session: Session, note: Note, journal: Journal, pool: Pool) -> Expe
         return session.sent(tracker, ending, reason)
 
 
-def _noted(pool: Pool, reached: Callable[[], Mapping[tuple[str, int], int]], since: float) -> dict[str, Any]:
+def _noted(pool: Pool, reached: Reached, since: float) -> dict[str, Any]:
     """What the lock tells of the driver at work. reached: run, trial and epoch of each trial that told of one."""
     trials = [[run, trial, epoch] for (run, trial), epoch in reached().items()]
     return {"work": DriverWork.EXPERIMENT, "workers": pool.size, "since": since, "reached": trials}

@@ -26,10 +26,6 @@ from fmnas.platform.record.outcome import run_name
 from fmnas.platform.record.run_directory import RunDirectory, looked_at
 from fmnas.platform.record.state import ExperimentState, restore
 
-ALIKE = ("budget", "initial_design", "on_failure")
-"""The keys of a configuration that must agree, beside those that say what an objective is, and
-checkpoints.continue_promoted."""
-
 Repeat = tuple[int, int]
 """An experiment's seed and a repeat in it: what a repeat is, whatever directory holds it."""
 
@@ -127,11 +123,11 @@ def _check_alike(sources: Sequence[Member]) -> None:
 
 
 def _settings(source: Member) -> dict[str, Any]:
-    """What must agree where both have it: what an objective is, the keys of ALIKE, each optimizer by its label."""
+    """What must agree where both have it: what an objective is, how it is searched, each optimizer by its label."""
     config, plain = source.config, source.config.model_dump(mode="json")
     return {
         **objective_settings(config, kept_space(source.directory), data_digest(source.directory)),
-        **{key: plain[key] for key in ALIKE},
+        **{key: plain[key] for key in ("budget", "initial_design", "on_failure")},
         "checkpoints.continue_promoted": config.checkpoints.continue_promoted,
         **{f"optimizer {each.label}": competitor(each) for each in config.optimizers},
     }

@@ -12,14 +12,7 @@ from fmnas.comparison.numbers.retrained import read_retrained
 from fmnas.comparison.numbers.trials import Budget, PlannedRun, ReportNotWritten
 from fmnas.comparison.report import write_report
 from fmnas.comparison.summary import Remark, ReportContext, Summary
-from fmnas.platform.drive.description import (
-    by_design_of,
-    remarks_of,
-    searched_of,
-    settings_of,
-    setup_of,
-    warm_starts_of,
-)
+from fmnas.platform.drive.description import remarks_of, searched_of, settings_of, setup_of, warm_starts_of
 from fmnas.platform.drive.extension import two_budgets
 from fmnas.platform.drive.inputs import alterations, read_environment
 from fmnas.platform.environment import driver_in_words
@@ -104,7 +97,7 @@ def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext
             *outdated,
         ],
         runs=[PlannedRun(run.name, run.optimizer_name, run.repeat) for run in state.runs.values()],
-        by_design=by_design_of(config),
+        by_design={entry.label: entry.row.optimizer.chooses for entry in config.optimizers},
         setup=setup_of(config, state.experiment.problem),
         settings=settings_of(config),
         minimum=state.experiment.problem.minimum,

@@ -16,7 +16,7 @@ from fmnas.platform.drive.launch import Session, Surroundings
 from fmnas.platform.drive.sending import check_tracking
 from fmnas.platform.errors import Ending, ExperimentFailed, RunDirectoryError
 from fmnas.platform.record.events import driver_record
-from fmnas.platform.record.experiment import Experiment, derived_seed
+from fmnas.platform.record.experiment import derived_seed
 from fmnas.platform.record.journal import DriverWork, Journal
 from fmnas.platform.record.lock import locked
 from fmnas.platform.record.outcome import Job, Outcome, iso
@@ -28,7 +28,6 @@ from fmnas.platform.screen.progress import RetrainingProgress
 from fmnas.platform.workers.open_pool import Work, open_pool
 from fmnas.platform.workers.pool import Event, Finished, Lost, Pool
 from fmnas.platform.workers.stop import StopRequest
-from fmnas.trainers.split import Split
 
 NAMESPACE = 0x66696E61 << 32
 """Added to the seeds: more than any number of trainings, so no stream of random numbers is a search's either."""
@@ -130,7 +129,13 @@ def retrain(directory: RunDirectory, asked: Mapping[str, int], around: Surroundi
     with locked(directory.lock, around.screen.say) as note:
         session = Session(*restore(directory, heard=False), directory, around)
         config = session.config
-        load, scale = _load(session.state.experiment), _scale(config, asked)
+        load = session.state.experiment.problem.load_final
+        if load is None:
+            raise RunDirectoryError(
+                f"problem {config.problem}: there is nothing to retrain; it has no test images that its search leaves "
+                "alone, as joint has"
+            )
+        scale = _scale(config, asked)
         chosen = _chosen(session)
         rows = _there(directory, chosen, scale)
         check_tracking(config, directory)
@@ -157,16 +162,6 @@ def _keep(directory: RunDirectory, chosen: Sequence[Outcome], rows: dict[str, Re
     """Put a row with those that are there, in the order of the chosen, on disk."""
     rows[row.run] = row
     write_retrained(directory.retrained, [rows[outcome.run] for outcome in chosen if outcome.run in rows])
-
-
-def _load(experiment: Experiment) -> Callable[[int], Split]:
-    """What loads that many images for the last word."""
-    if experiment.problem.load_final is None:
-        raise RunDirectoryError(
-            f"problem {experiment.config.problem}: there is nothing to retrain; it has no test images that its search "
-            "leaves alone, as joint has"
-        )
-    return experiment.problem.load_final
 
 
 def _scale(config: Config, asked: Mapping[str, int]) -> Scale:

@@ -74,8 +74,8 @@ def _read(config: Config, space: Space, own: str, text: str, kept: Knowledge | N
 
     Raises ConfigError or RunDirectoryError as `read_knowledge`, without the optimizer's name.
     """
-    source, wanted = _source(text)
-    label, identity = _label(source, wanted, own), str(source.records[0]["id"])
+    source, label = _source(text, own)
+    identity = str(source.records[0]["id"])
     if kept is not None and (kept.experiment, kept.label) != (identity, label):
         raise ConfigError(
             f"{source.name} is another experiment than the one whose trials it has begun with: put that one back, "
@@ -103,8 +103,8 @@ def _read(config: Config, space: Space, own: str, text: str, kept: Knowledge | N
     return Knowledge(source.name, label, identity, data_digest(source.directory), altered, tuple(known))
 
 
-def _source(text: str) -> tuple[Earlier, str]:
-    """The earlier experiment, and the label in it that is said; empty where none is."""
+def _source(text: str, own: str) -> tuple[Earlier, str]:
+    """The earlier experiment, and whose trials of it are meant: the label said, or the own one, or the only one."""
     name, _, wanted = text.rpartition(":")
     if not name or not LABEL.fullmatch(wanted):
         name, wanted = text, ""
@@ -114,21 +114,15 @@ def _source(text: str) -> tuple[Earlier, str]:
         raise ConfigError(str(error)) from None
     records = experiment_records(directory)
     with standing_in(directory):
-        return Earlier(name, directory, current_config(directory, records), records), wanted
-
-
-def _label(source: Earlier, wanted: str, own: str) -> str:
-    """Whose trials are meant: the one wanted, or that of its own label, or the only one."""
+        source = Earlier(name, directory, current_config(directory, records), records)
     labels = [entry.label for entry in source.config.optimizers]
     if wanted and wanted not in labels:
-        raise ConfigError(f"{source.name} has no {wanted}; it has {', '.join(labels)}.{hint(wanted, labels)}")
+        raise ConfigError(f"{name} has no {wanted}; it has {', '.join(labels)}.{hint(wanted, labels)}")
     mine = [own] if own in labels else []
     (label, *more) = [wanted] if wanted else mine or labels
     if more:
-        raise ConfigError(
-            f"{source.name} has several optimizers: say which, as {source.name}:LABEL: {', '.join(labels)}"
-        )
-    return label
+        raise ConfigError(f"{name} has several optimizers: say which, as {name}:LABEL: {', '.join(labels)}")
+    return source, label
 
 
 def _check_comparable(config: Config, space: Space, source: Earlier) -> None:
