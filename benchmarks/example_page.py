@@ -18,7 +18,7 @@ from fmnas.comparison.numbers.trials import Budget, PlannedRun, read_trials
 from fmnas.comparison.report import write_report
 from fmnas.comparison.summary import ReportContext
 from fmnas.platform.config.config import load_config
-from fmnas.platform.drive.description import by_design_of, remarks_of, settings_of, setup_of
+from fmnas.platform.drive.description import remarks_of, settings_of, setup_of
 from fmnas.platform.problems import problem
 from fmnas.platform.record.outcome import run_name
 
@@ -41,7 +41,7 @@ def context() -> ReportContext:
         hypotheses=config.hypotheses,
         remarks=remarks_of(config),
         runs=[PlannedRun(run_name(name, r), name, r) for r in range(config.repeats) for name in names],
-        by_design=by_design_of(config),
+        by_design={entry.label: entry.row.optimizer.chooses for entry in config.optimizers},
         setup=setup_of(config, problem(config.problem, config.problem_settings)),
         settings=settings_of(config),
         files=["trials.csv", "retrained.csv"],

@@ -85,14 +85,14 @@ def retrain(arguments: argparse.Namespace) -> int:
     """The best configurations of an experiment, on test images."""
 
     def plan(say: Say) -> _Plan:
-        from fmnas.platform.drive.retraining import RetrainingOptions
         from fmnas.platform.drive.retraining import retrain as train_again
 
         directory = run_directory(arguments.directory, write=True)
         given = {name: getattr(arguments, name) for name in RETRAIN_OPTIONS}
-        options = "".join(f" --{name} {value}" for name, value in given.items() if value is not None)
+        asked = {name: value for name, value in given.items() if value is not None}
+        options = "".join(f" --{name} {value}" for name, value in asked.items())
         again = f"retrain {shlex.quote(str(directory.root))}{options}"
-        return _Plan(directory, again, lambda around: train_again(directory, RetrainingOptions(**given), around))
+        return _Plan(directory, again, lambda around: train_again(directory, asked, around))
 
     return _drive(arguments, plan)
 

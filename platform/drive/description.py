@@ -22,12 +22,13 @@ def objective_settings(config: Config, space: Space | None = None, digest: str =
     space: of a problem that was handed over, which its name does not tell; else None. digest: SHA-256 of data that a
     user gave; empty where none were, or it is not known yet.
     """
-    plain = config.model_dump(mode="json")
-    data = {key: value for key, value in plain["data"].items() if key != "root"}
-    settings = {key: plain[key] for key in OBJECTIVE}
-    settings |= {"data": data, "problem": ALIASES.get(config.problem, config.problem)}
-    settings |= {} if space is None else {"space": space}
-    return settings | ({"SHA-256 of the data": digest} if digest else {})
+    plain = config.model_dump(mode="json", exclude={"data": {"root"}})
+    return {
+        **{key: plain[key] for key in OBJECTIVE},
+        "problem": ALIASES.get(config.problem, config.problem),
+        **({} if space is None else {"space": space}),
+        **({"SHA-256 of the data": digest} if digest else {}),
+    }
 
 
 def differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[str]:
@@ -35,6 +36,12 @@ def differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[st
     for key in ours:
         if key in theirs and ours[key] != theirs[key]:
             yield f"{key} = {ours[key]!r} and {theirs[key]!r}"
+
+
+def competitor(entry: OptimizerConfig) -> dict[str, Any]:
+    """All that decides what an optimizer suggests, whether said or by default, and how many trials it has in flight."""
+    plain = entry.model_dump(mode="json", include={"name", "use", "concurrency", "warm_start"})
+    return {**plain, **entry.row.complete(entry.options)}
 
 
 def setup_of(config: Config, problem: Problem) -> list[str]:
@@ -79,28 +86,21 @@ def remarks_of(config: Config) -> list[Remark]:
 def warm_starts_of(experiment: Experiment) -> list[str]:
     """A sentence or two for each optimizer that begins with trials of an earlier experiment: what that does to it."""
     config, knowledge = experiment.config, experiment.knowledge
-    return [
-        f"{entry.label} {_begins(knowledge[entry.label], config)}{_altered(knowledge[entry.label], config)}"
-        f"{_unpaired(entry, config, knowledge)}"
-        for entry in config.optimizers
-        if entry.warm_start is not None
-    ]
+    return [_begins(entry, config, knowledge) for entry in config.optimizers if entry.warm_start is not None]
 
 
-def _begins(known: Knowledge, config: Config) -> str:
-    """With how many trials of whom, and what is charged for them."""
+def _begins(entry: OptimizerConfig, config: Config, knowledge: Mapping[str, Knowledge]) -> str:
+    """With how many trials of whom, what is charged for them, and what was another there."""
+    known = knowledge[entry.label]
     counts = sorted({len(trials) for trials in known.trials[: config.repeats]})
     many = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     trials = f"{many} trial{'s' * (counts[-1] > 1)} of {known.directory} ({known.label})"
+    altered = f" The file of {short_name(config.problem)} was another one there." if known.altered else ""
     return (
-        f"begins with {trials}{' in each repeat' * (config.repeats > 1)}, charged as {many} of its "
+        f"{entry.label} begins with {trials}{' in each repeat' * (config.repeats > 1)}, charged as {many} of its "
         f"{config.budget.evaluations} evaluations, with the seconds of their trainings; wall-clock times hold none of "
-        "these."
+        f"these.{altered}{_unpaired(entry, config, knowledge)}"
     )
-
-
-def _altered(known: Knowledge, config: Config) -> str:
-    return f" The file of {short_name(config.problem)} was another one there." if known.altered else ""
 
 
 def _unpaired(entry: OptimizerConfig, config: Config, knowledge: Mapping[str, Knowledge]) -> str:
@@ -112,11 +112,6 @@ def _unpaired(entry: OptimizerConfig, config: Config, knowledge: Mapping[str, Kn
         return ""
     begin, them = ("begins", "it") if len(others) == 1 else ("begin", "them")
     return f" That is not what {listed(others)} {begin} with: its pairing with {them} is weaker by that."
-
-
-def by_design_of(config: Config) -> dict[str, str]:
-    """What chooses the new configurations of each optimizer, as its class says."""
-    return {entry.label: entry.row.optimizer.chooses for entry in config.optimizers}
 
 
 def _summary(name: str, problem: Problem) -> str:
@@ -143,13 +138,13 @@ def _budget(config: Config) -> str:
 
 
 def _beginning(config: Config) -> list[str]:
-    takes = {each.label: each.row.takes_initial_design and each.warm_start is None for each in config.optimizers}
-    takers = [label for label, does in takes.items() if does]
+    plain = [entry for entry in config.optimizers if entry.warm_start is None]
+    takers = [entry.label for entry in plain if entry.row.takes_initial_design]
     if not takers or not config.initial_points:
         return []
     points = "points" if config.initial_points > 1 else "point"
     which = f"{points} of the BO-FM authors' runs" if config.initial_design == AUTHORS else f"random {points}"
-    who = "All of a repeat" if all(takes.values()) else f"Of a repeat, {listed(takers)}"
+    who = "All of a repeat" if len(takers) == len(config.optimizers) else f"Of a repeat, {listed(takers)}"
     return [f"{who} begin{'s' * (len(takers) == 1)} with the same {config.initial_points} {which}."]
 
 

@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fmnas.platform.config.config import Config, OptimizerConfig, check_config
+from fmnas.platform.config.config import Config, check_config
 from fmnas.platform.config.source import override
+from fmnas.platform.drive.description import competitor
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.messages import explain, shown
-from fmnas.platform.record.configuration import FREE_TO_CHANGE, GROWING, flat, is_within
+from fmnas.platform.record.configuration import FREE_TO_CHANGE, GROWING, differences, flat, is_within
 from fmnas.platform.tracking.password import settled
 
 REASONS = {
@@ -51,13 +52,14 @@ def extended_config(config: Config, given: Sequence[str], root: Path) -> Config:
     data = config.model_dump(mode="json")
     for each in given:
         override(data, each)
-    data["optimizers"] = _in_full(data["optimizers"], config.optimizers)
+    known = {entry.label: entry.model_dump(mode="json") for entry in config.optimizers}
+    if isinstance(data["optimizers"], list):
+        data["optimizers"] = [known.get(each, each) if isinstance(each, str) else each for each in data["optimizers"]]
     wanted = check_config(data, place, ADVICE)
     refusals = [*_of_budgets(config, wanted), *_of_optimizers(config, wanted), *_of_the_rest(config, wanted)]
     if refusals:
         raise ConfigError(explain(place, refusals, ADVICE))
-    there = {entry.label for entry in config.optimizers}
-    optimizers = [*config.optimizers, *(entry for entry in wanted.optimizers if entry.label not in there)]
+    optimizers = [*config.optimizers, *(entry for entry in wanted.optimizers if entry.label not in known)]
     extended = wanted.model_copy(update={"optimizers": optimizers})
     return extended if extended.tracking == config.tracking else settled(extended, Path.cwd())
 
@@ -70,14 +72,13 @@ def growth(before: Config, after: Config) -> dict[str, Any]:
 
 def taken(before: Config, after: Config) -> list[str]:
     """That what is free to change was changed, if anything was."""
-    old, new = (flat(each.model_dump(mode="json")) for each in (before, after))
-    changed = [f"{key} = {shown(new.get(key))}" for key in {**old, **new} if old.get(key) != new.get(key)]
-    free = [each for each in changed if is_within(each.partition(" ")[0], FREE_TO_CHANGE)]
+    changed = differences(before, after).items()
+    free = [f"{key} = {shown(now)}" for key, (_, now) in changed if is_within(key, FREE_TO_CHANGE)]
     return [f"from now on {', '.join(free)}"] if free else []
 
 
 def two_budgets(changes: Mapping[str, Any], config: Config) -> dict[str, str]:
-    """What is to be said, after its label, of each optimizer that was told one budget and is told another.
+    """What is to be said, by its label, of each optimizer that was told one budget and is told another.
 
     changes: of the extension. config: the experiment after it.
     """
@@ -90,16 +91,12 @@ def two_budgets(changes: Mapping[str, Any], config: Config) -> dict[str, str]:
         f"was told of a budget of {before} evaluations for what it suggested before the extension, and of {after} "
         "after it: where it makes use of that, a run that began with the larger budget would have gone another way."
     )
-    return {label: text for label in told if label in there}
+    return {label: f"{label} {text}" for label in told if label in there}
 
 
 def _growing(config: Config) -> dict[str, Any]:
-    return {
-        "repeats": config.repeats,
-        "budget.evaluations": config.budget.evaluations,
-        "budget.seconds": config.budget.seconds,
-        "optimizers": [entry.label for entry in config.optimizers],
-    }
+    plain = flat(config.model_dump(mode="json")) | {"optimizers": [entry.label for entry in config.optimizers]}
+    return {key: plain[key] for key in GROWING}
 
 
 def _adding(config: Config) -> str:
@@ -107,65 +104,42 @@ def _adding(config: Config) -> str:
     return f"-o 'optimizers=[{', '.join(entry.label for entry in config.optimizers)}, NEW]'"
 
 
-def _in_full(optimizers: Any, there: Sequence[OptimizerConfig]) -> Any:
-    """What is given as optimizers, the bare labels of those there replaced by all that they are."""
-    known = {entry.label: entry.model_dump(mode="json") for entry in there}
-    if not isinstance(optimizers, list):
-        return optimizers
-    return [known.get(each, each) if isinstance(each, str) else each for each in optimizers]
-
-
 def _of_budgets(config: Config, wanted: Config) -> list[str]:
-    """Why what was done does not fit into less."""
+    """Why what was done does not fit into less; None is no limit."""
     old, new = _growing(config), _growing(wanted)
     return [
         f"{key} = {shown(new[key])}: the experiment has {shown(old[key])}, and what it did is kept: give more, or "
         "leave it out"
         for key in ("repeats", "budget.evaluations", "budget.seconds")
-        if _as_limit(new[key]) < _as_limit(old[key])
+        if new[key] is not None and (old[key] is None or new[key] < old[key])
     ]
-
-
-def _as_limit(value: float | None) -> float:
-    """No limit is more than any."""
-    return float("inf") if value is None else value
 
 
 def _of_optimizers(config: Config, wanted: Config) -> list[str]:
     """Why all that are there must stay as they are."""
     now = {entry.label: entry for entry in wanted.optimizers}
     missing = [entry.label for entry in config.optimizers if entry.label not in now]
-    found = []
-    if missing:
-        found.append(
-            f"optimizers: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} left out, and what was done is "
-            f"kept: write {_adding(config)}; of some of them alone a report of other directories tells"
-        )
-    for entry in config.optimizers:
-        if entry.label in now and _competitor(entry) != _competitor(now[entry.label]):
-            found.append(
-                f"optimizers: {entry.label} has other settings here, and did what it did with those it has: write its "
-                f"label alone for it as it is, or {{name: {entry.name}, label: {entry.label}-2, KEY: VALUE}} for one "
-                "more"
-            )
-    return found
-
-
-def _competitor(entry: OptimizerConfig) -> Mapping[str, Any]:
-    """All that decides what it suggests, whether said or by default."""
-    return {**entry.model_dump(mode="json"), "options": entry.row.complete(entry.options)}
+    left_out = (
+        f"optimizers: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} left out, and what was done is "
+        f"kept: write {_adding(config)}; of some of them alone a report of other directories tells"
+    )
+    altered = [
+        f"optimizers: {entry.label} has other settings here, and did what it did with those it has: write its label "
+        f"alone for it as it is, or {{name: {entry.name}, label: {entry.label}-2, KEY: VALUE}} for one more"
+        for entry in config.optimizers
+        if entry.label in now and competitor(entry) != competitor(now[entry.label])
+    ]
+    return [left_out, *altered] if missing else altered
 
 
 def _of_the_rest(config: Config, wanted: Config) -> list[str]:
     """Why nothing else may change, key by key."""
-    old, new = (flat(each.model_dump(mode="json")) for each in (config, wanted))
     return [
-        f"{key} = {shown(new.get(key))}: the experiment has {shown(old.get(key))}: {_reason(key)}"
-        for key in {**old, **new}
-        if old.get(key) != new.get(key) and not is_within(key, (*FREE_TO_CHANGE, *GROWING))
+        f"{key} = {shown(now)}: the experiment has {shown(before)}: {_reason(key)}"
+        for key, (before, now) in differences(config, wanted).items()
+        if not is_within(key, (*FREE_TO_CHANGE, *GROWING))
     ]
 
 
 def _reason(key: str) -> str:
-    default = "what was done was done with that"
-    return REASONS.get(key, REASONS.get(key.partition(".")[0], default))
+    return REASONS.get(key) or REASONS.get(key.partition(".")[0], "what was done was done with that")

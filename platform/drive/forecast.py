@@ -115,13 +115,8 @@ def remarks(config: Config) -> list[str]:
     found = _of_repeats(config)
     dimensions = len(problem(config.problem, config.problem_settings).space.names) - len(config.fixed)
     for i, entry in enumerate(config.optimizers):
-        plan = Plan(
-            config.budget.evaluations,
-            config.fidelity.epochs,
-            dimensions,
-            option=f"-o optimizers.{i}.",
-            budget="-o budget.evaluations",
-        )
+        option, budget = f"-o optimizers.{i}.", "-o budget.evaluations"
+        plan = Plan(config.budget.evaluations, config.fidelity.epochs, dimensions, option, budget)
         text = entry.row.optimizer.foreseen(entry.row.complete(entry.options), plan)
         found += [f"{entry.label}: {text}"] if text else []
     return found

@@ -5,7 +5,7 @@ that of every such file, of the problem and of optimizers, with each driver, so 
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, groupby, pairwise
 from typing import Any
 
@@ -40,12 +40,13 @@ def read_environment(directory: RunDirectory) -> dict[str, Any]:
     return data if isinstance(data, dict) else {directory.environment.name: "holds no JSON object"}
 
 
-def described(data: Data | None) -> dict[str, str]:
-    """Where the data were found and, of those that a user gave, their digest."""
+def described(data: Data | None, files: Mapping[str, str]) -> dict[str, str]:
+    """What environment.json keeps: where the data were found, and what it has digests of. files: of `own_digests`."""
+    problem = {PROBLEM_DIGEST: files[PROBLEM]} if PROBLEM in files else {}
     if data is None:
-        return {}
+        return problem
     digest = getattr(data, "digest", "")
-    return {"data": data.place, **({DATA_DIGEST: digest} if digest else {})}
+    return {"data": data.place, **({DATA_DIGEST: digest} if digest else {}), **problem}
 
 
 def data_digest(directory: RunDirectory) -> str:
@@ -55,7 +56,7 @@ def data_digest(directory: RunDirectory) -> str:
 
 def check_same_data(data: Data | None, directory: RunDirectory) -> None:
     """Raise RunDirectoryError where they are known to be others than those that the experiment began with."""
-    begun, now = data_digest(directory), described(data)
+    begun, now = data_digest(directory), described(data, {})
     if begun and begun != now.get(DATA_DIGEST):
         raise RunDirectoryError(
             f"{directory.root} began with data of the SHA-256 {begun}, and these are others ({now.get('data')}): put "
@@ -78,39 +79,37 @@ def whose(label: str) -> str:
     return f"optimizers.{label}"
 
 
-def known_digests(key: str, directory: RunDirectory, drivers: Sequence[Record]) -> list[str]:
-    """Of a file, each that an experiment is known to have worked with, once, the first one first."""
+def known_digests(key: str, directory: RunDirectory, drivers: Sequence[Record]) -> frozenset[str]:
+    """Of a file, each that an experiment is known to have worked with."""
     begun = read_environment(directory).get(PROBLEM_DIGEST) if key == PROBLEM else None
     known = [begun, *(driver.get(OWN_FILES, {}).get(key) for driver in drivers)]
-    return list(dict.fromkeys(digest for digest in known if digest is not None))
+    return frozenset(digest for digest in known if digest is not None)
 
 
-def is_altered(config: Config, directory: RunDirectory, drivers: Sequence[Record]) -> bool:
-    """Whether the file of its own problem is known to have been another in the experiment in the directory."""
-    now = own_digests(config).get(PROBLEM)
-    return any(digest != now for digest in known_digests(PROBLEM, directory, drivers))
+def is_altered(key: str, now: str | None, directory: RunDirectory, drivers: Sequence[Record]) -> bool:
+    """Whether a file, whose digest is that now, is known to have been another in the experiment in the directory."""
+    return bool(known_digests(key, directory, drivers) - {now})
 
 
 def altered_since(state: ExperimentState, directory: RunDirectory) -> list[str]:
     """A sentence for each file that is another now than some driver had it, if anything of it is still to run."""
-    config, told = state.experiment.config, []
-    idle = {whose(run.optimizer_name) for run in state.runs.values()}
-    idle -= {whose(run.optimizer_name) for run in state.runs.values() if not run.done}
-    for key, now in own_digests(config).items():
-        if key not in idle and set(known_digests(key, directory, state.drivers)) - {now}:
-            told.append(
-                f"{_in_words(key, config)}: its file was altered since the experiment began, and results of both "
-                f"stand in one {'comparison' if key == PROBLEM else 'row'}. Unless that only mends what failed, run it "
-                "anew into another directory"
-            )
-    return told
+    config = state.experiment.config
+    busy = {PROBLEM, *(whose(run.optimizer_name) for run in state.runs.values() if not run.done)}
+    return [
+        f"{_in_words(key, config)}: its file was altered since the experiment began, and results of both "
+        f"stand in one {'comparison' if key == PROBLEM else 'row'}. Unless that only mends what failed, run it "
+        "anew into another directory"
+        for key, now in own_digests(config).items()
+        if key in busy and is_altered(key, now, directory, state.drivers)
+    ]
 
 
 def alterations(state: ExperimentState, directory: RunDirectory) -> list[str]:
     """A sentence for each file of which an experiment has trials from before an alteration, and from after it."""
     config = state.experiment.config
     keys = [PROBLEM, *(whose(entry.label) for entry in config.optimizers)]
-    return [told for key in keys for told in _alteration(key, _versions(key, state, directory), config)]
+    versions = {key: _versions(key, state, directory) for key in keys}
+    return [_alteration(key, each, config) for key, each in versions.items() if len(each) > 1]
 
 
 def differing_files(experiments: Sequence[tuple[RunDirectory, ExperimentState]]) -> list[str]:
@@ -119,7 +118,7 @@ def differing_files(experiments: Sequence[tuple[RunDirectory, ExperimentState]])
     holders = {whose(entry.label): config for config in configs for entry in config.optimizers}
     told = []
     for key, config in {PROBLEM: configs[0], **holders}.items():
-        known = {frozenset(known_digests(key, directory, state.drivers)) for directory, state in experiments}
+        known = {known_digests(key, directory, state.drivers) for directory, state in experiments}
         if len(known - {frozenset()}) > 1:
             where = "in one comparison" if key == PROBLEM else "in its row"
             told.append(
@@ -137,32 +136,29 @@ def _in_words(key: str, config: Config) -> str:
     return names.get(key, short_name(config.problem))
 
 
-def _alteration(key: str, versions: Sequence[Sequence[Outcome]], config: Config) -> list[str]:
+def _alteration(key: str, versions: Sequence[Sequence[Outcome]], config: Config) -> str:
     """After how many of its trials a file was altered, and what came after that."""
-    if len(versions) < 2:
-        return []
-    ends = list(accumulate(map(len, versions)))
-    what = f"{_in_words(key, config)}: its file was altered after {listed([str(end) for end in ends[:-1]])} of"
+    *ends, count = accumulate(map(len, versions))
+    what = f"{_in_words(key, config)}: its file was altered after {listed(list(map(str, ends)))} of"
     if key != PROBLEM:
-        return [f"{what} its {ends[-1]} trials had ended: its row holds results of each version."]
+        return f"{what} its {count} trials had ended: its row holds results of each version."
     later = dict.fromkeys(outcome.optimizer for trials in versions[1:] for outcome in trials)
-    return [f"{what} the {ends[-1]} trials had ended: later ones, of {listed(list(later))}, are of another version."]
+    return f"{what} the {count} trials had ended: later ones, of {listed(list(later))}, are of another version."
 
 
 def _versions(key: str, state: ExperimentState, directory: RunDirectory) -> list[list[Outcome]]:
     """Version by version of a file, in turn, the trials that ended with it; where none is known, none.
 
     A driver that says nothing of it is of a journal that says it later or nowhere: it is taken to have had the one of
-    before.
+    before. What was known from an earlier experiment came of no file here.
     """
     known: str | None = read_environment(directory).get(PROBLEM_DIGEST) if key == PROBLEM else None
     found: list[tuple[str | None, Outcome]] = []
     for driver, (begin, end) in zip(state.drivers, pairwise((*state.ended_before, len(state.outcomes))), strict=True):
         known = driver.get(OWN_FILES, {}).get(key, known)
-        found += [(known, outcome) for outcome, _ in state.outcomes[begin:end] if _concerns(key, outcome)]
+        found += [
+            (known, outcome)
+            for outcome, _ in state.outcomes[begin:end]
+            if outcome.trial.origin != WARM_START and key in (PROBLEM, whose(outcome.optimizer))
+        ]
     return [[each for _, each in trials] for version, trials in groupby(found, lambda each: each[0]) if version]
-
-
-def _concerns(key: str, outcome: Outcome) -> bool:
-    """Whether a trial comes of that file; what was known from an earlier experiment came of none here."""
-    return outcome.trial.origin != WARM_START and key in (PROBLEM, whose(outcome.optimizer))

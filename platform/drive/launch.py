@@ -5,60 +5,44 @@ Everything that can be wrong with the input is checked before the run directory 
 
 import shutil
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from fmnas.platform.config.config import Config
+from fmnas.platform.config.uri import shown_uri
 from fmnas.platform.drive.description import warm_starts_of
-from fmnas.platform.drive.dispatch import Clock, epochs_reached
+from fmnas.platform.drive.dispatch import Clock, Dispatcher, epochs_reached
 from fmnas.platform.drive.driver import Driver, Stage
 from fmnas.platform.drive.extension import extended_config, growth, taken, two_budgets
 from fmnas.platform.drive.forecast import remarks
-from fmnas.platform.drive.inputs import (
-    DATA_DIGEST,
-    PROBLEM,
-    PROBLEM_DIGEST,
-    altered_since,
-    check_same_data,
-    data_digest,
-    described,
-    own_digests,
-)
+from fmnas.platform.drive.inputs import DATA_DIGEST, altered_since, check_same_data, data_digest, described, own_digests
 from fmnas.platform.drive.results import last_driver
-from fmnas.platform.drive.sending import (
-    SYNC_SECONDS,
-    Write,
-    begin_tracking,
-    check_tracking,
-    finish_tracking,
-    shown_store,
-)
+from fmnas.platform.drive.sending import SYNC_SECONDS, Write, begin_tracking, check_tracking, finish_tracking
 from fmnas.platform.drive.warm_start import check_known_data, read_knowledge
 from fmnas.platform.environment import describe_environment, driver_in_words, same_fmnas
 from fmnas.platform.errors import Ending, ExperimentFailed
 from fmnas.platform.record.configuration import check_tracked, current_config, is_written
 from fmnas.platform.record.events import begun_record, driver_record, ended_record, extended_record
-from fmnas.platform.record.experiment import Experiment, build_experiment
+from fmnas.platform.record.experiment import build_experiment
 from fmnas.platform.record.handed_over import keep_problem
-from fmnas.platform.record.journal import DriverWork, Journal, experiment_records
+from fmnas.platform.record.journal import DriverWork, Journal, Record, experiment_records
 from fmnas.platform.record.lock import Note, kept_up, locked
 from fmnas.platform.record.run_directory import RunDirectory, write_json, write_text
 from fmnas.platform.record.state import ExperimentState, restore
 from fmnas.platform.record.warm_start import Knowledge, recorded_knowledge
 from fmnas.platform.screen.ending import ExperimentResult
-from fmnas.platform.screen.progress import ExperimentProgress
+from fmnas.platform.screen.progress import ExperimentProgress, Reached
 from fmnas.platform.screen.screen import Screen
 from fmnas.platform.tracking.password import keep_password
-from fmnas.platform.tracking.tracker import Tracker, TrackingReport
+from fmnas.platform.tracking.tracker import Tracker
 from fmnas.platform.workers.open_pool import Work, open_pool
 from fmnas.platform.workers.pool import Pool
 from fmnas.platform.workers.stop import StopRequest
 from fmnas.trainers.checkpoints import Checkpoints
 from fmnas.trainers.problem import Data
-
-ALREADY = "the experiment has all of that already: nothing is added, and it goes on as it is"
 
 
 @dataclass(frozen=True)
@@ -76,39 +60,83 @@ class Surroundings:
     traced: bool = True
 
 
+@dataclass(frozen=True)
+class Session:
+    """A driver's time in a run directory: the experiment as it stands there, with its id, and what surrounds it."""
+
+    state: ExperimentState
+    identity: str
+    directory: RunDirectory
+    around: Surroundings
+
+    @property
+    def config(self) -> Config:
+        """Of the experiment."""
+        return self.state.experiment.config
+
+    def pool(self, data: Data | None) -> AbstractContextManager[Pool]:
+        """The workers of its trials, see `open_pool`."""
+        config, around, every = self.config, self.around, self.config.checkpoints.every
+        kept = Checkpoints(self.directory.checkpoints.resolve(), every) if every else None
+        work = Work(config, data, config.seeds, config.concurrency, config.budget.trial_seconds, kept, around.traced)
+        return open_pool(work, around.address, around.stop, around.screen.say)
+
+    def record(self, journal: Journal, record: Record) -> None:
+        """Journal it, then take it."""
+        journal.append(record)
+        self.state.apply(record)
+
+    def driven(self, dispatcher: Dispatcher) -> tuple[Ending, str]:
+        """How the work ended, and why it failed if it did; the screen is closed."""
+        try:
+            return dispatcher.run(), ""
+        except ExperimentFailed as error:
+            return Ending.FAILED, str(error)
+        finally:
+            self.around.screen.close()
+
+    def sent(self, tracker: Tracker, ending: str, reason: str = "") -> ExperimentResult:
+        """The results, written and sent, see `finish_tracking`."""
+        report, summary = finish_tracking(tracker, self.state, self.directory, ending, self.around.write)
+        store = shown_uri(self.config.tracking.uri or self.directory.store)
+        return ExperimentResult(Ending(ending), reason, summary, report, store)
+
+    def sent_as_it_is(self) -> ExperimentResult:
+        """The same, of an experiment at which nobody works now."""
+        tracker = begin_tracking(self.state, self.directory, self.identity)
+        return self.sent(tracker, self.state.status or Ending.INTERRUPTED)
+
+
 def launch(config: Config, directory: RunDirectory, around: Surroundings) -> ExperimentResult:
     """Run a new experiment. Raises FmnasError, with nothing written, when the input or the machine will not do."""
     directory.check_absent()
     knowledge = read_knowledge(config)
     experiment, files = build_experiment(config, knowledge), own_digests(config)
+    session = Session(ExperimentState(experiment), uuid.uuid4().hex, directory, around)
     check_tracking(config, directory)
     for remark in (*remarks(config), *warm_starts_of(experiment)):
         around.screen.say(remark)
     data = experiment.problem.load()
-    check_known_data(knowledge, described(data).get(DATA_DIGEST, ""))
-    with open_pool(_work(experiment, data, directory, around), around.address, around.stop, around.screen.say) as pool:
+    inputs = described(data, files)
+    check_known_data(knowledge, inputs.get(DATA_DIGEST, ""))
+    with session.pool(data) as pool:
         directory.create()
-        noted = _noted(experiment, pool, around.clock.now())
-        with locked(directory.lock, around.screen.say) as note, kept_up(note, noted):
+        with locked(directory.lock, around.screen.say) as note:
             directory.check_absent()  # another may have begun here since
-            identity = uuid.uuid4().hex
-            keep_password(config, directory)
-            write_text(directory.config, config.to_yaml())
-            digest = {PROBLEM_DIGEST: files[PROBLEM]} if PROBLEM in files else {}
-            write_json(directory.environment, {**describe_environment(), **described(data), **digest})
+            _write_config(config, directory)
+            write_json(directory.environment, {**describe_environment(), **inputs})
             keep_problem(config, experiment.problem, directory)
             with Journal(directory.journal) as journal:
                 resolved = config.model_dump(mode="json")
-                journal.append(begun_record(identity, resolved, around.clock.now(), knowledge))
-                return _conduct(ExperimentState(experiment), directory, journal, pool, identity, around)
+                journal.append(begun_record(session.identity, resolved, around.clock.now(), knowledge))
+                return _conduct(session, note, journal, pool)
 
 
 def resume(directory: RunDirectory, around: Surroundings) -> ExperimentResult:
     """Go on with an experiment from its journal. Raises FmnasError when it cannot or its configuration was changed."""
     directory.check_present()
     with locked(directory.lock, around.screen.say) as note:
-        state, identity = restore(directory)
-        return _go_on(Continuation(state, identity), directory, around, note)
+        return _go_on(Session(*restore(directory), directory, around), note, {}, {})
 
 
 def extend(directory: RunDirectory, given: Sequence[str], around: Surroundings) -> ExperimentResult:
@@ -127,54 +155,42 @@ def extend(directory: RunDirectory, given: Sequence[str], around: Surroundings) 
         check_known_data(knowledge, data_digest(directory))
         state = ExperimentState(build_experiment(after, knowledge))
         state.replay(records[1:])
-        told = [f"{label} {text}" for label, text in two_budgets(changes, after).items()]
         news = {label: known for label, known in knowledge.items() if kept.get(label) != known}
-        told += warm_starts_of(state.experiment) if news else []
-        told = [*remarks(after), *told] if changes else [ALREADY] if after == before else []
-        for remark in (*told, *taken(before, after)):
+        told = taken(before, after)
+        if changes:
+            warm_starts = warm_starts_of(state.experiment) if news else []
+            told = [*remarks(after), *two_budgets(changes, after).values(), *warm_starts, *told]
+        elif after == before:
+            told = ["the experiment has all of that already: nothing is added, and it goes on as it is"]
+        for remark in told:
             around.screen.say(remark)
-        return _go_on(Continuation(state, str(records[0]["id"]), changes, news), directory, around, note)
+        return _go_on(Session(state, str(records[0]["id"]), directory, around), note, changes, news)
 
 
-@dataclass(frozen=True)
-class Continuation:
-    """An experiment to go on with: its state and id, and how it grows first, as an extension's record tells it.
-
-    news: what its optimizers begin with, of those that are new or have more repeats.
+def _go_on(session: Session, note: Note, changes: Mapping[str, Any], news: Mapping[str, Knowledge]) -> ExperimentResult:
+    """changes: how the experiment grows first. news: what those of its optimizers begin with that are new or have more
+    repeats.
     """
-
-    state: ExperimentState
-    identity: str
-    changes: Mapping[str, Any] = field(default_factory=dict)
-    news: Mapping[str, Knowledge] = field(default_factory=dict)
-
-
-def _go_on(on: Continuation, directory: RunDirectory, around: Surroundings, note: Note) -> ExperimentResult:
-    state, config = on.state, on.state.experiment.config
+    state, config, directory, around = session.state, session.config, session.directory, session.around
     check_tracking(config, directory)
-    for altered in altered_since(state, directory) if on.changes or state.status != Ending.FINISHED else ():
+    over = state.status == Ending.FINISHED and not changes
+    for altered in () if over else altered_since(state, directory):
         around.screen.say(altered)
-    if state.status == Ending.FINISHED and not on.changes and not state.open:  # neither data nor workers are needed
+    if over and not state.open:  # neither data nor workers are needed
         _write_config(config, directory)
         ExperimentProgress(around.screen, state, workers=lambda: 0)  # whoever follows is told that it begins
         around.screen.close()
-        tracker = begin_tracking(state, directory, on.identity)
-        return _results(tracker, state, directory, Ending.FINISHED, "", around)
+        _say_writing(session)
+        return session.sent_as_it_is()
     data = state.experiment.problem.load()
     check_same_data(data, directory)
-    work = _work(state.experiment, data, directory, around)
-    with (
-        open_pool(work, around.address, around.stop, around.screen.say) as pool,
-        Journal(directory.journal) as journal,
-    ):
-        if on.changes:
-            _enter(state, directory, journal, around, DriverWork.EXTENSION)
-            record = extended_record(on.changes, config.model_dump(mode="json"), around.clock.now(), on.news)
-            journal.append(record)
-            state.apply(record)
+    with session.pool(data) as pool, Journal(directory.journal) as journal:
+        if changes:
+            _enter(session, journal, DriverWork.EXTENSION)
+            grown = extended_record(changes, config.model_dump(mode="json"), around.clock.now(), news)
+            session.record(journal, grown)
         _write_config(config, directory)
-        with kept_up(note, _noted(state.experiment, pool, around.clock.now())):
-            return _conduct(state, directory, journal, pool, on.identity, around)
+        return _conduct(session, note, journal, pool)
 
 
 def _write_config(config: Config, directory: RunDirectory) -> None:
@@ -184,116 +200,57 @@ def _write_config(config: Config, directory: RunDirectory) -> None:
         write_text(directory.config, config.to_yaml())
 
 
-@dataclass(frozen=True)
-class Sent:
-    """What became of an experiment's trials in MLflow, and in which store."""
-
-    tracking: TrackingReport
-    store: str
-
-
-def sync(directory: RunDirectory, around: Surroundings) -> Sent:
+def sync(directory: RunDirectory, around: Surroundings) -> ExperimentResult:
     """Send to MLflow what it missed; what is there already stays as it is. Raises FmnasError while a driver works."""
     directory.check_present()
     with locked(directory.lock, around.screen.say) as note:
         note(work=DriverWork.SYNC, since=around.clock.now())
-        state, identity = restore(directory, heard=False)
-        config = state.experiment.config
-        check_tracked(config.tracking, directory)
-        check_tracking(config, directory)
-        tracker = begin_tracking(state, directory, identity, SYNC_SECONDS)
-        report, _ = finish_tracking(tracker, state, directory, state.status or Ending.INTERRUPTED)
-        return Sent(report, shown_store(config, directory))
+        session = Session(*restore(directory, heard=False), directory, around)
+        check_tracked(session.config.tracking, directory)
+        check_tracking(session.config, directory)
+        tracker = begin_tracking(session.state, directory, session.identity, SYNC_SECONDS)
+        return session.sent(tracker, session.state.status or Ending.INTERRUPTED)
 
 
-def _work(experiment: Experiment, data: Data | None, directory: RunDirectory, around: Surroundings) -> Work:
-    config, every = experiment.config, experiment.config.checkpoints.every
-    checkpoints = Checkpoints(directory.checkpoints.resolve(), every) if every else None
-    return Work(config, data, config.seeds, config.concurrency, config.budget.trial_seconds, checkpoints, around.traced)
-
-
-def _noted(experiment: Experiment, pool: Pool, since: float) -> Callable[[], dict[str, Any]]:
-    """What the lock tells of the driver at work. reached: run, trial and epoch of each trial that told of one."""
-
-    def noted() -> dict[str, Any]:
-        reached = epochs_reached(pool, experiment.problem.seeds)
-        return {
-            "work": DriverWork.EXPERIMENT,
-            "workers": pool.size,
-            "since": since,
-            "reached": [[run, trial, epoch] for (run, trial), epoch in reached.items()],
-        }
-
-    return noted
-
-
-def _enter(
-    state: ExperimentState,
-    directory: RunDirectory,
-    journal: Journal,
-    around: Surroundings,
-    work: DriverWork = DriverWork.EXPERIMENT,
-) -> None:
+def _enter(session: Session, journal: Journal, work: DriverWork) -> None:
     """Say in the journal who goes on, and say it aloud where that is not who was here before."""
-    before, files = last_driver(state, directory), own_digests(state.experiment.config)
+    state, directory, around = session.state, session.directory, session.around
+    before, files = last_driver(state, directory), own_digests(session.config)
     record = driver_record(work, around.clock.now(), files)
     if before and not (same_fmnas(before, record) and before.get("torch") == record["torch"]):
         around.screen.say(
             f"{directory.root} was driven by {driver_in_words(before)}, and goes on with {driver_in_words(record)}: "
             "results of both stand in one comparison, and the report says so"
         )
-    journal.append(record)
-    state.apply(record)
+    session.record(journal, record)
 
 
-def _leave(state: ExperimentState, journal: Journal, status: str, reason: str, at: float) -> None:
-    """Say in the journal how the driver leaves, unless it said so before and did nothing since."""
-    if state.status != status:
-        record = ended_record(status, reason, at)
-        journal.append(record)
-        state.apply(record)
-
-
-def _conduct(
-    state: ExperimentState,
-    directory: RunDirectory,
-    journal: Journal,
-    pool: Pool,
-    identity: str,
-    around: Surroundings,
-) -> ExperimentResult:
+def _conduct(session: Session, note: Note, journal: Journal, pool: Pool) -> ExperimentResult:
     """Drive to the end, then write results and close the tracking, however it ended."""
-    if state.status != Ending.FINISHED:
-        _enter(state, directory, journal, around)
-    tracker = begin_tracking(state, directory, identity)
+    state, around = session.state, session.around
     reached = partial(epochs_reached, pool, state.experiment.problem.seeds)
-    progress = ExperimentProgress(around.screen, state, lambda: pool.size, reached=reached)
-    reason = ""
-    try:
+    with kept_up(note, partial(_noted, pool, reached, around.clock.now())):
+        if state.status != Ending.FINISHED:
+            _enter(session, journal, DriverWork.EXPERIMENT)
+        tracker = begin_tracking(state, session.directory, session.identity)
+        progress = ExperimentProgress(around.screen, state, lambda: pool.size, reached=reached)
         stage = Stage(pool, journal, tracker, progress, around.stop, around.clock)
-        status = Driver(state, state.experiment.config.workers, stage).run()
-    except ExperimentFailed as error:
-        status, reason = Ending.FAILED, str(error)
-    finally:
-        around.screen.close()
-    _leave(state, journal, status, reason, around.clock.now())
-    if status == Ending.FINISHED:  # what is left is of trials that were killed
-        shutil.rmtree(directory.checkpoints, ignore_errors=True)
-    return _results(tracker, state, directory, status, reason, around)
+        ending, reason = session.driven(Driver(state, session.config.workers, stage))
+        if state.status != ending:  # else it said so before and did nothing since
+            session.record(journal, ended_record(ending, reason, around.clock.now()))
+        if ending == Ending.FINISHED:  # what is left is of trials that were killed
+            shutil.rmtree(session.directory.checkpoints, ignore_errors=True)
+        _say_writing(session)
+        return session.sent(tracker, ending, reason)
 
 
-def _results(
-    tracker: Tracker,
-    state: ExperimentState,
-    directory: RunDirectory,
-    ending: Ending,
-    reason: str,
-    around: Surroundings,
-) -> ExperimentResult:
-    """Written, and sent."""
-    config = state.experiment.config
-    if around.write is None:
-        to_mlflow = ", and to MLflow" if config.tracking.enabled else ""
-        around.screen.say(f"writing tables, figures and the page{to_mlflow}")
-    report, summary = finish_tracking(tracker, state, directory, ending, around.write)
-    return ExperimentResult(ending, reason, summary, report, shown_store(config, directory))
+def _noted(pool: Pool, reached: Reached, since: float) -> dict[str, Any]:
+    """What the lock tells of the driver at work. reached: run, trial and epoch of each trial that told of one."""
+    trials = [[run, trial, epoch] for (run, trial), epoch in reached().items()]
+    return {"work": DriverWork.EXPERIMENT, "workers": pool.size, "since": since, "reached": trials}
+
+
+def _say_writing(session: Session) -> None:
+    if session.around.write is None:
+        to_mlflow = ", and to MLflow" if session.config.tracking.enabled else ""
+        session.around.screen.say(f"writing tables, figures and the page{to_mlflow}")

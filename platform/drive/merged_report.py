@@ -6,45 +6,31 @@ compared repeat by repeat; with another seed they hold other repeats, which get 
 """
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from fmnas.comparison.numbers.paired_tests import ALL
 from fmnas.comparison.numbers.trials import LAST_COLUMN, SOURCE, PlannedRun
 from fmnas.comparison.summary import Remark, ReportContext, Summary
-from fmnas.platform.config.config import Config, OptimizerConfig
-from fmnas.platform.drive.description import differing, objective_settings
+from fmnas.platform.config.config import Config
+from fmnas.platform.drive.description import competitor, differing, objective_settings
 from fmnas.platform.drive.inputs import data_digest, differing_files
-from fmnas.platform.drive.results import (
-    Findings,
-    context_of,
-    findings_of,
-    trials_of,
-    write_report_files,
-)
+from fmnas.platform.drive.results import Findings, findings_of, write_report_files
 from fmnas.platform.errors import RunDirectoryError
 from fmnas.platform.record.handed_over import kept_space
 from fmnas.platform.record.outcome import run_name
 from fmnas.platform.record.run_directory import RunDirectory, looked_at
 from fmnas.platform.record.state import ExperimentState, restore
 
-_SUMMARY_KEYS = {"name", "problem", "budget", "optimizers", "headline", "caution"}
-"""Some that every summary.json of a report has."""
-
-ALIKE = ("budget", "initial_design", "on_failure")
-"""The keys of a configuration that must agree, beside those that say what an objective is, and
-checkpoints.continue_promoted."""
-
 Repeat = tuple[int, int]
 """An experiment's seed and a repeat in it: what a repeat is, whatever directory holds it."""
 
 
-@dataclass(frozen=True)
-class Member:
+class Member(NamedTuple):
     """A run directory and what its journal proves."""
 
     directory: RunDirectory
@@ -78,7 +64,7 @@ def read_findings(roots: Sequence[Path]) -> Findings:
     Raises RunDirectoryError for directories that cannot be read, or not be compared.
     """
     sources = _sources(roots)
-    return findings_of(sources[0].directory, sources[0].state) if len(sources) == 1 else _merged(sources)
+    return findings_of(*sources[0]) if len(sources) == 1 else _merged(sources)
 
 
 def _sources(roots: Sequence[Path]) -> list[Member]:
@@ -88,11 +74,11 @@ def _sources(roots: Sequence[Path]) -> list[Member]:
 def _merged(sources: Sequence[Member]) -> Findings:
     _check_alike(sources)
     _check_independent(sources)
-    numbers = _renumbered(sources)
-    tables = [_labelled(_numbered(trials_of(source.state), source, numbers), source) for source in sources]
-    known = [table for table in tables if not table.empty]
-    trials = pd.concat(known, ignore_index=True) if known else tables[0]
-    return Findings(trials, _context(sources, numbers))
+    numbers = _numbers(sources)
+    found = [_renumbered(source, numbers) for source in sources]
+    known = [each.trials for each in found if not each.trials.empty]
+    trials = pd.concat(known, ignore_index=True) if known else found[0].trials
+    return Findings(trials, _context(sources, [each.context for each in found]))
 
 
 def _check_out(folder: RunDirectory) -> None:
@@ -113,16 +99,15 @@ def _check_out(folder: RunDirectory) -> None:
 
 def _is_merged_report(folder: RunDirectory) -> bool:
     """Whether fmnas wrote a report here, and no experiment lies here whose journal is lost."""
-    if (
-        any(path.exists() for path in (folder.config, folder.environment, folder.retrained))
-        or not folder.page.is_file()
-    ):
+    of_experiment = any(path.exists() for path in (folder.config, folder.environment, folder.retrained))
+    if of_experiment or not folder.page.is_file():
         return False
     try:
         summary = json.loads(folder.summary.read_bytes())
     except (FileNotFoundError, ValueError):
         return False
-    return isinstance(summary, dict) and set(summary) >= _SUMMARY_KEYS
+    always = {"name", "problem", "budget", "optimizers", "headline", "caution"}
+    return isinstance(summary, dict) and set(summary) >= always
 
 
 def _check_alike(sources: Sequence[Member]) -> None:
@@ -138,20 +123,14 @@ def _check_alike(sources: Sequence[Member]) -> None:
 
 
 def _settings(source: Member) -> dict[str, Any]:
-    """What must agree where both have it: what an objective is, the keys of ALIKE, each optimizer by its label."""
-    config = source.config
-    digest = data_digest(source.directory)
-    plain = config.model_dump(mode="json")
-    shared = objective_settings(config, kept_space(source.directory), digest) | {key: plain[key] for key in ALIKE}
-    shared["checkpoints.continue_promoted"] = config.checkpoints.continue_promoted
-    return shared | {f"optimizer {each.label}": _complete(each) for each in config.optimizers}
-
-
-def _complete(optimizer: OptimizerConfig) -> dict[str, Any]:
-    """Which it is, its options with every default, how many trials it may have in flight, what it begins with."""
-    options = optimizer.row.complete(optimizer.options)
-    plain = optimizer.model_dump(mode="json", include={"name", "use", "concurrency", "warm_start"})
-    return {**plain, **options}
+    """What must agree where both have it: what an objective is, how it is searched, each optimizer by its label."""
+    config, plain = source.config, source.config.model_dump(mode="json")
+    return {
+        **objective_settings(config, kept_space(source.directory), data_digest(source.directory)),
+        **{key: plain[key] for key in ("budget", "initial_design", "on_failure")},
+        "checkpoints.continue_promoted": config.checkpoints.continue_promoted,
+        **{f"optimizer {each.label}": competitor(each) for each in config.optimizers},
+    }
 
 
 def _check_independent(sources: Sequence[Member]) -> None:
@@ -170,7 +149,7 @@ def _check_independent(sources: Sequence[Member]) -> None:
                     )
 
 
-def _renumbered(sources: Sequence[Member]) -> dict[Repeat, int]:
+def _numbers(sources: Sequence[Member]) -> dict[Repeat, int]:
     """A number for every repeat: the first directory's keep theirs, those of another seed get the next free ones."""
     numbers: dict[Repeat, int] = {}
     holders: dict[tuple[str, Repeat], Path] = {}
@@ -189,66 +168,56 @@ def _renumbered(sources: Sequence[Member]) -> dict[Repeat, int]:
     return numbers
 
 
-def _numbered(table: pd.DataFrame, source: Member, numbers: dict[Repeat, int]) -> pd.DataFrame:
-    """A table with columns run, optimizer and repeat, its repeats renumbered."""
-    if table.empty:
-        return table
-    repeats = [numbers[source.config.seed, int(repeat)] for repeat in table["repeat"]]
-    runs = [run_name(name, repeat) for name, repeat in zip(table["optimizer"], repeats, strict=True)]
-    return table.assign(repeat=pd.Series(repeats, index=table.index, dtype="Int64"), run=runs)
-
-
-def _labelled(table: pd.DataFrame, source: Member) -> pd.DataFrame:
-    """With a column that says where a trial is from."""
-    if not table.empty:
-        table.insert(list(table.columns).index(LAST_COLUMN), SOURCE, str(source.directory.root))
-    return table
-
-
-def _context(sources: Sequence[Member], numbers: dict[Repeat, int]) -> ReportContext:
-    contexts = [context_of(source.directory, source.state) for source in sources]
-    names = [str(source.directory.root) for source in sources]
-    retrained = [
-        _numbered(context.retrained, source, numbers)
-        for context, source in zip(contexts, sources, strict=True)
-        if context.retrained is not None
-    ]
-    pending = [
-        replace(each, run=_new_name(each.run, source, numbers))
-        for context, source in zip(contexts, sources, strict=True)
-        for each in context.pending
-    ]
-    hypotheses, remarks = _hypotheses([source.config for source in sources])
-    remarks += map(Remark, differing_files([(source.directory, source.state) for source in sources]))
-    remarks += dict.fromkeys(remark for context in contexts for remark in context.remarks)
+def _renumbered(source: Member, numbers: Mapping[Repeat, int]) -> Findings:
+    """What a directory's journal tells, its repeats and runs called as in the report, and where each trial is from."""
+    found = findings_of(*source)
+    trials, context = found.trials, found.context
+    repeats = {run.repeat: numbers[source.config.seed, run.repeat] for run in context.runs}
     runs = [
-        PlannedRun(_new_name(run.run, source, numbers), run.optimizer, numbers[source.config.seed, run.repeat])
-        for context, source in zip(contexts, sources, strict=True)
+        PlannedRun(run_name(run.optimizer, repeats[run.repeat]), run.optimizer, repeats[run.repeat])
         for run in context.runs
     ]
-    return ReportContext(
+    names = {old.run: new.run for old, new in zip(context.runs, runs, strict=True)}
+
+    def numbered(table: pd.DataFrame) -> pd.DataFrame:
+        if table.empty:
+            return table
+        return table.assign(repeat=table["repeat"].map(repeats).astype("Int64"), run=table["run"].map(names))
+
+    if not trials.empty:
+        trials = numbered(trials)
+        trials.insert(list(trials.columns).index(LAST_COLUMN), SOURCE, str(source.directory.root))
+    context = replace(
+        context,
+        retrained=None if context.retrained is None else numbered(context.retrained),
+        pending=[replace(each, run=names[each.run]) for each in context.pending],
+        runs=runs,
+        learning={(names[run], trial): curve for (run, trial), curve in context.learning.items()},
+    )
+    return Findings(trials, context)
+
+
+def _context(sources: Sequence[Member], contexts: Sequence[ReportContext]) -> ReportContext:
+    names = [str(source.directory.root) for source in sources]
+    retrained = [context.retrained for context in contexts if context.retrained is not None]
+    hypotheses, remarks = _hypotheses([source.config for source in sources])
+    remarks += map(Remark, differing_files(sources))
+    remarks += dict.fromkeys(remark for context in contexts for remark in context.remarks)
+    return replace(
+        contexts[0],
         name=" + ".join(dict.fromkeys(context.name for context in contexts)),
-        problem=contexts[0].problem,
-        budget=contexts[0].budget,
         environment={name: context.environment for name, context in zip(names, contexts, strict=True)},
         config_text="\n".join(f"# {name}\n{c.config_text}" for name, c in zip(names, contexts, strict=True)),
-        pending=pending,
+        pending=[each for context in contexts for each in context.pending],
         finished=all(context.finished for context in contexts),
         retrained=pd.concat(retrained, ignore_index=True) if retrained else None,
         hypotheses=hypotheses,
         remarks=remarks,
-        runs=runs,
+        runs=[run for context in contexts for run in context.runs],
         by_design={name: design for context in contexts for name, design in context.by_design.items()},
         setup=list(dict.fromkeys(sentence for context in contexts for sentence in context.setup)),
         settings={name: options for context in contexts for name, options in context.settings.items()},
-        minimum=contexts[0].minimum,
-        files=contexts[0].files,
-        searched=contexts[0].searched,
-        learning={
-            (_new_name(run, source, numbers), trial): curve
-            for context, source in zip(contexts, sources, strict=True)
-            for (run, trial), curve in context.learning.items()
-        },
+        learning={trial: curve for context in contexts for trial, curve in context.learning.items()},
     )
 
 
@@ -259,9 +228,3 @@ def _hypotheses(configs: Sequence[Config]) -> tuple[str, list[Remark]]:
         return (said or [ALL])[0], []
     told = f"All pairs are tested: the configurations differ in their hypotheses ({', '.join(said)})."
     return ALL, [Remark(told)]
-
-
-def _new_name(run: str, source: Member, numbers: dict[Repeat, int]) -> str:
-    """The name of a run after its repeat's new number."""
-    old = source.state.runs[run]
-    return run_name(old.optimizer_name, numbers[source.config.seed, old.repeat])

@@ -12,14 +12,7 @@ from fmnas.comparison.numbers.retrained import read_retrained
 from fmnas.comparison.numbers.trials import Budget, PlannedRun, ReportNotWritten
 from fmnas.comparison.report import write_report
 from fmnas.comparison.summary import Remark, ReportContext, Summary
-from fmnas.platform.drive.description import (
-    by_design_of,
-    remarks_of,
-    searched_of,
-    settings_of,
-    setup_of,
-    warm_starts_of,
-)
+from fmnas.platform.drive.description import remarks_of, searched_of, settings_of, setup_of, warm_starts_of
 from fmnas.platform.drive.extension import two_budgets
 from fmnas.platform.drive.inputs import alterations, read_environment
 from fmnas.platform.environment import driver_in_words
@@ -56,8 +49,9 @@ class Findings:
 
 
 def findings_of(directory: RunDirectory, state: ExperimentState) -> Findings:
-    """Of the state. Raises ReportError where a retrained.csv is damaged."""
-    return Findings(trials_of(state), context_of(directory, state))
+    """Of the state: trials that ended, and those that a stop cut off. Raises ReportError as `context_of`."""
+    ended = (outcome for outcome, _ in (*state.outcomes, *state.cancelled()))
+    return Findings(trials_table(ended, state.experiment.problem.seeds), context_of(directory, state))
 
 
 def write_results(directory: RunDirectory, state: ExperimentState) -> Summary:
@@ -78,12 +72,6 @@ def write_report_files(directory: RunDirectory, trials: pd.DataFrame, context: R
         raise ExperimentFailed(f"{error}; the journal has it all") from error
     write_json(directory.summary, summary.to_json())
     return summary
-
-
-def trials_of(state: ExperimentState) -> pd.DataFrame:
-    """The table of trials: those that ended, and those that a stop cut off."""
-    ended = (outcome for outcome, _ in (*state.outcomes, *state.cancelled()))
-    return trials_table(ended, state.experiment.problem.seeds)
 
 
 def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext:
@@ -109,7 +97,7 @@ def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext
             *outdated,
         ],
         runs=[PlannedRun(run.name, run.optimizer_name, run.repeat) for run in state.runs.values()],
-        by_design=by_design_of(config),
+        by_design={entry.label: entry.row.optimizer.chooses for entry in config.optimizers},
         setup=setup_of(config, state.experiment.problem),
         settings=settings_of(config),
         minimum=state.experiment.problem.minimum,
@@ -137,7 +125,7 @@ def _of_extensions(state: ExperimentState) -> list[Remark]:
         found.append(Remark(what))
         there = {entry["label"] for entry in record["config"]["optimizers"]}  # others may have come later
         told = two_budgets(changes, state.experiment.config)
-        found += [Remark(f"{label} {text}", label) for label, text in told.items() if label in there]
+        found += [Remark(text, label) for label, text in told.items() if label in there]
     config, peeked = state.experiment.config, any(ended for _, ended in state.extensions)
     tested = config.repeats > 1 and len(config.optimizers) > 1  # else there is no p to speak of
     return [*found, Remark(PEEKED)] if peeked and tested else found

@@ -5,30 +5,29 @@ The trainings draw from seeds of their own: a pure function of the experiment's 
 """
 
 import shlex
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 from fmnas.platform.config.config import Config, WorkersConfig
 from fmnas.platform.drive.dispatch import Clock, Dispatcher, Flight, epochs_reached
 from fmnas.platform.drive.inputs import check_same_data, own_digests
-from fmnas.platform.drive.launch import Surroundings
-from fmnas.platform.drive.sending import begin_tracking, check_tracking, finish_tracking, shown_store
+from fmnas.platform.drive.launch import Session, Surroundings
+from fmnas.platform.drive.sending import check_tracking
 from fmnas.platform.errors import Ending, ExperimentFailed, RunDirectoryError
 from fmnas.platform.record.events import driver_record
-from fmnas.platform.record.experiment import Experiment, derived_seed
+from fmnas.platform.record.experiment import derived_seed
 from fmnas.platform.record.journal import DriverWork, Journal
 from fmnas.platform.record.lock import locked
 from fmnas.platform.record.outcome import Job, Outcome, iso
 from fmnas.platform.record.retrained import RetrainedRow, Scale, retrained_rows, write_retrained
 from fmnas.platform.record.run_directory import RunDirectory
-from fmnas.platform.record.state import ExperimentState, restore
+from fmnas.platform.record.state import restore
 from fmnas.platform.screen.ending import ExperimentResult
 from fmnas.platform.screen.progress import RetrainingProgress
 from fmnas.platform.workers.open_pool import Work, open_pool
 from fmnas.platform.workers.pool import Event, Finished, Lost, Pool
 from fmnas.platform.workers.stop import StopRequest
-from fmnas.trainers.split import Split
 
 NAMESPACE = 0x66696E61 << 32
 """Added to the seeds: more than any number of trainings, so no stream of random numbers is a search's either."""
@@ -53,7 +52,7 @@ class RetrainingStage:
     progress: RetrainingProgress
     stop: StopRequest
     keep: Callable[[RetrainedRow], None]
-    clock: Clock = field(default_factory=Clock)
+    clock: Clock
 
 
 class Retraining(Dispatcher):
@@ -120,30 +119,28 @@ class Retraining(Dispatcher):
         )
 
 
-@dataclass(frozen=True)
-class RetrainingOptions:
-    """What the user says of the retraining; None is as the experiment has it."""
-
-    epochs: int | None = None
-    images: int | None = None
-    seeds: int | None = None
-
-
-def retrain(directory: RunDirectory, options: RetrainingOptions, around: Surroundings) -> ExperimentResult:
+def retrain(directory: RunDirectory, asked: Mapping[str, int], around: Surroundings) -> ExperimentResult:
     """Retrain what is not there yet, write the report again, and send it to MLflow.
 
+    asked: of epochs, images and seeds, what is not to be as the experiment has it.
     Raises FmnasError, with nothing written, when there is nothing to retrain or the input or the machine will not do.
     """
     directory.check_present()
     with locked(directory.lock, around.screen.say) as note:
-        state, identity = restore(directory, heard=False)
-        config = state.experiment.config
-        load, scale = _load(state.experiment), _scale(config, options)
-        chosen = _chosen(state, directory, around)
-        there = _there(directory, chosen, scale)
+        session = Session(*restore(directory, heard=False), directory, around)
+        config = session.config
+        load = session.state.experiment.problem.load_final
+        if load is None:
+            raise RunDirectoryError(
+                f"problem {config.problem}: there is nothing to retrain; it has no test images that its search leaves "
+                "alone, as joint has"
+            )
+        scale = _scale(config, asked)
+        chosen = _chosen(session)
+        rows = _there(directory, chosen, scale)
         check_tracking(config, directory)
-        left = [outcome for outcome in chosen if outcome.run not in there]
-        status, reason = Ending.FINISHED, ""
+        left = [outcome for outcome in chosen if outcome.run not in rows]
+        ending, reason = Ending.FINISHED, ""
         if left:
             split = load(scale.images)
             check_same_data(split, directory)
@@ -152,73 +149,39 @@ def retrain(directory: RunDirectory, options: RetrainingOptions, around: Surroun
                 note(work=DriverWork.RETRAINING, workers=pool.size, since=around.clock.now())
                 with Journal(directory.journal) as journal:
                     journal.append(driver_record(DriverWork.RETRAINING, around.clock.now(), own_digests(config)))
-                status, reason = _train(_Task(config, scale, chosen, there, split), directory, pool, around)
-        tracker = begin_tracking(state, directory, identity)
-        report, summary = finish_tracking(tracker, state, directory, state.status or Ending.INTERRUPTED)
-        return ExperimentResult(status, reason, summary, report, shown_store(config, directory))
+                facts, reached = (config.name, scale), partial(epochs_reached, pool, scale.seeds)
+                progress = RetrainingProgress(around.screen, chosen, rows, facts, lambda: pool.size, reached=reached)
+                keep = partial(_keep, directory, chosen, rows)
+                stage = RetrainingStage(pool, progress, around.stop, keep, around.clock)
+                tests = len(split.held_out_inputs)
+                ending, reason = session.driven(Retraining(left, config.seed, scale, tests, config.workers, stage))
+        return replace(session.sent_as_it_is(), ending=ending, reason=reason)
 
 
-@dataclass(frozen=True)
-class _Task:
-    """chosen: all incumbents. there: run -> its row, where it is done already."""
-
-    config: Config
-    scale: Scale
-    chosen: Sequence[Outcome]
-    there: dict[str, RetrainedRow]
-    split: Split
+def _keep(directory: RunDirectory, chosen: Sequence[Outcome], rows: dict[str, RetrainedRow], row: RetrainedRow) -> None:
+    """Put a row with those that are there, in the order of the chosen, on disk."""
+    rows[row.run] = row
+    write_retrained(directory.retrained, [rows[outcome.run] for outcome in chosen if outcome.run in rows])
 
 
-def _train(task: _Task, directory: RunDirectory, pool: Pool, around: Surroundings) -> tuple[Ending, str]:
-    """Status and reason of the ending."""
-    rows, order = dict(task.there), [outcome.run for outcome in task.chosen]
-
-    def keep(row: RetrainedRow) -> None:
-        rows[row.run] = row
-        write_retrained(directory.retrained, sorted(rows.values(), key=lambda each: order.index(each.run)))
-
-    facts, reached = (task.config.name, task.scale), partial(epochs_reached, pool, task.scale.seeds)
-    progress = RetrainingProgress(around.screen, task.chosen, task.there, facts, lambda: pool.size, reached=reached)
-    stage = RetrainingStage(pool, progress, around.stop, keep, around.clock)
-    left = [outcome for outcome in task.chosen if outcome.run not in task.there]
-    tests = len(task.split.held_out_inputs)
-    try:
-        return Retraining(left, task.config.seed, task.scale, tests, task.config.workers, stage).run(), ""
-    except ExperimentFailed as error:
-        return Ending.FAILED, str(error)
-    finally:
-        around.screen.close()
-
-
-def _load(experiment: Experiment) -> Callable[[int], Split]:
-    """What loads that many images for the last word."""
-    if experiment.problem.load_final is None:
-        raise RunDirectoryError(
-            f"problem {experiment.config.problem}: there is nothing to retrain; it has no test images that its search "
-            "leaves alone, as joint has"
-        )
-    return experiment.problem.load_final
-
-
-def _scale(config: Config, options: RetrainingOptions) -> Scale:
+def _scale(config: Config, asked: Mapping[str, int]) -> Scale:
     """What is asked for, with the experiment's values where nothing is."""
-    for name in ("epochs", "images", "seeds"):
-        value = getattr(options, name)
-        if value is not None and value < 1:
+    for name, value in asked.items():
+        if value < 1:
             raise RunDirectoryError(f"--{name} {value}: it must be at least 1; leave it out for the experiment's own")
     images = (config.data.train or 0) + (config.data.validation or 0)
-    return Scale(options.epochs or config.fidelity.epochs, options.images or images, options.seeds or config.seeds)
+    return Scale(**{"epochs": config.fidelity.epochs, "images": images, "seeds": config.seeds, **asked})
 
 
-def _chosen(state: ExperimentState, directory: RunDirectory, around: Surroundings) -> list[Outcome]:
-    chosen = list(state.incumbents())
+def _chosen(session: Session) -> Sequence[Outcome]:
+    chosen, root = session.state.incumbents(), session.directory.root
     if not chosen:
         raise RunDirectoryError(
-            f"{directory.root} has no finished full training yet, so there is nothing to retrain; go on with "
-            f"`fmnas resume {shlex.quote(str(directory.root))}`"
+            f"{root} has no finished full training yet, so there is nothing to retrain; go on with "
+            f"`fmnas resume {shlex.quote(str(root))}`"
         )
-    if state.status != Ending.FINISHED:
-        around.screen.say("the experiment is not finished: what is best in each run now is retrained")
+    if session.state.status != Ending.FINISHED:
+        session.around.screen.say("the experiment is not finished: what is best in each run now is retrained")
     return chosen
 
 
@@ -228,12 +191,11 @@ def _there(directory: RunDirectory, chosen: Sequence[Outcome], scale: Scale) -> 
     A row whose run has a better configuration by now is left out; the file loses it when the next row is written.
     """
     rows = retrained_rows(directory.retrained)
-    others = sorted({str(row.scale) for row in rows.values() if row.scale != scale})
+    others = [row.scale for row in rows.values() if row.scale != scale]
     if others:
-        there = next(row.scale for row in rows.values() if row.scale != scale)
         raise RunDirectoryError(
-            f"{directory.retrained} was made with {'; '.join(others)}, and you ask for {scale}: say "
-            f"{there.as_options()}, or move the file away"
+            f"{directory.retrained} was made with {'; '.join(sorted(set(map(str, others))))}, and you ask for {scale}: "
+            f"say {others[0].as_options()}, or move the file away"
         )
     best = {outcome.run: outcome.trial.id for outcome in chosen}
     return {run: row for run, row in rows.items() if best.get(run) == row.trial}

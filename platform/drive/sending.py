@@ -2,17 +2,17 @@
 
 import getpass
 import hashlib
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Set
 from functools import partial
 from typing import Any
 
 from fmnas.comparison.summary import Summary
 from fmnas.platform.config.config import Config
-from fmnas.platform.config.uri import hide_passwords, masked_uri, shown_uri
+from fmnas.platform.config.uri import hide_passwords, masked_uri
 from fmnas.platform.drive.description import OBJECTIVE, settings_of
 from fmnas.platform.drive.inputs import data_digest
 from fmnas.platform.drive.results import write_results
-from fmnas.platform.environment import describe_environment
+from fmnas.platform.environment import provenance
 from fmnas.platform.errors import ExperimentFailed
 from fmnas.platform.problems import short_name
 from fmnas.platform.record.run_directory import RunDirectory
@@ -73,17 +73,12 @@ def finish_tracking(
     return tracker.finish(status, files, summary.to_json()), summary
 
 
-def shown_store(config: Config, directory: RunDirectory) -> str:
-    """The URI of the experiment's store as it may be shown."""
-    return shown_uri(config.tracking.uri or directory.store)
-
-
 def _new_tracker(state: ExperimentState, directory: RunDirectory, identity: str, flush_seconds: float) -> Tracker:
     config = state.experiment.config
     if not config.tracking.enabled:
         return NoTracker()
     keep_password(config, directory)
-    environment = describe_environment()
+    driver = provenance()
     settings = TrackingSettings(
         uri=tracking_uri(config.tracking, directory),
         experiment=config.tracking.experiment or config.name,
@@ -91,8 +86,8 @@ def _new_tracker(state: ExperimentState, directory: RunDirectory, identity: str,
         tags={
             "problem": short_name(config.problem),
             "dataset": state.experiment.problem.dataset,
-            "commit": environment["commit"] or f"fmnas {environment['packages']['fmnas']}",
-            **_of_mlflow(environment),
+            "commit": driver["commit"] or f"fmnas {driver['fmnas']}",
+            **_of_mlflow(driver["commit"]),
         },
         params=params(_said(config, {*SHARED, *CAMPAIGN})),
         optimizers={label: params({**_said(config, SHARED), **own}) for label, own in settings_of(config).items()},
@@ -105,13 +100,13 @@ def _new_tracker(state: ExperimentState, directory: RunDirectory, identity: str,
     return BackgroundTracker(MlflowStore(settings), flush_seconds, shown=partial(hide_passwords, uri=settings.uri))
 
 
-def _of_mlflow(environment: Mapping[str, Any]) -> dict[str, str]:
+def _of_mlflow(commit: str | None) -> dict[str, str]:
     """Tags that MLflow's own tables show: who, and of which commit."""
-    commit = {"mlflow.source.git.commit": environment["commit"]} if environment["commit"] else {}
+    source = {"mlflow.source.git.commit": commit} if commit else {}
     try:
-        return {"mlflow.user": getpass.getuser(), **commit}
+        return {"mlflow.user": getpass.getuser(), **source}
     except (KeyError, OSError):  # a number without a name, as in a container
-        return commit
+        return source
 
 
 def _said(config: Config, keys: Set[str]) -> dict[str, Any]:

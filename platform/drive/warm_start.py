@@ -10,14 +10,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Never
 
-from fmnas.platform.config.config import Config, OptimizerConfig
-from fmnas.platform.config.sections import LABEL
+from fmnas.platform.config.config import Config
+from fmnas.platform.config.sections import LABEL, BudgetConfig
 from fmnas.platform.drive.description import differing, objective_settings
-from fmnas.platform.drive.inputs import data_digest, is_altered
+from fmnas.platform.drive.inputs import PROBLEM, data_digest, is_altered, own_digests
 from fmnas.platform.errors import ConfigError, RunDirectoryError
-from fmnas.platform.messages import hint, shown
+from fmnas.platform.messages import counted, hint, shown
 from fmnas.platform.named import HANDED_OVER, parted
 from fmnas.platform.problems import problem
 from fmnas.platform.record.configuration import current_config
@@ -26,7 +25,7 @@ from fmnas.platform.record.journal import DRIVER, Record, experiment_records
 from fmnas.platform.record.ledger import Ledger, accounts_of
 from fmnas.platform.record.run_directory import RunDirectory, run_directory
 from fmnas.platform.record.warm_start import NOTHING, Knowledge, KnownTrial
-from fmnas.search_spaces import SpaceError
+from fmnas.search_spaces import Space, SpaceError
 from fmnas.search_spaces.records import is_full
 
 
@@ -41,7 +40,11 @@ def read_knowledge(config: Config, kept: Mapping[str, Knowledge] = NOTHING) -> d
         if entry.warm_start is not None:
             known = kept.get(entry.label)
             if known is None or len(known.trials) < config.repeats:
-                known = _Reading(config, entry, f"optimizers.{i}.warm_start = {shown(entry.warm_start)}").read(known)
+                space = problem(config.problem, config.problem_settings).space
+                try:
+                    known = _read(config, space, entry.label, entry.warm_start, known)
+                except (ConfigError, RunDirectoryError) as error:
+                    raise ConfigError(f"optimizers.{i}.warm_start = {shown(entry.warm_start)}: {error}") from None
             found[entry.label] = known
     return found
 
@@ -65,121 +68,95 @@ class Earlier:
     config: Config
     records: Sequence[Record]
 
-    @property
-    def identity(self) -> str:
-        """The experiment's id."""
-        return str(self.records[0]["id"])
 
-    @property
-    def drivers(self) -> list[Record]:
-        """The records of those that worked there."""
-        return [record for record in self.records if record["event"] == DRIVER]
+def _read(config: Config, space: Space, own: str, text: str, kept: Knowledge | None) -> Knowledge:
+    """What an optimizer begins with in all repeats; in those kept, if any, as it did. own, text: label and warm_start.
 
-    @property
-    def labels(self) -> list[str]:
-        """Of its optimizers."""
-        return [entry.label for entry in self.config.optimizers]
-
-
-@dataclass(frozen=True)
-class _Reading:
-    """Of what one optimizer of a configuration begins with. key: `optimizers.N.warm_start = TEXT`, for messages."""
-
-    config: Config
-    entry: OptimizerConfig
-    key: str
-
-    def read(self, kept: Knowledge | None) -> Knowledge:
-        """All repeats; those kept, if any, as they are."""
-        source, label = self._source()
-        if kept is not None and (kept.experiment, kept.label) != (source.identity, label):
-            self._refuse(
-                f"{source.name} is another experiment than the one whose trials it has begun with: put that one back, "
-                "or add no repeats"
-            )
-        self._check_comparable(source)
-        there = source.config.repeats
-        if there < self.config.repeats:
-            self._refuse(
-                f"{source.name} has {_count(there, 'repeat')}, and here are {self.config.repeats}, each with the "
-                f"trials of its own number there: ask for at most {there}, or extend that experiment first"
-            )
-        before, trials = kept.trials if kept else (), _finished(source, label)
-        added = range(len(before), self.config.repeats)
-        known = (*before, *(self._checked(source, label, repeat, trials.get(repeat, [])) for repeat in added))
-        digest, altered = data_digest(source.directory), is_altered(self.config, source.directory, source.drivers)
-        return Knowledge(source.name, label, source.identity, digest, altered, known)
-
-    def _source(self) -> tuple[Earlier, str]:
-        """The earlier experiment, and whose trials of it are meant."""
-        text = self.entry.warm_start or ""
-        name, _, wanted = text.rpartition(":")
-        if not name or not LABEL.fullmatch(wanted):
-            name, wanted = text, ""
-        try:
-            directory = run_directory(Path(name).expanduser())
-            records = experiment_records(directory)
-            with standing_in(directory):
-                source = Earlier(name, directory, current_config(directory, records), records)
-        except (ConfigError, RunDirectoryError, RuntimeError) as error:  # the last is of nobody's home
-            self._refuse(str(error))
-        return source, self._label(source, wanted)
-
-    def _label(self, source: Earlier, wanted: str) -> str:
-        labels = source.labels
-        if wanted and wanted not in labels:
-            self._refuse(f"{source.name} has no {wanted}; it has {', '.join(labels)}.{hint(wanted, labels)}")
-        own = [self.entry.label] if self.entry.label in labels else []
-        (label, *more) = [wanted] if wanted else own or labels
-        if more:
-            self._refuse(
-                f"{source.name} has several optimizers: say which, as {source.name}:LABEL: {', '.join(labels)}"
-            )
-        return label
-
-    def _check_comparable(self, source: Earlier) -> None:
-        given = parted(self.config.problem)[0] == HANDED_OVER
-        space = problem(self.config.problem, self.config.problem_settings).space if given else None
-        ours = objective_settings(self.config, space)
-        lines = list(differing(ours, objective_settings(source.config, kept_space(source.directory))))
-        if lines:
-            self._refuse(
-                f"its results cannot be compared with those of {source.name}, which has another objective: "
-                f"{'; '.join(lines)}. Make them the same, or leave warm_start out"
-            )
-
-    def _checked(
-        self, source: Earlier, label: str, repeat: int, trials: Sequence[KnownTrial]
-    ) -> tuple[KnownTrial, ...]:
-        """What a repeat begins with, where something is left to choose after it."""
-        budget = self.config.budget
+    Raises ConfigError or RunDirectoryError as `read_knowledge`, without the optimizer's name.
+    """
+    source, label = _source(text, own)
+    identity = str(source.records[0]["id"])
+    if kept is not None and (kept.experiment, kept.label) != (identity, label):
+        raise ConfigError(
+            f"{source.name} is another experiment than the one whose trials it has begun with: put that one back, "
+            "or add no repeats"
+        )
+    _check_comparable(config, space, source)
+    there = source.config.repeats
+    if there < config.repeats:
+        raise ConfigError(
+            f"{source.name} has {counted(there, 'repeat')}, and here are {config.repeats}, each with the "
+            f"trials of its own number there: ask for at most {there}, or extend that experiment first"
+        )
+    known, trials = list(kept.trials if kept else ()), _finished(source, label)
+    for repeat in range(len(known), config.repeats):
         has = f"repeat {repeat} of {label} in {source.name} has"
-        if not trials:
-            self._refuse(f"{has} no finished trial of {source.config.fidelity.epochs} epochs: there is nothing to know")
-        if len(trials) >= budget.evaluations:
-            self._refuse(
-                f"{has} {_count(len(trials), 'trial')}, and budget.evaluations is {budget.evaluations}: nothing would "
-                f"be left to choose; raise it above {len(trials)}"
+        known.append(tuple(trials.get(repeat, ())))
+        if not known[-1]:
+            raise ConfigError(
+                f"{has} no finished trial of {source.config.fidelity.epochs} epochs: there is nothing to know"
             )
-        seconds = sum(trial.evaluation.seconds for trial in trials)
-        if budget.seconds is not None and seconds >= budget.seconds:
-            self._refuse(
-                f"{has} trained for {seconds:.0f} s, and budget.seconds is {budget.seconds:g}: nothing would be left; "
-                f"raise it above {seconds:.0f}"
-            )
-        self._check_space(source, trials)
-        return tuple(trials)
+        _check_budget(config.budget, known[-1], has)
+        _check_space(space, known[-1], source.name)
+    drivers = [record for record in source.records if record["event"] == DRIVER]
+    altered = is_altered(PROBLEM, own_digests(config).get(PROBLEM), source.directory, drivers)
+    return Knowledge(source.name, label, identity, data_digest(source.directory), altered, tuple(known))
 
-    def _check_space(self, source: Earlier, trials: Sequence[KnownTrial]) -> None:
-        space = problem(self.config.problem, self.config.problem_settings).space
-        try:
-            for trial in trials:
-                space.validate(trial.configuration)
-        except SpaceError as error:
-            self._refuse(f"a trial of {source.name} does not lie in this space: {error}")
 
-    def _refuse(self, why: str) -> Never:
-        raise ConfigError(f"{self.key}: {why}")
+def _source(text: str, own: str) -> tuple[Earlier, str]:
+    """The earlier experiment, and whose trials of it are meant: the label said, or the own one, or the only one."""
+    name, _, wanted = text.rpartition(":")
+    if not name or not LABEL.fullmatch(wanted):
+        name, wanted = text, ""
+    try:
+        directory = run_directory(Path(name).expanduser())
+    except RuntimeError as error:  # of nobody's home
+        raise ConfigError(str(error)) from None
+    records = experiment_records(directory)
+    with standing_in(directory):
+        source = Earlier(name, directory, current_config(directory, records), records)
+    labels = [entry.label for entry in source.config.optimizers]
+    if wanted and wanted not in labels:
+        raise ConfigError(f"{name} has no {wanted}; it has {', '.join(labels)}.{hint(wanted, labels)}")
+    mine = [own] if own in labels else []
+    (label, *more) = [wanted] if wanted else mine or labels
+    if more:
+        raise ConfigError(f"{name} has several optimizers: say which, as {name}:LABEL: {', '.join(labels)}")
+    return source, label
+
+
+def _check_comparable(config: Config, space: Space, source: Earlier) -> None:
+    given = parted(config.problem)[0] == HANDED_OVER
+    ours = objective_settings(config, space if given else None)
+    lines = list(differing(ours, objective_settings(source.config, kept_space(source.directory))))
+    if lines:
+        raise ConfigError(
+            f"its results cannot be compared with those of {source.name}, which has another objective: "
+            f"{'; '.join(lines)}. Make them the same, or leave warm_start out"
+        )
+
+
+def _check_budget(budget: BudgetConfig, trials: Sequence[KnownTrial], has: str) -> None:
+    """Whether something is left to choose after these. has: who has them, for messages."""
+    if len(trials) >= budget.evaluations:
+        raise ConfigError(
+            f"{has} {counted(len(trials), 'trial')}, and budget.evaluations is {budget.evaluations}: nothing would "
+            f"be left to choose; raise it above {len(trials)}"
+        )
+    seconds = sum(trial.evaluation.seconds for trial in trials)
+    if budget.seconds is not None and seconds >= budget.seconds:
+        raise ConfigError(
+            f"{has} trained for {seconds:.0f} s, and budget.seconds is {budget.seconds:g}: nothing would be left; "
+            f"raise it above {seconds:.0f}"
+        )
+
+
+def _check_space(space: Space, trials: Sequence[KnownTrial], name: str) -> None:
+    try:
+        for trial in trials:
+            space.validate(trial.configuration)
+    except SpaceError as error:
+        raise ConfigError(f"a trial of {name} does not lie in this space: {error}") from None
 
 
 def _finished(source: Earlier, label: str) -> dict[int, list[KnownTrial]]:
@@ -193,7 +170,3 @@ def _finished(source: Earlier, label: str) -> dict[int, list[KnownTrial]]:
             known = KnownTrial(trial.id, dict(trial.configuration), trial.epochs, trial.seed, evaluation)
             found.setdefault(outcome.repeat, {}).setdefault(json.dumps(known.configuration, sort_keys=True), known)
     return {repeat: list(trials.values()) for repeat, trials in found.items()}
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number != 1)}"

@@ -109,14 +109,15 @@ def is_within(key: str, names: Iterable[str]) -> bool:
     return any(key == name or key.startswith(f"{name}.") for name in names)
 
 
-def _changed(before: Config, now: Config) -> dict[str, tuple[Any, Any]]:
-    """Dotted key -> (before, now), of what is not free to change."""
+def differences(before: Config, now: Config) -> dict[str, tuple[Any, Any]]:
+    """Dotted key -> (before, now), where they differ."""
     old, new = (flat(each.model_dump(mode="json")) for each in (before, now))
-    return {
-        key: (old.get(key), new.get(key))
-        for key in {**old, **new}
-        if old.get(key) != new.get(key) and not is_within(key, FREE_TO_CHANGE)
-    }
+    return {key: (old.get(key), new.get(key)) for key in {**old, **new} if old.get(key) != new.get(key)}
+
+
+def _changed(before: Config, now: Config) -> dict[str, tuple[Any, Any]]:
+    """Those in what is not free to change."""
+    return {key: both for key, both in differences(before, now).items() if not is_within(key, FREE_TO_CHANGE)}
 
 
 def _written(directory: RunDirectory, advice: str) -> Config | None:
