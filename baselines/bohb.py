@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from fmnas.baselines.density_model import DensityModel, quiet
+from fmnas.baselines.foreign_spaces import to_configspace
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion
 from fmnas.optimizers.optimizer import Plan
 from fmnas.optimizers.options import Between, check_options
@@ -128,7 +129,7 @@ class BOHB(Optimizer):
         """hpbandster asks for a configuration here, in its own values, and for what else is to be kept with it."""
         pick = self._recorded or self._model.pick(budget)
         # From our values, so that a replay from the recorded ones gives hpbandster the same numbers.
-        return self._model.to_hpbandster(pick.configuration), {"pick": pick}
+        return to_configspace(self._model.space, pick.configuration), {"pick": pick}
 
 
 def _random_state(rng: np.random.Generator) -> AbstractContextManager[None]:

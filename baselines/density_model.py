@@ -1,6 +1,6 @@
 """hpbandster's model of good and bad results, as BOHB's source of configurations for one of our spaces.
 
-What hpbandster sees of a space, and what that loses, says configuration_space.py.
+What hpbandster sees of a space, and what that loses, says foreign_spaces.py.
 
 hpbandster knows no constraints. Where the space has some, its model picks among the feasible of its candidates,
 and picks again if there is none; an infeasible random pick is replaced by a uniform feasible one. So a third of the
@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from fmnas.baselines.configuration_space import configuration_space, from_configspace, to_configspace
+from fmnas.baselines.foreign_spaces import configuration_space, from_configspace
 from fmnas.optimizers import Suggestion
-from fmnas.search_spaces import Configuration, Space
+from fmnas.search_spaces import Space
 from fmnas.search_spaces.records import FAILED_FIT, FALLBACK, MODEL, RANDOM
 
 PICKS = 20
@@ -66,10 +66,6 @@ class DensityModel:
             fallback = FALLBACK
         own = np.random.default_rng(np.random.randint(2**31))
         return Suggestion(self.space.sample(own), RANDOM, note=note, fallback=fallback)
-
-    def to_hpbandster(self, configuration: Configuration) -> dict[str, float]:
-        """A configuration in ConfigSpace's values. Raises SpaceError where it is not valid."""
-        return to_configspace(self.space, configuration)
 
     def _pick(self, budget: float) -> Suggestion:
         """One pick, feasible or not."""

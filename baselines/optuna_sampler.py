@@ -1,4 +1,7 @@
-"""Any sampler of Optuna, its own or a user's, in one study that lives as long as the optimizer.
+"""Any sampler of Optuna, its own or a user's, in one study that lives as long as the optimizer; and the base of TPE.
+
+Pending trials are RUNNING ones. Only one objective, which is minimised, and no epochs. What Optuna sees of a space, and
+what that loses, says foreign_spaces.py.
 
 Many samplers keep what they know in the study and in themselves: generations, grids, sequences, evolution paths. A
 study built anew in each ask, as TPE has it, would take that from them. So the sampler is seeded once, by `seed` where
@@ -14,14 +17,14 @@ the budget ends a run.
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, cached_property
 from inspect import signature
 from typing import Any, ClassVar
 
 import numpy as np
 
-from fmnas.baselines.optuna_optimizer import OptunaOptimizer
-from fmnas.baselines.wrapped import silent
+from fmnas.baselines.foreign_spaces import from_optuna, optuna_distributions, to_optuna
+from fmnas.baselines.wrapped import WrappedOptimizer, silent
 from fmnas.optimizers import OptimizerError, Suggestion
 from fmnas.optimizers.ask_tell import ReplayedOptimizer
 from fmnas.optimizers.foreign_options import plain_parameters, with_parameters
@@ -33,6 +36,27 @@ from fmnas.search_spaces.records import MODEL, RANDOM
 STARTUP = "n_startup_trials"
 LAZY = "_LazyImport"
 """How a module of Optuna holds a package that its sampler needs, and would first miss when it suggests something."""
+
+
+class OptunaOptimizer(WrappedOptimizer):
+    """Base of optimizers whose suggestions are asked of an optuna.Study."""
+
+    package = "optuna"
+
+    @cached_property
+    def distributions(self) -> dict[str, Any]:
+        """The space, in Optuna's terms."""
+        return optuna_distributions(self.space)
+
+    def draws(self, study: Any) -> Iterator[tuple[int, Configuration]]:
+        """Number and configuration of what a study's sampler draws, one after the other.
+
+        A draw is withdrawn when the next one is asked for: no sampler counts a failed trial.
+        """
+        while True:
+            asked = study.ask(self.distributions)
+            yield asked.number, from_optuna(self.space, asked.params)
+            _withdraw(study, asked.number)
 
 
 class OptunaSampler(ReplayedOptimizer, OptunaOptimizer):
@@ -84,7 +108,7 @@ class OptunaSampler(ReplayedOptimizer, OptunaOptimizer):
     def suggestions(self, seed: int) -> Iterator[Suggestion]:
         """Draws of the sampler, which has its seed from the beginning."""
         by_chance = self.chooses == RANDOM or len(self.history) < self._startup
-        for drawn in self._draws(self._study):
+        for drawn in self.draws(self._study):
             self._drawn = drawn
             yield Suggestion(drawn[1], RANDOM if by_chance else MODEL)
 
@@ -96,9 +120,9 @@ class OptunaSampler(ReplayedOptimizer, OptunaOptimizer):
                 self._numbers[trial.id] = drawn[0]
                 return
             if drawn is not None:
-                self._withdraw(drawn[0])
-            self._study.enqueue_trial(self._to_optuna(trial.configuration))
-            self._numbers[trial.id] = self._study.ask(self._distributions).number
+                _withdraw(self._study, drawn[0])
+            self._study.enqueue_trial(to_optuna(self.space, trial.configuration))
+            self._numbers[trial.id] = self._study.ask(self.distributions).number
 
     def _observe(self, trial: Trial, evaluation: Evaluation) -> None:
         with self._alone():
@@ -108,12 +132,13 @@ class OptunaSampler(ReplayedOptimizer, OptunaOptimizer):
         """The sampler is told that the trial failed, which none counts."""
         super().forget(trial)
         with self._alone():
-            self._withdraw(self._numbers.pop(trial.id))
+            _withdraw(self._study, self._numbers.pop(trial.id))
 
-    def _withdraw(self, number: int) -> None:
-        from optuna.trial import TrialState
 
-        self._study.tell(number, state=TrialState.FAIL)
+def _withdraw(study: Any, number: int) -> None:
+    from optuna.trial import TrialState
+
+    study.tell(number, state=TrialState.FAIL)
 
 
 def is_sampler(found: Any) -> bool:

@@ -9,7 +9,7 @@ differs from the facade's defaults:
 - Each configuration is tried once (deterministic=True). The BO-FM paper's SMAC took the objective for a noisy one and
   tried promising configurations again, at the cost of new ones.
 
-What smac sees of a space, and what that loses, says configuration_space.py; its trees split the categories by their
+What smac sees of a space, and what that loses, says foreign_spaces.py; its trees split the categories by their
 numbers. Pending trials are running entries of its history: it does not suggest them again, and learns nothing from
 them. It suggests nothing twice; where the space is used up, chance chooses.
 """
@@ -19,7 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
-from fmnas.baselines.configuration_space import configuration_space, from_configspace, to_configspace
+from fmnas.baselines.foreign_spaces import configuration_space, from_configspace, to_configspace
 from fmnas.baselines.wrapped import LOOKED_AT, WrappedOptimizer
 from fmnas.optimizers import Suggestion
 from fmnas.optimizers.options import Between, check_options

@@ -10,7 +10,8 @@ again. An infeasible suggestion is withdrawn, and Optuna draws again.
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
-from fmnas.baselines.optuna_optimizer import OptunaOptimizer
+from fmnas.baselines.foreign_spaces import to_optuna
+from fmnas.baselines.optuna_sampler import OptunaOptimizer
 from fmnas.optimizers import Suggestion
 from fmnas.optimizers.options import Between, check_options
 from fmnas.search_spaces import Configuration, Space
@@ -44,7 +45,7 @@ class TPE(OptunaOptimizer):
     def suggestions(self, seed: int) -> Iterator[Suggestion]:
         """Draws of the sampler, one after the other."""
         origin = RANDOM if len(self.history) < self.startup else MODEL
-        for _, configuration in self._draws(self.study(seed)):
+        for _, configuration in self.draws(self.study(seed)):
             yield Suggestion(configuration, origin)
 
     def study(self, seed: int) -> Any:
@@ -61,8 +62,8 @@ class TPE(OptunaOptimizer):
                 create_trial(
                     state=TrialState.RUNNING if objective is None else TrialState.COMPLETE,
                     value=objective,
-                    params=self._to_optuna(trial.configuration),
-                    distributions=self._distributions,
+                    params=to_optuna(self.space, trial.configuration),
+                    distributions=self.distributions,
                 )
             )
         return study

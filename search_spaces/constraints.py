@@ -21,7 +21,7 @@ feasible.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Real as Number
 from typing import Any
 
@@ -34,8 +34,43 @@ from fmnas.search_spaces.variables import Discrete, Real
 TERMS_SHOWN = 8
 
 
+class _Polynomial:
+    """What both kinds of constraint have; a linear one has no pairs."""
+
+    coefficients: Mapping[str, float]
+    pairs: Mapping[tuple[str, str], float]
+    bound: float
+
+    @property
+    def names(self) -> list[str]:
+        """The variables that it names, each once."""
+        return list(dict.fromkeys([*self.coefficients, *(name for pair in self.pairs for name in pair)]))
+
+    def _own_numbers(self) -> None:
+        """Take coefficients and bound as floats. Raises SpaceError for what is none."""
+        object.__setattr__(self, "coefficients", _coefficients(self.coefficients, type(self).__name__))
+        object.__setattr__(self, "bound", _finite(self.bound, f"{type(self).__name__}: bound"))
+
+    def __hash__(self) -> int:
+        return hash((frozenset(self.coefficients.items()), frozenset(self.pairs.items()), self.bound))
+
+    def __str__(self) -> str:
+        """e.g. "2*x + y - 0.5*x*y <= 3"; the middle of a long one is left out."""
+        terms = [*self.coefficients.items(), *(("*".join(pair), q) for pair, q in self.pairs.items())]
+        shown = [f"{'-' if a < 0 else '+'} {'' if abs(a) == 1 else f'{abs(a):.6g}*'}{name}" for name, a in terms]
+        if len(shown) > TERMS_SHOWN:
+            shown = [*shown[: TERMS_SHOWN - 2], "+ ...", shown[-1]]
+        return f"{' '.join(shown).removeprefix('+ ')} <= {self.bound:.6g}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON data; each pair as [name, name, q_ij]."""
+        pairs = [[first, second, q] for (first, second), q in self.pairs.items()]
+        of_pairs = {"pairs": pairs} if isinstance(self, QuadraticConstraint) else {}
+        return {"kind": type(self).__name__, "coefficients": dict(self.coefficients), **of_pairs, "bound": self.bound}
+
+
 @dataclass(frozen=True)
-class LinearConstraint:
+class LinearConstraint(_Polynomial):
     """sum_i a_i x_i <= b. coefficients: variable name -> a_i. bound: b.
 
     Example: at most two of three switches: LinearConstraint({"s1": 1, "s2": 1, "s3": 1}, bound=2)
@@ -43,26 +78,17 @@ class LinearConstraint:
 
     coefficients: Mapping[str, float]
     bound: float
+    pairs: Mapping[tuple[str, str], float] = field(default_factory=dict, init=False, repr=False, compare=False)
+    __hash__ = _Polynomial.__hash__
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "coefficients", _coefficients(self.coefficients, "LinearConstraint"))
-        object.__setattr__(self, "bound", _finite(self.bound, "LinearConstraint: bound"))
+        self._own_numbers()
         if not self.coefficients:
             raise SpaceError("LinearConstraint without coefficients: name at least one variable")
 
-    def __hash__(self) -> int:
-        return hash((frozenset(self.coefficients.items()), self.bound))
-
-    def __str__(self) -> str:
-        return _formula(self)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON data."""
-        return {"kind": "LinearConstraint", "coefficients": dict(self.coefficients), "bound": self.bound}
-
 
 @dataclass(frozen=True)
-class QuadraticConstraint:
+class QuadraticConstraint(_Polynomial):
     """sum_i a_i x_i + sum_ij q_ij x_i x_j <= b. coefficients: name -> a_i, may be empty. pairs: (name, name) -> q_ij.
 
     (x, x) is the square of x. (x, y) and (y, x) are two terms: both count.
@@ -73,44 +99,17 @@ class QuadraticConstraint:
     coefficients: Mapping[str, float]
     pairs: Mapping[tuple[str, str], float]
     bound: float
+    __hash__ = _Polynomial.__hash__
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "coefficients", _coefficients(self.coefficients, "QuadraticConstraint"))
+        self._own_numbers()
         object.__setattr__(self, "pairs", _pairs(self.pairs))
-        object.__setattr__(self, "bound", _finite(self.bound, "QuadraticConstraint: bound"))
         if not self.pairs:
             raise SpaceError("QuadraticConstraint without pairs: name at least one, or use a LinearConstraint")
-
-    def __hash__(self) -> int:
-        return hash((frozenset(self.coefficients.items()), frozenset(self.pairs.items()), self.bound))
-
-    def __str__(self) -> str:
-        return _formula(self)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON data; each pair as [name, name, q_ij]."""
-        pairs = [[first, second, q] for (first, second), q in self.pairs.items()]
-        return {
-            "kind": "QuadraticConstraint",
-            "coefficients": dict(self.coefficients),
-            "pairs": pairs,
-            "bound": self.bound,
-        }
 
 
 Constraint = LinearConstraint | QuadraticConstraint
 CONSTRAINT_KINDS = ("LinearConstraint", "QuadraticConstraint")
-
-
-def names_of(constraint: Constraint) -> list[str]:
-    """The variables that a constraint names, each once."""
-    ends = [name for pair in pairs_of(constraint) for name in pair]
-    return list(dict.fromkeys([*constraint.coefficients, *ends]))
-
-
-def pairs_of(constraint: Constraint) -> Mapping[tuple[str, str], float]:
-    """The pair terms; none of a linear constraint."""
-    return constraint.pairs if isinstance(constraint, QuadraticConstraint) else {}
 
 
 def constraint_from_dict(entry: Mapping[str, Any]) -> Constraint:
@@ -134,16 +133,6 @@ def constraint_from_dict(entry: Mapping[str, Any]) -> Constraint:
 
 def _is_triple(entry: Any) -> bool:
     return isinstance(entry, list | tuple) and len(entry) == 3 and all(isinstance(name, str) for name in entry[:2])
-
-
-def _formula(constraint: Constraint) -> str:
-    """e.g. "2*x + y - 0.5*x*y <= 3"; the middle of a long one is left out."""
-    terms = list(constraint.coefficients.items())
-    terms += [("*".join(pair), q) for pair, q in pairs_of(constraint).items()]
-    shown = [f"{'-' if a < 0 else '+'} {'' if abs(a) == 1 else f'{abs(a):.6g}*'}{name}" for name, a in terms]
-    if len(shown) > TERMS_SHOWN:
-        shown = [*shown[: TERMS_SHOWN - 2], "+ ...", shown[-1]]
-    return f"{' '.join(shown).removeprefix('+ ')} <= {constraint.bound:.6g}"
 
 
 def _coefficients(given: Any, what: str) -> dict[str, float]:
@@ -194,7 +183,7 @@ class FeasibleRegion:
         known = {variable.name: variable for variable in variables}
         for constraint in self.constraints:
             _check_names(constraint, known)
-        named = {name for constraint in self.constraints for name in names_of(constraint)}
+        named = {name for constraint in self.constraints for name in constraint.names}
         self._columns = [i for i, variable in enumerate(variables) if variable.name in named]
         self._variables = [variables[i] for i in self._columns]
         self._floor = np.array([_rounding_scale(variable) for variable in self._variables])  # [k]
@@ -253,7 +242,7 @@ class _LeftSide:
         self._a = np.zeros(len(place))
         for name, a in constraint.coefficients.items():
             self._a[place[name]] = a
-        pairs = pairs_of(constraint)
+        pairs = constraint.pairs
         self._i = np.array([place[first] for first, _ in pairs], dtype=int)
         self._j = np.array([place[second] for _, second in pairs], dtype=int)
         self._q = np.array(list(pairs.values()), dtype=float)
@@ -283,7 +272,7 @@ def _values(variable: Real | Discrete, column: NDArray[np.float64]) -> NDArray[n
 def _least(constraint: Constraint, known: Mapping[str, Real | Discrete]) -> float:
     """What the left side is at least: each term by itself as small as it can be. The true minimum may be larger."""
     terms = [min(a * value for value in _values_of(known[name])) for name, a in constraint.coefficients.items()]
-    for (first, second), q in pairs_of(constraint).items():
+    for (first, second), q in constraint.pairs.items():
         values, others = _values_of(known[first]), _values_of(known[second])
         if first != second:
             products = [x * y for x in (min(values), max(values)) for y in (min(others), max(others))]
@@ -309,7 +298,7 @@ def _rounding_scale(variable: Real | Discrete) -> float:
 
 
 def _check_names(constraint: Constraint, known: Mapping[str, Real | Discrete]) -> None:
-    for name in names_of(constraint):
+    for name in constraint.names:
         if name not in known:
             hint = did_you_mean(name, known)
             raise SpaceError(f"constraint {constraint}: no variable is named {name!r}; there are {list(known)}.{hint}")

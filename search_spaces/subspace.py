@@ -16,7 +16,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from fmnas.search_spaces.constraints import TOLERANCE, Constraint, LinearConstraint, QuadraticConstraint, pairs_of
+from fmnas.search_spaces.constraints import TOLERANCE, Constraint, LinearConstraint, QuadraticConstraint
 from fmnas.search_spaces.errors import SpaceError, did_you_mean
 from fmnas.search_spaces.space import Configuration, Space
 from fmnas.search_spaces.variables import Real, Value, Variable
@@ -132,7 +132,7 @@ def _terms(
             constants.append(a * float(fixed[name]))
         else:
             coefficients[name] = coefficients.get(name, 0.0) + a
-    for (first, second), q in pairs_of(constraint).items():
+    for (first, second), q in constraint.pairs.items():
         known = math.prod(float(fixed[name]) for name in (first, second) if name in fixed)
         free = [name for name in (first, second) if name not in fixed]
         if len(free) == 2:

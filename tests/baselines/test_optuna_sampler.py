@@ -12,6 +12,7 @@ import torch
 from optuna.samplers import BaseSampler, BruteForceSampler, GridSampler, NSGAIISampler, RandomSampler, TPESampler
 from optuna.trial import TrialState
 
+from fmnas.baselines.foreign_spaces import from_optuna
 from fmnas.baselines.optuna_sampler import OptunaSampler, is_sampler, optimizer_asking
 from fmnas.optimizers import OptimizerError, random_design
 from fmnas.search_spaces import Integer, LinearConstraint, Nominal, Ordinal, Real, Space, Trial
@@ -65,7 +66,7 @@ def test_the_study_holds_every_trial_as_it_stands() -> None:
     states = [(trial.state, trial.value) for trial in optimizer._study.get_trials()]
     complete, running = TrialState.COMPLETE, TrialState.RUNNING
     assert states == [(complete, 1.5), (running, None), (running, None), (complete, 0.5), (TrialState.FAIL, None)]
-    assert [optimizer._from_optuna(trial.params) for trial in optimizer._study.get_trials()] == [
+    assert [from_optuna(optimizer.space, trial.params) for trial in optimizer._study.get_trials()] == [
         trial.configuration for trial in trials
     ]
 
