@@ -15,15 +15,8 @@ HIDDEN = "***"
 """What stands in a URI for a password that is elsewhere."""
 
 _DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
-_DRIVERS = {
-    "psycopg2": ("psycopg2", "psycopg2-binary"),
-    "psycopg": ("psycopg", "psycopg"),
-    "pymysql": ("pymysql", "pymysql"),
-    "mysqldb": ("MySQLdb", "mysqlclient"),
-    "pymssql": ("pymssql", "pymssql"),
-    "pyodbc": ("pyodbc", "pyodbc"),
-}
-"""SQLAlchemy's name of a driver -> (module, package to install)."""
+_DRIVERS = {"psycopg2": ("psycopg2", "psycopg2-binary"), "mysqldb": ("MySQLdb", "mysqlclient")}
+"""SQLAlchemy's name of a driver -> (module, package to install), where these are not called as it is."""
 
 _DEFAULT_DRIVER = {"mysql": "mysqldb", "mssql": "pymssql"}
 
@@ -38,7 +31,7 @@ _SECRET_WORDS = r"pass(?!file)|pwd|token|secret|credential|api_?key|odbc_connect
 _SECRET_KEY = re.compile(_SECRET_WORDS, re.IGNORECASE)
 """Keys of a query whose value is a password; an ODBC connection string is a value that holds one."""
 
-_FILES = ("sqlite:", "file:")
+_FILE_SCHEMES = ("sqlite:", "file:")
 """Beginnings of URIs that name a file: nobody logs in to one."""
 
 _PAIR = re.compile(r"(?P<key>[^=&;]*)=(?P<value>[^&;]*)")
@@ -122,7 +115,7 @@ def hide_passwords(text: str, uri: str = "") -> str:
 
 def _secrets(uri: str) -> list[str]:
     """The passwords in a URI that can be read, as they are written there."""
-    if "://" not in uri or uri.startswith(_FILES) or _masked(uri) is None:
+    if "://" not in uri or uri.startswith(_FILE_SCHEMES) or _masked(uri) is None:
         return []
     rest, _, query = uri.partition("://")[2].partition("?")
     login, at, _ = rest.rpartition("@")
@@ -144,22 +137,18 @@ def _is_secret(key: str) -> bool:
 def _masked(uri: str) -> str | None:
     """None where it could not be read, or in two ways."""
     try:
-        urlsplit(uri)
-    except ValueError:
-        return None
-    if is_server(uri):
-        return _masked_server(uri)
-    if "://" in uri and not uri.startswith(_FILES):
-        return _masked_database(uri)
-    return uri if uri.startswith(_FILES) or "@" not in uri else None
-
-
-def _masked_server(uri: str) -> str | None:
-    try:
         parts = urlsplit(uri)
-        parts.port  # noqa: B018  # it raises where there is none but something that stands in its place
+        if is_server(uri):
+            return _masked_server(uri, parts)
+        if "://" in uri and not uri.startswith(_FILE_SCHEMES):
+            return _masked_database(uri)
     except ValueError:
         return None
+    return uri if uri.startswith(_FILE_SCHEMES) or "@" not in uri else None
+
+
+def _masked_server(uri: str, parts: SplitResult) -> str | None:
+    parts.port  # noqa: B018  # it raises ValueError where there is none but something that stands in its place
     login, at, host = parts.netloc.rpartition("@")
     if "@" in f"{login}{parts.path}{parts.query}{parts.fragment}" or re.search(r"[\s\\\x00-\x1f]", uri):
         return None
@@ -179,7 +168,7 @@ def _masked_database(uri: str) -> str | None:
         return None
     try:
         url = make_url(uri)
-    except (ArgumentError, ValueError):
+    except ArgumentError:
         return None
     secret = [key for key in url.query if _is_secret(key)]
     if not url.password and not any(url.query[key] for key in secret):
