@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from importlib.metadata import version
 from math import isfinite, isnan
 from typing import Any
@@ -11,6 +10,7 @@ from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from fmnas.platform.errors import LONGEST, cut
+from fmnas.search_spaces.errors import did_you_mean
 
 MEND = "Mend it there, or override a key with -o KEY=VALUE."
 CALL = "Mend it in the call."
@@ -88,15 +88,8 @@ def recipes(changed: Iterable[str], directory: str) -> str:
 
 def unknown(key: str, value: str, allowed: Sequence[str], command: str) -> str:
     """A name that is none of those allowed; `command` lists them."""
-    return (
-        f"{key} = {shown(value)}: unknown; it must be one of {', '.join(allowed)} (`{command}`).{hint(value, allowed)}"
-    )
-
-
-def hint(given: str, allowed: Sequence[str]) -> str:
-    """The nearest of the names allowed, as a question after a sentence; empty where none is near."""
-    close = get_close_matches(given, allowed, n=1)
-    return f" Did you mean {close[0]!r}?" if close else ""
+    near = did_you_mean(value, allowed)
+    return f"{key} = {shown(value)}: unknown; it must be one of {', '.join(allowed)} (`{command}`).{near}"
 
 
 def describe(
@@ -107,7 +100,7 @@ def describe(
     key = ".".join(_word(part) for part in (*prefix, *place))
     if error["type"] == "extra_forbidden":
         names = [*_fields_at(schema, place[:-1]), *besides]
-        return f"{key}: unknown key; allowed are {', '.join(names)}.{hint(str(place[-1]), names)}"
+        return f"{key}: unknown key; allowed are {', '.join(names)}.{did_you_mean(str(place[-1]), names)}"
     if error["type"] == "missing":
         if prefix:
             return f"{key}: missing; it has no default: write {place[-1]}: VALUE beside the optimizer's name"

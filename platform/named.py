@@ -20,7 +20,7 @@ from types import MappingProxyType, ModuleType
 from typing import Any
 
 from fmnas.platform.errors import ConfigError, one_line, own_line
-from fmnas.platform.messages import hint
+from fmnas.search_spaces.errors import did_you_mean
 
 HANDED_OVER = "<minimize>"
 """What stands for the module of a thing that was given; no module is called so."""
@@ -52,7 +52,7 @@ def named(use: str) -> Any:
     try:
         return getattr(found, name)
     except AttributeError:
-        raise ConfigError(f"{module} has no {name}.{hint(name, list(_public(found)))}") from None
+        raise ConfigError(f"{module} has no {name}.{did_you_mean(name, list(_public(found)))}") from None
 
 
 @contextmanager

@@ -7,9 +7,10 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_serializer, field_validator, model_validator
 
 from fmnas.platform.config.uri import shown_uri
-from fmnas.platform.messages import hint, shown
+from fmnas.platform.messages import shown
 from fmnas.platform.named import whole
 from fmnas.platform.optimizers import OPTIMIZERS, Row
+from fmnas.search_spaces.errors import did_you_mean
 from fmnas.trainers.problem import Arrangement, DataSettings, Hardware
 
 IN_PROCESS: Final = "in-process"
@@ -270,7 +271,7 @@ class OptimizerConfig(Section):
 
 def _nameless(keys: list[str]) -> str:
     """What is wrong with an optimizer that has these keys."""
-    meant = [key for key in keys if hint(key, ["name"])]
+    meant = [key for key in keys if did_you_mean(key, ["name"])]
     if meant:
         return f"it has no name. Did you mean 'name' for {shown(meant[0])}?"
     return "it has no name: write {name: NAME, KEY: VALUE} with one of `fmnas list optimizers`"

@@ -10,7 +10,8 @@ from yaml.nodes import MappingNode, Node, ScalarNode
 from yaml.reader import ReaderError
 
 from fmnas.platform.errors import ConfigError, cut
-from fmnas.platform.messages import hint, shown
+from fmnas.platform.messages import shown
+from fmnas.search_spaces.errors import did_you_mean
 
 PAPER = "paper/"
 """The folder, within that of the shipped configurations, of those that repeat the papers' tables."""
@@ -55,7 +56,7 @@ def read_source(source: str | Path) -> tuple[Path, str]:
     what = "is a folder" if is_folder else "no such file"
     raise ConfigError(
         f"configuration {cut(str(path))}: {what}; give a YAML file, or one that is shipped: {', '.join(shipped)}."
-        f"{hint(name, list(shipped))}"
+        f"{did_you_mean(name, list(shipped))}"
     )
 
 

@@ -17,7 +17,7 @@ from fmnas.platform.config.sections import LABEL
 from fmnas.platform.drive.description import differing, objective_settings
 from fmnas.platform.drive.inputs import data_digest, is_altered
 from fmnas.platform.errors import ConfigError, RunDirectoryError
-from fmnas.platform.messages import hint, shown
+from fmnas.platform.messages import shown
 from fmnas.platform.named import HANDED_OVER, parted
 from fmnas.platform.problems import problem
 from fmnas.platform.record.configuration import current_config
@@ -27,6 +27,7 @@ from fmnas.platform.record.ledger import Ledger, accounts_of
 from fmnas.platform.record.run_directory import RunDirectory, run_directory
 from fmnas.platform.record.warm_start import NOTHING, Knowledge, KnownTrial
 from fmnas.search_spaces import SpaceError
+from fmnas.search_spaces.errors import did_you_mean
 from fmnas.search_spaces.records import is_full
 
 
@@ -128,7 +129,7 @@ class _Reading:
     def _label(self, source: Earlier, wanted: str) -> str:
         labels = source.labels
         if wanted and wanted not in labels:
-            self._refuse(f"{source.name} has no {wanted}; it has {', '.join(labels)}.{hint(wanted, labels)}")
+            self._refuse(f"{source.name} has no {wanted}; it has {', '.join(labels)}.{did_you_mean(wanted, labels)}")
         own = [self.entry.label] if self.entry.label in labels else []
         (label, *more) = [wanted] if wanted else own or labels
         if more:
