@@ -1,4 +1,7 @@
-"""The commands: each takes the parsed arguments and returns the exit code. What they need is imported when they run."""
+"""The commands: each takes the parsed arguments and returns the exit code; its docstring is what `fmnas --help` says.
+
+What they need is imported when they run.
+"""
 
 import argparse
 import json
@@ -38,7 +41,7 @@ class _Plan:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """A new experiment."""
+    """Run an experiment."""
 
     def plan(say: Say) -> _Plan:
         from fmnas.platform.config.config import load_config
@@ -55,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def resume(arguments: argparse.Namespace) -> int:
-    """An experiment to go on with."""
+    """Go on after a crash or Ctrl-C."""
 
     def plan(say: Say) -> _Plan:
         from fmnas.platform.drive.launch import resume as go_on
@@ -68,7 +71,7 @@ def resume(arguments: argparse.Namespace) -> int:
 
 
 def extend(arguments: argparse.Namespace) -> int:
-    """An experiment that is to grow, and to go on."""
+    """Let an experiment grow, e.g. -o repeats=9, and go on with it."""
 
     def plan(say: Say) -> _Plan:
         from fmnas.platform.drive.launch import extend as grow
@@ -82,7 +85,7 @@ def extend(arguments: argparse.Namespace) -> int:
 
 
 def retrain(arguments: argparse.Namespace) -> int:
-    """The best configurations of an experiment, on test images."""
+    """Train the best of every run anew, and measure it on test images."""
 
     def plan(say: Say) -> _Plan:
         from fmnas.platform.drive.retraining import RetrainingOptions
@@ -126,7 +129,7 @@ def _drive(arguments: argparse.Namespace, plan: Callable[[Say], _Plan]) -> int:
 
 
 def status(arguments: argparse.Namespace) -> int:
-    """How an experiment stands; nothing is written, and no driver disturbed."""
+    """How an experiment stands, also while a driver works."""
     from fmnas.platform.screen.status import print_status, status_of
 
     facts = status_of(run_directory(arguments.directory))
@@ -138,7 +141,7 @@ def status(arguments: argparse.Namespace) -> int:
 
 
 def report(arguments: argparse.Namespace) -> int:
-    """Table, figures and page, of one run directory or of several."""
+    """Table, figures and page of a run directory, or of several together."""
     from fmnas.platform.drive.merged_report import report as write
 
     console = terminal()
@@ -152,7 +155,7 @@ def report(arguments: argparse.Namespace) -> int:
 
 
 def replay(arguments: argparse.Namespace) -> int:
-    """Every optimizer is asked again."""
+    """Ask every optimizer again, and say where its suggestions differ."""
     from fmnas.platform.messages import counted
     from fmnas.platform.record.configuration import recorded_configs
     from fmnas.platform.record.experiment import build_experiment
@@ -179,7 +182,7 @@ def replay(arguments: argparse.Namespace) -> int:
 
 
 def sync(arguments: argparse.Namespace) -> int:
-    """What MLflow missed is sent."""
+    """Send to MLflow what it missed."""
     from fmnas.platform.drive.launch import Surroundings
     from fmnas.platform.drive.launch import sync as send
     from fmnas.platform.workers.stop import StopRequest
@@ -198,7 +201,7 @@ def sync(arguments: argparse.Namespace) -> int:
 
 
 def ui(arguments: argparse.Namespace) -> int:
-    """MLflow's UI."""
+    """Open MLflow's UI on the store of a run directory."""
     from fmnas.platform.record.configuration import current_tracking
     from fmnas.platform.tracking.database import find_files_again
     from fmnas.platform.tracking.password import tracking_uri
@@ -214,7 +217,7 @@ def ui(arguments: argparse.Namespace) -> int:
 
 
 def config(arguments: argparse.Namespace) -> int:
-    """A configuration, explained; nothing runs."""
+    """Print a configuration with every default, explained, and its cost."""
     from fmnas.platform.config.config import load_config
     from fmnas.platform.config.reference import commented
     from fmnas.platform.drive.forecast import cost_of, measured, not_trained, remarks
@@ -227,7 +230,7 @@ def config(arguments: argparse.Namespace) -> int:
 
 
 def list_(arguments: argparse.Namespace) -> int:
-    """What there is."""
+    """What there is, one line each."""
     if arguments.options and arguments.what != "optimizers":
         raise ConfigError(
             f"--options: {arguments.what} have none; `fmnas list optimizers --options` shows those that there are"
@@ -255,7 +258,7 @@ def list_(arguments: argparse.Namespace) -> int:
 
 
 def doctor(arguments: argparse.Namespace) -> int:
-    """What this machine can do."""
+    """What this machine and cluster can do, and what is missing."""
     from rich.text import Text
 
     from fmnas.platform.doctor import examine
@@ -270,7 +273,7 @@ def doctor(arguments: argparse.Namespace) -> int:
 
 
 def check(arguments: argparse.Namespace) -> int:
-    """Whether an optimizer keeps the contract."""
+    """Whether an optimizer keeps the contract, a line for each rule."""
     from rich.text import Text
 
     from fmnas.platform.check import Verdict, candidate
