@@ -63,13 +63,13 @@ class ExperimentFailed(Exception):  # noqa: N818  # it is an ending, not a mista
 LONGEST = 200
 """How many characters of a value a message shows."""
 
-_COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_COLOUR_CODES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
 def legible(text: str) -> str:
     """Text on one line, as any file and terminal takes it: without control characters, a lone surrogate spelt out."""
-    plain = _CONTROLS.sub(" ", _COLOURS.sub("", text)).encode("utf-8", "backslashreplace").decode()
+    plain = _CONTROLS.sub(" ", _COLOUR_CODES.sub("", text)).encode("utf-8", "backslashreplace").decode()
     return " ".join(plain.split())
 
 

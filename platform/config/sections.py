@@ -11,7 +11,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    field_serializer,
+    PlainSerializer,
     model_validator,
 )
 
@@ -204,14 +204,10 @@ class TrackingConfig(Section):
 
     enabled: bool = True
     """Whether MLflow is told at all."""
-    uri: str | None = Field(default=None, min_length=1, repr=False)
+    uri: Annotated[str, Field(min_length=1), PlainSerializer(shown_uri)] | None = Field(default=None, repr=False)
     """Its server or store; null: SQLite in the run directory."""
     experiment: str | None = Field(default=None, min_length=1)
     """What it is called there; null: the experiment's name."""
-
-    @field_serializer("uri")
-    def _hide_password(self, uri: str | None) -> str | None:
-        return None if uri is None else shown_uri(uri)
 
 
 class OptimizerConfig(Section):

@@ -17,12 +17,12 @@ PAPER = "paper/"
 """The folder, within that of the shipped configurations, of those that repeat the papers' tables."""
 
 _MERGE = "tag:yaml.org,2002:merge"
-_DIGITS = 9
+_MOST_DIGITS = 9
 """No list is so long that the number of an entry has more."""
 
 _OUT_OF_PLACE = "it is no YAML from here on: look for a bracket, a quote or an indentation that does not fit"
 _OPENED = "that begins here is not closed"
-_REASONS = {
+_MEANINGS = {
     "mapping values are not allowed here": "a second colon in one line: put the value in quotes, or begin a new line",
     "cannot start any token": "no value begins with this character: indent with spaces, or put the value in quotes",
     "expected ',' or ']'": f"the [ {_OPENED}, or a comma is missing in it",
@@ -95,29 +95,26 @@ def override(data: dict[str, Any], given: str) -> None:
     *parents, last = key.split(".")
     place: Any = data
     for part in parents:
-        if isinstance(place, list) and _number(part, place) is not None:
-            at = int(part)
-            if isinstance(place[at], str):
-                place[at] = {"name": place[at]}
-            place = place[at]
-        elif isinstance(place, dict):
-            if place.get(part) is None:
-                place[part] = {}
-            place = place[part]
-        else:
+        at = _at(part, place)
+        if at is None:
             raise ConfigError(f"{told}: {shown(part)} leads nowhere; {_no_key(key, place)}")
-    if isinstance(place, list) and _number(last, place) is not None:
-        place[int(last)] = value
-    elif isinstance(place, dict):
-        place[last] = value
-    else:
+        if isinstance(place, list) and isinstance(place[at], str):
+            place[at] = {"name": place[at]}
+        elif isinstance(place, dict) and place.get(at) is None:
+            place[at] = {}
+        place = place[at]
+    at = _at(last, place)
+    if at is None:
         raise ConfigError(f"{told}: {_no_key(key, place)}")
+    place[at] = value
 
 
-def _number(part: str, entries: list[Any]) -> int | None:
-    """The entry of a list that a part of a key means; None if there is none."""
-    at = int(part) if part.isascii() and part.isdecimal() and len(part) <= _DIGITS else len(entries)
-    return at if at < len(entries) else None
+def _at(part: str, place: Any) -> Any:
+    """What a part of a key means in a mapping, or in a list, where that is a number; None where there is no such."""
+    if isinstance(place, dict):
+        return part
+    is_number = part.isascii() and part.isdecimal() and len(part) <= _MOST_DIGITS
+    return int(part) if isinstance(place, list) and is_number and int(part) < len(place) else None
 
 
 def _no_key(key: str, place: Any) -> str:
@@ -148,7 +145,7 @@ def _plain(text: str) -> Any:
         raise _NotYamlError(why, f", line {line}, column {column}") from None
     except yaml.MarkedYAMLError as error:
         said = f"{error.context or ''}: {error.problem or ''}"
-        why = next((ours for theirs, ours in _REASONS.items() if theirs in said), _OUT_OF_PLACE)
+        why = next((ours for theirs, ours in _MEANINGS.items() if theirs in said), _OUT_OF_PLACE)
         mark = error.context_mark if _OPENED in why else error.problem_mark
         where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         raise _NotYamlError(error.note or why, where) from None
