@@ -14,6 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich.console import Console
+from rich.text import Text
+
 from fmnas.platform.errors import ConfigError, ExitCode, ExperimentFailed, RunDirectoryError
 from fmnas.platform.record.run_directory import RunDirectory, new_run_directory, run_directory
 from fmnas.platform.screen.ending import Teller, tell_interrupted
@@ -259,23 +262,18 @@ def list_(arguments: argparse.Namespace) -> int:
 
 def doctor(arguments: argparse.Namespace) -> int:
     """What this machine and cluster can do, and what is missing."""
-    from rich.text import Text
-
     from fmnas.platform.doctor import examine
 
     console = terminal()
     findings = examine(arguments.address)
     for finding in findings:
-        mark = ("ok     ", "green") if finding.good else ("missing", "red")
-        line = Text.assemble(mark, f"  {finding.what:<18} {finding.detail}")
-        console.print(line, soft_wrap=True, highlight=False)
+        word, colour = ("ok", "green") if finding.good else ("missing", "red")
+        _print_verdict(console, word, colour, f"{finding.what:<18} {finding.detail}")
     return ExitCode.DONE if all(finding.good for finding in findings) else ExitCode.FAILED
 
 
 def check(arguments: argparse.Namespace) -> int:
     """Whether an optimizer keeps the contract, a line for each rule."""
-    from rich.text import Text
-
     from fmnas.platform.check import Verdict, candidate
     from fmnas.platform.check import check as findings_of
 
@@ -285,12 +283,15 @@ def check(arguments: argparse.Namespace) -> int:
     for finding in findings_of(it, arguments.seconds):
         verdicts.append(finding.verdict)
         detail = f": {finding.detail}" if finding.detail else ""
-        line = Text.assemble((f"{finding.verdict:<7}", colours[finding.verdict]), f"  {finding.rule}{detail}")
-        console.print(line, soft_wrap=True, highlight=False)
+        _print_verdict(console, finding.verdict, colours[finding.verdict], f"{finding.rule}{detail}")
     broken = verdicts.count(Verdict.BROKEN)
     told = f"{broken} of {len(verdicts)} rules broken" if broken else "it keeps every rule"
     say(console, f"{arguments.optimizer}: {told}")
     return ExitCode.FAILED if broken else ExitCode.DONE
+
+
+def _print_verdict(console: Console, word: str, colour: str, told: str) -> None:
+    console.print(Text.assemble((f"{word:<7}", colour), f"  {told}"), soft_wrap=True, highlight=False)
 
 
 def _options(row: "Row") -> str:

@@ -9,7 +9,7 @@ from importlib.metadata import requires
 
 from fmnas.platform.environment import package_version
 from fmnas.platform.errors import legible, one_line
-from fmnas.search_spaces import Conditions, FmnasError
+from fmnas.search_spaces import FmnasError
 
 OPTIMIZERS_PACKAGES = {"optuna": "tpe", "smac": "smac", "botorch": "botorch"}
 """Which optimizer alone needs a package."""
@@ -33,10 +33,6 @@ class Finding:
     detail: str
 
 
-TryDevice = Callable[[str], Conditions | None]
-"""Trains a little on a torch device, such as "cuda:0", and says how; raises FmnasError when that cannot be done."""
-
-
 def examine(address: str | None) -> list[Finding]:
     """Look at packages, data, devices, cluster and disk. Nothing is changed, but data may be fetched into the cache."""
     checks: dict[str, Callable[[], Iterator[Finding]]] = {
@@ -56,7 +52,7 @@ def _looked(what: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Findi
     except ImportError as error:
         yield Finding(what, False, f"{error}: install it as README.md says, and look again")
     except Exception as error:
-        why = " ".join(str(error).split())[:LONGEST_REASON] or "no reason given"
+        why = legible(str(error))[:LONGEST_REASON] or "no reason given"
         yield Finding(what, False, f"this could not be looked at ({type(error).__name__}: {why}): mend that first")
 
 
@@ -77,13 +73,12 @@ def _packages() -> Iterator[Finding]:
     try:
         importlib.import_module("hpbandster.core.dispatcher")
     except Exception as error:  # it is unmaintained, and may break on whatever is newer than it
-        yield Finding(
-            "bohb", False, f"hpbandster does not import ({error}): its netifaces needs gcc and Python headers"
-        )
+        why = f"hpbandster does not import ({error}): its netifaces needs gcc and Python headers"
+        yield Finding("bohb", False, why)
 
 
-def _devices(try_device: TryDevice | None = None) -> Iterator[Finding]:
-    """Each GPU is trained on: that it has a name says little. try_device: how; None: by `train_a_little`."""
+def _devices() -> Iterator[Finding]:
+    """Each GPU is trained on: that it has a name says little."""
     import torch
 
     from fmnas.trainers.images.problem import train_a_little
@@ -94,18 +89,13 @@ def _devices(try_device: TryDevice | None = None) -> Iterator[Finding]:
     for device in (f"cuda:{i}" for i in range(count)):
         name = torch.cuda.get_device_name(device)
         try:
-            how = (try_device or train_a_little)(device)
+            how = train_a_little(device)
         except FmnasError as error:
-            told = f"{name} cannot train: {legible(one_line(error))[:LONGEST_REASON]}. {NO_CAPTURE}"
+            told = f"{name} cannot train: {one_line(error)[:LONGEST_REASON]}. {NO_CAPTURE}"
             yield Finding(device, False, told)
         else:
-            yield Finding(device, True, f"{name} trains: {_in_words(how)}")
-
-
-def _in_words(how: Conditions | None) -> str:
-    if how is None:
-        return "it does not say how"
-    return f"{how.way}, torch {how.torch}, cuDNN {how.cudnn or 'none'}"
+            told = f"{how.way}, torch {how.torch}, cuDNN {how.cudnn or 'none'}" if how else "it does not say how"
+            yield Finding(device, True, f"{name} trains: {told}")
 
 
 def _data() -> Iterator[Finding]:
