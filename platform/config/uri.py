@@ -14,7 +14,7 @@ from fmnas.search_spaces import FmnasError
 HIDDEN = "***"
 """What stands in a URI for a password that is elsewhere."""
 
-_DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
+_DATABASES = ("postgresql", "mysql", "mssql")
 _DRIVERS = {"psycopg2": ("psycopg2", "psycopg2-binary"), "mysqldb": ("MySQLdb", "mysqlclient")}
 """SQLAlchemy's name of a driver -> (module, package to install), where these are not called as it is."""
 
@@ -44,18 +44,9 @@ class TrackingError(FmnasError, ValueError):
 def check_uri(uri: str) -> None:
     """Raise TrackingError unless MLflow can use the URI. Touches neither network nor disk."""
     masked_uri(uri)
-    parts = urlsplit(uri)
-    if is_server(uri):
-        if not parts.hostname:
-            raise _uri_error(uri, "give the server's host, e.g. http://127.0.0.1:5000")
-        return
-    database, _, driver = parts.scheme.partition("+")
-    if database not in _DATABASES:
-        raise _uri_error(uri, _hint(uri, parts))
-    if database == "sqlite":
-        _check_sqlite(uri)
-    else:
-        _check_driver(uri, database, driver)
+    advice = _advice(uri)
+    if advice:
+        raise _uri_error(uri, advice)
 
 
 def is_plain_path(uri: str) -> bool:
@@ -177,31 +168,42 @@ def _masked_database(uri: str) -> str | None:
     return shown.replace("=%2A%2A%2A", f"={HIDDEN}")
 
 
-def _check_sqlite(uri: str) -> None:
-    path = sqlite_path(uri)
-    if path is None or path == Path() or ":memory:" in uri:
-        raise _uri_error(uri, "name a file, e.g. sqlite:///mlflow.db (relative) or sqlite:////data/mlflow.db")
-    if not is_plain_path(uri.partition("?")[0]):
-        raise _uri_error(uri, "MLflow and SQLAlchemy read a % in a path differently; name a path without one")
-
-
-def _check_driver(uri: str, database: str, driver: str) -> None:
-    if database == "postgresql" and not driver:
-        # SQLAlchemy 2.1 takes the bare scheme for psycopg 3, older ones for psycopg2.
-        raise _uri_error(uri, "name the driver: " + shown_uri(uri).replace("postgresql", "postgresql+psycopg2", 1))
-    driver = driver or _DEFAULT_DRIVER[database]
-    module, package = _DRIVERS.get(driver, (driver, driver))
-    if not module.isidentifier() or importlib.util.find_spec(module) is None:
-        raise _uri_error(uri, f"its driver is not installed: pip install {package}")
-
-
-def _hint(uri: str, parts: SplitResult) -> str:
+def _advice(uri: str) -> str:
+    """What to do about a URI that MLflow cannot use; empty where it can."""
+    parts = urlsplit(uri)
+    database, _, driver = parts.scheme.partition("+")
+    if is_server(uri):
+        return "" if parts.hostname else "give the server's host, e.g. http://127.0.0.1:5000"
+    if database == "sqlite":
+        return _sqlite_advice(uri)
+    if database in _DATABASES:
+        return _driver_advice(uri, database, driver)
     if parts.scheme in ("", "file"):
         path = parts.path.rstrip("/") or "/data/mlruns"
         return f"MLflow no longer writes to folders; use a SQLite file: sqlite:///{path}/mlflow.db"
     if parts.scheme == "postgres":
         return "write " + shown_uri(uri).replace("postgres", "postgresql+psycopg2", 1)
     return "leave tracking.uri empty for a SQLite file in the run directory"
+
+
+def _sqlite_advice(uri: str) -> str:
+    path = sqlite_path(uri)
+    if path is None or path == Path() or ":memory:" in uri:
+        return "name a file, e.g. sqlite:///mlflow.db (relative) or sqlite:////data/mlflow.db"
+    if not is_plain_path(uri.partition("?")[0]):
+        return "MLflow and SQLAlchemy read a % in a path differently; name a path without one"
+    return ""
+
+
+def _driver_advice(uri: str, database: str, driver: str) -> str:
+    if database == "postgresql" and not driver:
+        # SQLAlchemy 2.1 takes the bare scheme for psycopg 3, older ones for psycopg2.
+        return "name the driver: " + shown_uri(uri).replace("postgresql", "postgresql+psycopg2", 1)
+    driver = driver or _DEFAULT_DRIVER[database]
+    module, package = _DRIVERS.get(driver, (driver, driver))
+    if not module.isidentifier() or importlib.util.find_spec(module) is None:
+        return f"its driver is not installed: pip install {package}"
+    return ""
 
 
 def _uri_error(uri: str, next_step: str) -> TrackingError:
