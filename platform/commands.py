@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,92 +43,85 @@ class _Plan:
     start: "Callable[[Surroundings], ExperimentResult]"
 
 
-def run(arguments: argparse.Namespace) -> int:
+def _driven(plan: Callable[[argparse.Namespace, Say], _Plan]) -> Callable[[argparse.Namespace], int]:
+    """The command that drives what is planned to its ending, and tells of it.
+
+    plan: given also what says a line to whoever waits. Signals are heeded before its imports, which take seconds.
+    """
+
+    @wraps(plan)
+    def command(arguments: argparse.Namespace) -> int:
+        console = terminal(output())
+        mode = mode_for(arguments.progress, console)
+        screen, teller = open_screen(mode, console), None
+        with stopped_by_signals() as stop:
+            try:
+                planned = plan(arguments, screen.say)
+                teller = Teller(mode, console, planned.directory, planned.again)
+                from fmnas.platform.drive.launch import Surroundings
+
+                around = Surroundings(arguments.address, screen, stop, traced=mode in (LIVE, LINES))
+                return teller.tell(planned.start(around))
+            except KeyboardInterrupt:
+                return teller.interrupted() if teller else tell_interrupted(mode)
+            except ExperimentFailed as error:
+                if teller is None:
+                    raise
+                return teller.failed(error)
+
+    return command
+
+
+@_driven
+def run(arguments: argparse.Namespace, say: Say) -> _Plan:
     """Run an experiment."""
+    from fmnas.platform.config.config import load_config
+    from fmnas.platform.tracking.password import settled
 
-    def plan(say: Say) -> _Plan:
-        from fmnas.platform.config.config import load_config
-        from fmnas.platform.tracking.password import settled
+    config = settled(load_config(arguments.config, arguments.overrides), Path.cwd())
+    directory = new_run_directory(arguments.out or Path("runs") / config.name)
+    say(f"{config.in_a_line}, into {directory.root}")
+    from fmnas.platform.drive.launch import launch  # what a configuration must be is known by now
 
-        config = settled(load_config(arguments.config, arguments.overrides), Path.cwd())
-        directory = new_run_directory(arguments.out or Path("runs") / config.name)
-        say(f"{config.in_a_line}, into {directory.root}")
-        from fmnas.platform.drive.launch import launch  # what a configuration must be is known by now
-
-        return _Plan(directory, _resume(directory), lambda around: launch(config, directory, around))
-
-    return _drive(arguments, plan)
+    return _Plan(directory, _resume(directory), lambda around: launch(config, directory, around))
 
 
-def resume(arguments: argparse.Namespace) -> int:
+@_driven
+def resume(arguments: argparse.Namespace, say: Say) -> _Plan:
     """Go on after a crash or Ctrl-C."""
+    from fmnas.platform.drive.launch import resume as go_on
 
-    def plan(say: Say) -> _Plan:
-        from fmnas.platform.drive.launch import resume as go_on
-
-        directory = run_directory(arguments.directory, write=True)
-        say(f"going on with {directory.root}")
-        return _Plan(directory, _resume(directory), lambda around: go_on(directory, around))
-
-    return _drive(arguments, plan)
+    directory = run_directory(arguments.directory, write=True)
+    say(f"going on with {directory.root}")
+    return _Plan(directory, _resume(directory), lambda around: go_on(directory, around))
 
 
-def extend(arguments: argparse.Namespace) -> int:
+@_driven
+def extend(arguments: argparse.Namespace, _: Say) -> _Plan:
     """Let an experiment grow, e.g. -o repeats=9, and go on with it."""
+    from fmnas.platform.drive.launch import extend as grow
 
-    def plan(say: Say) -> _Plan:
-        from fmnas.platform.drive.launch import extend as grow
-
-        directory, given = run_directory(arguments.directory, write=True), arguments.overrides
-        told = [each for each in given if not each.startswith("tracking")]  # that may hold a password
-        again = shlex.join(["extend", str(directory.root), *(part for each in told for part in ("-o", each))])
-        return _Plan(directory, again if told else _resume(directory), lambda around: grow(directory, given, around))
-
-    return _drive(arguments, plan)
+    directory, given = run_directory(arguments.directory, write=True), arguments.overrides
+    told = [each for each in given if not each.startswith("tracking")]  # that may hold a password
+    again = shlex.join(["extend", str(directory.root), *(part for each in told for part in ("-o", each))])
+    return _Plan(directory, again if told else _resume(directory), lambda around: grow(directory, given, around))
 
 
-def retrain(arguments: argparse.Namespace) -> int:
+@_driven
+def retrain(arguments: argparse.Namespace, _: Say) -> _Plan:
     """Train the best of every run anew, and measure it on test images."""
+    from fmnas.platform.drive.retraining import RetrainingOptions
+    from fmnas.platform.drive.retraining import retrain as train_again
 
-    def plan(say: Say) -> _Plan:
-        from fmnas.platform.drive.retraining import RetrainingOptions
-        from fmnas.platform.drive.retraining import retrain as train_again
-
-        directory = run_directory(arguments.directory, write=True)
-        given = {name: getattr(arguments, name) for name in RETRAIN_OPTIONS}
-        options = "".join(f" --{name} {value}" for name, value in given.items() if value is not None)
-        again = f"retrain {shlex.quote(str(directory.root))}{options}"
-        return _Plan(directory, again, lambda around: train_again(directory, RetrainingOptions(**given), around))
-
-    return _drive(arguments, plan)
+    directory = run_directory(arguments.directory, write=True)
+    given = {name: getattr(arguments, name) for name in RETRAIN_OPTIONS}
+    options = "".join(f" --{name} {value}" for name, value in given.items() if value is not None)
+    again = f"retrain {shlex.quote(str(directory.root))}{options}"
+    return _Plan(directory, again, lambda around: train_again(directory, RetrainingOptions(**given), around))
 
 
 def _resume(directory: RunDirectory) -> str:
     return f"resume {shlex.quote(str(directory.root))}"
-
-
-def _drive(arguments: argparse.Namespace, plan: Callable[[Say], _Plan]) -> int:
-    """To its ending, and tell of it. Signals are heeded before the imports of a plan, which take seconds.
-
-    plan: given what says a line to whoever waits for these.
-    """
-    console = terminal(output())
-    mode = mode_for(arguments.progress, console)
-    screen, teller = open_screen(mode, console), None
-    with stopped_by_signals() as stop:
-        try:
-            planned = plan(screen.say)
-            teller = Teller(mode, console, planned.directory, planned.again)
-            from fmnas.platform.drive.launch import Surroundings
-
-            around = Surroundings(arguments.address, screen, stop, traced=mode in (LIVE, LINES))
-            return teller.tell(planned.start(around))
-        except KeyboardInterrupt:
-            return teller.interrupted() if teller else tell_interrupted(mode)
-        except ExperimentFailed as error:
-            if teller is None:
-                raise
-            return teller.failed(error)
 
 
 def status(arguments: argparse.Namespace) -> int:
