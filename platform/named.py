@@ -47,7 +47,12 @@ def named(use: str) -> Any:
     if not module or not name:
         raise ConfigError("write MODULE:NAME, or FILE.py:NAME")
     if module == HANDED_OVER:
-        return _handed_over(use)
+        if not is_given(use):
+            raise ConfigError(
+                f"{name} was handed to fmnas.api.minimize and stands in no file: call minimize again with the same "
+                "function, space and out=DIR, which goes on with it or, where it is finished, gives its results"
+            )
+        return _given.get()[use]
     found = _imported(module)
     try:
         return getattr(found, name)
@@ -64,16 +69,6 @@ def given(name: str, thing: Any) -> Iterator[str]:
         yield use
     finally:
         _given.reset(before)
-
-
-def _handed_over(use: str) -> Any:
-    try:
-        return _given.get()[use]
-    except KeyError:
-        raise ConfigError(
-            f"{parted(use)[1]} was handed to fmnas.api.minimize and stands in no file: call minimize again with the "
-            "same function, space and out=DIR, which goes on with it or, where it is finished, gives its results"
-        ) from None
 
 
 def is_given(use: str) -> bool:
