@@ -12,12 +12,15 @@ And how an exception is told.
 import re
 import sysconfig
 import traceback
+from collections.abc import Callable
 from enum import IntEnum, StrEnum
 from pathlib import Path
 from types import FrameType
+from typing import Any, TypeVar
 
 from fmnas.search_spaces import FmnasError
 
+Made = TypeVar("Made")
 _LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
@@ -77,6 +80,16 @@ def one_line(error: BaseException) -> str:
     """An exception as one line: its type and message."""
     text = legible(str(error))
     return f"{type(error).__name__}: {text}"[:500] if text else type(error).__name__
+
+
+def explained(told: str, call: Callable[..., Made], /, *given: Any, **named: Any) -> Made:
+    """What a call of a user's code returns. Raises ConfigError, which begins as told, for what is not one of ours."""
+    try:
+        return call(*given, **named)
+    except FmnasError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise ConfigError(f"{told}: {one_line(error)}") from error
 
 
 def own_line(error: BaseException) -> str:

@@ -13,9 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, WrapValidato
 
 from fmnas.optimizers.optimizer import Optimizer, OptimizerError
 from fmnas.optimizers.options import allowed, members_of, options_of, parameters_of
-from fmnas.platform.errors import ConfigError, one_line
+from fmnas.platform.errors import ConfigError, explained
 from fmnas.platform.named import named
-from fmnas.search_spaces import FmnasError
 
 if TYPE_CHECKING:
     from fmnas.search_spaces import Configuration, Space
@@ -94,14 +93,10 @@ class Row:
         """An optimizer with the options given, at its beginning."""
         taken = parameters_of(self.optimizer)
         provided = {name: value for name, value in vars(setting).items() if name in taken}
-        try:
-            return self.optimizer(space, **provided, **self.complete(given))
-        except FmnasError:
-            raise
-        except (Exception, SystemExit) as error:
-            if self.use.startswith("fmnas."):
-                raise  # a mistake of our own
-            raise ConfigError(f"{self.name} ({self.use}) cannot be built: {one_line(error)}") from error
+        arguments = dict(provided, **self.complete(given))
+        if self.use.startswith("fmnas."):  # what goes wrong there is a mistake of our own
+            return self.optimizer(space, **arguments)
+        return explained(f"{self.name} ({self.use}) cannot be built", self.optimizer, space, **arguments)
 
 
 OPTIMIZERS: dict[str, Row] = {

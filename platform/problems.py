@@ -8,18 +8,14 @@ Everything else about a problem stands in its own file, which is loaded when it 
 a row that the registry does not hold, its name being where it stands: "module:NAME" or "FILE.py:NAME".
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, TypeVar
 
-from fmnas.platform.errors import ConfigError, one_line
+from fmnas.platform.errors import ConfigError, explained
 from fmnas.platform.named import HANDED_OVER, named, parted
-from fmnas.search_spaces import FmnasError
 from fmnas.trainers.problem import ConfigurableProblem, Problem, ProblemSettings
 
-Made = TypeVar("Made")
 HOW = "decorate a function with @objective([VARIABLE, ...]) of fmnas.trainers"
 """How to have a problem of one's own."""
 
@@ -54,26 +50,16 @@ class Row:
 
     def problem(self, settings: ProblemSettings) -> Problem:
         """The problem with these settings. Raises ConfigError for one of a user's that cannot be made."""
-        found = _told(self.use, "make", self.settable.make)(self.complete(settings))
+        found = explained(f"{self.use}: its make failed", self.settable.make, self.complete(settings))
         if not is_own(self.name):
             return found
         if not isinstance(found, Problem):
             raise ConfigError(f"{self.use}: its make returned a {type(found).__name__}, no problem")
-        return replace(found, load=_told(self.use, "load", found.load), build=_told(self.use, "build", found.build))
-
-
-def _told(use: str, what: str, call: Callable[..., Made]) -> Callable[..., Made]:
-    """The call, which raises ConfigError, naming the problem, for whatever is not explained already."""
-
-    def told(*given: Any) -> Made:
-        try:
-            return call(*given)
-        except FmnasError:
-            raise
-        except (Exception, SystemExit) as error:
-            raise ConfigError(f"{use}: its {what} failed: {one_line(error)}") from error
-
-    return told
+        return replace(
+            found,
+            load=partial(explained, f"{self.use}: its load failed", found.load),
+            build=partial(explained, f"{self.use}: its build failed", found.build),
+        )
 
 
 PROBLEMS: dict[str, Row] = {

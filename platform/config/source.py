@@ -13,9 +13,6 @@ from fmnas.platform.errors import ConfigError, cut
 from fmnas.platform.messages import shown
 from fmnas.search_spaces.errors import did_you_mean
 
-PAPER = "paper/"
-"""The folder, within that of the shipped configurations, of those that repeat the papers' tables."""
-
 _MERGE = "tag:yaml.org,2002:merge"
 _MOST_DIGITS = 9
 """No list is so long that the number of an entry has more."""
@@ -65,7 +62,7 @@ def shipped_configs() -> dict[str, str]:
     folder = resources.files("fmnas.configs")
     return {
         f"{group}{entry.name.removesuffix('.yaml')}": entry.read_text(encoding="utf-8")
-        for group in ("", PAPER)
+        for group in ("", "paper/")
         for entry in sorted((folder / group).iterdir() if group else folder.iterdir(), key=lambda e: e.name)
         if entry.name.endswith(".yaml")
     }
