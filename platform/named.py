@@ -9,7 +9,7 @@ the form "<minimize>:NAME" for as long as it is given.
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from hashlib import sha256
@@ -86,28 +86,24 @@ def parted(use: str) -> tuple[str, str]:
 
 def whole(use: str) -> str:
     """The same name, which means the same in any folder."""
-    module, name = parted(use)
+    module, _ = parted(use)
     if not module.endswith(".py"):
         return use
     try:
-        place = str(Path(module).expanduser().resolve())
+        return f"{Path(module).expanduser().resolve()}{use.removeprefix(module)}"
     except (OSError, ValueError, RuntimeError):  # of nobody's home, or of no text that a path may have
         return use  # which is refused when it is looked for
-    return ":".join(part for part in (place, name) if part)
 
 
 def found_beside(use: str, folder: Path) -> str:
     """The name of a file that is not in the current folder and is in another one, by its path; any other as it is."""
-    module, name = parted(use)
+    module, _ = parted(use)
     if not module.endswith(".py") or Path(module).is_absolute() or module.startswith("~"):
         return use
-    try:
-        beside = not Path(module).exists() and (folder / module).is_file()
-    except OSError:  # no file can have that name, which is told when it is looked for
-        return use
-    if not beside:
-        return use
-    return ":".join(part for part in (str(folder / module), name) if part)
+    with suppress(OSError):  # no file can have that name, which is told when it is looked for
+        if not Path(module).exists() and (folder / module).is_file():
+            return f"{folder / module}{use.removeprefix(module)}"
+    return use
 
 
 def those_in(module: str, kind: Any) -> dict[str, Any]:
