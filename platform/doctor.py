@@ -10,9 +10,15 @@ from importlib.metadata import requires
 from fmnas.platform.environment import package_version
 from fmnas.platform.errors import legible, one_line
 from fmnas.search_spaces import FmnasError
+from fmnas.search_spaces.errors import PACKAGES
 
-OPTIMIZERS_PACKAGES = {"optuna": "tpe", "smac": "smac", "botorch": "botorch"}
-"""Which optimizer alone needs a package."""
+OPTIONAL = {
+    "xgboost": "xgb_* problems need",
+    "optuna": "the optimizer tpe needs",
+    "smac": "the optimizer smac needs",
+    "botorch": "the optimizer botorch needs",
+}
+"""Who alone needs a package."""
 FREE_GIGABYTES = 2.0
 LONGEST_REASON = 300
 """Of a foreign error, as much as is shown."""
@@ -65,11 +71,10 @@ def _packages() -> Iterator[Finding]:
     for name in required_packages():
         found = package_version(name)
         yield Finding(name, found is not None, found or f"not installed: pip install {name}")
-    found = package_version("xgboost") or package_version("xgboost-cpu")
-    yield Finding("xgboost", True, found or "not installed, and only xgb_* problems need it: pip install xgboost-cpu")
-    for name, user in OPTIMIZERS_PACKAGES.items():
-        found = package_version(name)
-        yield Finding(name, True, found or f"not installed, and only the optimizer {user} needs it: pip install {name}")
+    for name, who_needs in OPTIONAL.items():
+        package = PACKAGES.get(name, name)
+        found = package_version(name) or package_version(package)
+        yield Finding(name, True, found or f"not installed, and only {who_needs} it: pip install {package}")
     try:
         importlib.import_module("hpbandster.core.dispatcher")
     except Exception as error:  # it is unmaintained, and may break on whatever is newer than it
