@@ -27,7 +27,7 @@ SECTIONS = {
 }
 """Of each section, the key that most people set, and a value of it."""
 
-EXAMPLES = {
+TOP_EXAMPLES = {
     **{"name": "my-experiment", "problem": "joint", "optimizers": "[bo-fm, random]"},
     **{section: f"{{{key}: {value}}}" for section, (key, value) in SECTIONS.items()},
 }
@@ -106,7 +106,7 @@ def describe(
             return f"{key}: missing; it has no default: write {place[-1]}: VALUE beside the optimizer's name"
         section = key.partition(".")[0]
         besides_that = ", or 1 for a function without epochs" if section == "fidelity" else ""
-        return f"{key}: missing; it is required: write e.g. {section}: {EXAMPLES.get(section, '...')}{besides_that}"
+        return f"{key}: missing; it is required: write e.g. {section}: {TOP_EXAMPLES.get(section, '...')}{besides_that}"
     return f"{key} = {shown(error['input'])}: {_rule(error, [*prefix, *place])}"
 
 

@@ -12,10 +12,10 @@ from textwrap import wrap
 from typing import Any
 
 from fmnas.platform.config.config import Config
-from fmnas.platform.messages import EXAMPLES, SECTIONS
+from fmnas.platform.messages import SECTIONS, TOP_EXAMPLES
 
 REQUIRED = "required"
-_EXAMPLES = EXAMPLES | {
+EXAMPLES = TOP_EXAMPLES | {
     **{f"{section}.{key}": value for section, (key, value) in SECTIONS.items()},
     "budget.seconds": "86400",
     "budget.trial_seconds": "3600",
@@ -60,7 +60,7 @@ class Key:
     @property
     def example(self) -> str:
         """A value that may be set."""
-        return _EXAMPLES.get(self.name, self.default)
+        return EXAMPLES.get(self.name, self.default)
 
 
 def keys() -> list[Key]:
