@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from fmnas.platform.optimizers import Row
     from fmnas.platform.screen.ending import ExperimentResult
 
-RETRAIN_OPTIONS = ("epochs", "images", "seeds")
 Say = Callable[[str], None]
 
 
@@ -114,10 +113,10 @@ def retrain(arguments: argparse.Namespace, _: Say) -> _Plan:
     from fmnas.platform.drive.retraining import retrain as train_again
 
     directory = run_directory(arguments.directory, write=True)
-    given = {name: getattr(arguments, name) for name in RETRAIN_OPTIONS}
-    options = "".join(f" --{name} {value}" for name, value in given.items() if value is not None)
-    again = f"retrain {shlex.quote(str(directory.root))}{options}"
-    return _Plan(directory, again, lambda around: train_again(directory, RetrainingOptions(**given), around))
+    options = RetrainingOptions(arguments.epochs, arguments.images, arguments.seeds)
+    told = "".join(f" --{name} {value}" for name, value in vars(options).items() if value is not None)
+    again = f"retrain {shlex.quote(str(directory.root))}{told}"
+    return _Plan(directory, again, lambda around: train_again(directory, options, around))
 
 
 def _resume(directory: RunDirectory) -> str:
@@ -231,7 +230,6 @@ def list_(arguments: argparse.Namespace) -> int:
         raise ConfigError(
             f"--options: {arguments.what} have none; `fmnas list optimizers --options` shows those that there are"
         )
-    lines: dict[str, str] = {}
     if arguments.what == "problems":
         from fmnas.platform.problems import ALIASES, PROBLEMS
 
