@@ -55,6 +55,8 @@ def _looked(what: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Findi
     """A check's findings, the last of which is why it broke down: what is missing must not hide the rest."""
     try:
         yield from check()
+    except FmnasError as error:
+        yield Finding(what, False, str(error))
     except ImportError as error:
         yield Finding(what, False, f"{error}: install it as README.md says, and look again")
     except Exception as error:
@@ -106,21 +108,14 @@ def _devices() -> Iterator[Finding]:
 def _data() -> Iterator[Finding]:
     from fmnas.trainers.images.fashion_mnist import default_cache, find_fashion_mnist, root_from_environment
 
-    try:
-        source = find_fashion_mnist(root_from_environment(), default_cache())
-        yield Finding("FashionMNIST", True, f"{source.place}: {source.folder}")
-    except FmnasError as error:
-        yield Finding("FashionMNIST", False, str(error))
+    source = find_fashion_mnist(root_from_environment(), default_cache())
+    yield Finding("FashionMNIST", True, f"{source.place}: {source.folder}")
 
 
 def _cluster(address: str | None) -> Iterator[Finding]:
     from fmnas.platform.workers.cluster import connect
 
-    try:
-        ray = connect(address)
-    except FmnasError as error:
-        yield Finding("Ray", False, str(error))
-        return
+    ray = connect(address)
     try:
         resources, nodes = ray.cluster_resources(), len(ray.nodes())
         amounts = f"{resources.get('CPU', 0):g} CPUs, {resources.get('GPU', 0):g} GPUs"

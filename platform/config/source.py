@@ -34,13 +34,12 @@ _MEANINGS = {
 
 def read_source(source: str | Path) -> tuple[Path, str]:
     """Path and text of a configuration. Raises ConfigError for one that is not there, or cannot be read."""
-    path = Path(source)
-    shipped = shipped_configs()
+    path, shipped = Path(source), shipped_configs()
     name = path.as_posix().removeprefix("configs/").removesuffix(".yaml")
     try:
         if path.is_file():
             return path, path.read_text(encoding="utf-8")
-        is_folder = path.is_dir()
+        what = "is a folder" if path.is_dir() else "no such file"
     except UnicodeDecodeError:
         raise ConfigError(f"configuration {cut(str(path))} is no text: give a YAML file, in UTF-8") from None
     except OSError as error:
@@ -50,7 +49,6 @@ def read_source(source: str | Path) -> tuple[Path, str]:
         ) from None
     if name in shipped:
         return path, shipped[name]
-    what = "is a folder" if is_folder else "no such file"
     raise ConfigError(
         f"configuration {cut(str(path))}: {what}; give a YAML file, or one that is shipped: {', '.join(shipped)}."
         f"{did_you_mean(name, list(shipped))}"
