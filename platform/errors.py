@@ -1,12 +1,6 @@
-"""What can go wrong in the platform, how work ends, and the exit code of each.
+"""What can go wrong in the platform, how work ends, the exit code of each, and how an exception is told.
 
-FmnasError                 exit code 2: wrong input
-├── ConfigError            a configuration file, an override or a command-line argument
-├── RunDirectoryError      a run directory that exists, is missing, cannot be written or was changed
-└── ClusterError           a Ray cluster that cannot be reached or lacks what was asked for
-ExperimentFailed           exit code 1: the experiment itself failed; it can be resumed
-
-And how an exception is told.
+A FmnasError is wrong input, exit code 2; with ExperimentFailed, exit code 1, the experiment can be resumed.
 """
 
 import re
@@ -48,15 +42,15 @@ class Ending(StrEnum):
 
 
 class ConfigError(FmnasError):
-    """A configuration that makes no sense."""
+    """A configuration file, an override or a command-line argument that makes no sense."""
 
 
 class RunDirectoryError(FmnasError):
-    """A run directory that cannot serve."""
+    """A run directory that exists, is missing, cannot be written or was changed."""
 
 
 class ClusterError(FmnasError):
-    """A cluster that cannot serve."""
+    """A Ray cluster that cannot be reached or lacks what was asked for."""
 
 
 class ExperimentFailed(Exception):  # noqa: N818  # it is an ending, not a mistake in a call
