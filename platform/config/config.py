@@ -48,7 +48,7 @@ ALL_PAIRS = "all"
 
 
 class Config(Section):
-    """An experiment: a problem, optimizers, repeats and an equal budget for each."""
+    """An experiment: a problem, optimizers, repeats and an equal budget for each. A section says itself what it is."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
     """Of the experiment, of its folder in runs/ and in MLflow; the file's name unless given."""
@@ -67,9 +67,7 @@ class Config(Section):
     seeds: int = Field(default=4, ge=1, le=1000)
     """Trainings that are averaged in one evaluation."""
     budget: BudgetConfig
-    """What each run may spend."""
     fidelity: FidelityConfig
-    """What a full evaluation is."""
     on_failure: Literal["penalty", "skip"] = "penalty"
     """What an optimizer hears of a trial that failed or timed out: the problem's penalty as its objective, or nothing
     (skip); it is charged either way."""
@@ -78,7 +76,6 @@ class Config(Section):
     fixed: Fixed = Field(default_factory=dict)
     """Variables that have one value in every trial; the optimizers choose the others."""
     objective: ObjectiveConfig = ObjectiveConfig()
-    """What the objective of the joint problem is made of."""
     data: DataConfig = DataConfig()
     """What a real problem trains on."""
     workers: WorkersConfig = WorkersConfig()
