@@ -39,7 +39,6 @@ from fmnas.search_spaces.records import INITIAL, SUGGESTED
 STARTS = "it can be built, asked and told"
 EVALUATIONS = 50
 """The budget that it is told of, if it asks for that."""
-OTHER_HASH_SEED = "4711"
 STARTUP_SECONDS = 60.0
 
 
@@ -201,7 +200,7 @@ def _told_by_another(it: Candidate) -> Suggested:
         path = Path(folder) / "suggested.json"
         code = "import sys; from fmnas.platform.check import write_suggested; write_suggested(*sys.argv[1:])"
         command = [sys.executable, "-c", code, json.dumps(asdict(it)), str(path)]
-        done = subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": OTHER_HASH_SEED}, check=False)
+        done = subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": "4711"}, check=False)
         if done.returncode or not path.exists():
             raise BrokenRuleError(f"another process ended with exit code {done.returncode}")
         return json.loads(path.read_text())

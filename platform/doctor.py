@@ -24,12 +24,6 @@ LONGEST_REASON = 300
 """Of a foreign error, as much as is shown."""
 
 
-NO_CAPTURE = (
-    "Is its driver new enough for this torch, and is its memory free (nvidia-smi)? Where steps cannot be captured, "
-    "workers.arrangement: plain trains without, and takes longer"
-)
-
-
 @dataclass(frozen=True)
 class Finding:
     """One thing looked at: whether it is well, and what was found or how to get it."""
@@ -98,7 +92,11 @@ def _devices() -> Iterator[Finding]:
         try:
             how = train_a_little(device)
         except FmnasError as error:
-            told = f"{name} cannot train: {one_line(error)[:LONGEST_REASON]}. {NO_CAPTURE}"
+            advice = (
+                "Is its driver new enough for this torch, and is its memory free (nvidia-smi)? Where steps cannot be "
+                "captured, workers.arrangement: plain trains without, and takes longer"
+            )
+            told = f"{name} cannot train: {one_line(error)[:LONGEST_REASON]}. {advice}"
             yield Finding(device, False, told)
         else:
             told = f"{how.way}, torch {how.torch}, cuDNN {how.cudnn or 'none'}" if how else "it does not say how"

@@ -42,7 +42,6 @@ __all__ = [
 
 AUTHORS = "authors"
 """The initial design of the BO-FM paper's own runs."""
-MOST_POINTS = 100_000
 ALL_PAIRS = "all"
 """Hypotheses on every pair of optimizers; what the room `comparison` calls ALL, which takes long to import."""
 
@@ -61,7 +60,7 @@ class Config(Section):
     """How often each optimizer runs, each time from another seed and another initial design."""
     seed: int = Field(default=0, ge=0, lt=2**64)
     """What all randomness derives from."""
-    initial_design: Annotated[int | Literal["authors"], number_or(AUTHORS, 0, MOST_POINTS)] = 10
+    initial_design: Annotated[int | Literal["authors"], number_or(AUTHORS, 0, 100_000)] = 10
     """How many random points the optimizers of a repeat share; or authors: repeat r, from 0, has the points that the
     BO-FM paper's run with seed r began with."""
     seeds: int = Field(default=4, ge=1, le=1000)

@@ -13,10 +13,6 @@ from fmnas.platform.errors import ConfigError, cut
 from fmnas.platform.messages import shown
 from fmnas.search_spaces.errors import did_you_mean
 
-_MERGE = "tag:yaml.org,2002:merge"
-_MOST_DIGITS = 9
-"""No list is so long that the number of an entry has more."""
-
 _OUT_OF_PLACE = "it is no YAML from here on: look for a bracket, a quote or an indentation that does not fit"
 _OPENED = "that begins here is not closed"
 _MEANINGS = {
@@ -108,7 +104,7 @@ def _at(part: str, place: Any) -> Any:
     """What a part of a key means in a mapping, or in a list, where that is a number; None where there is no such."""
     if isinstance(place, dict):
         return part
-    is_number = part.isascii() and part.isdecimal() and len(part) <= _MOST_DIGITS
+    is_number = part.isascii() and part.isdecimal() and len(part) < 10  # no list is longer
     return int(part) if isinstance(place, list) and is_number and int(part) < len(place) else None
 
 
@@ -153,7 +149,7 @@ class _StrictLoader(yaml.SafeLoader):
         node = super().compose_mapping_node(anchor)
         first: dict[tuple[str, str], int] = {}
         for key, _ in node.value:
-            if isinstance(key, ScalarNode) and key.tag != _MERGE:
+            if isinstance(key, ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
                 if (key.tag, key.value) in first:
                     note = f"{shown(key.value)} is given twice, first in line {first[key.tag, key.value]}: keep one"
                     raise ConstructorError(None, None, None, key.start_mark, note)

@@ -20,13 +20,6 @@ _DRIVERS = {"psycopg2": ("psycopg2", "psycopg2-binary"), "mysqldb": ("MySQLdb", 
 
 _DEFAULT_DRIVER = {"mysql": "mysqldb", "mssql": "pymssql"}
 
-_ALLOWED = (
-    "sqlite:///PATH.db, http://HOST:PORT or https://HOST of an MLflow server, "
-    "postgresql+psycopg2://..., mysql+pymysql://... or mssql+pyodbc://..."
-)
-
-_ENCODE = "in a password write what is no letter or digit as its code: / as %2F, @ as %40, : as %3A, a blank as %20"
-
 _SECRET_WORDS = r"pass(?!file)|pwd|token|secret|credential|api_?key|odbc_connect"
 _SECRET_KEY = re.compile(_SECRET_WORDS, re.IGNORECASE)
 """Keys of a query whose value is a password; an ODBC connection string is a value that holds one."""
@@ -70,7 +63,11 @@ def masked_uri(uri: str) -> str:
     """
     masked = _masked(uri)
     if masked is None:
-        raise _uri_error(uri, f"this one cannot be read; correct it: {_ENCODE}")
+        raise _uri_error(
+            uri,
+            "this one cannot be read; correct it: in a password write what is no letter or digit as its code: / as "
+            "%2F, @ as %40, : as %3A, a blank as %20",
+        )
     return masked
 
 
@@ -207,4 +204,7 @@ def _driver_advice(uri: str, database: str, driver: str) -> str:
 
 
 def _uri_error(uri: str, next_step: str) -> TrackingError:
-    return TrackingError(f"tracking.uri = {shown_uri(uri)!r}: it must be {_ALLOWED}; {next_step}")
+    return TrackingError(
+        f"tracking.uri = {shown_uri(uri)!r}: it must be sqlite:///PATH.db, http://HOST:PORT or https://HOST of an "
+        "MLflow server, postgresql+psycopg2://..., mysql+pymysql://... or mssql+pyodbc://...; " + next_step
+    )
