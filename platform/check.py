@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from multiprocessing.connection import Connection
@@ -39,7 +39,6 @@ from fmnas.search_spaces.records import INITIAL, SUGGESTED
 STARTS = "it can be built, asked and told"
 EVALUATIONS = 50
 """The budget that it is told of, if it asks for that."""
-OTHER_HASH_SEED = "4711"
 STARTUP_SECONDS = 60.0
 
 
@@ -111,62 +110,51 @@ def check(it: Candidate, seconds: float) -> Iterator[Finding]:
     """A finding for each rule, as it comes. seconds: what a rule may take."""
     waiting = [STARTS, *(rule.name for rule in RULES), another_process(dict).name]
     while waiting:
-        with _Child(it, waiting) as child:
-            for name in list(waiting):
-                finding = child.finding(name, seconds)
-                yield finding
-                waiting.remove(name)
-                if name == STARTS and finding.verdict is Verdict.BROKEN:
-                    return
-                if child.is_lost:
-                    break
+        for finding in _in_a_process(it, tuple(waiting), seconds):
+            yield finding
+            waiting.remove(finding.rule)
+            if finding.rule == STARTS and finding.verdict is Verdict.BROKEN:
+                return
 
 
-class _Child:
-    """A process that goes through rules. A context: it ends with the block, and whatever it started.
-
-    is_lost: whether nothing more will come from it.
-    """
-
-    def __init__(self, it: Candidate, names: Sequence[str]) -> None:
-        spawn = multiprocessing.get_context("spawn")
-        self._connection, theirs = spawn.Pipe(duplex=False)
-        self._process: SpawnProcess = spawn.Process(target=_go_through, args=(it, list(names), theirs), daemon=False)
-        self._theirs: Connection = theirs
-        self._began = self.is_lost = False
-
-    def __enter__(self) -> "_Child":
-        self._process.start()
-        self._theirs.close()
-        with suppress(EOFError):  # it is said of the next rule
-            self._began = self._connection.poll(STARTUP_SECONDS)
-            if self._began:
-                self._connection.recv()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._process.pid is not None:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.kill()
-        self._process.join()
-
-    def finding(self, name: str, seconds: float) -> Finding:
-        """Of the next rule."""
+def _in_a_process(it: Candidate, names: Sequence[str], seconds: float) -> Iterator[Finding]:
+    """What a process finds that goes through these rules, up to one of which nothing comes."""
+    spawn = multiprocessing.get_context("spawn")
+    ours, theirs = spawn.Pipe(duplex=False)
+    process: SpawnProcess = spawn.Process(target=_go_through, args=(it, names, theirs), daemon=False)
+    process.start()
+    theirs.close()
+    waiting = list(names)
+    with _ended_after(process):
+        why = f"its process did not begin within {STARTUP_SECONDS:g} s: is this machine or its disk busy? Try again"
         try:
-            if self._began and self._connection.poll(seconds):
-                return self._connection.recv()
-            why = f"its process did not begin within {STARTUP_SECONDS:g} s: is this machine or its disk busy? Try again"
-            if self._began:
+            if ours.poll(STARTUP_SECONDS):
+                ours.recv()
                 why = f"it took more than {seconds:g} s: it hangs, or needs longer (--seconds)"
+                while waiting and ours.poll(seconds):
+                    yield ours.recv()
+                    del waiting[0]
         except EOFError:
-            self._process.join()
-            why = f"its process ended in the middle, with exit code {self._process.exitcode}"
-        self.is_lost = True
-        return Finding(name, Verdict.BROKEN, why)
+            process.join()
+            why = f"its process ended in the middle, with exit code {process.exitcode}"
+        if waiting:
+            yield Finding(waiting[0], Verdict.BROKEN, why)
 
 
-def _go_through(it: Candidate, names: list[str], connection: Connection) -> None:
+@contextmanager
+def _ended_after(process: SpawnProcess) -> Iterator[None]:
+    """It ends with the block, and whatever it started."""
+    try:
+        yield
+    finally:
+        if process.pid is not None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+        process.kill()
+        process.join()
+
+
+def _go_through(it: Candidate, names: Sequence[str], connection: Connection) -> None:
     """Send a finding for each of the rules. Runs in a process of its own, and leads a group of what that starts."""
     os.setsid()
     _hush()
@@ -212,7 +200,7 @@ def _told_by_another(it: Candidate) -> Suggested:
         path = Path(folder) / "suggested.json"
         code = "import sys; from fmnas.platform.check import write_suggested; write_suggested(*sys.argv[1:])"
         command = [sys.executable, "-c", code, json.dumps(asdict(it)), str(path)]
-        done = subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": OTHER_HASH_SEED}, check=False)
+        done = subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": "4711"}, check=False)
         if done.returncode or not path.exists():
             raise BrokenRuleError(f"another process ended with exit code {done.returncode}")
         return json.loads(path.read_text())

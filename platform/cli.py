@@ -5,7 +5,7 @@ Exit codes: 0 done, 1 the experiment failed, 2 the input was wrong, 130 interrup
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib.metadata import version
 from io import TextIOWrapper
@@ -24,6 +24,7 @@ except ImportError as missing:  # without these not even the doctor can begin
     sys.exit(f"fmnas: {missing}: a package that it needs is not whole; install fmnas again, as README.md says")
 
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+Call = Callable[[argparse.Namespace], int]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -88,93 +89,86 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _command(subparsers: Subparsers, call: Call) -> argparse.ArgumentParser:
+    """The command that is called as a function is, whose docstring is its help."""
+    told = (call.__doc__ or "").removesuffix(".")
+    parser = subparsers.add_parser(call.__name__.rstrip("_"), help=told[:1].lower() + told[1:])
+    parser.set_defaults(command=call)
+    return parser
+
+
+def _on_directory(subparsers: Subparsers, call: Call) -> argparse.ArgumentParser:
+    """A command on one run directory."""
+    parser = _command(subparsers, call)
+    parser.add_argument("directory", type=Path, metavar="DIR")
+    return parser
+
+
+def _takes_config(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("config", metavar="CONFIG", help="a YAML file, or the name of a shipped one")
+    _takes_overrides(parser, "override a key")
+
+
+def _takes_overrides(parser: argparse.ArgumentParser, told: str) -> None:
+    parser.add_argument("-o", dest="overrides", metavar="KEY=VALUE", action="append", default=[], help=told)
+
+
 def _add_drives(subparsers: Subparsers) -> None:
     """The commands that train."""
-    run = subparsers.add_parser("run", help="run an experiment")
-    run.add_argument("config", metavar="CONFIG", help="a YAML file, or the name of a shipped one")
-    run.add_argument("-o", dest="overrides", metavar="KEY=VALUE", action="append", default=[], help="override a key")
+    run = _command(subparsers, commands.run)
+    _takes_config(run)
     run.add_argument("--out", type=Path, metavar="DIR", help="run directory; default: runs/NAME")
-    run.set_defaults(command=commands.run)
 
-    resume = subparsers.add_parser("resume", help="go on after a crash or Ctrl-C")
-    resume.add_argument("directory", type=Path, metavar="DIR")
-    resume.set_defaults(command=commands.resume)
+    resume = _on_directory(subparsers, commands.resume)
+    extend = _on_directory(subparsers, commands.extend)
+    _takes_overrides(extend, "what grows")
 
-    extend = subparsers.add_parser("extend", help="let an experiment grow, e.g. -o repeats=9, and go on with it")
-    extend.add_argument("directory", type=Path, metavar="DIR")
-    extend.add_argument("-o", dest="overrides", metavar="KEY=VALUE", action="append", default=[], help="what grows")
-    extend.set_defaults(command=commands.extend)
-
-    retrain = subparsers.add_parser("retrain", help="train the best of every run anew, and measure it on test images")
-    retrain.add_argument("directory", type=Path, metavar="DIR")
+    retrain = _on_directory(subparsers, commands.retrain)
     for name, what in (
         ("epochs", "epochs of each training; default: the experiment's full ones"),
         ("images", "images to train on; default: those that the experiment trained and validated on"),
         ("seeds", "trainings of each configuration; default: as in the experiment"),
     ):
         retrain.add_argument(f"--{name}", type=int, metavar="N", help=what)
-    retrain.set_defaults(command=commands.retrain)
 
+    shown = "what is shown meanwhile; default: live at a terminal, else lines"
     for command in (run, resume, extend, retrain):
         command.add_argument("--address", help="of a Ray cluster, or auto; default: one of its own on this machine")
-        command.add_argument(
-            "--progress",
-            choices=PROGRESS_MODES,
-            help="what is shown meanwhile; default: live at a terminal, else lines",
-        )
+        command.add_argument("--progress", choices=PROGRESS_MODES, help=shown)
 
 
 def _add_looks(subparsers: Subparsers) -> None:
     """The commands that do not."""
-    status = subparsers.add_parser("status", help="how an experiment stands, also while a driver works")
-    status.add_argument("directory", type=Path, metavar="DIR")
+    status = _on_directory(subparsers, commands.status)
     status.add_argument("--json", action="store_true", help="one JSON object")
-    status.set_defaults(command=commands.status)
 
-    report = subparsers.add_parser("report", help="table, figures and page of a run directory, or of several together")
+    report = _command(subparsers, commands.report)
     report.add_argument("directories", type=Path, metavar="DIR", nargs="+")
     report.add_argument("--out", type=Path, metavar="DIR", help="default: in DIR; of several: runs/report-NAMES")
-    report.set_defaults(command=commands.report)
 
-    replay = subparsers.add_parser("replay", help="ask every optimizer again, and say where its suggestions differ")
-    replay.add_argument("directory", type=Path, metavar="DIR")
-    replay.set_defaults(command=commands.replay)
+    _on_directory(subparsers, commands.replay)
+    _on_directory(subparsers, commands.sync)
 
-    sync = subparsers.add_parser("sync", help="send to MLflow what it missed")
-    sync.add_argument("directory", type=Path, metavar="DIR")
-    sync.set_defaults(command=commands.sync)
-
-    ui = subparsers.add_parser("ui", help="open MLflow's UI on the store of a run directory")
-    ui.add_argument(
-        "directory",
-        type=Path,
-        metavar="DIR",
-        nargs="?",
-        help="default: the latest below runs/ that MLflow knows",
-    )
+    ui = _command(subparsers, commands.ui)
+    latest = "default: the latest below runs/ that MLflow knows"
+    ui.add_argument("directory", type=Path, metavar="DIR", nargs="?", help=latest)
     ui.add_argument("--port", type=_port, default=5000, help="1 to 65535; default: 5000")
-    ui.set_defaults(command=commands.ui)
 
-    config = subparsers.add_parser("config", help="print a configuration with every default, explained, and its cost")
-    config.add_argument("config", metavar="CONFIG", help="a YAML file, or the name of a shipped one")
-    config.add_argument("-o", dest="overrides", metavar="KEY=VALUE", action="append", default=[], help="override a key")
+    config = _command(subparsers, commands.config)
+    _takes_config(config)
     config.add_argument("--time", action="store_true", help="train a little, to say how long it would take here")
-    config.set_defaults(command=commands.config)
 
-    listing = subparsers.add_parser("list", help="what there is, one line each")
+    listing = _command(subparsers, commands.list_)
     listing.add_argument("what", choices=["problems", "optimizers", "configs"])
     listing.add_argument("--options", action="store_true", help="of optimizers: what each takes, with its default")
-    listing.set_defaults(command=commands.list_)
 
-    check = subparsers.add_parser("check", help="whether an optimizer keeps the contract, a line for each rule")
+    check = _command(subparsers, commands.check)
     check.add_argument("optimizer", metavar="OPTIMIZER", help="module:Class, FILE.py:Class, or a name of the registry")
-    check.add_argument("-o", dest="overrides", action="append", default=[], metavar="KEY=VALUE", help="an option of it")
+    _takes_overrides(check, "an option of it")
     check.add_argument("--seconds", type=_seconds, default=60, metavar="N", help="what a rule may take; default: 60")
-    check.set_defaults(command=commands.check)
 
-    doctor = subparsers.add_parser("doctor", help="what this machine and cluster can do, and what is missing")
+    doctor = _command(subparsers, commands.doctor)
     doctor.add_argument("--address", help="of a Ray cluster, or auto")
-    doctor.set_defaults(command=commands.doctor)
 
 
 def _port(text: str) -> int:

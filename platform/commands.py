@@ -1,4 +1,7 @@
-"""The commands: each takes the parsed arguments and returns the exit code. What they need is imported when they run."""
+"""The commands: each takes the parsed arguments and returns the exit code; its docstring is what `fmnas --help` says.
+
+What they need is imported when they run.
+"""
 
 import argparse
 import json
@@ -7,9 +10,12 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.text import Text
 
 from fmnas.platform.errors import ConfigError, ExitCode, ExperimentFailed, RunDirectoryError
 from fmnas.platform.record.run_directory import RunDirectory, new_run_directory, run_directory
@@ -24,7 +30,6 @@ if TYPE_CHECKING:
     from fmnas.platform.optimizers import Row
     from fmnas.platform.screen.ending import ExperimentResult
 
-RETRAIN_OPTIONS = ("epochs", "images", "seeds")
 Say = Callable[[str], None]
 
 
@@ -37,96 +42,89 @@ class _Plan:
     start: "Callable[[Surroundings], ExperimentResult]"
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """A new experiment."""
+def _driven(plan: Callable[[argparse.Namespace, Say], _Plan]) -> Callable[[argparse.Namespace], int]:
+    """The command that drives what is planned to its ending, and tells of it.
 
-    def plan(say: Say) -> _Plan:
-        from fmnas.platform.config.config import load_config
-        from fmnas.platform.tracking.password import settled
+    plan: given also what says a line to whoever waits. Signals are heeded before its imports, which take seconds.
+    """
 
-        config = settled(load_config(arguments.config, arguments.overrides), Path.cwd())
-        directory = new_run_directory(arguments.out or Path("runs") / config.name)
-        say(f"{config.in_a_line}, into {directory.root}")
-        from fmnas.platform.drive.launch import launch  # what a configuration must be is known by now
+    @wraps(plan)
+    def command(arguments: argparse.Namespace) -> int:
+        console = terminal(output())
+        mode = mode_for(arguments.progress, console)
+        screen, teller = open_screen(mode, console), None
+        with stopped_by_signals() as stop:
+            try:
+                planned = plan(arguments, screen.say)
+                teller = Teller(mode, console, planned.directory, planned.again)
+                from fmnas.platform.drive.launch import Surroundings
 
-        return _Plan(directory, _resume(directory), lambda around: launch(config, directory, around))
+                around = Surroundings(arguments.address, screen, stop, traced=mode in (LIVE, LINES))
+                return teller.tell(planned.start(around))
+            except KeyboardInterrupt:
+                return teller.interrupted() if teller else tell_interrupted(mode)
+            except ExperimentFailed as error:
+                if teller is None:
+                    raise
+                return teller.failed(error)
 
-    return _drive(arguments, plan)
-
-
-def resume(arguments: argparse.Namespace) -> int:
-    """An experiment to go on with."""
-
-    def plan(say: Say) -> _Plan:
-        from fmnas.platform.drive.launch import resume as go_on
-
-        directory = run_directory(arguments.directory, write=True)
-        say(f"going on with {directory.root}")
-        return _Plan(directory, _resume(directory), lambda around: go_on(directory, around))
-
-    return _drive(arguments, plan)
-
-
-def extend(arguments: argparse.Namespace) -> int:
-    """An experiment that is to grow, and to go on."""
-
-    def plan(say: Say) -> _Plan:
-        from fmnas.platform.drive.launch import extend as grow
-
-        directory, given = run_directory(arguments.directory, write=True), arguments.overrides
-        told = [each for each in given if not each.startswith("tracking")]  # that may hold a password
-        again = shlex.join(["extend", str(directory.root), *(part for each in told for part in ("-o", each))])
-        return _Plan(directory, again if told else _resume(directory), lambda around: grow(directory, given, around))
-
-    return _drive(arguments, plan)
+    return command
 
 
-def retrain(arguments: argparse.Namespace) -> int:
-    """The best configurations of an experiment, on test images."""
+@_driven
+def run(arguments: argparse.Namespace, say: Say) -> _Plan:
+    """Run an experiment."""
+    from fmnas.platform.config.config import load_config
+    from fmnas.platform.tracking.password import settled
 
-    def plan(say: Say) -> _Plan:
-        from fmnas.platform.drive.retraining import retrain as train_again
+    config = settled(load_config(arguments.config, arguments.overrides), Path.cwd())
+    directory = new_run_directory(arguments.out or Path("runs") / config.name)
+    say(f"{config.in_a_line}, into {directory.root}")
+    from fmnas.platform.drive.launch import launch  # what a configuration must be is known by now
 
-        directory = run_directory(arguments.directory, write=True)
-        given = {name: getattr(arguments, name) for name in RETRAIN_OPTIONS}
-        asked = {name: value for name, value in given.items() if value is not None}
-        options = "".join(f" --{name} {value}" for name, value in asked.items())
-        again = f"retrain {shlex.quote(str(directory.root))}{options}"
-        return _Plan(directory, again, lambda around: train_again(directory, asked, around))
+    return _Plan(directory, _resume(directory), lambda around: launch(config, directory, around))
 
-    return _drive(arguments, plan)
+
+@_driven
+def resume(arguments: argparse.Namespace, say: Say) -> _Plan:
+    """Go on after a crash or Ctrl-C."""
+    from fmnas.platform.drive.launch import resume as go_on
+
+    directory = run_directory(arguments.directory, write=True)
+    say(f"going on with {directory.root}")
+    return _Plan(directory, _resume(directory), lambda around: go_on(directory, around))
+
+
+@_driven
+def extend(arguments: argparse.Namespace, _: Say) -> _Plan:
+    """Let an experiment grow, e.g. -o repeats=9, and go on with it."""
+    from fmnas.platform.drive.launch import extend as grow
+
+    directory, given = run_directory(arguments.directory, write=True), arguments.overrides
+    told = [each for each in given if not each.startswith("tracking")]  # that may hold a password
+    again = shlex.join(["extend", str(directory.root), *(part for each in told for part in ("-o", each))])
+    return _Plan(directory, again if told else _resume(directory), lambda around: grow(directory, given, around))
+
+
+@_driven
+def retrain(arguments: argparse.Namespace, _: Say) -> _Plan:
+    """Train the best of every run anew, and measure it on test images."""
+    from fmnas.platform.drive.retraining import retrain as train_again
+
+    directory = run_directory(arguments.directory, write=True)
+    given = {name: getattr(arguments, name) for name in ("epochs", "images", "seeds")}
+    asked = {name: value for name, value in given.items() if value is not None}
+    options = "".join(f" --{name} {value}" for name, value in asked.items())
+    again = f"retrain {shlex.quote(str(directory.root))}{options}"
+    return _Plan(directory, again, lambda around: train_again(directory, asked, around))
 
 
 def _resume(directory: RunDirectory) -> str:
     return f"resume {shlex.quote(str(directory.root))}"
 
 
-def _drive(arguments: argparse.Namespace, plan: Callable[[Say], _Plan]) -> int:
-    """To its ending, and tell of it. Signals are heeded before the imports of a plan, which take seconds.
-
-    plan: given what says a line to whoever waits for these.
-    """
-    console = terminal(output())
-    mode = mode_for(arguments.progress, console)
-    screen, teller = open_screen(mode, console), None
-    with stopped_by_signals() as stop:
-        try:
-            planned = plan(screen.say)
-            teller = Teller(mode, console, planned.directory, planned.again)
-            from fmnas.platform.drive.launch import Surroundings
-
-            around = Surroundings(arguments.address, screen, stop, traced=mode in (LIVE, LINES))
-            return teller.tell(planned.start(around))
-        except KeyboardInterrupt:
-            return teller.interrupted() if teller else tell_interrupted(mode)
-        except ExperimentFailed as error:
-            if teller is None:
-                raise
-            return teller.failed(error)
-
-
 def status(arguments: argparse.Namespace) -> int:
-    """How an experiment stands; nothing is written, and no driver disturbed."""
+    """How an experiment stands, also while a driver works."""
     from fmnas.platform.screen.status import print_status, status_of
 
     facts = status_of(run_directory(arguments.directory))
@@ -138,7 +136,7 @@ def status(arguments: argparse.Namespace) -> int:
 
 
 def report(arguments: argparse.Namespace) -> int:
-    """Table, figures and page, of one run directory or of several."""
+    """Table, figures and page of a run directory, or of several together."""
     from fmnas.platform.drive.merged_report import report as write
 
     console = terminal()
@@ -152,7 +150,7 @@ def report(arguments: argparse.Namespace) -> int:
 
 
 def replay(arguments: argparse.Namespace) -> int:
-    """Every optimizer is asked again."""
+    """Ask every optimizer again, and say where its suggestions differ."""
     from fmnas.platform.messages import counted
     from fmnas.platform.record.configuration import recorded_configs
     from fmnas.platform.record.experiment import build_experiment
@@ -179,7 +177,7 @@ def replay(arguments: argparse.Namespace) -> int:
 
 
 def sync(arguments: argparse.Namespace) -> int:
-    """What MLflow missed is sent."""
+    """Send to MLflow what it missed."""
     from fmnas.platform.drive.launch import Surroundings
     from fmnas.platform.drive.launch import sync as send
     from fmnas.platform.workers.stop import StopRequest
@@ -198,7 +196,7 @@ def sync(arguments: argparse.Namespace) -> int:
 
 
 def ui(arguments: argparse.Namespace) -> int:
-    """MLflow's UI."""
+    """Open MLflow's UI on the store of a run directory."""
     from fmnas.platform.record.configuration import current_tracking
     from fmnas.platform.tracking.database import find_files_again
     from fmnas.platform.tracking.password import tracking_uri
@@ -214,7 +212,7 @@ def ui(arguments: argparse.Namespace) -> int:
 
 
 def config(arguments: argparse.Namespace) -> int:
-    """A configuration, explained; nothing runs."""
+    """Print a configuration with every default, explained, and its cost."""
     from fmnas.platform.config.config import load_config
     from fmnas.platform.config.reference import commented
     from fmnas.platform.drive.forecast import cost_of, measured, not_trained, remarks
@@ -227,12 +225,11 @@ def config(arguments: argparse.Namespace) -> int:
 
 
 def list_(arguments: argparse.Namespace) -> int:
-    """What there is."""
+    """What there is, one line each."""
     if arguments.options and arguments.what != "optimizers":
         raise ConfigError(
             f"--options: {arguments.what} have none; `fmnas list optimizers --options` shows those that there are"
         )
-    lines: dict[str, str] = {}
     if arguments.what == "problems":
         from fmnas.platform.problems import ALIASES, PROBLEMS
 
@@ -255,24 +252,19 @@ def list_(arguments: argparse.Namespace) -> int:
 
 
 def doctor(arguments: argparse.Namespace) -> int:
-    """What this machine can do."""
-    from rich.text import Text
-
+    """What this machine and cluster can do, and what is missing."""
     from fmnas.platform.doctor import examine
 
     console = terminal()
     findings = examine(arguments.address)
     for finding in findings:
-        mark = ("ok     ", "green") if finding.good else ("missing", "red")
-        line = Text.assemble(mark, f"  {finding.what:<18} {finding.detail}")
-        console.print(line, soft_wrap=True, highlight=False)
+        word, colour = ("ok", "green") if finding.good else ("missing", "red")
+        _print_verdict(console, word, colour, f"{finding.what:<18} {finding.detail}")
     return ExitCode.DONE if all(finding.good for finding in findings) else ExitCode.FAILED
 
 
 def check(arguments: argparse.Namespace) -> int:
-    """Whether an optimizer keeps the contract."""
-    from rich.text import Text
-
+    """Whether an optimizer keeps the contract, a line for each rule."""
     from fmnas.platform.check import Verdict, candidate
     from fmnas.platform.check import check as findings_of
 
@@ -282,12 +274,15 @@ def check(arguments: argparse.Namespace) -> int:
     for finding in findings_of(it, arguments.seconds):
         verdicts.append(finding.verdict)
         detail = f": {finding.detail}" if finding.detail else ""
-        line = Text.assemble((f"{finding.verdict:<7}", colours[finding.verdict]), f"  {finding.rule}{detail}")
-        console.print(line, soft_wrap=True, highlight=False)
+        _print_verdict(console, finding.verdict, colours[finding.verdict], f"{finding.rule}{detail}")
     broken = verdicts.count(Verdict.BROKEN)
     told = f"{broken} of {len(verdicts)} rules broken" if broken else "it keeps every rule"
     say(console, f"{arguments.optimizer}: {told}")
     return ExitCode.FAILED if broken else ExitCode.DONE
+
+
+def _print_verdict(console: Console, word: str, colour: str, told: str) -> None:
+    console.print(Text.assemble((f"{word:<7}", colour), f"  {told}"), soft_wrap=True, highlight=False)
 
 
 def _options(row: "Row") -> str:

@@ -9,19 +9,19 @@ from importlib.metadata import requires
 
 from fmnas.platform.environment import package_version
 from fmnas.platform.errors import legible, one_line
-from fmnas.search_spaces import Conditions, FmnasError
+from fmnas.search_spaces import FmnasError
+from fmnas.search_spaces.errors import PACKAGES
 
-OPTIMIZERS_PACKAGES = {"optuna": "tpe", "smac": "smac", "botorch": "botorch"}
-"""Which optimizer alone needs a package."""
+OPTIONAL = {
+    "xgboost": "xgb_* problems need",
+    "optuna": "the optimizer tpe needs",
+    "smac": "the optimizer smac needs",
+    "botorch": "the optimizer botorch needs",
+}
+"""Who alone needs a package."""
 FREE_GIGABYTES = 2.0
 LONGEST_REASON = 300
 """Of a foreign error, as much as is shown."""
-
-
-NO_CAPTURE = (
-    "Is its driver new enough for this torch, and is its memory free (nvidia-smi)? Where steps cannot be captured, "
-    "workers.arrangement: plain trains without, and takes longer"
-)
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,6 @@ class Finding:
     what: str
     good: bool
     detail: str
-
-
-TryDevice = Callable[[str], Conditions | None]
-"""Trains a little on a torch device, such as "cuda:0", and says how; raises FmnasError when that cannot be done."""
 
 
 def examine(address: str | None) -> list[Finding]:
@@ -53,10 +49,12 @@ def _looked(what: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Findi
     """A check's findings, the last of which is why it broke down: what is missing must not hide the rest."""
     try:
         yield from check()
+    except FmnasError as error:
+        yield Finding(what, False, str(error))
     except ImportError as error:
         yield Finding(what, False, f"{error}: install it as README.md says, and look again")
     except Exception as error:
-        why = " ".join(str(error).split())[:LONGEST_REASON] or "no reason given"
+        why = legible(str(error))[:LONGEST_REASON] or "no reason given"
         yield Finding(what, False, f"this could not be looked at ({type(error).__name__}: {why}): mend that first")
 
 
@@ -69,21 +67,19 @@ def _packages() -> Iterator[Finding]:
     for name in required_packages():
         found = package_version(name)
         yield Finding(name, found is not None, found or f"not installed: pip install {name}")
-    found = package_version("xgboost") or package_version("xgboost-cpu")
-    yield Finding("xgboost", True, found or "not installed, and only xgb_* problems need it: pip install xgboost-cpu")
-    for name, user in OPTIMIZERS_PACKAGES.items():
-        found = package_version(name)
-        yield Finding(name, True, found or f"not installed, and only the optimizer {user} needs it: pip install {name}")
+    for name, who_needs in OPTIONAL.items():
+        package = PACKAGES.get(name, name)
+        found = package_version(name) or package_version(package)
+        yield Finding(name, True, found or f"not installed, and only {who_needs} it: pip install {package}")
     try:
         importlib.import_module("hpbandster.core.dispatcher")
     except Exception as error:  # it is unmaintained, and may break on whatever is newer than it
-        yield Finding(
-            "bohb", False, f"hpbandster does not import ({error}): its netifaces needs gcc and Python headers"
-        )
+        why = f"hpbandster does not import ({error}): its netifaces needs gcc and Python headers"
+        yield Finding("bohb", False, why)
 
 
-def _devices(try_device: TryDevice | None = None) -> Iterator[Finding]:
-    """Each GPU is trained on: that it has a name says little. try_device: how; None: by `train_a_little`."""
+def _devices() -> Iterator[Finding]:
+    """Each GPU is trained on: that it has a name says little."""
     import torch
 
     from fmnas.trainers.images.problem import train_a_little
@@ -94,38 +90,30 @@ def _devices(try_device: TryDevice | None = None) -> Iterator[Finding]:
     for device in (f"cuda:{i}" for i in range(count)):
         name = torch.cuda.get_device_name(device)
         try:
-            how = (try_device or train_a_little)(device)
+            how = train_a_little(device)
         except FmnasError as error:
-            told = f"{name} cannot train: {legible(one_line(error))[:LONGEST_REASON]}. {NO_CAPTURE}"
+            advice = (
+                "Is its driver new enough for this torch, and is its memory free (nvidia-smi)? Where steps cannot be "
+                "captured, workers.arrangement: plain trains without, and takes longer"
+            )
+            told = f"{name} cannot train: {one_line(error)[:LONGEST_REASON]}. {advice}"
             yield Finding(device, False, told)
         else:
-            yield Finding(device, True, f"{name} trains: {_in_words(how)}")
-
-
-def _in_words(how: Conditions | None) -> str:
-    if how is None:
-        return "it does not say how"
-    return f"{how.way}, torch {how.torch}, cuDNN {how.cudnn or 'none'}"
+            told = f"{how.way}, torch {how.torch}, cuDNN {how.cudnn or 'none'}" if how else "it does not say how"
+            yield Finding(device, True, f"{name} trains: {told}")
 
 
 def _data() -> Iterator[Finding]:
     from fmnas.trainers.images.fashion_mnist import default_cache, find_fashion_mnist, root_from_environment
 
-    try:
-        source = find_fashion_mnist(root_from_environment(), default_cache())
-        yield Finding("FashionMNIST", True, f"{source.place}: {source.folder}")
-    except FmnasError as error:
-        yield Finding("FashionMNIST", False, str(error))
+    source = find_fashion_mnist(root_from_environment(), default_cache())
+    yield Finding("FashionMNIST", True, f"{source.place}: {source.folder}")
 
 
 def _cluster(address: str | None) -> Iterator[Finding]:
     from fmnas.platform.workers.cluster import connect
 
-    try:
-        ray = connect(address)
-    except FmnasError as error:
-        yield Finding("Ray", False, str(error))
-        return
+    ray = connect(address)
     try:
         resources, nodes = ray.cluster_resources(), len(ray.nodes())
         amounts = f"{resources.get('CPU', 0):g} CPUs, {resources.get('GPU', 0):g} GPUs"

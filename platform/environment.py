@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-PACKAGES = (
+RECORDED_PACKAGES = (
     "fmnas",
     "torch",
     "torchvision",
@@ -40,7 +40,7 @@ def describe_environment() -> dict[str, Any]:
         "host": socket.gethostname(),
         "cpus": os.cpu_count(),
         "gpus": _gpus(),
-        "packages": {name: package_version(name) for name in PACKAGES},
+        "packages": {name: package_version(name) for name in RECORDED_PACKAGES},
         "commit": commit(),
     }
 

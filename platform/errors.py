@@ -1,23 +1,20 @@
-"""What can go wrong in the platform, how work ends, and the exit code of each.
+"""What can go wrong in the platform, how work ends, the exit code of each, and how an exception is told.
 
-FmnasError                 exit code 2: wrong input
-├── ConfigError            a configuration file, an override or a command-line argument
-├── RunDirectoryError      a run directory that exists, is missing, cannot be written or was changed
-└── ClusterError           a Ray cluster that cannot be reached or lacks what was asked for
-ExperimentFailed           exit code 1: the experiment itself failed; it can be resumed
-
-And how an exception is told.
+A FmnasError is wrong input, exit code 2; with ExperimentFailed, exit code 1, the experiment can be resumed.
 """
 
 import re
 import sysconfig
 import traceback
+from collections.abc import Callable
 from enum import IntEnum, StrEnum
 from pathlib import Path
 from types import FrameType
+from typing import Any, TypeVar
 
 from fmnas.search_spaces import FmnasError
 
+Made = TypeVar("Made")
 _LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
@@ -45,15 +42,15 @@ class Ending(StrEnum):
 
 
 class ConfigError(FmnasError):
-    """A configuration that makes no sense."""
+    """A configuration file, an override or a command-line argument that makes no sense."""
 
 
 class RunDirectoryError(FmnasError):
-    """A run directory that cannot serve."""
+    """A run directory that exists, is missing, cannot be written or was changed."""
 
 
 class ClusterError(FmnasError):
-    """A cluster that cannot serve."""
+    """A Ray cluster that cannot be reached or lacks what was asked for."""
 
 
 class ExperimentFailed(Exception):  # noqa: N818  # it is an ending, not a mistake in a call
@@ -63,13 +60,13 @@ class ExperimentFailed(Exception):  # noqa: N818  # it is an ending, not a mista
 LONGEST = 200
 """How many characters of a value a message shows."""
 
-_COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_COLOUR_CODES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
 def legible(text: str) -> str:
     """Text on one line, as any file and terminal takes it: without control characters, a lone surrogate spelt out."""
-    plain = _CONTROLS.sub(" ", _COLOURS.sub("", text)).encode("utf-8", "backslashreplace").decode()
+    plain = _CONTROLS.sub(" ", _COLOUR_CODES.sub("", text)).encode("utf-8", "backslashreplace").decode()
     return " ".join(plain.split())
 
 
@@ -77,6 +74,16 @@ def one_line(error: BaseException) -> str:
     """An exception as one line: its type and message."""
     text = legible(str(error))
     return f"{type(error).__name__}: {text}"[:500] if text else type(error).__name__
+
+
+def explained(told: str, call: Callable[..., Made], /, *given: Any, **named: Any) -> Made:
+    """What a call of a user's code returns. Raises ConfigError, which begins as told, for what is not one of ours."""
+    try:
+        return call(*given, **named)
+    except FmnasError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise ConfigError(f"{told}: {one_line(error)}") from error
 
 
 def own_line(error: BaseException) -> str:

@@ -2,8 +2,8 @@
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from importlib.metadata import version
+from itertools import chain, repeat
 from math import isfinite, isnan
 from typing import Any
 
@@ -11,12 +11,13 @@ from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from fmnas.platform.errors import LONGEST, cut
+from fmnas.search_spaces.errors import did_you_mean
 
 MEND = "Mend it there, or override a key with -o KEY=VALUE."
 CALL = "Mend it in the call."
 PUT_BACK = "The experiment needs its problem as it was when it began: put it back there, and try again."
 
-_SECTIONS = {
+SECTIONS = {
     "budget": ("evaluations", "20"),
     "fidelity": ("epochs", "5"),
     "workers": ("cpus", "1"),
@@ -26,19 +27,18 @@ _SECTIONS = {
 }
 """Of each section, the key that most people set, and a value of it."""
 
-_EXAMPLES = {
-    "name": "name: my-experiment",
-    "problem": "problem: joint",
-    "optimizers": "optimizers: [bo-fm, random]",
-} | {key: f"{key}: {{{inner}: {value}}}" for key, (inner, value) in _SECTIONS.items()}
-_EXAMPLES["fidelity"] += ", or 1 for a function without epochs"
-_BOUNDS = {
+TOP_EXAMPLES = {
+    **{"name": "my-experiment", "problem": "joint", "optimizers": "[bo-fm, random]"},
+    **{section: f"{{{key}: {value}}}" for section, (key, value) in SECTIONS.items()},
+}
+"""Of keys at the top, a value that may be set."""
+_COMPARISONS = {
     "greater_than_equal": "at least",
     "greater_than": "above",
     "less_than_equal": "at most",
     "less_than": "below",
 }
-_RULES = {
+_ALLOWED_BY_KIND = {
     **dict.fromkeys(("int_type", "int_from_float", "int_parsing", "int_parsing_size"), "it must be a whole number"),
     **dict.fromkeys(("float_type", "float_parsing"), "it must be a number"),
     **dict.fromkeys(("bool_type", "bool_parsing"), "it must be true or false"),
@@ -88,15 +88,8 @@ def recipes(changed: Iterable[str], directory: str) -> str:
 
 def unknown(key: str, value: str, allowed: Sequence[str], command: str) -> str:
     """A name that is none of those allowed; `command` lists them."""
-    return (
-        f"{key} = {shown(value)}: unknown; it must be one of {', '.join(allowed)} (`{command}`).{hint(value, allowed)}"
-    )
-
-
-def hint(given: str, allowed: Sequence[str]) -> str:
-    """The nearest of the names allowed, as a question after a sentence; empty where none is near."""
-    close = get_close_matches(given, allowed, n=1)
-    return f" Did you mean {close[0]!r}?" if close else ""
+    near = did_you_mean(value, allowed)
+    return f"{key} = {shown(value)}: unknown; it must be one of {', '.join(allowed)} (`{command}`).{near}"
 
 
 def describe(
@@ -107,20 +100,21 @@ def describe(
     key = ".".join(_word(part) for part in (*prefix, *place))
     if error["type"] == "extra_forbidden":
         names = [*_fields_at(schema, place[:-1]), *besides]
-        return f"{key}: unknown key; allowed are {', '.join(names)}.{hint(str(place[-1]), names)}"
+        return f"{key}: unknown key; allowed are {', '.join(names)}.{did_you_mean(str(place[-1]), names)}"
     if error["type"] == "missing":
         if prefix:
             return f"{key}: missing; it has no default: write {place[-1]}: VALUE beside the optimizer's name"
         section = key.partition(".")[0]
-        return f"{key}: missing; it is required: write e.g. {_EXAMPLES.get(section, f'{key}: ...')}"
+        besides_that = ", or 1 for a function without epochs" if section == "fidelity" else ""
+        return f"{key}: missing; it is required: write e.g. {section}: {TOP_EXAMPLES.get(section, '...')}{besides_that}"
     return f"{key} = {shown(error['input'])}: {_rule(error, [*prefix, *place])}"
 
 
 def _rule(error: ErrorDetails, place: Sequence[str | int]) -> str:
     """What is allowed at a place."""
     kind, context, given = error["type"], error.get("ctx", {}), error["input"]
-    if kind in _BOUNDS:
-        return f"it must be {_BOUNDS[kind]} {next(iter(context.values()))}"
+    if kind in _COMPARISONS:
+        return f"it must be {_COMPARISONS[kind]} {next(iter(context.values()))}"
     if kind == "literal_error":
         return f"it must be {context['expected']}"
     if kind == "list_type":
@@ -130,14 +124,14 @@ def _rule(error: ErrorDetails, place: Sequence[str | int]) -> str:
         return _mapping(place, given)
     if kind == "float_type" and _is_number(given):
         return "it must be a number, which YAML takes for one: 1e-3 is text, 1.0e-3 a number"
-    return _RULES.get(kind, error["msg"].removeprefix("Value error, "))
+    return _ALLOWED_BY_KIND.get(kind, error["msg"].removeprefix("Value error, "))
 
 
 def _mapping(place: Sequence[str | int], given: Any) -> str:
     """What is allowed at a place that takes keys with values."""
     section = str(place[-1])
-    if section in _SECTIONS:
-        inner, value = _SECTIONS[section]
+    if section in SECTIONS:
+        inner, value = SECTIONS[section]
         meant = isinstance(given, int) and not isinstance(given, bool) and value.isdecimal()
         return f"it must be a mapping: write {section}: {{{inner}: {given if meant and given > 0 else value}}}"
     if place[0] == "optimizers" and len(place) == 2:
@@ -170,12 +164,12 @@ def shown(value: Any, quoted: bool = True) -> str:
 def _pieces(value: Any, quoted: bool) -> Iterator[str]:
     """The parts of a value's text, one by one: a value may be endless, as one that contains itself."""
     if isinstance(value, Mapping):
-        for before, (key, inner) in zip(_separators("{"), value.items(), strict=False):
+        for before, (key, inner) in zip(chain("{", repeat(", ")), value.items(), strict=False):
             yield f"{before}{_word(key)}: "
             yield from _pieces(inner, quoted)
         yield "}" if value else "{}"
     elif isinstance(value, list):
-        for before, inner in zip(_separators("["), value, strict=False):
+        for before, inner in zip(chain("[", repeat(", ")), value, strict=False):
             yield before
             yield from _pieces(inner, quoted)
         yield "]" if value else "[]"
@@ -190,12 +184,6 @@ def _pieces(value: Any, quoted: bool) -> Iterator[str]:
         yield start if not quoted and start.isprintable() else repr(start)
     else:
         yield repr(value) if isinstance(value, float | bytes) else " ".join(str(value).split())
-
-
-def _separators(first: str) -> Iterator[str]:
-    yield first
-    while True:
-        yield ", "
 
 
 def _word(part: Any) -> str:

@@ -9,7 +9,7 @@ the form "<minimize>:NAME" for as long as it is given.
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from hashlib import sha256
@@ -20,7 +20,7 @@ from types import MappingProxyType, ModuleType
 from typing import Any
 
 from fmnas.platform.errors import ConfigError, one_line, own_line
-from fmnas.platform.messages import hint
+from fmnas.search_spaces.errors import did_you_mean
 
 HANDED_OVER = "<minimize>"
 """What stands for the module of a thing that was given; no module is called so."""
@@ -47,12 +47,17 @@ def named(use: str) -> Any:
     if not module or not name:
         raise ConfigError("write MODULE:NAME, or FILE.py:NAME")
     if module == HANDED_OVER:
-        return _handed_over(use)
+        if not is_given(use):
+            raise ConfigError(
+                f"{name} was handed to fmnas.api.minimize and stands in no file: call minimize again with the same "
+                "function, space and out=DIR, which goes on with it or, where it is finished, gives its results"
+            )
+        return _given.get()[use]
     found = _imported(module)
     try:
         return getattr(found, name)
     except AttributeError:
-        raise ConfigError(f"{module} has no {name}.{hint(name, list(_public(found)))}") from None
+        raise ConfigError(f"{module} has no {name}.{did_you_mean(name, list(_public(found)))}") from None
 
 
 @contextmanager
@@ -64,16 +69,6 @@ def given(name: str, thing: Any) -> Iterator[str]:
         yield use
     finally:
         _given.reset(before)
-
-
-def _handed_over(use: str) -> Any:
-    try:
-        return _given.get()[use]
-    except KeyError:
-        raise ConfigError(
-            f"{parted(use)[1]} was handed to fmnas.api.minimize and stands in no file: call minimize again with the "
-            "same function, space and out=DIR, which goes on with it or, where it is finished, gives its results"
-        ) from None
 
 
 def is_given(use: str) -> bool:
@@ -91,28 +86,24 @@ def parted(use: str) -> tuple[str, str]:
 
 def whole(use: str) -> str:
     """The same name, which means the same in any folder."""
-    module, name = parted(use)
+    module, _ = parted(use)
     if not module.endswith(".py"):
         return use
     try:
-        place = str(Path(module).expanduser().resolve())
+        return f"{Path(module).expanduser().resolve()}{use.removeprefix(module)}"
     except (OSError, ValueError, RuntimeError):  # of nobody's home, or of no text that a path may have
         return use  # which is refused when it is looked for
-    return ":".join(part for part in (place, name) if part)
 
 
 def found_beside(use: str, folder: Path) -> str:
     """The name of a file that is not in the current folder and is in another one, by its path; any other as it is."""
-    module, name = parted(use)
+    module, _ = parted(use)
     if not module.endswith(".py") or Path(module).is_absolute() or module.startswith("~"):
         return use
-    try:
-        beside = not Path(module).exists() and (folder / module).is_file()
-    except OSError:  # no file can have that name, which is told when it is looked for
-        return use
-    if not beside:
-        return use
-    return ":".join(part for part in (str(folder / module), name) if part)
+    with suppress(OSError):  # no file can have that name, which is told when it is looked for
+        if not Path(module).exists() and (folder / module).is_file():
+            return f"{folder / module}{use.removeprefix(module)}"
+    return use
 
 
 def those_in(module: str, kind: Any) -> dict[str, Any]:

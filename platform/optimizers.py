@@ -4,20 +4,19 @@ A row's class is loaded when it is asked for: a list of names, or a wrong key el
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from inspect import Parameter, isabstract
-from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WrapValidator, create_model
 
-from fmnas.platform.errors import ConfigError, one_line
+from fmnas.optimizers.optimizer import Optimizer, OptimizerError
+from fmnas.optimizers.options import allowed, members_of, options_of, parameters_of
+from fmnas.platform.errors import ConfigError, explained
 from fmnas.platform.named import named
-from fmnas.search_spaces import FmnasError
 
 if TYPE_CHECKING:
-    from fmnas.optimizers import Optimizer
     from fmnas.search_spaces import Configuration, Space
 
 OPTUNA, OPTUNAS = "optuna:", "optuna.samplers:"
@@ -54,7 +53,7 @@ class Row:
     summary: str
 
     @cached_property
-    def optimizer(self) -> "type[Optimizer]":
+    def optimizer(self) -> type[Optimizer]:
         """The class. Raises ConfigError for a name of something else, or of nothing."""
         found = named(OPTUNAS + self.use.removeprefix(OPTUNA) if self.use.startswith(OPTUNA) else self.use)
         if isabstract(found):
@@ -65,8 +64,6 @@ class Row:
     @cached_property
     def options(self) -> type[Options]:
         """A schema of the options: types, bounds and defaults are those of the constructor."""
-        from fmnas.optimizers.options import options_of
-
         fields: dict[str, Any] = {
             name: (_bounded(option.annotation), ... if option.default is Parameter.empty else option.default)
             for name, option in options_of(self.optimizer).items()
@@ -76,15 +73,11 @@ class Row:
     @cached_property
     def takes_initial_design(self) -> bool:
         """Whether it begins with the points that are given."""
-        from fmnas.optimizers.options import parameters_of
-
         return "initial_design" in parameters_of(self.optimizer)
 
-    @cached_property
+    @property
     def takes_budget(self) -> bool:
         """Whether it is told how many evaluations there will be."""
-        from fmnas.optimizers.options import parameters_of
-
         return "evaluations" in parameters_of(self.optimizer)
 
     def complete(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,20 +89,14 @@ class Row:
         self.optimizer.check_together(given)
         return options
 
-    def build(self, space: "Space", setting: Setting, given: Mapping[str, Any]) -> "Optimizer":
+    def build(self, space: "Space", setting: Setting, given: Mapping[str, Any]) -> Optimizer:
         """An optimizer with the options given, at its beginning."""
-        from fmnas.optimizers.options import parameters_of
-
         taken = parameters_of(self.optimizer)
         provided = {name: value for name, value in vars(setting).items() if name in taken}
-        try:
-            return self.optimizer(space, **provided, **self.complete(given))
-        except FmnasError:
-            raise
-        except (Exception, SystemExit) as error:
-            if self.use.startswith("fmnas."):
-                raise  # a mistake of our own
-            raise ConfigError(f"{self.name} ({self.use}) cannot be built: {one_line(error)}") from error
+        arguments = dict(provided, **self.complete(given))
+        if self.use.startswith("fmnas."):  # what goes wrong there is a mistake of our own
+            return self.optimizer(space, **arguments)
+        return explained(f"{self.name} ({self.use}) cannot be built", self.optimizer, space, **arguments)
 
 
 OPTIMIZERS: dict[str, Row] = {
@@ -135,14 +122,13 @@ OPTIMIZERS: dict[str, Row] = {
 }
 
 
-def _class_of(found: Any, use: str) -> "type[Optimizer]":
+def _class_of(found: Any, use: str) -> type[Optimizer]:
     """The class of optimizers that is meant by a class of them, of samplers, or what makes an object to ask and tell.
 
     Raises ConfigError for anything else.
     """
     from fmnas.baselines.optuna_sampler import is_sampler, optimizer_asking
     from fmnas.optimizers.ask_tell import can_make, optimizer_made_by
-    from fmnas.optimizers.optimizer import Optimizer, OptimizerError
 
     if isinstance(found, type) and issubclass(found, Optimizer):
         return found
@@ -161,19 +147,18 @@ def _class_of(found: Any, use: str) -> "type[Optimizer]":
 
 def _bounded(annotation: Any) -> Any:
     """The annotation of an option, its bounds as pydantic has them."""
-    if get_origin(annotation) in (Union, UnionType):
-        either: Any = Union[tuple(map(_bounded, get_args(annotation)))]  # noqa: UP007  # of a tuple
+    members = members_of(annotation)
+    if len(members) > 1:
+        either: Any = Union[tuple(map(_bounded, members))]  # noqa: UP007  # of a tuple
         return Annotated[either, WrapValidator(_in_one_sentence(annotation))]
     bounds = getattr(annotation, "__metadata__", ())
     if not bounds:
         return annotation
-    least, greatest = asdict(bounds[0]).values()
-    return Annotated[get_args(annotation)[0], Field(ge=least, le=greatest)]
+    return Annotated[get_args(annotation)[0], Field(ge=bounds[0].least, le=bounds[0].greatest)]
 
 
 def _in_one_sentence(annotation: Any) -> Callable[[Any, Callable[[Any], Any]], Any]:
     """Validates what one of several annotations must allow: where none does, pydantic has an error for each."""
-    from fmnas.optimizers.options import allowed
 
     def validated(value: Any, validate: Callable[[Any], Any]) -> Any:
         try:

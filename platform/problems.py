@@ -8,18 +8,14 @@ Everything else about a problem stands in its own file, which is loaded when it 
 a row that the registry does not hold, its name being where it stands: "module:NAME" or "FILE.py:NAME".
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, TypeVar
 
-from fmnas.platform.errors import ConfigError, one_line
-from fmnas.platform.named import HANDED_OVER, SourceFile, named, parted, source_file
-from fmnas.search_spaces import FmnasError
-from fmnas.trainers.problem import ConfigurableProblem, DataSettings, Problem, ProblemSettings
+from fmnas.platform.errors import ConfigError, explained
+from fmnas.platform.named import HANDED_OVER, named, parted
+from fmnas.trainers.problem import ConfigurableProblem, Problem, ProblemSettings
 
-Made = TypeVar("Made")
 HOW = "decorate a function with @objective([VARIABLE, ...]) of fmnas.trainers"
 """How to have a problem of one's own."""
 
@@ -41,53 +37,29 @@ class Row:
         return there
 
     @property
-    def data(self) -> Mapping[str, Any] | None:
-        """The keys of `data` that a configuration may set, with their values unless it does. None: no data."""
-        if isinstance(self.found, ConfigurableProblem):
-            return self.found.data
-        return {} if self.found.dataset else None
+    def settable(self) -> ConfigurableProblem:
+        """What a configuration may set of it; of a problem as it is, nothing."""
+        found = self.found
+        return found if isinstance(found, ConfigurableProblem) else ConfigurableProblem(lambda _: found)
 
-    @property
-    def checkpoints(self) -> bool:
-        """Whether its trainings can go on from one."""
-        return isinstance(self.found, ConfigurableProblem) and self.found.checkpoints
-
-    @property
-    def flops_weight(self) -> float | None:
-        """The weight of FLOPs in its objective unless a configuration sets it; None: there are none in it."""
-        return self.found.flops_weight if isinstance(self.found, ConfigurableProblem) else None
-
-    def complete(self, data: DataSettings) -> DataSettings:
+    def complete(self, settings: ProblemSettings) -> ProblemSettings:
         """The settings with this problem's values where they are None."""
-        given = asdict(data)
-        return replace(data, **{key: value for key, value in (self.data or {}).items() if given[key] is None})
+        data = {key: value for key, value in self.settable.data.items() if getattr(settings.data, key) is None}
+        weight = self.settable.flops_weight if settings.flops_weight is None else settings.flops_weight
+        return replace(settings, data=replace(settings.data, **data), flops_weight=weight)
 
     def problem(self, settings: ProblemSettings) -> Problem:
         """The problem with these settings. Raises ConfigError for one of a user's that cannot be made."""
-        found = self.found
-        if isinstance(found, ConfigurableProblem):
-            weight = found.flops_weight if settings.flops_weight is None else settings.flops_weight
-            complete = replace(settings, data=self.complete(settings.data), flops_weight=weight)
-            found = _told(self.use, "make", found.make)(complete)
+        found = explained(f"{self.use}: its make failed", self.settable.make, self.complete(settings))
         if not is_own(self.name):
             return found
         if not isinstance(found, Problem):
             raise ConfigError(f"{self.use}: its make returned a {type(found).__name__}, no problem")
-        return replace(found, load=_told(self.use, "load", found.load), build=_told(self.use, "build", found.build))
-
-
-def _told(use: str, what: str, call: Callable[..., Made]) -> Callable[..., Made]:
-    """The call, which raises ConfigError, naming the problem, for whatever is not explained already."""
-
-    def told(*given: Any) -> Made:
-        try:
-            return call(*given)
-        except FmnasError:
-            raise
-        except (Exception, SystemExit) as error:
-            raise ConfigError(f"{use}: its {what} failed: {one_line(error)}") from error
-
-    return told
+        return replace(
+            found,
+            load=partial(explained, f"{self.use}: its load failed", found.load),
+            build=partial(explained, f"{self.use}: its build failed", found.build),
+        )
 
 
 PROBLEMS: dict[str, Row] = {
@@ -205,11 +177,6 @@ def short_name(name: str) -> str:
     if module == HANDED_OVER:
         return inside
     return f"{Path(module).name}:{inside}" if module.endswith(".py") else name
-
-
-def own_file(name: str) -> SourceFile | None:
-    """The file of a problem that a user brings; None for any other. Raises ConfigError where it cannot be read."""
-    return source_file(name) if is_own(name) else None
 
 
 def problem(name: str, settings: ProblemSettings | None = None) -> Problem:

@@ -28,7 +28,7 @@ from fmnas.platform.messages import CALL, MEND, PUT_BACK, counted, describe, exp
 from fmnas.platform.optimizers import OPTIMIZERS
 from fmnas.platform.problems import ALIASES, PROBLEMS, Row, row_of, short_name
 from fmnas.search_spaces.subspace import misfits
-from fmnas.trainers.problem import AUTHORS_POINTS, USER_SETS, ProblemSettings
+from fmnas.trainers.problem import AUTHORS_POINTS, USER_SETS, Problem, ProblemSettings
 
 __all__ = [
     "AUTHORS",
@@ -42,13 +42,12 @@ __all__ = [
 
 AUTHORS = "authors"
 """The initial design of the BO-FM paper's own runs."""
-MOST_POINTS = 100_000
 ALL_PAIRS = "all"
 """Hypotheses on every pair of optimizers; what the room `comparison` calls ALL, which takes long to import."""
 
 
 class Config(Section):
-    """An experiment: a problem, optimizers, repeats and an equal budget for each."""
+    """An experiment: a problem, optimizers, repeats and an equal budget for each. A section says itself what it is."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
     """Of the experiment, of its folder in runs/ and in MLflow; the file's name unless given."""
@@ -61,15 +60,13 @@ class Config(Section):
     """How often each optimizer runs, each time from another seed and another initial design."""
     seed: int = Field(default=0, ge=0, lt=2**64)
     """What all randomness derives from."""
-    initial_design: Annotated[int | Literal["authors"], number_or(AUTHORS, 0, MOST_POINTS)] = 10
+    initial_design: Annotated[int | Literal["authors"], number_or(AUTHORS, 0, 100_000)] = 10
     """How many random points the optimizers of a repeat share; or authors: repeat r, from 0, has the points that the
     BO-FM paper's run with seed r began with."""
     seeds: int = Field(default=4, ge=1, le=1000)
     """Trainings that are averaged in one evaluation."""
     budget: BudgetConfig
-    """What each run may spend."""
     fidelity: FidelityConfig
-    """What a full evaluation is."""
     on_failure: Literal["penalty", "skip"] = "penalty"
     """What an optimizer hears of a trial that failed or timed out: the problem's penalty as its objective, or nothing
     (skip); it is charged either way."""
@@ -78,7 +75,6 @@ class Config(Section):
     fixed: Fixed = Field(default_factory=dict)
     """Variables that have one value in every trial; the optimizers choose the others."""
     objective: ObjectiveConfig = ObjectiveConfig()
-    """What the objective of the joint problem is made of."""
     data: DataConfig = DataConfig()
     """What a real problem trains on."""
     workers: WorkersConfig = WorkersConfig()
@@ -148,26 +144,22 @@ def check_config(data: dict[str, Any], place: str, advice: str = MEND) -> Config
         raise ConfigError(explain(place, [str(error)], advice if advice in (MEND, CALL) else PUT_BACK)) from None
     except ValidationError as error:
         raise ConfigError(explain(place, [describe(e, Config) for e in error.errors()], advice)) from None
-    problems = _check_names(config) + _check_options(config) + _check_design(config) + _check_budget(config)
-    problems += _check_warm_starts(config)
-    problems += _check_data(config) + _check_checkpoints(config) + _check_objective(config) + _check_fixed(config)
+    row = row_of(config.problem)
+    problems = [each for check in _CHECKS for each in check(config, row)]
     if problems:
         raise ConfigError(explain(place, problems, advice))
-    entry = _row(config)
-    assert entry is not None
-    data = {key: value for key, value in (entry.data or {}).items() if getattr(config.data, key) is None}
-    weight = entry.flops_weight if config.objective.flops_weight is None else config.objective.flops_weight
-    return config.model_copy(
-        update={
-            "data": config.data.model_copy(update=data),
-            "objective": config.objective.model_copy(update={"flops_weight": weight}),
-        }
-    )
+    assert row is not None, "its absence is a problem"
+    settings = row.complete(config.problem_settings)
+    sections = {
+        "data": config.data.model_copy(update=vars(settings.data)),
+        "objective": config.objective.model_copy(update={"flops_weight": settings.flops_weight}),
+    }
+    return config.model_copy(update=sections)
 
 
-def _check_names(config: Config) -> list[str]:
+def _check_names(config: Config, row: Row | None) -> list[str]:
     found = []
-    if _row(config) is None:
+    if row is None:
         wrong = unknown("problem", config.problem, [*PROBLEMS, *ALIASES], "fmnas list problems")
         found.append(f"{wrong} One of your own is FILE.py:NAME or MODULE:NAME.")
     for i, entry in enumerate(config.optimizers):
@@ -188,18 +180,16 @@ def _check_names(config: Config) -> list[str]:
     return found
 
 
-def _check_options(config: Config) -> list[str]:
+def _check_options(config: Config, _: Row | None) -> list[str]:
     """Of the optimizers that have some, or are a user's: the others' defaults are good, and they need not be loaded."""
     found = []
     for i, entry in enumerate(config.optimizers):
-        if _is_known(entry) and (entry.options or entry.use):
-            row = entry.row
+        if entry.use is not None or (entry.options and entry.name in OPTIMIZERS):
             try:
-                row.complete(entry.options)
+                entry.row.complete(entry.options)
             except ValidationError as error:
-                found += [
-                    describe(e, row.options, ("optimizers", i), ("concurrency", "warm_start")) for e in error.errors()
-                ]
+                schema, place, besides = entry.row.options, ("optimizers", i), ("concurrency", "warm_start")
+                found += [describe(each, schema, place, besides) for each in error.errors()]
             except OptimizerError as error:
                 found.append(f"optimizers.{i}.{error}")
             except (ConfigError, TypeError) as error:
@@ -207,43 +197,27 @@ def _check_options(config: Config) -> list[str]:
     return found
 
 
-def _is_known(entry: OptimizerConfig) -> bool:
-    """Whether there is such an optimizer, as far as its name tells."""
-    return entry.use is not None or entry.name in OPTIMIZERS
-
-
-def _check_design(config: Config) -> list[str]:
-    entry = _row(config)
-    if config.initial_design != AUTHORS or entry is None:
+def _check_design(config: Config, row: Row | None) -> list[str]:
+    if config.initial_design != AUTHORS or row is None:
         return []
     if config.fixed:
-        return [
-            f"initial_design = {AUTHORS!r}: the authors' points are of the whole space, and fixed leaves a part of it; "
-            "give a number of random points"
-        ]
-    if _has_authors_points(entry):
+        why = "of the whole space, and fixed leaves a part of it"
+    elif not _has_authors_points(row):
+        able = ", ".join(name for name, other in PROBLEMS.items() if _has_authors_points(other))
+        why = f"known for {able}, not for {config.problem}"
+    else:
         return []
-    return [
-        f"initial_design = {AUTHORS!r}: the authors' points are known for "
-        f"{', '.join(name for name, row in PROBLEMS.items() if _has_authors_points(row))}, not for {config.problem}; "
-        "give a number of random points"
-    ]
+    return [f"initial_design = {AUTHORS!r}: the authors' points are {why}; give a number of random points"]
 
 
 def _has_authors_points(row: Row) -> bool:
     return row.problem(ProblemSettings()).has_authors_points
 
 
-def _row(config: Config) -> Row | None:
-    """Of the problem named; None if there is none of that name."""
-    return row_of(config.problem)
-
-
-def _check_budget(config: Config) -> list[str]:
+def _check_budget(config: Config, _: Row | None) -> list[str]:
     if config.budget.evaluations > config.initial_points:
         return []
-    plain = [entry for entry in config.optimizers if entry.warm_start is None]
-    takers = [entry.label for entry in plain if _is_known(entry) and _takes_design(entry)]
+    takers = [entry.label for entry in config.optimizers if entry.warm_start is None and _takes_design(entry)]
     if not takers:
         return []
     points = f" ({config.initial_points} points)" if config.initial_design == AUTHORS else ""
@@ -254,34 +228,37 @@ def _check_budget(config: Config) -> list[str]:
     ]
 
 
-def _check_warm_starts(config: Config) -> list[str]:
+def _check_warm_starts(config: Config, _: Row | None) -> list[str]:
     return [
         f"optimizers.{i}.warm_start = {shown(entry.warm_start)}: {entry.label} takes no initial design, in whose place "
         "an optimizer hears of earlier trials; leave it out"
         for i, entry in enumerate(config.optimizers)
-        if entry.warm_start is not None and _is_known(entry) and not _takes_design(entry, unknown=True)
+        if entry.warm_start is not None and _takes_design(entry) is False
     ]
 
 
-def _takes_design(entry: OptimizerConfig, unknown: bool = False) -> bool:
+def _takes_design(entry: OptimizerConfig) -> bool | None:
+    """None where there is no such optimizer, which is said of its `name` or `use`."""
     try:
         return entry.row.takes_initial_design
-    except ConfigError:  # said of its `use`
-        return unknown
+    except (KeyError, ConfigError):
+        return None
 
 
-def _check_data(config: Config) -> list[str]:
-    entry, given = _row(config), [(key, value) for key, value in config.data if value is not None]
-    if entry is None or not given:
+def _check_data(config: Config, row: Row | None) -> list[str]:
+    given = {key: value for key, value in config.data if value is not None}
+    if row is None or not given:
         return []
-    without = "none, it has no data" if entry.data is None else "none, its data are fixed"
-    taken = ", ".join(f"data.{key}" for key in entry.data or ()) or without
+    takes = row.settable.data
+    has_none = isinstance(row.found, Problem) and not row.found.dataset
+    without = "none, it has no data" if has_none else "none, its data are fixed"
+    taken = ", ".join(f"data.{key}" for key in takes) or without
     found = [
         f"data.{key} = {shown(value)}: {config.problem} does not take it (of data.* it takes {taken}); leave it out"
-        for key, value in given
-        if key not in (entry.data or ())
+        for key, value in given.items()
+        if key not in takes
     ]
-    early, complete = config.data.early_validation, entry.complete(config.data.settings())
+    early, complete = config.data.early_validation, row.complete(config.problem_settings).data
     if not found and complete.name in USER_SETS and complete.root is None:
         found.append(
             f"data.root: missing; data.name = {complete.name} needs a folder with its IDX files, or an .npz file"
@@ -291,11 +268,11 @@ def _check_data(config: Config) -> list[str]:
     return found
 
 
-def _check_checkpoints(config: Config) -> list[str]:
-    entry, chosen = _row(config), config.checkpoints
+def _check_checkpoints(config: Config, row: Row | None) -> list[str]:
+    chosen = config.checkpoints
     wanted = {key: value for key, value in chosen if value is not None and value is not False}
-    if entry is not None and wanted and not entry.checkpoints:
-        able = ", ".join(name for name, other in PROBLEMS.items() if other.checkpoints)
+    if row is not None and wanted and not row.settable.checkpoints:
+        able = ", ".join(name for name, other in PROBLEMS.items() if other.settable.checkpoints)
         return [
             f"checkpoints.{key} = {shown(value)}: {config.problem} keeps no checkpoints ({able} does); leave it out"
             for key, value in wanted.items()
@@ -308,17 +285,23 @@ def _check_checkpoints(config: Config) -> list[str]:
     return []
 
 
-def _check_objective(config: Config) -> list[str]:
-    entry, weight = _row(config), config.objective.flops_weight
-    if entry is None or weight is None or entry.flops_weight is not None:
+def _check_objective(config: Config, row: Row | None) -> list[str]:
+    weight = config.objective.flops_weight
+    if row is None or weight is None or row.settable.flops_weight is not None:
         return []
-    able = ", ".join(name for name, other in PROBLEMS.items() if other.flops_weight is not None)
+    able = ", ".join(name for name, other in PROBLEMS.items() if other.settable.flops_weight is not None)
     return [
         f"objective.flops_weight = {shown(weight)}: the objective of {config.problem} has no FLOPs in it (that of "
         f"{able} does); leave it out"
     ]
 
 
-def _check_fixed(config: Config) -> list[str]:
-    entry = _row(config)
-    return misfits(entry.problem(config.problem_settings).space, config.fixed) if entry and config.fixed else []
+def _check_fixed(config: Config, row: Row | None) -> list[str]:
+    return misfits(row.problem(config.problem_settings).space, config.fixed) if row and config.fixed else []
+
+
+_CHECKS = (
+    *(_check_names, _check_options, _check_design, _check_budget, _check_warm_starts),
+    *(_check_data, _check_checkpoints, _check_objective, _check_fixed),
+)
+"""Each: what is wrong in a configuration, whose problem has that row, if there is one of its name."""

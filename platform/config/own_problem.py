@@ -37,8 +37,12 @@ def completed(data: Mapping[str, Any]) -> dict[str, Any]:
         raise ConfigError(f"problem = {shown(name)}: {error}") from None
     left_out: dict[str, Any] = {"fidelity": {"epochs": task.epochs}}
     if isinstance(row.found, Problem):  # nobody can tell it how many seeds to average
-        left_out["seeds"] = max(1, task.seeds)
-        _check_seeds(data, left_out["seeds"])
+        seeds = left_out["seeds"] = max(1, task.seeds)
+        if data.get("seeds", seeds) != seeds:
+            raise ConfigError(
+                f"seeds = {shown(data['seeds'])}: it must be {seeds}, as the problem has it; average in the function, "
+                "or leave seeds out"
+            )
     return {**left_out, **data, "problem": row.name}
 
 
@@ -72,12 +76,3 @@ def _check_names(task: Problem) -> None:
         if is_column(name):
             raise ConfigError(f"its variable {name!r} has the name of a column of trials.csv: call it otherwise, e.g. "
                               f"{name}_")  # fmt: skip
-
-
-def _check_seeds(data: Mapping[str, Any], seeds: int) -> None:
-    given = data.get("seeds", seeds)
-    if given != seeds:
-        raise ConfigError(
-            f"seeds = {shown(given)}: it must be {seeds}, as the problem has it; average in the function, or leave "
-            "seeds out"
-        )

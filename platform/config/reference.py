@@ -12,29 +12,21 @@ from textwrap import wrap
 from typing import Any
 
 from fmnas.platform.config.config import Config
+from fmnas.platform.messages import SECTIONS, TOP_EXAMPLES
 
 REQUIRED = "required"
-EXAMPLES = {
-    "name": "my-experiment",
-    "problem": "joint",
-    "optimizers": "[bo-fm, random]",
-    "budget": "{evaluations: 100}",
-    "budget.evaluations": "100",
+EXAMPLES = TOP_EXAMPLES | {
+    **{f"{section}.{key}": value for section, (key, value) in SECTIONS.items()},
     "budget.seconds": "86400",
     "budget.trial_seconds": "3600",
-    "fidelity": "{epochs: 25}",
-    "fidelity.epochs": "25",
     "fixed": "{op1: conv3x3, output: 3}",
     "objective.flops_weight": "0.05",
     "data.name": "digits",
-    "data.root": "/data/fashion-mnist",
     "data.train": "2000",
     "data.validation": "2000",
     "data.batch_size": "64",
     "data.early_validation": "500",
-    "checkpoints.every": "5",
     "tracking.uri": "http://mlflow.example:5000",
-    "tracking.experiment": "nas",
     "optimizers.0.name": "bo-fm",
     "optimizers.0.use": "mine.py:Mine",
     "optimizers.0.label": "bo-fm-moddif",
@@ -42,8 +34,8 @@ EXAMPLES = {
     "optimizers.0.options": "{kernel: moddif}",
 }
 """Of keys that have no default, or one that shows nothing; of the others the default is one."""
-_BOUNDS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
-_KINDS = {
+_LIMITS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
+_TYPES = {
     "integer": "whole number",
     "number": "number",
     "string": "text",
@@ -52,8 +44,8 @@ _KINDS = {
     "array": "list",
     "object": "mapping",
 }
-_KEY = re.compile(r"(?P<indent> *)(?P<key>\w+):")
-"""A key at the beginning of a line of YAML; the optimizers' own begin with "- "."""
+_KEY = re.compile(r"(?P<indent>[ -]*)(?P<key>\w+):")
+"""A key at the beginning of a line of YAML, where an optimizer's first stands after "- "."""
 
 
 @dataclass(frozen=True)
@@ -75,11 +67,6 @@ def keys() -> list[Key]:
     """All of them, in the order of the schema: a section is followed by its own."""
     schema = Config.model_json_schema()
     return list(_keys(schema, schema["$defs"], ""))
-
-
-def meanings() -> dict[str, str]:
-    """What each key means, by its name."""
-    return {key.name: key.meaning for key in keys()}
 
 
 def _keys(schema: Mapping[str, Any], known: Mapping[str, Any], prefix: str) -> Iterator[Key]:
@@ -114,13 +101,13 @@ def _kind(given: Mapping[str, Any]) -> str:
         return ", ".join(map(str, given["enum"]))
     if "const" in given:
         return str(given["const"])
-    bounds = [f"{words} {given[key]:,.16g}" for key, words in _BOUNDS.items() if key in given]
-    return " ".join([_KINDS.get(given.get("type", ""), "text"), " and ".join(bounds)]).strip()
+    bounds = [f"{words} {given[key]:,.16g}" for key, words in _LIMITS.items() if key in given]
+    return " ".join([_TYPES.get(given.get("type", ""), "text"), " and ".join(bounds)]).strip()
 
 
 def commented(config: Config) -> str:
-    """A configuration with every default, as YAML that loads to the same; above each key what it means."""
-    told = meanings()
+    """A configuration with every default, as YAML that loads to the same; above each key, once, what it means."""
+    told = {key.name.replace(".0.", "."): key.meaning for key in keys()}
     lines: list[str] = []
     place: list[str] = []
     for line in config.to_yaml().splitlines():
@@ -128,12 +115,8 @@ def commented(config: Config) -> str:
         if found:
             depth = len(found["indent"]) // 2
             place = [*place[:depth], found["key"]]
-            meaning = told.get(".".join(place))
-            lines += (
-                wrap(meaning, 118, initial_indent=f"{found['indent']}# ", subsequent_indent=f"{found['indent']}# ")
-                if (meaning)
-                else []
-            )
+            before = f"{'  ' * depth}# "
+            lines += wrap(told.pop(".".join(place), ""), 118, initial_indent=before, subsequent_indent=before)
         lines.append(line)
     return "\n".join(lines) + "\n"
 

@@ -1,15 +1,25 @@
 """The sections of a configuration: what stands under one key, with its defaults."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_serializer, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    model_validator,
+)
 
 from fmnas.platform.config.uri import shown_uri
-from fmnas.platform.messages import hint, shown
+from fmnas.platform.messages import shown
 from fmnas.platform.named import whole
 from fmnas.platform.optimizers import OPTIMIZERS, Row
+from fmnas.search_spaces.errors import did_you_mean
 from fmnas.trainers.problem import Arrangement, DataSettings, Hardware
 
 IN_PROCESS: Final = "in-process"
@@ -34,6 +44,17 @@ class Section(BaseModel):
     )
 
 
+def must(hold: Callable[[Any], object], told: str) -> AfterValidator:
+    """Lets a value pass of which something holds; of another it is told what it must be."""
+
+    def checked(given: Any) -> Any:
+        if not hold(given):
+            raise ValueError(f"it must be {told}")
+        return given
+
+    return AfterValidator(checked)
+
+
 def number_or(word: str, least: int, most: int) -> BeforeValidator:
     """Lets a word pass, and a whole number between these."""
 
@@ -43,6 +64,11 @@ def number_or(word: str, least: int, most: int) -> BeforeValidator:
         raise ValueError(f"it must be a whole number of at least {least} and at most {most}, or {word}")
 
     return BeforeValidator(checked)
+
+
+_ONE_GPU = must(lambda number: number <= 1, "at most 1: a worker trains on one GPU, and several workers use several")
+_LABEL = must(LABEL.fullmatch, "letters, digits, '.', '_' and '-', 40 at most, and begin with a letter or digit")
+_EARLIER = must(str.isprintable, "the path of a run directory, or DIR:LABEL")
 
 
 class BudgetConfig(Section):
@@ -72,7 +98,7 @@ class WorkersConfig(Section):
     """How many; auto takes what the cluster holds and the runs can use."""
     cpus: float = Field(default=1, ge=SHARE, le=100_000)
     """What one worker takes. With several it trains that many seeds of its trial side by side."""
-    gpus: float = Field(default=0, ge=0)
+    gpus: Annotated[float, Field(ge=0), _ONE_GPU] = 0
     """What one worker takes, at most 1: it trains on one GPU, which fractions share. With 0 it trains on CPUs."""
     arrangement: Arrangement = "auto"
     """How a worker arranges the trainings of one evaluation: auto takes what is fastest (fast on CPUs, stacked on
@@ -83,13 +109,6 @@ class WorkersConfig(Section):
     """How many failed, timed-out or lost trials in a row end the experiment."""
     grace_seconds: float = Field(default=30, ge=0, le=LONG)
     """How long Ctrl-C and SIGTERM wait for running trials."""
-
-    @field_validator("gpus")
-    @classmethod
-    def _one_gpu(cls, given: float) -> float:
-        if given > 1:
-            raise ValueError("it must be at most 1: a worker trains on one GPU, and several workers use several")
-        return given
 
     @model_validator(mode="after")
     def _device(self) -> "WorkersConfig":
@@ -106,13 +125,20 @@ class WorkersConfig(Section):
         return Hardware("cuda" if self.gpus > 0 else "cpu", threads, self.arrangement)
 
 
+def _absolute(path: str) -> str:
+    try:
+        return str(Path(path).expanduser().absolute())
+    except (OSError, RuntimeError):  # of nobody's home
+        return path  # which is refused when it is looked for
+
+
 class DataConfig(Section):
     """The data of a real problem; what is null is as the problem has it."""
 
     name: Literal["fashion_mnist", "digits", "mnist", "kmnist", "own"] | None = None
     """The data set; digits is small and needs no network, for tests and explicit offline use; mnist, kmnist and own,
     any other images of 28 x 28 in up to ten classes, are files of yours, in root."""
-    root: str | None = None
+    root: Annotated[str, AfterValidator(_absolute)] | None = None
     """The folder or the .npz file that holds it, or svm_boston's file, which keeps its place wherever the experiment is
     resumed; null looks in FashionMNIST's usual places."""
     train: int | None = Field(default=None, ge=1)
@@ -124,14 +150,6 @@ class DataConfig(Section):
     early_validation: int | None = Field(default=None, ge=1)
     """How many of the validation images, the first of them, every epoch before a trial's last is measured on; null:
     all. The last, and so the objective, is always measured on all."""
-
-    @field_validator("root")
-    @classmethod
-    def _whole(cls, given: str | None) -> str | None:
-        try:
-            return None if given is None else str(Path(given).expanduser().absolute())
-        except (OSError, RuntimeError):  # of nobody's home
-            return given  # which is refused when it is looked for
 
     def settings(self) -> DataSettings:
         """As a problem takes it."""
@@ -186,14 +204,10 @@ class TrackingConfig(Section):
 
     enabled: bool = True
     """Whether MLflow is told at all."""
-    uri: str | None = Field(default=None, min_length=1, repr=False)
+    uri: Annotated[str, Field(min_length=1), PlainSerializer(shown_uri)] | None = Field(default=None, repr=False)
     """Its server or store; null: SQLite in the run directory."""
     experiment: str | None = Field(default=None, min_length=1)
     """What it is called there; null: the experiment's name."""
-
-    @field_serializer("uri")
-    def _hide_password(self, uri: str | None) -> str | None:
-        return None if uri is None else shown_uri(uri)
 
 
 class OptimizerConfig(Section):
@@ -201,15 +215,15 @@ class OptimizerConfig(Section):
 
     name: str
     """Of the registry (`fmnas list optimizers`); with `use`, any."""
-    use: str | None = None
+    use: Annotated[str, AfterValidator(whole)] | None = None
     """The class of an optimizer of one's own, as "module:Class" or "FILE.py:Class"; a file is looked for in the current
     folder, then beside the configuration, and keeps its place, wherever the experiment is resumed."""
-    label: str = ""
+    label: Annotated[str, _LABEL] = ""
     """What tables, curves and files call it, and MLflow, in whose names of runs its words are cut where it is long; its
     name unless another is given, as it must be where one optimizer competes several times."""
     concurrency: int = Field(default=1, ge=1, le=100_000)
     """How many trials it may have in flight."""
-    warm_start: str | None = Field(default=None, min_length=1)
+    warm_start: Annotated[str, Field(min_length=1), _EARLIER] | None = None
     """An earlier run directory, or DIR:LABEL for one optimizer of several there: in place of the shared initial design,
     repeat r begins with the full trials that finished in its repeat r. They are charged like its own, and not trained.
     null: none."""
@@ -220,27 +234,6 @@ class OptimizerConfig(Section):
     def row(self) -> Row:
         """Of the registry, or its own. Raises KeyError for a name that is not there."""
         return OPTIMIZERS[self.name] if self.use is None else Row(self.name, self.use, "")
-
-    @field_validator("use")
-    @classmethod
-    def _whole(cls, given: str | None) -> str | None:
-        return None if given is None else whole(given)
-
-    @field_validator("label")
-    @classmethod
-    def _plain(cls, given: str) -> str:
-        if not LABEL.fullmatch(given):
-            raise ValueError(
-                "it must be letters, digits, '.', '_' and '-', 40 at most, and begin with a letter or digit"
-            )
-        return given
-
-    @field_validator("warm_start")
-    @classmethod
-    def _printable(cls, given: str | None) -> str | None:
-        if given is not None and not given.isprintable():
-            raise ValueError("it must be the path of a run directory, or DIR:LABEL")
-        return given
 
     @model_validator(mode="before")
     @classmethod
@@ -270,7 +263,7 @@ class OptimizerConfig(Section):
 
 def _nameless(keys: list[str]) -> str:
     """What is wrong with an optimizer that has these keys."""
-    meant = [key for key in keys if hint(key, ["name"])]
+    meant = [key for key in keys if did_you_mean(key, ["name"])]
     if meant:
         return f"it has no name. Did you mean 'name' for {shown(meant[0])}?"
     return "it has no name: write {name: NAME, KEY: VALUE} with one of `fmnas list optimizers`"

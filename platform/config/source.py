@@ -10,18 +10,12 @@ from yaml.nodes import MappingNode, Node, ScalarNode
 from yaml.reader import ReaderError
 
 from fmnas.platform.errors import ConfigError, cut
-from fmnas.platform.messages import hint, shown
-
-PAPER = "paper/"
-"""The folder, within that of the shipped configurations, of those that repeat the papers' tables."""
-
-_MERGE = "tag:yaml.org,2002:merge"
-_DIGITS = 9
-"""No list is so long that the number of an entry has more."""
+from fmnas.platform.messages import shown
+from fmnas.search_spaces.errors import did_you_mean
 
 _OUT_OF_PLACE = "it is no YAML from here on: look for a bracket, a quote or an indentation that does not fit"
 _OPENED = "that begins here is not closed"
-_REASONS = {
+_MEANINGS = {
     "mapping values are not allowed here": "a second colon in one line: put the value in quotes, or begin a new line",
     "cannot start any token": "no value begins with this character: indent with spaces, or put the value in quotes",
     "expected ',' or ']'": f"the [ {_OPENED}, or a comma is missing in it",
@@ -36,13 +30,12 @@ _REASONS = {
 
 def read_source(source: str | Path) -> tuple[Path, str]:
     """Path and text of a configuration. Raises ConfigError for one that is not there, or cannot be read."""
-    path = Path(source)
-    shipped = shipped_configs()
+    path, shipped = Path(source), shipped_configs()
     name = path.as_posix().removeprefix("configs/").removesuffix(".yaml")
     try:
         if path.is_file():
             return path, path.read_text(encoding="utf-8")
-        is_folder = path.is_dir()
+        what = "is a folder" if path.is_dir() else "no such file"
     except UnicodeDecodeError:
         raise ConfigError(f"configuration {cut(str(path))} is no text: give a YAML file, in UTF-8") from None
     except OSError as error:
@@ -52,10 +45,9 @@ def read_source(source: str | Path) -> tuple[Path, str]:
         ) from None
     if name in shipped:
         return path, shipped[name]
-    what = "is a folder" if is_folder else "no such file"
     raise ConfigError(
         f"configuration {cut(str(path))}: {what}; give a YAML file, or one that is shipped: {', '.join(shipped)}."
-        f"{hint(name, list(shipped))}"
+        f"{did_you_mean(name, list(shipped))}"
     )
 
 
@@ -64,7 +56,7 @@ def shipped_configs() -> dict[str, str]:
     folder = resources.files("fmnas.configs")
     return {
         f"{group}{entry.name.removesuffix('.yaml')}": entry.read_text(encoding="utf-8")
-        for group in ("", PAPER)
+        for group in ("", "paper/")
         for entry in sorted((folder / group).iterdir() if group else folder.iterdir(), key=lambda e: e.name)
         if entry.name.endswith(".yaml")
     }
@@ -94,29 +86,26 @@ def override(data: dict[str, Any], given: str) -> None:
     *parents, last = key.split(".")
     place: Any = data
     for part in parents:
-        if isinstance(place, list) and _number(part, place) is not None:
-            at = int(part)
-            if isinstance(place[at], str):
-                place[at] = {"name": place[at]}
-            place = place[at]
-        elif isinstance(place, dict):
-            if place.get(part) is None:
-                place[part] = {}
-            place = place[part]
-        else:
+        at = _at(part, place)
+        if at is None:
             raise ConfigError(f"{told}: {shown(part)} leads nowhere; {_no_key(key, place)}")
-    if isinstance(place, list) and _number(last, place) is not None:
-        place[int(last)] = value
-    elif isinstance(place, dict):
-        place[last] = value
-    else:
+        if isinstance(place, list) and isinstance(place[at], str):
+            place[at] = {"name": place[at]}
+        elif isinstance(place, dict) and place.get(at) is None:
+            place[at] = {}
+        place = place[at]
+    at = _at(last, place)
+    if at is None:
         raise ConfigError(f"{told}: {_no_key(key, place)}")
+    place[at] = value
 
 
-def _number(part: str, entries: list[Any]) -> int | None:
-    """The entry of a list that a part of a key means; None if there is none."""
-    at = int(part) if part.isascii() and part.isdecimal() and len(part) <= _DIGITS else len(entries)
-    return at if at < len(entries) else None
+def _at(part: str, place: Any) -> Any:
+    """What a part of a key means in a mapping, or in a list, where that is a number; None where there is no such."""
+    if isinstance(place, dict):
+        return part
+    is_number = part.isascii() and part.isdecimal() and len(part) < 10  # no list is longer
+    return int(part) if isinstance(place, list) and is_number and int(part) < len(place) else None
 
 
 def _no_key(key: str, place: Any) -> str:
@@ -135,11 +124,7 @@ class _NotYamlError(Exception):
 def _plain(text: str) -> Any:
     """The plain data that a text of YAML holds. Raises _NotYamlError."""
     try:
-        loader = _StrictLoader(text)
-        try:
-            return loader.get_single_data()
-        finally:
-            loader.dispose()
+        return yaml.load(text, _StrictLoader)
     except ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         column = error.position - (text.rfind("\n", 0, error.position) + 1) + 1
@@ -147,7 +132,7 @@ def _plain(text: str) -> Any:
         raise _NotYamlError(why, f", line {line}, column {column}") from None
     except yaml.MarkedYAMLError as error:
         said = f"{error.context or ''}: {error.problem or ''}"
-        why = next((ours for theirs, ours in _REASONS.items() if theirs in said), _OUT_OF_PLACE)
+        why = next((ours for theirs, ours in _MEANINGS.items() if theirs in said), _OUT_OF_PLACE)
         mark = error.context_mark if _OPENED in why else error.problem_mark
         where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         raise _NotYamlError(error.note or why, where) from None
@@ -164,7 +149,7 @@ class _StrictLoader(yaml.SafeLoader):
         node = super().compose_mapping_node(anchor)
         first: dict[tuple[str, str], int] = {}
         for key, _ in node.value:
-            if isinstance(key, ScalarNode) and key.tag != _MERGE:
+            if isinstance(key, ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
                 if (key.tag, key.value) in first:
                     note = f"{shown(key.value)} is given twice, first in line {first[key.tag, key.value]}: keep one"
                     raise ConstructorError(None, None, None, key.start_mark, note)

@@ -14,31 +14,17 @@ from fmnas.search_spaces import FmnasError
 HIDDEN = "***"
 """What stands in a URI for a password that is elsewhere."""
 
-_DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
-_DRIVERS = {
-    "psycopg2": ("psycopg2", "psycopg2-binary"),
-    "psycopg": ("psycopg", "psycopg"),
-    "pymysql": ("pymysql", "pymysql"),
-    "mysqldb": ("MySQLdb", "mysqlclient"),
-    "pymssql": ("pymssql", "pymssql"),
-    "pyodbc": ("pyodbc", "pyodbc"),
-}
-"""SQLAlchemy's name of a driver -> (module, package to install)."""
+_DATABASES = ("postgresql", "mysql", "mssql")
+_DRIVERS = {"psycopg2": ("psycopg2", "psycopg2-binary"), "mysqldb": ("MySQLdb", "mysqlclient")}
+"""SQLAlchemy's name of a driver -> (module, package to install), where these are not called as it is."""
 
 _DEFAULT_DRIVER = {"mysql": "mysqldb", "mssql": "pymssql"}
-
-_ALLOWED = (
-    "sqlite:///PATH.db, http://HOST:PORT or https://HOST of an MLflow server, "
-    "postgresql+psycopg2://..., mysql+pymysql://... or mssql+pyodbc://..."
-)
-
-_ENCODE = "in a password write what is no letter or digit as its code: / as %2F, @ as %40, : as %3A, a blank as %20"
 
 _SECRET_WORDS = r"pass(?!file)|pwd|token|secret|credential|api_?key|odbc_connect"
 _SECRET_KEY = re.compile(_SECRET_WORDS, re.IGNORECASE)
 """Keys of a query whose value is a password; an ODBC connection string is a value that holds one."""
 
-_FILES = ("sqlite:", "file:")
+_FILE_SCHEMES = ("sqlite:", "file:")
 """Beginnings of URIs that name a file: nobody logs in to one."""
 
 _PAIR = re.compile(r"(?P<key>[^=&;]*)=(?P<value>[^&;]*)")
@@ -51,18 +37,9 @@ class TrackingError(FmnasError, ValueError):
 def check_uri(uri: str) -> None:
     """Raise TrackingError unless MLflow can use the URI. Touches neither network nor disk."""
     masked_uri(uri)
-    parts = urlsplit(uri)
-    if is_server(uri):
-        if not parts.hostname:
-            raise _uri_error(uri, "give the server's host, e.g. http://127.0.0.1:5000")
-        return
-    database, _, driver = parts.scheme.partition("+")
-    if database not in _DATABASES:
-        raise _uri_error(uri, _hint(uri, parts))
-    if database == "sqlite":
-        _check_sqlite(uri)
-    else:
-        _check_driver(uri, database, driver)
+    advice = _advice(uri)
+    if advice:
+        raise _uri_error(uri, advice)
 
 
 def is_plain_path(uri: str) -> bool:
@@ -86,7 +63,11 @@ def masked_uri(uri: str) -> str:
     """
     masked = _masked(uri)
     if masked is None:
-        raise _uri_error(uri, f"this one cannot be read; correct it: {_ENCODE}")
+        raise _uri_error(
+            uri,
+            "this one cannot be read; correct it: in a password write what is no letter or digit as its code: / as "
+            "%2F, @ as %40, : as %3A, a blank as %20",
+        )
     return masked
 
 
@@ -122,7 +103,7 @@ def hide_passwords(text: str, uri: str = "") -> str:
 
 def _secrets(uri: str) -> list[str]:
     """The passwords in a URI that can be read, as they are written there."""
-    if "://" not in uri or uri.startswith(_FILES) or _masked(uri) is None:
+    if "://" not in uri or uri.startswith(_FILE_SCHEMES) or _masked(uri) is None:
         return []
     rest, _, query = uri.partition("://")[2].partition("?")
     login, at, _ = rest.rpartition("@")
@@ -144,22 +125,18 @@ def _is_secret(key: str) -> bool:
 def _masked(uri: str) -> str | None:
     """None where it could not be read, or in two ways."""
     try:
-        urlsplit(uri)
-    except ValueError:
-        return None
-    if is_server(uri):
-        return _masked_server(uri)
-    if "://" in uri and not uri.startswith(_FILES):
-        return _masked_database(uri)
-    return uri if uri.startswith(_FILES) or "@" not in uri else None
-
-
-def _masked_server(uri: str) -> str | None:
-    try:
         parts = urlsplit(uri)
-        parts.port  # noqa: B018  # it raises where there is none but something that stands in its place
+        if is_server(uri):
+            return _masked_server(uri, parts)
+        if "://" in uri and not uri.startswith(_FILE_SCHEMES):
+            return _masked_database(uri)
     except ValueError:
         return None
+    return uri if uri.startswith(_FILE_SCHEMES) or "@" not in uri else None
+
+
+def _masked_server(uri: str, parts: SplitResult) -> str | None:
+    parts.port  # noqa: B018  # it raises ValueError where there is none but something that stands in its place
     login, at, host = parts.netloc.rpartition("@")
     if "@" in f"{login}{parts.path}{parts.query}{parts.fragment}" or re.search(r"[\s\\\x00-\x1f]", uri):
         return None
@@ -179,7 +156,7 @@ def _masked_database(uri: str) -> str | None:
         return None
     try:
         url = make_url(uri)
-    except (ArgumentError, ValueError):
+    except ArgumentError:
         return None
     secret = [key for key in url.query if _is_secret(key)]
     if not url.password and not any(url.query[key] for key in secret):
@@ -188,25 +165,16 @@ def _masked_database(uri: str) -> str | None:
     return shown.replace("=%2A%2A%2A", f"={HIDDEN}")
 
 
-def _check_sqlite(uri: str) -> None:
-    path = sqlite_path(uri)
-    if path is None or path == Path() or ":memory:" in uri:
-        raise _uri_error(uri, "name a file, e.g. sqlite:///mlflow.db (relative) or sqlite:////data/mlflow.db")
-    if not is_plain_path(uri.partition("?")[0]):
-        raise _uri_error(uri, "MLflow and SQLAlchemy read a % in a path differently; name a path without one")
-
-
-def _check_driver(uri: str, database: str, driver: str) -> None:
-    if database == "postgresql" and not driver:
-        # SQLAlchemy 2.1 takes the bare scheme for psycopg 3, older ones for psycopg2.
-        raise _uri_error(uri, "name the driver: " + shown_uri(uri).replace("postgresql", "postgresql+psycopg2", 1))
-    driver = driver or _DEFAULT_DRIVER[database]
-    module, package = _DRIVERS.get(driver, (driver, driver))
-    if not module.isidentifier() or importlib.util.find_spec(module) is None:
-        raise _uri_error(uri, f"its driver is not installed: pip install {package}")
-
-
-def _hint(uri: str, parts: SplitResult) -> str:
+def _advice(uri: str) -> str:
+    """What to do about a URI that MLflow cannot use; empty where it can."""
+    parts = urlsplit(uri)
+    database, _, driver = parts.scheme.partition("+")
+    if is_server(uri):
+        return "" if parts.hostname else "give the server's host, e.g. http://127.0.0.1:5000"
+    if database == "sqlite":
+        return _sqlite_advice(uri)
+    if database in _DATABASES:
+        return _driver_advice(uri, database, driver)
     if parts.scheme in ("", "file"):
         path = parts.path.rstrip("/") or "/data/mlruns"
         return f"MLflow no longer writes to folders; use a SQLite file: sqlite:///{path}/mlflow.db"
@@ -215,5 +183,28 @@ def _hint(uri: str, parts: SplitResult) -> str:
     return "leave tracking.uri empty for a SQLite file in the run directory"
 
 
+def _sqlite_advice(uri: str) -> str:
+    path = sqlite_path(uri)
+    if path is None or path == Path() or ":memory:" in uri:
+        return "name a file, e.g. sqlite:///mlflow.db (relative) or sqlite:////data/mlflow.db"
+    if not is_plain_path(uri.partition("?")[0]):
+        return "MLflow and SQLAlchemy read a % in a path differently; name a path without one"
+    return ""
+
+
+def _driver_advice(uri: str, database: str, driver: str) -> str:
+    if database == "postgresql" and not driver:
+        # SQLAlchemy 2.1 takes the bare scheme for psycopg 3, older ones for psycopg2.
+        return "name the driver: " + shown_uri(uri).replace("postgresql", "postgresql+psycopg2", 1)
+    driver = driver or _DEFAULT_DRIVER[database]
+    module, package = _DRIVERS.get(driver, (driver, driver))
+    if not module.isidentifier() or importlib.util.find_spec(module) is None:
+        return f"its driver is not installed: pip install {package}"
+    return ""
+
+
 def _uri_error(uri: str, next_step: str) -> TrackingError:
-    return TrackingError(f"tracking.uri = {shown_uri(uri)!r}: it must be {_ALLOWED}; {next_step}")
+    return TrackingError(
+        f"tracking.uri = {shown_uri(uri)!r}: it must be sqlite:///PATH.db, http://HOST:PORT or https://HOST of an "
+        "MLflow server, postgresql+psycopg2://..., mysql+pymysql://... or mssql+pyodbc://...; " + next_step
+    )

@@ -13,7 +13,7 @@ from fmnas.comparison.numbers.notation import listed
 from fmnas.platform.config.config import Config
 from fmnas.platform.errors import RunDirectoryError, legible
 from fmnas.platform.named import source_file
-from fmnas.platform.problems import own_file, short_name
+from fmnas.platform.problems import short_name
 from fmnas.platform.record.journal import OWN_FILES, Record
 from fmnas.platform.record.outcome import Outcome
 from fmnas.platform.record.run_directory import RunDirectory
@@ -70,7 +70,7 @@ def own_digests(config: Config) -> dict[str, str]:
     A module that is named without its file has none here: it need not be one file.
     """
     uses = {whose(entry.label): entry.use for entry in config.optimizers if entry.use is not None}
-    files = {PROBLEM: own_file(config.problem), **{key: source_file(use) for key, use in uses.items()}}
+    files = {PROBLEM: source_file(config.problem), **{key: source_file(use) for key, use in uses.items()}}
     return {key: file.digest for key, file in files.items() if file is not None}
 
 

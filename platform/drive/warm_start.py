@@ -16,7 +16,7 @@ from fmnas.platform.config.sections import LABEL, BudgetConfig
 from fmnas.platform.drive.description import differing, objective_settings
 from fmnas.platform.drive.inputs import PROBLEM, data_digest, is_altered, own_digests
 from fmnas.platform.errors import ConfigError, RunDirectoryError
-from fmnas.platform.messages import counted, hint, shown
+from fmnas.platform.messages import counted, shown
 from fmnas.platform.named import HANDED_OVER, parted
 from fmnas.platform.problems import problem
 from fmnas.platform.record.configuration import current_config
@@ -26,6 +26,7 @@ from fmnas.platform.record.ledger import Ledger, accounts_of
 from fmnas.platform.record.run_directory import RunDirectory, run_directory
 from fmnas.platform.record.warm_start import NOTHING, Knowledge, KnownTrial
 from fmnas.search_spaces import Space, SpaceError
+from fmnas.search_spaces.errors import did_you_mean
 from fmnas.search_spaces.records import is_full
 
 
@@ -117,7 +118,7 @@ def _source(text: str, own: str) -> tuple[Earlier, str]:
         source = Earlier(name, directory, current_config(directory, records), records)
     labels = [entry.label for entry in source.config.optimizers]
     if wanted and wanted not in labels:
-        raise ConfigError(f"{name} has no {wanted}; it has {', '.join(labels)}.{hint(wanted, labels)}")
+        raise ConfigError(f"{name} has no {wanted}; it has {', '.join(labels)}.{did_you_mean(wanted, labels)}")
     mine = [own] if own in labels else []
     (label, *more) = [wanted] if wanted else mine or labels
     if more:

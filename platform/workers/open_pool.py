@@ -9,8 +9,8 @@ from typing import Any
 from fmnas.platform.config.config import Config
 from fmnas.platform.config.sections import IN_PROCESS
 from fmnas.platform.errors import ClusterError
-from fmnas.platform.named import SourceFile, install
-from fmnas.platform.problems import own_file, problem
+from fmnas.platform.named import SourceFile, install, source_file
+from fmnas.platform.problems import problem
 from fmnas.platform.workers.cluster import connect, live_nodes, most_workers, own_cluster_lives
 from fmnas.platform.workers.pool import InProcessPool, Pool
 from fmnas.platform.workers.stop import StopRequest
@@ -75,7 +75,7 @@ def _sent(ray: Any, name: str) -> SourceFile | None:
 
     The class of its data, where the file has one, goes with them.
     """
-    file = own_file(name)
+    file = source_file(name)
     if file is not None:
         ray.cloudpickle.register_pickle_by_value(install(file))
     return file

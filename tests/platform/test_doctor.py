@@ -101,13 +101,14 @@ def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("two_gpus")
-def test_each_gpu_is_trained_on_and_one_that_cannot_is_told_of_with_the_reason() -> None:
+def test_each_gpu_is_trained_on_and_one_that_cannot_is_told_of_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     def try_device(device: str) -> Conditions:
         if device == "cuda:1":
             raise CaptureError("the step could not be captured as a CUDA graph: no kernel image is available")
         return Conditions("stacked", True, "A100", "2.11.0", 91002)
 
-    good, bad = doctor._devices(try_device)
+    monkeypatch.setattr("fmnas.trainers.images.problem.train_a_little", try_device)
+    good, bad = doctor._devices()
     assert good == doctor.Finding("cuda:0", True, "A100 trains: stacked (captured), torch 2.11.0, cuDNN 91002")
     assert (bad.what, bad.good) == ("cuda:1", False)
     assert bad.detail.startswith("T4 cannot train: CaptureError: the step could not be captured")
@@ -132,7 +133,8 @@ def test_the_doctor_asks_the_trainers_themselves(
 def test_without_a_gpu_nothing_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     tried: list[str] = []
-    (finding,) = doctor._devices(tried.append)
+    monkeypatch.setattr("fmnas.trainers.images.problem.train_a_little", tried.append)
+    (finding,) = doctor._devices()
     assert (finding.good, finding.detail) == (True, "none: workers train on CPUs (workers.gpus: 0)")
     assert not tried
 
