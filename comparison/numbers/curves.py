@@ -10,7 +10,7 @@ A short training costs its epochs and is never an incumbent. Between two results
 curve is constant there: it is never interpolated linearly.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -95,6 +95,12 @@ def standard_error(values: Floats) -> Floats:
         return np.full(values.shape[1:], np.nan)
     differ = ~reaches(values.max(axis=0), values.min(axis=0))
     return np.asarray(differ * values.std(axis=0, ddof=1) / np.sqrt(repeats))
+
+
+def mean_and_error(values: Mapping[int, float]) -> tuple[float, float]:
+    """Of the values of repeats, the mean and its standard error; both NaN where a repeat has none."""
+    given = np.array(list(values.values()))
+    return float(given.mean()), float(standard_error(given))
 
 
 def _run_curve(run: pd.DataFrame, budget: Budget) -> pd.DataFrame:
