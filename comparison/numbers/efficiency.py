@@ -107,7 +107,9 @@ def equivalents(curves: pd.DataFrame, points: list[Checkpoint]) -> list[Equivale
     end = points[-1].evaluations
     means = {str(name): _Means(_paths(mine, end)) for name, mine in curves.groupby("optimizer", sort=False)}
     return [
-        Equivalent(row.optimizer, point.evaluations, row.mean, name, other.first_at(row.mean), *other.interval(row.mean))
+        Equivalent(
+            row.optimizer, point.evaluations, row.mean, name, other.first_at(row.mean), *other.interval(row.mean)
+        )
         for point in points
         for row in point.rows
         for name, other in means.items()
