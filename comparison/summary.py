@@ -140,10 +140,7 @@ class Summary:
         budget, again = self.budget, self.retrained
         changed = {
             "budget": {
-                "evaluations": budget.evaluations,
-                "epochs_per_evaluation": budget.epochs_per_evaluation,
-                "epochs": budget.epochs,
-                "seconds": budget.seconds,
+                name: getattr(budget, name) for name in ("evaluations", "epochs_per_evaluation", "epochs", "seconds")
             },
             "compared_at": {
                 "epochs": self.compared_at,

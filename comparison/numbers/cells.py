@@ -2,20 +2,19 @@
 
 Nothing is merged: a repeated evaluation is an evaluation, paid for like any other. This only counts them.
 
-The canonical form of a cell decides, and takes a tenth of a millisecond. Tables hold many thousand cells: so every
-distinct one first gets a signature, computed for all at once, that the cells of one network share; only cells whose
-signatures meet need the form.
+The canonical form of a cell decides, and takes a tenth of a millisecond. Tables hold many thousand cells: so each first
+gets a signature, computed for all at once, that the cells of one network share; only cells whose signatures meet need
+the form.
 
 | symbol | meaning |
 |---|---|
-| digits | [n, 12] a cell by the columns CELL_NAMES: operations, the place of each pair of inputs in PAIRS, output - 1 |
 | inputs | [n, 4, 2] the two inputs of each state |
 | operations | [n, 4, 2] numbers of the operations on them |
+| output | [n] the state that is the first output |
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -23,18 +22,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fmnas.search_spaces import Cell, canonical_form
-from fmnas.search_spaces.nasnet import CELL_NAMES, OPERATIONS, STATES, Pair, pair_name
+from fmnas.search_spaces.nasnet import CELL_NAMES, OPERATIONS, STATES, parse_pair
 
 Integers = NDArray[np.int64]
-PAIRS: tuple[tuple[Pair, ...], ...] = tuple(tuple(combinations(range(-1, state), 2)) for state in range(1, STATES + 1))
-"""The pairs of inputs that S1 to S4 may have."""
-_OPERATION_COUNT = 2 * STATES
-_CHOICES = (
-    *[{name: number for number, name in enumerate(OPERATIONS)}] * _OPERATION_COUNT,
-    *({pair_name(pair): number for number, pair in enumerate(pairs)} for pairs in PAIRS[1:]),
-    {str(state): state - 1 for state in range(1, STATES)},
-)
-"""For each of CELL_NAMES: a value as text, and its digit."""
 _SUMMANDS = 2 * len(OPERATIONS)
 _DEAD = _SUMMANDS**2
 """One more than the largest number of a live state."""
@@ -71,7 +61,7 @@ def count_duplicates(table: pd.DataFrame, beside_cell: Sequence[str] = ()) -> tu
 
     Without a cell the second are none. The networks are told apart once for both: that is what takes the time.
     """
-    codes = {str(name): _codes(table[name]) for name in table}
+    codes = {str(name): pd.factorize(table[name].astype(object))[0] for name in table}
     if not len(table) or not has_cell(codes):
         return _count(codes, None), Duplicates(0, 0)
     networks = network_numbers(table)
@@ -89,79 +79,57 @@ def _count(codes: Mapping[str, NDArray[np.intp]], networks: NDArray[np.intp] | N
     return Duplicates(int(seen.sum()), int((alike & ~seen).sum()))
 
 
-def _codes(column: "pd.Series[Any]") -> NDArray[np.intp]:
-    return pd.factorize(column.astype(object))[0]
-
-
 def network_numbers(table: pd.DataFrame) -> Integers:
     """A number for each row [n]: equal for two rows exactly when their cells are the same network.
 
     table: with the columns CELL_NAMES. Raises SpaceError where values describe no cell.
     """
-    digits = _digits(table)
-    bases = np.array([len(choices) for choices in _CHOICES])
-    _, rows, cell_of_row = np.unique(
-        digits @ np.append(1, np.cumprod(bases[:-1])), return_index=True, return_inverse=True
-    )
-    _, group, counts = np.unique(_signatures(digits[rows]), return_inverse=True, return_counts=True)
-    forms: dict[Any, int] = {}
-    numbers = np.empty(len(rows), dtype=np.int64)
-    for i, row in enumerate(rows):
-        alone = counts[group[i]] == 1
-        network = int(group[i]) if alone else canonical_form(_cell(digits[row]))
-        numbers[i] = forms.setdefault(network, len(forms))
-    return numbers[cell_of_row]
+    cells = table[list(CELL_NAMES)]
+    _, numbers, counts = np.unique(_signatures(*_parsed(cells)), return_inverse=True, return_counts=True)
+    met = counts[numbers] > 1
+    equal = cells[met].groupby(list(CELL_NAMES), sort=False).ngroup()
+    different = cells[met][~equal.duplicated()].to_dict("records")
+    forms = [canonical_form(Cell.from_configuration({str(name): row[name] for name in row})) for row in different]
+    numbers[met] = len(counts) + pd.factorize(pd.Series(forms, dtype="object"))[0][equal]
+    return numbers
 
 
-def _digits(table: pd.DataFrame) -> Integers:
-    """Raises SpaceError for a row that describes no cell."""
-    columns = [_column(table[name], choices) for name, choices in zip(CELL_NAMES, _CHOICES, strict=True)]
-    digits = np.stack(columns, axis=1)
-    for row in np.flatnonzero((digits < 0).any(axis=1)):  # no cell, or one written in another way
-        digits[row] = _digits_of(Cell.from_configuration({name: table[name].iloc[row] for name in CELL_NAMES}))
-    return digits
+def _parsed(cells: pd.DataFrame) -> tuple[Integers, Integers, Integers]:
+    """inputs, operations and output. Raises SpaceError for the first row that describes no cell."""
+    firsts = [np.flatnonzero(~cells[name].duplicated()) for name in CELL_NAMES]
+    for row in cells.iloc[np.unique(np.concatenate(firsts))].to_dict("records"):
+        Cell.from_configuration({str(name): value for name, value in row.items()})  # raises, if any value is none
+    pairs = [_column(cells[f"in{state}"], lambda value: parse_pair(str(value))) for state in range(2, STATES + 1)]
+    inputs = np.stack([np.broadcast_to((-1, 0), (len(cells), 2)), *pairs], axis=1)
+    operations = [
+        _column(cells[f"op{i}"], lambda value: OPERATIONS.index(str(value))) for i in range(1, 2 * STATES + 1)
+    ]
+    return inputs, np.stack(operations, axis=1).reshape(-1, STATES, 2), _column(cells["output"], int)
 
 
-def _column(column: "pd.Series[Any]", choices: dict[str, int]) -> Integers:
-    """The digits of a column; -1 for a value that is none of the choices."""
+def _column(column: "pd.Series[Any]", parse: Callable[[Any], Any]) -> Integers:
     codes, distinct = pd.factorize(column.astype(object))
-    return np.array([*(choices.get(str(value), -1) for value in distinct), -1], dtype=np.int64)[codes]
+    return np.array([parse(value) for value in distinct])[codes]
 
 
-def _digits_of(cell: Cell) -> list[int]:
-    operations = [OPERATIONS.index(name) for pair in cell.operations for name in pair]
-    return [*operations, *(PAIRS[s].index(cell.inputs[s]) for s in range(1, STATES)), cell.output - 1]
-
-
-def _cell(digits: Integers) -> Cell:
-    names = [OPERATIONS[number] for number in digits[:_OPERATION_COUNT]]
-    pairs = [PAIRS[s][number] for s, number in enumerate(digits[_OPERATION_COUNT:-1], start=1)]
-    return Cell((*PAIRS[0], *pairs), tuple(zip(names[::2], names[1::2], strict=True)), int(digits[-1]) + 1)
-
-
-def _signatures(digits: Integers) -> Integers:
+def _signatures(inputs: Integers, operations: Integers, output: Integers) -> Integers:
     """A number per cell [n] that no symmetry of the encoding changes (see `canonical_form`).
 
     What a live state adds up: two operations, each on an input of the cell or on a state. The signature is made of
     these for all live states, and of those for the two outputs, without their order.
     """
-    cells = np.arange(len(digits))
-    operations = digits[:, :_OPERATION_COUNT].reshape(-1, STATES, 2)
-    chosen = np.concatenate([np.zeros((len(digits), 1), dtype=np.int64), digits[:, _OPERATION_COUNT:-1]], axis=1)
-    inputs = np.stack([np.array(PAIRS[s])[chosen[:, s]] for s in range(STATES)], axis=1)
-    output = digits[:, -1]
     summands = np.sort(2 * operations + (inputs >= 1), axis=2)
     states = _SUMMANDS * summands[:, :, 0] + summands[:, :, 1]
-    ends = np.sort(np.stack([states[cells, output], states[:, -1]], axis=1), axis=1)
+    ends = np.sort(np.stack([states[np.arange(len(output)), output - 1], states[:, -1]], axis=1), axis=1)
     alive = np.sort(np.where(_live(inputs, output), states, _DEAD), axis=1)
     return np.concatenate([alive, ends], axis=1) @ (_DEAD + 1) ** np.arange(STATES + 2)
 
 
 def _live(inputs: Integers, output: Integers) -> NDArray[np.bool_]:
-    """[n, states]: which states reach an output, as `Cell.live_states` has it; output: the state before it."""
+    """[n, states]: which states reach an output, as `Cell.live_states` has it."""
     cells = np.arange(len(inputs))
     live = np.zeros(inputs.shape[:2], dtype=bool)
-    live[cells, output] = live[:, -1] = True
+    live[cells, output - 1] = live[:, -1] = True
     for state in range(STATES - 1, 0, -1):
         for side in (0, 1):
             source = inputs[:, state, side]

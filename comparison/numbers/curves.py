@@ -33,7 +33,8 @@ CURVE_COLUMNS = (
     "incumbent_trial",
     "incumbent_error",
 )
-MEAN_COLUMNS = ("optimizer", "mean", "standard_error", "low", "high", "minimum", "maximum", "repeats")
+STATISTICS = ("mean", "standard_error", "low", "high", "minimum", "maximum")
+"""Of a mean curve, over repeats."""
 
 NO_TRIAL = -1
 """In place of a trial's number: the row of a run that has none yet."""
@@ -80,9 +81,12 @@ def mean_curve(curves: pd.DataFrame, axis: str, grid: Sequence[float] | Floats) 
     rows = []
     for optimizer, mine in curves.groupby("optimizer", sort=True):
         values = np.stack([incumbent_at(run, axis, grid) for _, run in mine.groupby("run", sort=False)])  # [repeats, G]
-        rows.append(pd.DataFrame({"optimizer": optimizer, axis: grid, **_over_repeats(values)}))
-    columns = ("optimizer", axis, *MEAN_COLUMNS[1:])
-    return pd.concat(rows, ignore_index=True)[list(columns)] if rows else _empty(columns)
+        low, high = mean_interval(values)
+        over = (values.mean(axis=0), standard_error(values), low, high, values.min(axis=0), values.max(axis=0))
+        complete = ~np.isnan(values).any(axis=0)
+        told = {name: np.where(complete, of, np.nan) for name, of in zip(STATISTICS, over, strict=True)}
+        rows.append(pd.DataFrame({"optimizer": optimizer, axis: grid, **told, "repeats": len(values)}))
+    return pd.concat(rows, ignore_index=True) if rows else _empty(("optimizer", axis, *STATISTICS, "repeats"))
 
 
 def standard_error(values: Floats) -> Floats:
@@ -136,20 +140,6 @@ def _held(values: "pd.Series[float]", improved: "pd.Series[bool]") -> Floats:
     """At every row, the value of the last row that improved; that value may itself be missing."""
     last = np.maximum.accumulate(np.where(improved, np.arange(len(values)), -1))
     return np.where(last >= 0, values.to_numpy(dtype=float)[last], np.nan)
-
-
-def _over_repeats(values: Floats) -> dict[str, Floats | int]:
-    complete = ~np.isnan(values).any(axis=0)
-    low, high = mean_interval(values)
-    statistics = {
-        "mean": values.mean(axis=0),
-        "standard_error": standard_error(values),
-        "low": low,
-        "high": high,
-        "minimum": values.min(axis=0),
-        "maximum": values.max(axis=0),
-    }
-    return {**{name: np.where(complete, of, np.nan) for name, of in statistics.items()}, "repeats": len(values)}
 
 
 def _empty(columns: Sequence[str]) -> pd.DataFrame:

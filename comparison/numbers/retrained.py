@@ -26,7 +26,7 @@ from fmnas.comparison.numbers.paired_tests import ALL, Comparisons, compare
 from fmnas.comparison.numbers.resampling import mean_interval
 from fmnas.comparison.numbers.trials import ReportError
 
-_DTYPES = {
+_DTYPES: dict[str, Any] = {
     "run": "object",
     "optimizer": "object",
     "repeat": "int64",

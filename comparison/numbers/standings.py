@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from fmnas.comparison.numbers.curves import mean_and_error
-from fmnas.comparison.numbers.ledger import DUPLICATES, MODEL_SHARE
+from fmnas.comparison.numbers.ledger import DUPLICATES
 from fmnas.comparison.numbers.resampling import mean_interval
 from fmnas.comparison.numbers.rounding import settled
 from fmnas.comparison.numbers.trials import Budget
@@ -179,7 +179,7 @@ def _final(values: Mapping[int, float], ends: pd.DataFrame, runs: pd.DataFrame, 
         best_trial=trial,
         epochs=epochs,
         evaluations=epochs / budget.epochs_per_evaluation,
-        model_share=float(np.average(runs[MODEL_SHARE], weights=runs["trials"])),
+        model_share=float(np.average(runs["share_model"], weights=runs["trials"])),
         **{name: int(runs[name].sum()) for name in DUPLICATES},
     )
 
