@@ -3,7 +3,7 @@
 Missing numbers are NaN here and null in the file.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass
 from typing import Any
 
@@ -20,18 +20,6 @@ from fmnas.comparison.numbers.tradeoff import Tradeoff, tradeoffs
 from fmnas.comparison.numbers.trials import Budget, PlannedRun, configuration_of, variable_columns
 from fmnas.comparison.numbers.verdict import caution, headline, power, retrained_caution, retrained_headline
 from fmnas.search_spaces.records import FINISHED, WARM_START
-
-FINAL_HEADER = (
-    "optimizer",
-    "mean objective",
-    "standard error",
-    "repeats",
-    "best",
-    "its error",
-    "evaluations",
-    "epochs",
-    "by method",
-)
 
 
 @dataclass(frozen=True)
@@ -195,22 +183,23 @@ def summarise(trials: pd.DataFrame, curves: pd.DataFrame, ledger: pd.DataFrame, 
     )
 
 
+_FINAL_CELLS: Mapping[str, Callable[[FinalRow], str]] = {
+    "mean objective": lambda row: number(row.mean),
+    "standard error": lambda row: number(row.standard_error, digits=2),
+    "repeats": lambda row: str(row.repeats),
+    "best": lambda row: number(row.best),
+    "its error": lambda row: number(row.best_error),
+    "evaluations": lambda row: f"{row.evaluations:.1f}",
+    "epochs": lambda row: f"{row.epochs:.0f}",
+    "by method": lambda row: share(row.method_share),
+}
+FINAL_HEADER = ("optimizer", *_FINAL_CELLS)
+
+
 def final_rows(summary: Summary) -> list[tuple[str, ...]]:
     """The final table as text, a row per optimizer, columns FINAL_HEADER."""
-    return [
-        (
-            name,
-            number(row.mean),
-            number(row.standard_error, digits=2),
-            str(row.repeats),
-            number(row.best),
-            number(row.best_error),
-            f"{row.evaluations:.1f}",
-            f"{row.epochs:.0f}",
-            share(row.method_share),
-        )
-        for name, row in summary.optimizers.items()
-    ]
+    cells = _FINAL_CELLS.values()
+    return [(name, *(cell(row) for cell in cells)) for name, row in summary.optimizers.items()]
 
 
 def _final_row(row: FinalNumbers, record: Honesty, trials: pd.DataFrame, context: ReportContext) -> FinalRow:
@@ -240,10 +229,7 @@ def _incidents(trials: pd.DataFrame) -> tuple[Incident, ...]:
     noted = trials[(trials["note"] != "") & (trials["origin"] != WARM_START)]  # those say where they are from
     kinds.append(noted.assign(what="note", text=lambda t: t["note"]))
     counted = pd.concat(kinds).groupby(["optimizer", "what", "text"], sort=True).size()
-    return tuple(
-        Incident(str(row["optimizer"]), str(row["what"]), str(row["text"]), int(row["trials"]))
-        for row in counted.reset_index(name="trials").to_dict("records")
-    )
+    return tuple(Incident(*map(str, which), int(trials)) for which, trials in counted.items())
 
 
 def _tests_json(tests: Comparisons) -> dict[str, Any]:

@@ -140,16 +140,15 @@ class _Path:
 
 def _paths(curves: pd.DataFrame, end: float) -> list[_Path]:
     """That of every run, up to `end`."""
-    return [_path(mine, end) for _, mine in curves.groupby("run", sort=False)]
-
-
-def _path(run: pd.DataFrame, end: float) -> _Path:
-    x, y = (run[name].to_numpy(dtype=float) for name in ("evaluations", "incumbent"))
-    # The last of several results at the same cost counts; a repeated value is no step.
-    kept = ~np.isnan(y) & np.append(x[1:] > x[:-1], True) & (x <= end)
-    x, y = x[kept], y[kept]
-    steps = np.insert(y[1:] < y[:-1], 0, True)[: len(y)]
-    return _Path(str(run["optimizer"].iloc[0]), int(run["repeat"].iloc[0]), x[steps], y[steps])
+    paths = []
+    for _, run in curves.groupby("run", sort=False):
+        x, y = (run[name].to_numpy(dtype=float) for name in ("evaluations", "incumbent"))
+        # The last of several results at the same cost counts; a repeated value is no step.
+        kept = ~np.isnan(y) & np.append(x[1:] > x[:-1], True) & (x <= end)
+        x, y = x[kept], y[kept]
+        steps = np.insert(y[1:] < y[:-1], 0, True)[: len(y)]
+        paths.append(_Path(str(run["optimizer"].iloc[0]), int(run["repeat"].iloc[0]), x[steps], y[steps]))
+    return paths
 
 
 def _first_at(x: Floats, y: Floats, target: float) -> float:
