@@ -128,16 +128,14 @@ def mean_curves(curves: pd.DataFrame) -> pd.DataFrame:
 
 def _with_repeats(row: Standing | Reached) -> dict[str, Any]:
     """A row with its repeats' values as columns."""
-    return {**_without(row, "values"), **{f"repeat_{repeat}": value for repeat, value in row.values.items()}}
+    given = vars(row) | {f"repeat_{repeat}": value for repeat, value in row.values.items()}
+    return {name: value for name, value in given.items() if name != "values"}
 
 
 def _with_shares(row: Honesty) -> dict[str, Any]:
     shares = {f"share_{origin}": share for origin, share in row.shares.items()}
-    return {**_without(row, "shares", "warnings"), **shares, "warnings": "; ".join(row.warnings)}
-
-
-def _without(row: Standing | Reached | Honesty, *names: str) -> dict[str, Any]:
-    return {name: value for name, value in vars(row).items() if name not in names}
+    given = {name: value for name, value in vars(row).items() if name not in ("shares", "warnings")}
+    return {**given, **shares, "warnings": "; ".join(row.warnings)}
 
 
 def _table(rows: Iterable[dict[str, Any]], header: tuple[str, ...]) -> pd.DataFrame:

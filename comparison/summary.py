@@ -12,7 +12,7 @@ import pandas as pd
 from fmnas.comparison.numbers.efficiency import Area, Equivalent, Target, areas, equivalents, targets
 from fmnas.comparison.numbers.honesty import Honesty, clock_remarks, honesty, lost_trials, spoilt_trials, unused_methods
 from fmnas.comparison.numbers.ledger import LedgerRow, Pending, ledger_rows
-from fmnas.comparison.numbers.notation import number, share
+from fmnas.comparison.numbers.notation import is_missing, number, share
 from fmnas.comparison.numbers.paired_tests import ALL, LEVEL, Comparisons, compare
 from fmnas.comparison.numbers.retrained import Retrained, retrained_summary, shortfalls
 from fmnas.comparison.numbers.standings import Checkpoint, FinalNumbers, checkpoints, final_table
@@ -150,8 +150,10 @@ def summarise(trials: pd.DataFrame, curves: pd.DataFrame, ledger: pd.DataFrame, 
     chosen = {record.optimizer: record for record in records}
     again = retrained_summary(context.retrained, context.hypotheses)
     points = checkpoints(curves, at, budget) if len(curves) else []
+    begun = set(ledger["run"])
+    waiting = dict.fromkeys(run.optimizer for run in context.runs if run.run not in begun)
     cautions = [
-        caution(final, tests, () if context.finished else _waiting(ledger, context.runs)),
+        caution(final, tests, () if context.finished else list(waiting)),
         *unused_methods(records),
         *spoilt_trials(records),
         *lost_trials(ledger),
@@ -218,18 +220,12 @@ def _final_row(row: FinalNumbers, record: Honesty, trials: pd.DataFrame, context
     )
 
 
-def _waiting(ledger: pd.DataFrame, runs: Sequence[PlannedRun]) -> list[str]:
-    """The optimizers with runs that have not begun."""
-    begun = set(ledger["run"])
-    return list(dict.fromkeys(run.optimizer for run in runs if run.run not in begun))
-
-
 def _incidents(trials: pd.DataFrame) -> tuple[Incident, ...]:
     kinds = [trials[trials["status"] != FINISHED].assign(what=lambda t: t["status"], text=lambda t: t["reason"])]
     noted = trials[(trials["note"] != "") & (trials["origin"] != WARM_START)]  # those say where they are from
     kinds.append(noted.assign(what="note", text=lambda t: t["note"]))
-    counted = pd.concat(kinds).groupby(["optimizer", "what", "text"], sort=True).size()
-    return tuple(Incident(*map(str, which), int(trials)) for which, trials in counted.items())
+    counted = pd.concat(kinds).groupby(["optimizer", "what", "text"], sort=True).size().reset_index(name="trials")
+    return tuple(Incident(*row) for row in counted.itertuples(index=False, name=None))
 
 
 def _tests_json(tests: Comparisons) -> dict[str, Any]:
@@ -246,6 +242,4 @@ def _plain(value: Any) -> Any:
         return [_plain(each) for each in value]
     if hasattr(value, "item"):
         value = value.item()
-    if value is pd.NA or (isinstance(value, float) and value != value):
-        return None
-    return value
+    return None if is_missing(value) else value

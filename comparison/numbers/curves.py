@@ -11,6 +11,7 @@ curve is constant there: it is never interpolated linearly.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -46,7 +47,7 @@ def anytime_curves(trials: pd.DataFrame, budget: Budget, runs: Sequence[PlannedR
         return _run_curve(ordered, budget)
     begun, optimizers = set(ordered["run"]), set(ordered["optimizer"])
     waiting = [run for run in runs if run.run not in begun and run.optimizer in optimizers]
-    nothing = {**dict.fromkeys(curves[0], np.nan), **dict.fromkeys(AXES, 0.0), "trial": NO_TRIAL}
+    nothing: dict[Any, Any] = {**dict.fromkeys(curves[0], np.nan), **dict.fromkeys(AXES, 0.0), "trial": NO_TRIAL}
     rows = [pd.DataFrame([nothing | run._asdict()]).astype(curves[0].dtypes) for run in waiting]
     return pd.concat([*curves, *rows], ignore_index=True)
 

@@ -22,7 +22,8 @@ Values = dict[str, dict[int, float]]
 class Standing:
     """One optimizer at a checkpoint.
 
-    mean, standard_error: over its repeats; NaN when one has no value, the latter also with one repeat.
+    values: repeat -> objective of its incumbent; NaN for a repeat without a full-fidelity result.
+    mean, standard_error: over the repeats (ddof = 1); NaN when one has no value, the latter also with one repeat.
     low, high: 95% bootstrap interval of the mean. rank: mean over repeats of its rank within the repeat, where ties
     share; only over repeats in which every optimizer has a value, NaN without any.
     """
@@ -48,11 +49,9 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class FinalNumbers:
-    """One optimizer at the epochs at which all are compared.
+    """One optimizer at the epochs at which all are compared; mean, standard_error and values as in `Standing`.
 
     repeats: of the optimizer, with those that have no trial yet where the curves know of them.
-    values: repeat -> objective of its incumbent; NaN for a repeat without a full-fidelity result.
-    mean, standard_error: over the repeats (ddof = 1); NaN when one has no value, the latter also with one repeat.
     best, best_error, best_run, best_trial: the lowest of the values, its validation error, where it was found.
     epochs, evaluations: spent by then, mean over repeats.
     model_share: share of all the optimizer's trials that a model suggested.
@@ -120,10 +119,8 @@ def standings(values: Values) -> list[Standing]:
 
 def mean_ranks(values: Values) -> dict[str, float]:
     """The mean rank of each optimizer over the repeats in which all have a value; empty without any."""
-    if not values:
-        return {}
     known = [{repeat for repeat, value in mine.items() if np.isfinite(value)} for mine in values.values()]
-    shared = sorted(set.intersection(*known))
+    shared = sorted(set.intersection(*known)) if known else []
     if not shared:
         return {}
     by_repeat = [settled(np.array([mine[repeat] for mine in values.values()])) for repeat in shared]
@@ -155,8 +152,9 @@ def final_table(curves: pd.DataFrame, ledger: pd.DataFrame, budget: Budget, fini
         name: _final(values, ends[ends["optimizer"] == name], ledger[ledger["optimizer"] == name], budget)
         for name, values in values_at(curves, at).items()
     }
-    in_order = sorted(rows.items(), key=lambda row: (_or_last(row[1].mean), _or_last(row[1].best), row[0]))
-    return FinalTable(dict(in_order), at, budget.epochs)
+    # Missing values come last.
+    names = sorted(rows, key=lambda name: (*np.nan_to_num((rows[name].mean, rows[name].best), nan=np.inf), name))
+    return FinalTable({name: rows[name] for name in names}, at, budget.epochs)
 
 
 def _final(values: Mapping[int, float], ends: pd.DataFrame, runs: pd.DataFrame, budget: Budget) -> FinalNumbers:
@@ -187,8 +185,3 @@ def _final(values: Mapping[int, float], ends: pd.DataFrame, runs: pd.DataFrame, 
 def _ends(curves: pd.DataFrame, epochs: int) -> pd.DataFrame:
     """The last row of every run's curve after so many epochs; of a run that begins later, none."""
     return curves[curves["epochs"] <= epochs].drop_duplicates("run", keep="last")
-
-
-def _or_last(value: float) -> float:
-    """What puts a missing value behind all others."""
-    return np.inf if np.isnan(value) else value

@@ -20,7 +20,7 @@ from fmnas.comparison.numbers.paired_tests import (
 )
 from fmnas.comparison.numbers.retrained import Retrained
 from fmnas.comparison.numbers.rounding import equal
-from fmnas.comparison.numbers.standings import FinalNumbers, FinalTable
+from fmnas.comparison.numbers.standings import FinalTable
 
 PEEKING = (
     "This is not the end: tests that are looked at before it, as often as one likes, make p too small. They count "
@@ -38,8 +38,12 @@ def headline(table: FinalTable, tests: Comparisons, seconds: float | None = None
     if not ranked:
         return "No comparison yet: no optimizer has a full-fidelity result in every repeat."
     leader, first = next(iter(ranked.items()))
-    value = f"{with_error(first.mean, first.standard_error)}, {_cost(first, table.common_epochs, seconds)}"
-    mean = f"{'mean ' if first.repeats > 1 else ''}objective: {value}"
+    at, which = table.common_epochs, "each repeat" if first.repeats > 1 else "one repeat"
+    spent = "after" if first.epochs >= at else "within"
+    if seconds is not None:
+        spent = f"within {duration(seconds)} of training and suggestion and"
+    cost = f"{spent} {at} epoch{'' if at == 1 else 's'} in {which}"
+    mean = f"{'mean ' if first.repeats > 1 else ''}objective: {with_error(first.mean, first.standard_error)}, {cost}"
     if len(table.rows) == 1:
         return f"{leader} reached this {mean}."
     tested = first.repeats > 1 or tests.most_repeats > 1
@@ -51,17 +55,28 @@ def caution(table: FinalTable, tests: Comparisons, waiting: Sequence[str] = ()) 
 
     waiting: optimizers with planned runs that have not begun.
     """
-    partial = _partial(table, tests, waiting)
-    if all(isnan(row.best) for row in table.rows.values()):
-        return partial + "There is no full-fidelity result to compare."
-    if len(table.rows) == 1:
-        return partial + "There is one optimizer: nothing to compare it with."
-    repeats = [{repeat for repeat, value in row.values.items() if isfinite(value)} for row in table.rows.values()]
+    told, at, rows = [], table.common_epochs, list(table.rows.values())
+    if rows and at != table.budget_epochs:
+        told.append(
+            f"Compared at {at} of {table.budget_epochs} epochs, the least that any run on its way has spent so far; "
+            "the shares by method are of all trials."
+        )
+    if rows and waiting:
+        told.append(f"Not all runs of {listed(waiting)} have begun.")
+    if told and tests.most_repeats > 1:
+        told.append(PEEKING)
+    if all(isnan(row.best) for row in rows):
+        return " ".join([*told, "There is no full-fidelity result to compare."])
+    if len(rows) == 1:
+        return " ".join([*told, "There is one optimizer: nothing to compare it with."])
+    repeats = [{repeat for repeat, value in row.values.items() if isfinite(value)} for row in rows]
     if any(other != repeats[0] for other in repeats):
-        partial += _uneven(list(table.rows), repeats) + " "
-    if tests.most_repeats < 2:
-        return partial + power(tests)
-    return f"{partial}{power(tests)} {_found(tests)}"
+        counts = ", ".join(f"{name} {len(mine)}" for name, mine in zip(table.rows, repeats, strict=True))
+        told.append(
+            f"The repeats with a full-fidelity result differ ({counts}; {len(set.intersection(*repeats))} shared by "
+            "all): the means are not over the same repeats, so they are not a fair comparison."
+        )
+    return " ".join([*told, power(tests), *([_found(tests)] if tests.most_repeats > 1 else [])])
 
 
 def retrained_headline(retrained: Retrained | None) -> str:
@@ -123,35 +138,16 @@ def power(tests: Comparisons) -> str:
     if most == 1:
         return "1 repeat: no standard error, no test; the order is an anecdote."
     least = smallest_p(most)
-    start = (
-        f"{most} paired repeats: the smallest p that a two-sided paired Wilcoxon test can give is {least:.3g}"
-        if fewest == most
-        else f"{fewest} to {most} paired repeats, by pair: the smallest p that a two-sided paired Wilcoxon test can "
-        f"give with {most} is {least:.3g}"
-    )
+    given = f"{most} paired repeats" if fewest == most else f"{fewest} to {most} paired repeats, by pair"
+    with_most = "" if fewest == most else f" with {most}"
+    start = f"{given}: the smallest p that a two-sided paired Wilcoxon test can give{with_most} is {least:.3g}"
     if least > LEVEL:
         can = f"so no difference between two optimizers can be significant at {LEVEL:.0%} by it"
         return f"{start}, {can}; {needed} repeats can show one{_corrected(tests)}, without ties."
     if least * pairs >= LEVEL:
-        return (
-            f"{start}, which is above {LEVEL:.0%} once{_corrected(tests).lstrip(',')}; "
-            f"{needed} repeats without ties suffice."
-        )
+        above = f"which is above {LEVEL:.0%} once{_corrected(tests).lstrip(',')}"
+        return f"{start}, {above}; {needed} repeats without ties suffice."
     return f"{start}{f', {least * pairs:.3g}{_corrected(tests)[1:]}' if pairs > 1 else ''}."
-
-
-def _partial(table: FinalTable, tests: Comparisons, waiting: Sequence[str]) -> str:
-    if not table.rows:
-        return ""
-    at, budget = table.common_epochs, table.budget_epochs
-    told = (
-        f"Compared at {at} of {budget} epochs, the least that any run on its way has spent so far; the shares by "
-        "method are of all trials. "
-    )
-    told = (told if at != budget else "") + (f"Not all runs of {listed(waiting)} have begun. " if waiting else "")
-    if not told or tests.most_repeats < 2:
-        return told
-    return f"{told}{PEEKING} "
 
 
 def _lowest(ranked: Sequence[tuple[str, float]], what: str, tests: Comparisons | None) -> str:
@@ -164,29 +160,12 @@ def _lowest(ranked: Sequence[tuple[str, float]], what: str, tests: Comparisons |
     return f"{found} {_standing(leader, tests)}".rstrip() if tests else found
 
 
-def _uneven(optimizers: list[str], repeats: list[set[int]]) -> str:
-    counts = ", ".join(f"{name} {len(mine)}" for name, mine in zip(optimizers, repeats, strict=True))
-    shared = len(set.intersection(*repeats))
-    return (
-        f"The repeats with a full-fidelity result differ ({counts}; {shared} shared by all): "
-        "the means are not over the same repeats, so they are not a fair comparison."
-    )
-
-
 def _corrected(tests: Comparisons) -> str:
     """How many hypotheses there are, and of what kind."""
     if len(tests.pairs) < 2:
         return ""
     whose = "" if tests.hypotheses == ALL else f" ({tests.hypotheses} with each of the others)"
     return f", corrected for {len(tests.pairs)} comparisons{whose}"
-
-
-def _cost(row: FinalNumbers, at: int, seconds: float | None) -> str:
-    """What was paid for a result, where all are compared at so many epochs."""
-    spent = f"{at} epoch{'' if at == 1 else 's'} in {'each repeat' if row.repeats > 1 else 'one repeat'}"
-    if seconds is None:
-        return f"{'after' if row.epochs >= at else 'within'} {spent}"
-    return f"within {duration(seconds)} of training and suggestion and {spent}"
 
 
 def _standing(leader: str, tests: Comparisons) -> str:
