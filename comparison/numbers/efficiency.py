@@ -6,7 +6,7 @@ All of it is on the axis of evaluations, up to the evaluations at which all are 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from math import ceil
+from math import ceil, nan
 
 import numpy as np
 import pandas as pd
@@ -107,9 +107,7 @@ def equivalents(curves: pd.DataFrame, points: list[Checkpoint]) -> list[Equivale
     end = points[-1].evaluations
     means = {str(name): _Means(_paths(mine, end)) for name, mine in curves.groupby("optimizer", sort=False)}
     return [
-        Equivalent(
-            row.optimizer, point.evaluations, row.mean, name, other.first_at(row.mean), *other.interval(row.mean)
-        )
+        Equivalent(row.optimizer, point.evaluations, row.mean, name, *other.reach(row.mean))
         for point in points
         for row in point.rows
         for name, other in means.items()
@@ -132,7 +130,7 @@ class _Path:
         Before x[0] it counts as y[0].
         """
         if not len(self.x) or not begin < end:
-            return float("nan")
+            return nan
         edges = np.clip(np.append(self.x, end), begin, end)
         edges[0] = begin
         return float((np.diff(edges) * self.y).sum() / (end - begin))
@@ -154,7 +152,7 @@ def _paths(curves: pd.DataFrame, end: float) -> list[_Path]:
 def _first_at(x: Floats, y: Floats, target: float) -> float:
     """Where a step curve first is at or below a value; NaN where it never is."""
     below = np.flatnonzero(reaches(y, target))
-    return float(x[below[0]]) if len(below) else float("nan")
+    return float(x[below[0]]) if len(below) else nan
 
 
 class _Means:
@@ -168,21 +166,17 @@ class _Means:
         rows = [np.append(np.nan, path.y)[np.searchsorted(path.x, self._x, side="right")] for path in paths]
         self._heights = np.stack(rows)  # [repeats, G]
 
-    def first_at(self, target: float) -> float:
-        """As `_first_at`, of the mean."""
-        return _first_at(self._x, self._heights.mean(axis=0), target)
-
-    def interval(self, target: float) -> tuple[float, float, float]:
-        """low, high and late of an `Equivalent`."""
-        repeats = len(self._heights)
+    def reach(self, target: float) -> tuple[float, float, float, float]:
+        """evaluations, low, high and late of an `Equivalent`."""
+        repeats, evaluations = len(self._heights), _first_at(self._x, self._heights.mean(axis=0), target)
         if repeats < 2:
-            return float("nan"), float("nan"), float("nan")
+            return evaluations, nan, nan, nan
         above = ~reaches(self._resampled, target)
         first = np.append(self._x, np.inf)[above.sum(axis=1)]  # curves never rise: above the target, then no more
         ordered, last = np.sort(first), len(first) - 1  # no interpolation: half of infinity is no number
         ends = ordered[int(tail(repeats) * last)], ordered[ceil((1 - tail(repeats)) * last)]
-        low, high = (float(end) if np.isfinite(end) else float("nan") for end in ends)
-        return low, high, float(np.isinf(first).mean())
+        low, high = (float(end) if np.isfinite(end) else nan for end in ends)
+        return evaluations, low, high, float(np.isinf(first).mean())
 
     @cached_property
     def _resampled(self) -> Floats:
@@ -195,5 +189,5 @@ class _Means:
 def _reached(optimizer: str, target: float, paths: list[_Path]) -> Reached:
     values = {path.repeat: _first_at(path.x, path.y, target) for path in paths if path.optimizer == optimizer}
     in_time = [value for value in values.values() if not np.isnan(value)]
-    mean = float(np.mean(in_time)) if in_time else float("nan")
+    mean = float(np.mean(in_time)) if in_time else nan
     return Reached(optimizer, len(in_time), len(values), mean, values)

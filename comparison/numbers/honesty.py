@@ -136,7 +136,7 @@ def _record(optimizer: str, design: str, trials: pd.DataFrame, runs: pd.DataFram
     new, by_chance = len(chosen), int((chosen == RANDOM).sum())
     part = f"{repeated} of its {charged} charged trials ({repeated / (charged or 1):.0%})"
     warnings = [
-        *(_disguise(origins, new, by_chance) if design != RANDOM and by_chance > MOSTLY * new else []),
+        *([_disguise(origins, new, by_chance)] if design != RANDOM and by_chance > MOSTLY * new else []),
         *([f"its model could not be fitted in {failed_fits} of {asks} asks"] if failed_fits else []),
         *([f"{part} repeat an earlier one of their run"] if repeated > MANY_DUPLICATES * charged else []),
         *_mixed(trials[list(WAY_COLUMNS)]),
@@ -165,15 +165,13 @@ def _record(optimizer: str, design: str, trials: pd.DataFrame, runs: pd.DataFram
     )
 
 
-def _disguise(origins: "pd.Series[str]", new: int, by_chance: int) -> list[str]:
+def _disguise(origins: "pd.Series[str]", new: int, by_chance: int) -> str:
     """Where most of what an optimizer chose anew was chance."""
     given = {"initial design": INITIAL, "trials that it began with": WARM_START}
     before = [words for words, origin in given.items() if (origins == origin).any()]
     start = f"after the {before[0]} " if before else ""
-    return [
-        f"{start}chance chose {by_chance} of its {new} new configurations: "
-        f"{'all' if by_chance == new else 'most'} of it was random search"
-    ]
+    part = "all" if by_chance == new else "most"
+    return f"{start}chance chose {by_chance} of its {new} new configurations: {part} of it was random search"
 
 
 def _mixed(how: pd.DataFrame) -> list[str]:
@@ -194,17 +192,15 @@ def clock_remarks(trials: pd.DataFrame) -> list[str]:
     measured = known["train_seconds"].fillna(0.0)
     back = int((elapsed < 0.5 * measured - SLACK).sum())
     ahead = int((known["train_seconds"].notna() & (elapsed > 2.0 * measured + STILL)).sum())
-    remarks = []
-    if back:
-        remarks.append(
-            f"{_trials(back)} ended before the start, or sooner than the training can have: a clock was set back. "
-            "Do not believe wall-clock times."
+    slept = "a clock was set ahead, or a machine slept"
+    remarks = [
+        f"{count} trial{'' if count == 1 else 's'} {what}. Do not believe wall-clock times."
+        for count, what in (
+            (back, "ended before the start, or sooner than the training can have: a clock was set back"),
+            (ahead, f"lasted by the clock more than an hour longer than twice the training: {slept}"),
         )
-    if ahead:
-        remarks.append(
-            f"{_trials(ahead)} lasted by the clock more than an hour longer than twice the training: a clock was set "
-            "ahead, or a machine slept. Do not believe wall-clock times."
-        )
+        if count
+    ]
     still = sum(_standstill(together) for _, together in known.groupby(SOURCE, sort=False))
     if still:
         remarks.append(
@@ -212,10 +208,6 @@ def clock_remarks(trials: pd.DataFrame) -> list[str]:
             "wall-clock times include that."
         )
     return remarks
-
-
-def _trials(count: int) -> str:
-    return "1 trial" if count == 1 else f"{count} trials"
 
 
 def _standstill(trials: pd.DataFrame) -> float:
