@@ -25,6 +25,8 @@ from fmnas.search_spaces import Cell, canonical_form
 from fmnas.search_spaces.nasnet import CELL_NAMES, OPERATIONS, STATES, parse_pair
 
 Integers = NDArray[np.int64]
+Coded = dict[str, tuple[NDArray[np.intp], NDArray[Any]]]
+"""Of each column its codes, and the values that these stand for."""
 _SUMMANDS = 2 * len(OPERATIONS)
 _DEAD = _SUMMANDS**2
 """One more than the largest number of a live state."""
@@ -84,32 +86,35 @@ def network_numbers(table: pd.DataFrame) -> Integers:
 
     table: with the columns CELL_NAMES. Raises SpaceError where values describe no cell.
     """
-    cells = table[list(CELL_NAMES)]
-    _, numbers, counts = np.unique(_signatures(*_parsed(cells)), return_inverse=True, return_counts=True)
-    met = counts[numbers] > 1
-    equal = cells[met].groupby(list(CELL_NAMES), sort=False).ngroup()
-    different = cells[met][~equal.duplicated()].to_dict("records")
-    forms = [canonical_form(Cell.from_configuration({str(name): row[name] for name in row})) for row in different]
-    numbers[met] = len(counts) + pd.factorize(pd.Series(forms, dtype="object"))[0][equal]
+    values = {name: table[name].to_numpy(dtype=object) for name in CELL_NAMES}
+    coded: Coded = {name: pd.factorize(column, use_na_sentinel=False) for name, column in values.items()}
+
+    def cell(row: int) -> Cell:
+        return Cell.from_configuration({name: column[row] for name, column in values.items()})
+
+    firsts = [np.diff(np.maximum.accumulate(codes), prepend=-1) for codes, _ in coded.values()]
+    for row in np.flatnonzero(np.any(firsts, axis=0)).tolist():  # every value, where it first is
+        cell(row)  # raises, if it is none
+    _, numbers, counts = np.unique(_signatures(*_parsed(coded)), return_inverse=True, return_counts=True)
+    met = np.flatnonzero(counts[numbers] > 1)
+    exact = np.ravel_multi_index([codes for codes, _ in coded.values()], [len(given) for _, given in coded.values()])
+    _, different, equal = np.unique(exact[met], return_index=True, return_inverse=True)
+    forms = pd.Series([canonical_form(cell(row)) for row in met[different].tolist()], dtype="object")
+    numbers[met] = len(counts) + pd.factorize(forms)[0][equal]
     return numbers
 
 
-def _parsed(cells: pd.DataFrame) -> tuple[Integers, Integers, Integers]:
-    """inputs, operations and output. Raises SpaceError for the first row that describes no cell."""
-    firsts = [np.flatnonzero(~cells[name].duplicated()) for name in CELL_NAMES]
-    for row in cells.iloc[np.unique(np.concatenate(firsts))].to_dict("records"):
-        Cell.from_configuration({str(name): value for name, value in row.items()})  # raises, if any value is none
-    pairs = [_column(cells[f"in{state}"], lambda value: parse_pair(str(value))) for state in range(2, STATES + 1)]
-    inputs = np.stack([np.broadcast_to((-1, 0), (len(cells), 2)), *pairs], axis=1)
-    operations = [
-        _column(cells[f"op{i}"], lambda value: OPERATIONS.index(str(value))) for i in range(1, 2 * STATES + 1)
-    ]
-    return inputs, np.stack(operations, axis=1).reshape(-1, STATES, 2), _column(cells["output"], int)
+def _parsed(coded: Coded) -> tuple[Integers, Integers, Integers]:
+    """inputs, operations and output."""
 
+    def column(name: str, parse: Callable[[Any], Any]) -> Integers:
+        codes, given = coded[name]
+        return np.array([parse(value) for value in given])[codes]
 
-def _column(column: "pd.Series[Any]", parse: Callable[[Any], Any]) -> Integers:
-    codes, distinct = pd.factorize(column.astype(object))
-    return np.array([parse(value) for value in distinct])[codes]
+    pairs = [column(f"in{state}", lambda value: parse_pair(str(value))) for state in range(2, STATES + 1)]
+    inputs = np.stack([np.broadcast_to((-1, 0), pairs[0].shape), *pairs], axis=1)
+    operations = [column(f"op{i}", lambda value: OPERATIONS.index(str(value))) for i in range(1, 2 * STATES + 1)]
+    return inputs, np.stack(operations, axis=1).reshape(-1, STATES, 2), column("output", int)
 
 
 def _signatures(inputs: Integers, operations: Integers, output: Integers) -> Integers:

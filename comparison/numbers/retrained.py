@@ -177,7 +177,7 @@ def _row(row: dict[Any, Any], seeds: list[str]) -> RetrainedBest:
     return RetrainedBest(
         **{name: row[name] for name in ("run", "optimizer", "repeat", "trial", "selected_objective", "selected_error")},
         error=row["test_error"],
-        standard_error=float(standard_error(np.array(errors))) if errors else float("nan"),
+        standard_error=float(standard_error(np.array(errors))),
         errors=tuple(errors),
         seconds=row["train_seconds"],
     )
