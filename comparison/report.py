@@ -17,7 +17,6 @@ Missing values are empty. The same results give the same bytes.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -92,24 +91,6 @@ def write_tables(summary: Summary, curves: pd.DataFrame, folder: Path) -> list[P
 
 def report_tables(summary: Summary, curves: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """The tables above, by name."""
-    return {
-        "curves": curves.loc[curves["trial"] != NO_TRIAL, list(CURVES)],
-        "mean_curves": mean_curves(curves),
-        **_of_summary(summary),
-    }
-
-
-def mean_curves(curves: pd.DataFrame) -> pd.DataFrame:
-    """The mean curve of every optimizer on every axis, at GRID places; columns MEAN_CURVE_COLUMNS."""
-    found = []
-    for axis in AXES if len(curves) else ():
-        end = float(curves[axis].max())
-        mean = mean_curve(curves, axis, np.linspace(0.0, end, GRID))
-        found.append(mean.rename(columns={axis: "at"}).assign(axis=axis)[list(MEAN_CURVE_COLUMNS)])
-    return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=list(MEAN_CURVE_COLUMNS))
-
-
-def _of_summary(summary: Summary) -> dict[str, pd.DataFrame]:
     points = [
         {"share": point.share, "epochs": point.epochs, "evaluations": point.evaluations, **_with_repeats(row)}
         for point in summary.checkpoints
@@ -122,28 +103,39 @@ def _of_summary(summary: Summary) -> dict[str, pd.DataFrame]:
     ]
     pairs = ("first", "second", "repeats", "p", "p_corrected", "verdict")
     tables = {
+        "curves": curves.loc[curves["trial"] != NO_TRIAL, list(CURVES)],
+        "mean_curves": mean_curves(curves),
         "checkpoints": _table(points, ("share", "epochs", "evaluations", "optimizer", "mean")),
-        "tests": _table(map(asdict, summary.tests.pairs), pairs),
+        "tests": _table(map(vars, summary.tests.pairs), pairs),
         "targets": _table(reached, ("target", "from", "optimizer", "reached", "repeats", "evaluations")),
-        "ledger": _table(map(asdict, summary.ledger), ("run", "optimizer", "repeat")),
-        "honesty": _table(map(_flat, summary.honesty), ("optimizer", "trials")),
+        "ledger": _table(map(vars, summary.ledger), ("run", "optimizer", "repeat")),
+        "honesty": _table(map(_with_shares, summary.honesty), ("optimizer", "trials")),
     }
     if summary.retrained:
-        tables["retrained_tests"] = _table(map(asdict, summary.retrained.tests.pairs), pairs)
+        tables["retrained_tests"] = _table(map(vars, summary.retrained.tests.pairs), pairs)
     return tables
+
+
+def mean_curves(curves: pd.DataFrame) -> pd.DataFrame:
+    """The mean curve of every optimizer on every axis, at GRID places; columns MEAN_CURVE_COLUMNS."""
+    found = []
+    for axis in AXES if len(curves) else ():
+        end = float(curves[axis].max())
+        mean = mean_curve(curves, axis, np.linspace(0.0, end, GRID))
+        found.append(mean.rename(columns={axis: "at"}).assign(axis=axis)[list(MEAN_CURVE_COLUMNS)])
+    return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=list(MEAN_CURVE_COLUMNS))
 
 
 def _with_repeats(row: Standing | Reached) -> dict[str, Any]:
     """A row with its repeats' values as columns."""
-    given = asdict(row)
-    values = given.pop("values")
-    return {**given, **{f"repeat_{repeat}": value for repeat, value in values.items()}}
+    given = vars(row) | {f"repeat_{repeat}": value for repeat, value in row.values.items()}
+    return {name: value for name, value in given.items() if name != "values"}
 
 
-def _flat(row: Honesty) -> dict[str, Any]:
-    given = asdict(row)
-    shares, warnings = given.pop("shares"), given.pop("warnings")
-    return {**given, **{f"share_{origin}": share for origin, share in shares.items()}, "warnings": "; ".join(warnings)}
+def _with_shares(row: Honesty) -> dict[str, Any]:
+    shares = {f"share_{origin}": share for origin, share in row.shares.items()}
+    given = {name: value for name, value in vars(row).items() if name not in ("shares", "warnings")}
+    return {**given, **shares, "warnings": "; ".join(row.warnings)}
 
 
 def _table(rows: Iterable[dict[str, Any]], header: tuple[str, ...]) -> pd.DataFrame:

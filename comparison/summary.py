@@ -3,8 +3,8 @@
 Missing numbers are NaN here and null in the file.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, is_dataclass
 from typing import Any
 
 import pandas as pd
@@ -12,26 +12,14 @@ import pandas as pd
 from fmnas.comparison.numbers.efficiency import Area, Equivalent, Target, areas, equivalents, targets
 from fmnas.comparison.numbers.honesty import Honesty, clock_remarks, honesty, lost_trials, spoilt_trials, unused_methods
 from fmnas.comparison.numbers.ledger import LedgerRow, Pending, ledger_rows
-from fmnas.comparison.numbers.notation import number, share
+from fmnas.comparison.numbers.notation import is_missing, number, share
 from fmnas.comparison.numbers.paired_tests import ALL, LEVEL, Comparisons, compare
 from fmnas.comparison.numbers.retrained import Retrained, retrained_summary, shortfalls
-from fmnas.comparison.numbers.standings import Checkpoint, checkpoints, final_table
+from fmnas.comparison.numbers.standings import Checkpoint, FinalNumbers, checkpoints, final_table
 from fmnas.comparison.numbers.tradeoff import Tradeoff, tradeoffs
 from fmnas.comparison.numbers.trials import Budget, PlannedRun, configuration_of, variable_columns
 from fmnas.comparison.numbers.verdict import caution, headline, power, retrained_caution, retrained_headline
 from fmnas.search_spaces.records import FINISHED, WARM_START
-
-FINAL_HEADER = (
-    "optimizer",
-    "mean objective",
-    "standard error",
-    "repeats",
-    "best",
-    "its error",
-    "evaluations",
-    "epochs",
-    "by method",
-)
 
 
 @dataclass(frozen=True)
@@ -83,28 +71,12 @@ class ReportContext:
 
 
 @dataclass(frozen=True)
-class FinalRow:
+class FinalRow(FinalNumbers):
     """One optimizer's row of the `final_table`, with its best configuration and what chose its trials, as in `Honesty`.
 
-    best_run, best_trial, best_configuration: None without a full result. best_curve: its error after each epoch; empty
-    where it has none.
+    best_configuration: None without a full result. best_curve: its error after each epoch; empty where it has none.
     """
 
-    repeats: int
-    mean: float
-    standard_error: float
-    values: Mapping[int, float]
-    best: float
-    best_error: float
-    best_run: str | None
-    best_trial: int | None
-    epochs: float
-    evaluations: float
-    model_share: float
-    duplicates: int
-    isomorphic_duplicates: int
-    known_cells: int
-    isomorphic_cells: int
     best_configuration: Mapping[str, Any] | None
     best_curve: tuple[float, ...]
     has_model: bool
@@ -156,10 +128,7 @@ class Summary:
         budget, again = self.budget, self.retrained
         changed = {
             "budget": {
-                "evaluations": budget.evaluations,
-                "epochs_per_evaluation": budget.epochs_per_evaluation,
-                "epochs": budget.epochs,
-                "seconds": budget.seconds,
+                name: getattr(budget, name) for name in ("evaluations", "epochs_per_evaluation", "epochs", "seconds")
             },
             "compared_at": {
                 "epochs": self.compared_at,
@@ -167,21 +136,24 @@ class Summary:
             },
             "tests": _tests_json(self.tests),
             "targets": [{"target": t.target, "from": t.source, "rows": t.rows} for t in self.targets],
-            "retrained": {**_fields(again), "tests": _tests_json(again.tests)} if again else None,
+            "retrained": {**vars(again), "tests": _tests_json(again.tests)} if again else None,
         }
-        return {name: _plain(value) for name, value in (_fields(self) | changed).items()}
+        return {name: _plain(value) for name, value in (vars(self) | changed).items()}
 
 
 def summarise(trials: pd.DataFrame, curves: pd.DataFrame, ledger: pd.DataFrame, context: ReportContext) -> Summary:
     """The summary of a table of trials, of its `anytime_curves` and its `ledger_table`."""
     budget, final = context.budget, final_table(curves, ledger, context.budget, context.finished)
-    at = int(final["common_epochs"].iloc[0]) if len(final) else 0
-    tests = compare({str(row["optimizer"]): row["values"] for _, row in final.iterrows()}, context.hypotheses)
+    at = final.common_epochs
+    tests = compare({name: row.values for name, row in final.rows.items()}, context.hypotheses)
     records, clocks = honesty(trials, ledger, context.by_design), clock_remarks(trials)
+    chosen = {record.optimizer: record for record in records}
     again = retrained_summary(context.retrained, context.hypotheses)
     points = checkpoints(curves, at, budget) if len(curves) else []
+    begun = set(ledger["run"])
+    waiting = dict.fromkeys(run.optimizer for run in context.runs if run.run not in begun)
     cautions = [
-        caution(final, tests, () if context.finished else _waiting(ledger, context.runs)),
+        caution(final, tests, () if context.finished else list(waiting)),
         *unused_methods(records),
         *spoilt_trials(records),
         *lost_trials(ledger),
@@ -196,7 +168,7 @@ def summarise(trials: pd.DataFrame, curves: pd.DataFrame, ledger: pd.DataFrame, 
         compared_at=at,
         headline=f"{headline(final, tests, budget.seconds)} {retrained_headline(again)}".rstrip(),
         caution=" ".join(text for text in cautions if text),
-        optimizers=_final_rows(trials, final, records, context),
+        optimizers={name: _final_row(row, chosen[name], trials, context) for name, row in final.rows.items()},
         tests=tests,
         checkpoints=tuple(points),
         area=tuple(areas(curves, at / budget.epochs_per_evaluation)),
@@ -213,85 +185,61 @@ def summarise(trials: pd.DataFrame, curves: pd.DataFrame, ledger: pd.DataFrame, 
     )
 
 
+_FINAL_CELLS: Mapping[str, Callable[[FinalRow], str]] = {
+    "mean objective": lambda row: number(row.mean),
+    "standard error": lambda row: number(row.standard_error, digits=2),
+    "repeats": lambda row: str(row.repeats),
+    "best": lambda row: number(row.best),
+    "its error": lambda row: number(row.best_error),
+    "evaluations": lambda row: f"{row.evaluations:.1f}",
+    "epochs": lambda row: f"{row.epochs:.0f}",
+    "by method": lambda row: share(row.method_share),
+}
+FINAL_HEADER = ("optimizer", *_FINAL_CELLS)
+
+
 def final_rows(summary: Summary) -> list[tuple[str, ...]]:
     """The final table as text, a row per optimizer, columns FINAL_HEADER."""
-    return [
-        (
-            name,
-            number(row.mean),
-            number(row.standard_error, digits=2),
-            str(row.repeats),
-            number(row.best),
-            number(row.best_error),
-            f"{row.evaluations:.1f}",
-            f"{row.epochs:.0f}",
-            share(row.method_share),
-        )
-        for name, row in summary.optimizers.items()
-    ]
+    cells = _FINAL_CELLS.values()
+    return [(name, *(cell(row) for cell in cells)) for name, row in summary.optimizers.items()]
 
 
-def _final_rows(
-    trials: pd.DataFrame, final: pd.DataFrame, records: Sequence[Honesty], context: ReportContext
-) -> dict[str, FinalRow]:
-    chosen = {record.optimizer: record for record in records}
-    rows = {}
-    for row in final.to_dict("records"):
-        name, trial = str(row["optimizer"]), row["best_trial"]
-        told = {
-            "best_trial": None if pd.isna(trial) else int(trial),
-            "best_configuration": _best(trials, row["best_run"], trial),
-            "best_curve": () if pd.isna(trial) else tuple(context.learning.get((str(row["best_run"]), int(trial)), ())),
-            "has_model": chosen[name].has_model,
-            "method_share": chosen[name].method_share,
-        }
-        given = {str(key): value for key, value in row.items()} | told
-        rows[name] = FinalRow(**{each.name: given[each.name] for each in fields(FinalRow)})
-    return rows
-
-
-def _best(trials: pd.DataFrame, run: str | None, trial: float | None) -> dict[str, Any] | None:
-    """The configuration of an optimizer's best trial."""
-    here = trials[(trials["run"] == run) & (trials["trial"] == trial) & (trials["status"] == FINISHED)]
-    return configuration_of(here.iloc[0], variable_columns(trials)) if len(here) else None
-
-
-def _waiting(ledger: pd.DataFrame, runs: Sequence[PlannedRun]) -> list[str]:
-    """The optimizers with runs that have not begun."""
-    begun = set(ledger["run"])
-    return list(dict.fromkeys(run.optimizer for run in runs if run.run not in begun))
+def _final_row(row: FinalNumbers, record: Honesty, trials: pd.DataFrame, context: ReportContext) -> FinalRow:
+    configuration: dict[str, Any] | None = None
+    curve: tuple[float, ...] = ()
+    if row.best_run is not None and row.best_trial is not None:
+        here = (trials["run"] == row.best_run) & (trials["trial"] == row.best_trial) & (trials["status"] == FINISHED)
+        configuration = configuration_of(trials[here].iloc[0], variable_columns(trials))
+        curve = tuple(context.learning.get((row.best_run, row.best_trial), ()))
+    return FinalRow(
+        **vars(row),
+        best_configuration=configuration,
+        best_curve=curve,
+        has_model=record.has_model,
+        method_share=record.method_share,
+    )
 
 
 def _incidents(trials: pd.DataFrame) -> tuple[Incident, ...]:
     kinds = [trials[trials["status"] != FINISHED].assign(what=lambda t: t["status"], text=lambda t: t["reason"])]
     noted = trials[(trials["note"] != "") & (trials["origin"] != WARM_START)]  # those say where they are from
     kinds.append(noted.assign(what="note", text=lambda t: t["note"]))
-    counted = pd.concat(kinds).groupby(["optimizer", "what", "text"], sort=True).size()
-    return tuple(
-        Incident(str(row["optimizer"]), str(row["what"]), str(row["text"]), int(row["trials"]))
-        for row in counted.reset_index(name="trials").to_dict("records")
-    )
+    counted = pd.concat(kinds).groupby(["optimizer", "what", "text"], sort=True).size().reset_index(name="trials")
+    return tuple(Incident(*row) for row in counted.itertuples(index=False, name=None))
 
 
 def _tests_json(tests: Comparisons) -> dict[str, Any]:
-    return {"level": LEVEL, "correction": "holm", "power": power(tests), **asdict(tests)}
-
-
-def _fields(record: Any) -> dict[str, Any]:
-    """The fields of a dataclass and their values, as they are."""
-    return {each.name: getattr(record, each.name) for each in fields(record)}
+    return {"level": LEVEL, "correction": "holm", "power": power(tests), **vars(tests)}
 
 
 def _plain(value: Any) -> Any:
     """As JSON data: records as their fields, numpy scalars as Python's, missing values as None, keys as text."""
     if is_dataclass(value):
-        value = _fields(value)
+        value = vars(value)
     if isinstance(value, Mapping):
         return {str(key): _plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(each) for each in value]
     if hasattr(value, "item"):
         value = value.item()
-    if value is pd.NA or (isinstance(value, float) and value != value):
-        return None
-    return value
+    return None if is_missing(value) else value

@@ -10,7 +10,8 @@ A short training costs its epochs and is never an incumbent. Between two results
 curve is constant there: it is never interpolated linearly.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,25 +23,17 @@ from fmnas.comparison.numbers.trials import Budget, PlannedRun, ReportError
 
 AXES = ("evaluations", "epochs", "seconds", "train_seconds", "wall_seconds")
 """Epochs, and those in full trainings' worth; training + suggestion, training alone, the clock since the start."""
-CURVE_COLUMNS = (
-    "run",
-    "optimizer",
-    "repeat",
-    "trial",
-    *AXES,
-    "objective",
-    "incumbent",
-    "incumbent_trial",
-    "incumbent_error",
-)
-MEAN_COLUMNS = ("optimizer", "mean", "standard_error", "low", "high", "minimum", "maximum", "repeats")
+STATISTICS = ("mean", "standard_error", "low", "high", "minimum", "maximum")
+"""Of a mean curve, over repeats."""
 
 NO_TRIAL = -1
 """In place of a trial's number: the row of a run that has none yet."""
 
 
 def anytime_curves(trials: pd.DataFrame, budget: Budget, runs: Sequence[PlannedRun] = ()) -> pd.DataFrame:
-    """One row per trial in the order in which its run got to know them; columns CURVE_COLUMNS.
+    """One row per trial in the order in which its run got to know them: whose it is, and what is known after it.
+
+    Columns run, optimizer, repeat, trial, AXES, objective, incumbent, incumbent_trial, incumbent_error.
 
     trials: as `read_trials` gives them. Within a run they are ordered by finish time, then by number.
     objective: the trial's result if it is a full-fidelity one, else NaN.
@@ -51,10 +44,12 @@ def anytime_curves(trials: pd.DataFrame, budget: Budget, runs: Sequence[PlannedR
     ordered = trials.sort_values(["optimizer", "repeat", "run", "finished_at", "trial", "attempt"])
     curves = [_run_curve(run, budget) for _, run in ordered.groupby("run", sort=False)]
     if not curves:
-        return _empty(CURVE_COLUMNS)
+        return _run_curve(ordered, budget)
     begun, optimizers = set(ordered["run"]), set(ordered["optimizer"])
     waiting = [run for run in runs if run.run not in begun and run.optimizer in optimizers]
-    return pd.concat([*curves, *(_waiting(run).astype(curves[0].dtypes) for run in waiting)], ignore_index=True)
+    nothing: dict[Any, Any] = {**dict.fromkeys(curves[0], np.nan), **dict.fromkeys(AXES, 0.0), "trial": NO_TRIAL}
+    rows = [pd.DataFrame([nothing | run._asdict()]).astype(curves[0].dtypes) for run in waiting]
+    return pd.concat([*curves, *rows], ignore_index=True)
 
 
 def incumbent_at(curve: pd.DataFrame, axis: str, grid: Sequence[float] | Floats) -> Floats:
@@ -80,9 +75,16 @@ def mean_curve(curves: pd.DataFrame, axis: str, grid: Sequence[float] | Floats) 
     rows = []
     for optimizer, mine in curves.groupby("optimizer", sort=True):
         values = np.stack([incumbent_at(run, axis, grid) for _, run in mine.groupby("run", sort=False)])  # [repeats, G]
-        rows.append(pd.DataFrame({"optimizer": optimizer, axis: grid, **_over_repeats(values)}))
-    columns = ("optimizer", axis, *MEAN_COLUMNS[1:])
-    return pd.concat(rows, ignore_index=True)[list(columns)] if rows else _empty(columns)
+        low, high = mean_interval(values)
+        over = (values.mean(axis=0), standard_error(values), low, high, values.min(axis=0), values.max(axis=0))
+        complete = ~np.isnan(values).any(axis=0)
+        told = {name: np.where(complete, of, np.nan) for name, of in zip(STATISTICS, over, strict=True)}
+        rows.append(pd.DataFrame({"optimizer": optimizer, axis: grid, **told, "repeats": len(values)}))
+    return (
+        pd.concat(rows, ignore_index=True)
+        if rows
+        else pd.DataFrame(columns=["optimizer", axis, *STATISTICS, "repeats"])
+    )
 
 
 def standard_error(values: Floats) -> Floats:
@@ -97,11 +99,19 @@ def standard_error(values: Floats) -> Floats:
     return np.asarray(differ * values.std(axis=0, ddof=1) / np.sqrt(repeats))
 
 
+def mean_and_error(values: Mapping[int, float]) -> tuple[float, float]:
+    """Of the values of repeats, the mean and its standard error; both NaN where a repeat has none."""
+    given = np.array(list(values.values()))
+    return float(given.mean()), float(standard_error(given))
+
+
 def _run_curve(run: pd.DataFrame, budget: Budget) -> pd.DataFrame:
     epochs, seconds = charged_epochs(run).cumsum(), worker_seconds(run)
     objective = run["objective"].where(is_full_result(run, budget)).astype("float64")
     so_far = np.fmin.accumulate(objective.to_numpy())  # fmin passes over NaN
     improved = objective.lt(pd.Series(so_far, index=run.index).shift().fillna(np.inf))
+    last = np.maximum.accumulate(np.where(improved, np.arange(len(run)), -1))
+    held = np.where(last[:, None] >= 0, run[["trial", "error"]].to_numpy(dtype=float)[last], np.nan)
     return pd.DataFrame(
         {
             "run": run["run"],
@@ -115,40 +125,10 @@ def _run_curve(run: pd.DataFrame, budget: Budget) -> pd.DataFrame:
             "wall_seconds": wall_seconds(run),
             "objective": objective,
             "incumbent": so_far,
-            "incumbent_trial": run["trial"].astype("float64").where(improved).ffill(),
-            "incumbent_error": _held(run["error"], improved),
+            "incumbent_trial": held[:, 0],
+            "incumbent_error": held[:, 1],  # missing where that trial's is
         }
     )
-
-
-def _waiting(run: PlannedRun) -> pd.DataFrame:
-    nothing = {**dict.fromkeys(CURVE_COLUMNS, np.nan), **dict.fromkeys(AXES, 0.0)}
-    return pd.DataFrame([nothing | run._asdict() | {"trial": NO_TRIAL}], columns=list(CURVE_COLUMNS))
-
-
-def _held(values: "pd.Series[float]", improved: "pd.Series[bool]") -> Floats:
-    """At every row, the value of the last row that improved; that value may itself be missing."""
-    last = np.maximum.accumulate(np.where(improved, np.arange(len(values)), -1))
-    return np.where(last >= 0, values.to_numpy(dtype=float)[last], np.nan)
-
-
-def _over_repeats(values: Floats) -> dict[str, Floats | int]:
-    complete = ~np.isnan(values).any(axis=0)
-    low, high = mean_interval(values)
-    statistics = {
-        "mean": values.mean(axis=0),
-        "standard_error": standard_error(values),
-        "low": low,
-        "high": high,
-        "minimum": values.min(axis=0),
-        "maximum": values.max(axis=0),
-    }
-    return {**{name: np.where(complete, of, np.nan) for name, of in statistics.items()}, "repeats": len(values)}
-
-
-def _empty(columns: Sequence[str]) -> pd.DataFrame:
-    texts = ("run", "optimizer")
-    return pd.DataFrame({name: pd.Series(dtype="object" if name in texts else "float64") for name in columns})
 
 
 def _check_axis(axis: str) -> None:

@@ -5,12 +5,13 @@ All of it is on the axis of evaluations, up to the evaluations at which all are 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import ceil
+from functools import cached_property
+from math import ceil, nan
 
 import numpy as np
 import pandas as pd
 
-from fmnas.comparison.numbers.curves import standard_error
+from fmnas.comparison.numbers.curves import mean_and_error
 from fmnas.comparison.numbers.resampling import Floats, tail, weights
 from fmnas.comparison.numbers.rounding import reaches
 from fmnas.comparison.numbers.standings import Checkpoint
@@ -79,21 +80,24 @@ def areas(curves: pd.DataFrame, end: float) -> list[Area]:
     mean.
     """
     heights: dict[str, dict[int, float]] = {}
-    for path in _paths(curves).values():
-        heights.setdefault(path.optimizer, {})[path.repeat] = path.until(end).height(AREA_FROM, end)
-    rows = [_area(name, values) for name, values in heights.items()]
+    for path in _paths(curves, end):
+        heights.setdefault(path.optimizer, {})[path.repeat] = path.height(AREA_FROM, end)
+    rows = [Area(name, *mean_and_error(values), values) for name, values in heights.items()]
     return sorted(rows, key=lambda row: (np.isnan(row.mean), row.mean, row.optimizer))
 
 
 def targets(curves: pd.DataFrame, last: Checkpoint) -> list[Target]:
     """For every optimizer with a mean at the last checkpoint: when did each repeat of each reach that mean?"""
-    paths = [path.until(last.evaluations) for path in _paths(curves).values()]
-    found = []
-    for row in last.rows:
-        if not np.isnan(row.mean):
-            reached = tuple(_reached(name, row.mean, paths) for name in dict.fromkeys(r.optimizer for r in last.rows))
-            found.append(Target(row.mean, f"{row.optimizer}'s mean at {last.share:.0%}", reached))
-    return found
+    paths = _paths(curves, last.evaluations)
+    return [
+        Target(
+            row.mean,
+            f"{row.optimizer}'s mean at {last.share:.0%}",
+            tuple(_reached(each.optimizer, row.mean, paths) for each in last.rows),
+        )
+        for row in last.rows
+        if not np.isnan(row.mean)
+    ]
 
 
 def equivalents(curves: pd.DataFrame, points: list[Checkpoint]) -> list[Equivalent]:
@@ -101,13 +105,13 @@ def equivalents(curves: pd.DataFrame, points: list[Checkpoint]) -> list[Equivale
     if not points:
         return []
     end = points[-1].evaluations
-    means = {str(name): _Means(mine, end) for name, mine in curves.groupby("optimizer", sort=False)}
+    means = {str(name): _Means(_paths(mine, end)) for name, mine in curves.groupby("optimizer", sort=False)}
     return [
-        Equivalent(row.optimizer, point.evaluations, row.mean, other, mean.first_at(row.mean), *mean.interval(row.mean))
+        Equivalent(row.optimizer, point.evaluations, row.mean, name, *other.reach(row.mean))
         for point in points
         for row in point.rows
-        for other, mean in means.items()
-        if other != row.optimizer and not np.isnan(row.mean)
+        for name, other in means.items()
+        if name != row.optimizer and not np.isnan(row.mean)
     ]
 
 
@@ -120,39 +124,35 @@ class _Path:
     x: Floats
     y: Floats
 
-    def until(self, end: float) -> "_Path":
-        kept = self.x <= end
-        return _Path(self.optimizer, self.repeat, self.x[kept], self.y[kept])
-
     def height(self, begin: float, end: float) -> float:
         """The mean value between two places; NaN where they are none apart, or it has no value.
 
         Before x[0] it counts as y[0].
         """
         if not len(self.x) or not begin < end:
-            return float("nan")
+            return nan
         edges = np.clip(np.append(self.x, end), begin, end)
         edges[0] = begin
         return float((np.diff(edges) * self.y).sum() / (end - begin))
 
-    def first_at(self, target: float) -> float:
-        """Where it first is at or below a value; NaN where it never is."""
-        below = np.flatnonzero(reaches(self.y, target))
-        return float(self.x[below[0]]) if len(below) else float("nan")
+
+def _paths(curves: pd.DataFrame, end: float) -> list[_Path]:
+    """That of every run, up to `end`."""
+    paths = []
+    for _, run in curves.groupby("run", sort=False):
+        x, y = (run[name].to_numpy(dtype=float) for name in ("evaluations", "incumbent"))
+        # The last of several results at the same cost counts; a repeated value is no step.
+        kept = ~np.isnan(y) & np.append(x[1:] > x[:-1], True) & (x <= end)
+        x, y = x[kept], y[kept]
+        steps = np.insert(y[1:] < y[:-1], 0, True)[: len(y)]
+        paths.append(_Path(str(run["optimizer"].iloc[0]), int(run["repeat"].iloc[0]), x[steps], y[steps]))
+    return paths
 
 
-def _paths(curves: pd.DataFrame) -> dict[str, _Path]:
-    return {str(run): _path(mine) for run, mine in curves.groupby("run", sort=False)}
-
-
-def _path(run: pd.DataFrame) -> _Path:
-    y = run["incumbent"].to_numpy(dtype=float)
-    # The last of several results at the same cost counts; a repeated value is no step.
-    x = run["evaluations"].to_numpy(dtype=float)
-    kept = ~np.isnan(y) & np.append(x[1:] > x[:-1], True)
-    x, y = x[kept], y[kept]
-    steps = np.insert(y[1:] < y[:-1], 0, True)[: len(y)]
-    return _Path(str(run["optimizer"].iloc[0]), int(run["repeat"].iloc[0]), x[steps], y[steps])
+def _first_at(x: Floats, y: Floats, target: float) -> float:
+    """Where a step curve first is at or below a value; NaN where it never is."""
+    below = np.flatnonzero(reaches(y, target))
+    return float(x[below[0]]) if len(below) else nan
 
 
 class _Means:
@@ -161,33 +161,25 @@ class _Means:
     A mean has a value from where each of its runs has an incumbent. x: [G] where any of them steps.
     """
 
-    def __init__(self, mine: pd.DataFrame, end: float) -> None:
-        paths = [path.until(end) for path in _paths(mine).values()]
+    def __init__(self, paths: list[_Path]) -> None:
         self._x = np.unique(np.concatenate([path.x for path in paths]))
         rows = [np.append(np.nan, path.y)[np.searchsorted(path.x, self._x, side="right")] for path in paths]
         self._heights = np.stack(rows)  # [repeats, G]
-        self._resampled: Floats | None = None
 
-    def first_at(self, target: float) -> float:
-        """Where the mean is at or below a value for the first time; NaN where it never is."""
-        below = np.flatnonzero(reaches(self._heights.mean(axis=0), target))
-        return float(self._x[below[0]]) if len(below) else float("nan")
-
-    def interval(self, target: float) -> tuple[float, float, float]:
-        """low, high and late of an `Equivalent`."""
-        repeats = len(self._heights)
+    def reach(self, target: float) -> tuple[float, float, float, float]:
+        """evaluations, low, high and late of an `Equivalent`."""
+        repeats, evaluations = len(self._heights), _first_at(self._x, self._heights.mean(axis=0), target)
         if repeats < 2:
-            return float("nan"), float("nan"), float("nan")
-        if self._resampled is None:
-            self._resampled = self._resample()
+            return evaluations, nan, nan, nan
         above = ~reaches(self._resampled, target)
         first = np.append(self._x, np.inf)[above.sum(axis=1)]  # curves never rise: above the target, then no more
         ordered, last = np.sort(first), len(first) - 1  # no interpolation: half of infinity is no number
         ends = ordered[int(tail(repeats) * last)], ordered[ceil((1 - tail(repeats)) * last)]
-        low, high = (float(end) if np.isfinite(end) else float("nan") for end in ends)
-        return low, high, float(np.isinf(first).mean())
+        low, high = (float(end) if np.isfinite(end) else nan for end in ends)
+        return evaluations, low, high, float(np.isinf(first).mean())
 
-    def _resample(self) -> Floats:
+    @cached_property
+    def _resampled(self) -> Floats:
         """[RESAMPLES, G]: the mean curves; infinite before each run that counts has an incumbent."""
         drawn, missing = weights(len(self._heights)), np.isnan(self._heights)
         means = drawn @ np.where(missing, 0.0, self._heights)
@@ -195,12 +187,7 @@ class _Means:
 
 
 def _reached(optimizer: str, target: float, paths: list[_Path]) -> Reached:
-    values = {path.repeat: path.first_at(target) for path in paths if path.optimizer == optimizer}
+    values = {path.repeat: _first_at(path.x, path.y, target) for path in paths if path.optimizer == optimizer}
     in_time = [value for value in values.values() if not np.isnan(value)]
-    mean = float(np.mean(in_time)) if in_time else float("nan")
+    mean = float(np.mean(in_time)) if in_time else nan
     return Reached(optimizer, len(in_time), len(values), mean, values)
-
-
-def _area(optimizer: str, values: Mapping[int, float]) -> Area:
-    given = np.array(list(values.values()))
-    return Area(optimizer, float(given.mean()), float(standard_error(given)), values)

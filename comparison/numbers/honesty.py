@@ -15,7 +15,6 @@ from types import MappingProxyType
 
 import pandas as pd
 
-from fmnas.comparison.numbers.ledger import SHARE_COLUMNS
 from fmnas.comparison.numbers.notation import duration
 from fmnas.comparison.numbers.trials import SOURCE, WAY_COLUMNS, ReportError
 from fmnas.search_spaces.records import FAILED_FIT, INITIAL, MODEL, MUTATION, ORIGINS, PROMOTION, RANDOM, WARM_START
@@ -125,17 +124,21 @@ def lost_trials(ledger: pd.DataFrame) -> list[str]:
 def _record(optimizer: str, design: str, trials: pd.DataFrame, runs: pd.DataFrame) -> Honesty:
     count, asks = int(runs["trials"].sum()), int((runs["trials"] + runs["pending"]).sum())
     weights = runs["trials"] / count
-    shares = {origin: float((runs[of] * weights).sum()) for origin, of in zip(ORIGINS, SHARE_COLUMNS, strict=True)}
+    shares = {origin: float((runs[f"share_{origin}"] * weights).sum()) for origin in ORIGINS}
     failed_fits, fallbacks = int((trials["fallback"] == FAILED_FIT).sum()), int((trials["fallback"] != "").sum())
     thought, trained = float(runs["suggest_seconds"].sum()), float(runs["train_seconds"].sum())
-    repeated = int(runs["duplicates"].sum()), int(runs["isomorphic_duplicates"].sum())
+    exact, isomorphic = int(runs["duplicates"].sum()), int(runs["isomorphic_duplicates"].sum())
+    repeated = exact + isomorphic
     charged = int((runs["finished"] + runs["failed"] + runs["timed_out"]).sum())
     share = thought / (thought + trained) if thought + trained > 0 else float("nan")
-    new, by_chance = _drawn(trials["origin"])
+    origins = trials["origin"]
+    chosen = origins[~origins.isin([INITIAL, PROMOTION, WARM_START])]  # anew: not promoted or known before
+    new, by_chance = len(chosen), int((chosen == RANDOM).sum())
+    part = f"{repeated} of its {charged} charged trials ({repeated / (charged or 1):.0%})"
     warnings = [
-        *_disguise(design, trials["origin"]),
+        *([_disguise(origins, new, by_chance)] if design != RANDOM and by_chance > MOSTLY * new else []),
         *([f"its model could not be fitted in {failed_fits} of {asks} asks"] if failed_fits else []),
-        *_repeats(sum(repeated), charged),
+        *([f"{part} repeat an earlier one of their run"] if repeated > MANY_DUPLICATES * charged else []),
         *_mixed(trials[list(WAY_COLUMNS)]),
         *([f"suggestions took {share:.0%} of its training and suggestion time"] if share > DEAR else []),
     ]
@@ -153,8 +156,8 @@ def _record(optimizer: str, design: str, trials: pd.DataFrame, runs: pd.DataFram
         unfinished=charged - int(runs["finished"].sum()),
         fallbacks=fallbacks,
         failed_fits=failed_fits,
-        duplicates=repeated[0],
-        isomorphic_duplicates=repeated[1],
+        duplicates=exact,
+        isomorphic_duplicates=isomorphic,
         suggest_seconds=thought / asks,
         suggest_share=share,
         idle_seconds=float(runs["idle_seconds"].sum()),
@@ -162,30 +165,13 @@ def _record(optimizer: str, design: str, trials: pd.DataFrame, runs: pd.DataFram
     )
 
 
-def _drawn(origins: "pd.Series[str]") -> tuple[int, int]:
-    """How many configurations were chosen anew, not promoted or known before, and how many of these by chance."""
-    chosen = origins[~origins.isin([INITIAL, PROMOTION, WARM_START])]
-    return len(chosen), int((chosen == RANDOM).sum())
-
-
-def _disguise(design: str, origins: "pd.Series[str]") -> list[str]:
+def _disguise(origins: "pd.Series[str]", new: int, by_chance: int) -> str:
     """Where most of what an optimizer chose anew was chance."""
-    new, by_chance = _drawn(origins)
-    if design == RANDOM or not new or by_chance <= MOSTLY * new:
-        return []
     given = {"initial design": INITIAL, "trials that it began with": WARM_START}
     before = [words for words, origin in given.items() if (origins == origin).any()]
     start = f"after the {before[0]} " if before else ""
-    return [
-        f"{start}chance chose {by_chance} of its {new} new configurations: "
-        f"{'all' if by_chance == new else 'most'} of it was random search"
-    ]
-
-
-def _repeats(repeated: int, charged: int) -> list[str]:
-    if not charged or repeated <= MANY_DUPLICATES * charged:
-        return []
-    return [f"{repeated} of its {charged} charged trials ({repeated / charged:.0%}) repeat an earlier one of their run"]
+    part = "all" if by_chance == new else "most"
+    return f"{start}chance chose {by_chance} of its {new} new configurations: {part} of it was random search"
 
 
 def _mixed(how: pd.DataFrame) -> list[str]:
@@ -206,17 +192,15 @@ def clock_remarks(trials: pd.DataFrame) -> list[str]:
     measured = known["train_seconds"].fillna(0.0)
     back = int((elapsed < 0.5 * measured - SLACK).sum())
     ahead = int((known["train_seconds"].notna() & (elapsed > 2.0 * measured + STILL)).sum())
-    remarks = []
-    if back:
-        remarks.append(
-            f"{_trials(back)} ended before the start, or sooner than the training can have: a clock was set back. "
-            "Do not believe wall-clock times."
+    slept = "a clock was set ahead, or a machine slept"
+    remarks = [
+        f"{count} trial{'' if count == 1 else 's'} {what}. Do not believe wall-clock times."
+        for count, what in (
+            (back, "ended before the start, or sooner than the training can have: a clock was set back"),
+            (ahead, f"lasted by the clock more than an hour longer than twice the training: {slept}"),
         )
-    if ahead:
-        remarks.append(
-            f"{_trials(ahead)} lasted by the clock more than an hour longer than twice the training: a clock was set "
-            "ahead, or a machine slept. Do not believe wall-clock times."
-        )
+        if count
+    ]
     still = sum(_standstill(together) for _, together in known.groupby(SOURCE, sort=False))
     if still:
         remarks.append(
@@ -224,10 +208,6 @@ def clock_remarks(trials: pd.DataFrame) -> list[str]:
             "wall-clock times include that."
         )
     return remarks
-
-
-def _trials(count: int) -> str:
-    return "1 trial" if count == 1 else f"{count} trials"
 
 
 def _standstill(trials: pd.DataFrame) -> float:

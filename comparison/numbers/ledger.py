@@ -31,9 +31,8 @@ import pandas as pd
 from fmnas.comparison.numbers.cells import count_duplicates
 from fmnas.comparison.numbers.resampling import Floats
 from fmnas.comparison.numbers.trials import LOST_SECONDS, SOURCE, Budget, variable_columns
-from fmnas.search_spaces.records import CHARGED, FINISHED, MODEL, ORIGINS, STATUSES, WARM_START, is_full
+from fmnas.search_spaces.records import CHARGED, FINISHED, ORIGINS, STATUSES, WARM_START, is_full
 
-MODEL_SHARE = f"share_{MODEL}"
 DUPLICATES = ("duplicates", "isomorphic_duplicates", "known_cells", "isomorphic_cells")
 
 
@@ -85,11 +84,10 @@ class LedgerRow:
     @property
     def shares(self) -> dict[str, float]:
         """The share of each of ORIGINS."""
-        return {origin: getattr(self, column) for origin, column in zip(ORIGINS, SHARE_COLUMNS, strict=True)}
+        return {origin: getattr(self, f"share_{origin}") for origin in ORIGINS}
 
 
 LEDGER_COLUMNS = tuple(field.name for field in fields(LedgerRow))
-SHARE_COLUMNS = tuple(f"share_{origin}" for origin in ORIGINS)
 
 
 @dataclass(frozen=True)
@@ -152,7 +150,7 @@ def ledger_table(trials: pd.DataFrame, budget: Budget, pending: Sequence[Pending
     rows = []
     for name, run in ordered.groupby("run", sort=False):
         thought = [each.suggest_seconds for each in pending if each.run == name]
-        rows.append(_run_row(run, budget) | _thought(run, idle[str(name)], thought))
+        rows.append(_run_row(run, budget, idle[str(name)], thought))
     return pd.DataFrame(rows, columns=list(LEDGER_COLUMNS))
 
 
@@ -161,47 +159,36 @@ def ledger_rows(ledger: pd.DataFrame) -> tuple[LedgerRow, ...]:
     return tuple(LedgerRow(**{str(name): value for name, value in row.items()}) for row in ledger.to_dict("records"))
 
 
-def _thought(run: pd.DataFrame, idle: float, pending: Sequence[float]) -> dict[str, object]:
-    """What a run's optimizer's thinking took, in its own seconds and in those of workers."""
-    return {
-        "pending": len(pending),
-        "suggest_seconds": float(run["suggest_seconds"].sum()) + sum(pending),
-        "idle_seconds": idle + sum(pending),
-    }
-
-
 def _elapsed(trials: pd.DataFrame) -> "pd.Series[float]":
     """The seconds of each trial's last attempt, from start to finish."""
     return (trials["finished_at"] - trials["started_at"]).dt.total_seconds().clip(lower=0)
 
 
-def _run_row(run: pd.DataFrame, budget: Budget) -> dict[str, object]:
+def _run_row(run: pd.DataFrame, budget: Budget, idle: float, pending: Sequence[float]) -> dict[str, object]:
+    """idle: worker-seconds without those of the trials that are pending, whose suggestions took so long."""
     charged = run[run["status"].isin(CHARGED)]
     epochs = int(charged_epochs(run).sum())
+    whole, cells = count_duplicates(charged[["epochs", *variable_columns(charged)]], beside_cell=("epochs",))
     return {
         "run": run["run"].iloc[0],
         "optimizer": run["optimizer"].iloc[0],
         "repeat": int(run["repeat"].iloc[0]),
         "trials": len(run),
         **{status: int((run["status"] == status).sum()) for status in STATUSES},
+        "pending": len(pending),
         "full_evaluations": int(is_full_result(run, budget).sum()),
         "epochs": epochs,
         "evaluations": epochs / budget.epochs_per_evaluation,
         "train_seconds": float(worker_seconds(run).sum()),
+        "suggest_seconds": float(run["suggest_seconds"].sum()) + sum(pending),
         "wall_seconds": float(wall_seconds(run).max()),
+        "idle_seconds": idle + sum(pending),
         "lost_seconds": float(lost_seconds(run).sum(skipna=False)),
         **{f"share_{origin}": float((run["origin"] == origin).mean()) for origin in ORIGINS},
         "diverged": int(run["diverged"].sum()),
-        **_duplicates(charged),
+        **dict(zip(DUPLICATES, (whole.exact, whole.isomorphic, cells.exact, cells.isomorphic), strict=True)),
         "notes": int(((run["note"] != "") & (run["origin"] != WARM_START)).sum()),
     }
-
-
-def _duplicates(charged: pd.DataFrame) -> dict[str, int]:
-    """The counts DUPLICATES of a run's charged trials."""
-    table = charged[["epochs", *variable_columns(charged)]]
-    whole, cells = count_duplicates(table, beside_cell=("epochs",))
-    return dict(zip(DUPLICATES, (whole.exact, whole.isomorphic, cells.exact, cells.isomorphic), strict=True))
 
 
 def idle_seconds(trials: pd.DataFrame) -> dict[str, float]:
@@ -213,31 +200,24 @@ def idle_seconds(trials: pd.DataFrame) -> dict[str, float]:
         ended = np.minimum(_seconds(finished["started_at"]) + finished["train_seconds"].to_numpy(dtype=float), heard)
         known = ~(np.isnan(heard) | np.isnan(ended))
         for run, asked in together.groupby("run", sort=False):
-            thought = _Thinking(asked)
-            waited = thought.until(heard[known]) - thought.until(ended[known])
+            waited = _thought_before(asked, heard[known]) - _thought_before(asked, ended[known])
             idle[str(run)] = float(asked["suggest_seconds"].sum() + waited.sum())
     return idle
 
 
-class _Thinking:
-    """When one run's optimizer thought: a suggestion ended when its trial was first started."""
-
-    def __init__(self, asked: pd.DataFrame) -> None:
-        ends = _seconds(asked["started_at"]) - asked[LOST_SECONDS].fillna(0.0).to_numpy(dtype=float)
-        took = asked["suggest_seconds"].fillna(0.0).to_numpy(dtype=float)
-        order = np.argsort(ends)
-        order = order[~np.isnan(ends[order])]
-        ends, took = ends[order], took[order]
-        # Clocks are written to the millisecond: two suggestions may seem to overlap by as much.
-        self._times = np.maximum.accumulate(np.stack([ends - took, ends], axis=1).ravel())
-        total = np.cumsum(took)
-        self._spent = np.stack([total - took, total], axis=1).ravel()
-
-    def until(self, times: Floats) -> Floats:
-        """The seconds of thought before each of these moments."""
-        if not len(self._times):
-            return np.zeros(len(times))
-        return np.asarray(np.interp(times, self._times, self._spent))
+def _thought_before(asked: pd.DataFrame, moments: Floats) -> Floats:
+    """How long one run's optimizer had thought at each moment: a suggestion ended when its trial was first started."""
+    ends = _seconds(asked["started_at"]) - asked[LOST_SECONDS].fillna(0.0).to_numpy(dtype=float)
+    took = asked["suggest_seconds"].fillna(0.0).to_numpy(dtype=float)
+    order = np.argsort(ends)
+    order = order[~np.isnan(ends[order])]
+    if not len(order):
+        return np.zeros(len(moments))
+    ends, took = ends[order], took[order]
+    # Clocks are written to the millisecond: two suggestions may seem to overlap by as much.
+    times = np.maximum.accumulate(np.stack([ends - took, ends], axis=1).ravel())
+    total = np.cumsum(took)
+    return np.asarray(np.interp(moments, times, np.stack([total - took, total], axis=1).ravel()))
 
 
 def _seconds(times: "pd.Series[pd.Timestamp]") -> Floats:

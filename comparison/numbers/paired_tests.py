@@ -19,7 +19,7 @@ test assumes. Pairing then gains nothing; it costs nothing either.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, count
 from math import nan
 
 import numpy as np
@@ -153,10 +153,7 @@ def can_show(repeats: int, pairs: int) -> bool:
 
 def repeats_needed(pairs: int) -> int:
     """From how many repeats on a difference can be shown, where no repeat is a tie."""
-    repeats = 2
-    while not can_show(repeats, pairs):
-        repeats += 1
-    return repeats
+    return next(repeats for repeats in count(2) if can_show(repeats, pairs))
 
 
 def _tested(pair: tuple[str, str], differences: Floats, ps: tuple[float, float], pairs: int) -> PairedTest:

@@ -32,7 +32,7 @@ Floats = NDArray[np.float64]
 
 RESAMPLES = 4000
 CONFIDENCE = 0.95
-SEED = 2021
+RESAMPLING_SEED = 2021
 """The same data give the same interval."""
 COVERAGE = {2: 0.498, 3: 0.747, 4: 0.879, 5: 0.919, 6: 0.929, 7: 0.940, 8: 0.940, 10: 0.946}
 """The last column of the table above, by the number of repeats."""
@@ -78,5 +78,5 @@ def tail(repeats: int) -> float:
 @cache
 def weights(repeats: int) -> Floats:
     """[RESAMPLES, repeats]: how much each value weighs in each resampled mean."""
-    rng = np.random.default_rng(SEED)
+    rng = np.random.default_rng(RESAMPLING_SEED)
     return rng.multinomial(repeats, [1 / repeats] * repeats, size=RESAMPLES) / repeats

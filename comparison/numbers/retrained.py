@@ -26,27 +26,25 @@ from fmnas.comparison.numbers.paired_tests import ALL, Comparisons, compare
 from fmnas.comparison.numbers.resampling import mean_interval
 from fmnas.comparison.numbers.trials import ReportError
 
-RETRAINED_COLUMNS = (
-    "run",
-    "optimizer",
-    "repeat",
-    "trial",
-    "selected_objective",
-    "selected_error",
-    "test_error",
-    "epochs",
-    "images",
-    "test_images",
-    "train_seconds",
-    "started_at",
-    "finished_at",
-    "worker",
-)
+_DTYPES: dict[str, Any] = {
+    "run": "object",
+    "optimizer": "object",
+    "repeat": "int64",
+    "trial": "int64",
+    "selected_objective": "float64",
+    "selected_error": "float64",
+    "test_error": "float64",
+    "epochs": "int64",
+    "images": "int64",
+    "test_images": "int64",
+    "train_seconds": "float64",
+    "started_at": "object",
+    "finished_at": "object",
+    "worker": "object",
+}
+RETRAINED_COLUMNS = tuple(_DTYPES)
 """Of every such file; test_error_seed_1.. stand between test_error and epochs."""
-_TEXTS = ("run", "optimizer", "started_at", "finished_at", "worker")
-_WHOLE = ("repeat", "trial", "epochs", "images", "test_images")
-SEED_COLUMN = "test_error_seed_"
-_SEED_COLUMN = re.compile(rf"{SEED_COLUMN}\d+")
+TEST_ERROR_SEED = "test_error_seed_"
 
 
 @dataclass(frozen=True)
@@ -123,24 +121,18 @@ def read_retrained(path: Path) -> pd.DataFrame:
     if missing:
         raise ReportError(f"{path}: column {missing[0]!r} is missing; it has {', '.join(RETRAINED_COLUMNS)}")
     for name in (*RETRAINED_COLUMNS, *seed_columns(table)):
+        dtype = _DTYPES.get(name, "float64")
+        given = table[name].where(table[name] != "", None) if dtype == "float64" else table[name]
         try:
-            table[name] = _typed(table[name], name)
+            table[name] = given.astype(dtype)
         except (ValueError, TypeError) as error:
             raise ReportError(f"{path}: column {name!r} does not parse: {error}; retrain again") from error
     return table
 
 
-def _typed(column: "pd.Series[Any]", name: str) -> "pd.Series[Any]":
-    if name in _TEXTS:
-        return column
-    if name in _WHOLE:
-        return pd.Series([int(value) for value in column], index=column.index, dtype="int64")
-    return column.where(column != "", None).astype("float64")
-
-
 def seed_columns(table: pd.DataFrame) -> list[str]:
     """The columns with the test error of each fresh seed."""
-    return [str(name) for name in table.columns if _SEED_COLUMN.fullmatch(str(name))]
+    return [str(name) for name in table.columns if re.fullmatch(rf"{TEST_ERROR_SEED}\d+", str(name))]
 
 
 def shortfalls(table: pd.DataFrame | None, searched: Mapping[str, int]) -> list[str]:
@@ -160,25 +152,20 @@ def retrained_summary(table: pd.DataFrame | None, hypotheses: str = ALL) -> Retr
     if table is None or table.empty:
         return None
     seeds = seed_columns(table)
+    by_repeat = table.groupby(["optimizer", "repeat"])[["selected_error", "test_error"]].mean()
+    means = [_mean(str(name), mine) for name, mine in by_repeat.groupby(level="optimizer")]
+    means.sort(key=lambda row: (row.error, row.optimizer))
     found = Retrained(
         epochs=_common(table["epochs"]),
         images=_common(table["images"]),
         seeds=len(seeds),
         test_images=_common(table["test_images"]),
         rows=tuple(_row(row, seeds) for row in table.to_dict("records")),
-        means=tuple(_means(table)),
+        means=tuple(means),
         tests=compare({}, hypotheses),
     )
-    return found if found.differ else replace(found, tests=compare(errors_by_repeat(table), hypotheses))
-
-
-def errors_by_repeat(table: pd.DataFrame) -> dict[str, dict[int, float]]:
-    """optimizer -> repeat -> test error; the lowest mean first, as `retrained_summary` has the means."""
-    values: dict[str, dict[int, float]] = {}
-    for optimizer, mine in table.groupby("optimizer"):
-        errors = mine.groupby("repeat")["test_error"].mean()
-        values[str(optimizer)] = {int(r): float(error) for r, error in zip(errors.index, errors, strict=True)}
-    return dict(sorted(values.items(), key=lambda each: (np.mean(list(each[1].values())), each[0])))
+    errors = {row.optimizer: by_repeat["test_error"].loc[row.optimizer].to_dict() for row in means}
+    return found if found.differ else replace(found, tests=compare(errors, hypotheses))
 
 
 def _common(column: "pd.Series[int]") -> int | None:
@@ -190,27 +177,16 @@ def _row(row: dict[Any, Any], seeds: list[str]) -> RetrainedBest:
     return RetrainedBest(
         **{name: row[name] for name in ("run", "optimizer", "repeat", "trial", "selected_objective", "selected_error")},
         error=row["test_error"],
-        standard_error=float(standard_error(np.array(errors))) if errors else float("nan"),
+        standard_error=float(standard_error(np.array(errors))),
         errors=tuple(errors),
         seconds=row["train_seconds"],
     )
 
 
-def _means(table: pd.DataFrame) -> list[RetrainedMean]:
-    by_repeat = table.groupby(["optimizer", "repeat"])[["selected_error", "test_error"]].mean()
-    means = []
-    for optimizer, mine in by_repeat.groupby(level="optimizer"):
-        errors = mine["test_error"].to_numpy(dtype=float)
-        low, high = mean_interval(errors)
-        means.append(
-            RetrainedMean(
-                optimizer=str(optimizer),
-                selected_error=float(mine["selected_error"].mean()),
-                error=float(errors.mean()),
-                standard_error=float(standard_error(errors)),
-                low=float(low),
-                high=float(high),
-                repeats=len(errors),
-            )
-        )
-    return sorted(means, key=lambda row: (row.error, row.optimizer))
+def _mean(optimizer: str, by_repeat: pd.DataFrame) -> RetrainedMean:
+    errors = by_repeat["test_error"].to_numpy(dtype=float)
+    low, high = map(float, mean_interval(errors))
+    selected = float(by_repeat["selected_error"].mean())
+    return RetrainedMean(
+        optimizer, selected, float(errors.mean()), float(standard_error(errors)), low, high, len(errors)
+    )

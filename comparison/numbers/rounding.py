@@ -6,8 +6,8 @@ that: not whether a repeat is a tie, not which of two differences is the larger,
 
 | symbol | meaning |
 |---|---|
-| ROUNDING | what a few hundred additions change at most, as a share of the largest number in them, with much to spare |
-| grain | [n], how far each of n values may be off: ROUNDING times the size of what it was computed from |
+| ROUNDING_SHARE | what a few hundred additions change at most, as a share of the largest number, with much to spare |
+| grain | [n], how far each of n values may be off: ROUNDING_SHARE times the size of what it was computed from |
 
 Every value is off by as much as its own size allows, not by that of the largest of them: the repeats of one problem may
 be powers of ten apart.
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fmnas.comparison.numbers.resampling import Floats
 
-ROUNDING = 1e-12
+ROUNDING_SHARE = 1e-12
 
 
 def reaches(values: Floats, target: float | Floats) -> NDArray[np.bool_]:
@@ -26,7 +26,7 @@ def reaches(values: Floats, target: float | Floats) -> NDArray[np.bool_]:
 
     NaN reaches nothing, and infinity reaches no number.
     """
-    return np.asarray(values <= target + ROUNDING * np.abs(target))
+    return np.asarray(values <= target + ROUNDING_SHARE * np.abs(target))
 
 
 def equal(value: float, other: float) -> bool:
@@ -36,7 +36,7 @@ def equal(value: float, other: float) -> bool:
 
 def settled(values: Floats) -> Floats:
     """The values [n], each of those that are one but for rounding as the lowest of them."""
-    return _as_lowest(values, ROUNDING * np.abs(values))
+    return _as_lowest(values, ROUNDING_SHARE * np.abs(values))
 
 
 def settled_differences(first: Floats, second: Floats) -> Floats:
@@ -44,7 +44,7 @@ def settled_differences(first: Floats, second: Floats) -> Floats:
 
     A size that no other is equal to stays what it is, to the last digit.
     """
-    found, grain = first - second, ROUNDING * np.maximum(np.abs(first), np.abs(second))
+    found, grain = first - second, ROUNDING_SHARE * np.maximum(np.abs(first), np.abs(second))
     differ = np.abs(found) > grain
     result = np.zeros(len(found))
     result[differ] = np.sign(found[differ]) * _as_lowest(np.abs(found[differ]), grain[differ])

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from fmnas.comparison.numbers.curves import standard_error
+from fmnas.comparison.numbers.curves import mean_and_error
 from fmnas.comparison.numbers.ledger import is_full_result
 from fmnas.comparison.numbers.resampling import Floats
 from fmnas.comparison.numbers.trials import Budget
 
-REFERENCE = (1.0, 1.0)
+LARGEST_AND_WRONG = (1.0, 1.0)
 """The corner that every result is better than: the largest network, always wrong."""
 
 
@@ -49,9 +49,8 @@ def tradeoffs(trials: pd.DataFrame, curves: pd.DataFrame, at: int, budget: Budge
         repeats = curves.loc[curves["optimizer"] == name, "repeat"].unique()
         values = dict.fromkeys(sorted(map(int, repeats)), float("nan"))
         values |= {int(run["repeat"].iloc[0]): hypervolume(_points(run)) for _, run in mine.groupby("repeat")}
-        found = np.array(list(values.values()))
-        ends = tuple((float(flops), float(error)) for flops, error in pareto_front(_points(mine)))
-        rows.append(Tradeoff(str(name), float(found.mean()), float(standard_error(found)), values, ends))
+        front = tuple((float(flops), float(error)) for flops, error in pareto_front(_points(mine)))
+        rows.append(Tradeoff(str(name), *mean_and_error(values), values, front))
     return sorted(rows, key=lambda row: (np.isnan(row.mean), -row.mean, row.optimizer))
 
 
@@ -70,10 +69,10 @@ def pareto_front(points: Floats) -> Floats:
 
 
 def hypervolume(points: Floats) -> float:
-    """The area between the points [n, 2] and REFERENCE; points beyond it add nothing."""
-    front = pareto_front(points[(points < REFERENCE).all(axis=1)])
-    widths = np.append(front[1:, 0], REFERENCE[0]) - front[:, 0]
-    return float((widths * (REFERENCE[1] - front[:, 1])).sum())
+    """The area between the points [n, 2] and LARGEST_AND_WRONG; points beyond it add nothing."""
+    front = pareto_front(points[(points < LARGEST_AND_WRONG).all(axis=1)])
+    flops, error = LARGEST_AND_WRONG
+    return float(((np.append(front[1:, 0], flops) - front[:, 0]) * (error - front[:, 1])).sum())
 
 
 def _points(trials: pd.DataFrame) -> Floats:

@@ -30,21 +30,27 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from fmnas.search_spaces import FmnasError
 from fmnas.search_spaces.records import FALLBACKS, ORIGINS, STATUSES, fallback_of_older
 
-TEXTS = ("run", "optimizer", "origin", "status", "worker", "reason", "note")
-INTEGERS = ("repeat", "trial", "parent", "epochs", "attempt")
-FLOATS = ("objective", "error", "flops", "flops_ratio", "suggest_seconds", "train_seconds")
-TIMES = ("started_at", "finished_at")
-COLUMNS = (*TEXTS, *INTEGERS, *FLOATS, "diverged", *TIMES)
+_TEXT_COLUMNS = ("run", "optimizer", "origin", "status", "worker", "reason", "note")
+_INTEGER_COLUMNS = ("repeat", "trial", "parent", "epochs", "attempt")
+_FLOAT_COLUMNS = ("objective", "error", "flops", "flops_ratio", "suggest_seconds", "train_seconds")
+_TIME_COLUMNS = ("started_at", "finished_at")
+COLUMNS = (*_TEXT_COLUMNS, *_INTEGER_COLUMNS, *_FLOAT_COLUMNS, "diverged", *_TIME_COLUMNS)
 LOST_SECONDS = "lost_seconds"
 WAY_COLUMNS = ("device", "arrangement")
 FALLBACK_COLUMN = "fallback"
 SOURCE = "run_directory"
 """The run directory of a trial, where several were put together: its clock and its workers are those of no other."""
+_ADDED: dict[str, Any] = {
+    # A first attempt had none before it; what a later one's cost is not known.
+    LOST_SECONDS: lambda table: [0.0 if str(attempt) == "1" else None for attempt in table["attempt"]],
+    **dict.fromkeys((SOURCE, *WAY_COLUMNS), ""),
+    FALLBACK_COLUMN: lambda table: [fallback_of_older(str(note)) for note in table["note"]],
+}
+"""What a table without one of these columns, as of an older file, gets in its place."""
 NEVER_EMPTY = ("run", "optimizer", "origin", "status", "repeat", "trial", "epochs", "attempt", "finished_at")
 LAST_COLUMN = "note"
 """In a file, everything after this column is a variable."""
@@ -116,26 +122,18 @@ def typed_trials(table: pd.DataFrame, source: str) -> pd.DataFrame:
     missing = [name for name in COLUMNS if name not in table]
     if missing:
         raise ReportError(f"{source}: column {missing[0]!r} is missing; a table of trials has {', '.join(COLUMNS)}")
-    typed = table.reset_index(drop=True)
-    if LOST_SECONDS not in typed:
-        # A first attempt had none before it; what a later one's cost is not known.
-        typed[LOST_SECONDS] = [0.0 if str(attempt) == "1" else None for attempt in typed["attempt"]]
-    for name in (SOURCE, *WAY_COLUMNS):
-        if name not in typed:
-            typed[name] = ""
-    if FALLBACK_COLUMN not in typed:
-        typed[FALLBACK_COLUMN] = [fallback_of_older(str(note)) for note in typed["note"]]
-    floats = (*FLOATS, LOST_SECONDS, *filter(_SEED_ERROR.fullmatch, map(str, typed.columns)))
-    conversions: list[tuple[tuple[str, ...], Callable[[Any], Any], Any]] = [
-        ((*TEXTS, SOURCE, *WAY_COLUMNS, FALLBACK_COLUMN), str, "object"),
-        (INTEGERS, int, "Int64"),
-        (floats, float, "float64"),
-        (("diverged",), _boolean, "bool"),
-        (TIMES, _time, "datetime64[ns, UTC]"),
+    typed = table.reset_index(drop=True).assign(**{name: of for name, of in _ADDED.items() if name not in table})
+    floats = (*_FLOAT_COLUMNS, LOST_SECONDS, *filter(_SEED_ERROR.fullmatch, map(str, typed.columns)))
+    conversions: list[tuple[tuple[str, ...], Callable[[Any], Any], Any, Any]] = [
+        ((*_TEXT_COLUMNS, SOURCE, *WAY_COLUMNS, FALLBACK_COLUMN), str, "", "object"),
+        (_INTEGER_COLUMNS, int, None, "Int64"),
+        (floats, float, None, "float64"),
+        (("diverged",), _boolean, False, "bool"),
+        (_TIME_COLUMNS, _time, None, "datetime64[ns, UTC]"),
     ]
-    for names, convert, dtype in conversions:
+    for names, convert, missing, dtype in conversions:
         for name in names:
-            typed[name] = _typed(typed[name], convert, source).astype(dtype)
+            typed[name] = _typed(typed[name], convert, missing, source).astype(dtype)
     _check_values(typed, source)
     return typed
 
@@ -153,8 +151,7 @@ def configuration_of(row: "pd.Series[Any]", variables: list[str]) -> dict[str, A
 
 def is_column(name: str) -> bool:
     """Whether a name is that of a column which is no variable: no variable may have it."""
-    fixed = (*COLUMNS, LOST_SECONDS, SOURCE, *WAY_COLUMNS, FALLBACK_COLUMN)
-    return name in fixed or _SEED_ERROR.fullmatch(name) is not None
+    return name in COLUMNS or name in _ADDED or _SEED_ERROR.fullmatch(name) is not None
 
 
 def _check_file_columns(columns: list[str], path: Path) -> None:
@@ -189,32 +186,28 @@ def _check_values(table: pd.DataFrame, source: str) -> None:
         )
 
 
-def _typed(column: "pd.Series[Any]", convert: Callable[[Any], Any], source: str) -> "pd.Series[Any]":
-    """A fixed column converted; each distinct value is converted once, which for most columns is soon done."""
+def _typed(column: "pd.Series[Any]", convert: Callable[[Any], Any], missing: Any, source: str) -> "pd.Series[Any]":
+    """A fixed column converted."""
     if convert is float:
         with suppress(ValueError, TypeError):  # in one go; what is not a number is named below
             return column.astype(object).where(column != "", None).astype("float64")
+
+    def converted(value: Hashable) -> Any:
+        try:
+            return convert(value)
+        except (ValueError, TypeError) as error:
+            told = f"{source}: column {column.name!r} holds {value!r}, which does not parse: {error}"
+            raise ReportError(told) from error
+
+    return _each(column, converted, missing)
+
+
+def _each(column: "pd.Series[Any]", convert: Callable[[Any], Any], missing: Any = None) -> "pd.Series[Any]":
+    """The values converted, equal ones once, which for most columns is soon done; for "" and none at all `missing`."""
     codes, distinct = pd.factorize(column.astype(object))
-    missing = {str: "", _boolean: False}.get(convert)
-    values = [_converted(value, convert, str(column.name), source) for value in distinct]
-    return pd.Series(_taken([*values, missing], codes), index=column.index, dtype="object")
-
-
-def _taken(values: list[Any], codes: NDArray[np.intp]) -> NDArray[np.object_]:
-    """values[codes]; code -1 takes the last."""
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array[codes]
-
-
-def _converted(value: Hashable, convert: Callable[[Any], Any], column: str, source: str) -> Any:
-    """One value of a fixed column; missing values become None ("" in a text, False in a flag)."""
-    if value is pd.NA or value in (None, "") or value != value:
-        return {str: "", _boolean: False}.get(convert)
-    try:
-        return convert(value)
-    except (ValueError, TypeError) as error:
-        raise ReportError(f"{source}: column {column!r} holds {value!r}, which does not parse: {error}") from error
+    values = np.empty(len(distinct) + 1, dtype=object)
+    values[:] = [*(missing if value == "" else convert(value) for value in distinct), missing]
+    return pd.Series(values[codes], index=column.index, dtype="object")  # the code of a missing value is -1
 
 
 def _time(value: str | datetime) -> datetime:
@@ -230,8 +223,7 @@ def _boolean(value: object) -> bool:
 
 def _inferred(column: "pd.Series[str]") -> "pd.Series[Any]":
     """A variable's column of text as integers, floats, booleans or text, whichever all its values are."""
-    codes, distinct = pd.factorize(column.astype(object))
-    given = [value for value in distinct if value != ""]
+    given = [value for value in column.dropna().unique() if value != ""]
     convert: Callable[[str], Any] = str
     if all(_INTEGER.fullmatch(value) for value in given):
         convert = int
@@ -239,8 +231,7 @@ def _inferred(column: "pd.Series[str]") -> "pd.Series[Any]":
         convert = float  # Python's parser is exact; pandas' fast one is off by an ulp now and then
     elif all(value in ("True", "False") for value in given):
         convert = _boolean
-    values = [convert(value) if value != "" else None for value in distinct]
-    return pd.Series(_taken([*values, None], codes), index=column.index, dtype="object")
+    return _each(column, convert)
 
 
 class ReportError(FmnasError, ValueError):

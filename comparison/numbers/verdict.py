@@ -4,10 +4,7 @@ Nothing is called better but by a test that says so.
 """
 
 from collections.abc import Sequence
-from math import isfinite
-from typing import Any
-
-import pandas as pd
+from math import isfinite, isnan
 
 from fmnas.comparison.numbers.notation import duration, listed, with_error
 from fmnas.comparison.numbers.paired_tests import (
@@ -23,6 +20,7 @@ from fmnas.comparison.numbers.paired_tests import (
 )
 from fmnas.comparison.numbers.retrained import Retrained
 from fmnas.comparison.numbers.rounding import equal
+from fmnas.comparison.numbers.standings import FinalTable
 
 PEEKING = (
     "This is not the end: tests that are looked at before it, as often as one likes, make p too small. They count "
@@ -31,43 +29,54 @@ PEEKING = (
 """Of optional stopping."""
 
 
-def headline(table: pd.DataFrame, tests: Comparisons, seconds: float | None = None) -> str:
+def headline(table: FinalTable, tests: Comparisons, seconds: float | None = None) -> str:
     """A `final_table` in a sentence or two: who has the lowest mean objective at what cost, and whether it is better.
 
     seconds: the budget's, if it has any.
     """
-    ranked = table[table["mean"].notna()]
-    if ranked.empty:
+    ranked = {name: row for name, row in table.rows.items() if not isnan(row.mean)}
+    if not ranked:
         return "No comparison yet: no optimizer has a full-fidelity result in every repeat."
-    first = ranked.iloc[0]
-    leaders = _leaders(list(zip(ranked["optimizer"], ranked["mean"], strict=True)))
-    value = f"{with_error(first['mean'], first['standard_error'])}, {_cost(first, seconds)}"
-    mean = "mean objective" if first["repeats"] > 1 else "objective"
-    if len(table) == 1:
-        return f"{leaders[0]} reached this {mean}: {value}."
-    if len(leaders) > 1:
-        return f"{listed(leaders)} share the lowest {mean}: {value}."
-    found = f"{leaders[0]} has the lowest {mean}: {value}."
-    untested = first["repeats"] == 1 and tests.most_repeats < 2
-    return found if untested else f"{found} {_standing(leaders[0], tests)}".rstrip()
+    leader, first = next(iter(ranked.items()))
+    at, which = table.common_epochs, "each repeat" if first.repeats > 1 else "one repeat"
+    spent = "after" if first.epochs >= at else "within"
+    if seconds is not None:
+        spent = f"within {duration(seconds)} of training and suggestion and"
+    cost = f"{spent} {at} epoch{'' if at == 1 else 's'} in {which}"
+    mean = f"{'mean ' if first.repeats > 1 else ''}objective: {with_error(first.mean, first.standard_error)}, {cost}"
+    if len(table.rows) == 1:
+        return f"{leader} reached this {mean}."
+    tested = first.repeats > 1 or tests.most_repeats > 1
+    return _lowest([(name, row.mean) for name, row in ranked.items()], mean, tests if tested else None)
 
 
-def caution(table: pd.DataFrame, tests: Comparisons, waiting: Sequence[str] = ()) -> str:
+def caution(table: FinalTable, tests: Comparisons, waiting: Sequence[str] = ()) -> str:
     """What the data of a `final_table` can support, in plain words.
 
     waiting: optimizers with planned runs that have not begun.
     """
-    partial = _partial(table, tests, waiting)
-    if table.empty or table["best"].isna().all():
-        return partial + "There is no full-fidelity result to compare."
-    if len(table) == 1:
-        return partial + "There is one optimizer: nothing to compare it with."
-    repeats = [{repeat for repeat, value in values.items() if isfinite(value)} for values in table["values"]]
+    told, at, rows = [], table.common_epochs, list(table.rows.values())
+    if rows and at != table.budget_epochs:
+        told.append(
+            f"Compared at {at} of {table.budget_epochs} epochs, the least that any run on its way has spent so far; "
+            "the shares by method are of all trials."
+        )
+    if rows and waiting:
+        told.append(f"Not all runs of {listed(waiting)} have begun.")
+    if told and tests.most_repeats > 1:
+        told.append(PEEKING)
+    if all(isnan(row.best) for row in rows):
+        return " ".join([*told, "There is no full-fidelity result to compare."])
+    if len(rows) == 1:
+        return " ".join([*told, "There is one optimizer: nothing to compare it with."])
+    repeats = [{repeat for repeat, value in row.values.items() if isfinite(value)} for row in rows]
     if any(other != repeats[0] for other in repeats):
-        partial += _uneven(list(table["optimizer"]), repeats) + " "
-    if tests.most_repeats < 2:
-        return partial + power(tests)
-    return f"{partial}{power(tests)} {_found(tests)}"
+        counts = ", ".join(f"{name} {len(mine)}" for name, mine in zip(table.rows, repeats, strict=True))
+        told.append(
+            f"The repeats with a full-fidelity result differ ({counts}; {len(set.intersection(*repeats))} shared by "
+            "all): the means are not over the same repeats, so they are not a fair comparison."
+        )
+    return " ".join([*told, power(tests), *([_found(tests)] if tests.most_repeats > 1 else [])])
 
 
 def retrained_headline(retrained: Retrained | None) -> str:
@@ -82,11 +91,8 @@ def retrained_headline(retrained: Retrained | None) -> str:
     if len(means) == 1:
         return f"{start} {first.optimizer} has a test error of {error}."
     mean = f"{'mean ' if first.repeats > 1 else ''}test error, {error}"
-    leaders = _leaders([(each.optimizer, each.error) for each in means])
-    if len(leaders) > 1:
-        return f"{start} {listed(leaders)} share the lowest {mean}."
-    found = f"{start} {first.optimizer} has the lowest {mean}."
-    return found if tests.most_repeats < 2 else f"{found} {_standing(first.optimizer, tests)}".rstrip()
+    ranked = [(each.optimizer, each.error) for each in means]
+    return f"{start} {_lowest(ranked, mean, tests if tests.most_repeats > 1 else None)}"
 
 
 def retrained_caution(retrained: Retrained | None, search: Comparisons, less: Sequence[str] = ()) -> str:
@@ -132,49 +138,26 @@ def power(tests: Comparisons) -> str:
     if most == 1:
         return "1 repeat: no standard error, no test; the order is an anecdote."
     least = smallest_p(most)
-    start = (
-        f"{most} paired repeats: the smallest p that a two-sided paired Wilcoxon test can give is {least:.3g}"
-        if fewest == most
-        else f"{fewest} to {most} paired repeats, by pair: the smallest p that a two-sided paired Wilcoxon test can "
-        f"give with {most} is {least:.3g}"
-    )
+    given = f"{most} paired repeats" if fewest == most else f"{fewest} to {most} paired repeats, by pair"
+    with_most = "" if fewest == most else f" with {most}"
+    start = f"{given}: the smallest p that a two-sided paired Wilcoxon test can give{with_most} is {least:.3g}"
     if least > LEVEL:
         can = f"so no difference between two optimizers can be significant at {LEVEL:.0%} by it"
         return f"{start}, {can}; {needed} repeats can show one{_corrected(tests)}, without ties."
     if least * pairs >= LEVEL:
-        return (
-            f"{start}, which is above {LEVEL:.0%} once{_corrected(tests).lstrip(',')}; "
-            f"{needed} repeats without ties suffice."
-        )
+        above = f"which is above {LEVEL:.0%} once{_corrected(tests).lstrip(',')}"
+        return f"{start}, {above}; {needed} repeats without ties suffice."
     return f"{start}{f', {least * pairs:.3g}{_corrected(tests)[1:]}' if pairs > 1 else ''}."
 
 
-def _partial(table: pd.DataFrame, tests: Comparisons, waiting: Sequence[str]) -> str:
-    if table.empty:
-        return ""
-    at, budget = table["common_epochs"].iloc[0], table["budget_epochs"].iloc[0]
-    told = (
-        f"Compared at {at} of {budget} epochs, the least that any run on its way has spent so far; the shares by "
-        "method are of all trials. "
-    )
-    told = (told if at != budget else "") + (f"Not all runs of {listed(waiting)} have begun. " if waiting else "")
-    if not told or tests.most_repeats < 2:
-        return told
-    return f"{told}{PEEKING} "
-
-
-def _leaders(ranked: Sequence[tuple[str, float]]) -> list[str]:
-    """Of optimizers and their means, the lowest first: those whose mean is the first's, but for rounding."""
-    return [name for place, (name, mean) in enumerate(ranked) if place == 0 or equal(mean, ranked[0][1])]
-
-
-def _uneven(optimizers: list[str], repeats: list[set[int]]) -> str:
-    counts = ", ".join(f"{name} {len(mine)}" for name, mine in zip(optimizers, repeats, strict=True))
-    shared = len(set.intersection(*repeats))
-    return (
-        f"The repeats with a full-fidelity result differ ({counts}; {shared} shared by all): "
-        "the means are not over the same repeats, so they are not a fair comparison."
-    )
+def _lowest(ranked: Sequence[tuple[str, float]], what: str, tests: Comparisons | None) -> str:
+    """Of optimizers and their means, the lowest first: whose is the lowest, and what the tests say of it."""
+    leader, lowest = ranked[0]
+    others = [name for name, mean in ranked[1:] if equal(mean, lowest)]
+    if others:
+        return f"{listed([leader, *others])} share the lowest {what}."
+    found = f"{leader} has the lowest {what}."
+    return f"{found} {_standing(leader, tests)}".rstrip() if tests else found
 
 
 def _corrected(tests: Comparisons) -> str:
@@ -183,17 +166,6 @@ def _corrected(tests: Comparisons) -> str:
         return ""
     whose = "" if tests.hypotheses == ALL else f" ({tests.hypotheses} with each of the others)"
     return f", corrected for {len(tests.pairs)} comparisons{whose}"
-
-
-def _cost(row: "pd.Series[Any]", seconds: float | None) -> str:
-    """What was paid for a result."""
-    repeat = "each repeat" if row["repeats"] > 1 else "one repeat"
-    epochs = f"{row['common_epochs']} epoch{'' if row['common_epochs'] == 1 else 's'}"
-    if seconds is None:
-        all_spent = row["epochs"] >= row["common_epochs"]
-        return f"{'after' if all_spent else 'within'} {epochs} in {repeat}"
-    within = f"{duration(seconds)} of training and suggestion"
-    return f"within {within} and {epochs} in {repeat}"
 
 
 def _standing(leader: str, tests: Comparisons) -> str:

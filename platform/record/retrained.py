@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fmnas.comparison.numbers.retrained import RETRAINED_COLUMNS, SEED_COLUMN, seed_columns
+from fmnas.comparison.numbers.retrained import RETRAINED_COLUMNS, TEST_ERROR_SEED, seed_columns
 from fmnas.comparison.numbers.retrained import read_retrained as read_table
 from fmnas.comparison.numbers.trials import ReportError
 from fmnas.platform.errors import ExperimentFailed, RunDirectoryError
@@ -89,7 +89,7 @@ def write_retrained(path: Path, rows: Iterable[RetrainedRow]) -> None:
     place = RETRAINED_COLUMNS.index("test_error") + 1
     header = [
         *RETRAINED_COLUMNS[:place],
-        *(f"{SEED_COLUMN}{i}" for i in range(1, seeds + 1)),
+        *(f"{TEST_ERROR_SEED}{i}" for i in range(1, seeds + 1)),
         *RETRAINED_COLUMNS[place:],
     ]
     writer = csv.DictWriter(text, header, lineterminator="\n")
@@ -102,7 +102,7 @@ def write_retrained(path: Path, rows: Iterable[RetrainedRow]) -> None:
 
 
 def _cells(row: RetrainedRow) -> dict[str, object]:
-    errors = {f"{SEED_COLUMN}{i}": error for i, error in enumerate(row.errors, start=1)}
+    errors = {f"{TEST_ERROR_SEED}{i}": error for i, error in enumerate(row.errors, start=1)}
     return {**{name: getattr(row, name) for name in _FIELDS}, "test_error": row.error, **errors}
 
 

@@ -6,7 +6,6 @@ import pytest
 from fmnas.comparison import Budget, ledger_table
 from fmnas.comparison.numbers.ledger import (
     LEDGER_COLUMNS,
-    SHARE_COLUMNS,
     LedgerRow,
     Pending,
     ledger_rows,
@@ -115,7 +114,9 @@ def test_pending_trials_were_thought_of(make_table):
 
 def test_the_columns_name_every_status_and_every_origin_in_their_order():
     assert tuple(name for name in LEDGER_COLUMNS if name in STATUSES) == STATUSES
-    assert tuple(name for name in LEDGER_COLUMNS if name.startswith("share_")) == SHARE_COLUMNS
+    assert tuple(name for name in LEDGER_COLUMNS if name.startswith("share_")) == tuple(
+        f"share_{origin}" for origin in ORIGINS
+    )
     assert tuple(LedgerRow(*[0] * len(LEDGER_COLUMNS)).shares) == ORIGINS
 
 

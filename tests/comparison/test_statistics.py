@@ -18,7 +18,7 @@ def table_of(trials, budget=BUDGET):
 
 
 def paired(table):
-    return compare({row["optimizer"]: row["values"] for row in table.to_dict("records")})
+    return compare({name: row.values for name, row in table.rows.items()})
 
 
 def caution(table):
@@ -39,24 +39,24 @@ def test_by_hand_at_equal_epochs(make_table):
         }
     )
     final = table_of(trials)
-    assert list(final["optimizer"]) == ["bohb", "re"]  # 1.75, 2.0
-    bohb, re = final.to_dict("records")
-    assert re["values"] == {0: 3.0, 1: 1.0}
-    assert re["mean"] == 2.0
-    assert re["standard_error"] == pytest.approx(sem([3.0, 1.0]))
-    assert (re["best"], re["best_error"], re["best_run"], re["best_trial"]) == (1.0, 0.25, "re/repeat-1", 2)
-    assert (re["epochs"], re["evaluations"]) == (75.0, 3.0)
-    assert bohb["values"] == {0: 0.5, 1: 3.0}
-    assert bohb["epochs"] == (75 + 74) / 2
-    assert bohb["model_share"] == pytest.approx(1 / 7)
-    assert set(final["common_epochs"]) == {75}
+    assert list(final.rows) == ["bohb", "re"]  # 1.75, 2.0
+    bohb, re = final.rows.values()
+    assert re.values == {0: 3.0, 1: 1.0}
+    assert re.mean == 2.0
+    assert re.standard_error == pytest.approx(sem([3.0, 1.0]))
+    assert (re.best, re.best_error, re.best_run, re.best_trial) == (1.0, 0.25, "re/repeat-1", 2)
+    assert (re.epochs, re.evaluations) == (75.0, 3.0)
+    assert bohb.values == {0: 0.5, 1: 3.0}
+    assert bohb.epochs == (75 + 74) / 2
+    assert bohb.model_share == pytest.approx(1 / 7)
+    assert final.common_epochs == 75
 
 
 def test_a_run_on_its_way_holds_all_at_its_cost(make_table):
     trials = make_table({("a", 0): [5.0, 4.0, 3.0], ("b", 0): [6.0]})
     final = table_of(trials)
-    assert set(final["common_epochs"]) == {25}
-    assert list(final["mean"]) == [5.0, 6.0]
+    assert final.common_epochs == 25
+    assert [row.mean for row in final.rows.values()] == [5.0, 6.0]
     assert "Compared at 25 of 75 epochs" in caution(final)
 
 
@@ -89,13 +89,13 @@ def test_a_repeat_without_any_trial_leaves_no_mean(make_table):
     runs = [PlannedRun(f"{name}/repeat-{r}", name, r) for name in "abc" for r in range(2)]
     curves = anytime_curves(trials, BUDGET, runs=runs)
     final = final_table(curves, ledger_table(trials, BUDGET), BUDGET)
-    assert list(final["optimizer"]) == ["b", "a"]  # c has none at all, and so no row
-    b, a = final.to_dict("records")
-    assert (b["mean"], b["repeats"], b["epochs"]) == (3.0, 2, 75.0)
-    np.testing.assert_equal(a["values"], {0: 1.0, 1: float("nan")})
-    assert np.isnan(a["mean"])
-    assert np.isnan(a["standard_error"])
-    assert (a["repeats"], a["best"], a["best_trial"], a["epochs"]) == (2, 1.0, 0, 37.5)
+    assert list(final.rows) == ["b", "a"]  # c has none at all, and so no row
+    b, a = final.rows.values()
+    assert (b.mean, b.repeats, b.epochs) == (3.0, 2, 75.0)
+    np.testing.assert_equal(a.values, {0: 1.0, 1: float("nan")})
+    assert np.isnan(a.mean)
+    assert np.isnan(a.standard_error)
+    assert (a.repeats, a.best, a.best_trial, a.epochs) == (2, 1.0, 0, 37.5)
     assert headline(final).startswith("b has the lowest mean objective: 3.0")
     assert "(b 2, a 1; 1 shared by all)" in caution(final)
     for name, mean in (("a", float("nan")), ("b", 3.0)):
@@ -133,12 +133,12 @@ def test_a_planned_optimizer_that_has_not_begun_is_yet_to_come(make_table):
 def test_no_mean_over_the_quick_repeats_alone(make_table):
     bohb = {("bohb", 0): [3.0, 2.0, 1.0], ("bohb", 1): [{"epochs": 15, "objective": 0.0}] * 5}
     final = table_of(make_table({**bohb, ("re", 0): [7.0] * 3, ("re", 1): [8.0] * 3}))
-    assert list(final["optimizer"]) == ["re", "bohb"]
-    row = final.iloc[1]
-    assert np.isnan(row["mean"])
-    assert np.isnan(row["standard_error"])
-    assert row["best"] == 1.0
-    np.testing.assert_equal(row["values"], {0: 1.0, 1: float("nan")})
+    assert list(final.rows) == ["re", "bohb"]
+    row = final.rows["bohb"]
+    assert np.isnan(row.mean)
+    assert np.isnan(row.standard_error)
+    assert row.best == 1.0
+    np.testing.assert_equal(row.values, {0: 1.0, 1: float("nan")})
     assert "(re 2, bohb 1; 1 shared by all)" in caution(final)
 
 

@@ -1,9 +1,9 @@
 """Headline and caution: nothing is better that no test shows."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,26 +12,28 @@ from scipy.stats import sem
 from fmnas.comparison import caution, headline
 from fmnas.comparison.numbers.notation import listed
 from fmnas.comparison.numbers.paired_tests import compare
+from fmnas.comparison.numbers.standings import FinalNumbers, FinalTable
 from fmnas.comparison.numbers.verdict import power
 
 CLAIM = re.compile(r"(?<!whether )\b(\S+) is better(?: than (\S+))?", re.IGNORECASE)
 
 
 def final(results):
-    """What a final table says of {optimizer: {repeat: objective}}."""
-    rows = []
+    """The final table of {optimizer: {repeat: objective}}."""
+    rows = {}
     for name, mine in results.items():
         given = np.array(list(mine.values()))
         error = sem(given) if len(given) > 1 else np.nan
-        rows.append({"optimizer": name, "repeats": len(mine), "mean": given.mean(), "standard_error": error})
-        rows[-1] |= {"values": mine, "best": given.min(), "epochs": 25.0, "common_epochs": 25, "budget_epochs": 25}
-    return pd.DataFrame(rows).sort_values(["mean", "best", "optimizer"], ignore_index=True)
+        found = (given.min(), np.nan, f"{name}/repeat-0", 0)
+        rows[name] = FinalNumbers(len(mine), given.mean(), error, mine, *found, 25.0, 1.0, 0.0, 0, 0, 0, 0)
+    in_order = sorted(rows, key=lambda name: (rows[name].mean, rows[name].best, name))
+    return FinalTable({name: rows[name] for name in in_order}, 25, 25)
 
 
 def words(results, seconds=None, hypotheses="all"):
     """Headline, caution and tests."""
     table = final(results)
-    tests = compare({row["optimizer"]: row["values"] for row in table.to_dict("records")}, hypotheses)
+    tests = compare({name: row.values for name, row in table.rows.items()}, hypotheses)
     return headline(table, tests, seconds), caution(table, tests), tests
 
 
@@ -54,10 +56,11 @@ def test_nothing_is_called_better_without_a_test(rows):
 def test_who_could_not_spend_it_all_is_within_it_and_a_share_of_all_trials_is_named():
     table, tests = final(numbered([1.0, 2.0], [3.0, 4.0])), compare({})
     assert "after 25 epochs in each repeat" in headline(table, tests)
-    assert "within 25 epochs in each repeat" in headline(table.assign(epochs=22.5), tests)
+    less = {name: replace(row, epochs=22.5) for name, row in table.rows.items()}
+    assert "within 25 epochs in each repeat" in headline(replace(table, rows=less), tests)
     assert "by method" not in caution(table, tests)
-    assert "Compared at 25 of 75 epochs" in caution(table.assign(budget_epochs=75), tests)
-    assert "the shares by method are of all trials" in caution(table.assign(budget_epochs=75), tests)
+    assert "Compared at 25 of 75 epochs" in caution(replace(table, budget_epochs=75), tests)
+    assert "the shares by method are of all trials" in caution(replace(table, budget_epochs=75), tests)
 
 
 def test_a_leader_that_is_better_than_all():
