@@ -27,7 +27,7 @@ How it stands: done, of, seconds_left (None while unknown), workers_busy, worker
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -47,25 +47,6 @@ RAY = "ray"
 """The kind of workers whose trials take long enough to be told of when they start."""
 
 
-class Progress(Protocol):
-    """Follows the driver."""
-
-    def suggesting(self, run: str) -> None:
-        """An optimizer is thinking about its next trial; "" when it is done."""
-
-    def started(self, job: Job, worker: str) -> None:
-        """A worker has begun a trial."""
-
-    def ended(self, outcome: Outcome) -> None:
-        """A trial ended."""
-
-    def lost(self, job: Job, worker: str, reason: str) -> None:
-        """A worker is gone with its trial."""
-
-    def say(self, text: str) -> None:
-        """Something a person should know."""
-
-
 Reached = Callable[[], Mapping[tuple[str, int], int]]
 """(run, trial) -> the epoch that it has reached, of those in flight as far as it is known."""
 
@@ -83,6 +64,10 @@ class JobProgress(ABC):
         self._flying: dict[tuple[str, int], tuple[float, int]] = {}  # (run, trial) -> since when, for how many epochs
         self._begun = elapsed()
 
+    def lost(self, job: Job, worker: str, reason: str) -> None:
+        """A worker is gone with its job, which may be repeated."""
+        self._gone("lost", "was lost with", job, worker, reason)
+
     @abstractmethod
     def _standing(self) -> dict[str, Any]:
         """The facts of how it stands."""
@@ -94,7 +79,7 @@ class JobProgress(ABC):
 
     def _gone(self, event: str, what: str, job: Job, worker: str, reason: str) -> None:
         self._flying.pop((job.run, job.trial.id), None)
-        line = f"{what} trial {job.trial.id} of {job.run}: {reason}"
+        line = f"{without_place(worker)} {what} trial {job.trial.id} of {job.run}: {reason}"
         self._tell(event, {**_job(job), "worker": worker, "reason": reason}, line, bad=True)
 
     def _tell(self, event: str, facts: Mapping[str, Any], line: str = "", bad: bool = False) -> None:
@@ -138,7 +123,7 @@ class ExperimentProgress(JobProgress):
         screen.show(self._table)
 
     def suggesting(self, run: str) -> None:
-        """Shown beside the run."""
+        """Its optimizer is thinking about the next trial; "" when it is done."""
         self._suggesting = run
 
     def started(self, job: Job, worker: str) -> None:
@@ -169,10 +154,6 @@ class ExperimentProgress(JobProgress):
             "run_epochs": run.budget.spent,
         }
         self._tell("ended", facts, _ended_line(run, outcome), bad=outcome.status != FINISHED)
-
-    def lost(self, job: Job, worker: str, reason: str) -> None:
-        """Who, what, why."""
-        self._gone("lost", f"{without_place(worker)} was lost with", job, worker, reason)
 
     def say(self, text: str) -> None:
         """As it is."""
@@ -279,13 +260,9 @@ class RetrainingProgress(JobProgress):
         )
         self._tell("ended", facts, line)
 
-    def lost(self, job: Job, worker: str, reason: str) -> None:
-        """A worker is gone; it will be tried again."""
-        self._gone("lost", f"{without_place(worker)} was lost with", job, worker, reason)
-
     def failed(self, job: Job, worker: str, reason: str) -> None:
         """It is given up."""
-        self._gone("failed", f"{without_place(worker)} failed at", job, worker, reason)
+        self._gone("failed", "failed at", job, worker, reason)
 
     def _standing(self) -> dict[str, Any]:
         done, of = len(self._rows), len(self._chosen)
