@@ -32,20 +32,17 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from fmnas.platform.config.sections import IN_PROCESS
 from fmnas.platform.problems import short_name
 from fmnas.platform.record.experiment import Run
 from fmnas.platform.record.outcome import Job, Outcome
 from fmnas.platform.record.retrained import RetrainedRow, Scale
 from fmnas.platform.record.state import ExperimentState
 from fmnas.platform.screen.runs_table import Doing, RunRow, RunsTable, as_number
-from fmnas.platform.screen.screen import Happening, Screen, as_reached, as_time, time_left
+from fmnas.platform.screen.screen import Happening, Screen, as_reached, as_time, spent_of, time_left
 from fmnas.platform.screen.terminal import plain_table
 from fmnas.platform.workers.pool import without_place
 from fmnas.search_spaces.records import FINISHED, WARM_START
-
-RAY = "ray"
-"""The kind of workers whose trials take long enough to be told of when they start."""
-
 
 Reached = Callable[[], Mapping[tuple[str, int], int]]
 """(run, trial) -> the epoch that it has reached, of those in flight as far as it is known."""
@@ -129,12 +126,12 @@ class ExperimentProgress(JobProgress):
     def started(self, job: Job, worker: str) -> None:
         """With where it is from, and its epochs; a line where that is not over at once."""
         trial, again = job.trial, f", attempt {job.attempt}" if job.attempt > 1 else ""
-        on_ray = self._state.experiment.config.workers.kind == RAY
+        takes_long = self._state.experiment.config.workers.kind != IN_PROCESS
         line = (
             f"{job.run}  trial {trial.id} ({trial.origin}, {trial.epochs} ep{again})  starts on {without_place(worker)}"
         )
         facts = {"origin": trial.origin, "epochs": trial.epochs, "worker": worker}
-        self._start(job, facts, line if on_ray else "")
+        self._start(job, facts, line if takes_long else "")
 
     def ended(self, outcome: Outcome) -> None:
         """Run, trial, objective, incumbent, budget. What an earlier experiment evaluated says nothing of the pace."""
@@ -161,9 +158,7 @@ class ExperimentProgress(JobProgress):
 
     def _standing(self) -> dict[str, Any]:
         runs = self._state.runs.values()
-        spent, whole = sum(run.budget.spent for run in runs), sum(run.budget.epochs for run in runs)
-        share = round(spent / whole, 6)
-        return {"spent_epochs": spent, "budget_epochs": whole, "spent_share": share, **self._crew(self._left(*runs))}
+        return {**spent_of(runs), **self._crew(self._left(*runs))}
 
     def _left(self, *runs: Run) -> float | None:
         """Seconds until these runs have spent their budgets, or what they will spend of them."""

@@ -6,9 +6,9 @@ Whoever reads may go away: what is told then is lost, and the experiment goes on
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -16,6 +16,9 @@ from rich.text import Text
 
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.screen.terminal import output, say
+
+if TYPE_CHECKING:
+    from fmnas.platform.record.ledger import RunAccount
 
 
 def time_left(runs: Sequence[tuple[float, float]], seconds: float) -> float | None:
@@ -27,6 +30,12 @@ def time_left(runs: Sequence[tuple[float, float]], seconds: float) -> float | No
     if done <= 0:
         return None
     return max(seconds / done * ahead, *(seconds / mine * left for mine, left in runs if mine > 0))
+
+
+def spent_of(runs: Collection["RunAccount"]) -> dict[str, Any]:
+    """The facts of what runs have spent of their budgets together."""
+    spent, whole = sum(run.budget.spent for run in runs), sum(run.budget.epochs for run in runs)
+    return {"spent_epochs": spent, "budget_epochs": whole, "spent_share": round(spent / whole, 6)}
 
 
 def as_time(seconds: float | None) -> str:

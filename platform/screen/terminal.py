@@ -48,7 +48,7 @@ def _print_retrained(retrained: "Retrained", console: Console) -> None:
         values = (number(row.selected_error), number(row.error), number(row.standard_error, digits=2))
         table.add_row(row.optimizer, *values, interval(row.low, row.high))
     console.print(f"The best of every run, trained again: {scale}", highlight=False)
-    _wide_enough(console, table).print(table)
+    _print_table(table, console)
     console.print()
     _print_pairs(retrained.tests.pairs, console)
 
@@ -63,7 +63,7 @@ def _print_pairs(pairs: "tuple[PairedTest, ...]", console: Console) -> None:
     for pair in pairs:
         values = (number(pair.difference, digits=2), number(pair.p_corrected, digits=2))
         table.add_row(f"{pair.first} - {pair.second}", *values, pair.verdict)
-    _wide_enough(console, table).print(table)
+    _print_table(table, console)
     console.print()
 
 
@@ -84,7 +84,7 @@ def _print_final(summary: "Summary", console: Console) -> None:
         table.add_column(name, justify="right" if table.columns else "left", width=width, overflow="fold")
     for row in zip(*columns.values(), strict=True):
         table.add_row(*row)
-    _wide_enough(console, table).print(table)
+    _print_table(table, console)
     hidden = [name for name in every if name not in columns]
     if hidden:
         say(console, f"No room for: {', '.join(hidden)}.", "dim")
@@ -113,13 +113,13 @@ def _whole(widths: Sequence[int]) -> int:
     return sum(widths) + GAP * (len(widths) - 1)
 
 
-def _wide_enough(console: Console, table: Table) -> Console:
+def _print_table(table: Table, console: Console) -> None:
     """A terminal has the width it has; a file has that of the table, if it is wider."""
-    if console.is_terminal:
-        return console
-    boundless = console.options.update(max_width=sys.maxsize)
-    needed = Measurement.get(console, boundless, table).maximum
-    return Console(file=console.file, width=max(console.width, needed))
+    if not console.is_terminal:
+        boundless = console.options.update(max_width=sys.maxsize)
+        needed = Measurement.get(console, boundless, table).maximum
+        console = Console(file=console.file, width=max(console.width, needed))
+    console.print(table)
 
 
 class PatientOutput:
