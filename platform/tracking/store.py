@@ -60,14 +60,16 @@ class _Progress:
 
 
 class MlflowStore:
-    """Writes one experiment. Every method may be called again after it raised; no run is then there twice."""
+    """Writes one experiment. Every method may be called again after it raised; no run is then there twice.
+
+    experiment, remark: as `tracker.Store` has them.
+    """
 
     def __init__(self, settings: TrackingSettings, clock: Callable[[], float] = time.time) -> None:
         self._settings = settings
         self._clock = clock
         self._mlflow: MlflowExperiment
-        self._ready = False
-        self._remark = ""
+        self.experiment = self.remark = ""
         self._file: tuple[int, int] | None = None
         self._campaign = ""
         self._colors: dict[str, str] = {}
@@ -77,25 +79,15 @@ class MlflowStore:
         self._doubtful: set[_Key] = set()  # creation failed on our side; the server may have done it
 
     @property
-    def remark(self) -> str:
-        """What a person should know of how the store was found; empty if nothing."""
-        return self._remark
-
-    @property
     def gone(self) -> str:
         """Why what was written is no longer there; empty while it is, as far as that can be known."""
-        if not self._ready or file_identity(self._settings.uri) == self._file:
+        if not self.experiment or file_identity(self._settings.uri) == self._file:
             return ""
         return f"{sqlite_path(self._settings.uri)} was removed or replaced, and with it what had been written"
 
-    @property
-    def experiment(self) -> str:
-        """MLflow's id of the experiment; empty before `open`."""
-        return self._mlflow.id if self._ready else ""
-
     def open(self, runs: Sequence[tuple[str, int]]) -> None:
         """Connect; find or create the experiment, its pages, and the runs of every optimizer."""
-        self._remark = prepare_file(self._settings) or self._remark  # there may be several attempts
+        self.remark = prepare_file(self._settings) or self.remark  # there may be several attempts
         self._mlflow = MlflowExperiment(self._settings)
         self._file = file_identity(self._settings.uri)
         optimizers = list(dict.fromkeys(optimizer for optimizer, _ in runs))
@@ -105,7 +97,7 @@ class MlflowStore:
         self._colors = {name: style.colour for name, style in styles(optimizers).items()}
         for optimizer, repeat in runs:
             self._runs[run_name(optimizer, repeat)] = self._open_progress(optimizer, repeat, known)
-        self._ready = True
+        self.experiment = self._mlflow.id
 
     def write(self, outcome: Outcome, standing: RunStanding) -> bool:
         """Write a trial and its run's progress; False if the trial was there already."""

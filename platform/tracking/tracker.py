@@ -42,11 +42,11 @@ class TrackingReport:
     remark: str = ""
 
 
-class Tracker(Protocol):
+class Tracker:
     """Follows an experiment. No method waits for a store or raises because of one; only `finish` takes time.
 
     Calls come in this order: `start` once, `trial` for each outcome (after a resume, for the replayed ones too, in
-    the journal's order), `finish` once. Runs are named by (optimizer, repeat).
+    the journal's order), `finish` once. Runs are named by (optimizer, repeat). Here, it is told to nobody.
     """
 
     def start(self, runs: Sequence[tuple[str, int]]) -> None:
@@ -57,32 +57,22 @@ class Tracker(Protocol):
 
     def finish(self, status: str, artifacts: Sequence[Path], summary: Mapping[str, Any]) -> TrackingReport:
         """The experiment is "finished", "interrupted" or "failed". Returns within a bounded time."""
-
-
-class NoTracker:
-    """For tracking.enabled = false."""
-
-    def start(self, runs: Sequence[tuple[str, int]]) -> None:
-        """Nothing."""
-
-    def trial(self, outcome: Outcome, standing: RunStanding) -> None:
-        """Nothing."""
-
-    def finish(self, status: str, artifacts: Sequence[Path], summary: Mapping[str, Any]) -> TrackingReport:
-        """An empty report."""
         return TrackingReport()
 
 
+class NoTracker(Tracker):
+    """For tracking.enabled = false."""
+
+
 class Store(Protocol):
-    """Where a BackgroundTracker writes. Any method may raise and is then called again with the same arguments."""
+    """Where a BackgroundTracker writes. Any method may raise and is then called again with the same arguments.
 
-    @property
-    def experiment(self) -> str:
-        """The id of the experiment in the store; empty before `open`."""
+    experiment: the id of the experiment in the store; empty before it is open. remark: what a person should know of
+    how the store was found; empty if nothing.
+    """
 
-    @property
-    def remark(self) -> str:
-        """What a person should know of how the store was found; empty if nothing."""
+    experiment: str
+    remark: str
 
     @property
     def gone(self) -> str:
@@ -110,12 +100,12 @@ class _Job:
     tries: int = 0
 
 
-class BackgroundTracker:
+class BackgroundTracker(Tracker):
     """One thread with a queue, the only one that talks to the store.
 
     flush_seconds: how long `finish` may take. It takes far less when the store is down: a store that has failed
     LAST_TRIES times in a row by then gets one more try.
-    shown: turns an error's text into one that may be shown.
+    uri: the store's, whose password no error may show.
     """
 
     def __init__(
@@ -123,12 +113,12 @@ class BackgroundTracker:
         store: Store,
         flush_seconds: float = 60.0,
         first_pause: float = FIRST_PAUSE,
-        shown: Callable[[str], str] = hide_passwords,
+        uri: str = "",
     ) -> None:
         self._store = store
         self._flush_seconds = flush_seconds
         self._first_pause = first_pause
-        self._shown = shown
+        self._uri = uri
         self._queue: deque[_Job] = deque()
         self._aside: list[_Job] = []  # trials that the store would not take while it took others
         self._news = threading.Condition()
@@ -190,7 +180,7 @@ class BackgroundTracker:
                 job.send()
             except Exception as error:
                 # Whatever it is, it is no reason to stop an experiment that trains for days.
-                reason = self._reason(error)
+                reason = " ".join(hide_passwords(f"{type(error).__name__}: {error}", self._uri).split())[:500]
                 if not (self._store.experiment and self._store.is_refusal(error)):
                     failures, self._trouble = failures + 1, reason
                     if not self._let_pass(failures):
@@ -232,13 +222,9 @@ class BackgroundTracker:
 
     def _rest(self, failures: int) -> None:
         """Pause after a failure: longer each time, short once `finish` waits."""
-        pause = min(self._first_pause * 2 ** (failures - 1), LONGEST_PAUSE)
         with self._news:
             if self._deadline is None:
+                pause = min(self._first_pause * 2 ** (failures - 1), LONGEST_PAUSE)
                 self._news.wait_for(lambda: self._deadline is not None, pause)
             else:
                 self._news.wait(min(self._first_pause, FIRST_PAUSE))
-
-    def _reason(self, error: Exception) -> str:
-        """One line that may be shown."""
-        return " ".join(self._shown(f"{type(error).__name__}: {error}").split())[:500]

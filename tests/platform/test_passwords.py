@@ -209,7 +209,7 @@ def test_an_error_of_someone_else_is_shown_without_the_password() -> None:
         def is_refusal(self, error: Exception) -> bool:
             return False
 
-    tracker = BackgroundTracker(Talkative(), shown=lambda text: hide_passwords(text, URI))
+    tracker = BackgroundTracker(Talkative(), uri=URI)
     tracker.start([])
     report = tracker.finish("finished", [], {})
     assert report == TrackingReport(reason=f"ConnectionError: no answer from {MASKED} for '***'")
