@@ -224,7 +224,7 @@ class BackgroundTracker(Tracker):
         """Pause after a failure: longer each time, short once `finish` waits."""
         with self._news:
             if self._deadline is None:
-                pause = min(self._first_pause * 2 ** (failures - 1), LONGEST_PAUSE)
+                pause = min(self._first_pause * 2 ** min(failures - 1, 30), LONGEST_PAUSE)  # in reach of a float
                 self._news.wait_for(lambda: self._deadline is not None, pause)
             else:
                 self._news.wait(min(self._first_pause, FIRST_PAUSE))
