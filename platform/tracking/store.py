@@ -25,13 +25,10 @@ from fmnas.platform.record.outcome import Outcome, RunStanding, run_name
 from fmnas.platform.tracking import layout as records
 from fmnas.platform.tracking.client import MlflowExperiment, TrackingSettings
 from fmnas.platform.tracking.database import file_identity, prepare_file
-from fmnas.platform.tracking.layout import COLOR, EXTENSIONS, KIND, PARENT, RUN, TRIAL, Point
+from fmnas.platform.tracking.layout import COLOR, DESCRIPTION, EXTENSIONS, KIND, NAME, PARENT, RUN, TRIAL, Point
 from fmnas.search_spaces.records import CANCELLED, LOST
 
 _STATUS = {"finished": "FINISHED", "interrupted": "KILLED"}
-
-MEAN_CURVES_FILE = "mean_curves.csv"
-"""The report's file of mean curves."""
 
 _Key = tuple[str, int]
 """A trial: (run, id)."""
@@ -119,7 +116,7 @@ class MlflowStore:
         self._mlflow.log(self._campaign, [Point(key, value, self._now(), 0) for key, value in values.items()])
         files = list(filter(Path.is_file, artifacts))
         if status == "finished":  # until then the curves change, and MLflow forgets no point
-            self._write_means([path for path in files if path.name == MEAN_CURVES_FILE])
+            self._write_means([path for path in files if path.name == "mean_curves.csv"])
         self._mlflow.terminate(self._campaign, ending)
         for path in files:
             self._mlflow.upload(self._campaign, path)
@@ -140,31 +137,31 @@ class MlflowStore:
         status = getattr(error, "get_http_status_code", lambda: 400)()
         return 400 <= status < 500 and status not in (408, 429)
 
-    def _known_runs(self) -> dict[str, str]:
-        """Sorts what is in the store: trials into `_written` and `_begun`; returns run name -> id of the others."""
+    def _known_runs(self) -> dict[str, Any]:
+        """Sorts what is in the store: trials into `_written` and `_begun`; returns the others by their runs' names."""
         known = {}
         for found in self._mlflow.runs():
             tags, run_id = found.data.tags, found.info.run_id
             if tags[KIND] in (records.MEAN_KIND, records.EARLIER_MEAN_KIND):
                 continue
             if TRIAL not in tags:
-                known[tags.get(RUN, tags[KIND])] = run_id
+                known[tags.get(RUN, tags[KIND])] = found
             elif found.info.end_time is None:
                 self._begun[tags[RUN], int(tags[TRIAL])] = run_id
             else:
                 self._written[tags[RUN], int(tags[TRIAL])] = run_id, tags["status"]
         return known
 
-    def _open_campaign(self, known: str | None) -> str:
+    def _open_campaign(self, known: Any) -> str:
         """The experiment's own run; a new one after an extension: its curves change, and MLflow forgets no point."""
         kind, count = records.CAMPAIGN_KIND, self._settings.extensions
         tags = {KIND: kind, EXTENSIONS: str(count)} if count else {KIND: kind}
-        if known and count and self._mlflow.tags(known).get(EXTENSIONS) != tags[EXTENSIONS]:
-            self._mlflow.log(known, tags={KIND: records.EARLIER_KIND, "mlflow.runName": records.EARLIER_KIND})
+        if known and count and known.data.tags.get(EXTENSIONS) != tags[EXTENSIONS]:
+            self._mlflow.log(known.info.run_id, tags={KIND: records.EARLIER_KIND, NAME: records.EARLIER_KIND})
             known = None
         return self._open_run(known, kind, tags, self._settings.params)
 
-    def _open_progress(self, optimizer: str, repeat: int, known: Mapping[str, str]) -> _Progress:
+    def _open_progress(self, optimizer: str, repeat: int, known: Mapping[str, Any]) -> _Progress:
         name = run_name(optimizer, repeat)
         tags = {
             KIND: records.RUN_KIND,
@@ -175,15 +172,17 @@ class MlflowStore:
             PARENT: self._campaign,
         }
         params = self._settings.optimizers.get(optimizer, {})
-        run_id = self._open_run(known.get(name), records.name_in_ui(optimizer, repeat), tags, params)
+        run_id = self._open_run(known.get(name), records.name_in_ui(optimizer, f"repeat-{repeat}"), tags, params)
         lines = records.INCUMBENT_LINES if name in known else ()
-        return _Progress(run_id, {(key, step) for key in lines for step in self._mlflow.steps(run_id, key)})
+        return _Progress(run_id, {(key, step) for key in lines for step in self._mlflow.values(run_id, key)})
 
-    def _open_run(self, known: str | None, name: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:
+    def _open_run(self, known: Any, name: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:
         if known:
-            self._mlflow.reopen(known)
-            self._mlflow.log(known, tags=tags)  # of an older fmnas, or in another campaign since
-        run_id = known or self._mlflow.create(name, tags, self._now())
+            run_id = known.info.run_id
+            self._mlflow.reopen(run_id)
+            self._mlflow.log(run_id, tags=tags)  # of an older fmnas, or in another campaign since
+        else:
+            run_id = self._mlflow.create(name, tags, self._now())
         self._mlflow.describe(run_id, params)
         return run_id
 
@@ -224,7 +223,7 @@ class MlflowStore:
         values = {"trials": len(progress.trials), "epochs": standing.epochs, **records.results(best)}
         step = math.floor(standing.evaluations)
         points += [Point(key, float(value), now, step) for key, value in values.items()]
-        tags = {"best_trial": str(best.trial.id), "mlflow.note.content": records.best_note(best)} if best else {}
+        tags = {"best_trial": str(best.trial.id), DESCRIPTION: records.best_note(best)} if best else {}
         self._mlflow.log(progress.run_id, points, tags=tags)
 
     def _write_means(self, files: Iterable[Path]) -> None:
@@ -245,17 +244,17 @@ class MlflowStore:
             if found.data.tags[PARENT] == self._campaign:
                 there[optimizer] = run_id
             else:
-                name = f"earlier {records.mean_name(optimizer)}"
-                self._mlflow.log(run_id, tags={KIND: records.EARLIER_MEAN_KIND, "mlflow.runName": name})
+                name = f"earlier {records.name_in_ui(optimizer, records.MEAN_KIND)}"
+                self._mlflow.log(run_id, tags={KIND: records.EARLIER_MEAN_KIND, NAME: name})
         return there
 
     def _create_mean(self, optimizer: str) -> str:
-        tags = {KIND: records.MEAN_KIND, "optimizer": optimizer, COLOR: self._colors[optimizer], PARENT: self._campaign}
-        return self._mlflow.create(records.mean_name(optimizer), tags, self._now())
+        kind = records.MEAN_KIND
+        tags = {KIND: kind, "optimizer": optimizer, COLOR: self._colors[optimizer], PARENT: self._campaign}
+        return self._mlflow.create(records.name_in_ui(optimizer, kind), tags, self._now())
 
-    def _log_missing(self, run_id: str, points: Iterable[Point]) -> None:
+    def _log_missing(self, run_id: str, points: Sequence[Point]) -> None:
         """Points that a run does not have with this value."""
-        points = list(points)
         there = {key: self._mlflow.values(run_id, key) for key in dict.fromkeys(point.key for point in points)}
         self._mlflow.log(run_id, [point for point in points if there[point.key].get(point.step) != point.value])
 
