@@ -22,7 +22,7 @@ NARROW_COLUMNS = ("run", "", "best", "now", "left")
 RUN_COLUMNS = ("run", "budget", "", "evaluations", "epochs", "best", "now", "left")
 BESIDE = LAST_EVENTS + 6
 """Lines of a terminal that are not for rows: title, header, foot, last events, and what stood there before."""
-LEAST = 12
+LEAST_WIDTH = 12
 """As much of a name, and of what a run does, is shown on any terminal."""
 FEWEST = 4
 """As many rows are shown on any terminal."""
@@ -107,9 +107,9 @@ def _widths(rows: Sequence[RunRow], header: Sequence[str], whole: int) -> dict[s
     """Of each column: where there is not room for all, the names of runs and what they do are cut, and nothing else."""
     full = {name: max([len(name), *(len(_cell(row, name)) for row in rows)]) for name in header}
     excess = sum(full.values()) + GAP * (len(header) - 1) - whole
-    doing = max(LEAST, full["now"] - max(0, excess))
+    doing = max(LEAST_WIDTH, full["now"] - max(0, excess))
     excess -= full["now"] - doing
-    return {**full, "now": min(full["now"], doing), "run": max(LEAST, full["run"] - max(0, excess))}
+    return {**full, "now": min(full["now"], doing), "run": max(LEAST_WIDTH, full["run"] - max(0, excess))}
 
 
 def as_number(value: float | None) -> str:

@@ -56,14 +56,17 @@ class TrackingSettings:
             )
 
 
+NO_TELEMETRY = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
+"""The environment of what runs MLflow, which takes the word true and not 1."""
+
+
 def load_mlflow() -> ModuleType:
     """mlflow, imported on first use (it takes seconds) with telemetry off, quiet, and with short waits.
 
     Retries are ours (`tracker.py`), with growing pauses: MLflow's own would hold the thread for minutes, and
     would create a run twice whose first creation was not answered.
     """
-    os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
-    os.environ["DO_NOT_TRACK"] = "true"  # MLflow takes the word true and not 1
+    os.environ.update(NO_TELEMETRY)
     for name, value in {
         "MLFLOW_LOGGING_LEVEL": "ERROR",
         "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",

@@ -15,8 +15,14 @@ from pathlib import Path
 from fmnas.platform.config.uri import TrackingError, sqlite_path
 from fmnas.platform.tracking.client import TrackingSettings, load_mlflow
 
-_PATIENCE = 20.0  # seconds to wait for a file that another process has locked
+_LOCK_SECONDS = 20.0  # how long to wait for a file that another process has locked
 _FIRST_TABLES = {"experiments", "runs", "metrics", "params", "tags"}
+_MOVES = (
+    "update experiments set artifact_location = :new || substr(artifact_location, :rest) "
+    "where experiment_id = :experiment",
+    "update runs set artifact_uri = :new || substr(artifact_uri, :rest) "
+    "where experiment_id = :experiment and substr(artifact_uri, 1, :rest) = :below",
+)
 _DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 
 
@@ -83,17 +89,9 @@ def follow(path: Path, artifacts: Path) -> None:
             head, mark, _ = f"{location or ''}/".rpartition(f"/{artifacts.name}/")
             old = f"{head}{mark}".rstrip("/")
             if mark and old.startswith("file:") and old != new:
-                moved = (new, len(old) + 1, experiment, len(old) + 1, f"{old}/")
-                database.execute(
-                    "update experiments set artifact_location = ? || substr(artifact_location, ?) "
-                    "where experiment_id = ?",
-                    moved[:3],
-                )
-                database.execute(
-                    "update runs set artifact_uri = ? || substr(artifact_uri, ?) "
-                    "where experiment_id = ? and substr(artifact_uri, 1, ?) = ?",
-                    moved,
-                )
+                moved = {"new": new, "rest": len(old) + 1, "below": f"{old}/", "experiment": experiment}
+                for statement in _MOVES:
+                    database.execute(statement, moved)
 
 
 def find_files_again(uri: str, artifacts: Path) -> None:
@@ -107,17 +105,17 @@ def find_files_again(uri: str, artifacts: Path) -> None:
 def file_identity(uri: str) -> tuple[int, int] | None:
     """What tells a store's file from another that has taken its place; None if there is none."""
     path = sqlite_path(uri)
-    try:
-        found = path.stat() if path is not None else None
-    except OSError:
-        return None
-    return (found.st_dev, found.st_ino) if found is not None else None
+    if path is not None:
+        with suppress(OSError):
+            found = path.stat()
+            return found.st_dev, found.st_ino
+    return None
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[sqlite3.Connection]:
     """One transaction; what a killed writer left in the middle is taken back first, as SQLite does."""
-    with closing(sqlite3.connect(path, timeout=_PATIENCE)) as database, database:
+    with closing(sqlite3.connect(path, timeout=_LOCK_SECONDS)) as database, database:
         yield database
 
 
