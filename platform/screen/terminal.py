@@ -12,7 +12,6 @@ from rich.measure import Measurement
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from fmnas.comparison.numbers.paired_tests import PairedTest
     from fmnas.comparison.numbers.retrained import Retrained
     from fmnas.comparison.summary import Summary
 
@@ -37,34 +36,24 @@ def print_summary(summary: "Summary", console: Console) -> None:
 
 
 def _print_retrained(retrained: "Retrained", console: Console) -> None:
-    """The test errors of the best configurations, trained again."""
+    """The test errors of the best configurations, trained again, and which of their differences a test supports."""
     from fmnas.comparison.numbers.notation import interval, listed, number
 
     alike = f"epochs = {retrained.epochs}, images = {retrained.images}, fresh seeds = {retrained.seeds}"
     scale = f"not all in the same way, they differ in {listed(retrained.differ)}" if retrained.differ else alike
     headers = ("optimizer", "validation error", "test error", "standard error", "95% interval")
-    table = plain_table(headers, {"optimizer"}, "bold")
+    means = plain_table(headers, {"optimizer"}, "bold")
     for row in retrained.means:
         values = (number(row.selected_error), number(row.error), number(row.standard_error, digits=2))
-        table.add_row(row.optimizer, *values, interval(row.low, row.high))
+        means.add_row(row.optimizer, *values, interval(row.low, row.high))
+    pairs = plain_table(("test errors", "difference", "p corrected", "verdict"), {"test errors", "verdict"}, "bold")
+    for pair in retrained.tests.pairs:
+        differences = (number(pair.difference, digits=2), number(pair.p_corrected, digits=2))
+        pairs.add_row(f"{pair.first} - {pair.second}", *differences, pair.verdict)
     console.print(f"The best of every run, trained again: {scale}", highlight=False)
-    _print_table(table, console)
-    console.print()
-    _print_pairs(retrained.tests.pairs, console)
-
-
-def _print_pairs(pairs: "tuple[PairedTest, ...]", console: Console) -> None:
-    """The differences of the test errors, and which of them a test supports."""
-    from fmnas.comparison.numbers.notation import number
-
-    if not pairs:
-        return
-    table = plain_table(("test errors", "difference", "p corrected", "verdict"), {"test errors", "verdict"}, "bold")
-    for pair in pairs:
-        values = (number(pair.difference, digits=2), number(pair.p_corrected, digits=2))
-        table.add_row(f"{pair.first} - {pair.second}", *values, pair.verdict)
-    _print_table(table, console)
-    console.print()
+    for table in (means, pairs) if retrained.tests.pairs else (means,):
+        _print_table(table, console)
+        console.print()
 
 
 def _print_final(summary: "Summary", console: Console) -> None:

@@ -59,7 +59,8 @@ class _Progress:
 class MlflowStore:
     """Writes one experiment. Every method may be called again after it raised; no run is then there twice.
 
-    experiment, remark: as `tracker.Store` has them.
+    experiment: MLflow's id of it; empty before it is open. remark: what a person should know of how the store was
+    found; empty if nothing.
     """
 
     def __init__(self, settings: TrackingSettings, clock: Callable[[], float] = time.time) -> None:
@@ -104,7 +105,7 @@ class MlflowStore:
         self._mlflow.log(progress.run_id, [p for p in points if (p.key, p.step) not in progress.there])
         progress.take(outcome, standing, points)
         # Last: one that the store will not take for now is tried again after others, and the lines are there by then.
-        return self._write_trial(outcome, standing, progress.run_id)
+        return self._write_trial(outcome, standing)
 
     def close(self, status: str, artifacts: Sequence[Path], summary: Mapping[str, Any]) -> None:
         """Write the final values of every run, and the campaign's numbers and files."""
@@ -163,14 +164,7 @@ class MlflowStore:
 
     def _open_progress(self, optimizer: str, repeat: int, known: Mapping[str, Any]) -> _Progress:
         name = run_name(optimizer, repeat)
-        tags = {
-            KIND: records.RUN_KIND,
-            RUN: name,
-            "optimizer": optimizer,
-            "repeat": str(repeat),
-            COLOR: self._colors[optimizer],
-            PARENT: self._campaign,
-        }
+        tags = {**self._place(records.RUN_KIND, optimizer, self._campaign), RUN: name, "repeat": str(repeat)}
         params = self._settings.optimizers.get(optimizer, {})
         run_id = self._open_run(known.get(name), records.name_in_ui(optimizer, f"repeat-{repeat}"), tags, params)
         lines = records.INCUMBENT_LINES if name in known else ()
@@ -186,7 +180,11 @@ class MlflowStore:
         self._mlflow.describe(run_id, params)
         return run_id
 
-    def _write_trial(self, outcome: Outcome, standing: RunStanding, parent: str) -> bool:
+    def _place(self, kind: str, optimizer: str, parent: str) -> dict[str, str]:
+        """The tags that say what an optimizer's run is, and where it stands in the tree."""
+        return {KIND: kind, "optimizer": optimizer, COLOR: self._colors[optimizer], PARENT: parent}
+
+    def _write_trial(self, outcome: Outcome, standing: RunStanding) -> bool:
         key = (outcome.run, outcome.trial.id)
         run_id, status = self._written.get(key, (self._begun.get(key, ""), ""))
         # A trial that was lost or cancelled may be tried again after a resume.
@@ -196,20 +194,19 @@ class MlflowStore:
         if run_id:
             self._mlflow.log(run_id, record.points, record.params, record.tags)
         else:
-            self._begun[key] = run_id = self._create_trial(key, record, parent)
+            self._begun[key] = run_id = self._create_trial(key, record)
             self._mlflow.log(run_id, record.points, record.params)
         self._mlflow.terminate(run_id, record.status, record.ended)
         self._written[key] = run_id, outcome.status
         return True
 
-    def _create_trial(self, key: _Key, record: records.TrialRecord, parent: str) -> str:
+    def _create_trial(self, key: _Key, record: records.TrialRecord) -> str:
         if key in self._doubtful:
             for found in self._mlflow.runs(f"tags.`{RUN}` = '{key[0]}'", f"tags.`{TRIAL}` = '{key[1]}'"):
                 return str(found.info.run_id)
         self._doubtful.add(key)
-        color = self._colors[record.tags["optimizer"]]
-        tags = {**record.tags, KIND: records.TRIAL_KIND, COLOR: color, PARENT: parent}
-        run_id = self._mlflow.create(record.name, tags, record.started)
+        place = self._place(records.TRIAL_KIND, record.tags["optimizer"], self._runs[key[0]].run_id)
+        run_id = self._mlflow.create(record.name, {**record.tags, **place}, record.started)
         self._doubtful.discard(key)
         return run_id
 
@@ -232,7 +229,9 @@ class MlflowStore:
         self._log_missing(self._campaign, records.campaign_points(lines))
         there = self._mean_runs()
         for optimizer, points in lines.items():
-            run_id = there.get(optimizer) or self._create_mean(optimizer)
+            place = self._place(records.MEAN_KIND, optimizer, self._campaign)
+            name = records.name_in_ui(optimizer, records.MEAN_KIND)
+            run_id = there.get(optimizer) or self._mlflow.create(name, place, self._now())
             self._log_missing(run_id, points)
             self._mlflow.terminate(run_id, "FINISHED")
 
@@ -247,11 +246,6 @@ class MlflowStore:
                 name = f"earlier {records.name_in_ui(optimizer, records.MEAN_KIND)}"
                 self._mlflow.log(run_id, tags={KIND: records.EARLIER_MEAN_KIND, NAME: name})
         return there
-
-    def _create_mean(self, optimizer: str) -> str:
-        kind = records.MEAN_KIND
-        tags = {KIND: kind, "optimizer": optimizer, COLOR: self._colors[optimizer], PARENT: self._campaign}
-        return self._mlflow.create(records.name_in_ui(optimizer, kind), tags, self._now())
 
     def _log_missing(self, run_id: str, points: Sequence[Point]) -> None:
         """Points that a run does not have with this value."""

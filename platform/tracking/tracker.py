@@ -10,10 +10,13 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from fmnas.platform.config.uri import hide_passwords
 from fmnas.platform.record.outcome import Outcome, RunStanding
+
+if TYPE_CHECKING:
+    from fmnas.platform.tracking.store import MlflowStore
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """Seconds between attempts while the store does not answer; doubled each time."""
@@ -64,33 +67,6 @@ class NoTracker(Tracker):
     """For tracking.enabled = false."""
 
 
-class Store(Protocol):
-    """Where a BackgroundTracker writes. Any method may raise and is then called again with the same arguments.
-
-    experiment: the id of the experiment in the store; empty before it is open. remark: what a person should know of
-    how the store was found; empty if nothing.
-    """
-
-    experiment: str
-    remark: str
-
-    @property
-    def gone(self) -> str:
-        """Why what was written is no longer there; empty while it is, as far as that can be known."""
-
-    def open(self, runs: Sequence[tuple[str, int]]) -> None:
-        """Connect, and find out what is already there."""
-
-    def write(self, outcome: Outcome, standing: RunStanding) -> bool:
-        """Write a trial and its run's progress; False if the trial was there already."""
-
-    def close(self, status: str, artifacts: Sequence[Path], summary: Mapping[str, Any]) -> None:
-        """Write what is known at the end."""
-
-    def is_refusal(self, error: Exception) -> bool:
-        """Whether the store answered and will never take this, so that trying again is of no use."""
-
-
 @dataclass
 class _Job:
     """Something to send. may_wait: whether others may pass it."""
@@ -101,7 +77,7 @@ class _Job:
 
 
 class BackgroundTracker(Tracker):
-    """One thread with a queue, the only one that talks to the store.
+    """One thread with a queue, the only one that talks to the store; what raised there is called again.
 
     flush_seconds: how long `finish` may take. It takes far less when the store is down: a store that has failed
     LAST_TRIES times in a row by then gets one more try.
@@ -110,7 +86,7 @@ class BackgroundTracker(Tracker):
 
     def __init__(
         self,
-        store: Store,
+        store: "MlflowStore",
         flush_seconds: float = 60.0,
         first_pause: float = FIRST_PAUSE,
         uri: str = "",

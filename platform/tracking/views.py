@@ -7,8 +7,7 @@ table or as charts is not part of the state but of the address.
 """
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -35,19 +34,6 @@ _CHARTS = ("compare", "means", "search")
 """Those that open as charts; the others open as a table."""
 
 _State = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class _Section:
-    """A folding group of charts."""
-
-    name: str
-    charts: tuple[_State, ...] = ()
-    columns: int = 2
-
-    def to_dict(self) -> _State:
-        head = {"uuid": self.name, "name": self.name, "display": bool(self.charts), "isReordered": False}
-        return {**head, "columns": self.columns, "cardHeight": 460}
 
 
 def view_tags(campaign: str, space: Space | None, now: int) -> dict[str, str]:
@@ -127,19 +113,19 @@ def _compare(campaign: str) -> _State:
     Not grouped: the browser gives groups colours of its own, which are not those of the report.
     """
     lines, bars = map(_line, INCUMBENT_LINES), {"type": "BAR", "metricKey": "objective"}
-    section = _Section("Comparison", (*lines, _scatter("flops_ratio", "objective"), bars))
+    comparison = [*lines, _scatter("flops_ratio", "objective"), bars]
     return {
         **_page(campaign, RUN_KIND, ["incumbent", "objective", "flops_ratio"], order="incumbent"),
-        **_charts(section, _Section("Model metrics")),
+        **_charts({"Comparison": comparison, "Model metrics": []}),
     }
 
 
 def _means(campaign: str) -> _State:
     """What the report says at the end: every optimizer's mean curve, and again with its interval."""
-    section = _Section("Mean over repeats", (_line(MEAN_LINES[0]), _line(*MEAN_LINES)))
+    curves = [_line(MEAN_LINES[0]), _line(*MEAN_LINES)]
     return {
         **_page(campaign, MEAN_KIND, [MEAN_LINES[0]], order=MEAN_LINES[0]),
-        **_charts(section, _Section("Model metrics")),
+        **_charts({"Mean over repeats": curves, "Model metrics": []}),
     }
 
 
@@ -159,11 +145,10 @@ def _search(campaign: str, space: Space | None) -> _State:
     """What was tried: trade-off, parallel coordinates and training curves of the trials."""
     params, metrics = _axes(space)
     scattered = [_scatter(x, "objective") for x in ("flops_ratio", "spent/evaluations")]
-    section = _Section("Trials", (*scattered, _line("val_error")))
     parallel = {"type": "PARALLEL", "selectedParams": params, "selectedMetrics": [*metrics, "objective"]}
-    configurations = _Section("Configurations", (parallel,), columns=1)
-    folded = (_Section("log10"), _Section("spent"), _Section("Model metrics"))
-    return {**_page(campaign, TRIAL_KIND, ["objective"]), **_charts(section, configurations, *folded)}
+    sections = {"Trials": [*scattered, _line("val_error")], "Configurations": [parallel]}
+    folded: dict[str, list[_State]] = {"log10": [], "spent": [], "Model metrics": []}
+    return {**_page(campaign, TRIAL_KIND, ["objective"]), **_charts({**sections, **folded})}
 
 
 def _page(
@@ -191,15 +176,21 @@ def _axes(space: Space | None) -> tuple[list[str], list[str]]:
 # -- the charts
 
 
-def _charts(*sections: _Section) -> _State:
+def _charts(sections: Mapping[str, Sequence[_State]]) -> _State:
+    """Charts by section; one without any is folded, and a chart that stands alone is as wide as the page."""
     cards = [
-        {**card, "uuid": f"{section.name}-{place}", "metricSectionId": section.name}
-        for section in sections
-        for place, card in enumerate(section.charts)
+        {**card, "uuid": f"{name}-{place}", "metricSectionId": name}
+        for name, charts in sections.items()
+        for place, card in enumerate(charts)
+    ]
+    folding = [
+        {"uuid": name, "name": name, "display": bool(charts), "isReordered": False}
+        | {"columns": 1 if len(charts) == 1 else 2, "cardHeight": 460}
+        for name, charts in sections.items()
     ]
     return {
         "compareRunCharts": [{"deleted": False, "isGenerated": False, "runsCountToCompare": 100, **c} for c in cards],
-        "compareRunSections": [section.to_dict() for section in sections],
+        "compareRunSections": folding,
         "isAccordionReordered": True,
         "hideEmptyCharts": False,
     }
