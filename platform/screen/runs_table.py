@@ -5,7 +5,7 @@ A narrow terminal sees the columns that matter, whole; one that is too low for a
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -87,19 +87,17 @@ def folded(rows: Sequence[RunRow]) -> list[RunRow]:
         mine = [row for row in rows if row.optimizer == name]
         known = [row.best for row in mine if row.best is not None]
         left = [row.left for row in mine if row.left is not None]
-        found.append(
-            RunRow(
-                f"{name} x {len(mine)}",
-                name,
-                sum(row.spent for row in mine),
-                sum(row.budget for row in mine),
-                mine[0].full,
-                min(known, default=None),
-                None,
-                ", ".join(f"{count} {what}" for what, count in Counter(row.doing for row in mine).items()),
-                max(left) if len(left) == len(mine) else None,
-            )
+        whole = replace(
+            mine[0],
+            name=f"{name} x {len(mine)}",
+            spent=sum(row.spent for row in mine),
+            budget=sum(row.budget for row in mine),
+            best=min(known, default=None),
+            doing=None,
+            now=", ".join(f"{count} {what}" for what, count in Counter(row.doing for row in mine).items()),
+            left=max(left) if len(left) == len(mine) else None,
         )
+        found.append(whole)
     return found
 
 

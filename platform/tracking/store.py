@@ -44,6 +44,10 @@ class _Progress:
     best: Outcome | None = None
     trials: set[int] = field(default_factory=set)
 
+    def missing(self, points: Iterable[Point]) -> list[Point]:
+        """Those of the incumbent's lines that are not there."""
+        return [point for point in points if (point.key, point.step) not in self.there]
+
     def take(self, outcome: Outcome, standing: RunStanding, points: Iterable[Point]) -> None:
         """A trial was written; one that had to be set aside comes after later ones."""
         found = outcome.evaluation.objective if outcome.evaluation else None
@@ -102,7 +106,7 @@ class MlflowStore:
         progress = self._runs[outcome.run]
         ended = records.milliseconds(outcome.finished_at)
         points = records.incumbent_points(progress.standing, standing, ended)
-        self._mlflow.log(progress.run_id, [p for p in points if (p.key, p.step) not in progress.there])
+        self._mlflow.log(progress.run_id, progress.missing(points))
         progress.take(outcome, standing, points)
         # Last: one that the store will not take for now is tried again after others, and the lines are there by then.
         return self._write_trial(outcome, standing)
@@ -215,8 +219,7 @@ class MlflowStore:
         if standing is None:
             return
         now = self._now()
-        points = records.last_points(standing, now) if status == "finished" else []
-        points = [point for point in points if (point.key, point.step) not in progress.there]
+        points = progress.missing(records.last_points(standing, now)) if status == "finished" else []
         values = {"trials": len(progress.trials), "epochs": standing.epochs, **records.results(best)}
         step = math.floor(standing.evaluations)
         points += [Point(key, float(value), now, step) for key, value in values.items()]

@@ -179,7 +179,10 @@ class BackgroundTracker(Tracker):
             return self._queue[0] if self._queue and in_time else None
 
     def _let_pass(self, failures: int) -> bool:
-        """After a failure: let others pass a trial that has been tried often enough, and pause; False: it is no use."""
+        """After a failure: let others pass a trial that has been tried often enough; False: it is no use.
+
+        And pause: longer each time, short once `finish` waits.
+        """
         with self._news:
             job, ending = self._queue[0], self._deadline is not None
             job.tries += 1
@@ -193,14 +196,9 @@ class BackgroundTracker(Tracker):
                     self._queue.insert(len(self._queue) - 1, job)  # before the end
                 else:
                     self._aside.append(job)
-        self._rest(failures)
-        return True
-
-    def _rest(self, failures: int) -> None:
-        """Pause after a failure: longer each time, short once `finish` waits."""
-        with self._news:
-            if self._deadline is None:
+            if ending:
+                self._news.wait(min(self._first_pause, FIRST_PAUSE))
+            else:
                 pause = min(self._first_pause * 2 ** min(failures - 1, 30), LONGEST_PAUSE)  # in reach of a float
                 self._news.wait_for(lambda: self._deadline is not None, pause)
-            else:
-                self._news.wait(min(self._first_pause, FIRST_PAUSE))
+        return True

@@ -80,7 +80,7 @@ def page_note(experiment: str, campaign: str, before: str) -> str:
     if before and not before.startswith(_OURS):
         return ""
     links = [f"[{view}]({link})" for view, link in ui_links("", experiment, campaign).items()]
-    head = f"{_OURS} `{_short(campaign)}`"
+    head = f"{_OURS} `{campaign[:8]}`"
     others = [line for line in before.split("\n\n") if line and not line.startswith(head)]
     return "\n\n".join([f"{head}: {', '.join(links)}", *others[: _MOST_LISTED - 1]])
 
@@ -93,11 +93,7 @@ def _link(base_url: str, experiment: str, key: str) -> str:
 
 
 def _key(view: str, campaign: str) -> str:
-    return f"{view}-{_short(campaign)}"
-
-
-def _short(campaign: str) -> str:
-    return campaign[:8]
+    return f"{view}-{campaign[:8]}"
 
 
 def _json(data: Mapping[str, Any]) -> str:
