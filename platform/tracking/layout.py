@@ -85,15 +85,13 @@ def trial_record(outcome: Outcome, standing: RunStanding, space: Space | None) -
     )
 
 
-def incumbent_points(before: RunStanding | None, now: RunStanding, timestamp: int) -> list[Point]:
+def incumbent_points(before: RunStanding, now: RunStanding, timestamp: int) -> list[Point]:
     """The points of the incumbent's lines that a trial adds: one per whole evaluation that it completes."""
-    spent = before.evaluations if before else 0.0
     points = []
-    for step in range(math.floor(spent + _STEP_TOLERANCE) + 1, math.floor(now.evaluations + _STEP_TOLERANCE) + 1):
-        reached = step + _STEP_TOLERANCE > now.evaluations
-        standing = now if reached else before
-        value = standing.incumbent if standing else None
-        points += _line(step, value, now, timestamp)
+    first, last = (math.floor(standing.evaluations + _STEP_TOLERANCE) for standing in (before, now))
+    for step in range(first + 1, last + 1):
+        standing = now if step + _STEP_TOLERANCE > now.evaluations else before
+        points += _line(step, standing.incumbent, now, timestamp)
     return points
 
 

@@ -14,7 +14,7 @@ by their tags, so a trial written twice is there once.
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,8 @@ from fmnas.search_spaces.records import CANCELLED, LOST
 
 _STATUS = {"finished": "FINISHED", "interrupted": "KILLED"}
 
+_AT_FIRST = RunStanding(0.0, 0, None)
+
 _Key = tuple[str, int]
 """A trial: (run, id)."""
 
@@ -40,7 +42,7 @@ class _Progress:
 
     run_id: str
     there: set[tuple[str, int]]  # (metric, step) of the incumbent's lines
-    standing: RunStanding | None = None
+    standing: RunStanding = _AT_FIRST
     best: Outcome | None = None
     trials: set[int] = field(default_factory=set)
 
@@ -54,7 +56,7 @@ class _Progress:
         best = self.best.evaluation.objective if self.best and self.best.evaluation else math.inf
         if found is not None and found == standing.incumbent and found < best:
             self.best = outcome
-        if self.standing is None or standing.epochs >= self.standing.epochs:
+        if standing.epochs >= self.standing.epochs:
             self.standing = standing
         self.trials.add(outcome.trial.id)
         self.there |= {(point.key, point.step) for point in points}
@@ -67,9 +69,8 @@ class MlflowStore:
     found; empty if nothing.
     """
 
-    def __init__(self, settings: TrackingSettings, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, settings: TrackingSettings) -> None:
         self._settings = settings
-        self._clock = clock
         self._mlflow: MlflowExperiment
         self.experiment = self.remark = ""
         self._file: tuple[int, int] | None = None
@@ -216,7 +217,7 @@ class MlflowStore:
 
     def _write_end(self, progress: _Progress, status: str) -> None:
         standing, best = progress.standing, progress.best
-        if standing is None:
+        if not progress.trials:
             return
         now = self._now()
         points = progress.missing(records.last_points(standing, now)) if status == "finished" else []
@@ -256,4 +257,4 @@ class MlflowStore:
         self._mlflow.log(run_id, [point for point in points if there[point.key].get(point.step) != point.value])
 
     def _now(self) -> int:
-        return records.milliseconds(self._clock())
+        return records.milliseconds(time.time())
