@@ -70,14 +70,14 @@ def status_of(directory: RunDirectory, now: float | None = None) -> dict[str, An
     directory.check_present()
     found = look(directory.lock)
     driver = found if found and found.alive else None
-    since = driver.facts.get("since") if driver else None
+    noted = driver.facts if driver else {}
     records = experiment_records(directory)
     config = stages(records)[-1]["config"]
     ledger, last = _read(directory, config, records)
     state = _state(driver, ledger.status)
-    begun = float(since) if state == "working" and since is not None else None
+    begun = float(noted["since"]) if state == "working" and noted.get("since") is not None else None
     running = [] if begun is None else list(ledger.running(begun))
-    reached = {(run, trial): epoch for run, trial, epoch in (driver.facts.get("reached", ()) if driver else ())}
+    reached = {(run, trial): epoch for run, trial, epoch in noted.get("reached", ())}
     begun_by_fmnas = parted(config["problem"])[0] != HANDED_OVER  # only `minimize` can go on with what it was given
     over = driver is not None or state == Ending.FINISHED or not begun_by_fmnas
     again = None if over else f"{called()} resume {shlex.quote(str(directory.root))}"
@@ -91,12 +91,12 @@ def status_of(directory: RunDirectory, now: float | None = None) -> dict[str, An
         **spent_of(ledger.accounts.values()),
         "seconds_left": None if begun is None else _left(ledger, begun, now),
         "workers_busy": len(running) if state != "retraining" else None,
-        "workers": driver.facts.get("workers") if driver else None,
+        "workers": noted.get("workers"),
         "runs": [
             {
                 **_run(account, ledger.full),
                 "running": [
-                    _trial(each, reached.get((name, each.trial.id)), now) for run, each in running if run == name
+                    _trial(each, reached.get((run, each.trial.id)), now) for run, each in running if run == name
                 ],
             }
             for name, account in ledger.accounts.items()
