@@ -91,6 +91,12 @@ class JobProgress(ABC):
         rounded = None if left is None else round(left, 1)
         return {"seconds_left": rounded, "workers_busy": len(self._flying), "workers": self._workers()}
 
+    def _foot(self) -> str:
+        """How it stands, below a table."""
+        told = self._standing()
+        spent = f", {told['spent_share']:.0%} of all budgets spent" if "spent_share" in told else ""
+        return f"{told['workers_busy']} of {told['workers']} workers busy{spent}, {as_time(told['seconds_left'])} left"
+
     def _training(self, run: str) -> dict[int, str]:
         """Trial -> how far it is, of the run's in flight."""
         now, reached = self._elapsed(), self._reached()
@@ -182,11 +188,6 @@ class ExperimentProgress(JobProgress):
         what = f"{config.name}: {short_name(config.problem)}, {config.budget.evaluations} evaluations each"
         return RunsTable(f"{what}; lower is better", rows, self._foot())
 
-    def _foot(self) -> str:
-        told = self._standing()
-        busy = f"{told['workers_busy']} of {told['workers']} workers busy"
-        return f"{busy}, {told['spent_share']:.0%} of all budgets spent, {as_time(told['seconds_left'])} left"
-
     def _doing(self, run: Run) -> tuple[Doing, str]:
         """And in words, with the trials that train."""
         trials = [f"{trial} ({reached})" for trial, reached in self._training(run.name).items()]
@@ -271,6 +272,4 @@ class RetrainingProgress(JobProgress):
             error = outcome.evaluation.error if outcome.evaluation else None
             test = as_number(row.error if row else None)
             table.add_row(outcome.run, str(outcome.trial.id), as_number(error), test, Doing.DONE if row else doing)
-        told = self._standing()
-        foot = f"{told['workers_busy']} of {told['workers']} workers busy, {as_time(told['seconds_left'])} left"
-        return Group(table, Text(foot))
+        return Group(table, Text(self._foot()))
