@@ -16,8 +16,8 @@ from fmnas.platform.config.uri import TrackingError, sqlite_path
 from fmnas.platform.tracking.client import TrackingSettings, load_mlflow
 
 _LOCK_SECONDS = 20.0  # how long to wait for a file that another process has locked
-_TABLES = "select name from sqlite_master where type = 'table'"
-_REVISIONS = "select version_num from alembic_version"  # which versions of MLflow's tables it says it has
+_TABLES_QUERY = "select name from sqlite_master where type = 'table'"
+_REVISIONS_QUERY = "select version_num from alembic_version"  # which versions of MLflow's tables it says it has
 _FIRST_TABLES = {"experiments", "runs", "metrics", "params", "tags"}
 _MOVES = (
     "update experiments set artifact_location = :new || substr(artifact_location, :rest) "
@@ -47,7 +47,7 @@ def prepare_file(settings: TrackingSettings) -> str:
             f"{path}: {fault}; it is yours, so it stays as it is: move it away, or give another store by tracking.uri"
         )
     told = ""
-    if fault or not path.is_file() or (settings.own and not _column(path, _TABLES)):
+    if fault or not path.is_file() or (settings.own and not _column(path, _TABLES_QUERY)):
         with _made(path, settings) as whole:
             if fault:
                 told = f"MLflow's store {path} could not be used ({fault}): it is now {_put_aside(path).name}, and a "
@@ -61,8 +61,8 @@ def prepare_file(settings: TrackingSettings) -> str:
 def fault_of(path: Path) -> str:
     """Why MLflow will never open this file, if it can be known; else nothing. One without tables is none."""
     try:
-        tables = _column(path, _TABLES)
-        revisions = _column(path, _REVISIONS) if "alembic_version" in tables else set()
+        tables = _column(path, _TABLES_QUERY)
+        revisions = _column(path, _REVISIONS_QUERY) if "alembic_version" in tables else set()
     except sqlite3.DatabaseError as error:
         if error.sqlite_errorcode in _DAMAGED:
             return f"it is damaged, or no SQLite file: {error}"
@@ -84,7 +84,7 @@ def follow(path: Path, artifacts: Path) -> None:
     """
     new = artifacts.resolve().as_uri()
     with _opened(path) as database:
-        if not {"experiments", "runs"} <= _column(path, _TABLES):
+        if not {"experiments", "runs"} <= _column(path, _TABLES_QUERY):
             return
         rows = database.execute("select experiment_id, artifact_location from experiments").fetchall()
         for experiment, location in rows:

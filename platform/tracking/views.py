@@ -23,10 +23,10 @@ from fmnas.platform.tracking.layout import (
 from fmnas.search_spaces import Space
 
 _TAG = "mlflow.sharedViewState."
-_MOST_VARIABLES = 8
+_MOST_AXES = 8
 """In the parallel coordinates: more cannot be read."""
 
-_OURS, _MOST_LISTED = "fmnas", 8
+_NOTE_BEGINS, _MOST_LISTED = "fmnas", 8
 """How a description of ours begins, and how many run directories it lists."""
 
 _VIEWS = ("compare", "means", "runs", "trials", "search")
@@ -77,10 +77,10 @@ def page_note(experiment: str, campaign: str, before: str) -> str:
 
     Empty if someone wrote a description of their own, which stays.
     """
-    if before and not before.startswith(_OURS):
+    if before and not before.startswith(_NOTE_BEGINS):
         return ""
     links = [f"[{view}]({link})" for view, link in ui_links("", experiment, campaign).items()]
-    head = f"{_OURS} `{campaign[:8]}`"
+    head = f"{_NOTE_BEGINS} `{campaign[:8]}`"
     others = [line for line in before.split("\n\n") if line and not line.startswith(head)]
     return "\n\n".join([f"{head}: {', '.join(links)}", *others[: _MOST_LISTED - 1]])
 
@@ -163,10 +163,10 @@ def _page(
 
 def _axes(space: Space | None) -> tuple[list[str], list[str]]:
     """Params and metrics of the parallel coordinates: the logarithm of what is on a log scale."""
-    continuous = space.continuous[:_MOST_VARIABLES] if space else ()
+    continuous = space.continuous[:_MOST_AXES] if space else ()
     discrete = tuple(variable.name for variable in space.discrete) if space else ()
     linear = [v.name for v in continuous if not v.log]
-    return [*linear, *discrete[: _MOST_VARIABLES - len(continuous)]], [f"log10/{v.name}" for v in continuous if v.log]
+    return [*linear, *discrete[: _MOST_AXES - len(continuous)]], [f"log10/{v.name}" for v in continuous if v.log]
 
 
 # -- the charts
