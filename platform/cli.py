@@ -74,7 +74,7 @@ def _obey(parsed: argparse.Namespace) -> int:
 def _ended(parsed: argparse.Namespace, status: str, reason: Exception, code: ExitCode) -> int:
     """The exit code; a program that follows by JSON is told of it."""
     if getattr(parsed, "progress", None) == JSON:
-        tell_ending(status, hide_passwords(str(reason)), code, {"again": None})
+        tell_ending(status, code, {"reason": hide_passwords(str(reason)), "again": None})
     return code
 
 

@@ -16,7 +16,7 @@ from fmnas.platform.record.experiment import Run
 from fmnas.platform.record.journal import Journal, Record
 from fmnas.platform.record.outcome import Job
 from fmnas.platform.record.state import ExperimentState
-from fmnas.platform.screen.progress import Progress
+from fmnas.platform.screen.progress import ExperimentProgress
 from fmnas.platform.tracking.tracker import Tracker
 from fmnas.platform.workers.pool import Event, Failed, Finished, Lost, Pool
 from fmnas.platform.workers.stop import Stopped, StopRequest, watched
@@ -39,7 +39,7 @@ class Stage:
     pool: Pool
     journal: Journal
     tracker: Tracker
-    progress: Progress
+    progress: ExperimentProgress
     stop: StopRequest
     clock: Clock = field(default_factory=Clock)
 

@@ -3,12 +3,11 @@
 import getpass
 import hashlib
 from collections.abc import Callable, Set
-from functools import partial
 from typing import Any
 
 from fmnas.comparison.summary import Summary
 from fmnas.platform.config.config import Config
-from fmnas.platform.config.uri import hide_passwords, masked_uri
+from fmnas.platform.config.uri import masked_uri
 from fmnas.platform.drive.description import OBJECTIVE, settings_of
 from fmnas.platform.drive.inputs import data_digest
 from fmnas.platform.drive.results import write_results
@@ -97,7 +96,7 @@ def _new_tracker(state: ExperimentState, directory: RunDirectory, identity: str,
         extensions=len(state.extensions),
         own=config.tracking.uri is None,
     )
-    return BackgroundTracker(MlflowStore(settings), flush_seconds, shown=partial(hide_passwords, uri=settings.uri))
+    return BackgroundTracker(MlflowStore(settings), flush_seconds, uri=settings.uri)
 
 
 def _of_mlflow(commit: str | None) -> dict[str, str]:

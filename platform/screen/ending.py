@@ -18,6 +18,7 @@ run_directory and page, too.
 
 import shlex
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,86 +58,72 @@ class Teller:
 
     def tell(self, result: ExperimentResult) -> int:
         """Everything about it; returns the exit code."""
-        code = result.ending.exit_code
-        if self.mode == JSON:
-            tell_ending(result.ending, result.reason, code, {**self._where(result.ending), **_results(result)})
-        else:
+        facts = _results(result) if self.mode == JSON else {}
+        if self.mode != JSON:
             print_summary(result.summary, self.console)
             if self.mode != QUIET:
                 self._print_places(result)
             self._print_missed(result)
         if result.ending == Ending.FAILED:
             complain(f"the experiment failed: {result.reason}")
-        if self.mode != JSON and code == ExitCode.FAILED:
-            self._print(f"resume with     {called()} {self.again}")
-        if self.mode != JSON and code == ExitCode.INTERRUPTED:
-            self._print_interrupted()
-        return code
+        return self._end(result.ending, facts)
 
     def failed(self, error: ExperimentFailed) -> int:
         """It could not be brought to an end, or its results not be written; returns the exit code."""
-        reason, begun = hide_passwords(str(error)), self.directory.journal.exists()
+        reason = hide_passwords(str(error))
         complain(f"the experiment failed: {reason}")
-        if self.mode == JSON:
-            facts = self._where(Ending.FAILED) if begun else {"again": None}
-            tell_ending(Ending.FAILED, reason, ExitCode.FAILED, facts)
-        elif begun:
-            self._print(f"resume with     {called()} {self.again}")
-        return ExitCode.FAILED
+        return self._end(Ending.FAILED, {"reason": reason})
 
     def interrupted(self) -> int:
         """It was broken off before it could write its results; returns the exit code."""
-        if not self.directory.journal.exists():
-            return tell_interrupted(self.mode)
-        if self.mode == JSON:
-            tell_ending(Ending.INTERRUPTED, "", ExitCode.INTERRUPTED, self._where(Ending.INTERRUPTED))
-        else:
-            self._print_interrupted()
-        return ExitCode.INTERRUPTED
+        return self._end(Ending.INTERRUPTED, {})
 
-    def _where(self, status: Ending) -> dict[str, Any]:
-        again = None if status == Ending.FINISHED else f"{called()} {self.again}"
-        return {"run_directory": str(self.directory.root), "page": str(self.directory.page), "again": again}
+    def _end(self, ending: Ending, facts: Mapping[str, Any]) -> int:
+        """The command that goes on with it, unless it is finished or had not begun; returns the exit code."""
+        begun = self.directory.journal.exists()
+        again = f"{called()} {self.again}" if begun and ending != Ending.FINISHED else None
+        if self.mode == JSON:
+            where = {"run_directory": str(self.directory.root), "page": str(self.directory.page)} if begun else {}
+            tell_ending(ending, ending.exit_code, {**where, "again": again, **facts})
+        elif again:
+            stopped = "interrupted; " if ending == Ending.INTERRUPTED else ""
+            say(self.console, f"{stopped}resume with     {again}")
+        return ending.exit_code
 
     def _print_places(self, result: ExperimentResult) -> None:
         places = {"run directory": str(self.directory.root), "page": str(self.directory.page)}
         if result.tracking.store_experiment or result.tracking.missed:
             places |= {"MLflow store": result.store, "open it with": f"{called()} ui {self._quoted}"}
         for what, place in places.items():
-            self._print(f"{what:<15} {place}")
+            say(self.console, f"{what:<15} {place}")
 
     def _print_missed(self, result: ExperimentResult) -> None:
         tracking = result.tracking
         if tracking.remark:
-            self._print(tracking.remark)
+            say(self.console, tracking.remark)
         if tracking.missed or tracking.reason:
             what = f"{tracking.missed} trial(s)" if tracking.missed else "the results at the end"
-            self._print(
+            say(
+                self.console,
                 f"MLflow missed {what} ({tracking.reason}); the run directory has them: "
-                f"`{called()} sync {self._quoted}` sends them"
+                f"`{called()} sync {self._quoted}` sends them",
             )
 
     @property
     def _quoted(self) -> str:
         return shlex.quote(str(self.directory.root))
 
-    def _print_interrupted(self) -> None:
-        self._print(f"interrupted; resume with     {called()} {self.again}")
-
-    def _print(self, text: str) -> None:
-        say(self.console, text)
-
 
 def tell_interrupted(mode: str) -> int:
     """It was broken off before anything began; returns the exit code."""
     if mode == JSON:
-        tell_ending(Ending.INTERRUPTED, "", ExitCode.INTERRUPTED, {"again": None})
+        tell_ending(Ending.INTERRUPTED, ExitCode.INTERRUPTED, {"again": None})
     return ExitCode.INTERRUPTED
 
 
-def tell_ending(status: str, reason: str, code: int, facts: dict[str, Any]) -> None:
-    """The last line of `--progress json`."""
-    JsonScreen().tell(Happening("ending", {"status": status, "reason": reason, "exit_code": code, **facts}))
+def tell_ending(status: str, code: int, facts: Mapping[str, Any]) -> None:
+    """The last line of `--progress json`. facts: the others, and the reason where there is one."""
+    JsonScreen().tell(Happening("ending", {"status": status, "reason": "", "exit_code": code, **facts}))
 
 
 def called() -> str:
@@ -147,17 +134,11 @@ def called() -> str:
 def _results(result: ExperimentResult) -> dict[str, Any]:
     shown = ("mean", "standard_error", "best", "repeats")
     rows = result.summary.to_json()["optimizers"].items()
-    tracking = result.tracking
+    sent = ("written", "present", "missed", "reason", "remark")
     return {
+        "reason": result.reason,
         "headline": result.summary.headline,
         "caution": result.summary.caution,
         "optimizers": {name: {key: row[key] for key in shown} for name, row in rows},
-        "mlflow": {
-            "store": result.store,
-            "written": tracking.written,
-            "present": tracking.present,
-            "missed": tracking.missed,
-            "reason": tracking.reason,
-            "remark": tracking.remark,
-        },
+        "mlflow": {"store": result.store, **{name: getattr(result.tracking, name) for name in sent}},
     }

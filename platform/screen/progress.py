@@ -27,44 +27,22 @@ How it stands: done, of, seconds_left (None while unknown), workers_busy, worker
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from fmnas.platform.config.sections import IN_PROCESS
 from fmnas.platform.problems import short_name
 from fmnas.platform.record.experiment import Run
 from fmnas.platform.record.outcome import Job, Outcome
 from fmnas.platform.record.retrained import RetrainedRow, Scale
 from fmnas.platform.record.state import ExperimentState
 from fmnas.platform.screen.runs_table import Doing, RunRow, RunsTable, as_number
-from fmnas.platform.screen.screen import Happening, Screen, as_reached, as_time, time_left
+from fmnas.platform.screen.screen import Happening, Screen, as_reached, as_time, spent_of, time_left
 from fmnas.platform.screen.terminal import plain_table
 from fmnas.platform.workers.pool import without_place
 from fmnas.search_spaces.records import FINISHED, WARM_START
-
-RAY = "ray"
-"""The kind of workers whose trials take long enough to be told of when they start."""
-
-
-class Progress(Protocol):
-    """Follows the driver."""
-
-    def suggesting(self, run: str) -> None:
-        """An optimizer is thinking about its next trial; "" when it is done."""
-
-    def started(self, job: Job, worker: str) -> None:
-        """A worker has begun a trial."""
-
-    def ended(self, outcome: Outcome) -> None:
-        """A trial ended."""
-
-    def lost(self, job: Job, worker: str, reason: str) -> None:
-        """A worker is gone with its trial."""
-
-    def say(self, text: str) -> None:
-        """Something a person should know."""
-
 
 Reached = Callable[[], Mapping[tuple[str, int], int]]
 """(run, trial) -> the epoch that it has reached, of those in flight as far as it is known."""
@@ -83,6 +61,10 @@ class JobProgress(ABC):
         self._flying: dict[tuple[str, int], tuple[float, int]] = {}  # (run, trial) -> since when, for how many epochs
         self._begun = elapsed()
 
+    def lost(self, job: Job, worker: str, reason: str) -> None:
+        """A worker is gone with its job, which may be repeated."""
+        self._gone("lost", "was lost with", job, worker, reason)
+
     @abstractmethod
     def _standing(self) -> dict[str, Any]:
         """The facts of how it stands."""
@@ -94,7 +76,7 @@ class JobProgress(ABC):
 
     def _gone(self, event: str, what: str, job: Job, worker: str, reason: str) -> None:
         self._flying.pop((job.run, job.trial.id), None)
-        line = f"{what} trial {job.trial.id} of {job.run}: {reason}"
+        line = f"{without_place(worker)} {what} trial {job.trial.id} of {job.run}: {reason}"
         self._tell(event, {**_job(job), "worker": worker, "reason": reason}, line, bad=True)
 
     def _tell(self, event: str, facts: Mapping[str, Any], line: str = "", bad: bool = False) -> None:
@@ -108,6 +90,12 @@ class JobProgress(ABC):
         """The facts that all have. left: seconds."""
         rounded = None if left is None else round(left, 1)
         return {"seconds_left": rounded, "workers_busy": len(self._flying), "workers": self._workers()}
+
+    def _foot(self) -> str:
+        """How it stands, below a table."""
+        told = self._standing()
+        spent = f", {told['spent_share']:.0%} of all budgets spent" if "spent_share" in told else ""
+        return f"{told['workers_busy']} of {told['workers']} workers busy{spent}, {as_time(told['seconds_left'])} left"
 
     def _training(self, run: str) -> dict[int, str]:
         """Trial -> how far it is, of the run's in flight."""
@@ -138,18 +126,18 @@ class ExperimentProgress(JobProgress):
         screen.show(self._table)
 
     def suggesting(self, run: str) -> None:
-        """Shown beside the run."""
+        """Its optimizer is thinking about the next trial; "" when it is done."""
         self._suggesting = run
 
     def started(self, job: Job, worker: str) -> None:
         """With where it is from, and its epochs; a line where that is not over at once."""
         trial, again = job.trial, f", attempt {job.attempt}" if job.attempt > 1 else ""
-        on_ray = self._state.experiment.config.workers.kind == RAY
+        takes_long = self._state.experiment.config.workers.kind != IN_PROCESS
         line = (
             f"{job.run}  trial {trial.id} ({trial.origin}, {trial.epochs} ep{again})  starts on {without_place(worker)}"
         )
         facts = {"origin": trial.origin, "epochs": trial.epochs, "worker": worker}
-        self._start(job, facts, line if on_ray else "")
+        self._start(job, facts, line if takes_long else "")
 
     def ended(self, outcome: Outcome) -> None:
         """Run, trial, objective, incumbent, budget. What an earlier experiment evaluated says nothing of the pace."""
@@ -170,19 +158,13 @@ class ExperimentProgress(JobProgress):
         }
         self._tell("ended", facts, _ended_line(run, outcome), bad=outcome.status != FINISHED)
 
-    def lost(self, job: Job, worker: str, reason: str) -> None:
-        """Who, what, why."""
-        self._gone("lost", f"{without_place(worker)} was lost with", job, worker, reason)
-
     def say(self, text: str) -> None:
         """As it is."""
         self._screen.say(text)
 
     def _standing(self) -> dict[str, Any]:
         runs = self._state.runs.values()
-        spent, whole = sum(run.budget.spent for run in runs), sum(run.budget.epochs for run in runs)
-        share = round(spent / whole, 6)
-        return {"spent_epochs": spent, "budget_epochs": whole, "spent_share": share, **self._crew(self._left(*runs))}
+        return {**spent_of(runs), **self._crew(self._left(*runs))}
 
     def _left(self, *runs: Run) -> float | None:
         """Seconds until these runs have spent their budgets, or what they will spend of them."""
@@ -205,11 +187,6 @@ class ExperimentProgress(JobProgress):
         ]
         what = f"{config.name}: {short_name(config.problem)}, {config.budget.evaluations} evaluations each"
         return RunsTable(f"{what}; lower is better", rows, self._foot())
-
-    def _foot(self) -> str:
-        told = self._standing()
-        busy = f"{told['workers_busy']} of {told['workers']} workers busy"
-        return f"{busy}, {told['spent_share']:.0%} of all budgets spent, {as_time(told['seconds_left'])} left"
 
     def _doing(self, run: Run) -> tuple[Doing, str]:
         """And in words, with the trials that train."""
@@ -279,13 +256,9 @@ class RetrainingProgress(JobProgress):
         )
         self._tell("ended", facts, line)
 
-    def lost(self, job: Job, worker: str, reason: str) -> None:
-        """A worker is gone; it will be tried again."""
-        self._gone("lost", f"{without_place(worker)} was lost with", job, worker, reason)
-
     def failed(self, job: Job, worker: str, reason: str) -> None:
         """It is given up."""
-        self._gone("failed", f"{without_place(worker)} failed at", job, worker, reason)
+        self._gone("failed", "failed at", job, worker, reason)
 
     def _standing(self) -> dict[str, Any]:
         done, of = len(self._rows), len(self._chosen)
@@ -299,6 +272,4 @@ class RetrainingProgress(JobProgress):
             error = outcome.evaluation.error if outcome.evaluation else None
             test = as_number(row.error if row else None)
             table.add_row(outcome.run, str(outcome.trial.id), as_number(error), test, Doing.DONE if row else doing)
-        told = self._standing()
-        foot = f"{told['workers_busy']} of {told['workers']} workers busy, {as_time(told['seconds_left'])} left"
-        return Group(table, Text(foot))
+        return Group(table, Text(self._foot()))

@@ -5,7 +5,7 @@ A narrow terminal sees the columns that matter, whole; one that is too low for a
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -22,7 +22,7 @@ NARROW_COLUMNS = ("run", "", "best", "now", "left")
 RUN_COLUMNS = ("run", "budget", "", "evaluations", "epochs", "best", "now", "left")
 BESIDE = LAST_EVENTS + 6
 """Lines of a terminal that are not for rows: title, header, foot, last events, and what stood there before."""
-LEAST = 12
+LEAST_WIDTH = 12
 """As much of a name, and of what a run does, is shown on any terminal."""
 FEWEST = 4
 """As many rows are shown on any terminal."""
@@ -87,19 +87,17 @@ def folded(rows: Sequence[RunRow]) -> list[RunRow]:
         mine = [row for row in rows if row.optimizer == name]
         known = [row.best for row in mine if row.best is not None]
         left = [row.left for row in mine if row.left is not None]
-        found.append(
-            RunRow(
-                f"{name} x {len(mine)}",
-                name,
-                sum(row.spent for row in mine),
-                sum(row.budget for row in mine),
-                mine[0].full,
-                min(known, default=None),
-                None,
-                ", ".join(f"{count} {what}" for what, count in Counter(row.doing for row in mine).items()),
-                max(left) if len(left) == len(mine) else None,
-            )
+        whole = replace(
+            mine[0],
+            name=f"{name} x {len(mine)}",
+            spent=sum(row.spent for row in mine),
+            budget=sum(row.budget for row in mine),
+            best=min(known, default=None),
+            doing=None,
+            now=", ".join(f"{count} {what}" for what, count in Counter(row.doing for row in mine).items()),
+            left=max(left) if len(left) == len(mine) else None,
         )
+        found.append(whole)
     return found
 
 
@@ -107,9 +105,9 @@ def _widths(rows: Sequence[RunRow], header: Sequence[str], whole: int) -> dict[s
     """Of each column: where there is not room for all, the names of runs and what they do are cut, and nothing else."""
     full = {name: max([len(name), *(len(_cell(row, name)) for row in rows)]) for name in header}
     excess = sum(full.values()) + GAP * (len(header) - 1) - whole
-    doing = max(LEAST, full["now"] - max(0, excess))
+    doing = max(LEAST_WIDTH, full["now"] - max(0, excess))
     excess -= full["now"] - doing
-    return {**full, "now": min(full["now"], doing), "run": max(LEAST, full["run"] - max(0, excess))}
+    return {**full, "now": min(full["now"], doing), "run": max(LEAST_WIDTH, full["run"] - max(0, excess))}
 
 
 def as_number(value: float | None) -> str:

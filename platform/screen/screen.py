@@ -6,9 +6,9 @@ Whoever reads may go away: what is told then is lost, and the experiment goes on
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -16,6 +16,9 @@ from rich.text import Text
 
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.screen.terminal import output, say
+
+if TYPE_CHECKING:
+    from fmnas.platform.record.ledger import RunAccount
 
 
 def time_left(runs: Sequence[tuple[float, float]], seconds: float) -> float | None:
@@ -27,6 +30,12 @@ def time_left(runs: Sequence[tuple[float, float]], seconds: float) -> float | No
     if done <= 0:
         return None
     return max(seconds / done * ahead, *(seconds / mine * left for mine, left in runs if mine > 0))
+
+
+def spent_of(runs: Collection["RunAccount"]) -> dict[str, Any]:
+    """The facts of what runs have spent of their budgets together."""
+    spent, whole = sum(run.budget.spent for run in runs), sum(run.budget.epochs for run in runs)
+    return {"spent_epochs": spent, "budget_epochs": whole, "spent_share": round(spent / whole, 6)}
 
 
 def as_time(seconds: float | None) -> str:
@@ -65,8 +74,8 @@ class Happening:
     shown_live: bool = True
 
 
-class Screen(Protocol):
-    """Where it is shown."""
+class Screen:
+    """Where it is shown; what a kind of screen has no method for, nobody sees."""
 
     def show(self, table: Callable[[], RenderableType]) -> None:
         """From now on this is what goes on; called whenever it is drawn."""
@@ -81,14 +90,15 @@ class Screen(Protocol):
         """Nothing goes on any more; what is told from now on stays."""
 
 
-class LineScreen:
+class QuietScreen(Screen):
+    """Nothing: what matters is said at the end."""
+
+
+class LineScreen(Screen):
     """A line each: for logs and pipes."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-
-    def show(self, table: Callable[[], RenderableType]) -> None:
-        """Nothing."""
 
     def tell(self, happening: Happening) -> None:
         """Its line."""
@@ -98,9 +108,6 @@ class LineScreen:
     def say(self, text: str) -> None:
         """A line of its own."""
         say(self._console, text)
-
-    def close(self) -> None:
-        """Nothing."""
 
 
 class LiveScreen(LineScreen):
@@ -134,15 +141,12 @@ class LiveScreen(LineScreen):
             self._live = None
 
 
-class JsonScreen:
+class JsonScreen(Screen):
     """A JSON object per line: `event`, `at` (seconds since the epoch) and its facts."""
 
     def __init__(self, file: TextIO | None = None, now: Callable[[], float] = time.time) -> None:
         """file: standard output if None."""
         self._file, self._now = output(file), now
-
-    def show(self, table: Callable[[], RenderableType]) -> None:
-        """Nothing."""
 
     def tell(self, happening: Happening) -> None:
         """One line, at once."""
@@ -152,25 +156,6 @@ class JsonScreen:
     def say(self, text: str) -> None:
         """An event of its own: said."""
         self.tell(Happening("said", {"text": text}))
-
-    def close(self) -> None:
-        """Nothing."""
-
-
-class QuietScreen:
-    """Nothing: what matters is said at the end."""
-
-    def show(self, table: Callable[[], RenderableType]) -> None:
-        """Nothing."""
-
-    def tell(self, happening: Happening) -> None:
-        """Nothing."""
-
-    def say(self, text: str) -> None:
-        """Nothing."""
-
-    def close(self) -> None:
-        """Nothing."""
 
 
 def mode_for(given: str | None, console: Console) -> str:

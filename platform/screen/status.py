@@ -53,7 +53,8 @@ from fmnas.platform.record.ledger import Ledger, OpenTrial, RunAccount, accounts
 from fmnas.platform.record.lock import AtWork, look
 from fmnas.platform.record.run_directory import RunDirectory
 from fmnas.platform.screen.ending import called
-from fmnas.platform.screen.screen import as_reached, as_time, time_left
+from fmnas.platform.screen.runs_table import as_number
+from fmnas.platform.screen.screen import as_reached, as_time, spent_of, time_left
 from fmnas.platform.screen.terminal import plain_table, say
 from fmnas.platform.workers.pool import without_place
 from fmnas.search_spaces.records import CHARGED, WARM_START
@@ -61,11 +62,6 @@ from fmnas.search_spaces.records import CHARGED, WARM_START
 SHOWN_EVENTS = 8
 _OF_DRIVERS = {DRIVER: "began", ENDED: "left"}
 """What these records mean to a person."""
-_STATES: Mapping[str, str] = {
-    DriverWork.EXPERIMENT: "working",
-    DriverWork.RETRAINING: "retraining",
-    DriverWork.SYNC: "syncing",
-}
 
 
 def status_of(directory: RunDirectory, now: float | None = None) -> dict[str, Any]:
@@ -74,14 +70,14 @@ def status_of(directory: RunDirectory, now: float | None = None) -> dict[str, An
     directory.check_present()
     found = look(directory.lock)
     driver = found if found and found.alive else None
-    since = driver.facts.get("since") if driver else None
+    noted = driver.facts if driver else {}
     records = experiment_records(directory)
     config = stages(records)[-1]["config"]
     ledger, last = _read(directory, config, records)
     state = _state(driver, ledger.status)
-    begun = float(since) if state == "working" and since is not None else None
+    begun = float(noted["since"]) if state == "working" and noted.get("since") is not None else None
     running = [] if begun is None else list(ledger.running(begun))
-    reached = {(run, trial): epoch for run, trial, epoch in (driver.facts.get("reached", ()) if driver else ())}
+    reached = {(run, trial): epoch for run, trial, epoch in noted.get("reached", ())}
     begun_by_fmnas = parted(config["problem"])[0] != HANDED_OVER  # only `minimize` can go on with what it was given
     over = driver is not None or state == Ending.FINISHED or not begun_by_fmnas
     again = None if over else f"{called()} resume {shlex.quote(str(directory.root))}"
@@ -92,15 +88,15 @@ def status_of(directory: RunDirectory, now: float | None = None) -> dict[str, An
         "state": state,
         "driver": _driver(driver),
         "again": again,
-        **_budget(ledger),
+        **spent_of(ledger.accounts.values()),
         "seconds_left": None if begun is None else _left(ledger, begun, now),
         "workers_busy": len(running) if state != "retraining" else None,
-        "workers": driver.facts.get("workers") if driver else None,
+        "workers": noted.get("workers"),
         "runs": [
             {
                 **_run(account, ledger.full),
                 "running": [
-                    _trial(each, reached.get((name, each.trial.id)), now) for run, each in running if run == name
+                    _trial(each, reached.get((run, each.trial.id)), now) for run, each in running if run == name
                 ],
             }
             for name, account in ledger.accounts.items()
@@ -128,13 +124,6 @@ def _read(
         if not quiet and (record["event"] != DRIVER or record["work"] == DriverWork.EXPERIMENT):
             last.append(record)
     return ledger, last
-
-
-def _budget(ledger: Ledger) -> dict[str, Any]:
-    """Of all runs together."""
-    accounts = ledger.accounts.values()
-    spent, whole = sum(each.budget.spent for each in accounts), sum(each.budget.epochs for each in accounts)
-    return {"spent_epochs": spent, "budget_epochs": whole, "spent_share": round(spent / whole, 6)}
 
 
 def _left(ledger: Ledger, since: float, now: float) -> float | None:
@@ -180,9 +169,14 @@ def _trial(opened: OpenTrial, epoch: int | None, now: float) -> dict[str, Any]:
 
 
 def _state(driver: AtWork | None, ended: str) -> str:
-    if driver is not None:
-        return _STATES.get(str(driver.facts.get("work")), "starting")
-    return ended or "killed"
+    if driver is None:
+        return ended or "killed"
+    names: Mapping[str, str] = {
+        DriverWork.EXPERIMENT: "working",
+        DriverWork.RETRAINING: "retraining",
+        DriverWork.SYNC: "syncing",
+    }
+    return names.get(str(driver.facts.get("work")), "starting")
 
 
 def _driver(driver: AtWork | None) -> dict[str, Any] | None:
@@ -212,7 +206,6 @@ def _retrained(directory: RunDirectory, ledger: Ledger) -> int:
 
 def print_status(facts: Mapping[str, Any], console: Console) -> None:
     """The same for a person."""
-
     tell = partial(say, console)
     tell(f"{facts['name']} ({short_name(facts['problem'])}) in {facts['directory']}: {_in_words(facts)}")
     console.print(_table(facts["runs"]), markup=False)
@@ -249,7 +242,7 @@ def _table(runs: Sequence[Mapping[str, Any]]) -> Table:
         trials = f"{run['trials']} ({run['unfinished']} without a result)" if run["unfinished"] else str(run["trials"])
         table.add_row(
             run["run"],
-            f"{best['objective']:.5f}" if best else "-",
+            as_number(best["objective"] if best else None),
             str(best["trial"]) if best else "-",
             trials,
             f"{run['spent_epochs']}/{run['budget_epochs']}",

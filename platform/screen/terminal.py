@@ -12,7 +12,6 @@ from rich.measure import Measurement
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from fmnas.comparison.numbers.paired_tests import PairedTest
     from fmnas.comparison.numbers.retrained import Retrained
     from fmnas.comparison.summary import Summary
 
@@ -37,34 +36,24 @@ def print_summary(summary: "Summary", console: Console) -> None:
 
 
 def _print_retrained(retrained: "Retrained", console: Console) -> None:
-    """The test errors of the best configurations, trained again."""
+    """The test errors of the best configurations, trained again, and which of their differences a test supports."""
     from fmnas.comparison.numbers.notation import interval, listed, number
 
     alike = f"epochs = {retrained.epochs}, images = {retrained.images}, fresh seeds = {retrained.seeds}"
     scale = f"not all in the same way, they differ in {listed(retrained.differ)}" if retrained.differ else alike
     headers = ("optimizer", "validation error", "test error", "standard error", "95% interval")
-    table = plain_table(headers, {"optimizer"}, "bold")
+    means = plain_table(headers, {"optimizer"}, "bold")
     for row in retrained.means:
         values = (number(row.selected_error), number(row.error), number(row.standard_error, digits=2))
-        table.add_row(row.optimizer, *values, interval(row.low, row.high))
+        means.add_row(row.optimizer, *values, interval(row.low, row.high))
+    pairs = plain_table(("test errors", "difference", "p corrected", "verdict"), {"test errors", "verdict"}, "bold")
+    for pair in retrained.tests.pairs:
+        differences = (number(pair.difference, digits=2), number(pair.p_corrected, digits=2))
+        pairs.add_row(f"{pair.first} - {pair.second}", *differences, pair.verdict)
     console.print(f"The best of every run, trained again: {scale}", highlight=False)
-    _wide_enough(console, table).print(table)
-    console.print()
-    _print_pairs(retrained.tests.pairs, console)
-
-
-def _print_pairs(pairs: "tuple[PairedTest, ...]", console: Console) -> None:
-    """The differences of the test errors, and which of them a test supports."""
-    from fmnas.comparison.numbers.notation import number
-
-    if not pairs:
-        return
-    table = plain_table(("test errors", "difference", "p corrected", "verdict"), {"test errors", "verdict"}, "bold")
-    for pair in pairs:
-        values = (number(pair.difference, digits=2), number(pair.p_corrected, digits=2))
-        table.add_row(f"{pair.first} - {pair.second}", *values, pair.verdict)
-    _wide_enough(console, table).print(table)
-    console.print()
+    for table in (means, pairs) if retrained.tests.pairs else (means,):
+        _print_table(table, console)
+        console.print()
 
 
 def _print_final(summary: "Summary", console: Console) -> None:
@@ -84,7 +73,7 @@ def _print_final(summary: "Summary", console: Console) -> None:
         table.add_column(name, justify="right" if table.columns else "left", width=width, overflow="fold")
     for row in zip(*columns.values(), strict=True):
         table.add_row(*row)
-    _wide_enough(console, table).print(table)
+    _print_table(table, console)
     hidden = [name for name in every if name not in columns]
     if hidden:
         say(console, f"No room for: {', '.join(hidden)}.", "dim")
@@ -113,13 +102,13 @@ def _whole(widths: Sequence[int]) -> int:
     return sum(widths) + GAP * (len(widths) - 1)
 
 
-def _wide_enough(console: Console, table: Table) -> Console:
+def _print_table(table: Table, console: Console) -> None:
     """A terminal has the width it has; a file has that of the table, if it is wider."""
-    if console.is_terminal:
-        return console
-    boundless = console.options.update(max_width=sys.maxsize)
-    needed = Measurement.get(console, boundless, table).maximum
-    return Console(file=console.file, width=max(console.width, needed))
+    if not console.is_terminal:
+        boundless = console.options.update(max_width=sys.maxsize)
+        needed = Measurement.get(console, boundless, table).maximum
+        console = Console(file=console.file, width=max(console.width, needed))
+    console.print(table)
 
 
 class PatientOutput:

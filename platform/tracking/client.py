@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from fmnas.platform.config.uri import TrackingError, check_uri, is_server
-from fmnas.platform.tracking.layout import CAMPAIGN_ID, Point
+from fmnas.platform.tracking.layout import CAMPAIGN_ID, DESCRIPTION, Point
 from fmnas.platform.tracking.views import page_note, view_tags
 from fmnas.search_spaces import Space
 
@@ -56,14 +56,17 @@ class TrackingSettings:
             )
 
 
+NO_TELEMETRY = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
+"""The environment of what runs MLflow, which takes the word true and not 1."""
+
+
 def load_mlflow() -> ModuleType:
     """mlflow, imported on first use (it takes seconds) with telemetry off, quiet, and with short waits.
 
     Retries are ours (`tracker.py`), with growing pauses: MLflow's own would hold the thread for minutes, and
     would create a run twice whose first creation was not answered.
     """
-    os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
-    os.environ["DO_NOT_TRACK"] = "true"  # MLflow takes the word true and not 1
+    os.environ.update(NO_TELEMETRY)
     for name, value in {
         "MLFLOW_LOGGING_LEVEL": "ERROR",
         "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
@@ -83,8 +86,8 @@ def load_mlflow() -> ModuleType:
 _METRICS_PER_BATCH, _PARAMS_PER_BATCH, _TAGS_PER_BATCH = 800, 100, 100
 """MLflow takes 1,000 metrics, 100 params and 100 tags in a batch, and 1,000 of all together."""
 
-_PAGE = 1000
-_NOTE, _KIND = "mlflow.note.content", "mlflow.experimentKind"
+_RUNS_PER_PAGE = 1000
+_EXPERIMENT_KIND = "mlflow.experimentKind"
 
 
 class MlflowExperiment:
@@ -104,9 +107,11 @@ class MlflowExperiment:
         """
         campaign, there = self._settings.experiment_id, self._client.get_experiment(self.id).tags
         tags = view_tags(campaign, self._settings.space, now)
-        note = page_note(self.id, campaign, there.get(_NOTE, ""))
-        kind = {} if _KIND in there else {_KIND: "custom_model_development"}
-        for key, value in {**tags, **kind, **({_NOTE: note} if note else {})}.items():
+        if _EXPERIMENT_KIND not in there:
+            tags[_EXPERIMENT_KIND] = "custom_model_development"
+        if note := page_note(self.id, campaign, there.get(DESCRIPTION, "")):
+            tags[DESCRIPTION] = note
+        for key, value in tags.items():
             self._client.set_experiment_tag(self.id, key, value)
 
     def runs(self, *conditions: str) -> Iterator[Any]:
@@ -115,7 +120,7 @@ class MlflowExperiment:
         token = None
         while True:
             page = self._client.search_runs(
-                [self.id], " and ".join([ours, *conditions]), max_results=_PAGE, page_token=token
+                [self.id], " and ".join([ours, *conditions]), max_results=_RUNS_PER_PAGE, page_token=token
             )
             yield from page
             if not (token := page.token):
@@ -166,15 +171,6 @@ class MlflowExperiment:
         for batch in batches:
             self._client.log_batch(run_id, *batch, synchronous=True)
 
-    def tags(self, run_id: str) -> Mapping[str, str]:
-        """Of a run."""
-        found: dict[str, str] = self._client.get_run(run_id).data.tags
-        return found
-
-    def steps(self, run_id: str, metric: str) -> list[int]:
-        """The steps at which a run has the metric."""
-        return [point.step for point in self._client.get_metric_history(run_id, metric)]
-
     def values(self, run_id: str, metric: str) -> dict[int, float]:
         """Step -> the latest value that a run's metric has there."""
         history = sorted(self._client.get_metric_history(run_id, metric), key=lambda point: point.timestamp)
@@ -188,8 +184,7 @@ class MlflowExperiment:
         name, artifacts = self._settings.experiment, self._settings.artifacts
         found = self._client.get_experiment_by_name(name)
         if found is None:
-            local = artifacts is not None and not is_server(self._settings.uri)
-            location = artifacts.resolve().as_uri() if artifacts is not None and local else None
+            location = artifacts.resolve().as_uri() if artifacts and not is_server(self._settings.uri) else None
             return str(self._client.create_experiment(name, artifact_location=location))
         if found.lifecycle_stage != "active":
             raise TrackingError(

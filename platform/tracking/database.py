@@ -15,8 +15,16 @@ from pathlib import Path
 from fmnas.platform.config.uri import TrackingError, sqlite_path
 from fmnas.platform.tracking.client import TrackingSettings, load_mlflow
 
-_PATIENCE = 20.0  # seconds to wait for a file that another process has locked
+_LOCK_SECONDS = 20.0  # how long to wait for a file that another process has locked
+_TABLES_QUERY = "select name from sqlite_master where type = 'table'"
+_REVISIONS_QUERY = "select version_num from alembic_version"  # which versions of MLflow's tables it says it has
 _FIRST_TABLES = {"experiments", "runs", "metrics", "params", "tags"}
+_MOVES = (
+    "update experiments set artifact_location = :new || substr(artifact_location, :rest) "
+    "where experiment_id = :experiment",
+    "update runs set artifact_uri = :new || substr(artifact_uri, :rest) "
+    "where experiment_id = :experiment and substr(artifact_uri, 1, :rest) = :below",
+)
 _DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 
 
@@ -39,7 +47,7 @@ def prepare_file(settings: TrackingSettings) -> str:
             f"{path}: {fault}; it is yours, so it stays as it is: move it away, or give another store by tracking.uri"
         )
     told = ""
-    if fault or not path.is_file() or (settings.own and not _tables(path)):
+    if fault or not path.is_file() or (settings.own and not _column(path, _TABLES_QUERY)):
         with _made(path, settings) as whole:
             if fault:
                 told = f"MLflow's store {path} could not be used ({fault}): it is now {_put_aside(path).name}, and a "
@@ -53,7 +61,8 @@ def prepare_file(settings: TrackingSettings) -> str:
 def fault_of(path: Path) -> str:
     """Why MLflow will never open this file, if it can be known; else nothing. One without tables is none."""
     try:
-        tables, revisions = _tables(path), _revisions(path)
+        tables = _column(path, _TABLES_QUERY)
+        revisions = _column(path, _REVISIONS_QUERY) if "alembic_version" in tables else set()
     except sqlite3.DatabaseError as error:
         if error.sqlite_errorcode in _DAMAGED:
             return f"it is damaged, or no SQLite file: {error}"
@@ -75,25 +84,16 @@ def follow(path: Path, artifacts: Path) -> None:
     """
     new = artifacts.resolve().as_uri()
     with _opened(path) as database:
-        tables = _tables(path)
-        if not {"experiments", "runs"} <= tables:
+        if not {"experiments", "runs"} <= _column(path, _TABLES_QUERY):
             return
         rows = database.execute("select experiment_id, artifact_location from experiments").fetchall()
         for experiment, location in rows:
             head, mark, _ = f"{location or ''}/".rpartition(f"/{artifacts.name}/")
             old = f"{head}{mark}".rstrip("/")
             if mark and old.startswith("file:") and old != new:
-                moved = (new, len(old) + 1, experiment, len(old) + 1, f"{old}/")
-                database.execute(
-                    "update experiments set artifact_location = ? || substr(artifact_location, ?) "
-                    "where experiment_id = ?",
-                    moved[:3],
-                )
-                database.execute(
-                    "update runs set artifact_uri = ? || substr(artifact_uri, ?) "
-                    "where experiment_id = ? and substr(artifact_uri, 1, ?) = ?",
-                    moved,
-                )
+                moved = {"new": new, "rest": len(old) + 1, "below": f"{old}/", "experiment": experiment}
+                for statement in _MOVES:
+                    database.execute(statement, moved)
 
 
 def find_files_again(uri: str, artifacts: Path) -> None:
@@ -107,31 +107,23 @@ def find_files_again(uri: str, artifacts: Path) -> None:
 def file_identity(uri: str) -> tuple[int, int] | None:
     """What tells a store's file from another that has taken its place; None if there is none."""
     path = sqlite_path(uri)
-    try:
-        found = path.stat() if path is not None else None
-    except OSError:
-        return None
-    return (found.st_dev, found.st_ino) if found is not None else None
+    if path is not None:
+        with suppress(OSError):
+            found = path.stat()
+            return found.st_dev, found.st_ino
+    return None
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[sqlite3.Connection]:
     """One transaction; what a killed writer left in the middle is taken back first, as SQLite does."""
-    with closing(sqlite3.connect(path, timeout=_PATIENCE)) as database, database:
+    with closing(sqlite3.connect(path, timeout=_LOCK_SECONDS)) as database, database:
         yield database
 
 
-def _tables(path: Path) -> set[str]:
+def _column(path: Path, query: str) -> set[str]:
     with _opened(path) as database:
-        return {str(name) for (name,) in database.execute("select name from sqlite_master where type = 'table'")}
-
-
-def _revisions(path: Path) -> set[str]:
-    """Which versions of MLflow's tables it says it has."""
-    if "alembic_version" not in _tables(path):
-        return set()
-    with _opened(path) as database:
-        return {str(version) for (version,) in database.execute("select version_num from alembic_version")}
+        return {str(value) for (value,) in database.execute(query)}
 
 
 def _is_behind(revisions: set[str]) -> bool:

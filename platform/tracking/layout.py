@@ -28,6 +28,7 @@ EXTENSIONS = "fmnas.extensions"
 """Tags by which runs are found again."""
 
 COLOR, PARENT = "mlflow.runColor", "mlflow.parentRunId"
+NAME, DESCRIPTION = "mlflow.runName", "mlflow.note.content"
 """Tags that MLflow's UI understands."""
 
 CAMPAIGN_KIND, EARLIER_KIND, RUN_KIND, TRIAL_KIND = "campaign", "earlier campaign", "run", "trial"
@@ -77,28 +78,26 @@ def trial_record(outcome: Outcome, standing: RunStanding, space: Space | None) -
         name=f"{outcome.trial.id} {outcome.optimizer}/{outcome.repeat}",
         status={FINISHED: "FINISHED", CANCELLED: "KILLED"}.get(outcome.status, "FAILED"),
         tags=_trial_tags(outcome),
-        params={valid_name(name): str(value)[:6000] for name, value in outcome.trial.configuration.items()},
+        params=params(outcome.trial.configuration),
         points=tuple(points),
         started=started,
         ended=ended,
     )
 
 
-def incumbent_points(before: RunStanding | None, now: RunStanding, timestamp: int) -> list[Point]:
+def incumbent_points(before: RunStanding, now: RunStanding, timestamp: int) -> list[Point]:
     """The points of the incumbent's lines that a trial adds: one per whole evaluation that it completes."""
-    spent = before.evaluations if before else 0.0
     points = []
-    for step in range(math.floor(spent + _ROUNDING) + 1, math.floor(now.evaluations + _ROUNDING) + 1):
-        reached = step + _ROUNDING > now.evaluations
-        standing = now if reached else before
-        value = standing.incumbent if standing else None
-        points += _line(step, value, now, timestamp)
+    first, last = (math.floor(standing.evaluations + _STEP_TOLERANCE) for standing in (before, now))
+    for step in range(first + 1, last + 1):
+        standing = now if step + _STEP_TOLERANCE > now.evaluations else before
+        points += _line(step, standing.incumbent, now, timestamp)
     return points
 
 
 def last_points(now: RunStanding, timestamp: int) -> list[Point]:
     """What ends the lines of a run that stopped between two whole evaluations."""
-    step = math.ceil(now.evaluations - _ROUNDING)
+    step = math.ceil(now.evaluations - _STEP_TOLERANCE)
     return _line(step, now.incumbent, now, timestamp) if step > now.evaluations else []
 
 
@@ -112,7 +111,7 @@ def mean_lines(path: Path, timestamp: int) -> dict[str, list[Point]]:
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
             if row["axis"] == "evaluations":
-                step = math.ceil(float(row["at"]) - _ROUNDING)
+                step = math.ceil(float(row["at"]) - _STEP_TOLERANCE)
                 values = {(line, step): float(row[line]) for line in MEAN_LINES if row[line]}
                 found.setdefault(row["optimizer"], {}).update(values)
     return {
@@ -168,20 +167,11 @@ def numbers(summary: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
             yield valid_name(name), float(value)
 
 
-def name_in_ui(optimizer: str, repeat: int) -> str:
-    """A run's name that the UI does not cut: "regularized-evolution" becomes "reg-evo/repeat-0"."""
-    return _short(optimizer, f"/repeat-{repeat}")
-
-
-def mean_name(optimizer: str) -> str:
-    """The name of the run that holds an optimizer's mean curve: "regularized-evolution" becomes "regul-evolu/mean"."""
-    return _short(optimizer, f"/{MEAN_KIND}")
-
-
-def _short(optimizer: str, ending: str) -> str:
+def name_in_ui(optimizer: str, part: str) -> str:
+    """The name of an optimizer's run, which the UI does not cut, e.g. "reg-evo/repeat-0" or "regul-evolu/mean"."""
     words = optimizer.split("-")
     for length in range(max(len(optimizer), 2), 1, -1):
-        name = "-".join(word[:length] for word in words) + ending
+        name = f"{'-'.join(word[:length] for word in words)}/{part}"
         if len(name) <= _NAME_LENGTH:
             return name
     return name
@@ -197,7 +187,7 @@ def milliseconds(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-_ROUNDING = 1e-6
+_STEP_TOLERANCE = 1e-6
 """Evaluations are epochs / full epochs: whole numbers come out whole but for rounding."""
 
 

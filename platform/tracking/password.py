@@ -27,7 +27,7 @@ from fmnas.platform.config.uri import (
 from fmnas.platform.errors import ExperimentFailed
 from fmnas.platform.record.run_directory import RunDirectory, write_text
 
-VARIABLE = "FMNAS_TRACKING_URI"
+URI_VARIABLE = "FMNAS_TRACKING_URI"
 """The environment's variable that may hold the whole URI, password and all."""
 
 
@@ -87,14 +87,14 @@ def _with_password(uri: str, secret: Path) -> str:
     found = f" ({'; '.join(others)})" if others else ""
     raise TrackingError(
         f"tracking.uri = {masked_uri(uri)!r}: {HIDDEN} stands for a password that is not known here{found}; "
-        f"give the whole URI by the environment's {VARIABLE}, or write it into {secret} with mode 600"
+        f"give the whole URI by the environment's {URI_VARIABLE}, or write it into {secret} with mode 600"
     )
 
 
 def _given(secret: Path) -> Iterator[tuple[str, str]]:
     """Where a whole URI is given, and the URI; what is said last, by the environment, comes first."""
-    if whole := os.environ.get(VARIABLE, ""):
-        yield f"the environment's {VARIABLE}", whole
+    if whole := os.environ.get(URI_VARIABLE, ""):
+        yield f"the environment's {URI_VARIABLE}", whole
     if whole := _read_secret(secret):
         yield str(secret), whole
 
@@ -107,7 +107,7 @@ def _read_secret(path: Path) -> str:
     except (OSError, UnicodeDecodeError):
         raise TrackingError(
             f"{path} cannot be read, and it holds the password of tracking.uri: mend that, or give the whole URI by "
-            f"the environment's {VARIABLE}"
+            f"the environment's {URI_VARIABLE}"
         ) from None
 
 

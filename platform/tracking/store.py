@@ -14,7 +14,7 @@ by their tags, so a trial written twice is there once.
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,13 +25,12 @@ from fmnas.platform.record.outcome import Outcome, RunStanding, run_name
 from fmnas.platform.tracking import layout as records
 from fmnas.platform.tracking.client import MlflowExperiment, TrackingSettings
 from fmnas.platform.tracking.database import file_identity, prepare_file
-from fmnas.platform.tracking.layout import COLOR, EXTENSIONS, KIND, PARENT, RUN, TRIAL, Point
+from fmnas.platform.tracking.layout import COLOR, DESCRIPTION, EXTENSIONS, KIND, NAME, PARENT, RUN, TRIAL, Point
 from fmnas.search_spaces.records import CANCELLED, LOST
 
 _STATUS = {"finished": "FINISHED", "interrupted": "KILLED"}
 
-MEAN_CURVES_FILE = "mean_curves.csv"
-"""The report's file of mean curves."""
+_AT_FIRST = RunStanding(0.0, 0, None)
 
 _Key = tuple[str, int]
 """A trial: (run, id)."""
@@ -43,9 +42,13 @@ class _Progress:
 
     run_id: str
     there: set[tuple[str, int]]  # (metric, step) of the incumbent's lines
-    standing: RunStanding | None = None
+    standing: RunStanding = _AT_FIRST
     best: Outcome | None = None
     trials: set[int] = field(default_factory=set)
+
+    def missing(self, points: Iterable[Point]) -> list[Point]:
+        """Those of the incumbent's lines that are not there."""
+        return [point for point in points if (point.key, point.step) not in self.there]
 
     def take(self, outcome: Outcome, standing: RunStanding, points: Iterable[Point]) -> None:
         """A trial was written; one that had to be set aside comes after later ones."""
@@ -53,21 +56,23 @@ class _Progress:
         best = self.best.evaluation.objective if self.best and self.best.evaluation else math.inf
         if found is not None and found == standing.incumbent and found < best:
             self.best = outcome
-        if self.standing is None or standing.epochs >= self.standing.epochs:
+        if standing.epochs >= self.standing.epochs:
             self.standing = standing
         self.trials.add(outcome.trial.id)
         self.there |= {(point.key, point.step) for point in points}
 
 
 class MlflowStore:
-    """Writes one experiment. Every method may be called again after it raised; no run is then there twice."""
+    """Writes one experiment. Every method may be called again after it raised; no run is then there twice.
 
-    def __init__(self, settings: TrackingSettings, clock: Callable[[], float] = time.time) -> None:
+    experiment: MLflow's id of it; empty before it is open. remark: what a person should know of how the store was
+    found; empty if nothing.
+    """
+
+    def __init__(self, settings: TrackingSettings) -> None:
         self._settings = settings
-        self._clock = clock
         self._mlflow: MlflowExperiment
-        self._ready = False
-        self._remark = ""
+        self.experiment = self.remark = ""
         self._file: tuple[int, int] | None = None
         self._campaign = ""
         self._colors: dict[str, str] = {}
@@ -77,25 +82,15 @@ class MlflowStore:
         self._doubtful: set[_Key] = set()  # creation failed on our side; the server may have done it
 
     @property
-    def remark(self) -> str:
-        """What a person should know of how the store was found; empty if nothing."""
-        return self._remark
-
-    @property
     def gone(self) -> str:
         """Why what was written is no longer there; empty while it is, as far as that can be known."""
-        if not self._ready or file_identity(self._settings.uri) == self._file:
+        if not self.experiment or file_identity(self._settings.uri) == self._file:
             return ""
         return f"{sqlite_path(self._settings.uri)} was removed or replaced, and with it what had been written"
 
-    @property
-    def experiment(self) -> str:
-        """MLflow's id of the experiment; empty before `open`."""
-        return self._mlflow.id if self._ready else ""
-
     def open(self, runs: Sequence[tuple[str, int]]) -> None:
         """Connect; find or create the experiment, its pages, and the runs of every optimizer."""
-        self._remark = prepare_file(self._settings) or self._remark  # there may be several attempts
+        self.remark = prepare_file(self._settings) or self.remark  # there may be several attempts
         self._mlflow = MlflowExperiment(self._settings)
         self._file = file_identity(self._settings.uri)
         optimizers = list(dict.fromkeys(optimizer for optimizer, _ in runs))
@@ -105,17 +100,17 @@ class MlflowStore:
         self._colors = {name: style.colour for name, style in styles(optimizers).items()}
         for optimizer, repeat in runs:
             self._runs[run_name(optimizer, repeat)] = self._open_progress(optimizer, repeat, known)
-        self._ready = True
+        self.experiment = self._mlflow.id
 
     def write(self, outcome: Outcome, standing: RunStanding) -> bool:
         """Write a trial and its run's progress; False if the trial was there already."""
         progress = self._runs[outcome.run]
         ended = records.milliseconds(outcome.finished_at)
         points = records.incumbent_points(progress.standing, standing, ended)
-        self._mlflow.log(progress.run_id, [p for p in points if (p.key, p.step) not in progress.there])
+        self._mlflow.log(progress.run_id, progress.missing(points))
         progress.take(outcome, standing, points)
         # Last: one that the store will not take for now is tried again after others, and the lines are there by then.
-        return self._write_trial(outcome, standing, progress.run_id)
+        return self._write_trial(outcome, standing)
 
     def close(self, status: str, artifacts: Sequence[Path], summary: Mapping[str, Any]) -> None:
         """Write the final values of every run, and the campaign's numbers and files."""
@@ -127,7 +122,7 @@ class MlflowStore:
         self._mlflow.log(self._campaign, [Point(key, value, self._now(), 0) for key, value in values.items()])
         files = list(filter(Path.is_file, artifacts))
         if status == "finished":  # until then the curves change, and MLflow forgets no point
-            self._write_means([path for path in files if path.name == MEAN_CURVES_FILE])
+            self._write_means([path for path in files if path.name == "mean_curves.csv"])
         self._mlflow.terminate(self._campaign, ending)
         for path in files:
             self._mlflow.upload(self._campaign, path)
@@ -148,54 +143,53 @@ class MlflowStore:
         status = getattr(error, "get_http_status_code", lambda: 400)()
         return 400 <= status < 500 and status not in (408, 429)
 
-    def _known_runs(self) -> dict[str, str]:
-        """Sorts what is in the store: trials into `_written` and `_begun`; returns run name -> id of the others."""
+    def _known_runs(self) -> dict[str, Any]:
+        """Sorts what is in the store: trials into `_written` and `_begun`; returns the others by their runs' names."""
         known = {}
         for found in self._mlflow.runs():
             tags, run_id = found.data.tags, found.info.run_id
             if tags[KIND] in (records.MEAN_KIND, records.EARLIER_MEAN_KIND):
                 continue
             if TRIAL not in tags:
-                known[tags.get(RUN, tags[KIND])] = run_id
+                known[tags.get(RUN, tags[KIND])] = found
             elif found.info.end_time is None:
                 self._begun[tags[RUN], int(tags[TRIAL])] = run_id
             else:
                 self._written[tags[RUN], int(tags[TRIAL])] = run_id, tags["status"]
         return known
 
-    def _open_campaign(self, known: str | None) -> str:
+    def _open_campaign(self, known: Any) -> str:
         """The experiment's own run; a new one after an extension: its curves change, and MLflow forgets no point."""
         kind, count = records.CAMPAIGN_KIND, self._settings.extensions
         tags = {KIND: kind, EXTENSIONS: str(count)} if count else {KIND: kind}
-        if known and count and self._mlflow.tags(known).get(EXTENSIONS) != tags[EXTENSIONS]:
-            self._mlflow.log(known, tags={KIND: records.EARLIER_KIND, "mlflow.runName": records.EARLIER_KIND})
+        if known and count and known.data.tags.get(EXTENSIONS) != tags[EXTENSIONS]:
+            self._mlflow.log(known.info.run_id, tags={KIND: records.EARLIER_KIND, NAME: records.EARLIER_KIND})
             known = None
         return self._open_run(known, kind, tags, self._settings.params)
 
-    def _open_progress(self, optimizer: str, repeat: int, known: Mapping[str, str]) -> _Progress:
+    def _open_progress(self, optimizer: str, repeat: int, known: Mapping[str, Any]) -> _Progress:
         name = run_name(optimizer, repeat)
-        tags = {
-            KIND: records.RUN_KIND,
-            RUN: name,
-            "optimizer": optimizer,
-            "repeat": str(repeat),
-            COLOR: self._colors[optimizer],
-            PARENT: self._campaign,
-        }
+        tags = {**self._place(records.RUN_KIND, optimizer, self._campaign), RUN: name, "repeat": str(repeat)}
         params = self._settings.optimizers.get(optimizer, {})
-        run_id = self._open_run(known.get(name), records.name_in_ui(optimizer, repeat), tags, params)
+        run_id = self._open_run(known.get(name), records.name_in_ui(optimizer, f"repeat-{repeat}"), tags, params)
         lines = records.INCUMBENT_LINES if name in known else ()
-        return _Progress(run_id, {(key, step) for key in lines for step in self._mlflow.steps(run_id, key)})
+        return _Progress(run_id, {(key, step) for key in lines for step in self._mlflow.values(run_id, key)})
 
-    def _open_run(self, known: str | None, name: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:
+    def _open_run(self, known: Any, name: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:
         if known:
-            self._mlflow.reopen(known)
-            self._mlflow.log(known, tags=tags)  # of an older fmnas, or in another campaign since
-        run_id = known or self._mlflow.create(name, tags, self._now())
+            run_id = known.info.run_id
+            self._mlflow.reopen(run_id)
+            self._mlflow.log(run_id, tags=tags)  # of an older fmnas, or in another campaign since
+        else:
+            run_id = self._mlflow.create(name, tags, self._now())
         self._mlflow.describe(run_id, params)
         return run_id
 
-    def _write_trial(self, outcome: Outcome, standing: RunStanding, parent: str) -> bool:
+    def _place(self, kind: str, optimizer: str, parent: str) -> dict[str, str]:
+        """The tags that say what an optimizer's run is, and where it stands in the tree."""
+        return {KIND: kind, "optimizer": optimizer, COLOR: self._colors[optimizer], PARENT: parent}
+
+    def _write_trial(self, outcome: Outcome, standing: RunStanding) -> bool:
         key = (outcome.run, outcome.trial.id)
         run_id, status = self._written.get(key, (self._begun.get(key, ""), ""))
         # A trial that was lost or cancelled may be tried again after a resume.
@@ -205,34 +199,32 @@ class MlflowStore:
         if run_id:
             self._mlflow.log(run_id, record.points, record.params, record.tags)
         else:
-            self._begun[key] = run_id = self._create_trial(key, record, parent)
+            self._begun[key] = run_id = self._create_trial(key, record)
             self._mlflow.log(run_id, record.points, record.params)
         self._mlflow.terminate(run_id, record.status, record.ended)
         self._written[key] = run_id, outcome.status
         return True
 
-    def _create_trial(self, key: _Key, record: records.TrialRecord, parent: str) -> str:
+    def _create_trial(self, key: _Key, record: records.TrialRecord) -> str:
         if key in self._doubtful:
             for found in self._mlflow.runs(f"tags.`{RUN}` = '{key[0]}'", f"tags.`{TRIAL}` = '{key[1]}'"):
                 return str(found.info.run_id)
         self._doubtful.add(key)
-        color = self._colors[record.tags["optimizer"]]
-        tags = {**record.tags, KIND: records.TRIAL_KIND, COLOR: color, PARENT: parent}
-        run_id = self._mlflow.create(record.name, tags, record.started)
+        place = self._place(records.TRIAL_KIND, record.tags["optimizer"], self._runs[key[0]].run_id)
+        run_id = self._mlflow.create(record.name, {**record.tags, **place}, record.started)
         self._doubtful.discard(key)
         return run_id
 
     def _write_end(self, progress: _Progress, status: str) -> None:
         standing, best = progress.standing, progress.best
-        if standing is None:
+        if not progress.trials:
             return
         now = self._now()
-        points = records.last_points(standing, now) if status == "finished" else []
-        points = [point for point in points if (point.key, point.step) not in progress.there]
+        points = progress.missing(records.last_points(standing, now)) if status == "finished" else []
         values = {"trials": len(progress.trials), "epochs": standing.epochs, **records.results(best)}
         step = math.floor(standing.evaluations)
         points += [Point(key, float(value), now, step) for key, value in values.items()]
-        tags = {"best_trial": str(best.trial.id), "mlflow.note.content": records.best_note(best)} if best else {}
+        tags = {"best_trial": str(best.trial.id), DESCRIPTION: records.best_note(best)} if best else {}
         self._mlflow.log(progress.run_id, points, tags=tags)
 
     def _write_means(self, files: Iterable[Path]) -> None:
@@ -241,7 +233,9 @@ class MlflowStore:
         self._log_missing(self._campaign, records.campaign_points(lines))
         there = self._mean_runs()
         for optimizer, points in lines.items():
-            run_id = there.get(optimizer) or self._create_mean(optimizer)
+            place = self._place(records.MEAN_KIND, optimizer, self._campaign)
+            name = records.name_in_ui(optimizer, records.MEAN_KIND)
+            run_id = there.get(optimizer) or self._mlflow.create(name, place, self._now())
             self._log_missing(run_id, points)
             self._mlflow.terminate(run_id, "FINISHED")
 
@@ -253,19 +247,14 @@ class MlflowStore:
             if found.data.tags[PARENT] == self._campaign:
                 there[optimizer] = run_id
             else:
-                name = f"earlier {records.mean_name(optimizer)}"
-                self._mlflow.log(run_id, tags={KIND: records.EARLIER_MEAN_KIND, "mlflow.runName": name})
+                name = f"earlier {records.name_in_ui(optimizer, records.MEAN_KIND)}"
+                self._mlflow.log(run_id, tags={KIND: records.EARLIER_MEAN_KIND, NAME: name})
         return there
 
-    def _create_mean(self, optimizer: str) -> str:
-        tags = {KIND: records.MEAN_KIND, "optimizer": optimizer, COLOR: self._colors[optimizer], PARENT: self._campaign}
-        return self._mlflow.create(records.mean_name(optimizer), tags, self._now())
-
-    def _log_missing(self, run_id: str, points: Iterable[Point]) -> None:
+    def _log_missing(self, run_id: str, points: Sequence[Point]) -> None:
         """Points that a run does not have with this value."""
-        points = list(points)
         there = {key: self._mlflow.values(run_id, key) for key in dict.fromkeys(point.key for point in points)}
         self._mlflow.log(run_id, [point for point in points if there[point.key].get(point.step) != point.value])
 
     def _now(self) -> int:
-        return records.milliseconds(self._clock())
+        return records.milliseconds(time.time())

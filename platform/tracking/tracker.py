@@ -10,10 +10,13 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from fmnas.platform.config.uri import hide_passwords
 from fmnas.platform.record.outcome import Outcome, RunStanding
+
+if TYPE_CHECKING:
+    from fmnas.platform.tracking.store import MlflowStore
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """Seconds between attempts while the store does not answer; doubled each time."""
@@ -42,11 +45,11 @@ class TrackingReport:
     remark: str = ""
 
 
-class Tracker(Protocol):
+class Tracker:
     """Follows an experiment. No method waits for a store or raises because of one; only `finish` takes time.
 
     Calls come in this order: `start` once, `trial` for each outcome (after a resume, for the replayed ones too, in
-    the journal's order), `finish` once. Runs are named by (optimizer, repeat).
+    the journal's order), `finish` once. Runs are named by (optimizer, repeat). Here, it is told to nobody.
     """
 
     def start(self, runs: Sequence[tuple[str, int]]) -> None:
@@ -57,48 +60,11 @@ class Tracker(Protocol):
 
     def finish(self, status: str, artifacts: Sequence[Path], summary: Mapping[str, Any]) -> TrackingReport:
         """The experiment is "finished", "interrupted" or "failed". Returns within a bounded time."""
-
-
-class NoTracker:
-    """For tracking.enabled = false."""
-
-    def start(self, runs: Sequence[tuple[str, int]]) -> None:
-        """Nothing."""
-
-    def trial(self, outcome: Outcome, standing: RunStanding) -> None:
-        """Nothing."""
-
-    def finish(self, status: str, artifacts: Sequence[Path], summary: Mapping[str, Any]) -> TrackingReport:
-        """An empty report."""
         return TrackingReport()
 
 
-class Store(Protocol):
-    """Where a BackgroundTracker writes. Any method may raise and is then called again with the same arguments."""
-
-    @property
-    def experiment(self) -> str:
-        """The id of the experiment in the store; empty before `open`."""
-
-    @property
-    def remark(self) -> str:
-        """What a person should know of how the store was found; empty if nothing."""
-
-    @property
-    def gone(self) -> str:
-        """Why what was written is no longer there; empty while it is, as far as that can be known."""
-
-    def open(self, runs: Sequence[tuple[str, int]]) -> None:
-        """Connect, and find out what is already there."""
-
-    def write(self, outcome: Outcome, standing: RunStanding) -> bool:
-        """Write a trial and its run's progress; False if the trial was there already."""
-
-    def close(self, status: str, artifacts: Sequence[Path], summary: Mapping[str, Any]) -> None:
-        """Write what is known at the end."""
-
-    def is_refusal(self, error: Exception) -> bool:
-        """Whether the store answered and will never take this, so that trying again is of no use."""
+class NoTracker(Tracker):
+    """For tracking.enabled = false."""
 
 
 @dataclass
@@ -110,25 +76,25 @@ class _Job:
     tries: int = 0
 
 
-class BackgroundTracker:
-    """One thread with a queue, the only one that talks to the store.
+class BackgroundTracker(Tracker):
+    """One thread with a queue, the only one that talks to the store; what raised there is called again.
 
     flush_seconds: how long `finish` may take. It takes far less when the store is down: a store that has failed
     LAST_TRIES times in a row by then gets one more try.
-    shown: turns an error's text into one that may be shown.
+    uri: the store's, whose password no error may show.
     """
 
     def __init__(
         self,
-        store: Store,
+        store: "MlflowStore",
         flush_seconds: float = 60.0,
         first_pause: float = FIRST_PAUSE,
-        shown: Callable[[str], str] = hide_passwords,
+        uri: str = "",
     ) -> None:
         self._store = store
         self._flush_seconds = flush_seconds
         self._first_pause = first_pause
-        self._shown = shown
+        self._uri = uri
         self._queue: deque[_Job] = deque()
         self._aside: list[_Job] = []  # trials that the store would not take while it took others
         self._news = threading.Condition()
@@ -190,7 +156,7 @@ class BackgroundTracker:
                 job.send()
             except Exception as error:
                 # Whatever it is, it is no reason to stop an experiment that trains for days.
-                reason = self._reason(error)
+                reason = " ".join(hide_passwords(f"{type(error).__name__}: {error}", self._uri).split())[:500]
                 if not (self._store.experiment and self._store.is_refusal(error)):
                     failures, self._trouble = failures + 1, reason
                     if not self._let_pass(failures):
@@ -213,7 +179,10 @@ class BackgroundTracker:
             return self._queue[0] if self._queue and in_time else None
 
     def _let_pass(self, failures: int) -> bool:
-        """After a failure: let others pass a trial that has been tried often enough, and pause; False: it is no use."""
+        """After a failure: let others pass a trial that has been tried often enough; False: it is no use.
+
+        And pause: longer each time, short once `finish` waits.
+        """
         with self._news:
             job, ending = self._queue[0], self._deadline is not None
             job.tries += 1
@@ -227,18 +196,9 @@ class BackgroundTracker:
                     self._queue.insert(len(self._queue) - 1, job)  # before the end
                 else:
                     self._aside.append(job)
-        self._rest(failures)
-        return True
-
-    def _rest(self, failures: int) -> None:
-        """Pause after a failure: longer each time, short once `finish` waits."""
-        pause = min(self._first_pause * 2 ** (failures - 1), LONGEST_PAUSE)
-        with self._news:
-            if self._deadline is None:
-                self._news.wait_for(lambda: self._deadline is not None, pause)
-            else:
+            if ending:
                 self._news.wait(min(self._first_pause, FIRST_PAUSE))
-
-    def _reason(self, error: Exception) -> str:
-        """One line that may be shown."""
-        return " ".join(self._shown(f"{type(error).__name__}: {error}").split())[:500]
+            else:
+                pause = min(self._first_pause * 2 ** min(failures - 1, 30), LONGEST_PAUSE)  # in reach of a float
+                self._news.wait_for(lambda: self._deadline is not None, pause)
+        return True

@@ -27,6 +27,7 @@ from fmnas.platform.config.uri import (
     shown_uri,
     sqlite_path,
 )
+from fmnas.platform.tracking.client import NO_TELEMETRY
 from fmnas.platform.tracking.views import experiment_link, links_from_tags
 
 LOOPBACK, PORT = "127.0.0.1", 5000
@@ -46,9 +47,8 @@ def ui_environment(uri: str) -> dict[str, str]:
     """What the command runs with: no telemetry, no job runners (half the start, two processes instead of nine)."""
     return {
         **os.environ,
+        **NO_TELEMETRY,
         "MLFLOW_BACKEND_STORE_URI": uri,
-        "MLFLOW_DISABLE_TELEMETRY": "true",
-        "DO_NOT_TRACK": "true",
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
     }
 
@@ -90,9 +90,11 @@ def pages(base_url: str, experiment: str = "") -> dict[str, str]:
     if experiment:
         quoted = experiment.replace("'", "''")
         body["filter"] = f"name = '{quoted}'"
+    search = f"{base_url.rstrip('/')}/api/2.0/mlflow/experiments/search"
+    with _open(search, 10, json.dumps(body).encode(), login) as answer:
+        experiments = json.load(answer).get("experiments", [])
     found: dict[str, str] = {}
-    answer = _post(f"{base_url.rstrip('/')}/api/2.0/mlflow/experiments/search", body, login)
-    for entry in answer.get("experiments", []):
+    for entry in experiments:
         name, number = entry["name"], entry["experiment_id"]
         links = links_from_tags(base_url, number, [tag["key"] for tag in entry.get("tags", [])])
         found |= {f"{name}: {key}": link for key, link in links.items()}
@@ -102,13 +104,13 @@ def pages(base_url: str, experiment: str = "") -> dict[str, str]:
 
 
 def _say_pages(base_url: str, experiment: str, say: Callable[[str], None]) -> None:
+    shown = shown_uri(base_url)
     try:
         links = pages(base_url, experiment)
     except _NO_ANSWER as error:
         reason = hide_passwords(str(error), base_url)
-        shown = shown_uri(base_url)
         raise TrackingError(f"tracking.uri = {shown!r}: no MLflow server answers ({reason}); {_next(error)}") from None
-    say(f"MLflow UI on {shown_uri(base_url)}")
+    say(f"MLflow UI on {shown}")
     width = max(map(len, links), default=0)
     for title, link in links.items():
         say(f"  {title:{width}}  {link}")
@@ -117,8 +119,8 @@ def _say_pages(base_url: str, experiment: str, say: Callable[[str], None]) -> No
 def _next(error: Exception) -> str:
     if isinstance(error, HTTPError):
         error.close()  # it is an answer, with a connection of its own
-    if isinstance(error, HTTPError) and error.code in (401, 403):
-        return "give a user and a password that it knows: http://USER:PASSWORD@HOST"
+        if error.code in (401, 403):
+            return "give a user and a password that it knows: http://USER:PASSWORD@HOST"
     return "start it"
 
 
@@ -135,17 +137,10 @@ def _without_login(url: str) -> tuple[str, str]:
     return parts._replace(netloc=host).geturl(), f"Basic {encoded}"
 
 
-def _post(url: str, body: dict[str, Any], login: str = "") -> dict[str, Any]:
-    request = Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+def _open(url: str, timeout: float, body: bytes | None = None, login: str = "") -> Any:
+    request = Request(url, body, {"Content-Type": "application/json"})
     if login:
         request.add_unredirected_header("Authorization", login)  # for this host and no other
-    with _open(request, timeout=10) as answer:
-        data: dict[str, Any] = json.load(answer)
-    return data
-
-
-def _open(request: Request | str, timeout: float) -> Any:
-    url = request if isinstance(request, str) else request.full_url
     local = urlsplit(url).hostname in (LOOPBACK, "localhost", "::1")
     # A proxy set for the outside world does not know our loopback.
     return build_opener(*([ProxyHandler({})] if local else [])).open(request, timeout=timeout)
@@ -185,14 +180,10 @@ def _server(uri: str, port: int) -> Iterator[tuple[subprocess.Popen[bytes], IO[b
 @contextmanager
 def _terminable() -> Iterator[None]:
     """Take SIGTERM for Ctrl-C, so that the server never outlives us."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread may take signals
         return
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
     finally:

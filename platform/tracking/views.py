@@ -7,13 +7,13 @@ table or as charts is not part of the state but of the address.
 """
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
 from fmnas.platform.tracking.layout import (
     CAMPAIGN_ID,
+    INCUMBENT_LINES,
     KIND,
     MEAN_KIND,
     MEAN_LINES,
@@ -23,29 +23,17 @@ from fmnas.platform.tracking.layout import (
 from fmnas.search_spaces import Space
 
 _TAG = "mlflow.sharedViewState."
-_AXES = 8
-"""Variables in the parallel coordinates: more cannot be read."""
+_MOST_AXES = 8
+"""In the parallel coordinates: more cannot be read."""
 
-_NOTE, _NOTED = "fmnas", 8
+_NOTE_BEGINS, _MOST_LISTED = "fmnas", 8
 """How a description of ours begins, and how many run directories it lists."""
 
-_VIEWS = {"compare": "CHART", "means": "CHART", "runs": "TABLE", "trials": "TABLE", "search": "CHART"}
-"""View -> how its page opens."""
+_VIEWS = ("compare", "means", "runs", "trials", "search")
+_CHARTS = ("compare", "means", "search")
+"""Those that open as charts; the others open as a table."""
 
 _State = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class _Section:
-    """A folding group of charts."""
-
-    name: str
-    charts: tuple[_State, ...] = ()
-    columns: int = 2
-
-    def to_dict(self) -> _State:
-        head = {"uuid": self.name, "name": self.name, "display": bool(self.charts), "isReordered": False}
-        return {**head, "columns": self.columns, "cardHeight": 460}
 
 
 def view_tags(campaign: str, space: Space | None, now: int) -> dict[str, str]:
@@ -67,16 +55,15 @@ def view_tags(campaign: str, space: Space | None, now: int) -> dict[str, str]:
 
 def ui_links(base_url: str, experiment: str, campaign: str) -> dict[str, str]:
     """View -> its address; `experiment` is MLflow's id, `campaign` the run directory's."""
-    return {view: _link(base_url, experiment, _key(view, campaign), mode) for view, mode in _VIEWS.items()}
+    return {view: _link(base_url, experiment, _key(view, campaign)) for view in _VIEWS}
 
 
 def links_from_tags(base_url: str, experiment: str, tags: Iterable[str]) -> dict[str, str]:
     """KEY -> address of every page of ours among an experiment's tags."""
-    keys = [tag.removeprefix(_TAG) for tag in tags if tag.startswith(_TAG)]
-    ours = {key: _VIEWS[key.partition("-")[0]] for key in keys if key.partition("-")[0] in _VIEWS}
-    order = {view: place for place, view in enumerate(_VIEWS)}
-    ordered = sorted(ours, key=lambda key: (key.partition("-")[2], order[key.partition("-")[0]]))
-    return {key: _link(base_url, experiment, key, ours[key]) for key in ordered}
+    keys = {tag.removeprefix(_TAG) for tag in tags if tag.startswith(_TAG)}
+    campaigns = sorted({key.partition("-")[2] for key in keys})
+    ordered = [_key(view, campaign) for campaign in campaigns for view in _VIEWS]
+    return {key: _link(base_url, experiment, key) for key in ordered if key in keys}
 
 
 def experiment_link(base_url: str, experiment: str) -> str:
@@ -90,25 +77,23 @@ def page_note(experiment: str, campaign: str, before: str) -> str:
 
     Empty if someone wrote a description of their own, which stays.
     """
-    if before and not before.startswith(_NOTE):
+    if before and not before.startswith(_NOTE_BEGINS):
         return ""
     links = [f"[{view}]({link})" for view, link in ui_links("", experiment, campaign).items()]
-    head = f"{_NOTE} `{_short(campaign)}`"
+    head = f"{_NOTE_BEGINS} `{campaign[:8]}`"
     others = [line for line in before.split("\n\n") if line and not line.startswith(head)]
-    return "\n\n".join([f"{head}: {', '.join(links)}", *others[: _NOTED - 1]])
+    return "\n\n".join([f"{head}: {', '.join(links)}", *others[: _MOST_LISTED - 1]])
 
 
-def _link(base_url: str, experiment: str, key: str, mode: str) -> str:
-    query = {"viewStateShareKey": key, **({"compareRunsMode": mode} if mode != "TABLE" else {})}
+def _link(base_url: str, experiment: str, key: str) -> str:
+    query = {"viewStateShareKey": key}
+    if key.partition("-")[0] in _CHARTS:
+        query["compareRunsMode"] = "CHART"
     return f"{experiment_link(base_url, experiment)}&{urlencode(query)}"
 
 
 def _key(view: str, campaign: str) -> str:
-    return f"{view}-{_short(campaign)}"
-
-
-def _short(campaign: str) -> str:
-    return campaign[:8]
+    return f"{view}-{campaign[:8]}"
 
 
 def _json(data: Mapping[str, Any]) -> str:
@@ -123,34 +108,27 @@ def _compare(campaign: str) -> _State:
 
     Not grouped: the browser gives groups colours of its own, which are not those of the report.
     """
-    section = _Section(
-        "Comparison",
-        (
-            _line("incumbent"),
-            _line("incumbent_by_epochs"),
-            _scatter("flops_ratio", "objective"),
-            _bar("objective"),
-        ),
-    )
+    lines, bars = map(_line, INCUMBENT_LINES), {"type": "BAR", "metricKey": "objective"}
+    comparison = [*lines, _scatter("flops_ratio", "objective"), bars]
     return {
-        **_page(campaign, RUN_KIND, ["incumbent", "objective", "flops_ratio"], order="metrics.`incumbent`"),
-        **_charts(section, _Section("Model metrics")),
+        **_page(campaign, RUN_KIND, ["incumbent", "objective", "flops_ratio"], order="incumbent"),
+        **_charts({"Comparison": comparison, "Model metrics": []}),
     }
 
 
 def _means(campaign: str) -> _State:
     """What the report says at the end: every optimizer's mean curve, and again with its interval."""
-    section = _Section("Mean over repeats", (_line(MEAN_LINES[0]), _line(*MEAN_LINES)))
+    curves = [_line(MEAN_LINES[0]), _line(*MEAN_LINES)]
     return {
-        **_page(campaign, MEAN_KIND, [MEAN_LINES[0]], order=f"metrics.`{MEAN_LINES[0]}`"),
-        **_charts(section, _Section("Model metrics")),
+        **_page(campaign, MEAN_KIND, [MEAN_LINES[0]], order=MEAN_LINES[0]),
+        **_charts({"Mean over repeats": curves, "Model metrics": []}),
     }
 
 
 def _runs(campaign: str) -> _State:
     """A row per optimizer and repeat, best first."""
     columns = ["incumbent", "objective", "error", "flops_ratio", "trials", "epochs"]
-    return _page(campaign, RUN_KIND, columns, order="metrics.`incumbent`", tags=["optimizer", "repeat", "best_trial"])
+    return _page(campaign, RUN_KIND, columns, order="incumbent", tags=["optimizer", "repeat", "best_trial"])
 
 
 def _trials(campaign: str) -> _State:
@@ -162,25 +140,19 @@ def _trials(campaign: str) -> _State:
 def _search(campaign: str, space: Space | None) -> _State:
     """What was tried: trade-off, parallel coordinates and training curves of the trials."""
     params, metrics = _axes(space)
-    section = _Section(
-        "Trials",
-        (
-            _scatter("flops_ratio", "objective"),
-            _scatter("spent/evaluations", "objective"),
-            _line("val_error"),
-        ),
-    )
-    configurations = _Section("Configurations", (_parallel(params, [*metrics, "objective"]),), columns=1)
-    folded = (_Section("log10"), _Section("spent"), _Section("Model metrics"))
-    return {**_page(campaign, TRIAL_KIND, ["objective"]), **_charts(section, configurations, *folded)}
+    scattered = [_scatter(x, "objective") for x in ("flops_ratio", "spent/evaluations")]
+    parallel = {"type": "PARALLEL", "selectedParams": params, "selectedMetrics": [*metrics, "objective"]}
+    sections = {"Trials": [*scattered, _line("val_error")], "Configurations": [parallel]}
+    folded: dict[str, list[_State]] = {"log10": [], "spent": [], "Model metrics": []}
+    return {**_page(campaign, TRIAL_KIND, ["objective"]), **_charts({**sections, **folded})}
 
 
 def _page(
-    campaign: str, kind: str, columns: Iterable[str], order: str = "metrics.`objective`", tags: Iterable[str] = ()
+    campaign: str, kind: str, columns: Iterable[str], order: str = "objective", tags: Iterable[str] = ()
 ) -> _State:
     return {
         "searchFilter": f"tags.`{CAMPAIGN_ID}` = '{campaign}' and tags.`{KIND}` = '{kind}'",
-        "orderByKey": order,
+        "orderByKey": f"metrics.`{order}`",
         "orderByAsc": True,
         "startTime": "ALL",
         "lifecycleFilter": "Active",
@@ -191,24 +163,30 @@ def _page(
 
 def _axes(space: Space | None) -> tuple[list[str], list[str]]:
     """Params and metrics of the parallel coordinates: the logarithm of what is on a log scale."""
-    continuous = space.continuous[:_AXES] if space else ()
+    continuous = space.continuous[:_MOST_AXES] if space else ()
     discrete = tuple(variable.name for variable in space.discrete) if space else ()
     linear = [v.name for v in continuous if not v.log]
-    return [*linear, *discrete[: _AXES - len(continuous)]], [f"log10/{v.name}" for v in continuous if v.log]
+    return [*linear, *discrete[: _MOST_AXES - len(continuous)]], [f"log10/{v.name}" for v in continuous if v.log]
 
 
 # -- the charts
 
 
-def _charts(*sections: _Section) -> _State:
+def _charts(sections: Mapping[str, Sequence[_State]]) -> _State:
+    """Charts by section; one without any is folded, and a chart that stands alone is as wide as the page."""
     cards = [
-        {**card, "uuid": f"{section.name}-{place}", "metricSectionId": section.name}
-        for section in sections
-        for place, card in enumerate(section.charts)
+        {**card, "uuid": f"{name}-{place}", "metricSectionId": name}
+        for name, charts in sections.items()
+        for place, card in enumerate(charts)
+    ]
+    folding = [
+        {"uuid": name, "name": name, "display": bool(charts), "isReordered": False}
+        | {"columns": 1 if len(charts) == 1 else 2, "cardHeight": 460}
+        for name, charts in sections.items()
     ]
     return {
         "compareRunCharts": [{"deleted": False, "isGenerated": False, "runsCountToCompare": 100, **c} for c in cards],
-        "compareRunSections": [section.to_dict() for section in sections],
+        "compareRunSections": folding,
         "isAccordionReordered": True,
         "hideEmptyCharts": False,
     }
@@ -225,14 +203,6 @@ def _line(*metrics: str) -> _State:
     }
 
 
-def _bar(metric: str) -> _State:
-    return {"type": "BAR", "metricKey": metric}
-
-
 def _scatter(x: str, y: str) -> _State:
     axes = {"xaxis": {"key": x, "type": "METRIC"}, "yaxis": {"key": y, "type": "METRIC"}}
     return {"type": "SCATTER", **axes}
-
-
-def _parallel(params: list[str], metrics: list[str]) -> _State:
-    return {"type": "PARALLEL", "selectedParams": params, "selectedMetrics": metrics}

@@ -14,7 +14,7 @@ from fmnas.platform.config.config import Config
 from fmnas.platform.config.uri import TrackingError, check_uri, hide_passwords, masked_uri, shown_uri
 from fmnas.platform.record.journal import read_journal
 from fmnas.platform.record.run_directory import RunDirectory
-from fmnas.platform.tracking.password import VARIABLE, keep_password, tracking_uri
+from fmnas.platform.tracking.password import URI_VARIABLE, keep_password, tracking_uri
 from fmnas.platform.tracking.tracker import BackgroundTracker, TrackingReport
 
 Forge = Callable[[Path, Callable[[str], str]], None]
@@ -29,7 +29,7 @@ def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that is down is given up at once, and pages have no figures."""
     monkeypatch.setattr("fmnas.platform.tracking.tracker.FIRST_PAUSE", 0.01)
     monkeypatch.setattr("fmnas.comparison.report.drawn", lambda *_: [])
-    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.delenv(URI_VARIABLE, raising=False)
 
 
 def holders(folder: Path) -> list[str]:
@@ -96,14 +96,14 @@ def test_a_directory_without_the_password_asks_for_it(
         assert main([command, str(out)]) == 2
         told = capfd.readouterr().err
         assert MASKED in told
-        assert VARIABLE in told
+        assert URI_VARIABLE in told
         assert str(out / "mlflow.secret") in told
-    monkeypatch.setenv(VARIABLE, URI.replace("alice", "bob"))
+    monkeypatch.setenv(URI_VARIABLE, URI.replace("alice", "bob"))
     assert main(["sync", str(out)]) == 2
     told = capfd.readouterr().err
     assert f"has '{MASKED.replace('alice', 'bob')}'" in told
     assert "S3cr" not in told
-    monkeypatch.setenv(VARIABLE, URI)
+    monkeypatch.setenv(URI_VARIABLE, URI)
     assert main(["sync", str(out)]) == 1
     assert "try again" in capfd.readouterr().err
     assert holders(out) == []
@@ -112,7 +112,7 @@ def test_a_directory_without_the_password_asks_for_it(
 def test_a_run_may_be_given_its_password_by_the_environment_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(VARIABLE, URI)
+    monkeypatch.setenv(URI_VARIABLE, URI)
     assert main(["run", "smoke", *QUICK, "-o", f"tracking.uri={MASKED}", "--out", str(tmp_path / "run")]) == 0
     assert holders(tmp_path) == []
 
@@ -138,9 +138,9 @@ def test_the_environment_replaces_a_password_that_has_changed(
     keep_password(configured(tracking={"uri": URI}), directory)
     config = configured(tracking={"uri": MASKED})
     assert tracking_uri(config.tracking, directory) == URI
-    monkeypatch.setenv(VARIABLE, "http://alice:new@127.0.0.1:9/")
+    monkeypatch.setenv(URI_VARIABLE, "http://alice:new@127.0.0.1:9/")
     assert tracking_uri(config.tracking, directory) == "http://alice:new@127.0.0.1:9/"
-    monkeypatch.setenv(VARIABLE, "http://alice:new@another:9/")  # of another experiment
+    monkeypatch.setenv(URI_VARIABLE, "http://alice:new@another:9/")  # of another experiment
     assert tracking_uri(config.tracking, directory) == URI
 
 
@@ -209,7 +209,7 @@ def test_an_error_of_someone_else_is_shown_without_the_password() -> None:
         def is_refusal(self, error: Exception) -> bool:
             return False
 
-    tracker = BackgroundTracker(Talkative(), shown=lambda text: hide_passwords(text, URI))
+    tracker = BackgroundTracker(Talkative(), uri=URI)
     tracker.start([])
     report = tracker.finish("finished", [], {})
     assert report == TrackingReport(reason=f"ConnectionError: no answer from {MASKED} for '***'")

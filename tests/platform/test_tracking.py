@@ -179,6 +179,23 @@ def test_a_store_that_is_down_costs_neither_the_driver_nor_the_end() -> None:
     assert report == TrackingReport(missed=1000, reason="ConnectionError: down")
 
 
+def test_a_store_that_was_down_for_days_gets_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After some thousand attempts, of which each doubles the pause up to the longest."""
+    monkeypatch.setattr("fmnas.platform.tracking.tracker.LONGEST_PAUSE", 0.0)
+    failures = iter([ConnectionError("down")] * 1100)
+
+    def fail_at_first(call: str) -> None:
+        if error := next(failures, None):
+            raise error
+
+    store = FakeStore(fail_at_first)
+    tracker = BackgroundTracker(store, first_pause=0.001)
+    tracker.start(RUNS)
+    tracker.trial(outcome(0), STANDING)
+    wait_for(lambda: "write 0" in store.calls)
+    assert tracker.finish("finished", [], {}) == TrackingReport(written=1, store_experiment="1")
+
+
 def test_finish_does_not_sit_out_a_long_pause() -> None:
     tried = threading.Event()
 

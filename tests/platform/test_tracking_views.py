@@ -6,7 +6,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from fmnas.platform.tracking.layout import mean_name, name_in_ui, valid_name
+from fmnas.platform.tracking.layout import name_in_ui, valid_name
 from fmnas.platform.tracking.views import experiment_link, links_from_tags, page_note, ui_links, view_tags
 from fmnas.search_spaces import Real, Space, joint_space
 
@@ -116,7 +116,7 @@ def test_a_description_by_someone_else_stays() -> None:
     ],
 )
 def test_names_of_runs_are_not_cut_by_the_ui(optimizer: str, repeat: int, name: str) -> None:
-    assert name_in_ui(optimizer, repeat) == name
+    assert name_in_ui(optimizer, f"repeat-{repeat}") == name
     assert len(name) <= 16
 
 
@@ -124,7 +124,7 @@ def test_names_of_runs_are_not_cut_by_the_ui(optimizer: str, repeat: int, name: 
     ("optimizer", "name"), [("bo-fm", "bo-fm/mean"), ("regularized-evolution", "regul-evolu/mean")]
 )
 def test_so_are_those_of_mean_curves(optimizer: str, name: str) -> None:
-    assert mean_name(optimizer) == name
+    assert name_in_ui(optimizer, "mean") == name
     assert len(name) <= 16
 
 
