@@ -14,26 +14,31 @@ It costs some ten times what an analytic kernel costs (fm_kernel.py), and gives 
 | n, m, K, M, B | | as in kernel.py |
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from abc import abstractmethod
 
 import torch
 from torch import Tensor
 
-from fmnas.optimizers.gp.kernel import ByParameters, ByPosition, pair_indices, slopes_of
-from fmnas.optimizers.gp.parameters import Parameter, Values
-from fmnas.optimizers.gp.points import Points
+from fmnas.optimizers.gp.kernel import (
+    ByParameters,
+    ByPosition,
+    Correlation,
+    Kernel,
+    Pairs,
+    VertexCache,
+    pair_indices,
+    slopes_of,
+)
+from fmnas.optimizers.gp.parameters import Values
+from fmnas.optimizers.gp.points import Points, numbered_vertices
 from fmnas.search_spaces import Space
 
 
-class AutogradKernel(ABC):
+class AutogradKernel(Kernel):
     """A kernel on a space; a subclass has `parameters` and `r`."""
-
-    parameters: Sequence[Parameter] = ()
 
     def __init__(self, space: Space) -> None:
         self.space = space
-        self.sizes = [len(variable.vertices) for variable in space.discrete]
 
     @abstractmethod
     def r(self, a: Points, b: Points, values: Values) -> Tensor:
@@ -51,66 +56,65 @@ class AutogradKernel(ABC):
         return self.r(a, a, values)
 
     def pairs(self, points: Points) -> "AutogradPairs":
-        """The pairs of these points."""
         return AutogradPairs(self, points)
 
     def given(self, values: Values, points: Points) -> "AutogradCorrelation":
-        """Correlations with these points."""
         return AutogradCorrelation(self, values, points)
 
 
-class AutogradPairs:
+class DifferentiatedPairs(Pairs):
+    """Pairs with a formula, `_of`, that torch differentiates."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._names = [parameter.name for parameter in kernel.parameters]
+
+    @abstractmethod
+    def _of(self, values: Values) -> Tensor:
+        """r [B, M]."""
+
+    def correlation(self, values: Values) -> Tensor:
+        with torch.no_grad():
+            return self._of(values)
+
+    def with_pullback(self, values: Values) -> tuple[Tensor, ByParameters]:
+        with torch.enable_grad():
+            own = {name: value.detach().requires_grad_() for name, value in values.items()}
+            r = self._of(own)
+
+        def pullback(by_r: Tensor) -> Tensor:
+            slopes = slopes_of(r, by_r, [own[name] for name in self._names])
+            logs = [slope * values[name] for name, slope in zip(self._names, slopes, strict=True)]
+            return torch.cat([by_r.new_empty(len(by_r), 0), *logs], -1)
+
+        return r.detach(), pullback
+
+
+class AutogradPairs(DifferentiatedPairs):
     """The pairs of some points, one parameter set after the other."""
 
     def __init__(self, kernel: AutogradKernel, points: Points) -> None:
+        super().__init__(kernel)
         self._kernel, self._points = kernel, points
         self._i, self._j = pair_indices(len(points))
 
-    def correlation(self, values: Values) -> Tensor:
-        """r [B, M]."""
-        with torch.no_grad():
-            return torch.stack([self._of_one(one) for one in self._each(values)])
-
-    def with_pullback(self, values: Values) -> tuple[Tensor, ByParameters]:
-        """r [B, M], and what takes its slope back to the logarithms of the parameters."""
-        names = [parameter.name for parameter in self._kernel.parameters]
-        with torch.enable_grad():
-            each = [{name: one[name].detach().requires_grad_() for name in names} for one in self._each(values)]
-            found = [self._of_one(one) for one in each]
-
-        def pullback(by_r: Tensor) -> Tensor:
-            rows = []
-            for one, r, slope in zip(each, found, by_r, strict=True):
-                by_value = slopes_of(r, slope, list(one.values()))
-                logs = [grad * value.detach() for grad, value in zip(by_value, one.values(), strict=True)]
-                rows.append(torch.cat([slope.new_empty(0), *logs]))
-            return torch.stack(rows)
-
-        return torch.stack([r.detach() for r in found]), pullback
-
-    def _of_one(self, values: Values) -> Tensor:
-        return self._kernel.matrix(self._points, self._points, values)[self._i, self._j]
-
-    def _each(self, values: Values) -> list[dict[str, Tensor]]:
-        B = len(next(iter(values.values())))
-        return [{name: value[b] for name, value in values.items()} for b in range(B)]
+    def _of(self, values: Values) -> Tensor:
+        B, points = len(next(iter(values.values()))), self._points
+        each = [{name: value[b] for name, value in values.items()} for b in range(B)]
+        return torch.stack([self._kernel.matrix(points, points, one)[self._i, self._j] for one in each])
 
 
-class AutogradCorrelation:
+class AutogradCorrelation(Correlation):
     """Correlations with n points under one set of parameters."""
 
     def __init__(self, kernel: AutogradKernel, values: Values, points: Points) -> None:
         self.kernel, self.values, self.points = kernel, values, points
 
     def on(self, V: Tensor) -> "AutogradVertexCache":
-        """Points on the vertices V [m, P]: nothing is worked out before."""
         return AutogradVertexCache(self, V)
 
     def neighbours(self, points: Points) -> tuple[Tensor, Tensor]:
-        """(r [m, K, n], own [m, K]), each vertex of each variable enumerated."""
-        m, K = len(points), sum(self.kernel.sizes)
-        variable = torch.arange(len(self.kernel.sizes)).repeat_interleave(torch.tensor(self.kernel.sizes))
-        vertex = torch.cat([torch.arange(size) for size in self.kernel.sizes])
+        variable, vertex = numbered_vertices(self.kernel.space)
+        m, K = len(points), len(vertex)
         V = points.V[:, None].repeat(1, K, 1)
         V[:, torch.arange(K), variable] = vertex
         every = Points(points.C.repeat_interleave(K, 0), V.reshape(m * K, -1))
@@ -118,19 +122,17 @@ class AutogradCorrelation:
         return r.reshape(m, K, -1), own.reshape(m, K)
 
 
-class AutogradVertexCache:
-    """Points on the vertices V [m, P]."""
+class AutogradVertexCache(VertexCache):
+    """Points on the vertices V [m, P]: nothing is worked out before."""
 
     def __init__(self, given: AutogradCorrelation, V: Tensor) -> None:
         self._given, self._V = given, V
 
     def correlation(self, C: Tensor) -> tuple[Tensor, Tensor]:
-        """(r [m, n], own [m])."""
         with torch.no_grad():
             return self._of(C)
 
     def with_pullback(self, C: Tensor) -> tuple[Tensor, Tensor, ByPosition]:
-        """(r [m, n], own [m]), and what takes their slopes back to C."""
         with torch.enable_grad():
             variable = C.detach().requires_grad_()
             found = self._of(variable)

@@ -16,8 +16,8 @@ slope that a fit needs (`Pairs`); and how alike new points are to them, for pred
 | own | [m] | r of each point with itself |
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -34,60 +34,60 @@ ByPosition = Callable[[Tensor, Tensor], Tensor]
 """The pullback of a prediction: its slopes by r [m, n] and by own [m] to that by C [m, D]."""
 
 
-class Pairs(Protocol):
+class Pairs(ABC):
     """The correlations of all pairs of some points, as the parameters change."""
 
+    @abstractmethod
     def correlation(self, values: Values) -> Tensor:
         """r [B, M]."""
-        ...
 
+    @abstractmethod
     def with_pullback(self, values: Values) -> tuple[Tensor, ByParameters]:
-        """r [B, M], and what takes its slope back to the parameters."""
-        ...
+        """r [B, M], and what takes its slope back to the logarithms of the parameters."""
 
 
-class VertexCache(Protocol):
+class VertexCache(ABC):
     """New points with given vertices: what these alone decide is worked out once, while continuous parts change."""
 
+    @abstractmethod
     def correlation(self, C: Tensor) -> tuple[Tensor, Tensor]:
         """(r [m, n], own [m])."""
-        ...
 
+    @abstractmethod
     def with_pullback(self, C: Tensor) -> tuple[Tensor, Tensor, ByPosition]:
         """(r [m, n], own [m]), and what takes their slopes back to C."""
-        ...
 
 
-class Correlation(Protocol):
+class Correlation(ABC):
     """The correlations of any point with n given ones, under one set of parameters."""
 
+    @abstractmethod
     def on(self, V: Tensor) -> VertexCache:
         """Points on the vertices V [m, P]."""
-        ...
 
+    @abstractmethod
     def neighbours(self, points: Points) -> tuple[Tensor, Tensor]:
         """(r [m, K, n], own [m, K]) where each variable in turn takes each of its vertices, all else as in the point.
 
         Variables follow one another in K; whether a vertex is a neighbour is a matter of the region (region.py).
         """
-        ...
 
 
-class Kernel(Protocol):
-    """A positive definite function of two points of one space."""
+class Kernel(ABC):
+    """A positive definite function of two points of one space.
 
-    @property
-    def parameters(self) -> Sequence[Parameter]:
-        """All that a fit may change, but for the noise."""
-        ...
+    parameters: all that a fit may change, but for the noise.
+    """
 
+    parameters: Sequence[Parameter] = ()
+
+    @abstractmethod
     def pairs(self, points: Points) -> Pairs:
         """The pairs of these points."""
-        ...
 
+    @abstractmethod
     def given(self, values: Values, points: Points) -> Correlation:
         """Correlations with these points, under the parameters `values`, each [size]."""
-        ...
 
 
 def pair_indices(n: int) -> tuple[Tensor, Tensor]:

@@ -20,26 +20,25 @@ far less than an `AutogradKernel` of the same formula.
 | n, m, K, M, B | | as in kernel.py |
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from fmnas.optimizers.gp.kernel import ByParameters, ByPosition, pair_indices, slopes_of
-from fmnas.optimizers.gp.parameters import Parameter, Values
+from fmnas.optimizers.gp.autograd_kernel import DifferentiatedPairs
+from fmnas.optimizers.gp.kernel import ByPosition, Correlation, Kernel, VertexCache, pair_indices, slopes_of
+from fmnas.optimizers.gp.parameters import Values
 from fmnas.optimizers.gp.points import Points
 from fmnas.search_spaces import Space
 
 
-class PairKernel(ABC):
+class PairKernel(Kernel):
     """A kernel on the space of its tables; a subclass has `parameters`, each of size 1, and `r`.
 
     tables: of each discrete variable [V_p, V_p], symmetric. None: every point is on the same vertex,
     and a is 0.
     """
-
-    parameters: Sequence[Parameter] = ()
 
     def __init__(self, tables: Sequence[Tensor]) -> None:
         tables = list(tables) or [torch.zeros(1, 1, dtype=torch.float64)]
@@ -61,49 +60,29 @@ class PairKernel(ABC):
         return torch.zeros(len(V), len(self.T), dtype=torch.float64).scatter_(1, self.rows(V), 1.0)
 
     def pairs(self, points: Points) -> "PairKernelPairs":
-        """The pairs of these points."""
         return PairKernelPairs(self, points)
 
     def given(self, values: Values, points: Points) -> "PairCorrelation":
-        """Correlations with these points."""
         return PairCorrelation(self, values, points)
 
 
-class PairKernelPairs:
+class PairKernelPairs(DifferentiatedPairs):
     """The pairs of some points: x2 [M] and a [M]."""
 
     def __init__(self, kernel: PairKernel, points: Points) -> None:
-        i, j = pair_indices(len(points))
+        super().__init__(kernel)
         self._kernel = kernel
+        i, j = pair_indices(len(points))
         self._x2 = (points.C[i] - points.C[j]).square().sum(-1)
         H = kernel.one_hot(points.V)
         self._a = (H @ kernel.T @ H.T)[i, j]
-
-    def correlation(self, values: Values) -> Tensor:
-        """r [B, M]."""
-        with torch.no_grad():
-            return self._of(values)
-
-    def with_pullback(self, values: Values) -> tuple[Tensor, ByParameters]:
-        """r [B, M], and what takes its slope back to the logarithms of the parameters."""
-        with torch.enable_grad():
-            own = {name: value.detach().requires_grad_() for name, value in values.items()}
-            r = self._of(own)
-        names = [parameter.name for parameter in self._kernel.parameters]
-
-        def pullback(by_r: Tensor) -> Tensor:
-            slopes = slopes_of(r, by_r, [own[name] for name in names])
-            logs = [slope * values[name] for name, slope in zip(names, slopes, strict=True)]
-            return torch.cat([by_r.new_empty(len(by_r), 0), *logs], -1)
-
-        return r.detach(), pullback
 
     def _of(self, values: Values) -> Tensor:
         B = len(next(iter(values.values())))
         return self._kernel.r(self._x2, self._a, values).expand(B, len(self._x2))
 
 
-class PairCorrelation:
+class PairCorrelation(Correlation):
     """Correlations with n points under one set of parameters."""
 
     def __init__(self, kernel: PairKernel, values: Values, points: Points) -> None:
@@ -111,12 +90,10 @@ class PairCorrelation:
         self._TH = kernel.T @ kernel.one_hot(points.V).T  # [K, n]
 
     def on(self, V: Tensor) -> "PairVertexCache":
-        """Points on the vertices V [m, P]."""
         H = self.kernel.one_hot(V)
         return PairVertexCache(self, H @ self._TH, self.own(H @ self.kernel.T.diagonal()))
 
     def neighbours(self, points: Points) -> tuple[Tensor, Tensor]:
-        """(r [m, K, n], own [m, K]): each variable in turn has another row of its table."""
         kernel, H, diagonal = self.kernel, self.kernel.one_hot(points.V), self.kernel.T.diagonal()
         left = kernel.rows(points.V)[:, kernel.variable]  # [m, K]
         a = (H @ self._TH)[:, None] - self._TH[left] + self._TH
@@ -135,19 +112,17 @@ class PairCorrelation:
             return self.kernel.r(torch.zeros_like(a), a, self.values)
 
 
-class PairVertexCache:
-    """Points on given vertices: a [m, n], and their own r [m]."""
+class PairVertexCache(VertexCache):
+    """Points on given vertices: a [m, n], and their own r [m], which does not depend on C."""
 
     def __init__(self, given: PairCorrelation, a: Tensor, own: Tensor) -> None:
         self._given, self._a, self._own = given, a, own
 
     def correlation(self, C: Tensor) -> tuple[Tensor, Tensor]:
-        """(r [m, n], own [m])."""
         with torch.no_grad():
             return self._of(self._given.squared_distance(C)), self._own
 
     def with_pullback(self, C: Tensor) -> tuple[Tensor, Tensor, ByPosition]:
-        """(r [m, n], own [m]), and what takes the slope by r back to C; own does not depend on it."""
         given = self._given
         with torch.enable_grad():
             x2 = given.squared_distance(C).requires_grad_()

@@ -46,6 +46,14 @@ class Points:
         return len(self.C)
 
 
+def numbered_vertices(space: Space) -> tuple[Tensor, Tensor]:
+    """(variable [K], vertex [K]) of all vertices of a space, one discrete variable after the other."""
+    sizes = [len(variable.vertices) for variable in space.discrete]
+    every = [(p, vertex) for p, size in enumerate(sizes) for vertex in range(size)]
+    variable, vertex = torch.tensor(every, dtype=torch.int64).reshape(-1, 2).T.contiguous()
+    return variable, vertex
+
+
 def new_among(X: np.ndarray, known: np.ndarray) -> np.ndarray:
     """Which of the points X [m, D + P] are none of the known ones [n, D + P]: booleans [m]."""
     distance = np.abs(X[:, None] - known[None]).max(axis=2, initial=0.0)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fmnas.optimizers.gp.bfgs import Box
-from fmnas.optimizers.gp.points import Points
+from fmnas.optimizers.gp.points import Points, numbered_vertices
 from fmnas.search_spaces import Space
 
 
@@ -48,9 +48,7 @@ class Region:
         self.space, self.held, self.ball = space, dict(held or {}), ball
         self._whole = box is None and not self.held and ball is None
         self.box = box or unit_cube(space)
-        sizes = [len(variable.vertices) for variable in space.discrete]
-        self.variable = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes, dtype=torch.int64))  # [K]
-        self.vertex = torch.cat([torch.arange(size) for size in sizes]) if sizes else self.variable  # [K]
+        self.variable, self.vertex = numbered_vertices(space)  # [K] each
         self._adjacency = [
             torch.tensor(variable.adjacency, dtype=torch.bool) & (p not in self.held)
             for p, variable in enumerate(space.discrete)

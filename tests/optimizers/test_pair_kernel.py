@@ -44,7 +44,7 @@ class Slow(AutogradKernel):
     parameters = PARAMETERS
 
     def r(self, a: Points, b: Points, values: Values) -> Tensor:
-        shared = overlap(a.V, b.V) if self.sizes else torch.zeros((), dtype=torch.float64)
+        shared = overlap(a.V, b.V) if self.space.discrete else torch.zeros((), dtype=torch.float64)
         return formula(matern52(squared_distance(a.C, b.C, values["theta"])), shared, values)
 
 
