@@ -104,7 +104,7 @@ class Surrogate:
         likelihood = every
         if len(points) > settings.largest:
             likelihood = self._on_subset(points, y, settings.largest, rng)
-        box = likelihood.box()
+        box = likelihood.parameters.box
         starts = torch.empty(0, len(box.lower), dtype=torch.float64)
         if warm is not None and settings.warm:
             starts = box.clip(warm)[None]
@@ -134,7 +134,9 @@ class Surrogate:
         settings = self.settings
         if len(points) > settings.subset:
             likelihood = self._on_subset(points, y, settings.subset, rng)
-        starts = likelihood.starts(rng, settings.starts, settings.smooth)
-        screened, nll = minimise(likelihood, starts, likelihood.box(), iterations=settings.screening, tolerance=1e-4)
+        starts = likelihood.parameters.starts(rng, settings.starts, settings.smooth)
+        screened, nll = minimise(
+            likelihood, starts, likelihood.parameters.box, iterations=settings.screening, tolerance=1e-4
+        )
         # One per start that the subset could rank: the full data then choose among the best and the previous optimum.
         return screened[nll.argsort(stable=True)[: settings.finalists]]

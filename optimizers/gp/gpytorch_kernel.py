@@ -16,6 +16,7 @@ kernel on encoded points x [n, D + P] is asked for: columns of the unit cube, th
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ RAW = (float(np.exp(-10.0)), float(np.exp(10.0)))  # of one that may be negative
 INSIDE = 1e-6  # so much of a bound a value keeps away from it: there its raw parameter is infinite
 SPREAD = 1.0  # of the starts, in logarithms
 WEAK = 1.5  # standard deviation of the logarithm
-REFERENCE = 64
+REFERENCE_POINTS = 64  # of the space, over which the mean is taken
 
 
 class GPyTorchKernel(AutogradKernel):
@@ -50,7 +51,9 @@ class GPyTorchKernel(AutogradKernel):
         priors = _priors(kernel, free)
         self._places = {name: _Place.of(kernel, name) for name in free}
         self.parameters = tuple(place.parameter(name, priors.get(name)) for name, place in self._places.items())
-        self._reference = self._encoded(Points.of(space, space.sample_encoded(np.random.default_rng(0), REFERENCE)))
+        self._reference = self._encoded(
+            Points.of(space, space.sample_encoded(np.random.default_rng(0), REFERENCE_POINTS))
+        )
 
     def r(self, a: Points, b: Points, values: Values) -> Tensor:
         """Correlations [...], element by element."""
@@ -105,19 +108,14 @@ class _Place:
 
     def parameter(self, name: str, prior: Any) -> Parameter:
         """As the fit sees it."""
-        bounds, size, penalty = self._bounds(), len(self.present), None if prior is None else _Penalty(self, prior)
-        typical = LogNormal(float(np.exp(np.log(self.present).mean())), WEAK) if penalty is None else None
-        return Parameter(name, size, bounds, _Around(self.present), typical, penalty)
+        bounds, size = self._bounds(), len(self.present)
+        if prior is not None:
+            return Parameter(name, size, bounds, self._start, penalty=partial(self._minus_log_density, prior))
+        return Parameter(name, size, bounds, self._start, LogNormal(float(np.exp(np.log(self.present).mean())), WEAK))
 
     def raw(self, value: Tensor) -> Tensor:
         """The raw parameter of a value [size]."""
         return (self.constraint.inverse_transform(value) if self.positive else value.log()).reshape(self.shape)
-
-    def natural(self, value: Tensor) -> Tensor:
-        """A value [B, size] as gpytorch shows it."""
-        if self.positive:
-            return value
-        return value.log() if self.constraint is None else self.constraint.transform(value.log())
 
     def _bounds(self) -> tuple[float, float]:
         if not self.positive:
@@ -126,27 +124,14 @@ class _Place:
         upper = min(float(torch.as_tensor(self.constraint.upper_bound).min()), POSITIVE[1])
         return lower * (1.0 + INSIDE), upper * (1.0 - INSIDE)
 
-
-@dataclass(frozen=True)
-class _Around:
-    """Starts around present values [size]."""
-
-    present: tuple[float, ...]
-
-    def __call__(self, rng: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.float64]:
+    def _start(self, rng: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.float64]:
         return np.array(self.present) * np.exp(rng.uniform(-SPREAD, SPREAD, shape))
 
-
-@dataclass(frozen=True)
-class _Penalty:
-    """Minus the log density of a gpytorch prior at values [B, size]."""
-
-    place: _Place
-    prior: Any
-
-    def __call__(self, value: Tensor) -> Tensor:
-        natural = self.place.natural(value).reshape(len(value), *self.place.shape)
-        return -torch.as_tensor(self.prior.log_prob(natural)).reshape(len(value), -1).sum(-1)
+    def _minus_log_density(self, prior: Any, value: Tensor) -> Tensor:
+        """Of a gpytorch prior [B], at values [B, size]."""
+        if not self.positive:  # as gpytorch shows it
+            value = value.log() if self.constraint is None else self.constraint.transform(value.log())
+        return -torch.as_tensor(prior.log_prob(value.reshape(-1, *self.shape))).reshape(len(value), -1).sum(-1)
 
 
 def _priors(kernel: Any, free: list[str]) -> dict[str, Any]:

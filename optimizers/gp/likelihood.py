@@ -16,16 +16,14 @@ n/2 (log 2 pi + 1 + log s2) + 1/2 log det A (Rasmussen & Williams 2006, Eq. 5.8,
 
 import math
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from fmnas.optimizers.gp.bfgs import Box
 from fmnas.optimizers.gp.kernel import Kernel, pair_indices
 from fmnas.optimizers.gp.parameters import LogNormal, LogUniform, Parameter, Parameters
 from fmnas.optimizers.gp.points import Points
 
-NOISE = Parameter("noise", 1, (1e-6, 1e1), LogUniform(-4.0, -2.0), LogNormal(1e-3, 2.5))
+NOISE_RATIO = Parameter("noise", 1, (1e-6, 1e1), LogUniform(-4.0, -2.0), LogNormal(1e-3, 2.5))
 """g: at least so much that A can be decomposed whatever the kernel."""
 
 TOGETHER = 1 << 20  # entries of the matrices that are decomposed at once: more spare nothing and take memory
@@ -41,20 +39,12 @@ class Likelihood:
     def __init__(self, kernel: Kernel, points: Points, y: Tensor, prior: bool = False) -> None:
         self.kernel, self.points, self.y, self.prior = kernel, points, y, prior
         self.n = len(points)
-        self.parameters = Parameters([*kernel.parameters, NOISE])
+        self.parameters = Parameters([*kernel.parameters, NOISE_RATIO])
         self._pairs = kernel.pairs(points)
         self._i, self._j = pair_indices(self.n)
         self._flat = self._j * self.n + self._i  # places in the lower triangle of R
         self._twice = torch.where(self._i == self._j, 1.0, 2.0).double()  # a pair stands for two entries of R
         self._together = max(1, TOGETHER // self.n**2)
-
-    def box(self) -> Box:
-        """Bounds of eta."""
-        return self.parameters.box
-
-    def starts(self, rng: np.random.Generator, count: int, smooth: bool = False) -> Tensor:
-        """Random starts [count, d]; smooth: every second one is smoother, as the parameters have it."""
-        return self.parameters.starts(rng, count, smooth)
 
     def __call__(self, eta: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
         """(nll / n [B], gradient [B, d]); inf where A is not positive definite.

@@ -90,7 +90,9 @@ def _problem(space: Space, n: int, seed: int = 0, kernel: str = "modlap") -> Pro
     y = rng.standard_normal(n) + X.sum(axis=1)
     y = torch.from_numpy((y - y.mean()) / y.std(ddof=1))
     likelihood = Likelihood(FMKernel(space, KERNELS[kernel]), Points.of(space, X), y)
-    return Problem(space, kernel, X, y, likelihood, likelihood.box().clip(likelihood.starts(rng, 1)[0]))
+    return Problem(
+        space, kernel, X, y, likelihood, likelihood.parameters.box.clip(likelihood.parameters.starts(rng, 1)[0])
+    )
 
 
 @pytest.fixture(scope="session")

@@ -62,9 +62,9 @@ def both(make_problem: Any, space: Space, kernel: str) -> Both:
 
 def test_likelihood_and_gradient_are_those_of_the_fast_path(both: Both) -> None:
     problem, fast, slow = both
-    etas = torch.cat([problem.eta[None], fast.starts(np.random.default_rng(1), 3, smooth=True)])
+    etas = torch.cat([problem.eta[None], fast.parameters.starts(np.random.default_rng(1), 3, smooth=True)])
     (value, gradient), (expected, slope) = (likelihood(etas, torch.arange(4)) for likelihood in (slow, fast))
-    free = fast.box().lower < fast.box().upper
+    free = fast.parameters.box.lower < fast.parameters.box.upper
     np.testing.assert_allclose(value, expected, rtol=1e-9, atol=1e-10)
     np.testing.assert_allclose(gradient[:, free], slope[:, free], rtol=1e-7, atol=1e-9)
 

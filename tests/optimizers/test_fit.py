@@ -107,7 +107,7 @@ def test_gradient_of_each_kind_of_space(make_problem: Any, space: Space, kernel:
 
 def test_a_batch_of_parameters_equals_a_loop(make_problem: Any, space: Space, kernel: str) -> None:
     problem = make_problem(space, 8, kernel=kernel)
-    etas = problem.likelihood.starts(np.random.default_rng(1), 5)
+    etas = problem.likelihood.parameters.starts(np.random.default_rng(1), 5)
     values, gradients = problem.likelihood(etas, torch.arange(5))
     for b in range(5):
         value, gradient = problem.likelihood(etas[b : b + 1], torch.tensor([b]))
@@ -120,14 +120,14 @@ def test_a_batch_too_large_for_the_cache_is_split(make_problem: Any, monkeypatch
     whole = make_problem(space, 12)
     monkeypatch.setattr("fmnas.optimizers.gp.likelihood.TOGETHER", 1)
     split = make_problem(space, 12)
-    etas = whole.likelihood.starts(np.random.default_rng(1), 3)
+    etas = whole.likelihood.parameters.starts(np.random.default_rng(1), 3)
     for a, b in zip(whole.likelihood(etas, torch.arange(3)), split.likelihood(etas, torch.arange(3)), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
 
 
 def test_starts_lie_in_the_box(make_problem: Any, space: Space) -> None:
     likelihood = make_problem(space, 5).likelihood
-    box, starts = likelihood.box(), likelihood.starts(np.random.default_rng(0), 200)
+    box, starts = likelihood.parameters.box, likelihood.parameters.starts(np.random.default_rng(0), 200)
     assert starts.shape == (200, len(box.lower))
     free = box.lower < box.upper
     assert (starts == box.clip(starts))[:, free].all()
@@ -220,12 +220,12 @@ def test_fit_of_the_golden_data_beats_a_converged_reference(seed: int) -> None:
 def test_fit_is_no_worse_than_any_of_its_starts(make_problem: Any, space: Space, kernel: str) -> None:
     problem = make_problem(space, 12, kernel=kernel)
     found = fit(problem, FitSettings(starts=4, screening=5, finalists=2, prior=False), seed=7)
-    starts = problem.likelihood.starts(np.random.default_rng(7), 4)
-    values = problem.likelihood(problem.likelihood.box().clip(starts), torch.arange(4))[0]
+    starts = problem.likelihood.parameters.starts(np.random.default_rng(7), 4)
+    values = problem.likelihood(problem.likelihood.parameters.box.clip(starts), torch.arange(4))[0]
     assert found.nll <= values.min().item() + 1e-12
     assert found.nll == min(found.nll_of_finalists)
     assert found.nll == pytest.approx(value_at(problem.likelihood, found.eta), rel=1e-9)
-    box = problem.likelihood.box()
+    box = problem.likelihood.parameters.box
     assert (found.eta == box.clip(found.eta)).all()
     assert found.posterior.g == pytest.approx(found.eta[-1].exp().item())
 

@@ -69,7 +69,7 @@ def both(make_problem: Any, space: Space) -> Both:
 
 
 def starts(likelihood: Likelihood) -> Tensor:
-    return likelihood.starts(np.random.default_rng(1), 4)
+    return likelihood.parameters.starts(np.random.default_rng(1), 4)
 
 
 def test_likelihood_and_gradient(both: Both) -> None:
