@@ -18,7 +18,7 @@ from fmnas.optimizers.gp.fm_kernel import FMKernel
 from fmnas.optimizers.gp.frequency_modulation import FAST_KERNELS
 from fmnas.optimizers.gp.points import Points, new_among, standardised
 from fmnas.optimizers.gp.region import Region
-from fmnas.optimizers.gp.search import SearchState, alternate
+from fmnas.optimizers.gp.search import SearchState, alternate, best_of
 from fmnas.optimizers.gp.surface import Surface
 from fmnas.search_spaces import Real, Space
 from fmnas.search_spaces.variables import Floats
@@ -51,7 +51,7 @@ def local_candidates(space: Space, y: Floats, fit: FitSettings, state: SearchSta
         return nothing
     surface = Surface(fitted.posterior, LogEI(float(fitted.y.min())))
     anywhere = Points.of(local, rng.random((search.random_points, D)))
-    starts = anywhere.at(surface.value(anywhere).topk(search.starts).indices)
+    starts = best_of(anywhere, surface.value(anywhere), search.starts)
     found, log_ei = alternate(surface, Region(local), starts, search)
     X = np.tile(incumbent, (len(found), 1))
     X[:, :D] = (lower + found.C.numpy() * width).clip(0.0, 1.0)

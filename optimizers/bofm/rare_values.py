@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fmnas.optimizers.gp.points import Points, around, new_among, spray
 from fmnas.optimizers.gp.region import Region
-from fmnas.optimizers.gp.search import SearchState, alternate
+from fmnas.optimizers.gp.search import SearchState, alternate, best_of
 from fmnas.optimizers.gp.surface import Surface
 from fmnas.search_spaces import Nominal, Space
 
@@ -83,8 +83,8 @@ def rarest_value(space: Space, surface: Surface, state: SearchState) -> Points:
         return points
     log_ei = surface.value(points)
     best = chosen[int(log_ei.argmax())]
-    same = torch.from_numpy(np.flatnonzero(chosen == best))
-    starts = points.at(same[log_ei[same].topk(min(settings.starts, len(same))).indices])
+    same = torch.from_numpy(chosen == best)
+    starts = best_of(points.at(same), log_ei[same], settings.starts)
     found, _ = alternate(surface, rare[best].region(space), starts, settings)
     new = new_among(found.encoded(space), state.known)
     return found.at(torch.from_numpy(new))

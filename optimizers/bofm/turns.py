@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from fmnas.optimizers.gp.points import NEAR, Points, around, new_among
 from fmnas.optimizers.gp.posterior import Posterior
 from fmnas.optimizers.gp.region import Region
-from fmnas.optimizers.gp.search import SearchState, alternate
+from fmnas.optimizers.gp.search import SearchState, alternate, best_of
 from fmnas.optimizers.gp.surface import Surface
 from fmnas.search_spaces import Space
 
@@ -96,7 +96,7 @@ def refined(space: Space, surface: Surface, state: SearchState) -> Points:
     if not len(points):
         return points
     fixed = Region(space, held={p: int(vertex) for p, vertex in enumerate(incumbent[D:])})
-    starts = points.at(surface.value(points).topk(min(settings.starts, len(points))).indices)
+    starts = best_of(points, surface.value(points), settings.starts)
     found, value = alternate(surface, fixed, starts, settings)
     new = new_among(found.encoded(space), state.known)
     return found.at((value > math.log(LEAST_PROMISE)) & torch.from_numpy(new))

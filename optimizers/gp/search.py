@@ -60,6 +60,11 @@ class SearchState:
     rng: np.random.Generator
 
 
+def best_of(points: Points, value: Tensor, count: int) -> Points:
+    """The `count` points of the largest value [m], the best first; all where there are fewer."""
+    return points.at(value.topk(min(count, len(points))).indices)
+
+
 def start_points(surface: Surface, region: Region, state: SearchState) -> Points:
     """The best `settings.starts` of random points and of spray points around the incumbent.
 
