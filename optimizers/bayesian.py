@@ -21,10 +21,9 @@ from fmnas.optimizers.gp.fit import Fit, FitError, FitSettings, Surrogate
 from fmnas.optimizers.gp.kernel import Kernel
 from fmnas.optimizers.gp.output_warping import Warping, likeliest
 from fmnas.optimizers.gp.points import Points, new_among, nothing_to_model
-from fmnas.optimizers.gp.posterior import Posterior
+from fmnas.optimizers.gp.process import Posterior
 from fmnas.optimizers.gp.region import Region
-from fmnas.optimizers.gp.search import SearchSettings, SearchState, alternate, start_points
-from fmnas.optimizers.gp.surface import Surface
+from fmnas.optimizers.gp.search import SearchSettings, SearchState, Surface, alternate, start_points
 from fmnas.optimizers.optimizer import Optimizer, OptimizerError, Suggestion, random_design
 from fmnas.optimizers.process_state import one_thread
 from fmnas.search_spaces import Configuration, Evaluation, Space, Trial

@@ -23,8 +23,7 @@ from fmnas.optimizers.gp.fm_kernel import FMKernel
 from fmnas.optimizers.gp.frequency_modulation import BLENDED_KERNELS, FAST_KERNELS, KernelName
 from fmnas.optimizers.gp.output_warping import WARPINGS, Warping
 from fmnas.optimizers.gp.points import Points
-from fmnas.optimizers.gp.search import PAPER_SEARCH, SearchState
-from fmnas.optimizers.gp.surface import Surface
+from fmnas.optimizers.gp.search import PAPER_SEARCH, SearchState, Surface
 from fmnas.optimizers.options import check_options
 from fmnas.search_spaces import Configuration, Space
 

@@ -18,8 +18,7 @@ from fmnas.optimizers.gp.fm_kernel import FMKernel
 from fmnas.optimizers.gp.frequency_modulation import FAST_KERNELS
 from fmnas.optimizers.gp.points import Points, new_among, standardised
 from fmnas.optimizers.gp.region import Region
-from fmnas.optimizers.gp.search import SearchState, alternate, best_of
-from fmnas.optimizers.gp.surface import Surface
+from fmnas.optimizers.gp.search import SearchState, Surface, alternate, best_of
 from fmnas.search_spaces import Real, Space
 from fmnas.search_spaces.variables import Floats
 

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from fmnas.optimizers.gp.points import Points, around, new_among, spray
 from fmnas.optimizers.gp.region import Region
-from fmnas.optimizers.gp.search import SearchState, alternate, best_of
-from fmnas.optimizers.gp.surface import Surface
+from fmnas.optimizers.gp.search import SearchState, Surface, alternate, best_of
 from fmnas.search_spaces import Nominal, Space
 
 JITTER = (0.3, 0.1, 0.01)  # around the incumbent, in unit-cube lengths

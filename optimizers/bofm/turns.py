@@ -26,10 +26,9 @@ import torch
 from numpy.typing import NDArray
 
 from fmnas.optimizers.gp.points import NEAR, Points, around, new_among
-from fmnas.optimizers.gp.posterior import Posterior
+from fmnas.optimizers.gp.process import Posterior
 from fmnas.optimizers.gp.region import Region
-from fmnas.optimizers.gp.search import SearchState, alternate, best_of
-from fmnas.optimizers.gp.surface import Surface
+from fmnas.optimizers.gp.search import SearchState, Surface, alternate, best_of
 from fmnas.search_spaces import Space
 
 Turn = Literal["expect", "explore", "refine"]

@@ -9,9 +9,8 @@ from torch import Tensor
 
 from fmnas.optimizers.gp.bfgs import minimise
 from fmnas.optimizers.gp.kernel import Kernel
-from fmnas.optimizers.gp.likelihood import Likelihood
 from fmnas.optimizers.gp.points import Points
-from fmnas.optimizers.gp.posterior import Posterior
+from fmnas.optimizers.gp.process import Likelihood, Posterior
 
 
 class FitError(RuntimeError):

@@ -12,11 +12,9 @@ from fmnas.baselines.rounding_gp import CodeKernel, RoundingGP, codes
 from fmnas.optimizers import random_design
 from fmnas.optimizers.gp.acquisition import LogEI
 from fmnas.optimizers.gp.kernel import matern52
-from fmnas.optimizers.gp.likelihood import Likelihood
 from fmnas.optimizers.gp.points import Points
-from fmnas.optimizers.gp.posterior import Posterior
-from fmnas.optimizers.gp.search import SearchState, alternate
-from fmnas.optimizers.gp.surface import Surface
+from fmnas.optimizers.gp.process import Likelihood, Posterior
+from fmnas.optimizers.gp.search import SearchState, Surface, alternate
 from fmnas.search_spaces import Graph, Integer, Nominal, Ordinal, Real, Space
 from fmnas.search_spaces.records import MODEL
 

@@ -15,9 +15,8 @@ from torch import Tensor
 from fmnas.optimizers.gp.fit import PAPER_FIT, Fit, FitError, FitSettings, Surrogate
 from fmnas.optimizers.gp.fm_kernel import FMKernel, weight
 from fmnas.optimizers.gp.frequency_modulation import BLENDED_KERNELS, FAST_KERNELS
-from fmnas.optimizers.gp.likelihood import Likelihood
 from fmnas.optimizers.gp.points import Points
-from fmnas.optimizers.gp.posterior import Posterior
+from fmnas.optimizers.gp.process import Likelihood, Posterior
 from fmnas.optimizers.kernels import AddDif, AddLap, ModDif, ModLap, ProdDif, ProdLap
 from fmnas.search_spaces import Space, joint_space
 from fmnas.search_spaces.variables import spectrum
@@ -118,7 +117,7 @@ def test_a_batch_of_parameters_equals_a_loop(make_problem: Any, space: Space, ke
 def test_a_batch_too_large_for_the_cache_is_split(make_problem: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     space = joint_space()
     whole = make_problem(space, 12)
-    monkeypatch.setattr("fmnas.optimizers.gp.likelihood.TOGETHER", 1)
+    monkeypatch.setattr("fmnas.optimizers.gp.process.TOGETHER", 1)
     split = make_problem(space, 12)
     etas = whole.likelihood.parameters.starts(np.random.default_rng(1), 3)
     for a, b in zip(whole.likelihood(etas, torch.arange(3)), split.likelihood(etas, torch.arange(3)), strict=True):

@@ -10,13 +10,12 @@ from torch import Tensor
 from fmnas.optimizers.gp.acquisition import LogEI
 from fmnas.optimizers.gp.autograd_kernel import AutogradKernel, overlap, squared_distance
 from fmnas.optimizers.gp.kernel import matern52
-from fmnas.optimizers.gp.likelihood import Likelihood
 from fmnas.optimizers.gp.pair_kernel import PairKernel, overlap_tables
 from fmnas.optimizers.gp.parameters import Parameter, Uniform, Values
 from fmnas.optimizers.gp.points import Points
-from fmnas.optimizers.gp.posterior import Posterior
+from fmnas.optimizers.gp.process import Likelihood, Posterior
 from fmnas.optimizers.gp.region import Region
-from fmnas.optimizers.gp.surface import Surface
+from fmnas.optimizers.gp.search import Surface
 from fmnas.search_spaces import Space
 
 PARAMETERS = (

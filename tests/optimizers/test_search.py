@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from fmnas.optimizers.gp.acquisition import LogEI
 from fmnas.optimizers.gp.points import Points, spray
 from fmnas.optimizers.gp.region import Region
-from fmnas.optimizers.gp.search import SearchSettings, SearchState, _apart, alternate, start_points
-from fmnas.optimizers.gp.surface import Surface
+from fmnas.optimizers.gp.search import SearchSettings, SearchState, Surface, _apart, alternate, start_points
 from fmnas.search_spaces import Graph, Integer, LinearConstraint, Nominal, Ordinal, QuadraticConstraint, Real, Space
 
 SETTINGS = SearchSettings(random_points=200, spray_points=40, starts=8)
