@@ -16,7 +16,7 @@ from types import NoneType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from fmnas.optimizers.optimizer import Optimizer, OptimizerError
-from fmnas.optimizers.options import PLAIN, members_of
+from fmnas.optimizers.options import PLAIN_TYPES, as_object, members_of
 from fmnas.search_spaces import Space
 
 Kind = TypeVar("Kind", bound=Optimizer)
@@ -52,7 +52,8 @@ def with_parameters(base: type[Kind], title: str, parameters: Sequence[Parameter
     def __init__(self: Kind, space: Space, **given: Any) -> None:  # noqa: N807  # it becomes one
         base.__init__(self, space, **given)
 
-    common = [each for each in _constructor(base) if each.kind is not Parameter.VAR_KEYWORD]
+    taken = inspect.signature(base.__init__).parameters.values()
+    common = [each for each in taken if each.kind is not Parameter.VAR_KEYWORD]
     own = [each for each in parameters if each.name not in {shared.name for shared in common}]
     signature = inspect.Signature([*common, *own])
     vars(__init__)["__signature__"] = signature
@@ -60,18 +61,14 @@ def with_parameters(base: type[Kind], title: str, parameters: Sequence[Parameter
     return type(title, (base,), {"__init__": __init__, "__module__": base.__module__, **attributes})
 
 
-def _constructor(base: type[Optimizer]) -> list[Parameter]:
-    return list(inspect.signature(base.__init__).parameters.values())
-
-
 class _Unknown(type):
-    def __getattr__(cls, name: str) -> type["_Elsewhere"]:
+    def __getattr__(cls, name: str) -> "_Unknown":
         if name.startswith("__"):
             raise AttributeError(name)
-        return _Elsewhere
+        return cls
 
-    def __getitem__(cls, inner: Any) -> type["_Elsewhere"]:
-        return _Elsewhere
+    def __getitem__(cls, inner: Any) -> "_Unknown":
+        return cls
 
 
 class _Elsewhere(metaclass=_Unknown):
@@ -79,7 +76,7 @@ class _Elsewhere(metaclass=_Unknown):
 
 
 class _Names(dict[str, Any]):
-    def __missing__(self, name: str) -> type[_Elsewhere]:
+    def __missing__(self, name: str) -> _Unknown:
         return _Elsewhere
 
 
@@ -90,19 +87,13 @@ def _resolved(parameter: Parameter, function: Callable[..., Any]) -> Any:
     """
     annotation, default = parameter.annotation, parameter.default
     if annotation is Parameter.empty:
-        return Any if default is Parameter.empty or isinstance(default, (*PLAIN, list, dict)) else type(default)
+        return Any if default is Parameter.empty or isinstance(default, (*PLAIN_TYPES, list, dict)) else type(default)
     if not isinstance(annotation, str):
         return annotation
     called = function.__init__ if isinstance(function, type) else function  # type: ignore[misc]  # of this very class
-    around = getattr(inspect.unwrap(called), "__globals__", {})
-    known = _Names({**vars(typing), "Callable": Callable, "Mapping": Mapping, "Sequence": Sequence, **vars(builtins)})
-    known.update(around)
-
-    def annotated() -> None: ...
-
-    annotated.__annotations__ = {"given": annotation}
+    known = {**vars(typing), "Callable": Callable, "Mapping": Mapping, "Sequence": Sequence, **vars(builtins)}
     try:
-        return typing.get_type_hints(annotated, {}, known, include_extras=True)["given"]
+        return as_object(annotation, called, _Names(known))
     except Exception:  # whatever it is, it says nothing of what may be given
         return Any
 
@@ -118,7 +109,7 @@ def _plain(annotation: Any) -> Any:
 
 def _yaml_part(part: Any) -> Any:
     """A member of a union as YAML has it: what holds plain values is a list or a mapping of anything."""
-    if part is Any or part is None or part in PLAIN or get_origin(part) is Literal:
+    if part is Any or part is None or part in PLAIN_TYPES or get_origin(part) is Literal:
         return NoneType if part is None else part
     holds = get_origin(part) or part
     if not isinstance(holds, type) or any(_plain(each) is None for each in get_args(part) if each is not ...):

@@ -10,6 +10,7 @@ The annotation alone says what is allowed: a configuration is checked by it, and
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from inspect import Parameter
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -18,9 +19,8 @@ from fmnas.optimizers.optimizer import Optimizer, OptimizerError
 PROVIDED = ("seed", "epochs", "evaluations", "log_objective", "initial_design")
 """What the platform sets, where a constructor takes it."""
 
-_BY_NAME, _OTHERS = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD
-PLAIN = (bool, int, float, str, NoneType)
 WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", NoneType: "null"}
+PLAIN_TYPES = tuple(WORDS)
 
 
 @dataclass(frozen=True)
@@ -47,51 +47,55 @@ class Option:
     default: Any
 
 
-def parameters_of(optimizer: type[Optimizer]) -> Mapping[str, inspect.Parameter]:
+def parameters_of(optimizer: type[Optimizer]) -> Mapping[str, Parameter]:
     """The keyword-only parameters of the constructor; of one that hands on `**others`, those of its base, too."""
-    found: dict[str, inspect.Parameter] = {}
-    for constructor in _constructors(optimizer):
-        parameters = inspect.signature(constructor).parameters
-        found = {**{name: each for name, each in parameters.items() if each.kind is _BY_NAME}, **found}
+    found: dict[str, Parameter] = {}
+    for _, taken in reversed(_constructors(optimizer)):
+        found.update(taken)
     return found
 
 
-def _constructors(optimizer: type[Optimizer]) -> list[Callable[..., None]]:
-    """That of the class, and of its bases as far as each hands on what it does not name."""
+def _constructors(optimizer: type[Optimizer]) -> list[tuple[Callable[..., None], dict[str, Parameter]]]:
+    """That of the class, and of its bases as far as each hands on what it does not name; with what each names."""
     found = []
     for base in optimizer.__mro__:
         if "__init__" in vars(base):
             constructor = vars(base)["__init__"]
-            found.append(constructor)
-            if not any(each.kind is _OTHERS for each in inspect.signature(constructor).parameters.values()):
+            parameters = inspect.signature(constructor).parameters
+            found.append((constructor, {k: one for k, one in parameters.items() if one.kind is Parameter.KEYWORD_ONLY}))
+            if not any(one.kind is Parameter.VAR_KEYWORD for one in parameters.values()):
                 break
     return found
 
 
 def _hints(optimizer: type[Optimizer]) -> dict[str, Any]:
-    """The annotations of the options. Those of other parameters may be known to a type checker alone."""
+    """The annotations of the options. Those of other parameters may be known to a type checker alone.
+
+    Raises OptimizerError where a name in one is not known.
+    """
     found: dict[str, Any] = {}
-    for constructor in _constructors(optimizer):
-        for name, each in inspect.signature(constructor).parameters.items():
-            if each.kind is _BY_NAME and name not in (*PROVIDED, *found) and each.annotation is not each.empty:
-                found[name] = _resolved(each, constructor, optimizer)
+    for constructor, taken in _constructors(optimizer):
+        for name, each in taken.items():
+            if name in (*PROVIDED, *found) or each.annotation is each.empty:
+                continue
+            try:
+                found[name] = as_object(each.annotation, constructor, {})
+            except NameError as error:
+                raise OptimizerError(
+                    f"{optimizer.__name__}: the annotation of {name} cannot be read ({error}): import what it names "
+                    "outside TYPE_CHECKING"
+                ) from error
     return found
 
 
-def _resolved(parameter: inspect.Parameter, constructor: Callable[..., None], optimizer: type[Optimizer]) -> Any:
-    """An annotation, which may be a text, as an object. Raises OptimizerError where a name in it is not known."""
+def as_object(annotation: Any, function: Callable[..., Any], names: dict[str, Any]) -> Any:
+    """An annotation, which may be a text, of a function. names: what it may name beside what the module has."""
 
     def annotated() -> None: ...
 
-    annotated.__annotations__ = {"option": parameter.annotation}
-    around = getattr(inspect.unwrap(constructor), "__globals__", {})
-    try:
-        return get_type_hints(annotated, around, include_extras=True)["option"]
-    except NameError as error:
-        raise OptimizerError(
-            f"{optimizer.__name__}: the annotation of {parameter.name} cannot be read ({error}): import what it names "
-            "outside TYPE_CHECKING"
-        ) from error
+    annotated.__annotations__ = {"given": annotation}
+    names.update(getattr(inspect.unwrap(function), "__globals__", {}))
+    return get_type_hints(annotated, {}, names, include_extras=True)["given"]
 
 
 def options_of(optimizer: type[Optimizer]) -> dict[str, Option]:
@@ -108,7 +112,7 @@ def check_options(optimizer: type[Optimizer], **values: Any) -> None:
         bounds, choices = _limits(hints[name])
         if value in choices or (isinstance(value, int | float) and any(each.allows(value) for each in bounds)):
             continue
-        if bounds or (choices and isinstance(value, PLAIN)):
+        if bounds or (choices and isinstance(value, PLAIN_TYPES)):
             raise OptimizerError(f"{name} = {value!r}: it must be {allowed(hints[name])}")
 
 
@@ -149,7 +153,7 @@ def _plain(annotation: Any) -> Any:
     """Without the members of a union that only a caller in Python can give."""
     kinds = (Literal, Annotated, dict, list)
     parts = map(_bounded, members_of(annotation))
-    kept = tuple(part for part in parts if part in (*PLAIN, Any) or get_origin(part) in kinds)
+    kept = tuple(part for part in parts if part in (*PLAIN_TYPES, Any) or get_origin(part) in kinds)
     if not kept:
         raise TypeError(f"an option must be of plain types or Literals, and this is {annotation}")
     return Union[kept]  # noqa: UP007  # of a tuple
