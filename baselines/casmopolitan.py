@@ -39,11 +39,11 @@ from torch import Tensor
 from fmnas.baselines.trust_region import GrowthRules, TrustRegion, is_success
 from fmnas.optimizers.bayesian import BayesianOptimizer, ModelSettings
 from fmnas.optimizers.gp.acquisition import LogAugmentedEI, LowerConfidenceBound
+from fmnas.optimizers.gp.autograd_kernel import PairKernel, overlap_tables
 from fmnas.optimizers.gp.bfgs import Box
 from fmnas.optimizers.gp.fit import FitError, FitSettings
 from fmnas.optimizers.gp.kernel import matern52
 from fmnas.optimizers.gp.output_warping import Warping
-from fmnas.optimizers.gp.pair_kernel import PairKernel, overlap_tables
 from fmnas.optimizers.gp.parameters import LogUniform, Parameter, Values
 from fmnas.optimizers.gp.points import Points, new_among, nothing_to_model, standardised
 from fmnas.optimizers.gp.region import HammingBall, Region

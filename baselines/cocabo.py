@@ -36,9 +36,9 @@ from torch import Tensor
 from fmnas.baselines.exp3 import Bandits
 from fmnas.optimizers.bayesian import BayesianOptimizer, ModelSettings
 from fmnas.optimizers.gp.acquisition import Acquisition, LowerConfidenceBound
+from fmnas.optimizers.gp.autograd_kernel import PairKernel, overlap_tables
 from fmnas.optimizers.gp.fit import FitSettings
 from fmnas.optimizers.gp.kernel import matern52
-from fmnas.optimizers.gp.pair_kernel import PairKernel, overlap_tables
 from fmnas.optimizers.gp.parameters import Constant, LogUniform, Parameter, Values
 from fmnas.optimizers.gp.points import Points, new_among
 from fmnas.optimizers.gp.region import Region

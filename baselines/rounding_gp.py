@@ -30,9 +30,9 @@ from torch import Tensor
 
 from fmnas.optimizers.bayesian import BayesianOptimizer, ModelSettings
 from fmnas.optimizers.gp.acquisition import Acquisition, LogEI
+from fmnas.optimizers.gp.autograd_kernel import PairKernel
 from fmnas.optimizers.gp.fit import FitSettings
 from fmnas.optimizers.gp.kernel import matern52
-from fmnas.optimizers.gp.pair_kernel import PairKernel
 from fmnas.optimizers.gp.parameters import LogUniform, Parameter, Values
 from fmnas.optimizers.gp.points import Points
 from fmnas.optimizers.gp.process import Likelihood, Posterior

@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from fmnas.optimizers.gp.acquisition import LogEI
-from fmnas.optimizers.gp.autograd_kernel import AutogradKernel, overlap, squared_distance
+from fmnas.optimizers.gp.autograd_kernel import AutogradKernel, PairKernel, overlap, overlap_tables, squared_distance
 from fmnas.optimizers.gp.kernel import matern52
-from fmnas.optimizers.gp.pair_kernel import PairKernel, overlap_tables
 from fmnas.optimizers.gp.parameters import Parameter, Uniform, Values
 from fmnas.optimizers.gp.points import Points
 from fmnas.optimizers.gp.process import Likelihood, Posterior
