@@ -54,7 +54,10 @@ def _positive(name: str, meaning: str) -> Any:
 
 
 class PositiveKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]  # gpytorch has no types
-    """A kernel whose parameters are positive, in double precision."""
+    """A kernel whose parameters are positive, in double precision.
+
+    forward: k(x1, x2) [..., n, m], or its diagonal [..., n].
+    """
 
     def __init__(self, batch_shape: torch.Size | None) -> None:
         # The lengthscales are ours and not gpytorch's: its own want one for every column, the discrete ones too.
@@ -169,7 +172,6 @@ class ModulatedKernel(GraphKernel):
         return 1.0
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
-        """k(x1, x2) [..., n, m], or its diagonal [..., n]."""
         d2 = self._squared_distance(x1, x2, diag)
         if self.P == 0:
             return self._spectrum_at(torch.zeros_like(d2), d2)
@@ -241,7 +243,6 @@ class ProductKernel(GraphKernel):
     """exp(-d2 / 2) times the graph kernels: no modulation."""
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
-        """k(x1, x2) [..., n, m], or its diagonal [..., n]."""
         d2 = self._squared_distance(x1, x2, diag)
         return torch.exp(-0.5 * d2) * self._product(x1, x2, torch.zeros_like(d2), diag)
 
@@ -268,7 +269,6 @@ class SumKernel(GraphKernel):
         self._add_parameter("weights", 2)
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
-        """k(x1, x2) [..., n, m], or its diagonal [..., n]."""
         d2 = self._squared_distance(x1, x2, diag)
         continuous, discrete = (self._for_pairs(self.weights[..., k], diag) for k in range(2))
         return continuous * torch.exp(-0.5 * d2) + discrete * self._product(x1, x2, torch.zeros_like(d2), diag)
@@ -304,7 +304,6 @@ class NeuralNetworkKernel(PositiveKernel):
         self._add_parameter("variance", dimensions + (variant == "textbook"))
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
-        """k(x1, x2) [..., n, m], or its diagonal [..., n]."""
         if self.variant == "textbook":
             x1, x2 = (torch.cat([torch.ones_like(x[..., :1]), x], dim=-1) for x in (x1, x2))
         scaled = x1 * self.variance.unsqueeze(-2)
@@ -340,7 +339,6 @@ class KernelModulated(GraphKernel):
         self.base, self.bound, self.delta = kernel.double(), bound, delta
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
-        """k(x1, x2) [..., n, m], or its diagonal [..., n]."""
         similarity = self.base.forward(x1[..., : self.D], x2[..., : self.D], diag=diag, **params)
         # The Laplacian's f(b, a) = 1 / (1 + b + a) with 1 + a = delta + u - k.
         a = self.delta + self.bound - similarity - 1.0

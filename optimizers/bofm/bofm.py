@@ -4,8 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
-
 from fmnas.optimizers.bayesian import BayesianOptimizer, ModelSettings
 from fmnas.optimizers.bofm.local_model import NOISELESS, local_candidates
 from fmnas.optimizers.bofm.rare_values import rarest_value, untried_values
@@ -122,7 +120,8 @@ class BOFM(BayesianOptimizer):
                 found = values(self.space, surface, state)
                 if len(found):
                     return found
-            factor = doubt(stalled(self._modelled(surface), len(self.initial_design)), self.mode.largest_doubt)
+            seen = surface.posterior.likelihood.y[: len(self.history)].numpy()  # pending trials come after the results
+            factor = doubt(stalled(seen, len(self.initial_design)), self.mode.largest_doubt)
             surface = Surface(with_inflated_variance(surface.posterior, factor), surface.acquisition)
         return super().candidates(surface, state)
 
@@ -132,10 +131,6 @@ class BOFM(BayesianOptimizer):
         if "refine" in turns and is_exploitation_phase(committed, initial, self.evaluations):
             return "expect" if noisy else "refine"
         return turn_of(turns, self._asked, self.objectives(), initial)
-
-    def _modelled(self, surface: Surface) -> np.ndarray:
-        """What the model sees of the results so far [n]: pending trials come after them."""
-        return surface.posterior.likelihood.y[: len(self.history)].numpy()
 
     def _refined(self, surface: Surface, state: SearchState, noisy: bool) -> Points:
         """Points on the incumbent's vertices, the best first; the local model's where it sees anything."""

@@ -32,6 +32,7 @@ from fmnas.optimizers.contract.play import (
     score,
 )
 from fmnas.optimizers.optimizer import OptimizerError, random_design
+from fmnas.optimizers.process_state import global_generators
 from fmnas.search_spaces import Evaluation, FmnasError, Space, Trial
 from fmnas.search_spaces.records import INITIAL, MUTATION, PROMOTION, SUGGESTED
 
@@ -185,12 +186,10 @@ def does_not_heed_global_random_state(subject: Subject, space: Space) -> None:
 
 
 def _begin(seed: int) -> None:
-    """Those of numpy, torch and Python."""
-    import torch
+    import torch  # noqa: F401  # then it is one of them
 
-    np.random.seed(seed)
-    torch.manual_seed(seed)
-    random.seed(seed)
+    for _, _, begin in global_generators().values():
+        begin(seed)
 
 
 def _draws() -> dict[str, float]:

@@ -57,10 +57,6 @@ class FitSettings:
     warm: bool = True
     smooth: bool = True
 
-    def iterations_for(self, n: int) -> int:
-        """Iterations of the finalists on n observations."""
-        return max(3, min(self.iterations, int(self.patience / n**2)))
-
 
 PAPER_FIT = FitSettings(
     starts=10,
@@ -113,7 +109,7 @@ class Surrogate:
         if len(starts) > finalists:
             values, _ = likelihood(starts, torch.arange(len(starts)))
             starts = starts[values.argsort(stable=True)[:finalists]]
-        rounds = settings.iterations_for(likelihood.n)
+        rounds = max(3, min(settings.iterations, int(settings.patience / likelihood.n**2)))
         eta, nll = minimise(likelihood, starts, box, iterations=rounds, tolerance=settings.tolerance / likelihood.n)
         best = int(nll.argmin())
         if not math.isfinite(float(nll[best])):

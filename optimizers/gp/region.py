@@ -47,7 +47,8 @@ class Region:
     ) -> None:
         self.space, self.held, self.ball = space, dict(held or {}), ball
         self._whole = box is None and not self.held and ball is None
-        self.box = box or unit_cube(space)
+        zeros = torch.zeros(len(space.continuous), dtype=torch.float64)
+        self.box = box or Box(zeros, zeros + 1.0)
         self.variable, self.vertex = numbered_vertices(space)  # [K] each
         self._adjacency = [
             torch.tensor(variable.adjacency, dtype=torch.bool) & (p not in self.held)
@@ -117,9 +118,3 @@ class Region:
             moved = rank < torch.from_numpy(rng.integers(farthest + 1, size=(count, 1)))
             V = torch.where(moved, V, self.ball.centre)
         return Points(C, V)
-
-
-def unit_cube(space: Space) -> Box:
-    """Bounds of the continuous part."""
-    zeros = torch.zeros(len(space.continuous), dtype=torch.float64)
-    return Box(zeros, zeros + 1.0)

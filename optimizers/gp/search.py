@@ -90,21 +90,17 @@ class Surface:
         """(C [S, D], value [S]) after so many quasi-Newton steps at fixed vertices, or fewer where one gains less than
         `tolerance` relative to the value.
         """
-        V = points.V
-        all_of_them = self.on(V)
+        V, on = points.V, self.posterior.correlation.on
+        all_of_them = on(V)
 
         def objective(C: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
             vertices = V[which]
-            cache = all_of_them if len(which) == len(V) else self.on(vertices)
+            cache = all_of_them if len(which) == len(V) else on(vertices)
             value, gradient = self.with_gradient(C, cache)
             return torch.where(region.feasible(Points(C, vertices)), -value, torch.inf), -gradient
 
         C, negative = minimise(objective, points.C, region.box, iterations=steps, tolerance=tolerance)
         return C, -negative
-
-    def on(self, V: Tensor) -> VertexCache:
-        """What the process knows of points by their vertices V [S, P] alone."""
-        return self.posterior.correlation.on(V)
 
     def with_gradient(self, C: Tensor, cache: VertexCache) -> tuple[Tensor, Tensor]:
         """(the acquisition [S], its gradient over C [S, D]) of points whose vertices are those of the cache."""

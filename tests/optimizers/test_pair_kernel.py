@@ -91,7 +91,7 @@ def test_the_search_sees_the_same_surface(both: Both) -> None:
     one, other = (Surface(Posterior(each, starts(fast)[0]), LogEI(-1.0)) for each in (fast, slow))
     points = Points.of(problem.space, problem.space.sample_encoded(np.random.default_rng(3), 6))
     for found, expected in zip(
-        *(each.with_gradient(points.C, each.on(points.V)) for each in (one, other)), strict=True
+        *(each.with_gradient(points.C, each.posterior.correlation.on(points.V)) for each in (one, other)), strict=True
     ):
         np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9)
     region = Region(problem.space)
