@@ -24,7 +24,7 @@ from fmnas.baselines.optuna_optimizer import OptunaOptimizer
 from fmnas.baselines.wrapped import silent
 from fmnas.optimizers import OptimizerError, Suggestion
 from fmnas.optimizers.ask_tell import ReplayedOptimizer
-from fmnas.optimizers.foreign_options import plain_parameters, with_parameters
+from fmnas.optimizers.options import plain_parameters, with_parameters
 from fmnas.optimizers.process_state import PrivateRandomState
 from fmnas.search_spaces import Configuration, Evaluation, Space, Trial
 from fmnas.search_spaces.errors import optional_module
