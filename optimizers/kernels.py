@@ -193,8 +193,6 @@ class ModulatedKernel(GraphKernel):
 class ModLap(ModulatedKernel):
     """The modulated regularised Laplacian kernel (Eq. 9): BO-FM's own."""
 
-    modulation = ModulatedLaplacian()
-
     @property
     def _share(self) -> float:
         return 1.0 / self.P if self.normalised is True and self.P else 1.0
@@ -250,8 +248,6 @@ class ProductKernel(GraphKernel):
 class ProdLap(ProductKernel):
     """RBF times regularised Laplacian."""
 
-    modulation = ModulatedLaplacian()
-
 
 class ProdDif(ProductKernel):
     """RBF times diffusion."""
@@ -276,8 +272,6 @@ class SumKernel(GraphKernel):
 
 class AddLap(SumKernel):
     """RBF plus regularised Laplacian."""
-
-    modulation = ModulatedLaplacian()
 
 
 class AddDif(SumKernel):

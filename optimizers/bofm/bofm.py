@@ -7,15 +7,7 @@ from typing import Any, Literal
 from fmnas.optimizers.bayesian import BayesianOptimizer, ModelSettings
 from fmnas.optimizers.bofm.local_model import NOISELESS, local_candidates
 from fmnas.optimizers.bofm.rare_values import rarest_value, untried_values
-from fmnas.optimizers.bofm.turns import (
-    Turn,
-    doubt,
-    is_exploitation_phase,
-    refined,
-    stalled,
-    turn_of,
-    with_inflated_variance,
-)
+from fmnas.optimizers.bofm.turns import Turn, doubted, is_exploitation_phase, refined, turn_of
 from fmnas.optimizers.gp.fit import PAPER_FIT
 from fmnas.optimizers.gp.fm_kernel import FMKernel
 from fmnas.optimizers.gp.frequency_modulation import BLENDED_KERNELS, FAST_KERNELS, KernelName
@@ -120,9 +112,7 @@ class BOFM(BayesianOptimizer):
                 found = values(self.space, surface, state)
                 if len(found):
                     return found
-            seen = surface.posterior.likelihood.y[: len(self.history)].numpy()  # pending trials come after the results
-            factor = doubt(stalled(seen, len(self.initial_design)), self.mode.largest_doubt)
-            surface = Surface(with_inflated_variance(surface.posterior, factor), surface.acquisition)
+            surface = doubted(surface, len(self.history), len(self.initial_design), self.mode.largest_doubt)
         return super().candidates(surface, state)
 
     def _turn(self, noisy: bool) -> Turn:

@@ -24,7 +24,7 @@ from fmnas.search_spaces.variables import Floats
 
 NOISELESS = 1e-4  # noise variance over output scale, a hundredth in deviations: below, it is at most a misfit
 PER_DIMENSION = 3  # nearest trials for each continuous variable, and as many more
-MARGIN = 0.25  # of the box around them, on each side
+FRAME_MARGIN = 0.25  # of the box around them, on each side
 REACH = 8.0  # how many times as far as the D nearest trials a look goes
 LEAST_LOCAL_PROMISE = 1e-6  # of the standard deviation of all objectives: a closer look that promises less waits
 
@@ -77,7 +77,7 @@ def _frame(centre: Floats, C: Floats) -> tuple[Floats, Floats]:
     """
     lowest, highest, distance = C.min(axis=0), C.max(axis=0), np.sort(np.abs(C - centre).max(axis=1))
     reach = min(distance[-1], REACH * distance[len(centre)])  # the first is the centre's own
-    margin = MARGIN * (highest - lowest)
+    margin = FRAME_MARGIN * (highest - lowest)
     lower = np.maximum(lowest - margin, centre - reach).clip(0.0, 1.0)
     upper = np.minimum(highest + margin, centre + reach).clip(0.0, 1.0)
     return lower, np.maximum(upper - lower, 1e-12)

@@ -32,10 +32,6 @@ class NominalValue:
         """How many of the points [m, D + P] have it."""
         return int((X[:, self.column] == self.vertex).sum())
 
-    def region(self, space: Space) -> Region:
-        """What of the space has it."""
-        return Region(space, held={self.column - len(space.continuous): self.vertex})
-
 
 def nominal_values(space: Space) -> list[NominalValue]:
     """Each value of each nominal variable. Those of an ordered one are told of by those beside them."""
@@ -84,7 +80,8 @@ def rarest_value(space: Space, surface: Surface, state: SearchState) -> Points:
     best = chosen[int(log_ei.argmax())]
     same = torch.from_numpy(chosen == best)
     starts = best_of(points.at(same), log_ei[same], settings.starts)
-    found, _ = alternate(surface, rare[best].region(space), starts, settings)
+    having_it = Region(space, held={rare[best].column - len(space.continuous): rare[best].vertex})
+    found, _ = alternate(surface, having_it, starts, settings)
     new = new_among(found.encoded(space), state.known)
     return found.at(torch.from_numpy(new))
 

@@ -34,7 +34,7 @@ from fmnas.search_spaces import Space
 Turn = Literal["expect", "explore", "refine"]
 
 PROGRESS = 1e-3  # of the standard deviation of what the model sees: an improvement by less is none
-PATIENCE = 4  # results without progress that double the doubt
+DOUBLED_BY = 4  # results without progress: so many double the doubt
 RESTS = 8  # results without any gain, two rounds of turns, after which refining rests every second time
 ENDING_SHARE = 0.1  # of the asks after the design: the last ones
 ENDING_MOST = 10  # of them
@@ -71,8 +71,8 @@ def without_gain(y: NDArray[np.float64], initial: int) -> bool:
 
 
 def doubt(stall: int, largest: float) -> float:
-    """By what standard deviations are multiplied: 1 at first, doubled by each PATIENCE results of a stall."""
-    return 2.0 ** min(stall / PATIENCE, math.log2(largest))
+    """By what standard deviations are multiplied: 1 at first, doubled by every DOUBLED_BY results of a stall."""
+    return 2.0 ** min(stall / DOUBLED_BY, math.log2(largest))
 
 
 def with_inflated_variance(posterior: Posterior, factor: float) -> Posterior:
@@ -80,6 +80,13 @@ def with_inflated_variance(posterior: Posterior, factor: float) -> Posterior:
     other = copy.copy(posterior)
     other.s2 = posterior.s2 * factor**2
     return other
+
+
+def doubted(surface: Surface, results: int, initial: int, largest: float) -> Surface:
+    """The same over a model that is doubted, as its observations tell; the first of these are the results."""
+    seen = surface.posterior.likelihood.y[:results].numpy()  # pending trials come after them
+    factor = doubt(stalled(seen, initial), largest)
+    return Surface(with_inflated_variance(surface.posterior, factor), surface.acquisition)
 
 
 def refined(space: Space, surface: Surface, state: SearchState) -> Points:

@@ -69,10 +69,6 @@ class AutogradKernel(Kernel):
         """r [m, n] of each of m points with each of n."""
         return self.r(Points(a.C[:, None], a.V[:, None]), Points(b.C[None], b.V[None]), values)
 
-    def diagonal(self, a: Points, values: Values) -> Tensor:
-        """r [m] of each point with itself."""
-        return self.r(a, a, values)
-
     def pairs(self, points: Points) -> "AutogradPairs":
         return AutogradPairs(self, points)
 
@@ -167,7 +163,7 @@ class AutogradVertexCache(VertexCache):
 
     def _of(self, C: Tensor) -> tuple[Tensor, Tensor]:
         given, points = self._given, Points(C, self._V)
-        return given.kernel.matrix(points, given.points, given.values), given.kernel.diagonal(points, given.values)
+        return given.kernel.matrix(points, given.points, given.values), given.kernel.r(points, points, given.values)
 
 
 class PairKernel(Kernel):

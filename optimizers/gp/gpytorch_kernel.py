@@ -15,7 +15,6 @@ kernel on encoded points x [n, D + P] is asked for: columns of the unit cube, th
 | raw | | what gpytorch's module stores, of any shape |
 """
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -49,7 +48,7 @@ class GPyTorchKernel(AutogradKernel):
         self.kernel = _Dense(kernel.double())
         free = [name for name, raw in kernel.named_parameters() if raw.requires_grad and raw.numel()]
         priors = _priors(kernel, free)
-        self._places = {name: _Place.of(kernel, name) for name in free}
+        self._places = {name: _Place(kernel, name) for name in free}
         self.parameters = tuple(place.parameter(name, priors.get(name)) for name, place in self._places.items())
         self._reference = self._encoded(
             Points.of(space, space.sample_encoded(np.random.default_rng(0), REFERENCE_POINTS))
@@ -90,21 +89,15 @@ class _Dense(torch.nn.Module):
         return k if diag else k.to_dense()
 
 
-@dataclass(frozen=True)
 class _Place:
     """Where a parameter lives in its module: the constraint on it, its shape and its present value [size]."""
 
-    constraint: Any
-    positive: bool
-    shape: torch.Size
-    present: tuple[float, ...]
-
-    @classmethod
-    def of(cls, kernel: Any, name: str) -> "_Place":
+    def __init__(self, kernel: Any, name: str) -> None:
         constraint, raw = kernel.constraint_for_parameter_name(name), kernel.get_parameter(name).detach()
-        positive = constraint is not None and float(torch.as_tensor(constraint.lower_bound).min()) >= 0.0
-        value = constraint.transform(raw) if positive else raw.exp()
-        return cls(constraint, positive, raw.shape, tuple(value.flatten().tolist()))
+        self.constraint, self.shape = constraint, raw.shape
+        self.positive = constraint is not None and float(torch.as_tensor(constraint.lower_bound).min()) >= 0.0
+        value = constraint.transform(raw) if self.positive else raw.exp()
+        self.present = tuple(value.flatten().tolist())
 
     def parameter(self, name: str, prior: Any) -> Parameter:
         """As the fit sees it."""

@@ -10,7 +10,7 @@ from torch import Tensor
 from fmnas.search_spaces import Space
 from fmnas.search_spaces.variables import Floats
 
-SAME = 1e-9  # encoded points nearer than this in every column are one
+SAME_POINT = 1e-9  # encoded points nearer than this in every column are one
 EQUAL = 1e-12  # objectives that span less are equal; where all are below 1, less than this share of the largest
 NEAR = (0.1, 0.01, 0.001)  # jitter around the incumbent, in unit-cube lengths
 
@@ -57,7 +57,7 @@ def numbered_vertices(space: Space) -> tuple[Tensor, Tensor]:
 def new_among(X: np.ndarray, known: np.ndarray) -> np.ndarray:
     """Which of the points X [m, D + P] are none of the known ones [n, D + P]: booleans [m]."""
     distance = np.abs(X[:, None] - known[None]).max(axis=2, initial=0.0)
-    return np.asarray(distance.min(axis=1, initial=np.inf) > SAME)
+    return np.asarray(distance.min(axis=1, initial=np.inf) > SAME_POINT)
 
 
 def spray(space: Space, incumbent: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:

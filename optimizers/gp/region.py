@@ -79,7 +79,10 @@ class Region:
         """Which of the K vertices of all variables [m, K] a point may move to: an edge away, and in the region."""
         edges = torch.cat([edge[points.V[:, p]] for p, edge in enumerate(self._adjacency)], 1)
         if self.ball is not None:
-            edges &= self._distance_around(self.ball, points.V) <= self.ball.radius
+            centre = self.ball.centre
+            here = (centre != points.V)[:, self.variable].long()
+            there = (self.vertex != centre[self.variable]).long()  # once a variable has another vertex
+            edges &= self.ball.distance(points.V)[:, None] - here + there <= self.ball.radius
         if self.space.constraints:
             start, k = edges.nonzero(as_tuple=True)
             V = points.V[start]
@@ -97,12 +100,6 @@ class Region:
         if self._whole:
             return Points.of(space, space.sample_encoded(rng, count))
         return Points.of(space, space.feasible_of(lambda number: self._draw(rng, number).encoded(space), count))
-
-    def _distance_around(self, ball: HammingBall, V: Tensor) -> Tensor:
-        """The distance from the centre [m, K] once a variable has another vertex."""
-        here = (ball.centre != V)[:, self.variable].long()
-        there = (self.vertex != ball.centre[self.variable]).long()
-        return ball.distance(V)[:, None] - here + there
 
     def _draw(self, rng: np.random.Generator, count: int) -> Points:
         """Points [count] in all of it but for the constraints."""
