@@ -6,8 +6,15 @@ from typing import Any, Literal
 
 from fmnas.optimizers.bayesian import BayesianOptimizer, ModelSettings
 from fmnas.optimizers.bofm.local_model import NOISELESS, local_candidates
-from fmnas.optimizers.bofm.rare_values import rarest_value, untried_values
-from fmnas.optimizers.bofm.turns import Turn, doubted, is_exploitation_phase, refined, turn_of
+from fmnas.optimizers.bofm.turns import (
+    Turn,
+    doubted,
+    is_exploitation_phase,
+    rarest_value,
+    refined,
+    turn_of,
+    untried_values,
+)
 from fmnas.optimizers.gp.fit import PAPER_FIT
 from fmnas.optimizers.gp.fm_kernel import FMKernel
 from fmnas.optimizers.gp.frequency_modulation import BLENDED_KERNELS, FAST_KERNELS, KernelName

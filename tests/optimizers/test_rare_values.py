@@ -7,7 +7,7 @@ import numpy as np
 
 from fmnas.optimizers import BOFM
 from fmnas.optimizers.bofm import MODES
-from fmnas.optimizers.bofm.rare_values import NominalValue, nominal_values, rarest_value, untried_values
+from fmnas.optimizers.bofm.turns import NominalValue, nominal_values, rarest_value, untried_values
 from fmnas.optimizers.gp.acquisition import LogEI
 from fmnas.optimizers.gp.points import Points
 from fmnas.optimizers.gp.search import SearchSettings, SearchState, Surface
