@@ -132,7 +132,7 @@ class BayesianOptimizer(Optimizer):
                 fitted = self._fit(y, rng)
             except FitError as error:
                 return self._by_chance(rng, f"fit failed: {error}", memo=self._memo(), fallback=FAILED_FIT)
-            return self._maximise(fitted, rng)
+            return self._maximise(fitted.posterior, rng)
 
     def _memo(self) -> tuple[float, ...]:
         """Where the last fit ended and under which warping, also where the one after it failed; empty before any."""
@@ -156,16 +156,17 @@ class BayesianOptimizer(Optimizer):
     def _fit_warped(self, points: Points, y: np.ndarray, rng: np.random.Generator, afresh: bool) -> Fit:
         warped = torch.from_numpy(self._current_warping().of(y))
         fitted = self.surrogate.fit(points, warped, rng, self._warm, afresh)
-        self._warm = fitted.eta
+        self._warm = fitted.posterior.eta
         return fitted
 
     def _current_warping(self) -> Warping:
         return self._warping or self.settings.warpings[0]
 
-    def _maximise(self, fitted: Fit, rng: np.random.Generator) -> Suggestion:
+    def _maximise(self, posterior: Posterior, rng: np.random.Generator) -> Suggestion:
         """The new configuration with the largest acquisition; a random one where the search found none."""
-        known, best = self._known(), self.observations()[int(fitted.y.argmin())][0]
-        surface = Surface(self._with_fantasies(fitted.posterior), self.acquisition(fitted.y))
+        known, y = self._known(), posterior.likelihood.y
+        best, _ = self.observations()[int(y.argmin())]
+        surface = Surface(self._with_fantasies(posterior), self.acquisition(y))
         state = SearchState(self._codes[best.id], known, self.settings.search, rng)
         candidates = self.candidates(surface, state).encoded(self.space)
         for x in candidates:  # one by one: the first is mostly enough

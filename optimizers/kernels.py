@@ -31,18 +31,6 @@ from torch import Tensor
 from fmnas.optimizers.gp.frequency_modulation import FrequencyModulation, ModulatedDiffusion, ModulatedLaplacian
 from fmnas.search_spaces import Space
 
-__all__ = [
-    "AddDif",
-    "AddLap",
-    "FrequencyMixture",
-    "KernelModulated",
-    "ModDif",
-    "ModLap",
-    "NeuralNetworkKernel",
-    "ProdDif",
-    "ProdLap",
-]
-
 VARIANTS = ("paper", "textbook")
 
 Normalised = bool | Literal["at zero"]

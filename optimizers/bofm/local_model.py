@@ -45,10 +45,10 @@ def local_candidates(space: Space, y: Floats, fit: FitSettings, state: SearchSta
     points = Points.of(local, (tried[near, :D] - lower) / width)
     try:
         surrogate = Surrogate(FMKernel(local, FAST_KERNELS["modlap"]), fit)
-        fitted = surrogate.fit(points, torch.from_numpy(standardised(y[near])), rng)
+        process = surrogate.fit(points, torch.from_numpy(standardised(y[near])), rng).posterior
     except FitError:  # the whole space's process is there to ask
         return nothing
-    surface = Surface(fitted.posterior, LogEI(float(fitted.y.min())))
+    surface = Surface(process, LogEI(float(process.likelihood.y.min())))
     anywhere = Points.of(local, rng.random((search.random_points, D)))
     starts = best_of(anywhere, surface.value(anywhere), search.starts)
     found, log_ei = alternate(surface, Region(local), starts, search)

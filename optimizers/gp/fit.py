@@ -19,12 +19,9 @@ class FitError(RuntimeError):
 
 @dataclass(frozen=True)
 class Fit:
-    """A fitted process, its eta and y [n], and the negative log likelihood (or density) per observation: of the best
-    and of all finalists."""
+    """A fitted process, and the negative log likelihood (or density) per observation: of the best and all finalists."""
 
     posterior: Posterior
-    eta: Tensor
-    y: Tensor
     nll: float
     nll_of_finalists: tuple[float, ...]
 
@@ -114,7 +111,7 @@ class Surrogate:
         best = int(nll.argmin())
         if not math.isfinite(float(nll[best])):
             raise FitError(f"no start gave a positive definite matrix for {len(points)} observations")
-        return Fit(Posterior(every, eta[best]), eta[best], y, float(nll[best]), tuple(nll.tolist()))
+        return Fit(Posterior(every, eta[best]), float(nll[best]), tuple(nll.tolist()))
 
     def _on_subset(self, points: Points, y: Tensor, size: int, rng: np.random.Generator) -> Likelihood:
         """The likelihood of some of the observations: the best quarter of `size`, and others at random."""

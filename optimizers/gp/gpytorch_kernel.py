@@ -45,7 +45,7 @@ class GPyTorchKernel(AutogradKernel):
 
     def __init__(self, space: Space, kernel: Any) -> None:
         super().__init__(space)
-        self.kernel = _Dense(kernel.double())
+        self.kernel = kernel.double()
         free = [name for name, raw in kernel.named_parameters() if raw.requires_grad and raw.numel()]
         priors = _priors(kernel, free)
         self._places = {name: _Place(kernel, name) for name in free}
@@ -68,24 +68,16 @@ class GPyTorchKernel(AutogradKernel):
         return torch.cat([points.C, points.V.double()], -1) if self.space.discrete else points.C
 
     def _evaluate(self, x1: Tensor, x2: Tensor, values: Values, *, diag: bool) -> Tensor:
-        raw = {f"kernel.{name}": place.raw(values[name]) for name, place in self._places.items()}
-        own = torch.func.functional_call(self.kernel, raw, (self._reference, self._reference, True))
-        return torch.func.functional_call(self.kernel, raw, (x1, x2, diag)) / own.mean()
+        raw = {name: place.raw(values[name]) for name, place in self._places.items()}
+        own = self._called(raw, self._reference, self._reference, diag=True)
+        return self._called(raw, x1, x2, diag=diag) / own.mean()
 
-
-class _Dense(torch.nn.Module):
-    """A gpytorch kernel as a function to tensors."""
-
-    def __init__(self, kernel: Any) -> None:
-        super().__init__()
-        self.kernel = kernel
-
-    def forward(self, x1: Tensor, x2: Tensor, diag: bool) -> Tensor:
-        """k [n, m], or [n] of x1 and x2 side by side."""
+    def _called(self, raw: dict[str, Tensor], x1: Tensor, x2: Tensor, *, diag: bool) -> Tensor:
+        """k [n, m], or [n] of x1 and x2 side by side, as a tensor."""
         import gpytorch  # here: it takes seconds
 
         with gpytorch.settings.lazily_evaluate_kernels(False):
-            k = self.kernel(x1, x2, diag=diag)
+            k = torch.func.functional_call(self.kernel, raw, (x1, x2), {"diag": diag})
         return k if diag else k.to_dense()
 
 

@@ -223,18 +223,18 @@ def test_fit_is_no_worse_than_any_of_its_starts(make_problem: Any, space: Space,
     values = problem.likelihood(problem.likelihood.parameters.box.clip(starts), torch.arange(4))[0]
     assert found.nll <= values.min().item() + 1e-12
     assert found.nll == min(found.nll_of_finalists)
-    assert found.nll == pytest.approx(value_at(problem.likelihood, found.eta), rel=1e-9)
+    assert found.nll == pytest.approx(value_at(problem.likelihood, found.posterior.eta), rel=1e-9)
     box = problem.likelihood.parameters.box
-    assert (found.eta == box.clip(found.eta)).all()
-    assert found.posterior.g == pytest.approx(found.eta[-1].exp().item())
+    assert (found.posterior.eta == box.clip(found.posterior.eta)).all()
+    assert found.posterior.g == pytest.approx(found.posterior.eta[-1].exp().item())
 
 
 def test_fit_of_every_start_to_convergence(make_problem: Any, space: Space) -> None:
     problem = make_problem(space, 6)
     found = fit(problem, PAPER_FIT, seed=0)
-    assert found.nll == pytest.approx(value_at(problem.likelihood, found.eta), rel=1e-9)  # no prior in it
+    assert found.nll == pytest.approx(value_at(problem.likelihood, found.posterior.eta), rel=1e-9)  # no prior in it
     surrogate = Surrogate(FMKernel(space, KERNELS[problem.kernel]), PAPER_FIT)
-    after_another = surrogate.fit(problem.points, problem.y, np.random.default_rng(0), found.eta)
+    after_another = surrogate.fit(problem.points, problem.y, np.random.default_rng(0), found.posterior.eta)
     assert after_another.nll_of_finalists == found.nll_of_finalists  # every start is cold
     assert len(found.nll_of_finalists) == 10
     assert found.nll == min(found.nll_of_finalists)
@@ -278,7 +278,7 @@ def test_many_observations_are_screened_on_a_subset_and_warm_starts_count(make_p
     quick = FitSettings(starts=2, screening=3, subset=30, iterations=4)
     cold = fit(problem, quick, seed=0)
     surrogate = Surrogate(FMKernel(problem.space, FAST_KERNELS["modlap"]), quick)
-    warm = surrogate.fit(problem.points, problem.y, np.random.default_rng(0), cold.eta)
+    warm = surrogate.fit(problem.points, problem.y, np.random.default_rng(0), cold.posterior.eta)
     assert warm.nll <= cold.nll + 1e-12
 
 
