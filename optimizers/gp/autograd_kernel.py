@@ -37,16 +37,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fmnas.optimizers.gp.kernel import (
-    ByParameters,
-    ByPosition,
-    Correlation,
-    Kernel,
-    Pairs,
-    VertexCache,
-    pair_indices,
-    slopes_of,
-)
+from fmnas.optimizers.gp.kernel import ByParameters, ByPosition, Correlation, Kernel, Pairs, pair_indices, slopes_of
 from fmnas.optimizers.gp.parameters import Values
 from fmnas.optimizers.gp.points import Points, numbered_vertices
 from fmnas.search_spaces import Space
@@ -117,39 +108,24 @@ class AutogradPairs(DifferentiatedPairs):
         return torch.stack([self._kernel.matrix(points, points, one)[self._i, self._j] for one in each])
 
 
-class AutogradCorrelation(Correlation):
+class AutogradCorrelation(Correlation[Tensor]):
     """Correlations with n points under one set of parameters."""
 
     def __init__(self, kernel: AutogradKernel, values: Values, points: Points) -> None:
         self.kernel, self.values, self.points = kernel, values, points
 
-    def on(self, V: Tensor) -> "AutogradVertexCache":
-        return AutogradVertexCache(self, V)
+    def on(self, V: Tensor) -> Tensor:
+        """V itself: nothing is worked out before."""
+        return V
 
-    def neighbours(self, points: Points) -> tuple[Tensor, Tensor]:
-        variable, vertex = numbered_vertices(self.kernel.space)
-        m, K = len(points), len(vertex)
-        V = points.V[:, None].repeat(1, K, 1)
-        V[:, torch.arange(K), variable] = vertex
-        every = Points(points.C.repeat_interleave(K, 0), V.reshape(m * K, -1))
-        r, own = self.on(every.V).correlation(every.C)
-        return r.reshape(m, K, -1), own.reshape(m, K)
-
-
-class AutogradVertexCache(VertexCache):
-    """Points on the vertices V [m, P]: nothing is worked out before."""
-
-    def __init__(self, given: AutogradCorrelation, V: Tensor) -> None:
-        self._given, self._V = given, V
-
-    def correlation(self, C: Tensor) -> tuple[Tensor, Tensor]:
+    def at(self, C: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
         with torch.no_grad():
-            return self._of(C)
+            return self._of(Points(C, known))
 
-    def with_pullback(self, C: Tensor) -> tuple[Tensor, Tensor, ByPosition]:
+    def with_pullback(self, C: Tensor, known: Tensor) -> tuple[Tensor, Tensor, ByPosition]:
         with torch.enable_grad():
             variable = C.detach().requires_grad_()
-            found = self._of(variable)
+            found = self._of(Points(variable, known))
 
         def pullback(by_r: Tensor, by_own: Tensor) -> Tensor:
             together = [(part, slope) for part, slope in zip(found, (by_r, by_own), strict=True) if part.requires_grad]
@@ -161,9 +137,17 @@ class AutogradVertexCache(VertexCache):
 
         return found[0].detach(), found[1].detach(), pullback
 
-    def _of(self, C: Tensor) -> tuple[Tensor, Tensor]:
-        given, points = self._given, Points(C, self._V)
-        return given.kernel.matrix(points, given.points, given.values), given.kernel.r(points, points, given.values)
+    def _of(self, points: Points) -> tuple[Tensor, Tensor]:
+        return self.kernel.matrix(points, self.points, self.values), self.kernel.r(points, points, self.values)
+
+    def neighbours(self, points: Points) -> tuple[Tensor, Tensor]:
+        variable, vertex = numbered_vertices(self.kernel.space)
+        m, K = len(points), len(vertex)
+        V = points.V[:, None].repeat(1, K, 1)
+        V[:, torch.arange(K), variable] = vertex
+        every = Points(points.C.repeat_interleave(K, 0), V.reshape(m * K, -1))
+        r, own = self.of(every)
+        return r.reshape(m, K, -1), own.reshape(m, K)
 
 
 class PairKernel(Kernel):
@@ -215,16 +199,34 @@ class PairKernelPairs(DifferentiatedPairs):
         return self._kernel.r(self._x2, self._a, values).expand(B, len(self._x2))
 
 
-class PairCorrelation(Correlation):
+class PairCorrelation(Correlation[tuple[Tensor, Tensor]]):
     """Correlations with n points under one set of parameters."""
 
     def __init__(self, kernel: PairKernel, values: Values, points: Points) -> None:
         self.kernel, self.values, self.points = kernel, values, points
         self._TH = kernel.T @ kernel.one_hot(points.V).T  # [K, n]
 
-    def on(self, V: Tensor) -> "PairVertexCache":
+    def on(self, V: Tensor) -> tuple[Tensor, Tensor]:
+        """a [m, n], and their own r [m]: no C changes it."""
         H = self.kernel.one_hot(V)
-        return PairVertexCache(self, H @ self._TH, self.own(H @ self.kernel.T.diagonal()))
+        return H @ self._TH, self.own(H @ self.kernel.T.diagonal())
+
+    def at(self, C: Tensor, known: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        a, own = known
+        with torch.no_grad():
+            return self.kernel.r(self.squared_distance(C), a, self.values), own
+
+    def with_pullback(self, C: Tensor, known: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, ByPosition]:
+        a, own = known
+        with torch.enable_grad():
+            x2 = self.squared_distance(C).requires_grad_()
+            r = self.kernel.r(x2, a, self.values)
+
+        def pullback(by_r: Tensor, by_own: Tensor) -> Tensor:
+            (pulled,) = slopes_of(r, by_r, [x2])  # [m, n], number by number
+            return 2.0 * (pulled.sum(-1, keepdim=True) * C - pulled @ self.points.C)
+
+        return r.detach(), own, pullback
 
     def neighbours(self, points: Points) -> tuple[Tensor, Tensor]:
         kernel, H, diagonal = self.kernel, self.kernel.one_hot(points.V), self.kernel.T.diagonal()
@@ -243,32 +245,6 @@ class PairCorrelation(Correlation):
         """r [...] of points with themselves."""
         with torch.no_grad():
             return self.kernel.r(torch.zeros_like(a), a, self.values)
-
-
-class PairVertexCache(VertexCache):
-    """Points on given vertices: a [m, n], and their own r [m], which does not depend on C."""
-
-    def __init__(self, given: PairCorrelation, a: Tensor, own: Tensor) -> None:
-        self._given, self._a, self._own = given, a, own
-
-    def correlation(self, C: Tensor) -> tuple[Tensor, Tensor]:
-        with torch.no_grad():
-            return self._of(self._given.squared_distance(C)), self._own
-
-    def with_pullback(self, C: Tensor) -> tuple[Tensor, Tensor, ByPosition]:
-        given = self._given
-        with torch.enable_grad():
-            x2 = given.squared_distance(C).requires_grad_()
-            r = self._of(x2)
-
-        def pullback(by_r: Tensor, by_own: Tensor) -> Tensor:
-            (pulled,) = slopes_of(r, by_r, [x2])  # [m, n], number by number
-            return 2.0 * (pulled.sum(-1, keepdim=True) * C - pulled @ given.points.C)
-
-        return r.detach(), self._own, pullback
-
-    def _of(self, x2: Tensor) -> Tensor:
-        return self._given.kernel.r(x2, self._a, self._given.values)
 
 
 def overlap_tables(space: Space) -> list[Tensor]:

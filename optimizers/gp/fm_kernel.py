@@ -11,15 +11,13 @@ Everything is analytic and batched; kernels.py has the same formulas for gpytorc
 | q, s | as d2 | graph parts (graph_part.py) |
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
 from fmnas.optimizers.gp.factors import Factors, PairEntries
 from fmnas.optimizers.gp.frequency_modulation import Combination, FastKernel
 from fmnas.optimizers.gp.graph_part import GraphPart, GraphPartWithGradient
-from fmnas.optimizers.gp.kernel import ByParameters, ByPosition, Correlation, Kernel, Pairs, VertexCache, pair_indices
+from fmnas.optimizers.gp.kernel import ByParameters, ByPosition, Correlation, Kernel, Pairs, pair_indices
 from fmnas.optimizers.gp.parameters import Constant, LogNormal, Parameter, Uniform, Values
 from fmnas.optimizers.gp.points import Points
 from fmnas.search_spaces import Space
@@ -114,7 +112,7 @@ class FMPairs(Pairs):
         return combination.combine(q, s, d2, w[:, None]), pullback
 
 
-class FMCorrelation(Correlation):
+class FMCorrelation(Correlation[tuple[PairEntries, Tensor]]):
     """Correlations with n points under theta [D], alpha, beta [P] and w; N [P]: the factors' normalisers."""
 
     def __init__(self, kernel: FMKernel, values: Values, points: Points) -> None:
@@ -126,9 +124,29 @@ class FMCorrelation(Correlation):
         self._diagonals = [self.factors.diagonal(p, beta) / self.N[p] for p in range(self.factors.P)]
         self._rows = self.factors.rows(points.V)
 
-    def on(self, V: Tensor) -> "FMVertexCache":
+    def on(self, V: Tensor) -> tuple[PairEntries, Tensor]:
+        """The weights of their pairs with the n points (factors.py), and their own r [m]: no C changes it."""
         own = torch.stack([diagonal[V[:, p]] for p, diagonal in enumerate(self._diagonals)])  # [P, m]
-        return FMVertexCache(self, self.factors.pairs_with(self._rows, V), self._own_of(own.prod(0), own.mean(0)))
+        return self.factors.pairs_with(self._rows, V), self._own_of(own.prod(0), own.mean(0))
+
+    def at(self, C: Tensor, known: tuple[PairEntries, Tensor]) -> tuple[Tensor, Tensor]:
+        (weights, own), d2 = known, self.squared_distance(C)
+        q, s = (part.reshape(d2.shape) for part in self.graphs.of(weights, d2.reshape(1, -1)))
+        return self.combination.combine(q, s, d2, self.w), own
+
+    def with_pullback(self, C: Tensor, known: tuple[PairEntries, Tensor]) -> tuple[Tensor, Tensor, ByPosition]:
+        (weights, own), d2 = known, self.squared_distance(C)
+        traced = GraphPartWithGradient(self.graphs, weights, d2.reshape(1, -1))
+        q, s, q_slope, s_slope = (part.reshape(d2.shape) for part in (traced.q, traced.s, *traced.slopes()))
+        by_q, by_s, by_d2, _ = self.combination.slopes(q, s, d2, self.w)
+        slope = by_d2 + by_q * q_slope + by_s * s_slope  # d r / d d2
+
+        def pullback(by_r: Tensor, by_own: Tensor) -> Tensor:
+            pulled = by_r * slope
+            gradient = pulled.sum(-1, keepdim=True) * C - pulled @ self.points.C
+            return 2.0 * gradient / self.theta.square()
+
+        return self.combination.combine(q, s, d2, self.w), own, pullback
 
     def squared_distance(self, C: Tensor) -> Tensor:
         """d2 [m, n] from continuous parts C [m, D]."""
@@ -155,35 +173,6 @@ class FMCorrelation(Correlation):
 
     def _own_of(self, q: Tensor, s: Tensor) -> Tensor:
         return self.combination.combine(q, s, torch.zeros_like(q), self.w)
-
-
-@dataclass(frozen=True)
-class FMVertexCache(VertexCache):
-    """Points on given vertices: the weights of their pairs with the n points (factors.py), and their own r [m], which
-    does not depend on C."""
-
-    given: FMCorrelation
-    weights: PairEntries
-    own: Tensor
-
-    def correlation(self, C: Tensor) -> tuple[Tensor, Tensor]:
-        d2 = self.given.squared_distance(C)
-        q, s = (part.reshape(d2.shape) for part in self.given.graphs.of(self.weights, d2.reshape(1, -1)))
-        return self.given.combination.combine(q, s, d2, self.given.w), self.own
-
-    def with_pullback(self, C: Tensor) -> tuple[Tensor, Tensor, ByPosition]:
-        given, d2 = self.given, self.given.squared_distance(C)
-        traced = GraphPartWithGradient(given.graphs, self.weights, d2.reshape(1, -1))
-        q, s, q_slope, s_slope = (part.reshape(d2.shape) for part in (traced.q, traced.s, *traced.slopes()))
-        by_q, by_s, by_d2, _ = given.combination.slopes(q, s, d2, given.w)
-        slope = by_d2 + by_q * q_slope + by_s * s_slope  # d r / d d2
-
-        def pullback(by_r: Tensor, by_own: Tensor) -> Tensor:
-            pulled = by_r * slope
-            gradient = pulled.sum(-1, keepdim=True) * C - pulled @ given.points.C
-            return 2.0 * gradient / given.theta.square()
-
-        return given.combination.combine(q, s, d2, given.w), self.own, pullback
 
 
 def _products_of_others(own: Tensor) -> Tensor:

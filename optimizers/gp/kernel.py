@@ -18,6 +18,7 @@ slope that a fit needs (`Pairs`); and how alike new points are to them, for pred
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -26,6 +27,8 @@ from fmnas.optimizers.gp.parameters import Parameter, Values
 from fmnas.optimizers.gp.points import Points
 
 ROOT_GUARD = 1e-24  # added to squares under a root, far below rounding: at 0 its slope is infinite
+
+OnVertices = TypeVar("OnVertices")
 
 ByParameters = Callable[[Tensor], Tensor]
 """The pullback of a likelihood: its slope by r [B, M] to that by eta [B, d], the logarithms of the parameters."""
@@ -46,24 +49,24 @@ class Pairs(ABC):
         """r [B, M], and what takes its slope back to the logarithms of the parameters."""
 
 
-class VertexCache(ABC):
-    """New points with given vertices: what these alone decide is worked out once, while continuous parts change."""
-
-    @abstractmethod
-    def correlation(self, C: Tensor) -> tuple[Tensor, Tensor]:
-        """(r [m, n], own [m])."""
-
-    @abstractmethod
-    def with_pullback(self, C: Tensor) -> tuple[Tensor, Tensor, ByPosition]:
-        """(r [m, n], own [m]), and what takes their slopes back to C."""
-
-
-class Correlation(ABC):
+class Correlation(ABC, Generic[OnVertices]):
     """The correlations of any point with n given ones, under one set of parameters."""
 
     @abstractmethod
-    def on(self, V: Tensor) -> VertexCache:
-        """Points on the vertices V [m, P]."""
+    def on(self, V: Tensor) -> OnVertices:
+        """What the vertices V [m, P] of new points alone decide: worked out once, while continuous parts change."""
+
+    @abstractmethod
+    def at(self, C: Tensor, known: OnVertices) -> tuple[Tensor, Tensor]:
+        """(r [m, n], own [m]) of points with continuous parts C [m, D]; known: what `on` says of their vertices."""
+
+    @abstractmethod
+    def with_pullback(self, C: Tensor, known: OnVertices) -> tuple[Tensor, Tensor, ByPosition]:
+        """The same, and what takes the slopes of r and own back to C."""
+
+    def of(self, points: Points) -> tuple[Tensor, Tensor]:
+        """(r [m, n], own [m])."""
+        return self.at(points.C, self.on(points.V))
 
     @abstractmethod
     def neighbours(self, points: Points) -> tuple[Tensor, Tensor]:
@@ -86,7 +89,7 @@ class Kernel(ABC):
         """The pairs of these points."""
 
     @abstractmethod
-    def given(self, values: Values, points: Points) -> Correlation:
+    def given(self, values: Values, points: Points) -> Correlation[Any]:
         """Correlations with these points, under the parameters `values`, each [size]."""
 
 

@@ -21,6 +21,7 @@ with a matrix is several times as fast as two triangular solves. It is safe here
 """
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -112,7 +113,7 @@ class Posterior:
         values = {name: value[0] for name, value in likelihood.parameters.values(eta[None]).items()}
         g = values.pop("noise")
         self.parameters: Values = values
-        self.correlation: Correlation = likelihood.kernel.given(values, likelihood.points)
+        self.correlation: Correlation[Any] = likelihood.kernel.given(values, likelihood.points)
         A = likelihood.correlation(eta)
         A.diagonal().add_(g)
         self.inverse = torch.cholesky_inverse(torch.linalg.cholesky(A))
@@ -132,7 +133,7 @@ class Posterior:
         """(mean [m], variance [m]) at points; in chunks, so that memory stays small."""
         means, variances = [], []
         for C, V in zip(points.C.split(CHUNK), points.V.split(CHUNK), strict=True):
-            mean, variance, _ = self.predict_from(*self.correlation.on(V).correlation(C))
+            mean, variance, _ = self.predict_from(*self.correlation.of(Points(C, V)))
             means.append(mean)
             variances.append(variance)
         return torch.cat(means), torch.cat(variances)

@@ -11,6 +11,7 @@ along the continuous part, a projected BFGS with the analytic gradient. All star
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +19,6 @@ from torch import Tensor
 
 from fmnas.optimizers.gp.acquisition import Acquisition
 from fmnas.optimizers.gp.bfgs import minimise
-from fmnas.optimizers.gp.kernel import VertexCache
 from fmnas.optimizers.gp.points import Points, new_among, spray
 from fmnas.optimizers.gp.process import Posterior
 from fmnas.optimizers.gp.region import Region
@@ -95,17 +95,16 @@ class Surface:
 
         def objective(C: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
             vertices = V[which]
-            cache = all_of_them if len(which) == len(V) else on(vertices)
-            value, gradient = self.with_gradient(C, cache)
+            value, gradient = self.with_gradient(C, all_of_them if len(which) == len(V) else on(vertices))
             return torch.where(region.feasible(Points(C, vertices)), -value, torch.inf), -gradient
 
         C, negative = minimise(objective, points.C, region.box, iterations=steps, tolerance=tolerance)
         return C, -negative
 
-    def with_gradient(self, C: Tensor, cache: VertexCache) -> tuple[Tensor, Tensor]:
-        """(the acquisition [S], its gradient over C [S, D]) of points whose vertices are those of the cache."""
+    def with_gradient(self, C: Tensor, known: Any) -> tuple[Tensor, Tensor]:
+        """(the acquisition [S], its gradient over C [S, D]); known: what a correlation's `on` says of the vertices."""
         posterior = self.posterior
-        r, own, pullback = cache.with_pullback(C)
+        r, own, pullback = posterior.correlation.with_pullback(C, known)
         mean, variance, solved = posterior.predict_from(r, own)
         deviation = variance.sqrt()
         value, by_mean, by_deviation = self.acquisition.slopes(mean, deviation)

@@ -32,7 +32,7 @@ SPACE = Space([*REALS, *NOMINALS])
 def gram(space: Space, X: np.ndarray, mix: float = 0.5, **values: float) -> np.ndarray:
     points = Points.of(space, X)
     tensors = {name: torch.tensor([value], dtype=torch.float64) for name, value in values.items()}
-    r, own = CasmopolitanKernel(space, mix).given(tensors, points).on(points.V).correlation(points.C)
+    r, own = CasmopolitanKernel(space, mix).given(tensors, points).of(points)
     np.testing.assert_allclose(own, r.diagonal())
     return r.numpy()
 

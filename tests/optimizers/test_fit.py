@@ -150,7 +150,7 @@ def test_posterior_is_the_textbooks(
     prior = np.diag(slow_correlation(problem, Z, Z))
     points = Points.of(problem.space, Z)
     mean, variance = posterior.predict(points)
-    r, own = posterior.correlation.on(points.V).correlation(points.C)
+    r, own = posterior.correlation.of(points)
     np.testing.assert_allclose(own, prior, rtol=1e-8)
     np.testing.assert_allclose(r, R, rtol=1e-7, atol=1e-10)
     np.testing.assert_allclose(mean, mu + R @ np.linalg.solve(A, y - mu), rtol=1e-6, atol=1e-7)
@@ -167,7 +167,7 @@ def test_correlation_is_1_on_the_diagonal_on_average(make_problem: Any, space: S
         V = torch.zeros(1, 1, dtype=torch.int64)
     posterior = problem.posterior
     C = torch.zeros(len(V), len(space.continuous), dtype=torch.float64)
-    _, own = posterior.correlation.on(V).correlation(C)
+    _, own = posterior.correlation.of(Points(C, V))
     assert own.mean().item() == pytest.approx(1.0, rel=1e-10)
 
 

@@ -112,7 +112,7 @@ def test_neighbours_are_the_points_with_another_vertex(both: Both) -> None:
         for vertex in range(len(variable.vertices)):
             V = points.V.clone()
             V[:, p] = vertex
-            expected, diagonal = correlation.on(V).correlation(points.C)
+            expected, diagonal = correlation.of(Points(points.C, V))
             np.testing.assert_allclose(r[:, k], expected, rtol=1e-12)
             np.testing.assert_allclose(own[:, k], diagonal, rtol=1e-12)
             k += 1
@@ -131,7 +131,8 @@ def test_a_kernel_without_parameters_is_fitted_for_its_noise_alone(both: Both) -
     np.testing.assert_allclose(gradient[:, 0], (up - down) / 2e-5, rtol=1e-5, atol=1e-8)
     assert torch.isfinite(value).all()
     C, V = problem.points.C[:2], problem.points.V[:2]
-    r, own, pullback = Posterior(likelihood, eta[0]).correlation.on(V).with_pullback(C)
+    correlation = Posterior(likelihood, eta[0]).correlation
+    r, own, pullback = correlation.with_pullback(C, correlation.on(V))
     np.testing.assert_allclose(own, 1.0, rtol=1e-14)
     assert torch.equal(pullback(r, own), torch.zeros_like(C))
 
@@ -140,5 +141,5 @@ def test_overlap_is_the_share_of_variables_that_agree(space: Space, make_problem
     if not space.discrete:
         pytest.skip("there are no vertices")
     points = make_problem(space, 9).points
-    r, _ = Overlap(space).given({}, points).on(points.V).correlation(points.C)
+    r, _ = Overlap(space).given({}, points).of(points)
     np.testing.assert_allclose(r, overlap(points.V[:, None], points.V[None]), rtol=1e-14)
