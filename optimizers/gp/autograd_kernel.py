@@ -32,7 +32,7 @@ fit far less than an `AutogradKernel` of the same formula.
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -60,31 +60,33 @@ class AutogradKernel(Kernel):
         """r [m, n] of each of m points with each of n."""
         return self.r(Points(a.C[:, None], a.V[:, None]), Points(b.C[None], b.V[None]), values)
 
-    def pairs(self, points: Points) -> "AutogradPairs":
-        return AutogradPairs(self, points)
+    def pairs(self, points: Points) -> "DifferentiatedPairs":
+        i, j = pair_indices(len(points))
+
+        def r(values: Values) -> Tensor:  # one parameter set after the other
+            each = [{name: value[b] for name, value in values.items()} for b in range(batch(values))]
+            return torch.stack([self.matrix(points, points, one)[i, j] for one in each])
+
+        return DifferentiatedPairs(self, r)
 
     def given(self, values: Values, points: Points) -> "AutogradCorrelation":
         return AutogradCorrelation(self, values, points)
 
 
 class DifferentiatedPairs(Pairs):
-    """Pairs with a formula, `_of`, that torch differentiates."""
+    """Pairs with a formula r(values) [B, M] that torch differentiates."""
 
-    def __init__(self, kernel: Kernel) -> None:
-        self._names = [parameter.name for parameter in kernel.parameters]
-
-    @abstractmethod
-    def _of(self, values: Values) -> Tensor:
-        """r [B, M]."""
+    def __init__(self, kernel: Kernel, r: Callable[[Values], Tensor]) -> None:
+        self._names, self._r = [parameter.name for parameter in kernel.parameters], r
 
     def correlation(self, values: Values) -> Tensor:
         with torch.no_grad():
-            return self._of(values)
+            return self._r(values)
 
     def with_pullback(self, values: Values) -> tuple[Tensor, ByParameters]:
         with torch.enable_grad():
             own = {name: value.detach().requires_grad_() for name, value in values.items()}
-            r = self._of(own)
+            r = self._r(own)
 
         def pullback(by_r: Tensor) -> Tensor:
             slopes = slopes_of(r, by_r, [own[name] for name in self._names])
@@ -94,18 +96,9 @@ class DifferentiatedPairs(Pairs):
         return r.detach(), pullback
 
 
-class AutogradPairs(DifferentiatedPairs):
-    """The pairs of some points, one parameter set after the other."""
-
-    def __init__(self, kernel: AutogradKernel, points: Points) -> None:
-        super().__init__(kernel)
-        self._kernel, self._points = kernel, points
-        self._i, self._j = pair_indices(len(points))
-
-    def _of(self, values: Values) -> Tensor:
-        B, points = len(next(iter(values.values()))), self._points
-        each = [{name: value[b] for name, value in values.items()} for b in range(B)]
-        return torch.stack([self._kernel.matrix(points, points, one)[self._i, self._j] for one in each])
+def batch(values: Values) -> int:
+    """B: how many parameter sets these are."""
+    return len(next(iter(values.values())))
 
 
 class AutogradCorrelation(Correlation[Tensor]):
@@ -176,27 +169,14 @@ class PairKernel(Kernel):
         """1 in each row of T that is one of the vertices V [m, P], 0 in the others [m, K]."""
         return torch.zeros(len(V), len(self.T), dtype=torch.float64).scatter_(1, self.rows(V), 1.0)
 
-    def pairs(self, points: Points) -> "PairKernelPairs":
-        return PairKernelPairs(self, points)
+    def pairs(self, points: Points) -> DifferentiatedPairs:
+        i, j = pair_indices(len(points))
+        H = self.one_hot(points.V)
+        x2, a = (points.C[i] - points.C[j]).square().sum(-1), (H @ self.T @ H.T)[i, j]
+        return DifferentiatedPairs(self, lambda values: self.r(x2, a, values).expand(batch(values), len(x2)))
 
     def given(self, values: Values, points: Points) -> "PairCorrelation":
         return PairCorrelation(self, values, points)
-
-
-class PairKernelPairs(DifferentiatedPairs):
-    """The pairs of some points: x2 [M] and a [M]."""
-
-    def __init__(self, kernel: PairKernel, points: Points) -> None:
-        super().__init__(kernel)
-        self._kernel = kernel
-        i, j = pair_indices(len(points))
-        self._x2 = (points.C[i] - points.C[j]).square().sum(-1)
-        H = kernel.one_hot(points.V)
-        self._a = (H @ kernel.T @ H.T)[i, j]
-
-    def _of(self, values: Values) -> Tensor:
-        B = len(next(iter(values.values())))
-        return self._kernel.r(self._x2, self._a, values).expand(B, len(self._x2))
 
 
 class PairCorrelation(Correlation[tuple[Tensor, Tensor]]):
