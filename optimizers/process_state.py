@@ -27,7 +27,7 @@ class PrivateRandomState:
     @contextmanager
     def inside(self) -> Iterator[None]:
         """Go on with them, and put the caller's back at the end."""
-        generators = global_generators()
+        generators = _generators()
         callers = {name: get() for name, (get, _, _) in generators.items()}
         for name, (_, set_, begin) in generators.items():
             if name in self._own:
@@ -42,7 +42,7 @@ class PrivateRandomState:
                 set_(callers[name])
 
 
-def global_generators() -> dict[str, Access]:
+def _generators() -> dict[str, Access]:
     """Each global generator by its name: torch's where torch is loaded by now."""
     found: dict[str, Access] = {
         "random": (random.getstate, random.setstate, random.seed),

@@ -32,7 +32,6 @@ from fmnas.optimizers.contract.play import (
     score,
 )
 from fmnas.optimizers.optimizer import OptimizerError, random_design
-from fmnas.optimizers.process_state import global_generators
 from fmnas.search_spaces import Evaluation, FmnasError, Space, Trial
 from fmnas.search_spaces.records import INITIAL, MUTATION, PROMOTION, SUGGESTED
 
@@ -186,14 +185,15 @@ def does_not_heed_global_random_state(subject: Subject, space: Space) -> None:
 
 
 def _begin(seed: int) -> None:
-    import torch  # noqa: F401  # then it is one of them
+    import torch
 
-    for _, _, begin in global_generators().values():
-        begin(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+    random.seed(seed)
 
 
 def _draws() -> dict[str, float]:
-    """What each of them gives next."""
+    """What each global random state gives next."""
     import torch
 
     return {"numpy": np.random.random(), "torch": float(torch.rand(1, dtype=torch.float64)), "random": random.random()}
