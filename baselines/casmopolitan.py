@@ -39,16 +39,15 @@ from torch import Tensor
 from fmnas.baselines.trust_region import GrowthRules, TrustRegion, is_success
 from fmnas.optimizers.bayesian import BayesianOptimizer, ModelSettings
 from fmnas.optimizers.gp.acquisition import LogAugmentedEI, LowerConfidenceBound
+from fmnas.optimizers.gp.autograd_kernel import PairKernel, overlap_tables
 from fmnas.optimizers.gp.bfgs import Box
 from fmnas.optimizers.gp.fit import FitError, FitSettings
 from fmnas.optimizers.gp.kernel import matern52
 from fmnas.optimizers.gp.output_warping import Warping
-from fmnas.optimizers.gp.pair_kernel import PairKernel, overlap_tables
 from fmnas.optimizers.gp.parameters import LogUniform, Parameter, Values
 from fmnas.optimizers.gp.points import Points, new_among, nothing_to_model, standardised
 from fmnas.optimizers.gp.region import HammingBall, Region
-from fmnas.optimizers.gp.search import SearchSettings, SearchState, alternate, start_points
-from fmnas.optimizers.gp.surface import Surface
+from fmnas.optimizers.gp.search import SearchSettings, SearchState, Surface, alternate, start_points
 from fmnas.optimizers.optimizer import Suggestion
 from fmnas.optimizers.process_state import one_thread
 from fmnas.search_spaces import Configuration, Evaluation, Space, SpaceError, Trial

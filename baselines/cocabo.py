@@ -36,14 +36,13 @@ from torch import Tensor
 from fmnas.baselines.exp3 import Bandits
 from fmnas.optimizers.bayesian import BayesianOptimizer, ModelSettings
 from fmnas.optimizers.gp.acquisition import Acquisition, LowerConfidenceBound
+from fmnas.optimizers.gp.autograd_kernel import PairKernel, overlap_tables
 from fmnas.optimizers.gp.fit import FitSettings
 from fmnas.optimizers.gp.kernel import matern52
-from fmnas.optimizers.gp.pair_kernel import PairKernel, overlap_tables
 from fmnas.optimizers.gp.parameters import Constant, LogUniform, Parameter, Values
 from fmnas.optimizers.gp.points import Points, new_among
 from fmnas.optimizers.gp.region import Region
-from fmnas.optimizers.gp.search import SearchSettings, SearchState, alternate
-from fmnas.optimizers.gp.surface import Surface
+from fmnas.optimizers.gp.search import SearchSettings, SearchState, Surface, alternate, best_of
 from fmnas.optimizers.options import Between, check_options
 from fmnas.search_spaces import Configuration, Evaluation, Space, Trial
 from fmnas.search_spaces.records import MODEL
@@ -137,7 +136,7 @@ class CoCaBO(BayesianOptimizer):
         X = np.repeat(drawn, settings.random_points if D else 1, axis=0)
         X[1:, :D] = rng.random((len(X) - 1, D))
         points = Points.of(space, X[space.feasible(X, strictly=True)])
-        starts = points.at(surface.value(points).topk(min(settings.starts, len(points))).indices)
+        starts = best_of(points, surface.value(points), settings.starts)
         held = {p: int(vertex) for p, vertex in enumerate(drawn[0, D:])}
         found, _ = alternate(surface, Region(space, held=held), starts, settings)
         return found.and_then(starts)

@@ -27,7 +27,7 @@ from fmnas.baselines.foreign_spaces import from_optuna, optuna_distributions, to
 from fmnas.baselines.wrapped import WrappedOptimizer, silent
 from fmnas.optimizers import OptimizerError, Suggestion
 from fmnas.optimizers.ask_tell import ReplayedOptimizer
-from fmnas.optimizers.foreign_options import plain_parameters, with_parameters
+from fmnas.optimizers.options import plain_parameters, with_parameters
 from fmnas.optimizers.process_state import PrivateRandomState
 from fmnas.search_spaces import Configuration, Evaluation, Space, Trial
 from fmnas.search_spaces.errors import optional_module

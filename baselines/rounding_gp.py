@@ -30,16 +30,14 @@ from torch import Tensor
 
 from fmnas.optimizers.bayesian import BayesianOptimizer, ModelSettings
 from fmnas.optimizers.gp.acquisition import Acquisition, LogEI
+from fmnas.optimizers.gp.autograd_kernel import PairKernel
 from fmnas.optimizers.gp.fit import FitSettings
 from fmnas.optimizers.gp.kernel import matern52
-from fmnas.optimizers.gp.likelihood import Likelihood
-from fmnas.optimizers.gp.pair_kernel import PairKernel
 from fmnas.optimizers.gp.parameters import LogUniform, Parameter, Values
 from fmnas.optimizers.gp.points import Points
-from fmnas.optimizers.gp.posterior import Posterior
+from fmnas.optimizers.gp.process import Likelihood, Posterior
 from fmnas.optimizers.gp.region import Region
-from fmnas.optimizers.gp.search import SearchSettings, SearchState, alternate
-from fmnas.optimizers.gp.surface import Surface
+from fmnas.optimizers.gp.search import SearchSettings, SearchState, Surface, alternate
 from fmnas.search_spaces import Real, Space
 from fmnas.search_spaces.variables import Discrete
 

@@ -33,12 +33,10 @@ from fmnas.optimizers.gp.acquisition import LogEI
 from fmnas.optimizers.gp.fit import PAPER_FIT, FitSettings, Surrogate
 from fmnas.optimizers.gp.fm_kernel import FMKernel
 from fmnas.optimizers.gp.frequency_modulation import FAST_KERNELS
-from fmnas.optimizers.gp.likelihood import Likelihood
 from fmnas.optimizers.gp.points import Points
-from fmnas.optimizers.gp.posterior import Posterior
+from fmnas.optimizers.gp.process import Likelihood, Posterior
 from fmnas.optimizers.gp.region import Region
-from fmnas.optimizers.gp.search import PAPER_SEARCH, SearchSettings, SearchState, alternate, start_points
-from fmnas.optimizers.gp.surface import Surface
+from fmnas.optimizers.gp.search import PAPER_SEARCH, SearchSettings, SearchState, Surface, alternate, start_points
 from fmnas.optimizers.kernels import ModLap
 from fmnas.search_spaces import Space, joint_space
 

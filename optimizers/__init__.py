@@ -4,6 +4,7 @@ What needs torch is loaded when it is asked for. `fmnas.optimizers.kernels` hold
 imported on its own, because gpytorch takes seconds.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from fmnas.optimizers.optimizer import Optimizer, OptimizerError, Suggestion, random_design
@@ -12,16 +13,11 @@ if TYPE_CHECKING:
     from fmnas.optimizers.bayesian import BayesianOptimizer
     from fmnas.optimizers.bofm import BOFM
 
+LOADED_LATE = {"BOFM": "fmnas.optimizers.bofm", "BayesianOptimizer": "fmnas.optimizers.bayesian"}
 __all__ = ["BOFM", "BayesianOptimizer", "Optimizer", "OptimizerError", "Suggestion", "random_design"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "BOFM":
-        from fmnas.optimizers.bofm import BOFM
-
-        return BOFM
-    if name == "BayesianOptimizer":
-        from fmnas.optimizers.bayesian import BayesianOptimizer
-
-        return BayesianOptimizer
+    if name in LOADED_LATE:
+        return getattr(import_module(LOADED_LATE[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -21,8 +21,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fmnas.optimizers.foreign_options import plain_parameters, with_parameters
 from fmnas.optimizers.optimizer import Optimizer, OptimizerError, Suggestion
+from fmnas.optimizers.options import plain_parameters, with_parameters
 from fmnas.optimizers.process_state import PrivateRandomState
 from fmnas.search_spaces import Configuration, Evaluation, FmnasError, Space, Trial
 from fmnas.search_spaces.records import MODEL
@@ -83,7 +83,7 @@ class AskTellOptimizer(ReplayedOptimizer):
         except FmnasError:
             raise
         except Exception as error:  # of a stranger's code
-            raise OptimizerError(f"{self._name} cannot be made: {type(error).__name__}: {error}") from error
+            raise OptimizerError(f"{type(self).__name__} cannot be made: {type(error).__name__}: {error}") from error
         self._object_ask, self._object_tell = self._pair(made)
 
     def _suggest(self, rng: np.random.Generator) -> Suggestion | None:
@@ -93,7 +93,7 @@ class AskTellOptimizer(ReplayedOptimizer):
             return None
         if not isinstance(given, Mapping):
             raise OptimizerError(
-                f"{self._name} suggests {given!r}: ask() must return a mapping with a value for each of "
+                f"{type(self).__name__} suggests {given!r}: ask() must return a mapping with a value for each of "
                 f"{', '.join(self.space.names)}"
             )
         return Suggestion(dict(given), MODEL)
@@ -102,10 +102,6 @@ class AskTellOptimizer(ReplayedOptimizer):
         with self._random.inside():
             self._object_tell(dict(trial.configuration), evaluation.objective)
 
-    @property
-    def _name(self) -> str:
-        return type(self).__name__
-
     def _pair(self, made: Any) -> tuple[Callable[[], Any], Callable[[Configuration, float], Any]]:
         """Its two functions."""
         if isinstance(made, tuple) and len(made) == 2 and all(map(callable, made)):
@@ -113,8 +109,8 @@ class AskTellOptimizer(ReplayedOptimizer):
         lacking = [name for name in ("ask", "tell") if not callable(getattr(made, name, None))]
         if lacking:
             raise OptimizerError(
-                f"{self._name} made {made!r}, which has no {' and no '.join(lacking)}: return an object with ask() and "
-                "tell(configuration, objective), or the two functions"
+                f"{type(self).__name__} made {made!r}, which has no {' and no '.join(lacking)}: return an object with "
+                "ask() and tell(configuration, objective), or the two functions"
             )
         return made.ask, made.tell
 

@@ -21,10 +21,9 @@ from fmnas.optimizers.gp.fit import Fit, FitError, FitSettings, Surrogate
 from fmnas.optimizers.gp.kernel import Kernel
 from fmnas.optimizers.gp.output_warping import Warping, likeliest
 from fmnas.optimizers.gp.points import Points, new_among, nothing_to_model
-from fmnas.optimizers.gp.posterior import Posterior
+from fmnas.optimizers.gp.process import Posterior
 from fmnas.optimizers.gp.region import Region
-from fmnas.optimizers.gp.search import SearchSettings, SearchState, alternate, start_points
-from fmnas.optimizers.gp.surface import Surface
+from fmnas.optimizers.gp.search import SearchSettings, SearchState, Surface, alternate, start_points
 from fmnas.optimizers.optimizer import Optimizer, OptimizerError, Suggestion, random_design
 from fmnas.optimizers.process_state import one_thread
 from fmnas.search_spaces import Configuration, Evaluation, Space, Trial
@@ -133,7 +132,7 @@ class BayesianOptimizer(Optimizer):
                 fitted = self._fit(y, rng)
             except FitError as error:
                 return self._by_chance(rng, f"fit failed: {error}", memo=self._memo(), fallback=FAILED_FIT)
-            return self._maximise(fitted, rng)
+            return self._maximise(fitted.posterior, rng)
 
     def _memo(self) -> tuple[float, ...]:
         """Where the last fit ended and under which warping, also where the one after it failed; empty before any."""
@@ -157,16 +156,17 @@ class BayesianOptimizer(Optimizer):
     def _fit_warped(self, points: Points, y: np.ndarray, rng: np.random.Generator, afresh: bool) -> Fit:
         warped = torch.from_numpy(self._current_warping().of(y))
         fitted = self.surrogate.fit(points, warped, rng, self._warm, afresh)
-        self._warm = fitted.eta
+        self._warm = fitted.posterior.eta
         return fitted
 
     def _current_warping(self) -> Warping:
         return self._warping or self.settings.warpings[0]
 
-    def _maximise(self, fitted: Fit, rng: np.random.Generator) -> Suggestion:
+    def _maximise(self, posterior: Posterior, rng: np.random.Generator) -> Suggestion:
         """The new configuration with the largest acquisition; a random one where the search found none."""
-        known, best = self._known(), self.observations()[int(fitted.y.argmin())][0]
-        surface = Surface(self._with_fantasies(fitted.posterior), self.acquisition(fitted.y))
+        known, y = self._known(), posterior.likelihood.y
+        best, _ = self.observations()[int(y.argmin())]
+        surface = Surface(self._with_fantasies(posterior), self.acquisition(y))
         state = SearchState(self._codes[best.id], known, self.settings.search, rng)
         candidates = self.candidates(surface, state).encoded(self.space)
         for x in candidates:  # one by one: the first is mostly enough

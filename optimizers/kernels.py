@@ -31,57 +31,25 @@ from torch import Tensor
 from fmnas.optimizers.gp.frequency_modulation import FrequencyModulation, ModulatedDiffusion, ModulatedLaplacian
 from fmnas.search_spaces import Space
 
-__all__ = [
-    "AddDif",
-    "AddLap",
-    "FrequencyMixture",
-    "KernelModulated",
-    "ModDif",
-    "ModLap",
-    "NeuralNetworkKernel",
-    "ProdDif",
-    "ProdLap",
-]
-
 VARIANTS = ("paper", "textbook")
 
 Normalised = bool | Literal["at zero"]
 
 
 def _positive(name: str, meaning: str) -> Any:
-    """A positive parameter as a property that can be read and set."""
+    """A parameter that `_add_parameter` made, as a property that can be read and set."""
     return property(lambda self: self._value(name), lambda self, value: self._set(name, value), doc=meaning)
 
 
-class GraphKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]  # gpytorch has no types
-    """What all of them share: the space's spectra, theta, and one beta per discrete variable."""
+class PositiveKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]  # gpytorch has no types
+    """A kernel whose parameters are positive, in double precision.
 
-    modulation: FrequencyModulation = ModulatedLaplacian()
-    beta = _positive("beta", "Frequency scale of each discrete variable [*batch, P].")
+    forward: k(x1, x2) [..., n, m], or its diagonal [..., n].
+    """
 
-    def __init__(self, space: Space, *, normalised: Normalised = False, batch_shape: torch.Size | None = None) -> None:
-        self.D, self.P = len(space.continuous), len(space.discrete)
+    def __init__(self, batch_shape: torch.Size | None) -> None:
         # The lengthscales are ours and not gpytorch's: its own want one for every column, the discrete ones too.
         super().__init__(batch_shape=torch.Size(batch_shape or ()))
-        self.normalised = normalised
-        for p, variable in enumerate(space.discrete):
-            eigenvalues, eigenvectors = variable.spectrum
-            self.register_buffer(f"eigenvalues_{p}", torch.tensor(eigenvalues))
-            self.register_buffer(f"eigenvectors_{p}", torch.tensor(eigenvectors))
-        self._add_parameter("lengthscale", self.D)
-        self._add_parameter("beta", self.P)
-
-    @property
-    def lengthscale(self) -> Tensor:
-        """theta of each continuous variable [*batch, D]."""
-        return self._value("lengthscale")
-
-    @lengthscale.setter
-    def lengthscale(self, value: Any) -> None:
-        value = torch.as_tensor(value, dtype=torch.float64)
-        # gpytorch's own kernels have [*batch, 1, D]: take that too.
-        extra = value.dim() > self.raw_lengthscale.dim()
-        self._set("lengthscale", value.squeeze(-2) if extra else value)
 
     def _add_parameter(self, name: str, size: int) -> None:
         raw = torch.nn.Parameter(torch.zeros(*self.batch_shape, size, dtype=torch.float64))
@@ -93,8 +61,31 @@ class GraphKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]  # gpytorch ha
 
     def _set(self, name: str, value: Any) -> None:
         raw = getattr(self, f"raw_{name}")
-        value = torch.as_tensor(value, dtype=raw.dtype).expand_as(raw)
-        self.initialize(**{f"raw_{name}": getattr(self, f"raw_{name}_constraint").inverse_transform(value)})
+        value = torch.as_tensor(value, dtype=raw.dtype)
+        if value.dim() > raw.dim():  # gpytorch's own kernels have [*batch, 1, D]: take that too
+            value = value.squeeze(-2)
+        self.initialize(
+            **{f"raw_{name}": getattr(self, f"raw_{name}_constraint").inverse_transform(value.expand_as(raw))}
+        )
+
+
+class GraphKernel(PositiveKernel):
+    """What all of them share: the space's spectra, theta, and one beta per discrete variable."""
+
+    modulation: FrequencyModulation = ModulatedLaplacian()
+    lengthscale = _positive("lengthscale", "theta of each continuous variable [*batch, D].")
+    beta = _positive("beta", "Frequency scale of each discrete variable [*batch, P].")
+
+    def __init__(self, space: Space, *, normalised: Normalised = False, batch_shape: torch.Size | None = None) -> None:
+        self.D, self.P = len(space.continuous), len(space.discrete)
+        super().__init__(batch_shape)
+        self.normalised = normalised
+        for p, variable in enumerate(space.discrete):
+            eigenvalues, eigenvectors = variable.spectrum
+            self.register_buffer(f"eigenvalues_{p}", torch.tensor(eigenvalues))
+            self.register_buffer(f"eigenvectors_{p}", torch.tensor(eigenvectors))
+        self._add_parameter("lengthscale", self.D)
+        self._add_parameter("beta", self.P)
 
     def _squared_distance(self, x1: Tensor, x2: Tensor, diag: bool) -> Tensor:
         """d2 [..., n, m], or [..., n] for the diagonal."""
@@ -111,13 +102,18 @@ class GraphKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]  # gpytorch ha
         left, right = U[x1[..., self.D + p].long()], U[x2[..., self.D + p].long()]  # [..., n, V], [..., m, V]
         if not diag:
             left, right = left.unsqueeze(-2), right.unsqueeze(-3)
-        beta = self.beta[..., p].reshape(*self.batch_shape, *[1] * (2 if diag else 3))
+        beta = self._for_pairs(self.beta[..., p], diag).unsqueeze(-1)
         factor = (left * self._spectrum_at(beta * eigenvalues, a.unsqueeze(-1)) * right).sum(-1)
         if not self.normalised:
             return factor
         reference = self._reference(p) if self.normalised is True else GraphKernel._reference(self, p)
-        scale = self._spectrum_at(self.beta[..., p, None] * eigenvalues, reference).mean(-1)
-        return factor / scale.reshape(*self.batch_shape, *[1] * (1 if diag else 2))
+        return factor / self._for_pairs(
+            self._spectrum_at(self.beta[..., p, None] * eigenvalues, reference).mean(-1), diag
+        )
+
+    def _for_pairs(self, value: Tensor, diag: bool) -> Tensor:
+        """A number for each set of parameters [*batch], to be broadcast with [..., n, m] (or [..., n])."""
+        return value.reshape(*self.batch_shape, *[1] * (1 if diag else 2))
 
     def _spectrum_at(self, b: Tensor, a: Tensor) -> Tensor:
         return self.modulation.value(b, 1.0 + a)
@@ -126,10 +122,11 @@ class GraphKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]  # gpytorch ha
         """a [*batch, 1] at which the authors' normaliser is taken."""
         return torch.zeros_like(self.beta[..., p, None])
 
-    def _unmodulated(self, x1: Tensor, x2: Tensor, d2: Tensor, diag: bool) -> Tensor:
-        zero, product = torch.zeros_like(d2), torch.ones_like(d2)
+    def _product(self, x1: Tensor, x2: Tensor, a: Tensor, diag: bool) -> Tensor:
+        """prod_p of the graph factors, all at the same a."""
+        product = torch.ones_like(a)
         for p in range(self.P):
-            product = product * self._graph_factor(p, x1, x2, zero, diag)
+            product = product * self._graph_factor(p, x1, x2, a, diag)
         return product
 
 
@@ -163,18 +160,17 @@ class ModulatedKernel(GraphKernel):
         return 1.0
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
-        """k(x1, x2) [..., n, m], or its diagonal [..., n]."""
         d2 = self._squared_distance(x1, x2, diag)
         if self.P == 0:
             return self._spectrum_at(torch.zeros_like(d2), d2)
-        shape = (*self.batch_shape, *[1] * (1 if diag else 2))
         product, total = torch.ones_like(d2), torch.zeros_like(d2)
         for p in range(self.P):
-            factor = self._graph_factor(p, x1, x2, self.alpha[..., p].reshape(shape) * d2 * self._share, diag)
+            alpha = self._for_pairs(self.alpha[..., p], diag)
+            factor = self._graph_factor(p, x1, x2, alpha * d2 * self._share, diag)
             product = product * factor
             if self.additive:
-                total = total + self.weights[..., 1 + p].reshape(shape) * factor
-        return self.weights[..., 0].reshape(shape) * product + total if self.additive else product
+                total = total + self._for_pairs(self.weights[..., 1 + p], diag) * factor
+        return self._for_pairs(self.weights[..., 0], diag) * product + total if self.additive else product
 
     def _reference(self, p: int) -> Tensor:
         if not self.D:
@@ -184,8 +180,6 @@ class ModulatedKernel(GraphKernel):
 
 class ModLap(ModulatedKernel):
     """The modulated regularised Laplacian kernel (Eq. 9): BO-FM's own."""
-
-    modulation = ModulatedLaplacian()
 
     @property
     def _share(self) -> float:
@@ -235,15 +229,12 @@ class ProductKernel(GraphKernel):
     """exp(-d2 / 2) times the graph kernels: no modulation."""
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
-        """k(x1, x2) [..., n, m], or its diagonal [..., n]."""
         d2 = self._squared_distance(x1, x2, diag)
-        return torch.exp(-0.5 * d2) * self._unmodulated(x1, x2, d2, diag)
+        return torch.exp(-0.5 * d2) * self._product(x1, x2, torch.zeros_like(d2), diag)
 
 
 class ProdLap(ProductKernel):
     """RBF times regularised Laplacian."""
-
-    modulation = ModulatedLaplacian()
 
 
 class ProdDif(ProductKernel):
@@ -262,17 +253,13 @@ class SumKernel(GraphKernel):
         self._add_parameter("weights", 2)
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
-        """k(x1, x2) [..., n, m], or its diagonal [..., n]."""
         d2 = self._squared_distance(x1, x2, diag)
-        shape = (*self.batch_shape, *[1] * (1 if diag else 2))
-        continuous, discrete = (self.weights[..., k].reshape(shape) for k in range(2))
-        return continuous * torch.exp(-0.5 * d2) + discrete * self._unmodulated(x1, x2, d2, diag)
+        continuous, discrete = (self._for_pairs(self.weights[..., k], diag) for k in range(2))
+        return continuous * torch.exp(-0.5 * d2) + discrete * self._product(x1, x2, torch.zeros_like(d2), diag)
 
 
 class AddLap(SumKernel):
     """RBF plus regularised Laplacian."""
-
-    modulation = ModulatedLaplacian()
 
 
 class AddDif(SumKernel):
@@ -281,7 +268,7 @@ class AddDif(SumKernel):
     modulation = ModulatedDiffusion()
 
 
-class NeuralNetworkKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]  # gpytorch has no types
+class NeuralNetworkKernel(PositiveKernel):
     """(2 / pi) asin(s), in [-1, 1], with diagonal Sigma (`variance`, one per column).
 
     variant "paper":    s = 2 c'Sc' / ((1 + c'Sc)(1 + c''Sc')), as printed after Eq. 7.
@@ -289,28 +276,16 @@ class NeuralNetworkKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]  # gpy
     the leading 1 has a variance of its own, the first.
     """
 
+    variance = _positive("variance", "Diagonal of Sigma [*batch, D], or [*batch, 1 + D] for the textbook form.")
+
     def __init__(self, dimensions: int, variant: str = "textbook", batch_shape: torch.Size | None = None) -> None:
         if variant not in VARIANTS:
             raise ValueError(f"variant {variant!r}: it must be one of {VARIANTS}")
-        super().__init__(batch_shape=torch.Size(batch_shape or ()))
+        super().__init__(batch_shape)
         self.variant = variant
-        size = dimensions + (variant == "textbook")
-        self.register_parameter("raw_variance", torch.nn.Parameter(torch.zeros(*self.batch_shape, size)))
-        self.register_constraint("raw_variance", Positive())
-        self.double()
-
-    @property
-    def variance(self) -> Tensor:
-        """Diagonal of Sigma [*batch, D], or [*batch, 1 + D] for the textbook form."""
-        return self.raw_variance_constraint.transform(self.raw_variance)
-
-    @variance.setter
-    def variance(self, value: Any) -> None:
-        value = torch.as_tensor(value, dtype=self.raw_variance.dtype).expand_as(self.raw_variance)
-        self.initialize(raw_variance=self.raw_variance_constraint.inverse_transform(value))
+        self._add_parameter("variance", dimensions + (variant == "textbook"))
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
-        """k(x1, x2) [..., n, m], or its diagonal [..., n]."""
         if self.variant == "textbook":
             x1, x2 = (torch.cat([torch.ones_like(x[..., :1]), x], dim=-1) for x in (x1, x2))
         scaled = x1 * self.variance.unsqueeze(-2)
@@ -346,13 +321,7 @@ class KernelModulated(GraphKernel):
         self.base, self.bound, self.delta = kernel.double(), bound, delta
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
-        """k(x1, x2) [..., n, m], or its diagonal [..., n]."""
         similarity = self.base.forward(x1[..., : self.D], x2[..., : self.D], diag=diag, **params)
         # The Laplacian's f(b, a) = 1 / (1 + b + a) with 1 + a = delta + u - k.
         a = self.delta + self.bound - similarity - 1.0
-        if self.P == 0:
-            return self._spectrum_at(torch.zeros_like(a), a)
-        product = torch.ones_like(a)
-        for p in range(self.P):
-            product = product * self._graph_factor(p, x1, x2, a, diag)
-        return product
+        return self._product(x1, x2, a, diag) if self.P else self._spectrum_at(torch.zeros_like(a), a)

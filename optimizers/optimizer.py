@@ -12,7 +12,8 @@ alone, so an optimizer is rebuilt from its history by `restore` and `tell`, with
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -96,16 +97,10 @@ class Optimizer(ABC):
                 raise OptimizerError(f"trial {self._asked}: it suggests nothing, and no result is to come: suggest one")
             return None
         suggestion = self._plain(suggestion)
-        trial = Trial(
-            id=self._asked,
-            configuration=suggestion.configuration,
-            epochs=self.epochs if suggestion.epochs is None else suggestion.epochs,
-            origin=suggestion.origin,
-            parent=suggestion.parent,
-            note=suggestion.note,
-            memo=suggestion.memo,
-            fallback=suggestion.fallback,
-        )
+        given = {field.name: getattr(suggestion, field.name) for field in fields(Suggestion)}
+        if suggestion.epochs is None:
+            given["epochs"] = self.epochs
+        trial = Trial(id=self._asked, **given)
         self._register(trial)
         return trial
 
@@ -199,13 +194,10 @@ def _whole(what: str, given: Any) -> int | None:
     """A whole number, of whichever type, as an int; None is none. Raises OptimizerError for anything else."""
     if given is None:
         return None
-    try:
-        number = int(given)
-    except (TypeError, ValueError, OverflowError):
-        number = None
-    if number is None or number != given:
-        raise OptimizerError(f"{what} = {given!r}: it must be a whole number")
-    return number
+    with suppress(TypeError, ValueError, OverflowError):
+        if int(given) == given:
+            return int(given)
+    raise OptimizerError(f"{what} = {given!r}: it must be a whole number")
 
 
 def random_design(space: Space, count: int, seed: int) -> list[Configuration]:

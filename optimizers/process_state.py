@@ -13,6 +13,9 @@ from typing import Any
 
 import numpy as np
 
+Access = tuple[Callable[[], Any], Callable[[Any], Any], Callable[[int], Any]]
+"""What reads the state of a generator, what sets it, and what begins it with a seed."""
+
 
 class PrivateRandomState:
     """The global random states of Python, numpy and torch as one party alone uses them. They begin with a seed."""
@@ -23,7 +26,7 @@ class PrivateRandomState:
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Go on with them, and put the caller's back at the end. Torch's counts where torch is loaded by now."""
+        """Go on with them, and put the caller's back at the end."""
         generators = _generators()
         callers = {name: get() for name, (get, _, _) in generators.items()}
         for name, (_, set_, begin) in generators.items():
@@ -39,9 +42,9 @@ class PrivateRandomState:
                 set_(callers[name])
 
 
-def _generators() -> dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Callable[[int], Any]]]:
-    """Of each global generator: what reads its state, what sets it, and what begins it with a seed."""
-    found: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Callable[[int], Any]]] = {
+def _generators() -> dict[str, Access]:
+    """Each global generator by its name: torch's where torch is loaded by now."""
+    found: dict[str, Access] = {
         "random": (random.getstate, random.setstate, random.seed),
         "numpy": (np.random.get_state, np.random.set_state, np.random.seed),
     }

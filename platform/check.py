@@ -25,8 +25,8 @@ from pydantic import ValidationError
 
 from fmnas.optimizers import OptimizerError, random_design
 from fmnas.optimizers.contract import RULES, BrokenRuleError, Rule, Subject
+from fmnas.optimizers.contract.duties import Suggested, suggested_everywhere
 from fmnas.optimizers.contract.play import DESIGN, DESIGN_SEED, EPOCHS, SPACES, ask, played
-from fmnas.optimizers.contract.randomness import Suggested, suggested_everywhere
 from fmnas.optimizers.contract.rules import another_process, rules
 from fmnas.platform.config.source import override
 from fmnas.platform.errors import ConfigError, legible, one_line, own_line

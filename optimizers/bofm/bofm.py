@@ -4,27 +4,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
-
 from fmnas.optimizers.bayesian import BayesianOptimizer, ModelSettings
 from fmnas.optimizers.bofm.local_model import NOISELESS, local_candidates
-from fmnas.optimizers.bofm.rare_values import rarest_value, untried_values
 from fmnas.optimizers.bofm.turns import (
     Turn,
-    doubt,
+    doubted,
     is_exploitation_phase,
+    rarest_value,
     refined,
-    stalled,
     turn_of,
-    with_inflated_variance,
+    untried_values,
 )
 from fmnas.optimizers.gp.fit import PAPER_FIT
 from fmnas.optimizers.gp.fm_kernel import FMKernel
 from fmnas.optimizers.gp.frequency_modulation import BLENDED_KERNELS, FAST_KERNELS, KernelName
 from fmnas.optimizers.gp.output_warping import WARPINGS, Warping
 from fmnas.optimizers.gp.points import Points
-from fmnas.optimizers.gp.search import PAPER_SEARCH, SearchState
-from fmnas.optimizers.gp.surface import Surface
+from fmnas.optimizers.gp.search import PAPER_SEARCH, SearchState, Surface
 from fmnas.optimizers.options import check_options
 from fmnas.search_spaces import Configuration, Space
 
@@ -123,8 +119,7 @@ class BOFM(BayesianOptimizer):
                 found = values(self.space, surface, state)
                 if len(found):
                     return found
-            factor = doubt(stalled(self._modelled(surface), len(self.initial_design)), self.mode.largest_doubt)
-            surface = Surface(with_inflated_variance(surface.posterior, factor), surface.acquisition)
+            surface = doubted(surface, len(self.history), len(self.initial_design), self.mode.largest_doubt)
         return super().candidates(surface, state)
 
     def _turn(self, noisy: bool) -> Turn:
@@ -133,10 +128,6 @@ class BOFM(BayesianOptimizer):
         if "refine" in turns and is_exploitation_phase(committed, initial, self.evaluations):
             return "expect" if noisy else "refine"
         return turn_of(turns, self._asked, self.objectives(), initial)
-
-    def _modelled(self, surface: Surface) -> np.ndarray:
-        """What the model sees of the results so far [n]: pending trials come after them."""
-        return surface.posterior.likelihood.y[: len(self.history)].numpy()
 
     def _refined(self, surface: Surface, state: SearchState, noisy: bool) -> Points:
         """Points on the incumbent's vertices, the best first; the local model's where it sees anything."""

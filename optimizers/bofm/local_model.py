@@ -18,14 +18,13 @@ from fmnas.optimizers.gp.fm_kernel import FMKernel
 from fmnas.optimizers.gp.frequency_modulation import FAST_KERNELS
 from fmnas.optimizers.gp.points import Points, new_among, standardised
 from fmnas.optimizers.gp.region import Region
-from fmnas.optimizers.gp.search import SearchState, alternate
-from fmnas.optimizers.gp.surface import Surface
+from fmnas.optimizers.gp.search import SearchState, Surface, alternate, best_of
 from fmnas.search_spaces import Real, Space
 from fmnas.search_spaces.variables import Floats
 
 NOISELESS = 1e-4  # noise variance over output scale, a hundredth in deviations: below, it is at most a misfit
 PER_DIMENSION = 3  # nearest trials for each continuous variable, and as many more
-MARGIN = 0.25  # of the box around them, on each side
+FRAME_MARGIN = 0.25  # of the box around them, on each side
 REACH = 8.0  # how many times as far as the D nearest trials a look goes
 LEAST_LOCAL_PROMISE = 1e-6  # of the standard deviation of all objectives: a closer look that promises less waits
 
@@ -46,12 +45,12 @@ def local_candidates(space: Space, y: Floats, fit: FitSettings, state: SearchSta
     points = Points.of(local, (tried[near, :D] - lower) / width)
     try:
         surrogate = Surrogate(FMKernel(local, FAST_KERNELS["modlap"]), fit)
-        fitted = surrogate.fit(points, torch.from_numpy(standardised(y[near])), rng)
+        process = surrogate.fit(points, torch.from_numpy(standardised(y[near])), rng).posterior
     except FitError:  # the whole space's process is there to ask
         return nothing
-    surface = Surface(fitted.posterior, LogEI(float(fitted.y.min())))
+    surface = Surface(process, LogEI(float(process.likelihood.y.min())))
     anywhere = Points.of(local, rng.random((search.random_points, D)))
-    starts = anywhere.at(surface.value(anywhere).topk(search.starts).indices)
+    starts = best_of(anywhere, surface.value(anywhere), search.starts)
     found, log_ei = alternate(surface, Region(local), starts, search)
     X = np.tile(incumbent, (len(found), 1))
     X[:, :D] = (lower + found.C.numpy() * width).clip(0.0, 1.0)
@@ -78,7 +77,7 @@ def _frame(centre: Floats, C: Floats) -> tuple[Floats, Floats]:
     """
     lowest, highest, distance = C.min(axis=0), C.max(axis=0), np.sort(np.abs(C - centre).max(axis=1))
     reach = min(distance[-1], REACH * distance[len(centre)])  # the first is the centre's own
-    margin = MARGIN * (highest - lowest)
+    margin = FRAME_MARGIN * (highest - lowest)
     lower = np.maximum(lowest - margin, centre - reach).clip(0.0, 1.0)
     upper = np.minimum(highest + margin, centre + reach).clip(0.0, 1.0)
     return lower, np.maximum(upper - lower, 1e-12)

@@ -7,39 +7,44 @@ a small improvement that is sure is worth less to it than a large one that is no
 | turn | what |
 |---|---|
 | expect | maximises expected improvement |
-| explore | the same, with the nominal value that the fewest trials had (rare_values.py) |
+| explore | the same, with a nominal value that few trials had |
 | refine | maximises expected improvement over the incumbent's continuous part |
 
 Once nothing is gained, every second turn to refine explores. Where the number of evaluations is known, the last of them
 explore no more: they refine, or expect where noise hides what could be refined.
 
-Where no variable is nominal, asks that explore doubt the model: the more, the longer nothing was gained.
+Every value of a nominal variable has its turn. Nothing but a trial tells of it, and one that did badly beside others
+may be the best beside these; expected improvement leaves it alone for ever once the model is sure of it. So exploring
+asks first try the values that no trial had, all variables at once; then, one at a time, the value that the fewest
+trials had, with all the rest as expected improvement likes it best. Where no variable is nominal, they doubt the model:
+the more, the longer nothing was gained.
 """
 
 import copy
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fmnas.optimizers.gp.points import NEAR, Points, around, new_among
-from fmnas.optimizers.gp.posterior import Posterior
+from fmnas.optimizers.gp.points import NEAR, Points, around, new_among, spray
+from fmnas.optimizers.gp.process import Posterior
 from fmnas.optimizers.gp.region import Region
-from fmnas.optimizers.gp.search import SearchState, alternate
-from fmnas.optimizers.gp.surface import Surface
-from fmnas.search_spaces import Space
+from fmnas.optimizers.gp.search import SearchState, Surface, alternate, best_of
+from fmnas.search_spaces import Nominal, Space
 
 Turn = Literal["expect", "explore", "refine"]
 
 PROGRESS = 1e-3  # of the standard deviation of what the model sees: an improvement by less is none
-PATIENCE = 4  # results without progress that double the doubt
+DOUBLED_BY = 4  # results without progress: so many double the doubt
 RESTS = 8  # results without any gain, two rounds of turns, after which refining rests every second time
 ENDING_SHARE = 0.1  # of the asks after the design: the last ones
 ENDING_MOST = 10  # of them
 LEAST_PROMISE = 1e-4  # of the same standard deviation: refining that promises less waits
+JITTER = (0.3, 0.1, 0.01)  # around the incumbent, of untried values, in unit-cube lengths
 
 
 def turn_of(turns: Sequence[Turn], asked: int, y: NDArray[np.float64], initial: int) -> Turn:
@@ -72,8 +77,8 @@ def without_gain(y: NDArray[np.float64], initial: int) -> bool:
 
 
 def doubt(stall: int, largest: float) -> float:
-    """By what standard deviations are multiplied: 1 at first, doubled by each PATIENCE results of a stall."""
-    return 2.0 ** min(stall / PATIENCE, math.log2(largest))
+    """By what standard deviations are multiplied: 1 at first, doubled by every DOUBLED_BY results of a stall."""
+    return 2.0 ** min(stall / DOUBLED_BY, math.log2(largest))
 
 
 def with_inflated_variance(posterior: Posterior, factor: float) -> Posterior:
@@ -81,6 +86,13 @@ def with_inflated_variance(posterior: Posterior, factor: float) -> Posterior:
     other = copy.copy(posterior)
     other.s2 = posterior.s2 * factor**2
     return other
+
+
+def doubted(surface: Surface, results: int, initial: int, largest: float) -> Surface:
+    """The same over a model that is doubted, as its observations tell; the first of these are the results."""
+    seen = surface.posterior.likelihood.y[:results].numpy()  # pending trials come after them
+    factor = doubt(stalled(seen, initial), largest)
+    return Surface(with_inflated_variance(surface.posterior, factor), surface.acquisition)
 
 
 def refined(space: Space, surface: Surface, state: SearchState) -> Points:
@@ -96,7 +108,85 @@ def refined(space: Space, surface: Surface, state: SearchState) -> Points:
     if not len(points):
         return points
     fixed = Region(space, held={p: int(vertex) for p, vertex in enumerate(incumbent[D:])})
-    starts = points.at(surface.value(points).topk(min(settings.starts, len(points))).indices)
+    starts = best_of(points, surface.value(points), settings.starts)
     found, value = alternate(surface, fixed, starts, settings)
     new = new_among(found.encoded(space), state.known)
     return found.at((value > math.log(LEAST_PROMISE)) & torch.from_numpy(new))
+
+
+@dataclass(frozen=True)
+class NominalValue:
+    """One value of a nominal variable: the column of encoded points [., D + P] that holds it, and its vertex there."""
+
+    column: int
+    vertex: int
+
+    def tried(self, X: NDArray[np.float64]) -> int:
+        """How many of the points [m, D + P] have it."""
+        return int((X[:, self.column] == self.vertex).sum())
+
+
+def nominal_values(space: Space) -> list[NominalValue]:
+    """Each value of each nominal variable. Those of an ordered one are told of by those beside them."""
+    D = len(space.continuous)
+    return [
+        NominalValue(D + p, vertex)
+        for p, variable in enumerate(space.discrete)
+        if isinstance(variable, Nominal)
+        for vertex in range(len(variable.vertices))
+    ]
+
+
+def untried_values(space: Space, surface: Surface, state: SearchState) -> Points:
+    """Feasible points near the incumbent in which every variable with untried values has one; best EI first.
+
+    None where no value is untried. Far from the incumbent in many variables at once, one trial tells of them all.
+    """
+    rng = state.rng
+    untried = [value for value in nominal_values(space) if not value.tried(state.known)]
+    if not untried:
+        return Points.of(space, np.empty((0, len(space))))
+    X = around(space, state.incumbent, state.settings.random_points, JITTER, rng)
+    for column in sorted({value.column for value in untried}):
+        X[:, column] = rng.choice([value.vertex for value in untried if value.column == column], size=len(X))
+    points = Points.of(space, X[space.feasible(X, strictly=True)])
+    return points.at(surface.value(points).argsort(descending=True, stable=True)) if len(points) else points
+
+
+def rarest_value(space: Space, surface: Surface, state: SearchState) -> Points:
+    """New points with that nominal value which the fewest of the known points have, the best EI first.
+
+    Of several such values, with the one of the best point among many; feasible points. There may be none.
+    """
+    settings, values = state.settings, nominal_values(space)
+    tried = [value.tried(state.known) for value in values]
+    X, chosen, rare = np.empty((0, len(space))), np.empty(0, dtype=np.int64), values
+    for count in sorted(set(tried)):  # beyond the first only where the constraints rule out all that is rarer
+        rare = [value for value, trials in zip(values, tried, strict=True) if trials == count]
+        X, chosen = _with_one_of(rare, space, state)
+        if len(X):
+            break
+    points = Points.of(space, X)
+    if not len(points):
+        return points
+    log_ei = surface.value(points)
+    best = chosen[int(log_ei.argmax())]
+    same = torch.from_numpy(chosen == best)
+    starts = best_of(points.at(same), log_ei[same], settings.starts)
+    having_it = Region(space, held={rare[best].column - len(space.continuous): rare[best].vertex})
+    found, _ = alternate(surface, having_it, starts, settings)
+    new = new_among(found.encoded(space), state.known)
+    return found.at(torch.from_numpy(new))
+
+
+def _with_one_of(
+    values: Sequence[NominalValue], space: Space, state: SearchState
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Feasible points, as many near the incumbent as anywhere, each given a value [m, D + P]; which one [m]."""
+    count, rng = state.settings.random_points, state.rng
+    X = np.concatenate([spray(space, state.incumbent, count, rng), space.sample_encoded(rng, count)])
+    chosen = rng.integers(len(values), size=len(X))
+    column, vertex = np.array([(value.column, value.vertex) for value in values])[chosen].T
+    X[np.arange(len(X)), column] = vertex
+    feasible = space.feasible(X, strictly=True)
+    return X[feasible], chosen[feasible]

@@ -75,6 +75,11 @@ class Subject:
     fidelities: frozenset[int] | None = None
     parallel: bool = True
 
+    @property
+    def most_pending(self) -> int:
+        """How many trials may be pending."""
+        return MOST_PENDING if self.parallel else 1
+
 
 def hold(holds: Any, otherwise: str) -> None:
     """Raise BrokenRuleError with that sentence unless it holds."""
@@ -104,11 +109,21 @@ def played(optimizer: Optimizer, count: int) -> list[Trial]:
     return trials
 
 
+def asked(optimizer: Optimizer, count: int, subject: Subject) -> list[Trial]:
+    """Its next trials, with all of them pending, or the last alone where it waits for results."""
+    trials = [ask(optimizer)]
+    for _ in range(count - 1):
+        if not subject.parallel:
+            optimizer.tell(trials[-1], score(optimizer.space, trials[-1]))
+        trials.append(ask(optimizer))
+    return trials
+
+
 Event = tuple[Trial, float | None]
 """A trial and the objective told for it; None: it was asked."""
 
 
-def busy(optimizer: Optimizer, events: int, seed: int, most: int = MOST_PENDING) -> list[Event]:
+def busy(optimizer: Optimizer, events: int, seed: int, most: int) -> list[Event]:
     """Ask and tell in a random order, with up to `most` trials pending; what happened."""
     rng, happened = np.random.default_rng(seed), list[Event]()
     for _ in range(events):

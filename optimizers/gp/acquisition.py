@@ -9,8 +9,8 @@ the scaled complementary error function, and beyond u = -1e6 with its asymptote 
 """
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -37,47 +37,36 @@ def log_h(u: Tensor) -> Tensor:
     return torch.where(u > -1.0, direct, torch.where(u > _FAR, scaled, asymptote))
 
 
-def log_expected_improvement(mean: Tensor, deviation: Tensor, best: float) -> Tensor:
-    """log EI; finite where EI itself is zero in floating point."""
-    return deviation.log() + log_h((best - mean) / deviation)
-
-
-def log_expected_improvement_slopes(mean: Tensor, deviation: Tensor, best: float) -> tuple[Tensor, Tensor, Tensor]:
-    """(log EI, d log EI / d mean, d log EI / d deviation): the slopes are -Phi(u) / (s h(u)) and phi(u) / (s h(u))."""
-    u = (best - mean) / deviation
-    scale = log_h(u)
-    near = u.clamp(min=-1e4)
-    close = u > -1e4
-    cdf = torch.where(close, (torch.special.log_ndtr(near) - scale).exp_(), -u)
-    pdf = torch.where(close, (_log_phi(near) - scale).exp_(), u.square())
-    return deviation.log() + scale, -cdf / deviation, pdf / deviation
-
-
-class Acquisition(Protocol):
+class Acquisition(ABC):
     """How much a value N(mean, deviation^2) is worth trying; shapes broadcast."""
 
+    @abstractmethod
     def value(self, mean: Tensor, deviation: Tensor) -> Tensor:
         """What is maximised."""
-        ...
 
+    @abstractmethod
     def slopes(self, mean: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(value, its slope along the mean, along the deviation)."""
-        ...
 
 
 @dataclass(frozen=True)
-class LogEI:
-    """log EI below `best`."""
+class LogEI(Acquisition):
+    """log EI below `best`; finite where EI itself is zero in floating point."""
 
     best: float
 
     def value(self, mean: Tensor, deviation: Tensor) -> Tensor:
-        """log EI."""
-        return log_expected_improvement(mean, deviation, self.best)
+        return deviation.log() + log_h((self.best - mean) / deviation)
 
     def slopes(self, mean: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """As in `log_expected_improvement_slopes`."""
-        return log_expected_improvement_slopes(mean, deviation, self.best)
+        """(log EI, -Phi(u) / (s h(u)), phi(u) / (s h(u)))."""
+        u = (self.best - mean) / deviation
+        scale = log_h(u)
+        near = u.clamp(min=-1e4)
+        close = u > -1e4
+        cdf = torch.where(close, (torch.special.log_ndtr(near) - scale).exp_(), -u)
+        pdf = torch.where(close, (_log_phi(near) - scale).exp_(), u.square())
+        return deviation.log() + scale, -cdf / deviation, pdf / deviation
 
 
 @dataclass(frozen=True)
@@ -95,7 +84,6 @@ class LogAugmentedEI(LogEI):
         return super().value(mean, deviation) + 2.0 * deviation.log() - root.log() - (root + sigma).log()
 
     def slopes(self, mean: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(value, its slope along the mean, along the deviation)."""
         _, by_mean, by_deviation = super().slopes(mean, deviation)
         root, sigma = self._roots(deviation)
         more = 2.0 / deviation - deviation / root.square() - deviation / (root * (root + sigma))
@@ -107,15 +95,13 @@ class LogAugmentedEI(LogEI):
 
 
 @dataclass(frozen=True)
-class LowerConfidenceBound:
+class LowerConfidenceBound(Acquisition):
     """Minus the bound mean - weight deviation (Srinivas et al. 2010, for minimising)."""
 
     weight: float = 2.0
 
     def value(self, mean: Tensor, deviation: Tensor) -> Tensor:
-        """weight deviation - mean."""
         return self.weight * deviation - mean
 
     def slopes(self, mean: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(value, -1, weight)."""
         return self.value(mean, deviation), torch.full_like(mean, -1.0), torch.full_like(mean, self.weight)

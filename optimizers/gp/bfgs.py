@@ -23,7 +23,7 @@ Objective = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """(x [b, d], which [b]) -> (f [b], g [b, d]); `which` says which of the B problems the rows are. f may be inf."""
 
 ARMIJO = 1e-4
-CUTS = 10
+MOST_CUTS = 10  # of a step
 
 
 @dataclass
@@ -99,8 +99,9 @@ def _direction(state: _State, box: Box) -> Tensor:
     free = box.free(state.x, state.g)
     steepest = torch.where(free, state.g, 0.0)
     newton = torch.where(free, (state.H @ steepest[..., None])[..., 0], 0.0)
+    short = steepest / steepest.norm(dim=-1, keepdim=True).clamp(min=1.0)
     descends = (newton * steepest).sum(-1) > 1e-12 * steepest.norm(dim=-1) * newton.norm(dim=-1)
-    return -torch.where((descends & state.curved)[:, None], newton, _unit(steepest))
+    return -torch.where((descends & state.curved)[:, None], newton, short)
 
 
 def _update(state: _State, s: Tensor, y: Tensor) -> None:
@@ -121,10 +122,6 @@ def _update(state: _State, s: Tensor, y: Tensor) -> None:
     state.curved = state.curved | usable
 
 
-def _unit(v: Tensor) -> Tensor:
-    return v / v.norm(dim=-1, keepdim=True).clamp(min=1.0)
-
-
 def _line_search(
     objective: Objective, state: _State, direction: Tensor, box: Box
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -136,7 +133,7 @@ def _line_search(
     x, f, g = state.x.clone(), state.f.clone(), state.g.clone()
     moved = torch.zeros(len(f), dtype=torch.bool)
     waiting, step = torch.arange(len(f)), torch.ones_like(f)
-    for _ in range(CUTS):
+    for _ in range(MOST_CUTS):
         trial = box.clip(state.x[waiting] + step[waiting, None] * direction[waiting])
         trial_f, trial_g = objective(trial, state.which[waiting])
         predicted = (state.g[waiting] * (trial - state.x[waiting])).sum(-1)

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from fmnas.optimizers.gp.frequency_modulation import FrequencyModulation
 from fmnas.search_spaces import Space
@@ -104,11 +105,12 @@ class _RepeatedEigenvalues(Eigenspaces):
 class Group:
     """Variables with the same number of distinct eigenvalues.
 
-    members: their positions among the P; mu [G, E]; complete: number of vertices when all are complete graphs of one
-    size, else 0.
+    members: their positions among the P; rows: where they stand when the variables stand group by group; mu [G, E];
+    complete: number of vertices when all are complete graphs of one size, else 0.
     """
 
     members: list[int]
+    rows: slice
     mu: Tensor
     complete: int
 
@@ -137,25 +139,20 @@ class Factors:
         self.groups = self._grouped(complete)
         self.order = torch.tensor([p for group in self.groups for p in group.members])  # group by group
         self.terms = sum(len(group.members) * (1 if group.complete else group.mu.shape[1]) for group in self.groups)
-        self._mu, self._share = self._padded()
+        # Eigenvalues and their shares of the vertices [P, E], with the largest E: what is padded has no share.
+        self._mu = pad_sequence([space.mu for space in self.spaces], batch_first=True)
+        shares = [space.multiplicities / space.multiplicities.sum() for space in self.spaces]
+        self._share = pad_sequence(shares, batch_first=True)
 
     def _grouped(self, complete: list[int]) -> list[Group]:
         keys: dict[tuple[int, int], list[int]] = {}
         for p in range(self.P):
             keys.setdefault((len(self.spaces[p].mu), complete[p]), []).append(p)
-        return [
-            Group(members, torch.stack([self.spaces[p].mu for p in members]), size)
-            for (_, size), members in keys.items()
-        ]
-
-    def _padded(self) -> tuple[Tensor, Tensor]:
-        """Eigenvalues and their shares of the vertices, [P, E] with the largest E: what is padded has no share."""
-        E = max(len(space.mu) for space in self.spaces)
-        mu, share = torch.zeros(self.P, E, dtype=torch.float64), torch.zeros(self.P, E, dtype=torch.float64)
-        for p, space in enumerate(self.spaces):
-            mu[p, : len(space.mu)] = space.mu
-            share[p, : len(space.mu)] = space.multiplicities / space.multiplicities.sum()
-        return mu, share
+        groups, start = [], 0
+        for (_, size), members in keys.items():
+            rows = slice(start, start := start + len(members))
+            groups.append(Group(members, rows, torch.stack([self.spaces[p].mu for p in members]), size))
+        return groups
 
     def pairs(self, v1: Tensor, v2: Tensor) -> PairEntries:
         """Weights of the pairs of vertices v1, v2 [M, P]."""

@@ -9,9 +9,8 @@ from torch import Tensor
 
 from fmnas.optimizers.gp.bfgs import minimise
 from fmnas.optimizers.gp.kernel import Kernel
-from fmnas.optimizers.gp.likelihood import Likelihood
 from fmnas.optimizers.gp.points import Points
-from fmnas.optimizers.gp.posterior import Posterior
+from fmnas.optimizers.gp.process import Likelihood, Posterior
 
 
 class FitError(RuntimeError):
@@ -20,12 +19,9 @@ class FitError(RuntimeError):
 
 @dataclass(frozen=True)
 class Fit:
-    """A fitted process, its eta and y [n], and the negative log likelihood (or density) per observation: of the best
-    and of all finalists."""
+    """A fitted process, and the negative log likelihood (or density) per observation: of the best and all finalists."""
 
     posterior: Posterior
-    eta: Tensor
-    y: Tensor
     nll: float
     nll_of_finalists: tuple[float, ...]
 
@@ -57,10 +53,6 @@ class FitSettings:
     prior: bool = True
     warm: bool = True
     smooth: bool = True
-
-    def iterations_for(self, n: int) -> int:
-        """Iterations of the finalists on n observations."""
-        return max(3, min(self.iterations, int(self.patience / n**2)))
 
 
 PAPER_FIT = FitSettings(
@@ -104,7 +96,7 @@ class Surrogate:
         likelihood = every
         if len(points) > settings.largest:
             likelihood = self._on_subset(points, y, settings.largest, rng)
-        box = likelihood.box()
+        box = likelihood.parameters.box
         starts = torch.empty(0, len(box.lower), dtype=torch.float64)
         if warm is not None and settings.warm:
             starts = box.clip(warm)[None]
@@ -114,12 +106,12 @@ class Surrogate:
         if len(starts) > finalists:
             values, _ = likelihood(starts, torch.arange(len(starts)))
             starts = starts[values.argsort(stable=True)[:finalists]]
-        rounds = settings.iterations_for(likelihood.n)
+        rounds = max(3, min(settings.iterations, int(settings.patience / likelihood.n**2)))
         eta, nll = minimise(likelihood, starts, box, iterations=rounds, tolerance=settings.tolerance / likelihood.n)
         best = int(nll.argmin())
         if not math.isfinite(float(nll[best])):
             raise FitError(f"no start gave a positive definite matrix for {len(points)} observations")
-        return Fit(Posterior(every, eta[best]), eta[best], y, float(nll[best]), tuple(nll.tolist()))
+        return Fit(Posterior(every, eta[best]), float(nll[best]), tuple(nll.tolist()))
 
     def _on_subset(self, points: Points, y: Tensor, size: int, rng: np.random.Generator) -> Likelihood:
         """The likelihood of some of the observations: the best quarter of `size`, and others at random."""
@@ -134,7 +126,9 @@ class Surrogate:
         settings = self.settings
         if len(points) > settings.subset:
             likelihood = self._on_subset(points, y, settings.subset, rng)
-        starts = likelihood.starts(rng, settings.starts, settings.smooth)
-        screened, nll = minimise(likelihood, starts, likelihood.box(), iterations=settings.screening, tolerance=1e-4)
+        starts = likelihood.parameters.starts(rng, settings.starts, settings.smooth)
+        screened, nll = minimise(
+            likelihood, starts, likelihood.parameters.box, iterations=settings.screening, tolerance=1e-4
+        )
         # One per start that the subset could rank: the full data then choose among the best and the previous optimum.
         return screened[nll.argsort(stable=True)[: settings.finalists]]

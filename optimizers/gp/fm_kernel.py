@@ -11,15 +11,13 @@ Everything is analytic and batched; kernels.py has the same formulas for gpytorc
 | q, s | as d2 | graph parts (graph_part.py) |
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
 from fmnas.optimizers.gp.factors import Factors, PairEntries
 from fmnas.optimizers.gp.frequency_modulation import Combination, FastKernel
 from fmnas.optimizers.gp.graph_part import GraphPart, GraphPartWithGradient
-from fmnas.optimizers.gp.kernel import ByParameters, ByPosition, pair_indices
+from fmnas.optimizers.gp.kernel import ByParameters, ByPosition, Correlation, Kernel, Pairs, pair_indices
 from fmnas.optimizers.gp.parameters import Constant, LogNormal, Parameter, Uniform, Values
 from fmnas.optimizers.gp.points import Points
 from fmnas.search_spaces import Space
@@ -53,7 +51,7 @@ def fm_parameters(D: int, P: int, combination: Combination, has_graphs: bool) ->
     )
 
 
-class FMKernel:
+class FMKernel(Kernel):
     """A kernel of the fast path on a space; the parameters of all of them are alike.
 
     form: of FAST_KERNELS or BLENDED_KERNELS (frequency_modulation.py).
@@ -67,11 +65,9 @@ class FMKernel:
         )
 
     def pairs(self, points: Points) -> "FMPairs":
-        """The pairs of these points."""
         return FMPairs(self, points)
 
     def given(self, values: Values, points: Points) -> "FMCorrelation":
-        """Correlations with these points."""
         return FMCorrelation(self, values, points)
 
     def graph_part(self, values: Values) -> GraphPart:
@@ -86,7 +82,7 @@ def weight(values: Values) -> Tensor:
     return (odds / (1.0 + odds))[..., 0]
 
 
-class FMPairs:
+class FMPairs(Pairs):
     """The pairs of some points: weights of their vertices, and squared differences [D, M] of their continuous parts."""
 
     def __init__(self, kernel: FMKernel, points: Points) -> None:
@@ -96,13 +92,11 @@ class FMPairs:
         self._squares = (points.C.T[:, i] - points.C.T[:, j]).square_()
 
     def correlation(self, values: Values) -> Tensor:
-        """r [B, M]."""
         d2 = values["theta"].pow(-2) @ self._squares
         q, s = self._kernel.graph_part(values).of(self._weights, d2)
         return self._kernel.combination.combine(q, s, d2, weight(values)[:, None])
 
     def with_pullback(self, values: Values) -> tuple[Tensor, ByParameters]:
-        """r [B, M], and what takes its slope back to log theta, log alpha, log beta and log odds."""
         theta, w, combination = values["theta"], weight(values), self._kernel.combination
         d2 = theta.pow(-2) @ self._squares
         graphs = GraphPartWithGradient(self._kernel.graph_part(values), self._weights, d2)
@@ -118,7 +112,7 @@ class FMPairs:
         return combination.combine(q, s, d2, w[:, None]), pullback
 
 
-class FMCorrelation:
+class FMCorrelation(Correlation[tuple[PairEntries, Tensor]]):
     """Correlations with n points under theta [D], alpha, beta [P] and w; N [P]: the factors' normalisers."""
 
     def __init__(self, kernel: FMKernel, values: Values, points: Points) -> None:
@@ -130,10 +124,29 @@ class FMCorrelation:
         self._diagonals = [self.factors.diagonal(p, beta) / self.N[p] for p in range(self.factors.P)]
         self._rows = self.factors.rows(points.V)
 
-    def on(self, V: Tensor) -> "FMVertexCache":
-        """Points on the vertices V [m, P]."""
+    def on(self, V: Tensor) -> tuple[PairEntries, Tensor]:
+        """The weights of their pairs with the n points (factors.py), and their own r [m]: no C changes it."""
         own = torch.stack([diagonal[V[:, p]] for p, diagonal in enumerate(self._diagonals)])  # [P, m]
-        return FMVertexCache(self, self.factors.pairs_with(self._rows, V), self._own_of(own.prod(0), own.mean(0)))
+        return self.factors.pairs_with(self._rows, V), self._own_of(own.prod(0), own.mean(0))
+
+    def at(self, C: Tensor, known: tuple[PairEntries, Tensor]) -> tuple[Tensor, Tensor]:
+        (weights, own), d2 = known, self.squared_distance(C)
+        q, s = (part.reshape(d2.shape) for part in self.graphs.of(weights, d2.reshape(1, -1)))
+        return self.combination.combine(q, s, d2, self.w), own
+
+    def with_pullback(self, C: Tensor, known: tuple[PairEntries, Tensor]) -> tuple[Tensor, Tensor, ByPosition]:
+        (weights, own), d2 = known, self.squared_distance(C)
+        traced = GraphPartWithGradient(self.graphs, weights, d2.reshape(1, -1))
+        q, s, q_slope, s_slope = (part.reshape(d2.shape) for part in (traced.q, traced.s, *traced.slopes()))
+        by_q, by_s, by_d2, _ = self.combination.slopes(q, s, d2, self.w)
+        slope = by_d2 + by_q * q_slope + by_s * s_slope  # d r / d d2
+
+        def pullback(by_r: Tensor, by_own: Tensor) -> Tensor:
+            pulled = by_r * slope
+            gradient = pulled.sum(-1, keepdim=True) * C - pulled @ self.points.C
+            return 2.0 * gradient / self.theta.square()
+
+        return self.combination.combine(q, s, d2, self.w), own, pullback
 
     def squared_distance(self, C: Tensor) -> Tensor:
         """d2 [m, n] from continuous parts C [m, D]."""
@@ -141,7 +154,7 @@ class FMCorrelation:
         return torch.cdist(C / theta, self.points.C / theta, compute_mode="donot_use_mm_for_euclid_dist").square_()
 
     def neighbours(self, points: Points) -> tuple[Tensor, Tensor]:
-        """(r [m, K, n], own [m, K]): a table of each variable's factor, times the factors of all others."""
+        # A table of each variable's factor, times the factors of all others.
         d2 = self.squared_distance(points.C)
         tables, starts = self.graphs.tables(self._rows, d2), torch.arange(len(points))  # P times [m, V_p, n]
         own = torch.stack([table[starts, points.V[:, p]] for p, table in enumerate(tables)])  # [P, m, n]
@@ -160,36 +173,6 @@ class FMCorrelation:
 
     def _own_of(self, q: Tensor, s: Tensor) -> Tensor:
         return self.combination.combine(q, s, torch.zeros_like(q), self.w)
-
-
-@dataclass(frozen=True)
-class FMVertexCache:
-    """Points on given vertices: the weights of their pairs with the n points (factors.py), and their own r [m]."""
-
-    given: FMCorrelation
-    weights: PairEntries
-    own: Tensor
-
-    def correlation(self, C: Tensor) -> tuple[Tensor, Tensor]:
-        """(r [m, n], own [m])."""
-        d2 = self.given.squared_distance(C)
-        q, s = (part.reshape(d2.shape) for part in self.given.graphs.of(self.weights, d2.reshape(1, -1)))
-        return self.given.combination.combine(q, s, d2, self.given.w), self.own
-
-    def with_pullback(self, C: Tensor) -> tuple[Tensor, Tensor, ByPosition]:
-        """(r [m, n], own [m]), and what takes the slope by r back to C; own does not depend on it."""
-        given, d2 = self.given, self.given.squared_distance(C)
-        traced = GraphPartWithGradient(given.graphs, self.weights, d2.reshape(1, -1))
-        q, s, q_slope, s_slope = (part.reshape(d2.shape) for part in (traced.q, traced.s, *traced.slopes()))
-        by_q, by_s, by_d2, _ = given.combination.slopes(q, s, d2, given.w)
-        slope = by_d2 + by_q * q_slope + by_s * s_slope  # d r / d d2
-
-        def pullback(by_r: Tensor, by_own: Tensor) -> Tensor:
-            pulled = by_r * slope
-            gradient = pulled.sum(-1, keepdim=True) * C - pulled @ given.points.C
-            return 2.0 * gradient / given.theta.square()
-
-        return given.combination.combine(q, s, d2, given.w), self.own, pullback
 
 
 def _products_of_others(own: Tensor) -> Tensor:

@@ -15,14 +15,15 @@ combination makes one correlation of the factors and of the continuous distance 
 | r | the correlation that comes out |
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 
-class FrequencyModulation(Protocol):
+class FrequencyModulation(ABC):
     """f(b, u) and how fast it falls along u; all arguments broadcast.
 
     Both functions depend on one combination of b and u alone, so that the slope along beta follows from the one along
@@ -32,122 +33,106 @@ class FrequencyModulation(Protocol):
     offset: float
     sign: float
 
+    @abstractmethod
     def value(self, b: Tensor, u: Tensor) -> Tensor:
         """f(b, u)."""
-        ...
 
+    @abstractmethod
     def fall(self, b: Tensor, f: Tensor) -> Tensor:
         """-d log f / du, given f = value(b, u); may be b or f itself."""
-        ...
 
 
-class ModulatedLaplacian:
+class ModulatedLaplacian(FrequencyModulation):
     """f = 1 / (u + b) (Eq. 9): the method. Homogeneous of degree -1: u S_u + beta S_beta = -S."""
 
     offset, sign = -1.0, -1.0
 
     def value(self, b: Tensor, u: Tensor) -> Tensor:
-        """f(b, u)."""
         return (u + b).reciprocal_()
 
     def fall(self, b: Tensor, f: Tensor) -> Tensor:
-        """f."""
         return f
 
 
-class ModulatedDiffusion:
+class ModulatedDiffusion(FrequencyModulation):
     """f = exp(-u b) (Eq. 10): the ablation. At b = 0 it does not fall with the distance. u S_u = beta S_beta."""
 
     offset, sign = 0.0, 1.0
 
     def value(self, b: Tensor, u: Tensor) -> Tensor:
-        """f(b, u)."""
         return (u * b).neg_().exp_()
 
     def fall(self, b: Tensor, f: Tensor) -> Tensor:
-        """b."""
         return b
 
 
-class Combination(Protocol):
+class Combination(ABC):
     """r(q, s, d2, w) with its partial derivatives; all arguments broadcast.
 
     modulated: whether q and s depend on d2 (through alpha). additive: whether s matters; if not, any s will do.
     weighted: whether w matters.
     """
 
-    modulated: bool
-    additive: bool
-    weighted: bool
+    modulated = additive = weighted = False
 
+    @abstractmethod
     def combine(self, q: Tensor, s: Tensor, d2: Tensor, w: Tensor) -> Tensor:
         """r."""
-        ...
 
+    @abstractmethod
     def slopes(self, q: Tensor, s: Tensor, d2: Tensor, w: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """(dr/dq, dr/ds, dr/dd2 with q and s held, dr/dw)."""
-        ...
 
 
-class Modulated:
+class Modulated(Combination):
     """r = q: the distance acts through the frequencies alone (Eq. 5)."""
 
-    modulated, additive, weighted = True, False, False
+    modulated = True
 
     def combine(self, q: Tensor, s: Tensor, d2: Tensor, w: Tensor) -> Tensor:
-        """r."""
         return q
 
     def slopes(self, q: Tensor, s: Tensor, d2: Tensor, w: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """(1, 0, 0, 0)."""
         zero = torch.zeros_like(q)
         return torch.ones_like(q), zero, zero, zero
 
 
-class Blended:
+class Blended(Combination):
     """r = (1 - w) q + w s: what every variable does by itself, and what all do together.
 
     A product of many factors learns nothing of a value in one context from another; a sum does. Each term of s is a
     frequency-modulated kernel on one graph, so r keeps what Theorems 3.1 and 3.2 say.
     """
 
-    modulated, additive, weighted = True, True, True
+    modulated = additive = weighted = True
 
     def combine(self, q: Tensor, s: Tensor, d2: Tensor, w: Tensor) -> Tensor:
-        """r."""
         return q + w * (s - q)
 
     def slopes(self, q: Tensor, s: Tensor, d2: Tensor, w: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """(1 - w, w, 0, s - q)."""
         return (1.0 - w).expand_as(q), w.expand_as(q), torch.zeros_like(q), s - q
 
 
-class Product:
+class Product(Combination):
     """r = exp(-d2 / 2) q."""
 
-    modulated, additive, weighted = False, False, False
-
     def combine(self, q: Tensor, s: Tensor, d2: Tensor, w: Tensor) -> Tensor:
-        """r."""
         return torch.exp(-0.5 * d2) * q
 
     def slopes(self, q: Tensor, s: Tensor, d2: Tensor, w: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """(exp(-d2 / 2), 0, -r / 2, 0)."""
         continuous, zero = torch.exp(-0.5 * d2), torch.zeros_like(q)
         return continuous, zero, -0.5 * continuous * q, zero
 
 
-class Sum:
+class Sum(Combination):
     """r = w exp(-d2 / 2) + (1 - w) q."""
 
-    modulated, additive, weighted = False, False, True
+    weighted = True
 
     def combine(self, q: Tensor, s: Tensor, d2: Tensor, w: Tensor) -> Tensor:
-        """r."""
         return w * torch.exp(-0.5 * d2) + (1.0 - w) * q
 
     def slopes(self, q: Tensor, s: Tensor, d2: Tensor, w: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """(1 - w, 0, -w exp(-d2 / 2) / 2, exp(-d2 / 2) - q)."""
         continuous = torch.exp(-0.5 * d2)
         return (1.0 - w).expand_as(q), torch.zeros_like(q), -0.5 * w * continuous, continuous - q
 

@@ -15,7 +15,7 @@ kernel on encoded points x [n, D + P] is asked for: columns of the unit cube, th
 | raw | | what gpytorch's module stores, of any shape |
 """
 
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ RAW = (float(np.exp(-10.0)), float(np.exp(10.0)))  # of one that may be negative
 INSIDE = 1e-6  # so much of a bound a value keeps away from it: there its raw parameter is infinite
 SPREAD = 1.0  # of the starts, in logarithms
 WEAK = 1.5  # standard deviation of the logarithm
-REFERENCE = 64
+REFERENCE_POINTS = 64  # of the space, over which the mean is taken
 
 
 class GPyTorchKernel(AutogradKernel):
@@ -45,12 +45,14 @@ class GPyTorchKernel(AutogradKernel):
 
     def __init__(self, space: Space, kernel: Any) -> None:
         super().__init__(space)
-        self.kernel = _Dense(kernel.double())
+        self.kernel = kernel.double()
         free = [name for name, raw in kernel.named_parameters() if raw.requires_grad and raw.numel()]
         priors = _priors(kernel, free)
-        self._places = {name: _Place.of(kernel, name) for name in free}
+        self._places = {name: _Place(kernel, name) for name in free}
         self.parameters = tuple(place.parameter(name, priors.get(name)) for name, place in self._places.items())
-        self._reference = self._encoded(Points.of(space, space.sample_encoded(np.random.default_rng(0), REFERENCE)))
+        self._reference = self._encoded(
+            Points.of(space, space.sample_encoded(np.random.default_rng(0), REFERENCE_POINTS))
+        )
 
     def r(self, a: Points, b: Points, values: Values) -> Tensor:
         """Correlations [...], element by element."""
@@ -66,58 +68,39 @@ class GPyTorchKernel(AutogradKernel):
         return torch.cat([points.C, points.V.double()], -1) if self.space.discrete else points.C
 
     def _evaluate(self, x1: Tensor, x2: Tensor, values: Values, *, diag: bool) -> Tensor:
-        raw = {f"kernel.{name}": place.raw(values[name]) for name, place in self._places.items()}
-        own = torch.func.functional_call(self.kernel, raw, (self._reference, self._reference, True))
-        return torch.func.functional_call(self.kernel, raw, (x1, x2, diag)) / own.mean()
+        raw = {name: place.raw(values[name]) for name, place in self._places.items()}
+        own = self._called(raw, self._reference, self._reference, diag=True)
+        return self._called(raw, x1, x2, diag=diag) / own.mean()
 
-
-class _Dense(torch.nn.Module):
-    """A gpytorch kernel as a function to tensors."""
-
-    def __init__(self, kernel: Any) -> None:
-        super().__init__()
-        self.kernel = kernel
-
-    def forward(self, x1: Tensor, x2: Tensor, diag: bool) -> Tensor:
-        """k [n, m], or [n] of x1 and x2 side by side."""
+    def _called(self, raw: dict[str, Tensor], x1: Tensor, x2: Tensor, *, diag: bool) -> Tensor:
+        """k [n, m], or [n] of x1 and x2 side by side, as a tensor."""
         import gpytorch  # here: it takes seconds
 
         with gpytorch.settings.lazily_evaluate_kernels(False):
-            k = self.kernel(x1, x2, diag=diag)
+            k = torch.func.functional_call(self.kernel, raw, (x1, x2), {"diag": diag})
         return k if diag else k.to_dense()
 
 
-@dataclass(frozen=True)
 class _Place:
     """Where a parameter lives in its module: the constraint on it, its shape and its present value [size]."""
 
-    constraint: Any
-    positive: bool
-    shape: torch.Size
-    present: tuple[float, ...]
-
-    @classmethod
-    def of(cls, kernel: Any, name: str) -> "_Place":
+    def __init__(self, kernel: Any, name: str) -> None:
         constraint, raw = kernel.constraint_for_parameter_name(name), kernel.get_parameter(name).detach()
-        positive = constraint is not None and float(torch.as_tensor(constraint.lower_bound).min()) >= 0.0
-        value = constraint.transform(raw) if positive else raw.exp()
-        return cls(constraint, positive, raw.shape, tuple(value.flatten().tolist()))
+        self.constraint, self.shape = constraint, raw.shape
+        self.positive = constraint is not None and float(torch.as_tensor(constraint.lower_bound).min()) >= 0.0
+        value = constraint.transform(raw) if self.positive else raw.exp()
+        self.present = tuple(value.flatten().tolist())
 
     def parameter(self, name: str, prior: Any) -> Parameter:
         """As the fit sees it."""
-        bounds, size, penalty = self._bounds(), len(self.present), None if prior is None else _Penalty(self, prior)
-        typical = LogNormal(float(np.exp(np.log(self.present).mean())), WEAK) if penalty is None else None
-        return Parameter(name, size, bounds, _Around(self.present), typical, penalty)
+        bounds, size = self._bounds(), len(self.present)
+        if prior is not None:
+            return Parameter(name, size, bounds, self._start, penalty=partial(self._minus_log_density, prior))
+        return Parameter(name, size, bounds, self._start, LogNormal(float(np.exp(np.log(self.present).mean())), WEAK))
 
     def raw(self, value: Tensor) -> Tensor:
         """The raw parameter of a value [size]."""
         return (self.constraint.inverse_transform(value) if self.positive else value.log()).reshape(self.shape)
-
-    def natural(self, value: Tensor) -> Tensor:
-        """A value [B, size] as gpytorch shows it."""
-        if self.positive:
-            return value
-        return value.log() if self.constraint is None else self.constraint.transform(value.log())
 
     def _bounds(self) -> tuple[float, float]:
         if not self.positive:
@@ -126,27 +109,14 @@ class _Place:
         upper = min(float(torch.as_tensor(self.constraint.upper_bound).min()), POSITIVE[1])
         return lower * (1.0 + INSIDE), upper * (1.0 - INSIDE)
 
-
-@dataclass(frozen=True)
-class _Around:
-    """Starts around present values [size]."""
-
-    present: tuple[float, ...]
-
-    def __call__(self, rng: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.float64]:
+    def _start(self, rng: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.float64]:
         return np.array(self.present) * np.exp(rng.uniform(-SPREAD, SPREAD, shape))
 
-
-@dataclass(frozen=True)
-class _Penalty:
-    """Minus the log density of a gpytorch prior at values [B, size]."""
-
-    place: _Place
-    prior: Any
-
-    def __call__(self, value: Tensor) -> Tensor:
-        natural = self.place.natural(value).reshape(len(value), *self.place.shape)
-        return -torch.as_tensor(self.prior.log_prob(natural)).reshape(len(value), -1).sum(-1)
+    def _minus_log_density(self, prior: Any, value: Tensor) -> Tensor:
+        """Of a gpytorch prior [B], at values [B, size]."""
+        if not self.positive:  # as gpytorch shows it
+            value = value.log() if self.constraint is None else self.constraint.transform(value.log())
+        return -torch.as_tensor(prior.log_prob(value.reshape(-1, *self.shape))).reshape(len(value), -1).sum(-1)
 
 
 def _priors(kernel: Any, free: list[str]) -> dict[str, Any]:

@@ -15,27 +15,21 @@ Pairs are computed a few thousand at a time, so that intermediate results stay i
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from fmnas.optimizers.gp.factors import Factors, PairEntries
+from fmnas.optimizers.gp.factors import Factors, Group, PairEntries
 from fmnas.optimizers.gp.frequency_modulation import FrequencyModulation
 
 CACHE = 1 << 17  # numbers that one intermediate result may have: a megabyte
 
 
-@dataclass(frozen=True)
-class ScaledGroup:
-    """A group of variables under given parameters: alpha [B, G, 1], b = beta mu [B, G, E, 1].
+class ScaledGroup(NamedTuple):
+    """A group of variables (factors.py) under given parameters: alpha [B, G, 1], b = beta mu [B, G, E, 1]."""
 
-    members, complete: as in factors.py. rows: where the members stand when the variables stand group by group.
-    """
-
-    members: list[int]
-    rows: slice
-    complete: int
+    group: Group
     alpha: Tensor
     b: Tensor
 
@@ -56,12 +50,11 @@ class GraphPart:
         self.N, log_slope_of_N = factors.normaliser(beta)
         self.log_slope_of_N = log_slope_of_N[:, order]
         self.share = (1.0 / (factors.P * self.N[:, order]))[:, None]
-        self.groups, start = [], 0
-        for group in factors.groups:
-            rows = slice(start, start := start + len(group.members))
-            b = (beta[:, group.members, None] * group.mu)[..., None]
-            self.groups.append(ScaledGroup(group.members, rows, group.complete, self.alpha[:, rows, None], b))
-        self._product_of_N = self.N.prod(1)[:, None]
+        self.groups = [
+            ScaledGroup(group, self.alpha[:, group.rows, None], (beta[:, group.members, None] * group.mu)[..., None])
+            for group in factors.groups
+        ]
+        self.product_of_N = self.N.prod(1)[:, None]
         self._sizes = [space.vertices for space in factors.spaces]
         self._step = max(256, CACHE // (len(alpha) * factors.terms))
 
@@ -69,30 +62,26 @@ class GraphPart:
         """Slices of M pairs."""
         return (slice(start, start + self._step) for start in range(0, M, self._step))
 
-    def normalised(self, product: Tensor) -> Tensor:
-        """q [B, M] from prod_p S_p, in place."""
-        return product.div_(self._product_of_N)
-
     def of(self, weights: PairEntries, d2: Tensor) -> tuple[Tensor, Tensor]:
         """(q, s), each [B, M], of pairs with these weights at squared distances d2 [B, M]."""
         q = torch.ones_like(d2)
         s = torch.zeros_like(d2) if self.additive else q
         for part in self.parts(d2.shape[1]):
-            for group, W in zip(self.groups, weights, strict=True):
-                u = (group.alpha * d2[:, None, part]).add_(1.0)
-                S = _sum(self.modulation, group.complete, W[..., part], group.b, u)
+            for (group, alpha, b), W in zip(self.groups, weights, strict=True):
+                u = (alpha * d2[:, None, part]).add_(1.0)
+                S = _sum(self.modulation, group.complete, W[..., part], b, u)
                 q[:, part] *= S.prod(1)
                 if self.additive:
                     s[:, part] += (self.share[..., group.rows] @ S)[:, 0]
-        return self.normalised(q), s
+        return q.div_(self.product_of_N), s
 
     def factors_and_slopes(self, weights: PairEntries, d2: Tensor) -> tuple[Tensor, Tensor]:
         """(S, d log S / du), each [B, P, m], the variables group by group, of pairs at squared distances d2 [B, m]."""
         S = d2.new_empty(len(d2), len(self._sizes), d2.shape[1])
         L = torch.empty_like(S)
-        for group, W in zip(self.groups, weights, strict=True):
-            u = (group.alpha * d2[:, None]).add_(1.0)
-            _sum_and_fall(self.modulation, group.complete, W, group.b, u, S[:, group.rows], L[:, group.rows])
+        for (group, alpha, b), W in zip(self.groups, weights, strict=True):
+            u = (alpha * d2[:, None]).add_(1.0)
+            _sum_and_fall(self.modulation, group.complete, W, b, u, S[:, group.rows], L[:, group.rows])
         S.clamp_(min=1e-300)
         return S, L.div_(S).neg_()
 
@@ -102,12 +91,12 @@ class GraphPart:
         rows: `Factors.rows` of the n points; d2 [S, n]: distances of S points to them. For one parameter set, B = 1.
         """
         found: list[Tensor] = [d2] * len(self._sizes)
-        for group, table in zip(self.groups, rows, strict=True):
+        for (group, alpha, b), table in zip(self.groups, rows, strict=True):
             for k, p in enumerate(group.members):
                 W = table[k, ..., : self._sizes[p], :][None, None]  # [1, 1, (E,) V, n]
-                b = group.b[:, k : k + 1, :, None]  # [1, 1, E, 1, 1]
-                u = (group.alpha[:, k] * d2).add_(1.0)[:, None, None]  # [S, 1, 1, n]
-                found[p] = _sum(self.modulation, group.complete, W, b, u)[:, 0].div_(self.N[0, p])
+                u = (alpha[:, k] * d2).add_(1.0)[:, None, None]  # [S, 1, 1, n]
+                S = _sum(self.modulation, group.complete, W, b[:, k : k + 1, :, None], u)  # b [1, 1, E, 1, 1]
+                found[p] = S[:, 0].div_(self.N[0, p])
         return found
 
 
@@ -128,7 +117,7 @@ class GraphPartWithGradient:
             if graphs.additive:
                 self.s[:, part] = (graphs.share @ S)[:, 0]
             self._kept.append((part, S, L))
-        graphs.normalised(self.q)
+        self.q.div_(graphs.product_of_N)
 
     def slopes(self) -> tuple[Tensor, Tensor]:
         """dq / d d2 and ds / d d2, each [B, M]."""

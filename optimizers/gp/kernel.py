@@ -16,8 +16,9 @@ slope that a fit needs (`Pairs`); and how alike new points are to them, for pred
 | own | [m] | r of each point with itself |
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -27,6 +28,8 @@ from fmnas.optimizers.gp.points import Points
 
 ROOT_GUARD = 1e-24  # added to squares under a root, far below rounding: at 0 its slope is infinite
 
+OnVertices = TypeVar("OnVertices")
+
 ByParameters = Callable[[Tensor], Tensor]
 """The pullback of a likelihood: its slope by r [B, M] to that by eta [B, d], the logarithms of the parameters."""
 
@@ -34,60 +37,60 @@ ByPosition = Callable[[Tensor, Tensor], Tensor]
 """The pullback of a prediction: its slopes by r [m, n] and by own [m] to that by C [m, D]."""
 
 
-class Pairs(Protocol):
+class Pairs(ABC):
     """The correlations of all pairs of some points, as the parameters change."""
 
+    @abstractmethod
     def correlation(self, values: Values) -> Tensor:
         """r [B, M]."""
-        ...
 
+    @abstractmethod
     def with_pullback(self, values: Values) -> tuple[Tensor, ByParameters]:
-        """r [B, M], and what takes its slope back to the parameters."""
-        ...
+        """r [B, M], and what takes its slope back to the logarithms of the parameters."""
 
 
-class VertexCache(Protocol):
-    """New points with given vertices: what these alone decide is worked out once, while continuous parts change."""
-
-    def correlation(self, C: Tensor) -> tuple[Tensor, Tensor]:
-        """(r [m, n], own [m])."""
-        ...
-
-    def with_pullback(self, C: Tensor) -> tuple[Tensor, Tensor, ByPosition]:
-        """(r [m, n], own [m]), and what takes their slopes back to C."""
-        ...
-
-
-class Correlation(Protocol):
+class Correlation(ABC, Generic[OnVertices]):
     """The correlations of any point with n given ones, under one set of parameters."""
 
-    def on(self, V: Tensor) -> VertexCache:
-        """Points on the vertices V [m, P]."""
-        ...
+    @abstractmethod
+    def on(self, V: Tensor) -> OnVertices:
+        """What the vertices V [m, P] of new points alone decide: worked out once, while continuous parts change."""
 
+    @abstractmethod
+    def at(self, C: Tensor, known: OnVertices) -> tuple[Tensor, Tensor]:
+        """(r [m, n], own [m]) of points with continuous parts C [m, D]; known: what `on` says of their vertices."""
+
+    @abstractmethod
+    def with_pullback(self, C: Tensor, known: OnVertices) -> tuple[Tensor, Tensor, ByPosition]:
+        """The same, and what takes the slopes of r and own back to C."""
+
+    def of(self, points: Points) -> tuple[Tensor, Tensor]:
+        """(r [m, n], own [m])."""
+        return self.at(points.C, self.on(points.V))
+
+    @abstractmethod
     def neighbours(self, points: Points) -> tuple[Tensor, Tensor]:
         """(r [m, K, n], own [m, K]) where each variable in turn takes each of its vertices, all else as in the point.
 
         Variables follow one another in K; whether a vertex is a neighbour is a matter of the region (region.py).
         """
-        ...
 
 
-class Kernel(Protocol):
-    """A positive definite function of two points of one space."""
+class Kernel(ABC):
+    """A positive definite function of two points of one space.
 
-    @property
-    def parameters(self) -> Sequence[Parameter]:
-        """All that a fit may change, but for the noise."""
-        ...
+    parameters: all that a fit may change, but for the noise.
+    """
 
+    parameters: Sequence[Parameter] = ()
+
+    @abstractmethod
     def pairs(self, points: Points) -> Pairs:
         """The pairs of these points."""
-        ...
 
-    def given(self, values: Values, points: Points) -> Correlation:
+    @abstractmethod
+    def given(self, values: Values, points: Points) -> Correlation[Any]:
         """Correlations with these points, under the parameters `values`, each [size]."""
-        ...
 
 
 def pair_indices(n: int) -> tuple[Tensor, Tensor]:

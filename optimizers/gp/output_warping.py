@@ -29,7 +29,7 @@ import numpy as np
 import torch
 
 from fmnas.optimizers.gp.points import standardised
-from fmnas.optimizers.gp.posterior import Posterior
+from fmnas.optimizers.gp.process import Posterior
 from fmnas.search_spaces.variables import Floats
 
 Warp = Callable[[Floats], tuple[Floats, float]]
@@ -83,7 +83,7 @@ WARPINGS = tuple(Warping(warp, bend) for bend in sorted(BENDS, key=abs) for warp
 def likeliest(posterior: Posterior, y: Floats, warpings: Sequence[Warping]) -> Warping:
     """The warping of y [n] with the largest posterior density, at the correlations of a fitted process.
 
-    Mean and output scale are maximised out for each, as in `likelihood.py`.
+    Mean and output scale are maximised out for each, as in `process.py`.
     """
     warped = {name: warp(y) for name, warp in WARPS.items()}
     seen = [warped[warping.warp] for warping in warpings]

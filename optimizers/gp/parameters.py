@@ -10,7 +10,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -20,14 +19,8 @@ from torch import Tensor
 from fmnas.optimizers.gp.bfgs import Box
 
 Values = Mapping[str, Tensor]
-
-
-class Start(Protocol):
-    """Random starts of a parameter."""
-
-    def __call__(self, rng: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.float64]:
-        """Values of that shape: [count, size]."""
-        ...
+Start = Callable[[np.random.Generator, tuple[int, int]], NDArray[np.float64]]
+"""Random starts of a parameter: values of that shape, [count, size]."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +30,6 @@ class Constant:
     value: float
 
     def __call__(self, rng: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.float64]:
-        """value."""
         return np.full(shape, self.value)
 
 
@@ -51,7 +43,6 @@ class Uniform:
     over: float = 1.0
 
     def __call__(self, rng: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.float64]:
-        """Uniform draws."""
         return np.asarray(self.times * rng.uniform(self.low, self.high, shape) / self.over)
 
 
@@ -63,7 +54,6 @@ class LogUniform:
     high: float
 
     def __call__(self, rng: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.float64]:
-        """Log-uniform draws."""
         return np.exp(rng.uniform(self.low, self.high, shape))
 
 

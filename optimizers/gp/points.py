@@ -10,7 +10,7 @@ from torch import Tensor
 from fmnas.search_spaces import Space
 from fmnas.search_spaces.variables import Floats
 
-SAME = 1e-9  # encoded points nearer than this in every column are one
+SAME_POINT = 1e-9  # encoded points nearer than this in every column are one
 EQUAL = 1e-12  # objectives that span less are equal; where all are below 1, less than this share of the largest
 NEAR = (0.1, 0.01, 0.001)  # jitter around the incumbent, in unit-cube lengths
 
@@ -46,10 +46,18 @@ class Points:
         return len(self.C)
 
 
+def numbered_vertices(space: Space) -> tuple[Tensor, Tensor]:
+    """(variable [K], vertex [K]) of all vertices of a space, one discrete variable after the other."""
+    sizes = [len(variable.vertices) for variable in space.discrete]
+    every = [(p, vertex) for p, size in enumerate(sizes) for vertex in range(size)]
+    variable, vertex = torch.tensor(every, dtype=torch.int64).reshape(-1, 2).T.contiguous()
+    return variable, vertex
+
+
 def new_among(X: np.ndarray, known: np.ndarray) -> np.ndarray:
     """Which of the points X [m, D + P] are none of the known ones [n, D + P]: booleans [m]."""
     distance = np.abs(X[:, None] - known[None]).max(axis=2, initial=0.0)
-    return np.asarray(distance.min(axis=1, initial=np.inf) > SAME)
+    return np.asarray(distance.min(axis=1, initial=np.inf) > SAME_POINT)
 
 
 def spray(space: Space, incumbent: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:

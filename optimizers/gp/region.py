@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fmnas.optimizers.gp.bfgs import Box
-from fmnas.optimizers.gp.points import Points
+from fmnas.optimizers.gp.points import Points, numbered_vertices
 from fmnas.search_spaces import Space
 
 
@@ -47,10 +47,9 @@ class Region:
     ) -> None:
         self.space, self.held, self.ball = space, dict(held or {}), ball
         self._whole = box is None and not self.held and ball is None
-        self.box = box or unit_cube(space)
-        sizes = [len(variable.vertices) for variable in space.discrete]
-        self.variable = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes, dtype=torch.int64))  # [K]
-        self.vertex = torch.cat([torch.arange(size) for size in sizes]) if sizes else self.variable  # [K]
+        zeros = torch.zeros(len(space.continuous), dtype=torch.float64)
+        self.box = box or Box(zeros, zeros + 1.0)
+        self.variable, self.vertex = numbered_vertices(space)  # [K] each
         self._adjacency = [
             torch.tensor(variable.adjacency, dtype=torch.bool) & (p not in self.held)
             for p, variable in enumerate(space.discrete)
@@ -80,7 +79,10 @@ class Region:
         """Which of the K vertices of all variables [m, K] a point may move to: an edge away, and in the region."""
         edges = torch.cat([edge[points.V[:, p]] for p, edge in enumerate(self._adjacency)], 1)
         if self.ball is not None:
-            edges &= self._distance_around(self.ball, points.V) <= self.ball.radius
+            centre = self.ball.centre
+            here = (centre != points.V)[:, self.variable].long()
+            there = (self.vertex != centre[self.variable]).long()  # once a variable has another vertex
+            edges &= self.ball.distance(points.V)[:, None] - here + there <= self.ball.radius
         if self.space.constraints:
             start, k = edges.nonzero(as_tuple=True)
             V = points.V[start]
@@ -99,12 +101,6 @@ class Region:
             return Points.of(space, space.sample_encoded(rng, count))
         return Points.of(space, space.feasible_of(lambda number: self._draw(rng, number).encoded(space), count))
 
-    def _distance_around(self, ball: HammingBall, V: Tensor) -> Tensor:
-        """The distance from the centre [m, K] once a variable has another vertex."""
-        here = (ball.centre != V)[:, self.variable].long()
-        there = (self.vertex != ball.centre[self.variable]).long()
-        return ball.distance(V)[:, None] - here + there
-
     def _draw(self, rng: np.random.Generator, count: int) -> Points:
         """Points [count] in all of it but for the constraints."""
         u = torch.from_numpy(rng.random((count, len(self.space.continuous))))
@@ -119,9 +115,3 @@ class Region:
             moved = rank < torch.from_numpy(rng.integers(farthest + 1, size=(count, 1)))
             V = torch.where(moved, V, self.ball.centre)
         return Points(C, V)
-
-
-def unit_cube(space: Space) -> Box:
-    """Bounds of the continuous part."""
-    zeros = torch.zeros(len(space.continuous), dtype=torch.float64)
-    return Box(zeros, zeros + 1.0)

@@ -1,24 +1,27 @@
 """The search for the configuration with the largest acquisition (BO-FM paper, Supp. D.1).
 
 From each start, alternate until neither helps: one hill-climbing step to the best graph neighbour, then some steps
-along the continuous part (of a Gaussian process, a projected BFGS with the analytic gradient: surface.py). All starts
-advance together as one batch.
+along the continuous part, a projected BFGS with the analytic gradient. All starts advance together as one batch.
 
 | symbol | shape | meaning |
 |---|---|---|
-| S | | starts |
+| S, n | | starts; observations |
+| K | | vertices of all discrete variables together (region.py) |
 | C, V | [S, D], [S, P] | continuous part and vertices of each start |
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from fmnas.optimizers.gp.acquisition import Acquisition
+from fmnas.optimizers.gp.bfgs import minimise
 from fmnas.optimizers.gp.points import Points, new_among, spray
+from fmnas.optimizers.gp.process import Posterior
 from fmnas.optimizers.gp.region import Region
-from fmnas.optimizers.gp.surface import Surface
 
 MEETING = 1e-3  # in unit-cube lengths: starts as near as this climb the same hill
 
@@ -58,6 +61,61 @@ class SearchState:
     known: np.ndarray
     settings: SearchSettings
     rng: np.random.Generator
+
+
+@dataclass(frozen=True)
+class Surface:
+    """An acquisition on points, on all graph neighbours, and along its continuous gradient."""
+
+    posterior: Posterior
+    acquisition: Acquisition
+
+    def value(self, points: Points) -> Tensor:
+        """The acquisition [m]."""
+        mean, variance = self.posterior.predict(points)
+        return self.acquisition.value(mean, variance.sqrt())
+
+    def best_neighbours(self, points: Points, region: Region) -> tuple[Tensor, Tensor]:
+        """(vertices [S, P] of each start's best neighbour in the region, its value [S]); -inf where there is none."""
+        if not region.moves:
+            return points.V, torch.full((len(points),), -torch.inf, dtype=torch.float64)
+        mean, variance, _ = self.posterior.predict_from(*self.posterior.correlation.neighbours(points))
+        value = self.acquisition.value(mean, variance.sqrt())  # [S, K]
+        best, k = value.masked_fill(~region.neighbours(points), -torch.inf).max(dim=1)
+        vertices = points.V.clone()
+        vertices[torch.arange(len(points)), region.variable[k]] = region.vertex[k]
+        return vertices, best
+
+    def climb(self, points: Points, region: Region, steps: int, tolerance: float) -> tuple[Tensor, Tensor]:
+        """(C [S, D], value [S]) after so many quasi-Newton steps at fixed vertices, or fewer where one gains less than
+        `tolerance` relative to the value.
+        """
+        V, on = points.V, self.posterior.correlation.on
+        all_of_them = on(V)
+
+        def objective(C: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
+            vertices = V[which]
+            value, gradient = self.with_gradient(C, all_of_them if len(which) == len(V) else on(vertices))
+            return torch.where(region.feasible(Points(C, vertices)), -value, torch.inf), -gradient
+
+        C, negative = minimise(objective, points.C, region.box, iterations=steps, tolerance=tolerance)
+        return C, -negative
+
+    def with_gradient(self, C: Tensor, known: Any) -> tuple[Tensor, Tensor]:
+        """(the acquisition [S], its gradient over C [S, D]); known: what a correlation's `on` says of the vertices."""
+        posterior = self.posterior
+        r, own, pullback = posterior.correlation.with_pullback(C, known)
+        mean, variance, solved = posterior.predict_from(r, own)
+        deviation = variance.sqrt()
+        value, by_mean, by_deviation = self.acquisition.slopes(mean, deviation)
+        by_variance = by_deviation * posterior.s2 / deviation  # twice its slope along own - r A^-1 r'
+        by_r = by_mean[:, None] * posterior.weights - by_variance[:, None] * solved
+        return value, pullback(by_r, 0.5 * by_variance)
+
+
+def best_of(points: Points, value: Tensor, count: int) -> Points:
+    """The `count` points of the largest value [m], the best first; all where there are fewer."""
+    return points.at(value.topk(min(count, len(points))).indices)
 
 
 def start_points(surface: Surface, region: Region, state: SearchState) -> Points:

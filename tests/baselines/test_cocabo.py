@@ -32,7 +32,7 @@ QUICK = ModelSettings(
 def gram(mix: float) -> np.ndarray:
     points = Points.of(SPACE, X)
     theta = torch.tensor([GOLDEN["gram"]["lengthscale"] / 2.0], dtype=torch.float64)
-    r, _ = CoCaBOKernel(SPACE, mix).given({"theta": theta}, points).on(points.V).correlation(points.C)
+    r, _ = CoCaBOKernel(SPACE, mix).given({"theta": theta}, points).of(points)
     return r.numpy()
 
 
@@ -49,8 +49,8 @@ def test_the_papers_form_is_another_mix_and_scale() -> None:
 def test_a_learned_mix_is_the_fixed_one_at_its_odds() -> None:
     points, kernel = Points.of(SPACE, X), CoCaBOKernel(SPACE, None)
     values = {"theta": torch.tensor([0.175], dtype=torch.float64), "odds": torch.tensor([1 / 3], dtype=torch.float64)}
-    r, _ = kernel.given(values, points).on(points.V).correlation(points.C)
-    np.testing.assert_allclose(r, CoCaBOKernel(SPACE, 0.25).given(values, points).on(points.V).correlation(points.C)[0])
+    r, _ = kernel.given(values, points).of(points)
+    np.testing.assert_allclose(r, CoCaBOKernel(SPACE, 0.25).given(values, points).of(points)[0])
     assert [parameter.name for parameter in kernel.parameters] == ["theta", "odds"]
 
 
@@ -58,11 +58,11 @@ def test_without_variables_of_a_kind_the_kernel_is_the_others_part() -> None:
     nominal, real = Space(NOMINALS), Space([Real("x1", -1.0, 1.0), Real("x2", -1.0, 1.0)])
     assert CoCaBOKernel(nominal, None).parameters == ()
     points = Points.of(nominal, X[:, 2:])
-    r, own = CoCaBOKernel(nominal, 0.5).given({}, points).on(points.V).correlation(points.C)
+    r, own = CoCaBOKernel(nominal, 0.5).given({}, points).of(points)
     np.testing.assert_allclose(r, (Z[:, None, :3] == Z[None, :, :3]).mean(-1))
     np.testing.assert_allclose(own, 1.0)
     points, theta = Points.of(real, X[:, :2]), {"theta": torch.tensor([0.175], dtype=torch.float64)}
-    r, _ = CoCaBOKernel(real, 0.5).given(theta, points).on(points.V).correlation(points.C)
+    r, _ = CoCaBOKernel(real, 0.5).given(theta, points).of(points)
     matern = 2.0 * np.array(GOLDEN["gram"]["mix"]["0.0"]["code"]) - (Z[:, None, :3] == Z[None, :, :3]).mean(-1)
     np.testing.assert_allclose(r, matern, rtol=1e-9, atol=1e-12)
 

@@ -12,11 +12,9 @@ from fmnas.baselines.rounding_gp import CodeKernel, RoundingGP, codes
 from fmnas.optimizers import random_design
 from fmnas.optimizers.gp.acquisition import LogEI
 from fmnas.optimizers.gp.kernel import matern52
-from fmnas.optimizers.gp.likelihood import Likelihood
 from fmnas.optimizers.gp.points import Points
-from fmnas.optimizers.gp.posterior import Posterior
-from fmnas.optimizers.gp.search import SearchState, alternate
-from fmnas.optimizers.gp.surface import Surface
+from fmnas.optimizers.gp.process import Likelihood, Posterior
+from fmnas.optimizers.gp.search import SearchState, Surface, alternate
 from fmnas.search_spaces import Graph, Integer, Nominal, Ordinal, Real, Space
 from fmnas.search_spaces.records import MODEL
 
@@ -34,12 +32,7 @@ def test_the_kernel_is_a_matern_on_the_codes() -> None:
     points = Points.of(SPACE, X)
     Z = np.stack([one_hot(x) for x in X])
     d2 = ((Z[:, None] - Z[None]) ** 2).sum(-1)
-    r, own = (
-        CodeKernel(SPACE)
-        .given({"theta": torch.tensor([0.7], dtype=torch.float64)}, points)
-        .on(points.V)
-        .correlation(points.C)
-    )
+    r, own = CodeKernel(SPACE).given({"theta": torch.tensor([0.7], dtype=torch.float64)}, points).of(points)
     np.testing.assert_allclose(r, matern52(torch.from_numpy(d2) / 0.49), rtol=1e-9)
     np.testing.assert_allclose(own, 1.0, rtol=1e-9)
 

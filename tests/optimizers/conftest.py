@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from fmnas.optimizers.gp.fm_kernel import FMKernel
 from fmnas.optimizers.gp.frequency_modulation import BLENDED_KERNELS, FAST_KERNELS
-from fmnas.optimizers.gp.likelihood import Likelihood
 from fmnas.optimizers.gp.points import Points
-from fmnas.optimizers.gp.posterior import Posterior
+from fmnas.optimizers.gp.process import Likelihood, Posterior
 from fmnas.search_spaces import Graph, Integer, Nominal, Ordinal, Real, Space
 from fmnas.search_spaces.variables import Variable
 
@@ -90,7 +89,9 @@ def _problem(space: Space, n: int, seed: int = 0, kernel: str = "modlap") -> Pro
     y = rng.standard_normal(n) + X.sum(axis=1)
     y = torch.from_numpy((y - y.mean()) / y.std(ddof=1))
     likelihood = Likelihood(FMKernel(space, KERNELS[kernel]), Points.of(space, X), y)
-    return Problem(space, kernel, X, y, likelihood, likelihood.box().clip(likelihood.starts(rng, 1)[0]))
+    return Problem(
+        space, kernel, X, y, likelihood, likelihood.parameters.box.clip(likelihood.parameters.starts(rng, 1)[0])
+    )
 
 
 @pytest.fixture(scope="session")

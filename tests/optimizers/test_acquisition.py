@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fmnas.optimizers.gp.acquisition import (
-    Acquisition,
-    LogAugmentedEI,
-    LogEI,
-    LowerConfidenceBound,
-    log_expected_improvement,
-    log_expected_improvement_slopes,
-    log_h,
-)
+from fmnas.optimizers.gp.acquisition import Acquisition, LogAugmentedEI, LogEI, LowerConfidenceBound, log_h
+
+
+def log_expected_improvement(mean: Tensor, deviation: Tensor, best: float) -> Tensor:
+    return LogEI(best).value(mean, deviation)
+
+
+def log_expected_improvement_slopes(mean: Tensor, deviation: Tensor, best: float) -> tuple[Tensor, Tensor, Tensor]:
+    return LogEI(best).slopes(mean, deviation)
 
 
 def expected_improvement(mean: Tensor, deviation: Tensor, best: float) -> Tensor:

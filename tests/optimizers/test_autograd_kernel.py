@@ -13,12 +13,11 @@ from fmnas.optimizers.gp.fit import FitSettings, Surrogate
 from fmnas.optimizers.gp.fm_kernel import FMKernel
 from fmnas.optimizers.gp.frequency_modulation import BLENDED_KERNELS, FAST_KERNELS
 from fmnas.optimizers.gp.kernel import matern52
-from fmnas.optimizers.gp.likelihood import Likelihood
 from fmnas.optimizers.gp.parameters import Parameter, Uniform, Values
 from fmnas.optimizers.gp.points import Points
-from fmnas.optimizers.gp.posterior import Posterior
+from fmnas.optimizers.gp.process import Likelihood, Posterior
 from fmnas.optimizers.gp.region import Region
-from fmnas.optimizers.gp.surface import Surface
+from fmnas.optimizers.gp.search import Surface
 from fmnas.search_spaces import Nominal, Real, Space
 
 KERNELS = {**FAST_KERNELS, **{f"blended-{name}": kernel for name, kernel in BLENDED_KERNELS.items()}}
@@ -62,9 +61,9 @@ def both(make_problem: Any, space: Space, kernel: str) -> Both:
 
 def test_likelihood_and_gradient_are_those_of_the_fast_path(both: Both) -> None:
     problem, fast, slow = both
-    etas = torch.cat([problem.eta[None], fast.starts(np.random.default_rng(1), 3, smooth=True)])
+    etas = torch.cat([problem.eta[None], fast.parameters.starts(np.random.default_rng(1), 3, smooth=True)])
     (value, gradient), (expected, slope) = (likelihood(etas, torch.arange(4)) for likelihood in (slow, fast))
-    free = fast.box().lower < fast.box().upper
+    free = fast.parameters.box.lower < fast.parameters.box.upper
     np.testing.assert_allclose(value, expected, rtol=1e-9, atol=1e-10)
     np.testing.assert_allclose(gradient[:, free], slope[:, free], rtol=1e-7, atol=1e-9)
 
@@ -82,7 +81,9 @@ def test_acquisition_slopes_and_neighbours_are_those_of_the_fast_path(both: Both
     fast, slow = (Surface(Posterior(each, problem.eta), acquisition) for each in likelihoods)
     points, region = Points.of(space, space.sample_encoded(np.random.default_rng(4), 6)), Region(space)
     np.testing.assert_allclose(slow.value(points), fast.value(points), rtol=1e-7, atol=1e-8)
-    (value, slope), (expected, gradient) = (each.with_gradient(points.C, each.on(points.V)) for each in (slow, fast))
+    (value, slope), (expected, gradient) = (
+        each.with_gradient(points.C, each.posterior.correlation.on(points.V)) for each in (slow, fast)
+    )
     np.testing.assert_allclose(value, expected, rtol=1e-7, atol=1e-8)
     np.testing.assert_allclose(slope, gradient, rtol=1e-6, atol=1e-7)
     (V, best), (expected_V, expected) = (each.best_neighbours(points, region) for each in (slow, fast))

@@ -15,9 +15,8 @@ from torch import Tensor
 from fmnas.optimizers.gp.fit import PAPER_FIT, Fit, FitError, FitSettings, Surrogate
 from fmnas.optimizers.gp.fm_kernel import FMKernel, weight
 from fmnas.optimizers.gp.frequency_modulation import BLENDED_KERNELS, FAST_KERNELS
-from fmnas.optimizers.gp.likelihood import Likelihood
 from fmnas.optimizers.gp.points import Points
-from fmnas.optimizers.gp.posterior import Posterior
+from fmnas.optimizers.gp.process import Likelihood, Posterior
 from fmnas.optimizers.kernels import AddDif, AddLap, ModDif, ModLap, ProdDif, ProdLap
 from fmnas.search_spaces import Space, joint_space
 from fmnas.search_spaces.variables import spectrum
@@ -107,7 +106,7 @@ def test_gradient_of_each_kind_of_space(make_problem: Any, space: Space, kernel:
 
 def test_a_batch_of_parameters_equals_a_loop(make_problem: Any, space: Space, kernel: str) -> None:
     problem = make_problem(space, 8, kernel=kernel)
-    etas = problem.likelihood.starts(np.random.default_rng(1), 5)
+    etas = problem.likelihood.parameters.starts(np.random.default_rng(1), 5)
     values, gradients = problem.likelihood(etas, torch.arange(5))
     for b in range(5):
         value, gradient = problem.likelihood(etas[b : b + 1], torch.tensor([b]))
@@ -118,16 +117,16 @@ def test_a_batch_of_parameters_equals_a_loop(make_problem: Any, space: Space, ke
 def test_a_batch_too_large_for_the_cache_is_split(make_problem: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     space = joint_space()
     whole = make_problem(space, 12)
-    monkeypatch.setattr("fmnas.optimizers.gp.likelihood.TOGETHER", 1)
+    monkeypatch.setattr("fmnas.optimizers.gp.process.TOGETHER", 1)
     split = make_problem(space, 12)
-    etas = whole.likelihood.starts(np.random.default_rng(1), 3)
+    etas = whole.likelihood.parameters.starts(np.random.default_rng(1), 3)
     for a, b in zip(whole.likelihood(etas, torch.arange(3)), split.likelihood(etas, torch.arange(3)), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
 
 
 def test_starts_lie_in_the_box(make_problem: Any, space: Space) -> None:
     likelihood = make_problem(space, 5).likelihood
-    box, starts = likelihood.box(), likelihood.starts(np.random.default_rng(0), 200)
+    box, starts = likelihood.parameters.box, likelihood.parameters.starts(np.random.default_rng(0), 200)
     assert starts.shape == (200, len(box.lower))
     free = box.lower < box.upper
     assert (starts == box.clip(starts))[:, free].all()
@@ -151,7 +150,7 @@ def test_posterior_is_the_textbooks(
     prior = np.diag(slow_correlation(problem, Z, Z))
     points = Points.of(problem.space, Z)
     mean, variance = posterior.predict(points)
-    r, own = posterior.correlation.on(points.V).correlation(points.C)
+    r, own = posterior.correlation.of(points)
     np.testing.assert_allclose(own, prior, rtol=1e-8)
     np.testing.assert_allclose(r, R, rtol=1e-7, atol=1e-10)
     np.testing.assert_allclose(mean, mu + R @ np.linalg.solve(A, y - mu), rtol=1e-6, atol=1e-7)
@@ -168,7 +167,7 @@ def test_correlation_is_1_on_the_diagonal_on_average(make_problem: Any, space: S
         V = torch.zeros(1, 1, dtype=torch.int64)
     posterior = problem.posterior
     C = torch.zeros(len(V), len(space.continuous), dtype=torch.float64)
-    _, own = posterior.correlation.on(V).correlation(C)
+    _, own = posterior.correlation.of(Points(C, V))
     assert own.mean().item() == pytest.approx(1.0, rel=1e-10)
 
 
@@ -220,22 +219,22 @@ def test_fit_of_the_golden_data_beats_a_converged_reference(seed: int) -> None:
 def test_fit_is_no_worse_than_any_of_its_starts(make_problem: Any, space: Space, kernel: str) -> None:
     problem = make_problem(space, 12, kernel=kernel)
     found = fit(problem, FitSettings(starts=4, screening=5, finalists=2, prior=False), seed=7)
-    starts = problem.likelihood.starts(np.random.default_rng(7), 4)
-    values = problem.likelihood(problem.likelihood.box().clip(starts), torch.arange(4))[0]
+    starts = problem.likelihood.parameters.starts(np.random.default_rng(7), 4)
+    values = problem.likelihood(problem.likelihood.parameters.box.clip(starts), torch.arange(4))[0]
     assert found.nll <= values.min().item() + 1e-12
     assert found.nll == min(found.nll_of_finalists)
-    assert found.nll == pytest.approx(value_at(problem.likelihood, found.eta), rel=1e-9)
-    box = problem.likelihood.box()
-    assert (found.eta == box.clip(found.eta)).all()
-    assert found.posterior.g == pytest.approx(found.eta[-1].exp().item())
+    assert found.nll == pytest.approx(value_at(problem.likelihood, found.posterior.eta), rel=1e-9)
+    box = problem.likelihood.parameters.box
+    assert (found.posterior.eta == box.clip(found.posterior.eta)).all()
+    assert found.posterior.g == pytest.approx(found.posterior.eta[-1].exp().item())
 
 
 def test_fit_of_every_start_to_convergence(make_problem: Any, space: Space) -> None:
     problem = make_problem(space, 6)
     found = fit(problem, PAPER_FIT, seed=0)
-    assert found.nll == pytest.approx(value_at(problem.likelihood, found.eta), rel=1e-9)  # no prior in it
+    assert found.nll == pytest.approx(value_at(problem.likelihood, found.posterior.eta), rel=1e-9)  # no prior in it
     surrogate = Surrogate(FMKernel(space, KERNELS[problem.kernel]), PAPER_FIT)
-    after_another = surrogate.fit(problem.points, problem.y, np.random.default_rng(0), found.eta)
+    after_another = surrogate.fit(problem.points, problem.y, np.random.default_rng(0), found.posterior.eta)
     assert after_another.nll_of_finalists == found.nll_of_finalists  # every start is cold
     assert len(found.nll_of_finalists) == 10
     assert found.nll == min(found.nll_of_finalists)
@@ -279,7 +278,7 @@ def test_many_observations_are_screened_on_a_subset_and_warm_starts_count(make_p
     quick = FitSettings(starts=2, screening=3, subset=30, iterations=4)
     cold = fit(problem, quick, seed=0)
     surrogate = Surrogate(FMKernel(problem.space, FAST_KERNELS["modlap"]), quick)
-    warm = surrogate.fit(problem.points, problem.y, np.random.default_rng(0), cold.eta)
+    warm = surrogate.fit(problem.points, problem.y, np.random.default_rng(0), cold.posterior.eta)
     assert warm.nll <= cold.nll + 1e-12
 
 

@@ -27,8 +27,7 @@ from fmnas.optimizers.gp.gpytorch_kernel import GPyTorchKernel
 from fmnas.optimizers.gp.kernel import Kernel, matern52
 from fmnas.optimizers.gp.parameters import Constant, LogNormal, Parameter, Uniform, Values
 from fmnas.optimizers.gp.points import Points
-from fmnas.optimizers.gp.search import SearchSettings, SearchState
-from fmnas.optimizers.gp.surface import Surface
+from fmnas.optimizers.gp.search import SearchSettings, SearchState, Surface
 from fmnas.optimizers.kernels import FrequencyMixture
 from fmnas.search_spaces import Evaluation, Integer, LinearConstraint, Nominal, Ordinal, Real, Space, Trial
 from fmnas.search_spaces.records import FALLBACK, INITIAL, MODEL, RANDOM

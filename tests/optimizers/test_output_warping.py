@@ -13,7 +13,7 @@ from fmnas.optimizers.gp.fm_kernel import FMKernel
 from fmnas.optimizers.gp.frequency_modulation import BLENDED_KERNELS
 from fmnas.optimizers.gp.output_warping import WARPINGS, WARPS, Warping, likeliest, soft
 from fmnas.optimizers.gp.points import Points, nothing_to_model, standardised
-from fmnas.optimizers.gp.posterior import Posterior
+from fmnas.optimizers.gp.process import Posterior
 from fmnas.search_spaces import Nominal, Real, Space
 from fmnas.search_spaces.records import FAILED_FIT
 

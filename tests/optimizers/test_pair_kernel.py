@@ -8,15 +8,13 @@ import torch
 from torch import Tensor
 
 from fmnas.optimizers.gp.acquisition import LogEI
-from fmnas.optimizers.gp.autograd_kernel import AutogradKernel, overlap, squared_distance
+from fmnas.optimizers.gp.autograd_kernel import AutogradKernel, PairKernel, overlap, overlap_tables, squared_distance
 from fmnas.optimizers.gp.kernel import matern52
-from fmnas.optimizers.gp.likelihood import Likelihood
-from fmnas.optimizers.gp.pair_kernel import PairKernel, overlap_tables
 from fmnas.optimizers.gp.parameters import Parameter, Uniform, Values
 from fmnas.optimizers.gp.points import Points
-from fmnas.optimizers.gp.posterior import Posterior
+from fmnas.optimizers.gp.process import Likelihood, Posterior
 from fmnas.optimizers.gp.region import Region
-from fmnas.optimizers.gp.surface import Surface
+from fmnas.optimizers.gp.search import Surface
 from fmnas.search_spaces import Space
 
 PARAMETERS = (
@@ -44,7 +42,7 @@ class Slow(AutogradKernel):
     parameters = PARAMETERS
 
     def r(self, a: Points, b: Points, values: Values) -> Tensor:
-        shared = overlap(a.V, b.V) if self.sizes else torch.zeros((), dtype=torch.float64)
+        shared = overlap(a.V, b.V) if self.space.discrete else torch.zeros((), dtype=torch.float64)
         return formula(matern52(squared_distance(a.C, b.C, values["theta"])), shared, values)
 
 
@@ -69,7 +67,7 @@ def both(make_problem: Any, space: Space) -> Both:
 
 
 def starts(likelihood: Likelihood) -> Tensor:
-    return likelihood.starts(np.random.default_rng(1), 4)
+    return likelihood.parameters.starts(np.random.default_rng(1), 4)
 
 
 def test_likelihood_and_gradient(both: Both) -> None:
@@ -93,7 +91,7 @@ def test_the_search_sees_the_same_surface(both: Both) -> None:
     one, other = (Surface(Posterior(each, starts(fast)[0]), LogEI(-1.0)) for each in (fast, slow))
     points = Points.of(problem.space, problem.space.sample_encoded(np.random.default_rng(3), 6))
     for found, expected in zip(
-        *(each.with_gradient(points.C, each.on(points.V)) for each in (one, other)), strict=True
+        *(each.with_gradient(points.C, each.posterior.correlation.on(points.V)) for each in (one, other)), strict=True
     ):
         np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9)
     region = Region(problem.space)
@@ -114,7 +112,7 @@ def test_neighbours_are_the_points_with_another_vertex(both: Both) -> None:
         for vertex in range(len(variable.vertices)):
             V = points.V.clone()
             V[:, p] = vertex
-            expected, diagonal = correlation.on(V).correlation(points.C)
+            expected, diagonal = correlation.of(Points(points.C, V))
             np.testing.assert_allclose(r[:, k], expected, rtol=1e-12)
             np.testing.assert_allclose(own[:, k], diagonal, rtol=1e-12)
             k += 1
@@ -133,7 +131,8 @@ def test_a_kernel_without_parameters_is_fitted_for_its_noise_alone(both: Both) -
     np.testing.assert_allclose(gradient[:, 0], (up - down) / 2e-5, rtol=1e-5, atol=1e-8)
     assert torch.isfinite(value).all()
     C, V = problem.points.C[:2], problem.points.V[:2]
-    r, own, pullback = Posterior(likelihood, eta[0]).correlation.on(V).with_pullback(C)
+    correlation = Posterior(likelihood, eta[0]).correlation
+    r, own, pullback = correlation.with_pullback(C, correlation.on(V))
     np.testing.assert_allclose(own, 1.0, rtol=1e-14)
     assert torch.equal(pullback(r, own), torch.zeros_like(C))
 
@@ -142,5 +141,5 @@ def test_overlap_is_the_share_of_variables_that_agree(space: Space, make_problem
     if not space.discrete:
         pytest.skip("there are no vertices")
     points = make_problem(space, 9).points
-    r, _ = Overlap(space).given({}, points).on(points.V).correlation(points.C)
+    r, _ = Overlap(space).given({}, points).of(points)
     np.testing.assert_allclose(r, overlap(points.V[:, None], points.V[None]), rtol=1e-14)

@@ -7,11 +7,9 @@ import torch
 from fmnas.optimizers import BOFM, random_design
 from fmnas.optimizers.bofm import Mode
 from fmnas.optimizers.gp.fit import FitSettings
-from fmnas.optimizers.gp.likelihood import Likelihood
 from fmnas.optimizers.gp.points import Points
-from fmnas.optimizers.gp.posterior import Posterior
-from fmnas.optimizers.gp.search import SearchSettings, SearchState
-from fmnas.optimizers.gp.surface import Surface
+from fmnas.optimizers.gp.process import Likelihood, Posterior
+from fmnas.optimizers.gp.search import SearchSettings, SearchState, Surface
 from fmnas.search_spaces import Configuration, Integer, Nominal, Real, Space
 
 SPACE = Space([Real("x", 0.0, 1.0), Nominal("op", ["a", "b", "c"]), Integer("k", 0, 4)])
@@ -62,7 +60,7 @@ def test_a_pending_trial_is_believed_at_its_predicted_mean(believed: Posterior) 
     assert len(points) == TOLD + AHEAD
     C, V = points.C[TOLD:], points.V[TOLD:]
     r, R = (
-        process.correlation.on(v).correlation(c)[0]
+        process.correlation.of(Points(c, v))[0]
         for c, v in ((C, V), (process.likelihood.points.C, process.likelihood.points.V))
     )
     A = R + process.g * torch.eye(TOLD, dtype=torch.float64)

@@ -7,11 +7,10 @@ import numpy as np
 
 from fmnas.optimizers import BOFM
 from fmnas.optimizers.bofm import MODES
-from fmnas.optimizers.bofm.rare_values import NominalValue, nominal_values, rarest_value, untried_values
+from fmnas.optimizers.bofm.turns import NominalValue, nominal_values, rarest_value, untried_values
 from fmnas.optimizers.gp.acquisition import LogEI
 from fmnas.optimizers.gp.points import Points
-from fmnas.optimizers.gp.search import SearchSettings, SearchState
-from fmnas.optimizers.gp.surface import Surface
+from fmnas.optimizers.gp.search import SearchSettings, SearchState, Surface
 from fmnas.search_spaces import Integer, LinearConstraint, Nominal, Ordinal, Real, Space
 
 SETTINGS = SearchSettings(random_points=200, spray_points=60, starts=6)

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from fmnas.optimizers.gp.acquisition import LogEI
 from fmnas.optimizers.gp.points import Points, spray
 from fmnas.optimizers.gp.region import Region
-from fmnas.optimizers.gp.search import SearchSettings, SearchState, _apart, alternate, start_points
-from fmnas.optimizers.gp.surface import Surface
+from fmnas.optimizers.gp.search import SearchSettings, SearchState, Surface, _apart, alternate, start_points
 from fmnas.search_spaces import Graph, Integer, LinearConstraint, Nominal, Ordinal, QuadraticConstraint, Real, Space
 
 SETTINGS = SearchSettings(random_points=200, spray_points=40, starts=8)
@@ -71,7 +70,7 @@ def test_best_neighbour_is_the_best_of_all_neighbours(
 
 
 def check_gradient(space: Space, surface: Surface, points: Points) -> None:
-    value, gradient = surface.with_gradient(points.C, surface.on(points.V))
+    value, gradient = surface.with_gradient(points.C, surface.posterior.correlation.on(points.V))
     assert gradient.shape == points.C.shape
     np.testing.assert_allclose(value, surface.value(points), rtol=1e-6, atol=1e-6)
     step = 1e-5

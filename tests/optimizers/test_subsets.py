@@ -9,8 +9,8 @@ from torch import Tensor
 from fmnas.optimizers.gp.fit import FitSettings, Surrogate
 from fmnas.optimizers.gp.fm_kernel import FMKernel
 from fmnas.optimizers.gp.frequency_modulation import FAST_KERNELS
-from fmnas.optimizers.gp.likelihood import Likelihood
 from fmnas.optimizers.gp.points import Points
+from fmnas.optimizers.gp.process import Likelihood
 from fmnas.search_spaces import Integer, Nominal, Real, Space
 
 SPACE = Space([Real("x", 0.0, 1.0), Nominal("a", ["p", "q", "r"]), Integer("k", 0, 4)])

@@ -21,11 +21,9 @@ from fmnas.optimizers.bofm.turns import (
 from fmnas.optimizers.gp.acquisition import LogEI
 from fmnas.optimizers.gp.fm_kernel import FMKernel
 from fmnas.optimizers.gp.frequency_modulation import FAST_KERNELS as KERNELS
-from fmnas.optimizers.gp.likelihood import Likelihood
 from fmnas.optimizers.gp.points import Points
-from fmnas.optimizers.gp.posterior import Posterior
-from fmnas.optimizers.gp.search import SearchSettings, SearchState
-from fmnas.optimizers.gp.surface import Surface
+from fmnas.optimizers.gp.process import Likelihood, Posterior
+from fmnas.optimizers.gp.search import SearchSettings, SearchState, Surface
 from fmnas.search_spaces import Integer, LinearConstraint, Nominal, Real, Space
 
 SETTINGS = SearchSettings(random_points=200, spray_points=60, starts=6)
