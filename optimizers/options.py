@@ -35,12 +35,19 @@ WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "
 PLAIN_TYPES = tuple(WORDS)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Between:
     """The least and the greatest value that an option may have; None: no bound."""
 
     least: float | None = None
     greatest: float | None = None
+
+    def __eq__(self, other: object) -> bool:
+        """typing keeps one of equal annotations, and 0 is not written as 0.0."""
+        return repr(self) == repr(other)
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
 
     def allows(self, value: float) -> bool:
         """Whether the value lies between them, or is one of them."""
