@@ -31,7 +31,6 @@ from fmnas.trainers.images.arrangement import (
     Training,
     arrange,
     named_failure,
-    train_in_turn,
     train_side_by_side,
 )
 from fmnas.trainers.images.batches import streams, to_device
@@ -176,7 +175,7 @@ class ImageTrainer:
 
         how, seeds = task.how, self.settings.seeds
         if how.side_by_side == 1:
-            return train_in_turn(train, seeds, task.report, task.stop)
+            return [train(number, task.report, task.stop) for number in range(seeds)]
         return train_side_by_side(train, seeds, how.side_by_side, how.threads, task.report, task.stop)
 
     def _train(self, task: Task) -> list[Training]:
