@@ -8,7 +8,6 @@ evaluation is done; where longer trials go on from shorter ones, when the longes
 
 import hashlib
 import io
-import json
 import logging
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,8 +108,3 @@ def unpack(packed: bytes) -> dict[str, Any]:
         raise TrainerError("its checksum is another one")
     loaded: dict[str, Any] = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     return loaded
-
-
-def fingerprint_of(facts: dict[str, Any]) -> str:
-    """A number made of plain JSON facts, as text: other facts, another number."""
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

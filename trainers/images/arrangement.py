@@ -29,7 +29,7 @@ from typing import Literal, TypeVar, get_args
 
 import torch
 
-from fmnas.search_spaces import Cell, Trial
+from fmnas.search_spaces import Cell, Schedule, Trial
 from fmnas.trainers.contract import DeviceFailedError, Report, Stop, TrainerError, TrainingFailedError
 from fmnas.trainers.images.devices import device_failure
 from fmnas.trainers.problem import Arrangement
@@ -74,15 +74,15 @@ def arrange(arrangement: Arrangement, device: torch.device, threads: int | None,
 
 @dataclass(frozen=True)
 class Task:
-    """Trainings of a trial that one learner does: their numbers, and how they are arranged.
+    """Trainings of a trial that one learner does, by their numbers.
 
     report, stop: the evaluation's, or those that a thread is given.
     """
 
     trial: Trial
     cell: Cell
+    schedule: Schedule
     numbers: Sequence[int]
-    how: Arranged
     report: Report
     stop: Stop
 
