@@ -9,7 +9,7 @@ one gather on the training device.
 """
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,13 +49,6 @@ class DeviceData:
     held_out_images: Tensor
     held_out_labels: Tensor
 
-    def validated(self, first: int | None) -> "DeviceData":
-        """The same, with the first so many of the validation images alone; None: with all."""
-        if first is None:
-            return self
-        images, labels = self.held_out_images[:first], self.held_out_labels[:first]
-        return DeviceData(self.train_images, self.train_labels, images, labels)
-
 
 def to_device(split: Split, device: torch.device) -> DeviceData:
     """The split's arrays as tensors on the device. Raises DataError for inputs that are no images."""
@@ -68,10 +61,6 @@ def to_device(split: Split, device: torch.device) -> DeviceData:
         held_out_images=_shared_tensor(split.held_out_inputs).to(device),
         held_out_labels=_shared_tensor(split.held_out_labels).to(device, torch.int64),
     )
-
-
-Batches = Callable[["DeviceData", Streams, int], Iterator[tuple[Tensor, Tensor]]]
-"""Makes the batches of one epoch from data, streams and batch size: images [B, 1, 28, 28] float32, labels [B]."""
 
 
 @dataclass(frozen=True)
@@ -117,9 +106,9 @@ def normalise(images: Tensor) -> Tensor:
 def training_batches(
     data: DeviceData, draws: Streams, batch_size: int, steps_at_once: int = 1
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """The batches of one epoch: every image once, in random order, cropped, normalised; the last may be smaller.
+    """The batches of one epoch, images [B, 1, 28, 28] and labels [B]: every image once, in random order, cropped.
 
-    steps_at_once: for how many of them images are cropped in one go. It changes no number.
+    The last may be smaller. steps_at_once: for how many of them images are cropped in one go. It changes no number.
     """
     count, device = len(data.train_images), data.train_images.device
     order = torch.randperm(count, generator=draws.order).to(device)

@@ -27,14 +27,12 @@
     NaN, so is every maximum over it.
 """
 
-from functools import partial
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from fmnas.search_spaces import Schedule
-from fmnas.trainers.images.batches import Streams, training_batches
+from fmnas.trainers.images.batches import Streams
 from fmnas.trainers.images.network import CellModule, Network, StateModule
 from fmnas.trainers.images.training import Learner, TrainingContext, build_optimizer
 from fmnas.trainers.split import IMAGE_SIZE
@@ -257,5 +255,4 @@ def _convolution(module: nn.Module) -> nn.Conv2d:
 def fast_learner(network: Network, schedule: Schedule, draws: Streams, context: TrainingContext) -> Learner:
     """A learner that equals `plain_learner` up to rounding; it takes the network over."""
     optimizer = build_optimizer(network, schedule, fused=True)
-    batches = partial(training_batches, steps_at_once=STEPS_AT_ONCE)
-    return Learner(FastNetwork(network), optimizer, draws, context, batches)
+    return Learner(FastNetwork(network), optimizer, draws, context, STEPS_AT_ONCE)

@@ -116,17 +116,17 @@ class StackedLearner:
         None for a training that has ended, now or before: its loss or one of these logits was not finite.
         """
         self._stack.train(False)
-        data, size, seeds = self._context.data.validated(first), self._context.evaluation_batch_size, self._stack.seeds
+        seeds, count = self._stack.seeds, 0
         wrong = torch.zeros(seeds, dtype=torch.int64, device=self._alive.device)
-        batches = zip(data.held_out_images.split(size), data.held_out_labels.split(size), strict=True)
-        for images, labels in stoppable(batches, self._context.stop):
-            same = normalise(images).to(self._rate.dtype).expand(-1, seeds, -1, -1)
+        for images, labels in self._context.validation_batches(first):
+            same = images.to(self._rate.dtype).expand(-1, seeds, -1, -1)
             logits = self._stack(same)  # [S, B, 10]
             wrong += (logits.argmax(dim=2) != labels).sum(1)
             self._alive &= logits.isfinite().flatten(1).all(1)
+            count += len(labels)
             self._pace.step()
         found = torch.stack([wrong, self._alive.to(wrong.dtype)]).tolist()  # here, once an epoch, the host waits
-        return [count / len(data.held_out_labels) if alive else None for count, alive in zip(*found, strict=True)]
+        return [mistakes / count if alive else None for mistakes, alive in zip(*found, strict=True)]
 
     def state_dict(self) -> dict[str, Any]:
         """All that the next epochs depend on. Tensors and plain values."""
