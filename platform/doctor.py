@@ -109,11 +109,10 @@ def _in_words(how: Conditions | None) -> str:
 
 
 def _data() -> Iterator[Finding]:
-    from fmnas.trainers.images.fashion_mnist import default_cache, find_fashion_mnist, root_from_environment
+    from fmnas.trainers.images.data import fashion_mnist_set
 
     try:
-        source = find_fashion_mnist(root_from_environment(), default_cache())
-        yield Finding("FashionMNIST", True, f"{source.place}: {source.folder}")
+        yield Finding("FashionMNIST", True, fashion_mnist_set().place)
     except FmnasError as error:
         yield Finding("FashionMNIST", False, str(error))
 

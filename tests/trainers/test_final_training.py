@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,10 +12,9 @@ from fmnas.search_spaces import Trial
 from fmnas.trainers import DataError
 from fmnas.trainers.images import data
 from fmnas.trainers.images.data import digits_set, fashion_mnist_set, final_split, search_split
-from fmnas.trainers.images.fashion_mnist import Source
 from fmnas.trainers.images.image_trainer import FinalTrainer, ImageTrainer, TrainingSettings
 from fmnas.trainers.images.training import Learner
-from fmnas.trainers.split import Split
+from fmnas.trainers.split import ImageSet, Split
 
 MakeTrial = Callable[..., Trial]
 COUNT = 60
@@ -31,7 +29,7 @@ def numbered(first: int, count: int) -> tuple[np.ndarray, np.ndarray]:
 @pytest.fixture(scope="module", autouse=True)
 def _numbered_source() -> Iterator[None]:
     patch = pytest.MonkeyPatch()
-    source = Source("cache", Path("here"), *numbered(0, COUNT), *numbered(100, 15))
+    source = ImageSet("fashion_mnist", "cache: here", *numbered(0, COUNT), *numbered(100, 15))
     patch.setattr(data, "find_fashion_mnist", lambda root, cache: source)
     yield
     patch.undo()

@@ -20,7 +20,6 @@ import os
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -29,34 +28,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnas.trainers.contract import DataError
-from fmnas.trainers.images.fashion_mnist import FILES, at_home, path_of, read_idx
+from fmnas.trainers.images.fashion_mnist import DATA_FILES, at_home, path_of, read_idx
 from fmnas.trainers.problem import OWN
-from fmnas.trainers.split import CLASSES, IMAGE_SIZE, Bytes
+from fmnas.trainers.split import CLASSES, IMAGE_SIZE, Bytes, ImageSet
 
 logger = logging.getLogger(__name__)
 
 SIZES = {"mnist": (60_000, 10_000), "kmnist": (60_000, 10_000)}
 """Those known by name: how many images to train and to test on they have."""
 ARRAYS = ("images", "labels", "test_images", "test_labels")
-
-
-@dataclass(frozen=True, eq=False)
-class ImageSet:
-    """A set whole. Images [n, 28, 28] and labels [n] (0 to 9), uint8; of test images None where it has none.
-
-    name: in sentences and tables. place: where it was found.
-    digest: SHA-256 of the arrays; empty where the set is known to be what its name says.
-    tests_on_the_rest: whether images that a search left alone are its test images.
-    """
-
-    name: str
-    place: str
-    images: Bytes
-    labels: Bytes
-    test_images: Bytes | None = None
-    test_labels: Bytes | None = None
-    digest: str = ""
-    tests_on_the_rest: bool = False
 
 
 def _digest(arrays: Mapping[str, Bytes]) -> str:
@@ -126,24 +106,24 @@ def _check_names(what: str, there: Sequence[str]) -> None:
 def _folder(root: Path, name: str) -> Path:
     """The folder with the files: the one given or, of a set known by name, torchvision's below it."""
     below = root / name.upper() / "raw"
-    return below if name in SIZES and path_of(FILES[0], root) is None and below.is_dir() else root
+    return below if name in SIZES and path_of(DATA_FILES[0], root) is None and below.is_dir() else root
 
 
 def _read_folder(root: Path, name: str, what: str) -> dict[str, NDArray[Any]]:
     """The arrays of the IDX files in the folder."""
     try:
         folder = _folder(root, name)
-        paths = {key: path_of(file, folder) for key, file in zip(ARRAYS, FILES, strict=True)}
+        paths = {key: path_of(file, folder) for key, file in zip(ARRAYS, DATA_FILES, strict=True)}
     except OSError as error:  # one may see the folder, and not enter it
         raise DataError(f"{what}: it cannot be looked into ({error.strerror}); give one that you may read") from None
-    for key, file in list(zip(ARRAYS, FILES, strict=True))[:2]:
+    for key, file in list(zip(ARRAYS, DATA_FILES, strict=True))[:2]:
         if paths[key] is None:
             raise DataError(f"{what}: there is no {file.name} in it, nor its .gz; it must have {_files()}")
     return {key: read_idx(path) for key, path in paths.items() if path is not None}
 
 
 def _files() -> str:
-    names = [file.name for file in FILES]
+    names = [file.name for file in DATA_FILES]
     return f"{names[0]} and {names[1]}, plain or .gz (with {names[2]} and {names[3]} where there are test images)"
 
 

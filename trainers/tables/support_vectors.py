@@ -16,7 +16,7 @@ import numpy as np
 
 from fmnas.search_spaces import Configuration, Nominal, Real, Space
 from fmnas.trainers.problem import ConfigurableProblem, Problem, ProblemSettings
-from fmnas.trainers.tables.boston import boston_from_environment, boston_table
+from fmnas.trainers.tables.boston import boston_table
 from fmnas.trainers.tables.tables import SPLITS, Table, diabetes_table, split_rows, table_trainer
 
 SPACE = Space(
@@ -58,7 +58,7 @@ def _split_rmse(table: Table, configuration: Configuration, split: int) -> float
 
 def svm_boston(settings: ProblemSettings) -> Problem:
     """On the Boston table, from the file that data.root or FMNAS_BOSTON names."""
-    return _problem(lambda: boston_table(settings.data.path or boston_from_environment()), "boston", penalty=30.0)
+    return _problem(lambda: boston_table(settings.data.path), "boston", penalty=30.0)
 
 
 def _problem(load: Callable[[], Table], dataset: str, penalty: float) -> Problem:
