@@ -220,9 +220,9 @@ def _read_file(file: DataFile, folder: Path) -> Bytes:
 def _fetch_into(kept: Path, place: str, fetch: Fetcher) -> ImageSet:
     """Fetch into a folder aside, check, then rename it to `kept`: what is cut off on the way never looks whole."""
     with staging_folder(kept.parent) as aside:
-        fetched = fetch(aside)
+        fetched = fetch(Path(aside))
         found = read_folder(place, fetched)
-        whole = aside / "whole"
+        whole = Path(aside, "whole")
         whole.mkdir()
         for file in DATA_FILES:
             path = _require(file, fetched)
