@@ -17,13 +17,13 @@ from fmnas.trainers.functions.synthetic import FunctionTrainer
 from fmnas.trainers.images.image_trainer import ImageTrainer
 from fmnas.trainers.images.image_trainer import TrainingSettings as Settings
 from fmnas.trainers.split import Split
-from fmnas.trainers.tables.boosting import XGB_DIGITS, XGB_FASHION_MNIST, BoostingTrainer
+from fmnas.trainers.tables.boosting import DIGITS_TASK, FASHION_MNIST_TASK, BoostingTrainer
 from fmnas.trainers.tables.decision_trees import DT_WINE, mean_error
 from fmnas.trainers.tables.support_vectors import NUSVR_DIABETES, rmse
 from fmnas.trainers.tables.tables import diabetes_table, digits_table, wine_table
 
 AnyTrainer = ImageTrainer | FunctionTrainer | BoostingTrainer
-BOOSTING = {"boosting, last round": XGB_DIGITS, "boosting, best round": XGB_FASHION_MNIST}
+BOOSTING = {"boosting, last round": DIGITS_TASK, "boosting, best round": FASHION_MNIST_TASK}
 SYNTHETIC = {name: row.found for name, row in PROBLEMS.items() if isinstance(row.found, Problem) and row.found.function}
 FITS = {
     "support vectors": (NUSVR_DIABETES.space, partial(rmse, diabetes_table())),

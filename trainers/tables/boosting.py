@@ -43,40 +43,12 @@ from fmnas.trainers.problem import ConfigurableProblem, Problem, ProblemSettings
 from fmnas.trainers.split import CLASSES, Split
 from fmnas.trainers.tables.tables import digits_table, fashion_mnist_table
 
-_CHOICES = (
+XGBOOST_CHOICES = (
     Nominal("booster", ("gbtree", "dart")),
     Nominal("grow_policy", ("depthwise", "lossguide")),
     Nominal("loss", ("multi:softmax", "multi:softprob")),
 )
 """`loss` is what xgboost calls objective: here that is what is minimised."""
-
-
-def xgb_fashion_mnist_space() -> Space:
-    """The BO-FM paper's: learning_rate, min_split_loss and subsample on logarithmic scales, reg_lambda, max_depth."""
-    return Space(
-        [
-            Real("learning_rate", 1e-6, 1.0, log=True),
-            Real("min_split_loss", 1e-4, 10.0, log=True),
-            Real("subsample", 1e-3, 1.0, log=True),
-            Real("reg_lambda", 0.0, 5.0),
-            Integer("max_depth", 1, 10),
-            *_CHOICES,
-        ]
-    )
-
-
-def xgb_digits_space() -> Space:
-    """MCBO's: only the learning rate is on a logarithmic scale."""
-    return Space(
-        [
-            *_CHOICES,
-            Real("learning_rate", 1e-5, 1.0, log=True),
-            Integer("max_depth", 1, 10),
-            Real("min_split_loss", 0.0, 10.0),
-            Real("subsample", 1e-3, 1.0),
-            Real("reg_lambda", 0.0, 5.0),
-        ]
-    )
 
 
 @dataclass(frozen=True)
@@ -93,8 +65,37 @@ class BoostingTask:
     best_round: bool
 
 
-XGB_FASHION_MNIST = BoostingTask(xgb_fashion_mnist_space(), rounds=50, best_round=True)
-XGB_DIGITS = BoostingTask(xgb_digits_space(), rounds=100, best_round=False)
+FASHION_MNIST_TASK = BoostingTask(
+    Space(
+        [
+            Real("learning_rate", 1e-6, 1.0, log=True),
+            Real("min_split_loss", 1e-4, 10.0, log=True),
+            Real("subsample", 1e-3, 1.0, log=True),
+            Real("reg_lambda", 0.0, 5.0),
+            Integer("max_depth", 1, 10),
+            *XGBOOST_CHOICES,
+        ]
+    ),
+    rounds=50,
+    best_round=True,
+)
+"""The BO-FM paper's."""
+
+DIGITS_TASK = BoostingTask(
+    Space(
+        [
+            *XGBOOST_CHOICES,
+            Real("learning_rate", 1e-5, 1.0, log=True),
+            Integer("max_depth", 1, 10),
+            Real("min_split_loss", 0.0, 10.0),
+            Real("subsample", 1e-3, 1.0),
+            Real("reg_lambda", 0.0, 5.0),
+        ]
+    ),
+    rounds=100,
+    best_round=False,
+)
+"""MCBO's: only the learning rate is on a logarithmic scale."""
 
 
 class BoostingTrainer:
@@ -186,9 +187,8 @@ def xgb_fashion_mnist(settings: ProblemSettings, name: str = "xgb_fashion_mnist"
     data = settings.data
     assert data.train is not None
     assert data.validation is not None
-    sizes = data.train, data.validation
-    read = partial(fashion_mnist_table, *sizes, data.path)
-    return _problem(name, XGB_FASHION_MNIST, "fashion_mnist", read)
+    read = partial(fashion_mnist_table, data.train, data.validation, data.path)
+    return _problem(name, FASHION_MNIST_TASK, "fashion_mnist", read)
 
 
 def _problem(name: str, task: BoostingTask, dataset: str, read: Callable[[], Split]) -> Problem:
@@ -209,8 +209,8 @@ def _problem(name: str, task: BoostingTask, dataset: str, read: Callable[[], Spl
     )
 
 
-DIGITS = _problem("xgb_digits", XGB_DIGITS, "digits", digits_table)
-FASHION_MNIST = ConfigurableProblem(xgb_fashion_mnist, {"root": None, "train": 49_000, "validation": 21_000})
-FASHION_MNIST_SMALL = ConfigurableProblem(
+XGB_DIGITS = _problem("xgb_digits", DIGITS_TASK, "digits", digits_table)
+XGB_FASHION_MNIST = ConfigurableProblem(xgb_fashion_mnist, {"root": None, "train": 49_000, "validation": 21_000})
+XGB_FASHION_MNIST_SMALL = ConfigurableProblem(
     partial(xgb_fashion_mnist, name="xgb_fashion_mnist_small"), {"root": None, "train": 6_000, "validation": 3_000}
 )
