@@ -108,7 +108,7 @@ def test_a_set_known_by_name_has_its_number_of_images(
     root = folder(tmp_path / name.upper() / "raw").parents[1]  # as torchvision lays it out
     with pytest.raises(DataError, match=f"it has 30 images and 4 test images; {name} has 60000, 10000"):
         read_given(name, root)
-    monkeypatch.setitem(given.SIZES, name, (COUNT, TESTS))
+    monkeypatch.setitem(given.KNOWN_SIZES, name, (COUNT, TESTS))
     assert read_given(name, root).name == name
     assert len(read_given(name, folder(tmp_path / "plain")).images) == COUNT
     assert read_given(name, folder(tmp_path / "train", ARRAYS[:2])).test_images is None

@@ -34,7 +34,7 @@ from fmnas.trainers.split import CLASSES, IMAGE_SIZE, Bytes, ImageSet
 
 logger = logging.getLogger(__name__)
 
-SIZES = {"mnist": (60_000, 10_000), "kmnist": (60_000, 10_000)}
+KNOWN_SIZES = {"mnist": (60_000, 10_000), "kmnist": (60_000, 10_000)}
 """Those known by name: how many images to train and to test on they have."""
 ARRAYS = ("images", "labels", "test_images", "test_labels")
 
@@ -50,7 +50,7 @@ def _digest(arrays: Mapping[str, Bytes]) -> str:
 
 def title(name: str, root: Path) -> str:
     """What a set given is called: by its name or, if it has none of its own, by that of its file or folder."""
-    return name if name in SIZES else Path(os.path.realpath(os.path.expanduser(root))).name or name
+    return name if name in KNOWN_SIZES else Path(os.path.realpath(os.path.expanduser(root))).name or name
 
 
 def read_given(name: str, root: Path) -> ImageSet:
@@ -106,7 +106,7 @@ def _check_names(what: str, there: Sequence[str]) -> None:
 def _folder(root: Path, name: str) -> Path:
     """The folder with the files: the one given or, of a set known by name, torchvision's below it."""
     below = root / name.upper() / "raw"
-    return below if name in SIZES and path_of(DATA_FILES[0], root) is None and below.is_dir() else root
+    return below if name in KNOWN_SIZES and path_of(DATA_FILES[0], root) is None and below.is_dir() else root
 
 
 def _read_folder(root: Path, name: str, what: str) -> dict[str, NDArray[Any]]:
@@ -159,9 +159,9 @@ def _check_pairs(what: str, arrays: Mapping[str, Bytes]) -> None:
 
 def _check_size(name: str, what: str, arrays: Mapping[str, Bytes]) -> None:
     """Raise DataError where a set known by name has another number of images than that."""
-    if name not in SIZES:
+    if name not in KNOWN_SIZES:
         return
-    train, test = SIZES[name]
+    train, test = KNOWN_SIZES[name]
     images, tests = len(arrays["images"]), len(arrays.get("test_images", ())) or None
     if images != train or tests not in (None, test):
         raise DataError(

@@ -23,7 +23,7 @@ from fmnas.trainers.split import Bytes, Split, permutation
 TRAINING_SHARE = 0.7
 """In the published protocols."""
 
-Data = TypeVar("Data")
+Tabular = TypeVar("Tabular")
 """A `Table`, or a `Split` of one."""
 
 
@@ -54,7 +54,7 @@ class Table:
 
 
 def table_trainer(
-    space: Space, measure: Callable[[Data, Configuration], float], table: Data, needs: str, user: str
+    space: Space, measure: Callable[[Tabular, Configuration], float], table: Tabular, needs: str, user: str
 ) -> FunctionTrainer:
     """Evaluates points of the space on a table: the objective is measure(table, configuration).
 
