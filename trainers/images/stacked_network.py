@@ -11,13 +11,14 @@ and no gradient of one network depends on another's numbers.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from fmnas.search_spaces import Cell
-from fmnas.trainers.images.network import Network
+from fmnas.trainers.images.network import Network, replace_layers
 
 
 class Stack:
@@ -64,7 +65,7 @@ class StackedNetwork(Network):
     def __init__(self, cell: Cell, seeds: int) -> None:
         super().__init__(cell)
         self._seeds = seeds
-        _widen(self, seeds)
+        replace_layers(self, partial(_wide, seeds=seeds))
 
     def join(self, a: Tensor, b: Tensor) -> Tensor:
         """The two outputs [B, S x C, H, W] of the last cell, network after network: [B, S x 2C, H, W]."""
@@ -94,17 +95,8 @@ def _side_by_side(states: Sequence[Mapping[str, Tensor]], name: str) -> Tensor:
     return torch.cat([state[name] for state in states])
 
 
-def _widen(module: nn.Module, seeds: int) -> None:
-    """Put layers for `seeds` networks in the place of those for one. They keep their names."""
-    for name, layer in module.named_children():
-        wide = _wide(layer, seeds)
-        if wide is None:
-            _widen(layer, seeds)
-        else:
-            setattr(module, name, wide)
-
-
 def _wide(layer: nn.Module, seeds: int) -> nn.Module | None:
+    """The layer for `seeds` networks in the place of that for one; None if it serves them as it is."""
     if isinstance(layer, nn.Conv2d):
         size, padding = layer.kernel_size[0], layer.padding[0]
         assert isinstance(padding, int)
