@@ -63,39 +63,23 @@ def to_device(split: Split, device: torch.device) -> DeviceData:
     )
 
 
-@dataclass(frozen=True)
-class Crops:
-    """What is drawn for n images: the crop's first row and column in the padded image, 0..8, and whether to mirror.
+def draw_crops(count: int, generator: torch.Generator) -> Tensor:
+    """Independent uniform draws for `count` images, [3, count] int64.
 
-    top [n], left [n]: int64. mirrored [n]: bool.
+    The crop's first row and column in the padded image, 0..8, and whether to mirror, 0 or 1.
     """
-
-    top: Tensor
-    left: Tensor
-    mirrored: Tensor
-
-    def __getitem__(self, part: slice) -> "Crops":
-        """The draws of some of the images."""
-        return Crops(self.top[part], self.left[part], self.mirrored[part])
-
-    def to(self, device: torch.device) -> "Crops":
-        """The same draws on another device."""
-        return Crops(self.top.to(device), self.left.to(device), self.mirrored.to(device))
+    places = torch.randint(0, 2 * PADDING + 1, (2, count), generator=generator)
+    mirrored = torch.randint(0, 2, (count,), generator=generator)
+    return torch.cat([places, mirrored[None]])
 
 
-def draw_crops(count: int, generator: torch.Generator) -> Crops:
-    """Independent uniform draws for `count` images."""
-    top, left = torch.randint(0, 2 * PADDING + 1, (2, count), generator=generator)
-    mirrored = torch.randint(0, 2, (count,), generator=generator).bool()
-    return Crops(top, left, mirrored)
-
-
-def crop(images: Tensor, crops: Crops) -> Tensor:
-    """Images [B, 28, 28] uint8, padded, cropped and mirrored as drawn: [B, 28, 28] uint8."""
+def crop(images: Tensor, crops: Tensor) -> Tensor:
+    """Images [B, 28, 28] uint8, padded, cropped and mirrored as drawn [3, B]: [B, 28, 28] uint8."""
+    top, left, mirrored = crops
     padded = functional.pad(images, (PADDING,) * 4)
     windows = padded.unfold(1, IMAGE_SIZE, 1).unfold(2, IMAGE_SIZE, 1)  # [B, 9, 9, 28, 28], a view
-    cropped = windows[torch.arange(len(images), device=images.device), crops.top, crops.left]
-    return torch.where(crops.mirrored[:, None, None], cropped.flip(-1), cropped)
+    cropped = windows[torch.arange(len(images), device=images.device), top, left]
+    return torch.where(mirrored[:, None, None] == 1, cropped.flip(-1), cropped)
 
 
 def normalise(images: Tensor) -> Tensor:
@@ -112,12 +96,12 @@ def training_batches(
     """
     count, device = len(data.train_images), data.train_images.device
     order = torch.randperm(count, generator=draws.order).to(device)
-    crops: Crops = draw_crops(count, draws.augmentation).to(device)
+    crops = draw_crops(count, draws.augmentation).to(device)
     at_once = steps_at_once * batch_size
     for start in range(0, count, at_once):
         part = slice(start, start + at_once)
         chosen = order[part]
-        images = normalise(crop(data.train_images[chosen], crops[part]))
+        images = normalise(crop(data.train_images[chosen], crops[:, part]))
         yield from zip(images.split(batch_size), data.train_labels[chosen].split(batch_size), strict=True)
 
 

@@ -24,7 +24,7 @@ from hashlib import sha256
 import torch
 
 from fmnas.search_spaces import Cell, Conditions, Evaluation, Schedule, Trial, joint_space
-from fmnas.trainers.checkpoints import Checkpoints, Progress
+from fmnas.trainers.checkpoints import Checkpoints, Rows
 from fmnas.trainers.contract import Report, Stop, TrainerError, TrainingFailedError, check_trial, ignore, never
 from fmnas.trainers.images.arrangement import (
     Task,
@@ -230,36 +230,35 @@ class ImageTrainer:
         make = fast_learner if self._arranged.way == "fast" else plain_learner
         return make(networks[0], task.schedule, draws[0], context)
 
-    def _begun(self, task: Task) -> tuple[Learner | StackedLearner, list[list[float]]]:
+    def _begun(self, task: Task) -> tuple[Learner | StackedLearner, Rows]:
         """A learner, and the errors of the epochs that a checkpoint spares: it goes on after them."""
         learner = self._learner(task)
         if self._checkpoints is None:
             return learner, []
-        fingerprint, number, width = self._fingerprint(task.trial), task.numbers[0], len(task.numbers)
-        progress = self._checkpoints.load(fingerprint, number)
-        if progress is None:
+        fingerprint, number = self._fingerprint(task.trial), task.numbers[0]
+        kept = self._checkpoints.load(fingerprint, number, len(task.numbers))
+        if kept is None:
             return learner, []
-        rows = [list(progress.errors[i : i + width]) for i in range(0, len(progress.errors), width)]
+        rows, state = kept
         if len(rows) > task.trial.epochs:  # a longer trial left it; its state is of a later epoch
             self._checkpoints.refuse(fingerprint, number, f"it is of {len(rows)} epochs, not {task.trial.epochs}")
             return learner, []
         try:
-            learner.load_state_dict(progress.learner)
+            learner.load_state_dict(state)
         except Exception as error:  # the state is of another version of this program: anything may be missing in it
             self._checkpoints.refuse(fingerprint, number, f"it does not fit ({type(error).__name__})")
             return self._learner(task), []
         return learner, rows
 
-    def _keep(self, task: Task, rows: list[list[float]], learner: Learner | StackedLearner) -> None:
+    def _keep(self, task: Task, rows: Rows, learner: Learner | StackedLearner) -> None:
         """A checkpoint, if one is due. That it cannot be written is worth a warning and no more."""
         if self._checkpoints is None:
             return
         trial, epochs = task.trial, len(rows)
         if not (self._checkpoints.due(epochs) if epochs < trial.epochs else self._may_go_on(trial)):
             return
-        progress = Progress(tuple(error for row in rows for error in row), learner.state_dict())
         try:
-            self._checkpoints.save(self._fingerprint(trial), task.numbers[0], progress)
+            self._checkpoints.save(self._fingerprint(trial), task.numbers[0], rows, learner.state_dict())
         except OSError as error:
             logger.warning(
                 "no checkpoint of trial %d in %s (%s): the training goes on without. Does this machine have the "

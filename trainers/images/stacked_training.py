@@ -178,4 +178,4 @@ class StackedLearner:
             self._labels[:, number] = data.train_labels[order]
             for start in range(0, count, IMAGES_AT_ONCE):
                 part = slice(start, start + IMAGES_AT_ONCE)
-                self._images[part, number] = crop(data.train_images[order[part]], crops[part])
+                self._images[part, number] = crop(data.train_images[order[part]], crops[:, part])
