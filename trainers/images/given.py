@@ -19,7 +19,7 @@ import logging
 import os
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -87,38 +87,28 @@ def _read_npz(path: Path, what: str) -> dict[str, NDArray[Any]]:
                                 "numpy.savez")  # fmt: skip
             file.seek(0)
             with np.load(file, allow_pickle=False) as content:
-                _check_names(what, content.files)
+                for name in ARRAYS[:2]:
+                    if name not in content.files:
+                        raise DataError(
+                            f"{what}: it has no array {name!r}, but {', '.join(content.files) or 'none'}; it must have "
+                            "images and labels, and may have test_images and test_labels"
+                        )
                 return {name: content[name] for name in ARRAYS if name in content.files}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
         raise DataError(f"{what}: it cannot be read as arrays of numbers ({error})") from None
 
 
-def _check_names(what: str, there: Sequence[str]) -> None:
-    """Raise DataError unless images and labels are there."""
-    for name in ARRAYS[:2]:
-        if name not in there:
-            raise DataError(
-                f"{what}: it has no array {name!r}, but {', '.join(there) or 'none'}; it must have images and labels, "
-                "and may have test_images and test_labels"
-            )
-
-
-def _folder(root: Path, name: str) -> Path:
-    """The folder with the files: the one given or, of a set known by name, torchvision's below it."""
-    below = root / name.upper() / "raw"
-    return below if name in KNOWN_SIZES and path_of(DATA_FILES[0], root) is None and below.is_dir() else root
-
-
 def _read_folder(root: Path, name: str, what: str) -> dict[str, NDArray[Any]]:
-    """The arrays of the IDX files in the folder."""
+    """The arrays of the IDX files in the folder or, of a set known by name, in torchvision's below it."""
+    below, files = root / name.upper() / "raw", dict(zip(ARRAYS, DATA_FILES, strict=True))
     try:
-        folder = _folder(root, name)
-        paths = {key: path_of(file, folder) for key, file in zip(ARRAYS, DATA_FILES, strict=True)}
+        inside = name in KNOWN_SIZES and path_of(files["images"], root) is None and below.is_dir()
+        paths = {key: path_of(file, below if inside else root) for key, file in files.items()}
     except OSError as error:  # one may see the folder, and not enter it
         raise DataError(f"{what}: it cannot be looked into ({error.strerror}); give one that you may read") from None
-    for key, file in list(zip(ARRAYS, DATA_FILES, strict=True))[:2]:
+    for key in ARRAYS[:2]:
         if paths[key] is None:
-            raise DataError(f"{what}: there is no {file.name} in it, nor its .gz; it must have {_files()}")
+            raise DataError(f"{what}: there is no {files[key].name} in it, nor its .gz; it must have {_files()}")
     return {key: read_idx(path) for key, path in paths.items() if path is not None}
 
 
