@@ -133,6 +133,25 @@ def test_a_training_that_diverges_counts_as_guessing_and_the_others_go_on(
     assert evaluation.epochs == 2
 
 
+def test_a_stack_is_trained_no_more_once_all_have_diverged(
+    noise_split: Split, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, epochs = StackedLearner.train_epoch, []
+
+    def spy(learner: StackedLearner, rate: float) -> None:
+        epochs.append(rate)
+        real(learner, rate)
+
+    monkeypatch.setattr(StackedLearner, "train_epoch", spy)
+    monkeypatch.setattr(image_trainer, "build_network", poisoned(0))
+    evaluation = ImageTrainer(noise_split, TrainingSettings(seeds=1, arrangement="stacked")).evaluate(
+        make_trial(epochs=4)
+    )
+    assert evaluation.curve == (0.9,) * 4
+    assert evaluation.diverged
+    assert len(epochs) == 1
+
+
 @pytest.mark.parametrize("where", ["train_epoch", "validation_error"])
 def test_the_curve_of_a_late_divergence(
     noise_split: Split, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch, where: str

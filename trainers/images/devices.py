@@ -1,7 +1,7 @@
 """The devices that networks train on: how exactly they compute there, and whether a failure is theirs."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -103,11 +103,8 @@ def _float32() -> Iterator[None]:
 @contextmanager
 def flags(wanted: Sequence[Flag]) -> Iterator[None]:
     """Attributes of torch's backends as they are wanted in the block, and as they were after it."""
-    before = [(part, name, getattr(part, name)) for part, name, _ in wanted]
-    try:
+    with ExitStack() as as_before:
         for part, name, value in wanted:
+            as_before.callback(setattr, part, name, getattr(part, name))
             setattr(part, name, value)
         yield
-    finally:
-        for part, name, value in before:
-            setattr(part, name, value)

@@ -196,12 +196,13 @@ class ImageTrainer:
             with named_failure(task, self._device):
                 if epoch == len(rows):
                     first = None if last and not again else early
-                    diverged, row = _read(learner.train([task.schedule.learning_rate_at(epoch, planned)], first))
+                    rates = [task.schedule.learning_rate_at(epoch, planned)]
+                    diverged, row = (diverged, rows[-1]) if all(diverged) else _read(learner.train(rates, first))
                     rows.append(row)
                     if not all(diverged):
                         self._keep(task, rows, learner)
                 if last and again:
-                    diverged, rows[epoch] = _read(learner.validate())
+                    diverged, rows[epoch] = _read(learner.validation_errors())
             task.tell(epoch, rows[epoch])
         columns = zip(*rows, strict=True)
         return [Training(column, over) for column, over in zip(columns, diverged, strict=True)]

@@ -45,7 +45,6 @@ class StackedLearner:
         self._labels = torch.zeros((count, stack.seeds), dtype=torch.int64, device=device)
         self._full_step: Callable[[], object] = lambda: self.step(context.batch_size)
         self._pace = Pace(device)
-        self._over = False
 
     def capture(self) -> None:
         """Make a CUDA graph of the step of full batches. Raises CaptureError, and then the learner is of no more use.
@@ -63,23 +62,10 @@ class StackedLearner:
             self._full_step = captured(lambda: self.step(self._context.batch_size), first_step, state)
 
     def train(self, learning_rates: Iterable[float], first: int | None = None) -> list[float | None]:
-        """Epochs of every training with these learning rates, then the validation errors; None of what has diverged.
-
-        first: see `validate`.
-        """
-        if self._over:
-            return [None] * self._stack.seeds
+        """Epochs of every training with these learning rates, then `validation_errors`."""
         for learning_rate in learning_rates:
             self.train_epoch(learning_rate)
-        return self.validate(first)
-
-    def validate(self, first: int | None = None) -> list[float | None]:
-        """The validation errors, on the first so many validation images, or all; None of what has diverged."""
-        if self._over:
-            return [None] * self._stack.seeds
-        errors = self.validation_errors(first)
-        self._over = all(error is None for error in errors)
-        return errors
+        return self.validation_errors(first)
 
     def ended(self) -> list[bool]:
         """Which of the trainings have diverged."""
@@ -111,7 +97,7 @@ class StackedLearner:
 
     @torch.no_grad()
     def validation_errors(self, first: int | None = None) -> list[float | None]:
-        """The share of validation images that each network gets wrong.
+        """The share of validation images, of the first so many or all, that each network gets wrong.
 
         None for a training that has ended, now or before: its loss or one of these logits was not finite.
         """

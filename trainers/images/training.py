@@ -58,14 +58,11 @@ class Learner:
         self._over = False
 
     def train(self, learning_rates: Iterable[float], first: int | None = None) -> list[float | None]:
-        """Epochs with these learning rates, then the validation error; None once the training has diverged.
-
-        first: see `validate`.
-        """
+        """Epochs with these learning rates, then `validation_errors`."""
         self._over = self._over or not all(map(self.train_epoch, learning_rates))
-        return self.validate(first)
+        return self.validation_errors(first)
 
-    def validate(self, first: int | None = None) -> list[float | None]:
+    def validation_errors(self, first: int | None = None) -> list[float | None]:
         """The validation error, on the first so many validation images, or all; None once it has diverged."""
         error = None if self._over else self.validation_error(first)
         self._over = error is None
