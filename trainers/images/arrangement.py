@@ -14,9 +14,9 @@ per step.
 
 A step that cannot be captured is a device that fails: the evaluation is not trained in another, much slower way.
 
-Trainings side by side are threads: torch's operations let the others run while they compute. What one reports reaches
-the listener in the thread that asked for the evaluation: as it comes, each training's epochs in their order. The first
-exception, a training's or the listener's, stops the others and is raised.
+torch's operations let other threads run while they compute. What one reports reaches the listener in the thread that
+asked for the evaluation: as it comes, each training's epochs in their order. The first exception, a training's or the
+listener's, stops the others and is raised.
 """
 
 import threading

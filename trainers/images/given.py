@@ -48,9 +48,9 @@ def _digest(arrays: Mapping[str, Bytes]) -> str:
     return found.hexdigest()
 
 
-def title(name: str, root: Path) -> str:
-    """What a set given is called: by its name or, if it has none of its own, by that of its file or folder."""
-    return name if name in KNOWN_SIZES else Path(os.path.realpath(os.path.expanduser(root))).name or name
+def title(name: str, root: Path | None) -> str:
+    """What a set is called: by its name or, if it is a user's own, by that of its file or folder."""
+    return name if name != OWN or root is None else Path(os.path.realpath(os.path.expanduser(root))).name or name
 
 
 def read_given(name: str, root: Path) -> ImageSet:
