@@ -19,7 +19,7 @@ from fmnas.trainers.images import image_trainer as module
 from fmnas.trainers.images.batches import streams
 from fmnas.trainers.images.image_trainer import FinalTrainer, ImageTrainer, TrainingSettings
 from fmnas.trainers.images.network import Network, build_network
-from fmnas.trainers.images.stacked_training import StackedLearner
+from fmnas.trainers.images.stacked import StackedLearner
 from fmnas.trainers.images.training import Learner
 from fmnas.trainers.split import Split
 

@@ -37,8 +37,7 @@ from fmnas.trainers.images.batches import streams, to_device
 from fmnas.trainers.images.devices import device_name, evaluation_batch, exactly, usable_device
 from fmnas.trainers.images.fast import fast_learner
 from fmnas.trainers.images.network import build_network, count_flops, flops_ratio
-from fmnas.trainers.images.stacked_network import Stack
-from fmnas.trainers.images.stacked_training import StackedLearner
+from fmnas.trainers.images.stacked import Stack, StackedLearner
 from fmnas.trainers.images.training import Learner, TrainingContext, plain_learner
 from fmnas.trainers.problem import Arrangement
 from fmnas.trainers.split import CLASSES, Split
