@@ -22,8 +22,7 @@ from fmnas.trainers.images.batches import streams, to_device
 from fmnas.trainers.images.cuda_graph import captured
 from fmnas.trainers.images.data import fashion_mnist_set, search_split
 from fmnas.trainers.images.network import build_network
-from fmnas.trainers.images.stacked_network import Stack
-from fmnas.trainers.images.stacked_training import StackedLearner
+from fmnas.trainers.images.stacked import Stack, StackedLearner
 from fmnas.trainers.images.training import TrainingContext
 from fmnas.trainers.split import Split
 

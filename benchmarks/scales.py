@@ -24,7 +24,7 @@ from fmnas.platform.problems import PROBLEMS as REGISTERED
 from fmnas.search_spaces import Space, Trial
 from fmnas.search_spaces.records import RANDOM
 from fmnas.trainers import Problem
-from fmnas.trainers.functions.synthetic import NOISE
+from fmnas.trainers.functions.synthetic import PUBLISHED_NOISE
 from fmnas.trainers.problem import ProblemSettings
 
 SYNTHETIC = {
@@ -83,7 +83,7 @@ def row(problem: str, count: int, seed: int, near: bool) -> dict[str, Any]:
     y = values(task, X)
     milliseconds = 1000.0 * (time.process_time() - start) / count
     least = min(np.inf if task.minimum is None else task.minimum, float(y.min()))
-    kept = y > least + NOISE  # the logarithm of the optimum itself is none
+    kept = y > least + PUBLISHED_NOISE  # the logarithm of the optimum itself is none
     u = (y - y.mean()) / y.std(ddof=1)
     seen = {"log": (X[kept], np.log(y[kept] - least)), "plain": (X, y), "exp u/2": (X, np.exp(u / 2))}
     seen["exp u"] = (X, np.exp(u))

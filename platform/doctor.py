@@ -104,10 +104,9 @@ def _devices() -> Iterator[Finding]:
 
 
 def _data() -> Iterator[Finding]:
-    from fmnas.trainers.images.fashion_mnist import default_cache, find_fashion_mnist, root_from_environment
+    from fmnas.trainers.images.data import fashion_mnist_set
 
-    source = find_fashion_mnist(root_from_environment(), default_cache())
-    yield Finding("FashionMNIST", True, f"{source.place}: {source.folder}")
+    yield Finding("FashionMNIST", True, fashion_mnist_set().place)
 
 
 def _cluster(address: str | None) -> Iterator[Finding]:

@@ -143,17 +143,17 @@ PROBLEMS: dict[str, Row] = {
         ),
         Row(
             "xgb_digits",
-            "fmnas.trainers.tables.boosting:DIGITS",
+            "fmnas.trainers.tables.boosting:XGB_DIGITS",
             "boosted trees on scikit-learn's digits: 4 discrete, 4 continuous; an epoch is a round, full are 100",
         ),
         Row(
             "xgb_fashion_mnist",
-            "fmnas.trainers.tables.boosting:FASHION_MNIST",
+            "fmnas.trainers.tables.boosting:XGB_FASHION_MNIST",
             "boosted trees on all of FashionMNIST: 4 discrete, 4 continuous; an epoch is a round, full are 50",
         ),
         Row(
             "xgb_fashion_mnist_small",
-            "fmnas.trainers.tables.boosting:FASHION_MNIST_SMALL",
+            "fmnas.trainers.tables.boosting:XGB_FASHION_MNIST_SMALL",
             "boosted trees on 9,000 images, never to be compared with xgb_fashion_mnist: 4 discrete, 4 continuous",
         ),
     )

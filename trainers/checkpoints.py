@@ -8,9 +8,7 @@ evaluation is done; where longer trials go on from shorter ones, when the longes
 
 import hashlib
 import io
-import json
 import logging
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +17,8 @@ from fmnas.trainers.contract import TrainerError
 
 logger = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True)
-class Progress:
-    """A training cut off: its validation errors so far, one per epoch, and the state of its learner.
-
-    Trainings in one program are cut off together: the errors of an epoch follow each other, those of the first first.
-    """
-
-    errors: tuple[float, ...]
-    learner: dict[str, Any]
+Rows = list[list[float]]
+"""The validation errors of each epoch: one, or one of each training in one program."""
 
 
 class Checkpoints:
@@ -49,14 +39,18 @@ class Checkpoints:
         """Whether a checkpoint is written after so many epochs."""
         return epochs % self.every == 0
 
-    def save(self, fingerprint: str, number: int, progress: Progress) -> None:
-        """Keep the progress of training `number`, in the place of what was kept before. Raises OSError."""
-        self.folder.mkdir(exist_ok=True)
-        content = {"fingerprint": fingerprint, "number": number, "errors": list(progress.errors)}
-        write_aside(self._path(fingerprint, number), pack({**content, "learner": progress.learner}))
+    def save(self, fingerprint: str, number: int, rows: Rows, learner: dict[str, Any]) -> None:
+        """Keep the errors and the learner's state of training `number`, in the place of those before. Raises OSError.
 
-    def load(self, fingerprint: str, number: int) -> Progress | None:
-        """The progress of training `number`; None if none was kept.
+        Trainings in one program are cut off together, and kept under the number of the first.
+        """
+        self.folder.mkdir(exist_ok=True)
+        errors = [error for row in rows for error in row]
+        content = {"fingerprint": fingerprint, "number": number, "errors": errors, "learner": learner}
+        write_aside(self._path(fingerprint, number), pack(content))
+
+    def load(self, fingerprint: str, number: int, width: int) -> tuple[Rows, dict[str, Any]] | None:
+        """What was kept of training `number`, or of `width` trainings in one program; None if nothing was.
 
         A file that cannot be read, or that is another training's, is worth a warning and no more: the training then
         starts anew, which costs time and changes no number.
@@ -66,16 +60,15 @@ class Checkpoints:
             return None
         try:
             content = unpack(path.read_bytes())
-            owner = (content["fingerprint"], content["number"])
-            progress = Progress(tuple(content["errors"]), content["learner"])
+            owner, learner = (content["fingerprint"], content["number"]), content["learner"]
+            errors = list(content["errors"])
         except Exception as error:  # what a damaged file raises depends on where it is damaged
-            reason = f"it cannot be read ({type(error).__name__})"
-        else:
-            if owner == (fingerprint, number):
-                return progress
-            reason = "it is another training's"
-        self.refuse(fingerprint, number, reason)
-        return None
+            self.refuse(fingerprint, number, f"it cannot be read ({type(error).__name__})")
+            return None
+        if owner != (fingerprint, number):
+            self.refuse(fingerprint, number, "it is another training's")
+            return None
+        return [errors[i : i + width] for i in range(0, len(errors), width)], learner
 
     def refuse(self, fingerprint: str, number: int, reason: str) -> None:
         """Say in the log why a checkpoint is not used."""
@@ -109,8 +102,3 @@ def unpack(packed: bytes) -> dict[str, Any]:
         raise TrainerError("its checksum is another one")
     loaded: dict[str, Any] = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     return loaded
-
-
-def fingerprint_of(facts: dict[str, Any]) -> str:
-    """A number made of plain JSON facts, as text: other facts, another number."""
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

@@ -1,13 +1,4 @@
-"""The contract of a trainer, which turns a trial into an evaluation; and what can be wrong with its input or its data.
-
-FmnasError
-├── DataError                data that are missing, cut off, altered, or too few for what is asked
-├── TrainerError             a setting, a trial or a problem name that a trainer cannot work with
-├── TrainingFailedError      a training that broke down, by its own doing: it took more memory than there is
-├── DeviceFailedError        a device that this process cannot train on any more
-│   └── CaptureError         a step that could not be recorded as a CUDA graph (images/cuda_graph.py)
-└── EvaluationStoppedError   an evaluation that was told to stop
-"""
+"""The contract of a trainer, which turns a trial into an evaluation; and what can be wrong with its input or data."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -16,15 +7,18 @@ from fmnas.search_spaces import Evaluation, FmnasError, Space, Trial, errors
 
 
 class DataError(FmnasError):
-    """Data that cannot be found, read or trusted."""
+    """Data that are missing, cut off, altered, or too few for what is asked."""
 
 
 class TrainerError(FmnasError, ValueError):
-    """A setting or a trial that a trainer cannot work with."""
+    """A setting, a trial or a problem name that a trainer cannot work with."""
 
 
 class TrainingFailedError(FmnasError, RuntimeError):
-    """A training that broke down, with the cell that it trained. The trainer can go on with another trial."""
+    """A training that broke down, by its own doing, with the cell that it trained; as where memory was too little.
+
+    The trainer can go on with another trial.
+    """
 
 
 class DeviceFailedError(FmnasError):

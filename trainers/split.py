@@ -1,8 +1,8 @@
 """Data in two parts, whatever is trained on them: inputs and labels to train on, and others that are held out.
 
-Inputs are images, or the rows of a table; labels are the numbers of ten classes. A split that a permutation makes is
-the same for everyone: `numpy.random.RandomState(0).shuffle`, as in the BO-FM authors' code. Arrays may be read-only,
-shared by all workers of a machine.
+Inputs are images, whose set is whole before it is split, or the rows of a table; labels are the numbers of ten classes.
+A split that a permutation makes is the same for everyone: `numpy.random.RandomState(0).shuffle`, as in the BO-FM
+authors' code. Arrays may be read-only, shared by all workers of a machine.
 """
 
 from dataclasses import dataclass
@@ -18,6 +18,25 @@ Numbers = NDArray[np.float64] | Bytes
 CLASSES = 10
 IMAGE_SIZE = 28
 """Pixels along a side of an image."""
+
+
+@dataclass(frozen=True, eq=False)
+class ImageSet:
+    """A set of images, whole. Images [n, 28, 28] and labels [n] (0 to 9), uint8; of test images None where it has none.
+
+    name: in sentences and tables. place: where it was found.
+    digest: SHA-256 of the arrays; empty where the set is known to be what its name says.
+    tests_on_the_rest: whether images that a search left alone are its test images.
+    """
+
+    name: str
+    place: str
+    images: Bytes
+    labels: Bytes
+    test_images: Bytes | None = None
+    test_labels: Bytes | None = None
+    digest: str = ""
+    tests_on_the_rest: bool = False
 
 
 @dataclass(frozen=True, eq=False)

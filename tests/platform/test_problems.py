@@ -15,8 +15,8 @@ from fmnas.platform.errors import ConfigError
 from fmnas.platform.problems import ALIASES, PROBLEMS, problem
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers import TrainerError
-from fmnas.trainers.images.fashion_mnist import Source
 from fmnas.trainers.problem import DataSettings, Hardware, Problem, ProblemSettings
+from fmnas.trainers.split import ImageSet
 
 SMALL = {
     "joint": DataSettings(name="digits", train=64, validation=64),
@@ -33,12 +33,12 @@ def boston_file(folder: Path) -> Path:
     return folder / "boston.csv"
 
 
-def noise_for_fashion_mnist(root: Path | None, cache: Path) -> Source:
+def noise_for_fashion_mnist(root: Path | None, cache: Path) -> ImageSet:
     """Noise in the place of FashionMNIST, 200 images and 100 test images."""
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (300, 28, 28), dtype=np.uint8)
     labels = (np.arange(300) % 10).astype(np.uint8)
-    return Source("a test", Path("nowhere"), images[:200], labels[:200], images[200:], labels[200:])
+    return ImageSet("fashion_mnist", "a test: nowhere", images[:200], labels[:200], images[200:], labels[200:])
 
 
 @pytest.fixture(params=PROBLEMS)

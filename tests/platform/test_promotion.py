@@ -16,8 +16,8 @@ from fmnas.platform.record.journal import Journal, read_journal
 from fmnas.platform.record.run_directory import RunDirectory
 from fmnas.platform.record.state import restore
 from fmnas.search_spaces import Evaluation, Trial
-from fmnas.trainers.images import training
 from fmnas.trainers.images.image_trainer import FinalTrainer, ImageTrainer
+from fmnas.trainers.images.training import Learner
 from fmnas.trainers.problem import DataSettings, Hardware, ProblemSettings
 
 ON = ["checkpoints={every: 2, continue_promoted: true}"]
@@ -60,8 +60,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
     """A run that nothing disturbed, and the epochs that its learners trained."""
     out, trained = tmp_path_factory.mktemp("whole") / "run", []
     with pytest.MonkeyPatch.context() as patch:
-        epoch = training.train_epoch
-        patch.setattr(training, "train_epoch", lambda *given: trained.append(1) or epoch(*given))
+        epoch = Learner.train_epoch
+        patch.setattr(Learner, "train_epoch", lambda *given: trained.append(1) or epoch(*given))
         assert run(out, None, ON) == 0
     return out, len(trained)
 

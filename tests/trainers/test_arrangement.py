@@ -18,7 +18,7 @@ from fmnas.trainers.images import image_trainer, training
 from fmnas.trainers.images.arrangement import Arranged, arrange
 from fmnas.trainers.images.data import digits_set, search_split
 from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
-from fmnas.trainers.images.stacked_training import StackedLearner
+from fmnas.trainers.images.stacked import StackedLearner
 from fmnas.trainers.split import Split
 
 MakeTrial = Callable[..., Trial]

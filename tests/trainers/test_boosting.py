@@ -9,8 +9,15 @@ import pytest
 
 from fmnas.search_spaces import Evaluation, Integer, Nominal, Real, Trial, errors
 from fmnas.trainers import TrainerError
+from fmnas.trainers.problem import DataSettings, ProblemSettings
 from fmnas.trainers.split import Split
-from fmnas.trainers.tables.boosting import XGB_DIGITS, XGB_FASHION_MNIST, BoostingTrainer
+from fmnas.trainers.tables.boosting import (
+    DIGITS_SPACE,
+    FASHION_MNIST_SPACE,
+    XGB_DIGITS,
+    BoostingTrainer,
+    xgb_fashion_mnist,
+)
 from fmnas.trainers.tables.tables import digits_table
 
 needs_xgboost = pytest.mark.skipif(
@@ -32,12 +39,12 @@ def trial(epochs: int, seed: int = 0, **values: object) -> Trial:
     return Trial(0, {**BASE, **values}, epochs, "random", seed=seed)
 
 
-def evaluate(split: Split, given: Trial, task: object = XGB_DIGITS, threads: int = 1) -> Evaluation:
-    return BoostingTrainer(task, split, threads, clock=lambda: 0.0).evaluate(given)
+def evaluate(split: Split, given: Trial, best_round: bool = False, threads: int = 1) -> Evaluation:
+    return BoostingTrainer(DIGITS_SPACE, split, best_round, threads, clock=lambda: 0.0).evaluate(given)
 
 
 def test_spaces() -> None:
-    fashion, digits = XGB_FASHION_MNIST.space, XGB_DIGITS.space
+    fashion, digits = FASHION_MNIST_SPACE, DIGITS_SPACE
     assert fashion.names[:5] == ("learning_rate", "min_split_loss", "subsample", "reg_lambda", "max_depth")
     assert sorted(fashion.names) == sorted(digits.names) == sorted(BASE)
     bounds = {v.name: (v.low, v.high, v.log) for v in fashion.continuous}
@@ -49,7 +56,8 @@ def test_spaces() -> None:
     for space in (fashion, digits):
         assert sorted(type(v).__name__ for v in space.variables) == ["Integer"] + ["Nominal"] * 3 + ["Real"] * 4
         assert {type(v) for v in space.variables} == {Integer, Nominal, Real}
-    assert (XGB_FASHION_MNIST.rounds, XGB_DIGITS.rounds) == (50, 100)
+    settings = ProblemSettings(DataSettings(train=100, validation=50))
+    assert (xgb_fashion_mnist(settings).epochs, XGB_DIGITS.epochs) == (50, 100)
 
 
 @needs_xgboost
@@ -80,7 +88,7 @@ def test_the_best_round_counts_or_the_last(few: Split) -> None:
     noisy = {"learning_rate": 1.0, "subsample": 0.05}
     curve = evaluate(few, trial(20, **noisy)).curve
     worse = next(epochs for epochs in range(2, 20) if curve[epochs - 1] > min(curve[:epochs]))
-    last, best = (evaluate(few, trial(worse, **noisy), task) for task in (XGB_DIGITS, XGB_FASHION_MNIST))
+    last, best = (evaluate(few, trial(worse, **noisy), best_round) for best_round in (False, True))
     assert last.curve == best.curve
     assert last.objective == last.curve[-1] == best.errors[0]
     assert best.objective == min(best.curve) < last.objective
@@ -94,7 +102,9 @@ def test_a_small_learning_rate_still_learns(few: Split) -> None:
 @needs_xgboost
 def test_each_round_is_reported(few: Split) -> None:
     heard: list[tuple[int, int, float]] = []
-    evaluation = BoostingTrainer(XGB_DIGITS, few).evaluate(trial(3), lambda *what: heard.append(what))
+    evaluation = BoostingTrainer(DIGITS_SPACE, few, best_round=False).evaluate(
+        trial(3), lambda *what: heard.append(what)
+    )
     assert heard == [(0, i, error) for i, error in enumerate(evaluation.curve, start=1)]
 
 
@@ -105,7 +115,7 @@ def test_what_the_report_raises_reaches_the_caller(few: Split) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        BoostingTrainer(XGB_DIGITS, few).evaluate(trial(50), stop)
+        BoostingTrainer(DIGITS_SPACE, few, best_round=False).evaluate(trial(50), stop)
 
 
 @needs_xgboost
@@ -116,7 +126,7 @@ def test_the_seed_of_the_trial_changes_nothing(few: Split) -> None:
 @needs_xgboost
 @pytest.mark.parametrize("corner", range(2))
 def test_the_corners_of_the_space_give_an_error(few: Split, corner: int) -> None:
-    ends = {v.name: (v.low, v.high)[corner] for v in XGB_DIGITS.space.variables if not isinstance(v, Nominal)}
+    ends = {v.name: (v.low, v.high)[corner] for v in DIGITS_SPACE.variables if not isinstance(v, Nominal)}
     evaluation = evaluate(few, trial(2, **ends))
     assert 0 <= evaluation.objective <= 1
 
@@ -130,7 +140,7 @@ def test_read_only_arrays_and_several_threads_will_do(few: Split) -> None:
 
 def test_no_threads_are_refused(few: Split) -> None:
     with pytest.raises(TrainerError, match="threads = 0: it must be at least 1"):
-        BoostingTrainer(XGB_DIGITS, few, threads=0)
+        BoostingTrainer(DIGITS_SPACE, few, best_round=False, threads=0)
 
 
 def test_without_xgboost_it_says_how_to_get_it(few: Split, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,4 +151,4 @@ def test_without_xgboost_it_says_how_to_get_it(few: Split, monkeypatch: pytest.M
 
     monkeypatch.setattr(errors, "import_module", missing)
     with pytest.raises(TrainerError, match="needs xgboost-cpu, which is not installed: pip install xgboost-cpu"):
-        BoostingTrainer(XGB_DIGITS, few)
+        BoostingTrainer(DIGITS_SPACE, few, best_round=False)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fmnas.trainers import DataError
-from fmnas.trainers.tables.boston import boston_from_environment, boston_table
+from fmnas.trainers.tables.boston import boston_table
 
 HEADER = ",".join(f'"c{i}"' for i in range(14))
 
@@ -73,7 +73,9 @@ def test_without_a_file_it_says_what_is_needed() -> None:
         boston_table(None)
 
 
-def test_the_environment_may_name_the_file() -> None:
-    assert boston_from_environment({"FMNAS_BOSTON": "/b.csv"}) == Path("/b.csv")
-    assert boston_from_environment({"FMNAS_BOSTON": ""}) is None
-    assert boston_from_environment({}) is None
+def test_the_environment_may_name_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FMNAS_BOSTON", str(write(tmp_path / "b.csv", lines(stand_in()))))
+    assert boston_table(None).place == str(tmp_path / "b.csv")
+    monkeypatch.setenv("FMNAS_BOSTON", "")
+    with pytest.raises(DataError, match="no file given"):
+        boston_table(None)

@@ -17,13 +17,13 @@ from fmnas.trainers.functions.synthetic import FunctionTrainer
 from fmnas.trainers.images.image_trainer import ImageTrainer
 from fmnas.trainers.images.image_trainer import TrainingSettings as Settings
 from fmnas.trainers.split import Split
-from fmnas.trainers.tables.boosting import XGB_DIGITS, XGB_FASHION_MNIST, BoostingTrainer
+from fmnas.trainers.tables.boosting import DIGITS_SPACE, FASHION_MNIST_SPACE, BoostingTrainer
 from fmnas.trainers.tables.decision_trees import DT_WINE, mean_error
 from fmnas.trainers.tables.support_vectors import NUSVR_DIABETES, rmse
 from fmnas.trainers.tables.tables import diabetes_table, digits_table, wine_table
 
 AnyTrainer = ImageTrainer | FunctionTrainer | BoostingTrainer
-BOOSTING = {"boosting, last round": XGB_DIGITS, "boosting, best round": XGB_FASHION_MNIST}
+BOOSTING = {"boosting, last round": (DIGITS_SPACE, False), "boosting, best round": (FASHION_MNIST_SPACE, True)}
 SYNTHETIC = {name: row.found for name, row in PROBLEMS.items() if isinstance(row.found, Problem) and row.found.function}
 FITS = {
     "support vectors": (NUSVR_DIABETES.space, partial(rmse, diabetes_table())),
@@ -41,7 +41,8 @@ def make(request: pytest.FixtureRequest, noise_split: Split) -> Callable[[], Any
         return lambda: FunctionTrainer(*FITS[request.param], clock=lambda: 0.0)
     if request.param in BOOSTING:
         pytest.importorskip("xgboost", reason="xgboost is not installed: pip install xgboost-cpu")
-        return lambda: BoostingTrainer(BOOSTING[request.param], digits_table(), clock=lambda: 0.0)
+        space, best_round = BOOSTING[request.param]
+        return lambda: BoostingTrainer(space, digits_table(), best_round, clock=lambda: 0.0)
     problem = SYNTHETIC[request.param]
     assert problem.function is not None
     return lambda: FunctionTrainer(problem.space, problem.function, noise=1e-6, clock=lambda: 0.0)

@@ -10,10 +10,8 @@ from hypothesis import strategies as st
 from fmnas.trainers import DataError
 from fmnas.trainers.images import data
 from fmnas.trainers.images.data import digits_set, fashion_mnist_set, image_set, search_split
-from fmnas.trainers.images.fashion_mnist import Source
-from fmnas.trainers.images.given import ImageSet
 from fmnas.trainers.problem import DataSettings
-from fmnas.trainers.split import permutation
+from fmnas.trainers.split import ImageSet, permutation
 
 COUNT = 60
 
@@ -25,9 +23,9 @@ def numbered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, objec
     labels = (np.arange(COUNT) % 10).astype(np.uint8)
     asked: dict[str, object] = {}
 
-    def find(root: Path | None, cache: Path) -> Source:
+    def find(root: Path | None, cache: Path) -> ImageSet:
         asked.update(root=root, cache=cache)
-        return Source("cache", tmp_path, images, labels, images[:1], labels[:1])
+        return ImageSet("fashion_mnist", f"cache: {tmp_path}", images, labels, images[:1], labels[:1])
 
     monkeypatch.setattr(data, "find_fashion_mnist", find)
     return asked

@@ -7,7 +7,7 @@ from sklearn.tree import DecisionTreeClassifier
 from fmnas.platform.problems import problem
 from fmnas.search_spaces import Configuration, Nominal, Real, Trial
 from fmnas.trainers.tables.decision_trees import mean_error
-from fmnas.trainers.tables.tables import split_rows, wine_table
+from fmnas.trainers.tables.tables import splits, wine_table
 
 TABLE = wine_table()
 PUBLISHED_PROTOCOL = [
@@ -31,7 +31,7 @@ def test_the_space() -> None:
 
 
 def test_the_rows_that_test_are_the_published_ones() -> None:
-    tests = [split_rows(178, split)[1] for split in range(5)]
+    tests = [test for _, test in splits(178)]
     assert [len(rows) for rows in tests] == [54] * 5
     assert tests[0][:10].tolist() == [41, 173, 65, 1, 120, 143, 42, 105, 132, 154]
     assert tests[4][:10].tolist() == [23, 113, 92, 62, 24, 12, 6, 46, 177, 119]
@@ -50,7 +50,7 @@ def test_accuracies_of_the_published_protocol(known: tuple[str, str, float, floa
 def test_the_objective_is_what_scikit_learns_score_leaves_of_1() -> None:
     configuration = point("best", "entropy", 0.0175, 0.4097)
     accuracies = []
-    for train, test in (split_rows(178, split) for split in range(5)):
+    for train, test in splits(178):
         tree = DecisionTreeClassifier(**configuration, random_state=0).fit(TABLE.features[train], TABLE.targets[train])
         accuracies.append(tree.score(TABLE.features[test], TABLE.targets[test]))
     trainer = problem("dt_wine").trainer

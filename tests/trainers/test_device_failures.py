@@ -19,7 +19,7 @@ from fmnas.trainers.images.cuda_graph import CaptureError, captured
 from fmnas.trainers.images.devices import exactly, usable_device
 from fmnas.trainers.images.image_trainer import FinalTrainer, ImageTrainer, TrainingSettings
 from fmnas.trainers.images.problem import train_a_little
-from fmnas.trainers.images.stacked_training import StackedLearner
+from fmnas.trainers.images.stacked import StackedLearner
 from fmnas.trainers.memory import give_back_memory
 from fmnas.trainers.split import Split
 

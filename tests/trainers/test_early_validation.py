@@ -12,9 +12,9 @@ from fmnas.search_spaces import Trial
 from fmnas.trainers import TrainerError
 from fmnas.trainers.checkpoints import Checkpoints
 from fmnas.trainers.images import image_trainer
-from fmnas.trainers.images.batches import to_device
+from fmnas.trainers.images.batches import normalise, to_device
 from fmnas.trainers.images.image_trainer import FinalTrainer, ImageTrainer, TrainingSettings
-from fmnas.trainers.images.training import Learner
+from fmnas.trainers.images.training import Learner, TrainingContext
 from fmnas.trainers.split import Split
 
 MakeTrial = Callable[..., Trial]
@@ -74,13 +74,14 @@ def test_no_more_images_are_looked_at(
     assert seen == [EARLY, EARLY, None]
 
 
-def test_the_first_of_the_held_out_images(noise_split: Split) -> None:
+@pytest.mark.parametrize("first", [EARLY, None])
+def test_the_first_of_the_held_out_images(noise_split: Split, first: int | None) -> None:
     data = to_device(noise_split, torch.device("cpu"))
-    assert data.validated(None) is data
-    part = data.validated(EARLY)
-    assert torch.equal(part.held_out_images, data.held_out_images[:EARLY])
-    assert torch.equal(part.held_out_labels, data.held_out_labels[:EARLY])
-    assert part.train_images is data.train_images
+    batches = list(TrainingContext(data, 4, 4).validation_batches(first))
+    images, labels = (torch.cat(column) for column in zip(*batches, strict=True))
+    assert torch.equal(images, normalise(data.held_out_images[:first]))
+    assert torch.equal(labels, data.held_out_labels[:first])
+    assert len(labels) == (first or 17)
 
 
 @arrangements

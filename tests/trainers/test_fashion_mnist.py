@@ -13,11 +13,11 @@ import pytest
 from fmnas.trainers import DataError
 from fmnas.trainers.images import fashion_mnist
 from fmnas.trainers.images.fashion_mnist import (
-    FILES,
+    DATA_FILES,
     DataFile,
     default_cache,
     find_fashion_mnist,
-    root_from_environment,
+    path_from_environment,
 )
 
 SHAPES = ((6, 28, 28), (6,), (2, 28, 28), (2,))
@@ -29,14 +29,14 @@ def contents(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Contents:
     """The four files of a small FashionMNIST, which the module then takes for the real one; no system copy."""
     rng = np.random.default_rng(0)
     made = {}
-    for file, shape in zip(FILES, SHAPES, strict=True):
+    for file, shape in zip(DATA_FILES, SHAPES, strict=True):
         header = bytes([0, 0, 8, len(shape)]) + struct.pack(f">{len(shape)}I", *shape)
         made[file.name] = header + rng.integers(0, 10, shape, dtype=np.uint8).tobytes()
     small = tuple(
         DataFile(name, shape, hashlib.md5(content).hexdigest())
         for (name, content), shape in zip(made.items(), SHAPES, strict=True)
     )
-    monkeypatch.setattr(fashion_mnist, "FILES", small)
+    monkeypatch.setattr(fashion_mnist, "DATA_FILES", small)
     monkeypatch.setattr(fashion_mnist, "SYSTEM_FOLDER", tmp_path / "system")
     monkeypatch.setattr(fashion_mnist, "FETCHERS", ())
     return made
@@ -66,7 +66,7 @@ def broken_fetcher(calls: list[str], name: str) -> tuple[str, Callable[[Path], P
 
     def fetch(folder: Path) -> Path:
         calls.append(name)
-        (folder / FILES[0].name).write_bytes(b"\0\0\x08")
+        (folder / DATA_FILES[0].name).write_bytes(b"\0\0\x08")
         raise DataError(f"{name} is out")
 
     return name, fetch
@@ -81,10 +81,10 @@ def test_a_folder_given_is_used(
     write(tmp_path / "cache" / "FashionMNIST" / "raw", contents)
     with caplog.at_level(logging.INFO, "fmnas.trainers"):
         source = find_fashion_mnist(tmp_path / "mine", tmp_path / "cache")
-    assert (source.place, source.folder) == ("folder given", folder)
+    assert source.place == f"folder given: {folder}"
     assert f"FashionMNIST from the folder given: {folder}" in caplog.messages
     for array, shape, content in zip(
-        (source.train_images, source.train_labels, source.test_images, source.test_labels),
+        (source.images, source.labels, source.test_images, source.test_labels),
         SHAPES,
         contents.values(),
         strict=True,
@@ -113,19 +113,20 @@ def test_the_places_are_tried_in_order(tmp_path: Path, contents: Contents, monke
 
     fetched = find_fashion_mnist(None, cache)
     assert calls == ["first", "second"]
-    assert (fetched.place, fetched.folder) == ("second", cache / "FashionMNIST" / "raw")
-    assert sorted(path.name for path in fetched.folder.iterdir()) == sorted(f"{name}.gz" for name in contents)
+    kept = cache / "FashionMNIST" / "raw"
+    assert fetched.place == f"second: {kept}"
+    assert sorted(path.name for path in kept.iterdir()) == sorted(f"{name}.gz" for name in contents)
 
     write(tmp_path / "system", contents)
-    assert find_fashion_mnist(None, cache).place == "cache"
-    assert find_fashion_mnist(None, tmp_path / "other cache").place == "system copy"
+    assert find_fashion_mnist(None, cache).place == f"cache: {kept}"
+    assert find_fashion_mnist(None, tmp_path / "other cache").place == f"system copy: {tmp_path / 'system'}"
     assert calls == ["first", "second"], "nothing is fetched while there is a copy"
 
 
 def test_a_failed_fetch_leaves_nothing_behind(
     tmp_path: Path, contents: Contents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    altered = {**contents, FILES[2].name: contents[FILES[2].name][:-1] + b"\xff"}
+    altered = {**contents, DATA_FILES[2].name: contents[DATA_FILES[2].name][:-1] + b"\xff"}
     monkeypatch.setattr(fashion_mnist, "FETCHERS", (broken_fetcher([], "a"), fetcher(altered, [], "b")))
     with pytest.raises(DataError) as caught:
         find_fashion_mnist(None, tmp_path / "cache")
@@ -167,7 +168,7 @@ def test_another_process_that_was_faster_is_no_error(
         return write(folder / "x", contents)
 
     monkeypatch.setattr(fashion_mnist, "FETCHERS", (("net", slow),))
-    assert find_fashion_mnist(None, tmp_path / "cache").folder == kept
+    assert find_fashion_mnist(None, tmp_path / "cache").place == f"net: {kept}"
 
 
 def test_a_cache_that_cannot_be_written_is_reported(
@@ -188,7 +189,7 @@ def test_a_cache_that_cannot_be_written_is_reported(
         (lambda path: path.write_bytes(path.read_bytes()[:-1] + b"\xff"), "was altered"),
     ],
 )
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+@pytest.mark.parametrize("file", DATA_FILES, ids=lambda file: file.name)
 def test_damaged_data_are_an_error_that_names_the_file(
     tmp_path: Path, contents: Contents, place: str, damage: Callable[[Path], None], message: str, file: DataFile
 ) -> None:
@@ -204,11 +205,11 @@ def test_damaged_data_are_an_error_that_names_the_file(
 
 def test_a_truncated_gzip_and_a_wrong_shape_are_told(tmp_path: Path, contents: Contents) -> None:
     folder = write(tmp_path / "x", contents, packed=True)
-    path = folder / f"{FILES[0].name}.gz"
+    path = folder / f"{DATA_FILES[0].name}.gz"
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(DataError, match=f"{FILES[0].name}.gz is truncated"):
+    with pytest.raises(DataError, match=f"{DATA_FILES[0].name}.gz is truncated"):
         find_fashion_mnist(folder, tmp_path)
-    path.write_bytes(gzip.compress(contents[FILES[2].name]))
+    path.write_bytes(gzip.compress(contents[DATA_FILES[2].name]))
     with pytest.raises(DataError, match=r"shape \(2, 28, 28\); FashionMNIST's is \(6, 28, 28\)"):
         find_fashion_mnist(folder, tmp_path)
 
@@ -218,9 +219,9 @@ def test_the_environment_moves_cache_and_root() -> None:
     assert default_cache({}) == home / ".cache" / "fmnas"
     assert default_cache({"XDG_CACHE_HOME": "/x"}) == Path("/x/fmnas")
     assert default_cache({"XDG_CACHE_HOME": "/x", "FMNAS_CACHE": "~/y"}) == home / "y"
-    assert root_from_environment({"FMNAS_DATA": "/d"}) == Path("/d")
-    assert root_from_environment({"FMNAS_DATA": ""}) is None
-    assert root_from_environment({}) is None
+    assert path_from_environment("FMNAS_DATA", {"FMNAS_DATA": "/d"}) == Path("/d")
+    assert path_from_environment("FMNAS_DATA", {"FMNAS_DATA": ""}) is None
+    assert path_from_environment("FMNAS_DATA", {}) is None
 
 
 @pytest.fixture
@@ -248,7 +249,7 @@ def test_without_a_home_there_is_no_cache_and_the_other_places_are_searched(
         find_fashion_mnist(None, default_cache({}))
     assert not fetched
     write(tmp_path / "system", contents)
-    assert find_fashion_mnist(None, default_cache({})).place == "system copy"
+    assert find_fashion_mnist(None, default_cache({})).place == f"system copy: {tmp_path / 'system'}"
 
 
 @pytest.mark.parametrize(
@@ -269,18 +270,18 @@ def test_a_cache_that_cannot_be_looked_at_does_not_hide_the_other_places(tmp_pat
     with pytest.raises(DataError, match=r"found nowhere(?s:.*)cache: x.*\(File name too long\)"):
         find_fashion_mnist(None, Path("x" * 300))
     write(tmp_path / "system", contents)
-    assert find_fashion_mnist(None, Path("x" * 300)).place == "system copy"
+    assert find_fashion_mnist(None, Path("x" * 300)).place == f"system copy: {tmp_path / 'system'}"
 
 
 def test_the_real_data_set() -> None:
     try:
-        source = find_fashion_mnist(root_from_environment(), default_cache())
+        source = find_fashion_mnist(path_from_environment("FMNAS_DATA"), default_cache())
     except DataError as error:
         if "found nowhere" not in str(error):
             raise
         pytest.skip(str(error))
-    assert np.bincount(source.train_labels).tolist() == [6_000] * 10
+    assert np.bincount(source.labels).tolist() == [6_000] * 10
     assert np.bincount(source.test_labels).tolist() == [1_000] * 10
-    assert source.train_labels[:5].tolist() == [9, 0, 0, 3, 0]
-    assert source.train_images.mean() == pytest.approx(72.9404, abs=1e-4)
-    assert not source.train_images.flags.writeable
+    assert source.labels[:5].tolist() == [9, 0, 0, 3, 0]
+    assert source.images.mean() == pytest.approx(72.9404, abs=1e-4)
+    assert not source.images.flags.writeable

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,11 +10,11 @@ from hypothesis import strategies as st
 
 from fmnas.search_spaces import Trial
 from fmnas.trainers import DataError
-from fmnas.trainers.images import data, training
+from fmnas.trainers.images import data
 from fmnas.trainers.images.data import digits_set, fashion_mnist_set, final_split, search_split
-from fmnas.trainers.images.fashion_mnist import Source
 from fmnas.trainers.images.image_trainer import FinalTrainer, ImageTrainer, TrainingSettings
-from fmnas.trainers.split import Split
+from fmnas.trainers.images.training import Learner
+from fmnas.trainers.split import ImageSet, Split
 
 MakeTrial = Callable[..., Trial]
 COUNT = 60
@@ -30,7 +29,7 @@ def numbered(first: int, count: int) -> tuple[np.ndarray, np.ndarray]:
 @pytest.fixture(scope="module", autouse=True)
 def _numbered_source() -> Iterator[None]:
     patch = pytest.MonkeyPatch()
-    source = Source("cache", Path("here"), *numbered(0, COUNT), *numbered(100, 15))
+    source = ImageSet("fashion_mnist", "cache: here", *numbered(0, COUNT), *numbered(100, 15))
     patch.setattr(data, "find_fashion_mnist", lambda root, cache: source)
     yield
     patch.undo()
@@ -104,8 +103,8 @@ def test_it_is_the_last_error_of_the_same_trainings(
 def test_a_training_that_diverges_has_the_error_of_guessing(
     where: str, bad: object, most: int, final: Split, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, calls = getattr(training, where), iter(range(100))
-    monkeypatch.setattr(training, where, lambda *a: bad if next(calls) == most - 1 else real(*a))
+    real, calls = getattr(Learner, where), iter(range(100))
+    monkeypatch.setattr(Learner, where, lambda *a: bad if next(calls) == most - 1 else real(*a))
     evaluation = FinalTrainer(final, TrainingSettings(seeds=1, batch_size=8)).evaluate(make_trial(epochs=4))
     assert evaluation.diverged
     assert evaluation.errors == (0.9,)

@@ -12,7 +12,7 @@ import pytest
 from fmnas.trainers import DataError
 from fmnas.trainers.images import given
 from fmnas.trainers.images.data import final_split, search_split
-from fmnas.trainers.images.fashion_mnist import FILES
+from fmnas.trainers.images.fashion_mnist import DATA_FILES
 from fmnas.trainers.images.given import ARRAYS, read_given, title
 from fmnas.trainers.images.problem import joint
 from fmnas.trainers.problem import DataSettings, ProblemSettings
@@ -36,7 +36,7 @@ def npz(path: Path, **arrays: Any) -> Path:
 
 def folder(path: Path, names: tuple[str, ...] = ARRAYS, packed: bool = False, **arrays: Any) -> Path:
     path.mkdir(parents=True, exist_ok=True)
-    for name, file in zip(ARRAYS, FILES, strict=True):
+    for name, file in zip(ARRAYS, DATA_FILES, strict=True):
         if name in names:
             array = np.asarray({**WHOLE, **arrays}[name], dtype=np.uint8)
             content = struct.pack(f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape) + array.tobytes()
@@ -108,7 +108,7 @@ def test_a_set_known_by_name_has_its_number_of_images(
     root = folder(tmp_path / name.upper() / "raw").parents[1]  # as torchvision lays it out
     with pytest.raises(DataError, match=f"it has 30 images and 4 test images; {name} has 60000, 10000"):
         read_given(name, root)
-    monkeypatch.setitem(given.SIZES, name, (COUNT, TESTS))
+    monkeypatch.setitem(given.KNOWN_SIZES, name, (COUNT, TESTS))
     assert read_given(name, root).name == name
     assert len(read_given(name, folder(tmp_path / "plain")).images) == COUNT
     assert read_given(name, folder(tmp_path / "train", ARRAYS[:2])).test_images is None
@@ -200,6 +200,6 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="there is no train-labels-idx1-ubyte in it, nor"):
         read_given("own", folder(tmp_path / "half", ("images",)))
     whole_folder = folder(tmp_path / "torn")
-    (whole_folder / FILES[0].name).write_bytes(b"\0\0\x08\x03")
+    (whole_folder / DATA_FILES[0].name).write_bytes(b"\0\0\x08\x03")
     with pytest.raises(DataError, match="train-images-idx3-ubyte is truncated"):
         read_given("own", whole_folder)

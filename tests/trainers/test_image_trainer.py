@@ -18,7 +18,8 @@ from fmnas.trainers.images import image_trainer, training
 from fmnas.trainers.images.data import digits_set, search_split
 from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
 from fmnas.trainers.images.network import Network, build_network, count_flops
-from fmnas.trainers.images.stacked_training import StackedLearner
+from fmnas.trainers.images.stacked import StackedLearner
+from fmnas.trainers.images.training import Learner
 from fmnas.trainers.split import Split
 
 MakeTrial = Callable[..., Trial]
@@ -69,7 +70,7 @@ def test_the_schedule_is_applied_epoch_by_epoch(
 ) -> None:
     rates: list[float] = []
     stacked = trainer.settings.arrangement == "stacked"
-    place: Any = StackedLearner if stacked else training
+    place: Any = StackedLearner if stacked else Learner
     real = place.train_epoch
 
     def spy(*arguments: object) -> bool:
@@ -132,15 +133,34 @@ def test_a_training_that_diverges_counts_as_guessing_and_the_others_go_on(
     assert evaluation.epochs == 2
 
 
+def test_a_stack_is_trained_no_more_once_all_have_diverged(
+    noise_split: Split, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, epochs = StackedLearner.train_epoch, []
+
+    def spy(learner: StackedLearner, rate: float) -> None:
+        epochs.append(rate)
+        real(learner, rate)
+
+    monkeypatch.setattr(StackedLearner, "train_epoch", spy)
+    monkeypatch.setattr(image_trainer, "build_network", poisoned(0))
+    evaluation = ImageTrainer(noise_split, TrainingSettings(seeds=1, arrangement="stacked")).evaluate(
+        make_trial(epochs=4)
+    )
+    assert evaluation.curve == (0.9,) * 4
+    assert evaluation.diverged
+    assert len(epochs) == 1
+
+
 @pytest.mark.parametrize("where", ["train_epoch", "validation_error"])
 def test_the_curve_of_a_late_divergence(
     noise_split: Split, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     """It keeps the epochs before, and trains no more after."""
-    real = getattr(training, where)
+    real = getattr(Learner, where)
     calls = iter(range(100))
     bad = {"train_epoch": False, "validation_error": None}[where]
-    monkeypatch.setattr(training, where, lambda *a: bad if next(calls) == 1 else real(*a))
+    monkeypatch.setattr(Learner, where, lambda *a: bad if next(calls) == 1 else real(*a))
     evaluation = ImageTrainer(noise_split, TrainingSettings(seeds=1)).evaluate(make_trial(epochs=4))
     assert evaluation.curve[1:] == (0.9, 0.9, 0.9)
     assert evaluation.curve[0] * 17 == pytest.approx(round(evaluation.curve[0] * 17))

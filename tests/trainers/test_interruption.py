@@ -11,10 +11,10 @@ import pytest
 
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers import EvaluationStoppedError, TrainerError, TrainingFailedError
-from fmnas.trainers.checkpoints import Checkpoints, Progress, pack, unpack
+from fmnas.trainers.checkpoints import Checkpoints, pack, unpack
 from fmnas.trainers.images import training
 from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
-from fmnas.trainers.images.stacked_training import StackedLearner
+from fmnas.trainers.images.stacked import StackedLearner
 from fmnas.trainers.split import Split
 
 MakeTrial = Callable[..., Trial]
@@ -203,7 +203,7 @@ def test_a_write_that_fails_leaves_the_checkpoint_before(
 
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OSError, match="the disk is full"):
-        checkpoints.save(unpack(before)["fingerprint"], 0, Progress((0.1,), {}))
+        checkpoints.save(unpack(before)["fingerprint"], 0, [[0.1]], {})
     assert path.read_bytes() == before
     assert list(checkpoints.folder.iterdir()) == [path]
     path.unlink()

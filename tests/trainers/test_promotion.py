@@ -16,11 +16,11 @@ from fmnas.search_spaces import Cell, Evaluation, Schedule, Trial
 from fmnas.trainers import TrainerError
 from fmnas.trainers.checkpoints import Checkpoints
 from fmnas.trainers.images import image_trainer as module
-from fmnas.trainers.images import training
 from fmnas.trainers.images.batches import streams
 from fmnas.trainers.images.image_trainer import FinalTrainer, ImageTrainer, TrainingSettings
 from fmnas.trainers.images.network import Network, build_network
-from fmnas.trainers.images.stacked_training import StackedLearner
+from fmnas.trainers.images.stacked import StackedLearner
+from fmnas.trainers.images.training import Learner
 from fmnas.trainers.split import Split
 
 MakeTrial = Callable[..., Trial]
@@ -56,7 +56,7 @@ def kept(checkpoints: Checkpoints) -> list[Path]:
 def epochs_trained(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Grows by the learning rate of each epoch that a learner trains."""
     rates: list[float] = []
-    for place in (training, StackedLearner):
+    for place in (Learner, StackedLearner):
         real = place.train_epoch
 
         def spy(*arguments: Any, real: Callable[..., Any] = real) -> Any:

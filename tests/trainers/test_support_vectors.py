@@ -11,7 +11,7 @@ from sklearn.svm import NuSVR
 
 from fmnas.search_spaces import Configuration, Nominal, Real, Trial
 from fmnas.trainers.tables.support_vectors import NUSVR_DIABETES, SPACE, rmse
-from fmnas.trainers.tables.tables import Table, diabetes_table, split_rows
+from fmnas.trainers.tables.tables import Table, diabetes_table, splits
 
 TABLE = diabetes_table()
 LINEAR: Configuration = {
@@ -36,17 +36,17 @@ def test_the_space() -> None:
 
 @given(count=st.integers(2, 600), split=st.integers(0, 4))
 def test_a_split_is_a_partition_of_fixed_sizes(count: int, split: int) -> None:
-    train, test = split_rows(count, split)
+    train, test = list(splits(count))[split]
     assert len(train) == int(0.7 * count)
     assert sorted([*train, *test]) == list(range(count))
 
 
 def test_splits_follow_the_published_seeds() -> None:
-    assert [len(part) for part in split_rows(506, 0)] == [354, 152]
-    for split, seed in enumerate((0, 1, 4, 9, 16)):
+    assert [len(part) for part in next(splits(506))] == [354, 152]
+    for split, seed in zip(splits(442), (0, 1, 4, 9, 16), strict=True):
         order = np.arange(442)
         np.random.RandomState(seed).shuffle(order)
-        assert np.array_equal(np.concatenate(split_rows(442, split)), order)
+        assert np.array_equal(np.concatenate(split), order)
 
 
 @given(seed=st.integers(0, 10**6))
@@ -55,8 +55,7 @@ def test_the_objective_is_that_of_scikit_learns_pipeline(seed: int) -> None:
     configuration = SPACE.sample(np.random.default_rng(seed))
     parameters = {"tol" if name == "tolerance" else name: value for name, value in configuration.items()}
     errors = []
-    for split in range(5):
-        train, test = split_rows(442, split)
+    for train, test in splits(442):
         model = make_pipeline(StandardScaler(), NuSVR(**parameters)).fit(TABLE.features[train], TABLE.targets[train])
         errors.append(root_mean_squared_error(TABLE.targets[test], model.predict(TABLE.features[test])))
     assert objective(configuration) == pytest.approx(np.mean(errors), rel=1e-12)

@@ -14,7 +14,7 @@ from sklearn.model_selection import train_test_split
 from fmnas.search_spaces import errors
 from fmnas.trainers import DataError, TrainerError
 from fmnas.trainers.images import data
-from fmnas.trainers.images.fashion_mnist import Source
+from fmnas.trainers.split import ImageSet
 from fmnas.trainers.tables import tables
 from fmnas.trainers.tables.tables import Table, diabetes_table, digits_table, fashion_mnist_table
 
@@ -28,7 +28,9 @@ def numbered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     count = CLASSES * PER_CLASS
     images = np.broadcast_to(np.arange(count, dtype=np.uint8)[:, None, None], (count, 28, 28))
     labels = (np.arange(count) % CLASSES).astype(np.uint8)
-    source = Source("cache", tmp_path, images[:-TEST], labels[:-TEST], images[-TEST:], labels[-TEST:])
+    source = ImageSet(
+        "fashion_mnist", f"cache: {tmp_path}", images[:-TEST], labels[:-TEST], images[-TEST:], labels[-TEST:]
+    )
     monkeypatch.setattr(data, "find_fashion_mnist", lambda root, cache: source)
 
 

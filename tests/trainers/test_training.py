@@ -10,7 +10,7 @@ from fmnas.search_spaces import Cell, Schedule, Trial
 from fmnas.trainers.images import batches, training
 from fmnas.trainers.images.batches import DeviceData, Streams, normalise, streams, to_device, training_batches
 from fmnas.trainers.images.network import build_network
-from fmnas.trainers.images.training import build_optimizer, train_epoch, train_step, validation_error
+from fmnas.trainers.images.training import Learner, TrainingContext, build_optimizer, train_step
 from fmnas.trainers.split import Split
 
 SCHEDULE = Schedule(0.1, 0.9, 0.01, 0.5, 0.5, 0.5)
@@ -35,9 +35,17 @@ class Linear(nn.Module):
         return self.layer(images.flatten(1))
 
 
+def learner(network: nn.Module, held: DeviceData, batch_size: int) -> Learner:
+    context = TrainingContext(held, batch_size, batch_size)
+    return Learner(network, build_optimizer(network, SCHEDULE), streams(0, 0), context)
+
+
 def one_epoch(network: nn.Module, held: DeviceData, batch_size: int, rate: float) -> bool:
-    batches = training_batches(held, streams(0, 0), batch_size)
-    return train_epoch(network, build_optimizer(network, SCHEDULE), batches, rate)
+    return learner(network, held, batch_size).train_epoch(rate)
+
+
+def validation_error(network: nn.Module, held: DeviceData, batch_size: int) -> float | None:
+    return learner(network, held, batch_size).validation_error()
 
 
 def first_numbers(draws: Streams) -> tuple[int, ...]:

@@ -36,10 +36,10 @@ from numpy.typing import NDArray
 
 from fmnas.trainers.functions.synthetic import Function, function_problem, mixed_space
 
-Numbers = NDArray[np.float64]
+Measurements = NDArray[np.float64]
 
 PLACES = np.array([[0.0], [1.0], [2.5]])  # [3, 1]
-TIMES = np.array([[15.0, 30.0, 45.0, 60.0]])  # [1, 4]
+MEASUREMENT_TIMES = np.array([[15.0, 30.0, 45.0, 60.0]])  # [1, 4]
 
 
 @dataclass(frozen=True)
@@ -54,18 +54,18 @@ class Spills:
 
 TRUTH = Spills(M=10.0, D=0.07, L=1.505, tau=30.1525)
 
-Exponent = Callable[[float], Numbers]
+Exponent = Callable[[float], Measurements]
 """D to the logarithm of E at each measurement [3, 4]."""
 
 
-def diffusion(D: float) -> Numbers:
+def diffusion(D: float) -> Measurements:
     """-s^2 / (4 D t)."""
-    return -(PLACES**2) / (4 * D * TIMES)
+    return -(PLACES**2) / (4 * D * MEASUREMENT_TIMES)
 
 
-def published_code(D: float) -> Numbers:
+def published_code(D: float) -> Measurements:
     """-(s^2 / 4) D t: the slip of the published code."""
-    return -(PLACES**2) / 4 * D * TIMES
+    return -(PLACES**2) / 4 * D * MEASUREMENT_TIMES
 
 
 def spills(configuration: Mapping[str, Any]) -> Spills:
@@ -74,10 +74,11 @@ def spills(configuration: Mapping[str, Any]) -> Spills:
     return Spills(7 + 3 * u1, 0.02 + 0.05 * u2, 0.01 + 1.495 * u3, 30.01 + configuration["h1"] / 1000)
 
 
-def concentrations(of: Spills, exponent: Exponent) -> Numbers:
+def concentrations(of: Spills, exponent: Exponent) -> Measurements:
     """c at each place and time [3, 4]."""
-    first = of.M / np.sqrt(4 * np.pi * of.D * TIMES) * np.exp(exponent(of.D))
-    spread = 4 * of.D * np.where(of.tau < TIMES, TIMES - of.tau, np.inf)  # before tau nothing of the second is there
+    first = of.M / np.sqrt(4 * np.pi * of.D * MEASUREMENT_TIMES) * np.exp(exponent(of.D))
+    after = np.where(of.tau < MEASUREMENT_TIMES, MEASUREMENT_TIMES - of.tau, np.inf)  # before tau it is not there
+    spread = 4 * of.D * after
     second = of.M / np.sqrt(np.pi * spread) * np.exp(-((PLACES - of.L) ** 2) / spread)
     return np.asarray(first + second)
 

@@ -113,8 +113,9 @@ class ObjectiveTrainer:
         """
         start = self._clock()
         check_trial(trial, self.space)
-        reports = _Reports(trial.epochs, report, stop)
-        offered = {"epochs": trial.epochs, "seed": trial.seed, "report": reports}
+        values: dict[int, float] = {}
+        listener = _listener(values, trial.epochs, report, stop)
+        offered = {"epochs": trial.epochs, "seed": trial.seed, "report": listener}
         given = {name: offered[name] for name in self._taken}
         try:
             returned = self._function(dict(trial.configuration), **given)
@@ -127,34 +128,27 @@ class ObjectiveTrainer:
         value = finite_number(returned, "it returned")
         if self._positive and value <= 0:
             raise TrainerError(f"it returned {value}: with log_objective it must be above 0")
-        return Evaluation(value, epochs=trial.epochs, curve=reports.curve, seconds=self._clock() - start)
+        curve = tuple(values.values()) if len(values) == trial.epochs else ()
+        return Evaluation(value, epochs=trial.epochs, curve=curve, seconds=self._clock() - start)
 
 
-class _Reports:
-    """The `report` of one evaluation."""
+def _listener(values: dict[int, float], epochs: int, report: Report, stop: Stop) -> Callable[[int, float], None]:
+    """The `report` of one evaluation, which puts the value of each epoch among `values`."""
 
-    def __init__(self, epochs: int, report: Report, stop: Stop) -> None:
-        self._epochs, self._report, self._stop = epochs, report, stop
-        self._values: dict[int, float] = {}
-
-    def __call__(self, epoch: int, value: float) -> None:
-        """Raises TrainerError for an epoch or a value that cannot be, EvaluationStoppedError where it must stop."""
+    def listen(epoch: int, value: float) -> None:
         value = finite_number(value, f"it reported for epoch {epoch!r}")
-        before = max(self._values, default=0)
+        before = max(values, default=0)
         whole = isinstance(epoch, int) and not isinstance(epoch, bool)
-        if not whole or not before < epoch <= self._epochs:
+        if not whole or not before < epoch <= epochs:
             raise TrainerError(
-                f"it reported epoch {epoch!r} after {before}: epochs are counted from 1 to {self._epochs}, upwards"
+                f"it reported epoch {epoch!r} after {before}: epochs are counted from 1 to {epochs}, upwards"
             )
-        self._values[epoch] = value
-        self._report(0, epoch, value)
-        if self._stop():
+        values[epoch] = value
+        report(0, epoch, value)
+        if stop():
             raise EvaluationStoppedError(f"it was told to stop after epoch {epoch}")
 
-    @property
-    def curve(self) -> tuple[float, ...]:
-        """The value of each epoch; empty where some were not reported."""
-        return tuple(self._values.values()) if len(self._values) == self._epochs else ()
+    return listen
 
 
 def finite_number(value: Any, who: str) -> float:

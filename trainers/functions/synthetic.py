@@ -31,7 +31,7 @@ from fmnas.trainers.problem import Problem
 Function = Callable[[Mapping[str, Any]], float]
 """A configuration to the value that is minimised."""
 
-NOISE = 1e-6
+PUBLISHED_NOISE = 1e-6
 """The width of the one-sided noise that the published code adds to these functions."""
 
 
@@ -153,13 +153,15 @@ def function_problem(
 
 
 FUNC2C = function_problem(
-    mixed_space(2, (3, 5)), func2c, penalty=100.0, minimum=-0.2063256906979755, noise=NOISE, authors=True
+    mixed_space(2, (3, 5)), func2c, penalty=100.0, minimum=-0.2063256906979755, noise=PUBLISHED_NOISE, authors=True
 )
 FUNC3C = function_problem(
-    mixed_space(2, (3, 5, 4)), func3c, penalty=100.0, minimum=-0.7221399174429142, noise=NOISE, authors=True
+    mixed_space(2, (3, 5, 4)), func3c, penalty=100.0, minimum=-0.7221399174429142, noise=PUBLISHED_NOISE, authors=True
 )
-ACKLEY5C = function_problem(mixed_space(1, (17,) * 5), ackley5c, penalty=10.0, minimum=0.0, noise=NOISE, authors=True)
-ACKLEY53C = function_problem(mixed_space(3, (2,) * 50), ackley53c, penalty=10.0, minimum=0.0, noise=NOISE)
+ACKLEY5C = function_problem(
+    mixed_space(1, (17,) * 5), ackley5c, penalty=10.0, minimum=0.0, noise=PUBLISHED_NOISE, authors=True
+)
+ACKLEY53C = function_problem(mixed_space(3, (2,) * 50), ackley53c, penalty=10.0, minimum=0.0, noise=PUBLISHED_NOISE)
 ACKLEY53C_GEBO = function_problem(
-    mixed_space(3, (2,) * 50), ackley53c_gebo, penalty=2.0, minimum=1.1770259375681262, noise=NOISE / 3
+    mixed_space(3, (2,) * 50), ackley53c_gebo, penalty=2.0, minimum=1.1770259375681262, noise=PUBLISHED_NOISE / 3
 )

@@ -14,14 +14,14 @@ per step.
 
 A step that cannot be captured is a device that fails: the evaluation is not trained in another, much slower way.
 
-Trainings side by side are threads: torch's operations let the others run while they compute. What one reports reaches
-the listener in the thread that asked for the evaluation: as it comes, each training's epochs in their order. The first
-exception, a training's or the listener's, stops the others and is raised.
+torch's operations let other threads run while they compute. What one reports reaches the listener in the thread that
+asked for the evaluation: as it comes, each training's epochs in their order. The first exception, a training's or the
+listener's, stops the others and is raised.
 """
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from queue import SimpleQueue
@@ -29,7 +29,7 @@ from typing import Literal, TypeVar, get_args
 
 import torch
 
-from fmnas.search_spaces import Cell, Trial
+from fmnas.search_spaces import Cell, Schedule, Trial
 from fmnas.trainers.contract import DeviceFailedError, Report, Stop, TrainerError, TrainingFailedError
 from fmnas.trainers.images.devices import device_failure
 from fmnas.trainers.problem import Arrangement
@@ -74,15 +74,15 @@ def arrange(arrangement: Arrangement, device: torch.device, threads: int | None,
 
 @dataclass(frozen=True)
 class Task:
-    """Trainings of a trial that one learner does: their numbers, and how they are arranged.
+    """Trainings of a trial that one learner does, by their numbers.
 
     report, stop: the evaluation's, or those that a thread is given.
     """
 
     trial: Trial
     cell: Cell
+    schedule: Schedule
     numbers: Sequence[int]
-    how: Arranged
     report: Report
     stop: Stop
 
@@ -122,41 +122,15 @@ Train = Callable[[int, Report, Stop], Result]
 """Runs the training of that number; reports its epochs, and asks now and then whether to stop."""
 
 
-@dataclass(frozen=True)
-class _Epoch:
-    number: int
-    epochs: int
-    error: float
-
-
-@dataclass(frozen=True)
-class _End:
-    """A training is over; with what it raised, if it did."""
-
-    error: BaseException | None
-
-
-def train_in_turn(train: Train[Result], count: int, report: Report, stop: Stop) -> list[Result]:
-    """One training after another, in this thread."""
-    return [train(number, report, stop) for number in range(count)]
-
-
 def train_side_by_side(
     train: Train[Result], count: int, workers: int, threads: int | None, report: Report, stop: Stop
 ) -> list[Result]:
     """The results of trainings 0 to count - 1, `workers` of them at a time, each with so many of torch's threads."""
-    news: SimpleQueue[_Epoch | _End] = SimpleQueue()
+    news: SimpleQueue[tuple[int, int, float] | Future[Result]] = SimpleQueue()  # epochs, and trainings that are over
     over = threading.Event()
 
     def run(number: int) -> Result:
-        error: BaseException | None = None
-        try:
-            return train(number, lambda *epoch: news.put(_Epoch(*epoch)), lambda: over.is_set() or stop())
-        except BaseException as caught:
-            error = caught
-            raise
-        finally:
-            news.put(_End(error))
+        return train(number, lambda *epoch: news.put(epoch), lambda: over.is_set() or stop())
 
     def begin() -> None:
         if threads is not None:
@@ -165,6 +139,8 @@ def train_side_by_side(
     with ThreadPoolExecutor(workers, "training", begin) as pool:
         try:  # an evaluation may be broken off anywhere, while the threads start, too
             futures = [pool.submit(run, number) for number in range(count)]
+            for future in futures:
+                future.add_done_callback(news.put)
             _listen(news, count, report)
         except BaseException:
             over.set()
@@ -173,14 +149,12 @@ def train_side_by_side(
         return [future.result() for future in futures]
 
 
-def _listen(news: "SimpleQueue[_Epoch | _End]", count: int, report: Report) -> None:
-    """Pass the news on until all trainings are over; raise what one of them raised."""
-    running = count
-    while running:
+def _listen(news: "SimpleQueue[tuple[int, int, float] | Future[Result]]", count: int, report: Report) -> None:
+    """Pass the epochs on until all trainings are over; raise what one of them raised."""
+    while count:
         match news.get():
-            case _Epoch(number, epochs, error):
-                report(number, epochs, error)
-            case _End(error):
-                if error is not None:
-                    raise error
-                running -= 1
+            case Future() as training:
+                training.result()
+                count -= 1
+            case epoch:
+                report(*epoch)

@@ -9,7 +9,7 @@ one gather on the training device.
 """
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,13 +49,6 @@ class DeviceData:
     held_out_images: Tensor
     held_out_labels: Tensor
 
-    def validated(self, first: int | None) -> "DeviceData":
-        """The same, with the first so many of the validation images alone; None: with all."""
-        if first is None:
-            return self
-        images, labels = self.held_out_images[:first], self.held_out_labels[:first]
-        return DeviceData(self.train_images, self.train_labels, images, labels)
-
 
 def to_device(split: Split, device: torch.device) -> DeviceData:
     """The split's arrays as tensors on the device. Raises DataError for inputs that are no images."""
@@ -70,43 +63,23 @@ def to_device(split: Split, device: torch.device) -> DeviceData:
     )
 
 
-Batches = Callable[["DeviceData", Streams, int], Iterator[tuple[Tensor, Tensor]]]
-"""Makes the batches of one epoch from data, streams and batch size: images [B, 1, 28, 28] float32, labels [B]."""
+def draw_crops(count: int, generator: torch.Generator) -> Tensor:
+    """Independent uniform draws for `count` images, [3, count] int64.
 
-
-@dataclass(frozen=True)
-class Crops:
-    """What is drawn for n images: the crop's first row and column in the padded image, 0..8, and whether to mirror.
-
-    top [n], left [n]: int64. mirrored [n]: bool.
+    The crop's first row and column in the padded image, 0..8, and whether to mirror, 0 or 1.
     """
-
-    top: Tensor
-    left: Tensor
-    mirrored: Tensor
-
-    def __getitem__(self, part: slice) -> "Crops":
-        """The draws of some of the images."""
-        return Crops(self.top[part], self.left[part], self.mirrored[part])
-
-    def to(self, device: torch.device) -> "Crops":
-        """The same draws on another device."""
-        return Crops(self.top.to(device), self.left.to(device), self.mirrored.to(device))
+    places = torch.randint(0, 2 * PADDING + 1, (2, count), generator=generator)
+    mirrored = torch.randint(0, 2, (count,), generator=generator)
+    return torch.cat([places, mirrored[None]])
 
 
-def draw_crops(count: int, generator: torch.Generator) -> Crops:
-    """Independent uniform draws for `count` images."""
-    top, left = torch.randint(0, 2 * PADDING + 1, (2, count), generator=generator)
-    mirrored = torch.randint(0, 2, (count,), generator=generator).bool()
-    return Crops(top, left, mirrored)
-
-
-def crop(images: Tensor, crops: Crops) -> Tensor:
-    """Images [B, 28, 28] uint8, padded, cropped and mirrored as drawn: [B, 28, 28] uint8."""
+def crop(images: Tensor, crops: Tensor) -> Tensor:
+    """Images [B, 28, 28] uint8, padded, cropped and mirrored as drawn [3, B]: [B, 28, 28] uint8."""
+    top, left, mirrored = crops
     padded = functional.pad(images, (PADDING,) * 4)
     windows = padded.unfold(1, IMAGE_SIZE, 1).unfold(2, IMAGE_SIZE, 1)  # [B, 9, 9, 28, 28], a view
-    cropped = windows[torch.arange(len(images), device=images.device), crops.top, crops.left]
-    return torch.where(crops.mirrored[:, None, None], cropped.flip(-1), cropped)
+    cropped = windows[torch.arange(len(images), device=images.device), top, left]
+    return torch.where(mirrored[:, None, None] == 1, cropped.flip(-1), cropped)
 
 
 def normalise(images: Tensor) -> Tensor:
@@ -117,18 +90,18 @@ def normalise(images: Tensor) -> Tensor:
 def training_batches(
     data: DeviceData, draws: Streams, batch_size: int, steps_at_once: int = 1
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """The batches of one epoch: every image once, in random order, cropped, normalised; the last may be smaller.
+    """The batches of one epoch, images [B, 1, 28, 28] and labels [B]: every image once, in random order, cropped.
 
-    steps_at_once: for how many of them images are cropped in one go. It changes no number.
+    The last may be smaller. steps_at_once: for how many of them images are cropped in one go. It changes no number.
     """
     count, device = len(data.train_images), data.train_images.device
     order = torch.randperm(count, generator=draws.order).to(device)
-    crops: Crops = draw_crops(count, draws.augmentation).to(device)
+    crops = draw_crops(count, draws.augmentation).to(device)
     at_once = steps_at_once * batch_size
     for start in range(0, count, at_once):
         part = slice(start, start + at_once)
         chosen = order[part]
-        images = normalise(crop(data.train_images[chosen], crops[part]))
+        images = normalise(crop(data.train_images[chosen], crops[:, part]))
         yield from zip(images.split(batch_size), data.train_labels[chosen].split(batch_size), strict=True)
 
 

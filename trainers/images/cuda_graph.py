@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fmnas.trainers.contract import DeviceFailedError
+from fmnas.trainers.memory import words
 
 WARM_UP = 3
 """Steps before the recording: libraries choose their kernels and take their memory in the first ones."""
@@ -37,8 +38,7 @@ def captured(
     except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts
         if (first := _what_ended_it(error)) is not None:
             raise first from None
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise CaptureError(f"the step could not be captured as a CUDA graph: {reason[:300]}") from error
+        raise CaptureError(f"the step could not be captured as a CUDA graph: {words(error)}") from error
     with torch.no_grad():
         for tensor, values in zip(state, before, strict=True):
             tensor.copy_(values)

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnas.trainers.contract import DataError
-from fmnas.trainers.images.fashion_mnist import default_cache, find_fashion_mnist, root_from_environment
-from fmnas.trainers.images.given import ImageSet, read_given
+from fmnas.trainers.images.fashion_mnist import default_cache, find_fashion_mnist, path_from_environment
+from fmnas.trainers.images.given import read_given
 from fmnas.trainers.problem import USER_SETS, DataSettings
-from fmnas.trainers.split import IMAGE_SIZE, Bytes, Split, permutation
+from fmnas.trainers.split import IMAGE_SIZE, Bytes, ImageSet, Split, permutation
 
 logger = logging.getLogger(__name__)
 
@@ -46,9 +46,7 @@ def fashion_mnist_set(root: Path | None = None) -> ImageSet:
     root: the folder with the data; FMNAS_DATA if None, and the usual places if that is not set. Raises DataError: data
     that are missing or damaged.
     """
-    found = find_fashion_mnist(root or root_from_environment(), default_cache())
-    arrays = found.train_images, found.train_labels, found.test_images, found.test_labels
-    return ImageSet("fashion_mnist", f"{found.place}: {found.folder}", *arrays)
+    return find_fashion_mnist(root or path_from_environment("FMNAS_DATA"), default_cache())
 
 
 def digits_set() -> ImageSet:

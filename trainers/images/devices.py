@@ -1,7 +1,7 @@
 """The devices that networks train on: how exactly they compute there, and whether a failure is theirs."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -48,7 +48,11 @@ def exactly(device: torch.device) -> Iterator[None]:
     if device.type != "cuda":
         yield
         return
-    _check_usable(device)
+    try:
+        torch.cuda.synchronize(device)
+        torch.cuda.empty_cache()  # refused for ever after a recording that was not ended
+    except RuntimeError as error:
+        raise DeviceFailedError(f"{device} cannot be used by this process any more: {words(error)}") from error
     with torch.cuda.device(device), _float32():
         try:
             yield
@@ -72,27 +76,14 @@ def device_failure(error: BaseException, device: torch.device) -> str:
         own = torch.cuda.memory_reserved(device) + CONTEXT_BYTES
     except RuntimeError as found:
         return f"{device} does not answer any more: {words(found)}"
-    if _out_of_memory(error) and (others := total - free - own) > 0:
+    said = str(error)  # libraries beside torch say in words of their own that memory ran out
+    told = isinstance(error, torch.OutOfMemoryError) or "CUDA error: out of memory" in said or "ALLOC_FAILED" in said
+    if told and (others := total - free - own) > 0:
         return (
             f"{device} has no memory left, and other processes hold {others / 2**30:.1f} of its {total / 2**30:.1f} GiB"
             ": let fewer workers share it (a larger workers.gpus)"
         )
     return ""
-
-
-def _check_usable(device: torch.device) -> None:
-    """Raises DeviceFailedError when an earlier failure left the GPU, or torch's allocator, of no use."""
-    try:
-        torch.cuda.synchronize(device)
-        torch.cuda.empty_cache()  # refused for ever after a recording that was not ended
-    except RuntimeError as error:
-        raise DeviceFailedError(f"{device} cannot be used by this process any more: {words(error)}") from error
-
-
-def _out_of_memory(error: BaseException) -> bool:
-    """Whether a GPU's memory ran out. Libraries beside torch say so in words of their own."""
-    said = str(error)
-    return isinstance(error, torch.OutOfMemoryError) or "CUDA error: out of memory" in said or "ALLOC_FAILED" in said
 
 
 @contextmanager
@@ -112,11 +103,8 @@ def _float32() -> Iterator[None]:
 @contextmanager
 def flags(wanted: Sequence[Flag]) -> Iterator[None]:
     """Attributes of torch's backends as they are wanted in the block, and as they were after it."""
-    before = [(part, name, getattr(part, name)) for part, name, _ in wanted]
-    try:
+    with ExitStack() as as_before:
         for part, name, value in wanted:
+            as_before.callback(setattr, part, name, getattr(part, name))
             setattr(part, name, value)
         yield
-    finally:
-        for part, name, value in before:
-            setattr(part, name, value)

@@ -3,18 +3,16 @@
 A fetcher gets an empty folder and returns the folder, inside it, that has the four files; or raises DataError.
 """
 
-import contextlib
 import io
 import logging
 import shutil
 import socket
 import subprocess
-import tempfile
-from collections.abc import Callable, Iterator
-from functools import lru_cache
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
-from typing import Any
 
 from fmnas.trainers.contract import DataError
 
@@ -31,12 +29,16 @@ APT_PATIENCE = ("-o", "Acquire::http::Timeout=20", "-o", "Acquire::Retries=1")
 def download_with_torchvision(folder: Path) -> Path:
     """torchvision's own download into `folder`; it checks the checksums. Raises DataError."""
     logger.info("downloading FashionMNIST with torchvision (30 MB)")
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(SILENCE_SECONDS)
     try:
         torchvision = import_torchvision()
-        with _socket_timeout(SILENCE_SECONDS), _silence():
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):  # of its progress bar
             torchvision.datasets.FashionMNIST(folder, download=True)
     except Exception as error:  # torchvision, urllib, tarfile ...: whatever stopped it is the reason we report
         raise DataError(f"{type(error).__name__}: {' '.join(str(error).split())}") from None
+    finally:
+        socket.setdefaulttimeout(before)
     return folder / "FashionMNIST" / "raw"
 
 
@@ -50,7 +52,9 @@ def download_with_apt(folder: Path) -> Path:
         _run(["apt-get", *APT_PATIENCE, "download", PACKAGE], folder)
     except DataError as error:  # often: the machine's package lists are missing or old, and only root may renew them
         logger.info("%s; trying again with package lists of our own", error)
-        own = _own_package_lists(folder)
+        for name in ("lists/partial", "cache/archives/partial"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+        own = ("-o", f"Dir::State::Lists={folder / 'lists'}", "-o", f"Dir::Cache={folder / 'cache'}")
         _run(["apt-get", *APT_PATIENCE, *own, "--quiet=2", "update"], folder)
         _run(["apt-get", *APT_PATIENCE, *own, "download", PACKAGE], folder)
     package = next(folder.glob("*.deb"), None)
@@ -60,34 +64,21 @@ def download_with_apt(folder: Path) -> Path:
     return folder / "usr" / "share" / "datasets" / "fashion-mnist"
 
 
-def _own_package_lists(folder: Path) -> list[str]:
-    """Options by which apt-get keeps lists and cache below `folder`, where it needs no root."""
-    for name in ("lists/partial", "cache/archives/partial"):
-        (folder / name).mkdir(parents=True, exist_ok=True)
-    return ["-o", f"Dir::State::Lists={folder / 'lists'}", "-o", f"Dir::Cache={folder / 'cache'}"]
-
-
 FETCHERS: tuple[tuple[str, Fetcher], ...] = (
     ("torchvision download", download_with_torchvision),
     ("apt package", download_with_apt),
 )
 
 
-@contextlib.contextmanager
-def staging_folder(parent: Path) -> Iterator[Path]:
+def staging_folder(parent: Path) -> TemporaryDirectory[str]:
     """An empty folder below `parent`, on its file system, removed at the end. DataError when it cannot be made."""
     try:
         parent.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=".fetching-", dir=parent))
+        return TemporaryDirectory(prefix=".fetching-", dir=parent, ignore_cleanup_errors=True)
     except OSError as error:
         raise DataError(f"the cache {parent} cannot be written: {error.strerror}") from None
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
-@lru_cache(maxsize=1)
 def import_torchvision() -> ModuleType:
     """torchvision, also where its compiled operators do not fit the installed torch.
 
@@ -99,34 +90,12 @@ def import_torchvision() -> ModuleType:
     except RuntimeError as error:
         if "torchvision::nms" not in str(error):
             raise
-        for operator in ("nms", "qnms"):
-            _schemas().define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        import torch
+
+        for name in ("torchvision::nms", "torchvision::qnms"):
+            torch.library.define(name, "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
         import torchvision
     return torchvision
-
-
-@lru_cache(maxsize=1)
-def _schemas() -> Any:
-    import torch
-
-    return torch.library.Library("torchvision", "DEF")  # the cache keeps it alive: its operators go with it
-
-
-@contextlib.contextmanager
-def _socket_timeout(seconds: float) -> Iterator[None]:
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(seconds)
-    try:
-        yield
-    finally:
-        socket.setdefaulttimeout(before)
-
-
-@contextlib.contextmanager
-def _silence() -> Iterator[None]:
-    """Keeps torchvision's progress bar off the screen."""
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        yield
 
 
 def _run(command: list[str], folder: Path) -> None:

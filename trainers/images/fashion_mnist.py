@@ -37,7 +37,7 @@ import numpy as np
 
 from fmnas.trainers.contract import DataError
 from fmnas.trainers.images.download import FETCHERS, Fetcher, staging_folder
-from fmnas.trainers.split import Bytes
+from fmnas.trainers.split import Bytes, ImageSet
 
 UNSIGNED_BYTE = 8
 
@@ -92,28 +92,12 @@ class DataFile:
     md5: str
 
 
-FILES = (
+DATA_FILES = (
     DataFile("train-images-idx3-ubyte", (60_000, 28, 28), "f4a8712d7a061bf5bd6d2ca38dc4d50a"),
     DataFile("train-labels-idx1-ubyte", (60_000,), "9018921c3c673c538a1fc5bad174d6f9"),
     DataFile("t10k-images-idx3-ubyte", (10_000, 28, 28), "8181f5470baa50b63fa0f6fddb340f0a"),
     DataFile("t10k-labels-idx1-ubyte", (10_000,), "15d484375f8d13e6eb1aabb0c3f46965"),
 )
-
-
-@dataclass(frozen=True, eq=False)
-class Source:
-    """FashionMNIST and where it was found. The arrays are read-only.
-
-    place: which of the five places, in words. folder: where the four files are.
-    train_images [60000, 28, 28], train_labels [60000], test_images [10000, 28, 28], test_labels [10000]: uint8.
-    """
-
-    place: str
-    folder: Path
-    train_images: Bytes
-    train_labels: Bytes
-    test_images: Bytes
-    test_labels: Bytes
 
 
 def default_cache(environment: Mapping[str, str] = os.environ) -> Path | None:
@@ -131,14 +115,14 @@ def default_cache(environment: Mapping[str, str] = os.environ) -> Path | None:
         return None
 
 
-def root_from_environment(environment: Mapping[str, str] = os.environ) -> Path | None:
-    """The folder that FMNAS_DATA names; None when it is unset or empty."""
-    root = environment.get("FMNAS_DATA")
-    return Path(root) if root else None
+def path_from_environment(variable: str, environment: Mapping[str, str] = os.environ) -> Path | None:
+    """The file or folder that a variable names, such as FMNAS_DATA; None when it is unset or empty."""
+    given = environment.get(variable)
+    return Path(given) if given else None
 
 
-def find_fashion_mnist(root: Path | None, cache: Path | None) -> Source:
-    """FashionMNIST from the first place that has it.
+def find_fashion_mnist(root: Path | None, cache: Path | None) -> ImageSet:
+    """FashionMNIST from the first place that has it; the arrays are read-only.
 
     root: the folder given, holding the four IDX files (plain or .gz) or torchvision's FashionMNIST/raw with them.
     cache: the folder below which FashionMNIST/raw is kept; see `default_cache`. None: nothing is kept or fetched.
@@ -175,7 +159,7 @@ def find_fashion_mnist(root: Path | None, cache: Path | None) -> Source:
 def holds_data(folder: Path) -> bool:
     """Whether any of the files is there. Raises DataError for a folder that cannot be looked at."""
     try:
-        return any(path_of(file, folder) is not None for file in FILES)
+        return any(path_of(file, folder) is not None for file in DATA_FILES)
     except OSError as error:  # a name that is too long, or a folder of someone else
         raise DataError(
             f"{str(folder)[:200]} cannot be looked at ({error.strerror}): give one that you may read, in data.root, "
@@ -191,17 +175,17 @@ def at_home(path: Path, what: str) -> Path:
         raise DataError(f"{what} = {path}: that home folder is not known here: write the whole path") from None
 
 
-def read_folder(place: str, folder: Path) -> Source:
-    """The four files of a folder, each checked. Raises DataError that names the file that is missing or wrong."""
-    arrays = [_read_file(file, folder) for file in FILES]
-    return Source(place, folder, *arrays)
+def read_folder(place: str, folder: Path) -> ImageSet:
+    """The set in a folder's files, each checked. Raises DataError that names the file that is missing or wrong."""
+    images, labels, test_images, test_labels = (_read_file(file, folder) for file in DATA_FILES)
+    return ImageSet("fashion_mnist", f"{place}: {folder}", images, labels, test_images, test_labels)
 
 
-def _read_root(root: Path) -> Source:
+def _read_root(root: Path) -> ImageSet:
     for folder in (root, root / "FashionMNIST" / "raw"):
         if holds_data(folder):
             return read_folder("folder given", folder)
-    names = ", ".join(file.name for file in FILES)
+    names = ", ".join(file.name for file in DATA_FILES)
     raise DataError(
         f"data.root (or FMNAS_DATA) = {root}: no FashionMNIST there. It must hold {names}, "
         "plain or .gz, or FashionMNIST/raw with them; without it the usual places are searched"
@@ -233,14 +217,14 @@ def _read_file(file: DataFile, folder: Path) -> Bytes:
     return array
 
 
-def _fetch_into(kept: Path, place: str, fetch: Fetcher) -> Source:
+def _fetch_into(kept: Path, place: str, fetch: Fetcher) -> ImageSet:
     """Fetch into a folder aside, check, then rename it to `kept`: what is cut off on the way never looks whole."""
     with staging_folder(kept.parent) as aside:
-        fetched = fetch(aside)
-        source = read_folder(place, fetched)
-        whole = aside / "whole"
+        fetched = fetch(Path(aside))
+        found = read_folder(place, fetched)
+        whole = Path(aside, "whole")
         whole.mkdir()
-        for file in FILES:
+        for file in DATA_FILES:
             path = _require(file, fetched)
             path.rename(whole / path.name)
         try:
@@ -248,12 +232,12 @@ def _fetch_into(kept: Path, place: str, fetch: Fetcher) -> Source:
         except OSError as error:
             if not holds_data(kept):  # it does when another process was faster
                 raise DataError(f"{kept} cannot be written: {error.strerror}") from None
-    return replace(source, folder=kept)
+    return replace(found, place=f"{place}: {kept}")
 
 
-def _logged(source: Source) -> Source:
-    logger.info("FashionMNIST from the %s: %s", source.place, source.folder)
-    return source
+def _logged(found: ImageSet) -> ImageSet:
+    logger.info("FashionMNIST from the %s", found.place)
+    return found
 
 
 def _nowhere(tried: list[str], cache: Path | None) -> str:

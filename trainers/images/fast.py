@@ -34,8 +34,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fmnas.search_spaces import Schedule
-from fmnas.trainers.images.batches import Streams, training_batches
-from fmnas.trainers.images.network import CellModule, Network, StateModule
+from fmnas.trainers.images.batches import Streams
+from fmnas.trainers.images.network import CellModule, Network, replace_layers
 from fmnas.trainers.images.training import Learner, TrainingContext, build_optimizer
 from fmnas.trainers.split import IMAGE_SIZE
 
@@ -194,13 +194,14 @@ def merged_weight(weight: Tensor, groups: int, remaining: int) -> Tensor:
     return (blocks * own).view(out, together * per_group, height, width)
 
 
-def one_after_another(images: Tensor, first: nn.Conv2d, pixelwise: nn.Conv2d) -> Tensor:
+def one_after_another(images: Tensor, first: nn.Conv2d, pixelwise: nn.Module) -> Tensor:
     """A convolution of images [B, 1, H, W] that keeps the size, then a 1x1 convolution, as one: [B, D, H, W].
 
     Both are linear, so the second's weights [D, C] times the first's [C, k x k] are those of the two together. Padding
     is of the images, which come before both.
     """
     assert first.bias is not None
+    assert isinstance(pixelwise, nn.Conv2d)
     assert pixelwise.bias is not None
     outer, padding = pixelwise.weight.flatten(1), first.padding
     assert not isinstance(padding, str)
@@ -215,14 +216,7 @@ class FastNetwork(nn.Module):
     def __init__(self, network: Network, lanes: int | None = None) -> None:
         """lanes: floats in the vector registers that it is for; None: this machine's."""
         super().__init__()
-        lanes = lanes or machine_lanes()
-        for depth, cell in enumerate(network.cells):
-            assert isinstance(cell, CellModule)
-            for state in _states(cell):
-                state.first, state.second = (_rearranged(part, lanes) for part in (state.first, state.second))
-            if depth > 0:
-                cell.inputs = nn.ModuleList(rearranged(_convolution(conv), lanes) for conv in cell.inputs)
-        network.reduction = rearranged(_convolution(network.reduction), lanes)
+        replace_layers(network, partial(_faster, lanes=lanes or machine_lanes()))
         self.network = network
 
     def forward(self, images: Tensor) -> Tensor:
@@ -230,32 +224,21 @@ class FastNetwork(nn.Module):
         last = images.reshape(-1, IMAGE_SIZE, IMAGE_SIZE, 1).permute(0, 3, 1, 2)  # with one channel, torch cannot tell
         first = self.network.cells[0]
         assert isinstance(first, CellModule)
-        a, b = (one_after_another(last, self.network.stem, _convolution(conv)) for conv in first.inputs)
+        a, b = (one_after_another(last, self.network.stem, conv) for conv in first.inputs)
         return self.network.behind_first_cell(*first.outputs(a, b))
 
 
-def _states(cell: nn.Module) -> list[StateModule]:
-    return [module for module in cell.modules() if isinstance(module, StateModule)]
-
-
-def _rearranged(operation: nn.Module, lanes: int) -> nn.Module:
-    """An operation of `network.operation`, in its faster form where it has one."""
-    if isinstance(operation, nn.MaxPool2d):
-        assert isinstance(operation.kernel_size, int)
-        return FastMaxPool(operation.kernel_size)
-    if isinstance(operation, nn.Sequential):
-        norm, _, conv = operation
-        return nn.Sequential(norm, nn.ReLU(inplace=True), rearranged(_convolution(conv), lanes))
-    return operation
-
-
-def _convolution(module: nn.Module) -> nn.Conv2d:
-    assert isinstance(module, nn.Conv2d)
-    return module
+def _faster(layer: nn.Module, lanes: int) -> nn.Module | None:
+    """The layer in its faster form; None if it has none. The stem and the convolutions on it stay as they are."""
+    if isinstance(layer, nn.MaxPool2d):
+        assert isinstance(layer.kernel_size, int)
+        return FastMaxPool(layer.kernel_size)
+    if isinstance(layer, nn.ReLU):
+        return nn.ReLU(inplace=True)
+    return rearranged(layer, lanes) if isinstance(layer, nn.Conv2d) else None
 
 
 def fast_learner(network: Network, schedule: Schedule, draws: Streams, context: TrainingContext) -> Learner:
     """A learner that equals `plain_learner` up to rounding; it takes the network over."""
     optimizer = build_optimizer(network, schedule, fused=True)
-    batches = partial(training_batches, steps_at_once=STEPS_AT_ONCE)
-    return Learner(FastNetwork(network), optimizer, draws, context, batches)
+    return Learner(FastNetwork(network), optimizer, draws, context, STEPS_AT_ONCE)

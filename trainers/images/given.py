@@ -19,8 +19,7 @@ import logging
 import os
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -29,34 +28,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnas.trainers.contract import DataError
-from fmnas.trainers.images.fashion_mnist import FILES, at_home, path_of, read_idx
+from fmnas.trainers.images.fashion_mnist import DATA_FILES, at_home, path_of, read_idx
 from fmnas.trainers.problem import OWN
-from fmnas.trainers.split import CLASSES, IMAGE_SIZE, Bytes
+from fmnas.trainers.split import CLASSES, IMAGE_SIZE, Bytes, ImageSet
 
 logger = logging.getLogger(__name__)
 
-SIZES = {"mnist": (60_000, 10_000), "kmnist": (60_000, 10_000)}
+KNOWN_SIZES = {"mnist": (60_000, 10_000), "kmnist": (60_000, 10_000)}
 """Those known by name: how many images to train and to test on they have."""
 ARRAYS = ("images", "labels", "test_images", "test_labels")
-
-
-@dataclass(frozen=True, eq=False)
-class ImageSet:
-    """A set whole. Images [n, 28, 28] and labels [n] (0 to 9), uint8; of test images None where it has none.
-
-    name: in sentences and tables. place: where it was found.
-    digest: SHA-256 of the arrays; empty where the set is known to be what its name says.
-    tests_on_the_rest: whether images that a search left alone are its test images.
-    """
-
-    name: str
-    place: str
-    images: Bytes
-    labels: Bytes
-    test_images: Bytes | None = None
-    test_labels: Bytes | None = None
-    digest: str = ""
-    tests_on_the_rest: bool = False
 
 
 def _digest(arrays: Mapping[str, Bytes]) -> str:
@@ -68,9 +48,9 @@ def _digest(arrays: Mapping[str, Bytes]) -> str:
     return found.hexdigest()
 
 
-def title(name: str, root: Path) -> str:
-    """What a set given is called: by its name or, if it has none of its own, by that of its file or folder."""
-    return name if name in SIZES else Path(os.path.realpath(os.path.expanduser(root))).name or name
+def title(name: str, root: Path | None) -> str:
+    """What a set is called: by its name or, if it is a user's own, by that of its file or folder."""
+    return name if name != OWN or root is None else Path(os.path.realpath(os.path.expanduser(root))).name or name
 
 
 def read_given(name: str, root: Path) -> ImageSet:
@@ -107,43 +87,33 @@ def _read_npz(path: Path, what: str) -> dict[str, NDArray[Any]]:
                                 "numpy.savez")  # fmt: skip
             file.seek(0)
             with np.load(file, allow_pickle=False) as content:
-                _check_names(what, content.files)
+                for name in ARRAYS[:2]:
+                    if name not in content.files:
+                        raise DataError(
+                            f"{what}: it has no array {name!r}, but {', '.join(content.files) or 'none'}; it must have "
+                            "images and labels, and may have test_images and test_labels"
+                        )
                 return {name: content[name] for name in ARRAYS if name in content.files}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
         raise DataError(f"{what}: it cannot be read as arrays of numbers ({error})") from None
 
 
-def _check_names(what: str, there: Sequence[str]) -> None:
-    """Raise DataError unless images and labels are there."""
-    for name in ARRAYS[:2]:
-        if name not in there:
-            raise DataError(
-                f"{what}: it has no array {name!r}, but {', '.join(there) or 'none'}; it must have images and labels, "
-                "and may have test_images and test_labels"
-            )
-
-
-def _folder(root: Path, name: str) -> Path:
-    """The folder with the files: the one given or, of a set known by name, torchvision's below it."""
-    below = root / name.upper() / "raw"
-    return below if name in SIZES and path_of(FILES[0], root) is None and below.is_dir() else root
-
-
 def _read_folder(root: Path, name: str, what: str) -> dict[str, NDArray[Any]]:
-    """The arrays of the IDX files in the folder."""
+    """The arrays of the IDX files in the folder or, of a set known by name, in torchvision's below it."""
+    below, files = root / name.upper() / "raw", dict(zip(ARRAYS, DATA_FILES, strict=True))
     try:
-        folder = _folder(root, name)
-        paths = {key: path_of(file, folder) for key, file in zip(ARRAYS, FILES, strict=True)}
+        inside = name in KNOWN_SIZES and path_of(files["images"], root) is None and below.is_dir()
+        paths = {key: path_of(file, below if inside else root) for key, file in files.items()}
     except OSError as error:  # one may see the folder, and not enter it
         raise DataError(f"{what}: it cannot be looked into ({error.strerror}); give one that you may read") from None
-    for key, file in list(zip(ARRAYS, FILES, strict=True))[:2]:
+    for key in ARRAYS[:2]:
         if paths[key] is None:
-            raise DataError(f"{what}: there is no {file.name} in it, nor its .gz; it must have {_files()}")
+            raise DataError(f"{what}: there is no {files[key].name} in it, nor its .gz; it must have {_files()}")
     return {key: read_idx(path) for key, path in paths.items() if path is not None}
 
 
 def _files() -> str:
-    names = [file.name for file in FILES]
+    names = [file.name for file in DATA_FILES]
     return f"{names[0]} and {names[1]}, plain or .gz (with {names[2]} and {names[3]} where there are test images)"
 
 
@@ -179,9 +149,9 @@ def _check_pairs(what: str, arrays: Mapping[str, Bytes]) -> None:
 
 def _check_size(name: str, what: str, arrays: Mapping[str, Bytes]) -> None:
     """Raise DataError where a set known by name has another number of images than that."""
-    if name not in SIZES:
+    if name not in KNOWN_SIZES:
         return
-    train, test = SIZES[name]
+    train, test = KNOWN_SIZES[name]
     images, tests = len(arrays["images"]), len(arrays.get("test_images", ())) or None
     if images != train or tests not in (None, test):
         raise DataError(

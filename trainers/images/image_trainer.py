@@ -13,6 +13,7 @@ others. The best validation error of a search is too good: of many noisy numbers
 trainings on images that no search has seen is not. They are measured once, after the last epoch.
 """
 
+import json
 import logging
 import math
 import time
@@ -23,23 +24,20 @@ from hashlib import sha256
 import torch
 
 from fmnas.search_spaces import Cell, Conditions, Evaluation, Schedule, Trial, joint_space
-from fmnas.trainers.checkpoints import Checkpoints, Progress, fingerprint_of
+from fmnas.trainers.checkpoints import Checkpoints, Rows
 from fmnas.trainers.contract import Report, Stop, TrainerError, TrainingFailedError, check_trial, ignore, never
 from fmnas.trainers.images.arrangement import (
-    Arranged,
     Task,
     Training,
     arrange,
     named_failure,
-    train_in_turn,
     train_side_by_side,
 )
 from fmnas.trainers.images.batches import streams, to_device
 from fmnas.trainers.images.devices import device_name, evaluation_batch, exactly, usable_device
 from fmnas.trainers.images.fast import fast_learner
 from fmnas.trainers.images.network import build_network, count_flops, flops_ratio
-from fmnas.trainers.images.stacked_network import Stack
-from fmnas.trainers.images.stacked_training import StackedLearner
+from fmnas.trainers.images.stacked import Stack, StackedLearner
 from fmnas.trainers.images.training import Learner, TrainingContext, plain_learner
 from fmnas.trainers.problem import Arrangement
 from fmnas.trainers.split import CLASSES, Split
@@ -78,10 +76,9 @@ class TrainingSettings:
     flops_weight: float = FLOPS_WEIGHT
 
     def __post_init__(self) -> None:
-        optional = ("threads", "schedule_epochs", "early_validation")
-        for name in ("seeds", "batch_size", *optional):
+        for name in ("seeds", "batch_size", "threads", "schedule_epochs", "early_validation"):
             value = getattr(self, name)
-            if name in optional and value is None:
+            if value is None and name not in ("seeds", "batch_size"):
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise TrainerError(f"{name} = {value}: it must be an integer of at least 1")
@@ -112,12 +109,19 @@ class ImageTrainer:
         validation than the split has. Sets torch's threads unless the settings say None.
         """
         self.settings = settings or TrainingSettings()
-        _check_early_validation(self.settings.early_validation, len(split.held_out_inputs))
+        early, available = self.settings.early_validation, len(split.held_out_inputs)
+        if early is not None and early > available:
+            raise TrainerError(
+                f"early_validation = {early}: the split has {available} validation images, so it must be 1 to "
+                f"{available}"
+            )
         self.space = joint_space()
         self._clock = clock
         self._device = device = usable_device(self.settings.device)
         self._arranged = arrange(self.settings.arrangement, device, self.settings.threads, self.settings.seeds)
-        self._conditions = _conditions(self._arranged, device)
+        cudnn = torch.backends.cudnn.version() if device.type == "cuda" else None
+        how = self._arranged.way, self._arranged.captured
+        self._conditions = Conditions(*how, device_name(device), str(torch.__version__), cudnn)
         self._context = TrainingContext(to_device(split, device), self.settings.batch_size, evaluation_batch(device))
         self._checkpoints = checkpoints
         self._data_fingerprint = _data_fingerprint(split) if checkpoints else ""
@@ -143,10 +147,10 @@ class ImageTrainer:
         check_trial(trial, self.space)
         if trial.epochs > (most := self._planned(trial)):
             raise TrainerError(f"trial {trial.id}: epochs = {trial.epochs}; schedule_epochs allow at most {most}")
-        cell = Cell.from_configuration(trial.configuration)
+        cell, schedule = Cell.from_configuration(trial.configuration), Schedule.from_configuration(trial.configuration)
         try:
             with exactly(self._device):
-                trainings = self._trainings(Task(trial, cell, range(self.settings.seeds), self._arranged, report, stop))
+                trainings = self._trainings(Task(trial, cell, schedule, range(self.settings.seeds), report, stop))
         except TrainingFailedError:
             self._discard(trial)  # it is not tried again
             raise
@@ -168,22 +172,22 @@ class ImageTrainer:
 
     def _trainings(self, task: Task) -> list[Training]:
         """All trainings of the trial, arranged."""
-        if task.how.way == "stacked":
+        how = self._arranged
+        if how.way == "stacked":
             return self._train(task)
 
         def train(number: int, report: Report, stop: Stop) -> Training:
             return self._train(replace(task, numbers=(number,), report=report, stop=stop))[0]
 
-        how, seeds = task.how, self.settings.seeds
         if how.side_by_side == 1:
-            return train_in_turn(train, seeds, task.report, task.stop)
-        return train_side_by_side(train, seeds, how.side_by_side, how.threads, task.report, task.stop)
+            return [train(number, task.report, task.stop) for number in task.numbers]
+        return train_side_by_side(train, len(task.numbers), how.side_by_side, how.threads, task.report, task.stop)
 
     def _train(self, task: Task) -> list[Training]:
         """The trainings of a task; reports after each epoch."""
-        schedule, planned = Schedule.from_configuration(task.trial.configuration), self._planned(task.trial)
+        planned = self._planned(task.trial)
         with named_failure(task, self._device):
-            learner, rows = self._begun(task, schedule)  # rows: the errors of each epoch
+            learner, rows = self._begun(task)  # rows: the errors of each epoch
             diverged = learner.ended()
         early, again = self.settings.early_validation, self._validates_again(task.trial)
         for epoch in range(task.trial.epochs):
@@ -191,13 +195,13 @@ class ImageTrainer:
             with named_failure(task, self._device):
                 if epoch == len(rows):
                     first = None if last and not again else early
-                    found = learner.train([schedule.learning_rate_at(epoch, planned)], first)
-                    diverged, row = _read(found)
+                    rates = [task.schedule.learning_rate_at(epoch, planned)]
+                    diverged, row = (diverged, rows[-1]) if all(diverged) else _read(learner.train(rates, first))
                     rows.append(row)
                     if not all(diverged):
                         self._keep(task, rows, learner)
                 if last and again:
-                    diverged, rows[epoch] = _read(learner.validate())
+                    diverged, rows[epoch] = _read(learner.validation_errors())
             task.tell(epoch, rows[epoch])
         columns = zip(*rows, strict=True)
         return [Training(column, over) for column, over in zip(columns, diverged, strict=True)]
@@ -214,66 +218,63 @@ class ImageTrainer:
         """Whether a longer trial may be the same trainings for more epochs."""
         return trial.epochs < self._planned(trial)
 
-    def _learner(self, task: Task, schedule: Schedule) -> Learner | StackedLearner:
+    def _learner(self, task: Task) -> Learner | StackedLearner:
         draws = [streams(task.trial.seed, number) for number in task.numbers]
         networks = [build_network(task.cell, each.initialisation) for each in draws]
         context = replace(self._context, stop=task.stop)
-        if task.how.way == "stacked":
-            stacked = StackedLearner(Stack(networks, task.cell, self._device), schedule, draws, context)
-            if task.how.captured:
+        if self._arranged.way == "stacked":
+            stacked = StackedLearner(Stack(networks, task.cell, self._device), task.schedule, draws, context)
+            if self._arranged.captured:
                 stacked.capture()
             return stacked
-        make = fast_learner if task.how.way == "fast" else plain_learner
-        return make(networks[0], schedule, draws[0], context)
+        make = fast_learner if self._arranged.way == "fast" else plain_learner
+        return make(networks[0], task.schedule, draws[0], context)
 
-    def _begun(self, task: Task, schedule: Schedule) -> tuple[Learner | StackedLearner, list[list[float]]]:
+    def _begun(self, task: Task) -> tuple[Learner | StackedLearner, Rows]:
         """A learner, and the errors of the epochs that a checkpoint spares: it goes on after them."""
-        learner = self._learner(task, schedule)
+        learner = self._learner(task)
         if self._checkpoints is None:
             return learner, []
-        fingerprint, number, width = self._fingerprint(task.trial, task.how), task.numbers[0], len(task.numbers)
-        progress = self._checkpoints.load(fingerprint, number)
-        if progress is None:
+        fingerprint, number = self._fingerprint(task.trial), task.numbers[0]
+        kept = self._checkpoints.load(fingerprint, number, len(task.numbers))
+        if kept is None:
             return learner, []
-        rows = [list(progress.errors[i : i + width]) for i in range(0, len(progress.errors), width)]
+        rows, state = kept
         if len(rows) > task.trial.epochs:  # a longer trial left it; its state is of a later epoch
             self._checkpoints.refuse(fingerprint, number, f"it is of {len(rows)} epochs, not {task.trial.epochs}")
             return learner, []
         try:
-            learner.load_state_dict(progress.learner)
+            learner.load_state_dict(state)
         except Exception as error:  # the state is of another version of this program: anything may be missing in it
             self._checkpoints.refuse(fingerprint, number, f"it does not fit ({type(error).__name__})")
-            return self._learner(task, schedule), []
+            return self._learner(task), []
         return learner, rows
 
-    def _keep(self, task: Task, rows: list[list[float]], learner: Learner | StackedLearner) -> None:
+    def _keep(self, task: Task, rows: Rows, learner: Learner | StackedLearner) -> None:
         """A checkpoint, if one is due. That it cannot be written is worth a warning and no more."""
-        if self._checkpoints and self._due(task.trial, len(rows), self._checkpoints):
-            progress = Progress(tuple(error for row in rows for error in row), learner.state_dict())
-            try:
-                self._checkpoints.save(self._fingerprint(task.trial, task.how), task.numbers[0], progress)
-            except OSError as error:
-                logger.warning(
-                    "no checkpoint of trial %d in %s (%s): the training goes on without. Does this machine have the "
-                    "run directory, and is there space?",
-                    task.trial.id,
-                    self._checkpoints.folder,
-                    error.strerror or error,
-                )
-
-    def _due(self, trial: Trial, epochs: int, checkpoints: Checkpoints) -> bool:
-        """Whether a checkpoint is written after so many of the trial's epochs; after the last, if it may go on."""
-        return checkpoints.due(epochs) if epochs < trial.epochs else self._may_go_on(trial)
-
-    def _discard(self, trial: Trial) -> None:
-        """Remove the trial's checkpoints."""
         if self._checkpoints is None:
             return
-        self._checkpoints.discard(self._fingerprint(trial, self._arranged), self.settings.seeds)
+        trial, epochs = task.trial, len(rows)
+        if not (self._checkpoints.due(epochs) if epochs < trial.epochs else self._may_go_on(trial)):
+            return
+        try:
+            self._checkpoints.save(self._fingerprint(trial), task.numbers[0], rows, learner.state_dict())
+        except OSError as error:
+            logger.warning(
+                "no checkpoint of trial %d in %s (%s): the training goes on without. Does this machine have the "
+                "run directory, and is there space?",
+                trial.id,
+                self._checkpoints.folder,
+                error.strerror or error,
+            )
 
-    def _fingerprint(self, trial: Trial, how: Arranged) -> str:
+    def _discard(self, trial: Trial) -> None:
+        if self._checkpoints is not None:
+            self._checkpoints.discard(self._fingerprint(trial), self.settings.seeds)
+
+    def _fingerprint(self, trial: Trial) -> str:
         """Of all that decides the numbers of the trial's trainings; where a longer trial goes on, not of the epochs."""
-        planned, early = self.settings.schedule_epochs, self.settings.early_validation
+        planned, early, how = self.settings.schedule_epochs, self.settings.early_validation, self._arranged
         facts = {
             "configuration": trial.configuration,
             **({"epochs": trial.epochs} if planned is None else {"schedule_epochs": planned}),
@@ -286,14 +287,7 @@ class ImageTrainer:
             "threads": how.threads,
             "data": self._data_fingerprint,
         }
-        return fingerprint_of(facts)
-
-
-def _check_early_validation(images: int | None, available: int) -> None:
-    if images is not None and images > available:
-        raise TrainerError(
-            f"early_validation = {images}: the split has {available} validation images, so it must be 1 to {available}"
-        )
+        return sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 def _read(found: list[float | None]) -> tuple[list[bool], list[float]]:
@@ -304,11 +298,6 @@ def _read(found: list[float | None]) -> tuple[list[bool], list[float]]:
 def _data_fingerprint(split: Split) -> str:
     parts = (split.train_inputs, split.train_labels, split.held_out_inputs, split.held_out_labels)
     return sha256(b"".join(sha256(part.tobytes()).digest() for part in parts)).hexdigest()
-
-
-def _conditions(arranged: Arranged, device: torch.device) -> Conditions:
-    cudnn = torch.backends.cudnn.version() if device.type == "cuda" else None
-    return Conditions(arranged.way, arranged.captured, device_name(device), str(torch.__version__), cudnn)
 
 
 def _mean(values: tuple[float, ...]) -> float:
@@ -329,11 +318,10 @@ class FinalTrainer(ImageTrainer):
 
     def _train(self, task: Task) -> list[Training]:
         """The trainings of a task; reports once, at their end."""
-        schedule, epochs = Schedule.from_configuration(task.trial.configuration), task.trial.epochs
-        planned = self._planned(task.trial)
+        epochs, planned = task.trial.epochs, self._planned(task.trial)
         with named_failure(task, self._device):
-            learner = self._learner(task, schedule)
-            measured = learner.train(schedule.learning_rate_at(epoch, planned) for epoch in range(epochs))
-        errors = [GUESSING_ERROR if error is None else error for error in measured]
+            learner = self._learner(task)
+            rates = (task.schedule.learning_rate_at(epoch, planned) for epoch in range(epochs))
+            diverged, errors = _read(learner.train(rates))
         task.tell(epochs - 1, errors)
-        return [Training((error,), diverged=found is None) for error, found in zip(errors, measured, strict=True)]
+        return [Training((error,), over) for error, over in zip(errors, diverged, strict=True)]

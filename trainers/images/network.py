@@ -16,6 +16,7 @@ Every convolution has a bias. The largest cell has 279,226 parameters and 35,137
 FLOPs: Two per multiply-add of convolutions and the fully connected layer, as torch counts them.
 """
 
+from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
 
@@ -43,7 +44,7 @@ class Network(nn.Module):
         widths = (STEM_CHANNELS, *CELL_CHANNELS)
         self.stem = nn.Conv2d(1, STEM_CHANNELS, 3, padding=1)
         self.cells = nn.ModuleList(CellModule(cell, a, b) for a, b in pairwise(widths))
-        self.reduction: nn.Module = nn.Conv2d(2 * CELL_CHANNELS[-1], CELL_CHANNELS[-1], 1)
+        self.reduction = nn.Conv2d(2 * CELL_CHANNELS[-1], CELL_CHANNELS[-1], 1)
         self.norm = nn.BatchNorm2d(CELL_CHANNELS[-1])
         self.classifier = nn.Linear(CELL_CHANNELS[-1] * 4 * 4, CLASSES)
 
@@ -117,6 +118,16 @@ def operation(name: str, channels: int) -> nn.Module:
     groups = SEPARABLE_GROUPS if kind == "sepconv" else 1
     conv = nn.Conv2d(channels, channels, size, padding=size // 2, groups=groups)
     return nn.Sequential(nn.BatchNorm2d(channels), nn.ReLU(), conv)
+
+
+def replace_layers(module: nn.Module, change: Callable[[nn.Module], nn.Module | None]) -> None:
+    """Put what `change` makes of a layer in its place, under its name; where that is None, look at the layer's own."""
+    for name, layer in module.named_children():
+        changed = change(layer)
+        if changed is None:
+            replace_layers(layer, change)
+        else:
+            setattr(module, name, changed)
 
 
 def build_network(cell: Cell, generator: torch.Generator) -> Network:

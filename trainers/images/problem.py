@@ -18,7 +18,7 @@ from fmnas.trainers.images.image_trainer import (
     ImageTrainer,
     TrainingSettings,
 )
-from fmnas.trainers.problem import USER_SETS, ConfigurableProblem, DataSettings, Hardware, Problem, ProblemSettings
+from fmnas.trainers.problem import ConfigurableProblem, Hardware, Problem, ProblemSettings
 from fmnas.trainers.split import Split
 
 
@@ -27,7 +27,7 @@ def joint(settings: ProblemSettings) -> Problem:
 
     Models see the logarithm of its objective, but for a weight of 0: then the objective may be 0.
     """
-    data, weight = settings.data, settings.flops_weight
+    data, weight, called = settings.data, settings.flops_weight, title(settings.data.name or "", settings.data.path)
     train, validation, batch_size = data.train, data.validation, data.batch_size
     assert train is not None
     assert validation is not None
@@ -61,27 +61,22 @@ def joint(settings: ProblemSettings) -> Problem:
         epochs=25,
         log_objective=weight > 0,
         has_authors_points=True,
-        objective=_in_words(settings),
+        objective=_in_words(settings, called),
         seeds=settings.seeds,
-        dataset=_title(data),
+        dataset=called,
         load=load,
         load_final=load_final,
     )
 
 
-def _title(data: DataSettings) -> str:
-    """What its images are called."""
-    return title(data.name, data.path) if data.name in USER_SETS and data.path else data.name or ""
-
-
-def _in_words(settings: ProblemSettings) -> str:
-    """What an evaluation measures."""
+def _in_words(settings: ProblemSettings, images: str) -> str:
+    """What an evaluation measures. images: what they are called."""
     data, weight = settings.data, settings.flops_weight
     flops = f" + {weight} x FLOPs / FLOPs of the largest cell" if weight else ""
     early = "" if data.early_validation is None else f" (before the last epoch, on {data.early_validation:,} of them)"
     return (
         f"An evaluation trains a cell {settings.seeds} times, each from another seed, on {data.train:,} images of "
-        f"{_title(data)}, and measures the error on {data.validation:,} others{early}. The objective is that error, "
+        f"{images}, and measures the error on {data.validation:,} others{early}. The objective is that error, "
         f"averaged over the seeds{',' * bool(flops)}{flops}."
     )
 

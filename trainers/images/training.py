@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from fmnas.search_spaces import Schedule
 from fmnas.trainers.contract import EvaluationStoppedError, Stop, never
-from fmnas.trainers.images.batches import Batches, DeviceData, Streams, normalise, training_batches
+from fmnas.trainers.images.batches import DeviceData, Streams, normalise, training_batches
 from fmnas.trainers.images.network import Network
 
 Step = TypeVar("Step")
@@ -30,6 +30,13 @@ class TrainingContext:
     evaluation_batch_size: int
     stop: Stop = never
 
+    def validation_batches(self, first: int | None) -> Iterator[tuple[Tensor, Tensor]]:
+        """Images [B, 1, 28, 28] and labels [B] of the first so many validation images; None: of all."""
+        images, labels = self.data.held_out_images[:first], self.data.held_out_labels[:first]
+        size = self.evaluation_batch_size
+        batches = zip(images.split(size), labels.split(size), strict=True)
+        return ((normalise(images), labels) for images, labels in stoppable(batches, self.stop))
+
 
 class Learner:
     """One training, an epoch at a time: a network, its optimizer and its streams."""
@@ -40,25 +47,22 @@ class Learner:
         optimizer: torch.optim.SGD,
         draws: Streams,
         context: TrainingContext,
-        batches: Batches | None = None,
+        steps_at_once: int = 1,
     ) -> None:
-        """batches: how an epoch's batches are made; `training_batches` if None."""
+        """steps_at_once: for which images are cropped in one go."""
         self._network = network
         self._optimizer = optimizer
         self._draws = draws
         self._context = context
-        self._batches = batches or training_batches
+        self._steps_at_once = steps_at_once
         self._over = False
 
     def train(self, learning_rates: Iterable[float], first: int | None = None) -> list[float | None]:
-        """Epochs with these learning rates, then the validation error; None once the training has diverged.
-
-        first: see `validate`.
-        """
+        """Epochs with these learning rates, then `validation_errors`."""
         self._over = self._over or not all(map(self.train_epoch, learning_rates))
-        return self.validate(first)
+        return self.validation_errors(first)
 
-    def validate(self, first: int | None = None) -> list[float | None]:
+    def validation_errors(self, first: int | None = None) -> list[float | None]:
         """The validation error, on the first so many validation images, or all; None once it has diverged."""
         error = None if self._over else self.validation_error(first)
         self._over = error is None
@@ -70,15 +74,28 @@ class Learner:
 
     def train_epoch(self, learning_rate: float) -> bool:
         """One pass over the training images. False as soon as a loss is not finite; the rest is then left out."""
-        batches = self._batches(self._context.data, self._draws, self._context.batch_size)
-        return train_epoch(self._network, self._optimizer, stoppable(batches, self._context.stop), learning_rate)
+        network, optimizer, context = self._network, self._optimizer, self._context
+        network.train()
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate
+        batches = training_batches(context.data, self._draws, context.batch_size, self._steps_at_once)
+        steps = stoppable(batches, context.stop)
+        return all(math.isfinite(train_step(network, optimizer, images, labels)) for images, labels in steps)
 
+    @torch.inference_mode()
     def validation_error(self, first: int | None = None) -> float | None:
         """The share of validation images that the network gets wrong; None if any of its logits is not finite."""
-        context = self._context
-        return validation_error(
-            self._network, context.data.validated(first), context.evaluation_batch_size, context.stop
-        )
+        network, context = self._network, self._context
+        network.eval()
+        wrong = torch.zeros((), dtype=torch.int64, device=context.data.held_out_labels.device)
+        finite = torch.ones((), dtype=torch.bool, device=wrong.device)
+        count = 0
+        for images, labels in context.validation_batches(first):
+            logits = network(images)
+            wrong += (logits.argmax(dim=1) != labels).sum()
+            finite &= logits.isfinite().all()
+            count += len(labels)
+        return wrong.item() / count if finite else None
 
     def state_dict(self) -> dict[str, Any]:
         """Weights, statistics, momentum and streams: all that the next epochs depend on. Tensors and plain values."""
@@ -125,19 +142,6 @@ def build_optimizer(network: nn.Module, schedule: Schedule, fused: bool = False)
     )
 
 
-def train_epoch(
-    network: nn.Module,
-    optimizer: torch.optim.SGD,
-    batches: Iterable[tuple[Tensor, Tensor]],
-    learning_rate: float,
-) -> bool:
-    """A step on each of the batches. False as soon as a loss is not finite; the rest is then left out."""
-    network.train()
-    for group in optimizer.param_groups:
-        group["lr"] = learning_rate
-    return all(math.isfinite(train_step(network, optimizer, images, labels)) for images, labels in batches)
-
-
 def train_step(network: nn.Module, optimizer: torch.optim.SGD, images: Tensor, labels: Tensor) -> float:
     """One step of SGD on images [B, 1, 28, 28] and labels [B]; the loss before it."""
     optimizer.zero_grad()
@@ -145,17 +149,3 @@ def train_step(network: nn.Module, optimizer: torch.optim.SGD, images: Tensor, l
     loss.backward()
     optimizer.step()
     return loss.item()
-
-
-@torch.inference_mode()
-def validation_error(network: nn.Module, data: DeviceData, batch_size: int, stop: Stop = never) -> float | None:
-    """The share of validation images that the network gets wrong; None if any of its logits is not finite."""
-    network.eval()
-    wrong = torch.zeros((), dtype=torch.int64, device=data.held_out_labels.device)
-    finite = torch.ones((), dtype=torch.bool, device=wrong.device)
-    images_of, labels_of = data.held_out_images.split(batch_size), data.held_out_labels.split(batch_size)
-    for images, labels in stoppable(zip(images_of, labels_of, strict=True), stop):
-        logits = network(normalise(images))
-        wrong += (logits.argmax(dim=1) != labels).sum()
-        finite &= logits.isfinite().all()
-    return wrong.item() / len(data.held_out_labels) if finite else None

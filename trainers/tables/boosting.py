@@ -24,7 +24,6 @@ cost more than its rows. Deep trees take longer, and so does `dart`, which looks
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -43,7 +42,7 @@ from fmnas.trainers.problem import ConfigurableProblem, Problem, ProblemSettings
 from fmnas.trainers.split import CLASSES, Split
 from fmnas.trainers.tables.tables import digits_table, fashion_mnist_table
 
-_CHOICES = (
+XGBOOST_CHOICES = (
     Nominal("booster", ("gbtree", "dart")),
     Nominal("grow_policy", ("depthwise", "lossguide")),
     Nominal("loss", ("multi:softmax", "multi:softprob")),
@@ -51,50 +50,29 @@ _CHOICES = (
 """`loss` is what xgboost calls objective: here that is what is minimised."""
 
 
-def xgb_fashion_mnist_space() -> Space:
-    """The BO-FM paper's: learning_rate, min_split_loss and subsample on logarithmic scales, reg_lambda, max_depth."""
-    return Space(
-        [
-            Real("learning_rate", 1e-6, 1.0, log=True),
-            Real("min_split_loss", 1e-4, 10.0, log=True),
-            Real("subsample", 1e-3, 1.0, log=True),
-            Real("reg_lambda", 0.0, 5.0),
-            Integer("max_depth", 1, 10),
-            *_CHOICES,
-        ]
-    )
+FASHION_MNIST_SPACE = Space(
+    [
+        Real("learning_rate", 1e-6, 1.0, log=True),
+        Real("min_split_loss", 1e-4, 10.0, log=True),
+        Real("subsample", 1e-3, 1.0, log=True),
+        Real("reg_lambda", 0.0, 5.0),
+        Integer("max_depth", 1, 10),
+        *XGBOOST_CHOICES,
+    ]
+)
+"""The BO-FM paper's."""
 
-
-def xgb_digits_space() -> Space:
-    """MCBO's: only the learning rate is on a logarithmic scale."""
-    return Space(
-        [
-            *_CHOICES,
-            Real("learning_rate", 1e-5, 1.0, log=True),
-            Integer("max_depth", 1, 10),
-            Real("min_split_loss", 0.0, 10.0),
-            Real("subsample", 1e-3, 1.0),
-            Real("reg_lambda", 0.0, 5.0),
-        ]
-    )
-
-
-@dataclass(frozen=True)
-class BoostingTask:
-    """What is published beside the data.
-
-    space: of xgboost's parameters, by their names there but for `loss`.
-    rounds: of a full training.
-    best_round: whether the objective is the lowest error after any round, or that after the last.
-    """
-
-    space: Space
-    rounds: int
-    best_round: bool
-
-
-XGB_FASHION_MNIST = BoostingTask(xgb_fashion_mnist_space(), rounds=50, best_round=True)
-XGB_DIGITS = BoostingTask(xgb_digits_space(), rounds=100, best_round=False)
+DIGITS_SPACE = Space(
+    [
+        *XGBOOST_CHOICES,
+        Real("learning_rate", 1e-5, 1.0, log=True),
+        Integer("max_depth", 1, 10),
+        Real("min_split_loss", 0.0, 10.0),
+        Real("subsample", 1e-3, 1.0),
+        Real("reg_lambda", 0.0, 5.0),
+    ]
+)
+"""MCBO's: only the learning rate is on a logarithmic scale."""
 
 
 class BoostingTrainer:
@@ -106,20 +84,23 @@ class BoostingTrainer:
 
     def __init__(
         self,
-        task: BoostingTask,
+        space: Space,
         split: Split,
+        best_round: bool,
         threads: int = 1,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """split: put into xgboost's form once. threads: that xgboost uses. clock: tells the seconds.
+        """space: of xgboost's parameters, by their names there but for `loss`. split: put into xgboost's form once.
 
+        best_round: whether the objective is the lowest error after any round, or that after the last.
+        threads: that xgboost uses. clock: tells the seconds.
         Raises TrainerError without xgboost, or for less than one thread.
         """
         if threads < 1:
             raise TrainerError(f"threads = {threads}: it must be at least 1")
         self._xgboost = optional_module("xgboost", "boosting")
-        self.space = task.space
-        self._task = task
+        self.space = space
+        self._best_round = best_round
         self._threads = threads
         self._clock = clock
         matrix = self._xgboost.QuantileDMatrix
@@ -150,7 +131,7 @@ class BoostingTrainer:
             verbose_eval=False,
             callbacks=[_listener(self._xgboost, after_round)],
         )
-        objective = min(curve) if self._task.best_round else curve[-1]
+        objective = min(curve) if self._best_round else curve[-1]
         return Evaluation(
             objective, trial.epochs, errors=(curve[-1],), curve=tuple(curve), seconds=self._clock() - start
         )
@@ -186,31 +167,32 @@ def xgb_fashion_mnist(settings: ProblemSettings, name: str = "xgb_fashion_mnist"
     data = settings.data
     assert data.train is not None
     assert data.validation is not None
-    sizes = data.train, data.validation
-    read = partial(fashion_mnist_table, *sizes, data.path)
-    return _problem(name, XGB_FASHION_MNIST, "fashion_mnist", read)
+    read = partial(fashion_mnist_table, data.train, data.validation, data.path)
+    return _problem(name, FASHION_MNIST_SPACE, "fashion_mnist", read, rounds=50, best_round=True)
 
 
-def _problem(name: str, task: BoostingTask, dataset: str, read: Callable[[], Split]) -> Problem:
+def _problem(
+    name: str, space: Space, dataset: str, read: Callable[[], Split], rounds: int, best_round: bool
+) -> Problem:
     def load() -> Split:
         optional_module("xgboost", f"problem {name}")
         return read()
 
     return Problem(
-        space=task.space,
-        build=lambda split, hardware: BoostingTrainer(task, split, hardware.threads),
+        space=space,
+        build=lambda split, hardware: BoostingTrainer(space, split, best_round, hardware.threads),
         penalty=1.0 - 1.0 / CLASSES,
-        epochs=task.rounds,
-        objective=f"The objective is the {'lowest error after any round' if task.best_round else 'last error'} on "
-        "images that the trees were not trained on.",
+        epochs=rounds,
+        objective=f"The objective is the {'lowest error after any round' if best_round else 'last error'} on images "
+        "that the trees were not trained on.",
         seeds=1,
         dataset=dataset,
         load=load,
     )
 
 
-DIGITS = _problem("xgb_digits", XGB_DIGITS, "digits", digits_table)
-FASHION_MNIST = ConfigurableProblem(xgb_fashion_mnist, {"root": None, "train": 49_000, "validation": 21_000})
-FASHION_MNIST_SMALL = ConfigurableProblem(
+XGB_DIGITS = _problem("xgb_digits", DIGITS_SPACE, "digits", digits_table, rounds=100, best_round=False)
+XGB_FASHION_MNIST = ConfigurableProblem(xgb_fashion_mnist, {"root": None, "train": 49_000, "validation": 21_000})
+XGB_FASHION_MNIST_SMALL = ConfigurableProblem(
     partial(xgb_fashion_mnist, name="xgb_fashion_mnist_small"), {"root": None, "train": 6_000, "validation": 3_000}
 )

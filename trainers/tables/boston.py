@@ -4,38 +4,30 @@ scikit-learn withdrew it because one of its columns encodes a racist assumption.
 benchmark, from a copy that you already have, and for nothing else. `nusvr_diabetes` is the same task on other data.
 """
 
-import os
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 from fmnas.trainers.contract import DataError
+from fmnas.trainers.images.fashion_mnist import path_from_environment
 from fmnas.trainers.tables.tables import Table
 
 ROWS, COLUMNS = 506, 14
 TARGET_MEAN, TARGET_STANDARD_DEVIATION = 22.532806, 9.188012  # of the last column, ddof = 0
-TOLERANCE = 1e-5
-VARIABLE = "FMNAS_BOSTON"
 
 _NEEDED = (
     f"svm_boston needs a CSV file of {ROWS} rows and {COLUMNS} numeric columns, the last of them the median value "
     f"(mean {TARGET_MEAN}, standard deviation {TARGET_STANDARD_DEVIATION}); lines of names may come first. It is not "
-    f"shipped: name your copy in data.root or {VARIABLE}, or run nusvr_diabetes, the same task on data that are there"
+    f"shipped: name your copy in data.root or FMNAS_BOSTON, or run nusvr_diabetes, the same task on data that are there"
 )
 
 
-def boston_from_environment(environment: Mapping[str, str] = os.environ) -> Path | None:
-    """The file that FMNAS_BOSTON names; None when it is unset or empty."""
-    given = environment.get(VARIABLE)
-    return Path(given) if given else None
-
-
 def boston_table(path: Path | None) -> Table:
-    """The table in a CSV file: 13 features and the median value.
+    """The table in a CSV file, the one that FMNAS_BOSTON names if None: 13 features and the median value.
 
     Raises DataError: no file given, one that cannot be read, or one that holds other data.
     """
+    path = path or path_from_environment("FMNAS_BOSTON")
     if path is None:
         raise DataError(f"no file given. {_NEEDED}")
     try:
@@ -46,7 +38,7 @@ def boston_table(path: Path | None) -> Table:
     values = _numeric(lines, path)
     targets = values[:, -1].copy()
     mean, deviation = float(targets.mean()), float(targets.std())
-    if abs(mean - TARGET_MEAN) > TOLERANCE or abs(deviation - TARGET_STANDARD_DEVIATION) > TOLERANCE:
+    if not np.allclose([mean, deviation], [TARGET_MEAN, TARGET_STANDARD_DEVIATION], rtol=0, atol=1e-5):
         raise DataError(
             f"{path} holds other data, or its last column is not the median value: that column has mean {mean:.6f} and "
             f"standard deviation {deviation:.6f}. {_NEEDED}"

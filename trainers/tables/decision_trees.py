@@ -25,7 +25,7 @@ import numpy as np
 
 from fmnas.search_spaces import Configuration, Nominal, Real, Space
 from fmnas.trainers.problem import Problem
-from fmnas.trainers.tables.tables import SPLITS, Table, split_rows, table_trainer, wine_table
+from fmnas.trainers.tables.tables import Table, splits, table_trainer, wine_table
 
 SPACE = Space(
     [
@@ -42,7 +42,7 @@ def mean_error(table: Table, configuration: Configuration, random_state: int = 0
     from sklearn.tree import DecisionTreeClassifier
 
     errors = []
-    for train, test in (split_rows(len(table.targets), split) for split in range(SPLITS)):
+    for train, test in splits(len(table.targets)):
         tree = DecisionTreeClassifier(**configuration, random_state=random_state)
         tree.fit(table.features[train], table.targets[train])
         errors.append(np.mean(tree.predict(table.features[test]) != table.targets[test]))

@@ -16,8 +16,8 @@ import numpy as np
 
 from fmnas.search_spaces import Configuration, Nominal, Real, Space
 from fmnas.trainers.problem import ConfigurableProblem, Problem, ProblemSettings
-from fmnas.trainers.tables.boston import boston_from_environment, boston_table
-from fmnas.trainers.tables.tables import SPLITS, Table, diabetes_table, split_rows, table_trainer
+from fmnas.trainers.tables.boston import boston_table
+from fmnas.trainers.tables.tables import Table, diabetes_table, splits, table_trainer
 
 SPACE = Space(
     [
@@ -33,32 +33,24 @@ SPACE = Space(
 
 def rmse(table: Table, configuration: Configuration) -> float:
     """The objective, in the unit of the targets."""
-    return float(np.mean([_split_rmse(table, configuration, split) for split in range(SPLITS)]))
-
-
-def _split_rmse(table: Table, configuration: Configuration, split: int) -> float:
     from sklearn.preprocessing import StandardScaler
     from sklearn.svm import NuSVR
 
-    train, test = split_rows(len(table.targets), split)
-    scaler = StandardScaler().fit(table.features[train])
-    model = NuSVR(
-        kernel=configuration["kernel"],
-        gamma=configuration["gamma"],
-        shrinking=configuration["shrinking"],
-        C=configuration["C"],
-        tol=configuration["tolerance"],
-        nu=configuration["nu"],
-    )
-    model.random_state = 0  # a regression draws nothing, but would take a seed from numpy's global generator
-    model.fit(scaler.transform(table.features[train]), table.targets[train])
-    errors = model.predict(scaler.transform(table.features[test])) - table.targets[test]
-    return float(np.sqrt(np.mean(errors**2)))
+    parameters = dict(configuration)
+    tolerance, found = parameters.pop("tolerance"), []
+    for train, test in splits(len(table.targets)):
+        scaler = StandardScaler().fit(table.features[train])
+        model = NuSVR(tol=tolerance, **parameters)
+        model.random_state = 0  # a regression draws nothing, but would take a seed from numpy's global generator
+        model.fit(scaler.transform(table.features[train]), table.targets[train])
+        errors = model.predict(scaler.transform(table.features[test])) - table.targets[test]
+        found.append(float(np.sqrt(np.mean(errors**2))))
+    return float(np.mean(found))
 
 
 def svm_boston(settings: ProblemSettings) -> Problem:
     """On the Boston table, from the file that data.root or FMNAS_BOSTON names."""
-    return _problem(lambda: boston_table(settings.data.path or boston_from_environment()), "boston", penalty=30.0)
+    return _problem(lambda: boston_table(settings.data.path), "boston", penalty=30.0)
 
 
 def _problem(load: Callable[[], Table], dataset: str, penalty: float) -> Problem:

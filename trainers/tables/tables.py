@@ -5,7 +5,7 @@ A `Table` has a target for each row and is split several times; one that is spli
 Arrays may be read-only, shared by all workers of a machine.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,11 +23,7 @@ from fmnas.trainers.split import Bytes, Split, permutation
 TRAINING_SHARE = 0.7
 """In the published protocols."""
 
-SPLITS = 5
-"""Of a `Table`, in the published protocols that average over some."""
-
-
-Data = TypeVar("Data")
+Tabular = TypeVar("Tabular")
 """A `Table`, or a `Split` of one."""
 
 
@@ -58,7 +54,7 @@ class Table:
 
 
 def table_trainer(
-    space: Space, measure: Callable[[Data, Configuration], float], table: Data, needs: str, user: str
+    space: Space, measure: Callable[[Tabular, Configuration], float], table: Tabular, needs: str, user: str
 ) -> FunctionTrainer:
     """Evaluates points of the space on a table: the objective is measure(table, configuration).
 
@@ -73,8 +69,7 @@ def diabetes_table() -> Table:
 
     Raises TrainerError without scikit-learn, which holds it.
     """
-    features, targets = optional_module("sklearn.datasets", "the diabetes table").load_diabetes(return_X_y=True)
-    return Table(features, targets, "diabetes", "scikit-learn")
+    return _held_table("diabetes")
 
 
 def wine_table() -> Table:
@@ -82,16 +77,22 @@ def wine_table() -> Table:
 
     Raises TrainerError without scikit-learn, which holds it.
     """
-    features, targets = optional_module("sklearn.datasets", "the wine table").load_wine(return_X_y=True)
-    return Table(features, targets.astype(np.float64), "wine", "scikit-learn")
+    return _held_table("wine")
 
 
-def split_rows(count: int, split: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The rows that train and the rows that test, of a table of `count` rows, in split 0..4."""
-    order = np.arange(count)
-    np.random.RandomState(split**2).shuffle(order)
-    size = int(TRAINING_SHARE * count)
-    return order[:size], order[size:]
+def _held_table(name: str) -> Table:
+    load = getattr(optional_module("sklearn.datasets", f"the {name} table"), f"load_{name}")
+    features, targets = load(return_X_y=True)
+    return Table(features, targets.astype(np.float64), name, "scikit-learn")
+
+
+def splits(count: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """The rows that train and the rows that test, of `count`, in each of the 5 splits of the published protocols."""
+    for split in range(5):
+        order = np.arange(count)
+        np.random.RandomState(split**2).shuffle(order)
+        size = int(TRAINING_SHARE * count)
+        yield order[:size], order[size:]
 
 
 def digits_table() -> Split:
@@ -99,13 +100,7 @@ def digits_table() -> Split:
 
     The split is that of the published code (`train_test_split` with seed 0). Raises TrainerError without scikit-learn.
     """
-    digits = optional_module("sklearn.datasets", "the digits table").load_digits()
-    split = optional_module("sklearn.model_selection", "the digits table").train_test_split
-    train, validation, train_labels, validation_labels = split(
-        digits.data, digits.target, train_size=TRAINING_SHARE, stratify=digits.target, random_state=0
-    )
-    labels = train_labels.astype(np.uint8), validation_labels.astype(np.uint8)
-    return Split(train, labels[0], validation, labels[1], "digits", "scikit-learn")
+    return _split_digits(scaled=False, stratified=True, seed=0)
 
 
 def scaled_digits_table() -> Split:
@@ -114,12 +109,18 @@ def scaled_digits_table() -> Split:
     The scale is that of all rows, those that validate included, and the split (`train_test_split` with seed 42) is not
     stratified, as in the published code. Raises TrainerError without scikit-learn.
     """
+    return _split_digits(scaled=True, stratified=False, seed=42)
+
+
+def _split_digits(scaled: bool, stratified: bool, seed: int) -> Split:
     digits = optional_module("sklearn.datasets", "the digits table").load_digits()
-    scale = optional_module("sklearn.preprocessing", "the digits table").MinMaxScaler().fit_transform
-    split = optional_module("sklearn.model_selection", "the digits table").train_test_split
+    from sklearn.model_selection import train_test_split
+    from sklearn.preprocessing import MinMaxScaler
+
+    inputs = MinMaxScaler().fit_transform(digits.data) if scaled else digits.data
     labels = digits.target.astype(np.uint8)
-    train, validation, train_labels, validation_labels = split(
-        scale(digits.data), labels, train_size=TRAINING_SHARE, random_state=42
+    train, validation, train_labels, validation_labels = train_test_split(
+        inputs, labels, train_size=TRAINING_SHARE, stratify=labels if stratified else None, random_state=seed
     )
     return Split(train, train_labels, validation, validation_labels, "digits", "scikit-learn")
 
