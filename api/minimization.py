@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 Function = Callable[..., Any]
-INITIAL_POINTS = 10
+MOST_INITIAL_POINTS = 10
 """How many random points come first; a third of the evaluations where that is less."""
 ARGUMENTS = {
     "budget.evaluations": "evaluations",
@@ -151,7 +151,9 @@ def _in_words_of_the_call(message: str) -> str:
 
 def _points(evaluations: int) -> int:
     """Of the initial design; none for what is no number of evaluations, which is refused as such."""
-    return max(0, min(INITIAL_POINTS, max(1, evaluations // 3), evaluations - 1)) if isinstance(evaluations, int) else 0
+    if not isinstance(evaluations, int):
+        return 0
+    return max(0, min(MOST_INITIAL_POINTS, max(1, evaluations // 3), evaluations - 1))
 
 
 @contextmanager

@@ -112,7 +112,7 @@ class Search:
         with standing_in(self.directory):
             found = current_config(self.directory, experiment_records(self.directory))
         begun, asked = found.model_dump(mode="json"), self.config.model_dump(mode="json")
-        differing = [key for key in _SAME if asked[key] != begun[key]]
+        differing = [key for key in _MUST_AGREE if asked[key] != begun[key]]
         changed = [f"  {key} = {asked[key]}: it began with {begun[key]}" for key in differing]
         there, wanted = found.budget.evaluations, self.config.budget.evaluations
         if wanted < there:
@@ -132,7 +132,7 @@ class Search:
         return RunResults(read_findings([self.directory.root]))
 
 
-_SAME = ("problem", "optimizers", "seed", "fidelity")
+_MUST_AGREE = ("problem", "optimizers", "seed", "fidelity")
 """The keys of a configuration in which two calls must agree to be one search."""
 _MAY_DIFFER = (("budget", "evaluations"), ("workers", "failures"))
 """Those in which a later call may ask for another value."""

@@ -25,7 +25,7 @@ from fmnas.optimizers import OptimizerError
 Keys = tuple[str, ...]
 """What leads to a parameter, in a dictionary of dictionaries."""
 
-TOLERANCE = 1e-9  # of a bound that is a multiple of q but for rounding
+MULTIPLE_TOLERANCE = 1e-9  # of a bound that is a multiple of q but for rounding
 
 
 def ranges_of(config: Mapping[str, Any]) -> dict[Keys, Range]:
@@ -63,7 +63,7 @@ def _range(name: str, domain: Domain) -> Range:
     if q is None:
         return Interval(low, high, log)
     q = q if isinstance(domain, Integer) else float(q)
-    return Grid(math.ceil(low / q - TOLERANCE) * q, math.floor(high / q + TOLERANCE) * q, q, log)
+    return Grid(math.ceil(low / q - MULTIPLE_TOLERANCE) * q, math.floor(high / q + MULTIPLE_TOLERANCE) * q, q, log)
 
 
 def in_words(keys: Iterable[Any]) -> str:

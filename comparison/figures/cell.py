@@ -24,10 +24,10 @@ CELL = (
     "does not show that its operations are good: its schedule and luck took part."
 )
 SCHEDULE = "The learning rate is reduced twice; the axis is the same for all."
-STEP = 1.9
+NODE_DISTANCE = 1.9
 """Distance between neighbouring nodes; a node has radius RADIUS."""
 RADIUS = 0.36
-INPUT, STATE, OUTPUT, DEAD = GROUND, CARD, INK, "#9aa3ab"
+INPUT, STATE, OUTPUT, DEAD_STATE = GROUND, CARD, INK, "#9aa3ab"
 """Neutral: the palette's colours are those of optimizers."""
 LOWEST_RATE, HIGHEST_RATE = 1e-5, 1e-1
 """What the schedule's variables can reach: the same axis in every drawing, so that two can be compared."""
@@ -116,7 +116,7 @@ def _draw_cell(axes: "Axes", cell: Cell) -> None:
     live = cell.live_states()
     for state, (inputs, operations) in enumerate(zip(cell.inputs, cell.operations, strict=True), start=1):
         for side, source, operation in zip((1, -1), inputs, operations, strict=True):
-            _draw_edge(axes, (source, state), side, operation, INK if state in live else DEAD)
+            _draw_edge(axes, (source, state), side, operation, INK if state in live else DEAD_STATE)
     for node in range(-1, STATES + 1):
         _draw_node(axes, node, *_node_colours(node, live, cell.output))
     spans = [[state - pair[side] for state, pair in enumerate(cell.inputs, start=1)] for side in (0, 1)]
@@ -175,12 +175,12 @@ def _node_colours(node: int, live: tuple[int, ...], output: int) -> tuple[str, s
     if node < 1:
         return INPUT, INK
     if node not in live:
-        return DEAD, GROUND
+        return DEAD_STATE, GROUND
     return (OUTPUT, GROUND) if node in (output, STATES) else (STATE, INK)
 
 
 def _x(node: int) -> float:
-    return STEP * node
+    return NODE_DISTANCE * node
 
 
 def draw_schedule(axes: "Axes", schedule: Schedule, colour: str = INK) -> None:
