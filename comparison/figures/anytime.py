@@ -7,7 +7,7 @@ from its steps alone, so that a run of ten thousand trials weighs no more than o
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -21,12 +21,13 @@ from fmnas.comparison.figures.canvas import (
     few_ticks,
     label,
     legend,
+    line,
     logarithmic,
     plain,
     sheet,
     time_unit,
 )
-from fmnas.comparison.figures.palette import SOFT, Style, styles
+from fmnas.comparison.figures.palette import SOFT, styles
 from fmnas.comparison.numbers.curves import incumbent_at, mean_curve
 from fmnas.comparison.numbers.resampling import Floats
 from fmnas.comparison.numbers.rounding import equal
@@ -78,7 +79,7 @@ def drawings(results: Results) -> Iterator[Drawing]:
 
 def currencies(curves: pd.DataFrame) -> list[str]:
     """The axes that the curves can be drawn against, in the order of the panels."""
-    instant = curves["train_seconds"].max() <= INSTANT if len(curves) else True
+    instant = not curves["train_seconds"].max() > INSTANT  # nor has a table without rows any
     unknown = len(curves) > 0 and curves["wall_seconds"].isna().all()  # no trial says when it was started
     left_out = {"train_seconds": instant, "wall_seconds": unknown}
     return [axis for axis in TITLES if axis in curves and not left_out.get(axis)]
@@ -206,33 +207,15 @@ def _draw_means(axes: "Axes", curves: Mapping[str, pd.DataFrame], axis: str) -> 
     width = max((float(mine[axis].max()) for mine in curves.values()), default=1.0)
     for place, (name, style) in enumerate(look.items()):
         x, y = _mean(curves[name], axis)
-        _draw_line(axes, x, y, style, _is_final(curves[name], y))
+        final = len(y) > 0 and equal(float(y[-1]), float(curves[name].groupby("run")["incumbent"].min().mean()))
+        ends: dict[str, Any] = {"markersize": 5.5, "markevery": [len(x) - 1] if final else []}
+        axes.plot(x, y, linewidth=1.8, drawstyle="steps-post", zorder=3, **ends, **line(style))
         if not len(x):
             continue
         at = [share * x[-1] for share in (SHARES if len(look) <= FEW else SHARES[-1:]) if share * x[-1] >= x[0]]
         aside = 0.011 * width * (place - (len(look) - 1) / 2)
         for here, (low, high) in zip(at, _bars(curves[name], axis, at), strict=True):
             axes.plot([here + aside] * 2, [low, high], color=style.colour, linewidth=2.4, alpha=0.55, zorder=2)
-
-
-def _is_final(mine: pd.DataFrame, y: Floats) -> bool:
-    """Whether an optimizer's mean curve ends at the mean of where its runs end."""
-    return len(y) > 0 and equal(float(y[-1]), float(mine.groupby("run")["incumbent"].min().mean()))
-
-
-def _draw_line(axes: "Axes", x: Floats, y: Floats, style: Style, final: bool) -> None:
-    axes.plot(
-        x,
-        y,
-        color=style.colour,
-        linestyle=style.line,
-        linewidth=1.8,
-        marker=style.marker,
-        markersize=5.5,
-        markevery=[len(x) - 1] if final else [],
-        drawstyle="steps-post",
-        zorder=3,
-    )
 
 
 def _bars(mine: pd.DataFrame, axis: str, at: list[float]) -> list[tuple[float, float]]:

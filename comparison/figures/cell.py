@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from fmnas.comparison.figures.canvas import PANEL, SMALL, Drawing, Results, label, plain, sheet
+from fmnas.comparison.figures.canvas import PANEL, SMALL, Drawing, Results, label, logarithmic, plain, sheet
 from fmnas.comparison.figures.palette import CARD, GROUND, INK, SOFT, styles
 from fmnas.comparison.numbers.cells import has_cell
 from fmnas.comparison.summary import FinalRow
@@ -185,17 +185,12 @@ def _x(node: int) -> float:
 
 def draw_schedule(axes: "Axes", schedule: Schedule, colour: str = INK) -> None:
     """The learning rate as a step function of the share of the training done."""
-    from matplotlib.ticker import FuncFormatter, NullFormatter
-
     first = schedule.reduction_point_1
     second = first + (1 - first) * schedule.reduction_point_2
     rates = [schedule.learning_rate * schedule.lr_reduction**reductions for reductions in (0, 1, 2)]
     axes.step([0.0, first, second, 1.0], [*rates, rates[-1]], where="post", color=colour, linewidth=2.0)
-    axes.set_yscale("log")
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    logarithmic(axes, 0.7 * LOWEST_RATE, 1.5 * HIGHEST_RATE)
     axes.set_xlim(0, 1)
-    axes.set_ylim(0.7 * LOWEST_RATE, 1.5 * HIGHEST_RATE)
     plain(axes)
     label(axes, x="share of the training", y="learning rate")
 

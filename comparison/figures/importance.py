@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import chdtri
 
-from fmnas.comparison.figures.canvas import PANEL, Drawing, Results, label, names_down, plain, sheet
+from fmnas.comparison.figures.canvas import PANEL, Drawing, Results, label, names_down, panel
 from fmnas.comparison.figures.palette import BLUE, LINE, VERMILION
 from fmnas.comparison.numbers.ledger import is_full_result
 from fmnas.comparison.numbers.trials import Budget, variable_columns
@@ -54,9 +54,9 @@ class Importance:
 
 def drawings(results: Results) -> Iterator[Drawing]:
     """Which variables go with the objective; none with too few full evaluations to tell."""
-    figure = importance_figure(importances(results.trials, results.summary.budget))
-    if figure is not None:
-        yield Drawing("importance", figure, CAPTION)
+    found = importances(results.trials, results.summary.budget)
+    if found:
+        yield Drawing("importance", importance_figure(found[:MOST_BARS]), CAPTION)
 
 
 def importances(trials: pd.DataFrame, budget: Budget) -> list[Importance]:
@@ -109,14 +109,9 @@ def _eta_squared(ranks: NDArray[np.float64], groups: NDArray[np.intp]) -> float:
     return float((sizes * (means - ranks.mean()) ** 2).sum() / (centred**2).sum())
 
 
-def importance_figure(importances: Sequence[Importance]) -> "Figure | None":
-    """A bar per variable, the largest share first; blue beyond chance, grey within. None without any."""
-    shown = importances[:MOST_BARS]
-    if not shown:
-        return None
-    figure = sheet(PANEL[0], 1.0 + 0.22 * len(shown))
-    axes = figure.subplots()
-    plain(axes, grid="x")
+def importance_figure(shown: Sequence[Importance]) -> "Figure":
+    """A bar per variable, the largest share first; blue beyond chance, grey within."""
+    figure, axes = panel(PANEL[0], 1.0 + 0.22 * len(shown), grid="x")
     places = range(len(shown))
     colours = [BLUE if each.share > each.chance else LINE for each in shown]
     axes.barh(places, [each.share for each in shown], height=0.62, color=colours)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from fmnas.comparison.figures.canvas import PANEL, Drawing, Results, few_ticks, label, names_above, plain, sheet
+from fmnas.comparison.figures.canvas import PANEL, Drawing, Results, few_ticks, label, names_above, panel
 from fmnas.comparison.figures.palette import BLUE, GROUND, INK, SOFT, styles
 from fmnas.comparison.numbers.paired_tests import FIRST, SECOND
 from fmnas.comparison.numbers.resampling import shortcoming
@@ -12,7 +12,6 @@ from fmnas.comparison.numbers.retrained import Retrained
 from fmnas.comparison.summary import Summary
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 FINAL = (
@@ -29,6 +28,8 @@ RETRAINED = (
     "which a configuration was selected; filled, the mean test error of fresh trainings, with one standard error. The "
     "two differ in images and length of training, too, so the whole gap is not luck alone."
 )
+ROW = 0.46
+"""Inches of a row with its name above."""
 BAR_OFFSET = 0.16
 """How far below its points a bar lies, in rows: nearer to them than to the next name."""
 MOST_ROWS = 40
@@ -65,7 +66,7 @@ def final_figure(summary: Summary) -> "Figure | None":
     rows = summary.optimizers
     if max((row.repeats for row in rows.values()), default=0) < 2:
         return None
-    figure, axes = _rows(len(rows), 1.0)
+    figure, axes = panel(PANEL[0], 1.0 + ROW * len(rows), grid="x")
     look, bars = styles(rows), intervals(summary)
     for place, (name, row) in enumerate(rows.items()):
         style, values = look[name], [value for value in row.values.values() if isfinite(value)]
@@ -102,7 +103,7 @@ def differences_figure(summary: Summary) -> "Figure | None":
     pairs = [pair for pair in summary.tests.pairs if isfinite(pair.low)]
     if not pairs:
         return None
-    figure, axes = _rows(len(pairs), 1.0)
+    figure, axes = panel(PANEL[0], 1.0 + ROW * len(pairs), grid="x")
     axes.axvline(0.0, color=INK, linewidth=1.0)
     for place, pair in enumerate(pairs):
         certain = pair.verdict in (FIRST, SECOND)
@@ -129,7 +130,7 @@ def retrained_figure(found: Retrained | None) -> "Figure | None":
     if not rows:
         return None
     look = styles(row.optimizer for _, row in rows)
-    figure, axes = _rows(len(rows), 0.9)
+    figure, axes = panel(PANEL[0], 0.9 + ROW * len(rows), grid="x")
     for place, (_, row) in enumerate(rows):
         style, before, after = look[row.optimizer], row.selected_error, row.error
         dot: dict[str, Any] = {"color": style.colour, "marker": style.marker, "markersize": 6.5, "linestyle": ""}
@@ -143,11 +144,3 @@ def retrained_figure(found: Retrained | None) -> "Figure | None":
     few_ticks(axes)
     label(axes, x="error; hollow: selected, filled: retrained")
     return figure
-
-
-def _rows(count: int, beside: float) -> "tuple[Figure, Axes]":
-    """Axes for so many rows with names above. beside: the height of all else in inches."""
-    figure = sheet(PANEL[0], beside + 0.46 * count)
-    axes = figure.subplots()
-    plain(axes, grid="x")
-    return figure, axes

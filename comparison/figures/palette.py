@@ -35,6 +35,7 @@ SERIES = {
 }
 """The same for the colours of optimizers."""
 SERIES_COLOURS = tuple(light for light, _ in SERIES.values())
+CSS_COLOURS = PAGE_COLOURS | SERIES
 BLUE, VERMILION = SERIES_COLOURS[:2]
 LINES = (
     (0.0, ()),
@@ -79,9 +80,9 @@ def styles(optimizers: Iterable[str]) -> dict[str, Style]:
 
 def variables() -> dict[str, str]:
     """A light colour -> the CSS variable that stands for it on the page."""
-    return {light: f"var(--{name})" for name, (light, _) in (*PAGE_COLOURS.items(), *SERIES.items())}
+    return {light: f"var(--{name})" for name, (light, _) in CSS_COLOURS.items()}
 
 
 def declarations(dark: bool) -> str:
     """The CSS declarations of all variables, light or dark."""
-    return " ".join(f"--{name}: {pair[dark]};" for name, pair in (*PAGE_COLOURS.items(), *SERIES.items()))
+    return " ".join(f"--{name}: {pair[dark]};" for name, pair in CSS_COLOURS.items())

@@ -71,9 +71,9 @@ def parallel_figure(trials: pd.DataFrame, budget: Budget) -> "Figure | None":
     for row, each in enumerate(coordinates):
         axes.axhline(row, color=LINE, linewidth=0.8, zorder=0)
         for place, text in each.ticks:
-            drawn = axes.text(place, row + 0.14, text, fontsize=SMALL, color=SOFT, ha="center", va="top")
-            drawn.set_parse_math(False)
-            drawn.set_bbox({"facecolor": GROUND, "edgecolor": "none", "pad": 0.6, "alpha": 0.75})
+            look: dict[str, Any] = {"fontsize": SMALL, "color": SOFT, "ha": "center", "va": "top", "parse_math": False}
+            box = {"facecolor": GROUND, "edgecolor": "none", "pad": 0.6, "alpha": 0.75}
+            axes.text(place, row + 0.14, text, bbox=box, **look)
     axes.set_yticks(range(len(coordinates)), [each.name for each in coordinates], fontsize=SMALL, color=INK)
     axes.set_ylim(len(coordinates) - 0.4, -0.3)
     axes.set_xlim(-0.04, 1.04)
@@ -137,8 +137,5 @@ def _explain(figure: "Figure") -> None:
     from matplotlib.lines import Line2D
 
     handles = [Line2D([], [], color=_POOR, linewidth=1.0), Line2D([], [], color=VERMILION, linewidth=1.8)]
-    drawn = figure.legend(
-        handles, ["worst rank", "best rank"], loc="outside upper center", ncols=2, frameon=False, fontsize=SMALL
-    )
-    for text in drawn.get_texts():
-        text.set_color(SOFT)
+    look: dict[str, Any] = {"loc": "outside upper center", "frameon": False, "fontsize": SMALL, "labelcolor": SOFT}
+    figure.legend(handles, ["worst rank", "best rank"], ncols=2, **look)
