@@ -6,8 +6,8 @@ stand in a file: a lambda does, and so does what a notebook defines.
 
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,7 +24,6 @@ from fmnas.trainers import Problem, TrainerError, objective
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
-
 
 Function = Callable[..., Any]
 MOST_INITIAL_POINTS = 10
@@ -97,7 +96,8 @@ def minimize(
     from fmnas.platform.named import given
 
     task = _problem(function, space)
-    with _place(out) as directory, given(_name(function), task) as use:
+    place = TemporaryDirectory(prefix="fmnas-") if out is None else nullcontext(str(out))
+    with place as folder, given(_name(function), task) as use:
         settings = {
             "name": re.sub(r"[^A-Za-z0-9._-]", "", f"minimize-{_name(function)}")[:100],
             "problem": use,
@@ -112,11 +112,11 @@ def minimize(
             config = check_config(settings, "fmnas.api.minimize", CALL)
         except ConfigError as error:
             raise ConfigError(_in_words_of_the_call(str(error))) from None
-        ended = Search(config, task, directory, progress).run()
-    best = ended.results.best()
-    if ended.reason:
-        warnings.warn(ended.reason, stacklevel=2)
-    return MinimizeResult(best.configuration, best.objective, ended.reason, ended.results)
+        results, reason = Search(config, task, RunDirectory(Path(folder)), progress).run()
+    best = results.best()
+    if reason:
+        warnings.warn(reason, stacklevel=2)
+    return MinimizeResult(best.configuration, best.objective, reason, results)
 
 
 def _problem(function: Function | Problem, space: Space | Iterable[Variable] | None) -> Problem:
@@ -149,18 +149,8 @@ def _in_words_of_the_call(message: str) -> str:
     return message
 
 
-def _points(evaluations: int) -> int:
+def _points(evaluations: object) -> int:
     """Of the initial design; none for what is no number of evaluations, which is refused as such."""
     if not isinstance(evaluations, int):
         return 0
     return max(0, min(MOST_INITIAL_POINTS, max(1, evaluations // 3), evaluations - 1))
-
-
-@contextmanager
-def _place(out: str | Path | None) -> Iterator[RunDirectory]:
-    """The run directory: that one, or one that is gone afterwards."""
-    if out is not None:
-        yield RunDirectory(Path(out))
-        return
-    with TemporaryDirectory(prefix="fmnas-") as folder:
-        yield RunDirectory(Path(folder) / "run")

@@ -6,12 +6,12 @@ ends the search, what had finished by then is found.
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from fmnas.api.results import NoSuchResultError, RunResults
+from fmnas.api.results import NoSuchResultError, RunResults, load_run
 from fmnas.platform.errors import Ending, ExperimentFailed, RunDirectoryError
 from fmnas.platform.record.journal import experiment_records
 from fmnas.platform.record.run_directory import RunDirectory, new_run_directory, run_directory
@@ -28,14 +28,6 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Ended:
-    """What a search came to, and why it ended early; that is empty where it did not."""
-
-    results: RunResults
-    reason: str
-
-
-@dataclass(frozen=True)
 class Search:
     """An experiment of a problem that its configuration names and that is given meanwhile, see `named.given`.
 
@@ -47,15 +39,14 @@ class Search:
     directory: RunDirectory
     shown: bool
 
-    def run(self) -> Ended:
-        """Drive it to its end, or to Ctrl-C.
+    def run(self) -> tuple[RunResults, str]:
+        """Drive it to its end, or to Ctrl-C; what it came to, and why it ended early; "" where it did not.
 
         Raises FmnasError for input that cannot be; KeyboardInterrupt or ExperimentFailed where it ended early and no
         full evaluation had finished.
         """
-
         found, ending, reason = self._driven()
-        results = found or self._read()
+        results = found or load_run(self.directory.root)
         if ending == Ending.INTERRUPTED:
             done, wanted = len(results.findings.trials), self.config.budget.evaluations
             reason = f"interrupted: {done} of {wanted} trials had begun"
@@ -65,7 +56,7 @@ class Search:
             if ending == Ending.INTERRUPTED:
                 raise KeyboardInterrupt from None
             raise ExperimentFailed(reason or f"no evaluation came to a result: {_last_reason(results)}") from None
-        return Ended(results, reason)
+        return results, reason
 
     def _driven(self) -> tuple[RunResults | None, Ending, str]:
         """Its results, where the driver lived to give them; how it ended, and why it failed.
@@ -93,28 +84,31 @@ class Search:
 
     def _begun(self, around: "Surroundings") -> "ExperimentResult":
         from fmnas.platform.drive.launch import extend, launch, resume
+        from fmnas.platform.record.configuration import current_config
+        from fmnas.platform.record.handed_over import standing_in
 
         if not self.directory.journal.is_file():
             return launch(self.config, new_run_directory(self.directory.root), around)
         directory = run_directory(self.directory.root, write=True)
-        before, now = (each.model_dump(mode="json") for each in (self._there(), self.config))
-        changes = [f"{part}.{key}={now[part][key]}" for part, key in _MAY_DIFFER if now[part][key] != before[part][key]]
+        with standing_in(directory):
+            begun = current_config(directory, experiment_records(directory)).model_dump(mode="json")
+        asked = self.config.model_dump(mode="json")
+        self._check_same(begun, asked)
+        changes = [
+            f"{part}.{key}={asked[part][key]}" for part, key in _MAY_DIFFER if asked[part][key] != begun[part][key]
+        ]
         return extend(directory, changes, around) if changes else resume(directory, around)
 
-    def _there(self) -> "Config":
-        """The configuration of the directory's search.
+    def _check_same(self, begun: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+        """Raise RunDirectoryError unless the configurations are of one search, as far as can be known.
 
-        Raises RunDirectoryError unless it is this one, as far as can be known, with as many evaluations or fewer.
+        What is asked may have more evaluations than what was begun, but not fewer.
         """
-        from fmnas.platform.record.configuration import current_config
-        from fmnas.platform.record.handed_over import kept_space, standing_in
+        from fmnas.platform.record.handed_over import kept_space
 
-        with standing_in(self.directory):
-            found = current_config(self.directory, experiment_records(self.directory))
-        begun, asked = found.model_dump(mode="json"), self.config.model_dump(mode="json")
         differing = [key for key in _MUST_AGREE if asked[key] != begun[key]]
         changed = [f"  {key} = {asked[key]}: it began with {begun[key]}" for key in differing]
-        there, wanted = found.budget.evaluations, self.config.budget.evaluations
+        there, wanted = begun["budget"]["evaluations"], asked["budget"]["evaluations"]
         if wanted < there:
             changed.append(f"  evaluations = {wanted}: it has {there}, and there may be more, not fewer")
         if not changed and kept_space(self.directory) != self.task.space:
@@ -124,12 +118,6 @@ class Search:
                 f"{self.directory.root} holds another search:\n" + "\n".join(changed) + "\nSay the same to go on with "
                 "it, or give another out=DIR"
             )
-        return found
-
-    def _read(self) -> RunResults:
-        from fmnas.platform.drive.merged_report import read_findings
-
-        return RunResults(read_findings([self.directory.root]))
 
 
 _MUST_AGREE = ("problem", "optimizers", "seed", "fidelity")
