@@ -46,13 +46,8 @@ try:
 except ImportError as error:
     raise MissingPackageError("fmnas.integrations.botorch", "botorch", "botorch", error) from error
 
-KERNELS: dict[KernelName, type[GraphKernel]] = {
-    "modlap": ModLap,
-    "moddif": ModDif,
-    "prodlap": ProdLap,
-    "proddif": ProdDif,
-    "addlap": AddLap,
-    "adddif": AddDif,
+KERNELS: dict[str, type[GraphKernel]] = {
+    kernel.__name__.lower(): kernel for kernel in (ModLap, ModDif, ProdLap, ProdDif, AddLap, AddDif)
 }
 """The paper's six, by the names they have as an option of BOFM."""
 
