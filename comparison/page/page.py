@@ -61,7 +61,7 @@ Facts = Mapping[str, object]
 class Section:
     """A part of the page.
 
-    id: what links lead to; and the macro of the template that writes the section, unless it is pictures alone.
+    id: what links lead to; and the macro of the template that writes the section, if it has one.
     folded: shown only when the reader opens it.
     """
 
