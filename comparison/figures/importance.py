@@ -7,9 +7,9 @@ freedom, about; its 95% point is what a variable without any influence stays bel
 independent of one another.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,9 +20,6 @@ from fmnas.comparison.figures.canvas import PANEL, Drawing, Results, label, name
 from fmnas.comparison.figures.palette import BLUE, LINE, VERMILION
 from fmnas.comparison.numbers.ledger import is_full_result
 from fmnas.comparison.numbers.trials import Budget, variable_columns
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 CAPTION = (
     "Share of the variance of the objective's ranks that lies between groups of one variable's values (eta squared, "
@@ -53,10 +50,22 @@ class Importance:
 
 
 def drawings(results: Results) -> Iterator[Drawing]:
-    """Which variables go with the objective; none with too few full evaluations to tell."""
-    found = importances(results.trials, results.summary.budget)
-    if found:
-        yield Drawing("importance", importance_figure(found[:MOST_BARS]), CAPTION)
+    """A bar per variable, the largest share first; blue beyond chance, grey within.
+
+    Nothing with too few full evaluations to tell.
+    """
+    shown = importances(results.trials, results.summary.budget)[:MOST_BARS]
+    if not shown:
+        return
+    figure, axes = panel(PANEL[0], 1.0 + 0.22 * len(shown), grid="x")
+    places = range(len(shown))
+    colours = [BLUE if each.share > each.chance else LINE for each in shown]
+    axes.barh(places, [each.share for each in shown], height=0.62, color=colours)
+    axes.scatter([each.chance for each in shown], places, marker="|", s=120, color=VERMILION, linewidths=1.8, zorder=3)
+    names_down(axes, [each.variable for each in shown])
+    axes.set_xlim(0, 1.08 * max(max(each.share, each.chance) for each in shown))
+    label(axes, x="share of the rank variance; | chance, 19 in 20", title="Each variable alone")
+    yield Drawing("importance", figure, CAPTION)
 
 
 def importances(trials: pd.DataFrame, budget: Budget) -> list[Importance]:
@@ -107,16 +116,3 @@ def _eta_squared(ranks: NDArray[np.float64], groups: NDArray[np.intp]) -> float:
     means = np.bincount(groups, weights=ranks) / sizes
     centred = ranks - ranks.mean()
     return float((sizes * (means - ranks.mean()) ** 2).sum() / (centred**2).sum())
-
-
-def importance_figure(shown: Sequence[Importance]) -> "Figure":
-    """A bar per variable, the largest share first; blue beyond chance, grey within."""
-    figure, axes = panel(PANEL[0], 1.0 + 0.22 * len(shown), grid="x")
-    places = range(len(shown))
-    colours = [BLUE if each.share > each.chance else LINE for each in shown]
-    axes.barh(places, [each.share for each in shown], height=0.62, color=colours)
-    axes.scatter([each.chance for each in shown], places, marker="|", s=120, color=VERMILION, linewidths=1.8, zorder=3)
-    names_down(axes, [each.variable for each in shown])
-    axes.set_xlim(0, 1.08 * max(max(each.share, each.chance) for each in shown))
-    label(axes, x="share of the rank variance; | chance, 19 in 20", title="Each variable alone")
-    return figure
