@@ -5,7 +5,7 @@ minimum of the objective is known, what is drawn is the regret. All panels have 
 from its steps alone, so that a run of ten thousand trials weighs no more than one of a hundred.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -73,8 +73,9 @@ def drawings(results: Results) -> Iterator[Drawing]:
     yield Drawing("anytime", together, shown=False)
     for axis in currencies(curves):
         panel, leads = anytime_panel(curves, summary.budget, axis, summary.minimum), axis == "evaluations"
-        what = (REGRET if _below(curves, summary.minimum) is not None else BEST) if leads else ""
-        yield Drawing(f"anytime_{axis}", panel, what + CAPTIONS[axis], filed=False, leads=leads)
+        what = REGRET if _is_above(curves, summary.minimum) else BEST
+        caption = (what if leads else "") + CAPTIONS[axis]
+        yield Drawing(f"anytime_{axis}", panel, caption, filed=False, leads=leads)
 
 
 def currencies(curves: pd.DataFrame) -> list[str]:
@@ -98,9 +99,9 @@ def anytime_figure(curves: pd.DataFrame, budget: Budget, title: str, minimum: fl
     figure = sheet(PANEL[0] * columns, PANEL[1] * rows + 0.4)
     figure.suptitle(title, fontsize=13, parse_math=False)
     panels = list(figure.subplots(rows, columns, squeeze=False).flat)
-    limits = objective_limits(curves, minimum)
+    shown = _shown(curves, minimum)
     for panel, axis in zip(panels, axes, strict=False):
-        _draw_panel(panel, curves, axis, budget, minimum, limits)
+        _draw_panel(panel, shown, axis, budget)
     for panel in panels[len(axes) :]:
         panel.set_visible(False)
     look = styles(curves["optimizer"])
@@ -112,18 +113,18 @@ def anytime_figure(curves: pd.DataFrame, budget: Budget, title: str, minimum: fl
 def anytime_panel(curves: pd.DataFrame, budget: Budget, axis: str, minimum: float | None = None) -> "Figure":
     """The panel of one currency as a figure of its own, for a page; without a legend, and scaled as the others."""
     figure = sheet(*PANEL)
-    _draw_panel(figure.subplots(), curves, axis, budget, minimum, objective_limits(curves, minimum))
+    _draw_panel(figure.subplots(), _shown(curves, minimum), axis, budget)
     return figure
 
 
-def objective_limits(curves: pd.DataFrame, minimum: float | None = None) -> Limits | None:
+def _limits(curves: pd.DataFrame) -> Limits | None:
     """Limits that let differences be seen, the same for all panels; None without any mean.
 
     Between them lie the means of every panel from SHOWN_FROM of their length on, and their last bars.
     """
     found: list[Floats] = [np.array([])]
     for axis in currencies(curves):
-        for mine in _by_name(curves, minimum).values():
+        for _, mine in curves.groupby("optimizer", sort=False):
             x, y = _mean(mine, axis)
             found += [_late(x, y), np.array(_bars(mine, axis, [x[-1]]) if len(x) else [], dtype=float).ravel()]
     given = np.concatenate(found)
@@ -138,31 +139,33 @@ def objective_limits(curves: pd.DataFrame, minimum: float | None = None) -> Limi
     return bottom - pad, top + pad, False
 
 
-def _by_name(curves: pd.DataFrame, minimum: float | None) -> dict[str, pd.DataFrame]:
-    """Every optimizer's curves, in the order of the legend, less the minimum where it is one."""
-    drawn = curves.assign(incumbent=curves["incumbent"] - (_below(curves, minimum) or 0.0))
-    return {name: drawn[drawn["optimizer"] == name] for name in styles(curves["optimizer"])}
+def _is_above(curves: pd.DataFrame, minimum: float | None) -> bool:
+    """Whether the minimum is known and all that was found is above it: then the regret is drawn."""
+    return minimum is not None and bool((curves["incumbent"].dropna() > minimum).all())
 
 
-def _below(curves: pd.DataFrame, minimum: float | None) -> float | None:
-    """The minimum, if it is known and all that was found is above it: then the regret is drawn."""
-    return minimum if minimum is not None and bool((curves["incumbent"].dropna() > minimum).all()) else None
+def _shown(curves: pd.DataFrame, minimum: float | None) -> tuple[pd.DataFrame, str, Limits | None]:
+    """The curves as all panels have them, what they are of, and their limits."""
+    what = "objective"
+    if _is_above(curves, minimum):
+        what, curves = "objective − minimum", curves.assign(incumbent=curves["incumbent"] - (minimum or 0.0))
+    return curves, what, _limits(curves)
 
 
-def _draw_panel(
-    axes: "Axes", curves: pd.DataFrame, axis: str, budget: Budget, minimum: float | None, limits: Limits | None
-) -> None:
+def _draw_panel(axes: "Axes", shown: tuple[pd.DataFrame, str, Limits | None], axis: str, budget: Budget) -> None:
     plain(axes)
-    per_unit, unit = _unit(curves, axis)
+    curves, what, limits = shown
+    longest = float(curves[axis].max()) if len(curves) else 0.0
+    per_unit, unit = time_unit(longest) if "seconds" in axis else (1.0, "")  # evaluations name their axis themselves
     if axis == "evaluations":
         _draw_epochs(axes, budget)
-    by_name = _by_name(curves.assign(**{axis: curves[axis] / per_unit}), minimum)
-    _draw_means(axes, by_name, axis)
+    _draw_means(axes, curves.assign(**{axis: curves[axis] / per_unit}), axis)
     axes.set_xlim(left=0)
     few_ticks(axes)
-    what = "objective" if _below(curves, minimum) is None else "objective − minimum"
+    # Epochs are named where `_draw_epochs` draws them.
+    title = "Evaluations" if axis == "evaluations" and budget.epochs_per_evaluation == 1 else TITLES[axis]
     x, y = f"{TITLES[axis].lower()} ({unit})" if unit else axis, what + (LOG_WORDS if limits and limits[-1] else "")
-    label(axes, x=x, y=y, title=_title(axis, budget))
+    label(axes, x=x, y=y, title=title)
     if limits:
         bottom, top, log = limits
         logarithmic(axes, bottom, top) if log else axes.set_ylim(bottom, top)
@@ -170,11 +173,6 @@ def _draw_panel(
         _draw_budget(axes, curves, budget)
     if curves["objective"].isna().all():
         axes.text(0.5, 0.5, "no full-fidelity result yet", transform=axes.transAxes, ha="center", color=SOFT)
-
-
-def _title(axis: str, budget: Budget) -> str:
-    """Epochs are named where `_draw_epochs` draws them."""
-    return "Evaluations" if axis == "evaluations" and budget.epochs_per_evaluation == 1 else TITLES[axis]
 
 
 def _draw_epochs(axes: "Axes", budget: Budget) -> None:
@@ -201,20 +199,21 @@ def _changes(mine: pd.DataFrame, axis: str) -> list[float]:
     return sorted({end, *(float(x) for x in mine.loc[better, axis] if x < end)})
 
 
-def _draw_means(axes: "Axes", curves: Mapping[str, pd.DataFrame], axis: str) -> None:
+def _draw_means(axes: "Axes", curves: pd.DataFrame, axis: str) -> None:
     """The lines, each with bars at SHARES of its length."""
-    look = styles(curves)
-    width = max((float(mine[axis].max()) for mine in curves.values()), default=1.0)
+    look = styles(curves["optimizer"])
+    width = float(curves[axis].max()) if len(curves) else 1.0
     for place, (name, style) in enumerate(look.items()):
-        x, y = _mean(curves[name], axis)
-        final = len(y) > 0 and equal(float(y[-1]), float(curves[name].groupby("run")["incumbent"].min().mean()))
+        mine = curves[curves["optimizer"] == name]
+        x, y = _mean(mine, axis)
+        final = len(y) > 0 and equal(float(y[-1]), float(mine.groupby("run")["incumbent"].min().mean()))
         ends: dict[str, Any] = {"markersize": 5.5, "markevery": [len(x) - 1] if final else []}
         axes.plot(x, y, linewidth=1.8, drawstyle="steps-post", zorder=3, **ends, **line(style))
         if not len(x):
             continue
         at = [share * x[-1] for share in (SHARES if len(look) <= FEW else SHARES[-1:]) if share * x[-1] >= x[0]]
         aside = 0.011 * width * (place - (len(look) - 1) / 2)
-        for here, (low, high) in zip(at, _bars(curves[name], axis, at), strict=True):
+        for here, (low, high) in zip(at, _bars(mine, axis, at), strict=True):
             axes.plot([here + aside] * 2, [low, high], color=style.colour, linewidth=2.4, alpha=0.55, zorder=2)
 
 
@@ -240,8 +239,3 @@ def _draw_budget(axes: "Axes", curves: pd.DataFrame, budget: Budget) -> None:
 def _late(x: Floats, y: Floats) -> Floats:
     """What a mean curve is from SHOWN_FROM of its length on."""
     return y[max(0, int(np.searchsorted(x, SHOWN_FROM * x[-1], side="right")) - 1) :] if len(x) else y
-
-
-def _unit(curves: pd.DataFrame, axis: str) -> tuple[float, str]:
-    """What to divide the axis by, and the name of the unit; "" where the axis names it itself."""
-    return time_unit(float(curves[axis].max()) if len(curves) else 0.0) if "seconds" in axis else (1.0, "")

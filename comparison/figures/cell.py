@@ -29,6 +29,7 @@ NODE_DISTANCE = 1.9
 RADIUS = 0.36
 INPUT, STATE, OUTPUT, DEAD_STATE = GROUND, CARD, INK, "#9aa3ab"
 """Neutral: the palette's colours are those of optimizers."""
+CENTRED: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": SMALL}
 LOWEST_RATE, HIGHEST_RATE = 1e-5, 1e-1
 """What the schedule's variables can reach: the same axis in every drawing, so that two can be compared."""
 
@@ -46,14 +47,12 @@ def drawings(results: Results) -> Iterator[Drawing]:
     together = cells_figure({_found(name, row): configuration for name, (row, configuration) in best.items()})
     yield Drawing("best_cell", together, shown=False)
     for place, (name, (_, configuration)) in enumerate(best.items()):
-        id_, told = (
-            f"cell_{place}_{re.sub('[^a-z0-9]+', '-', name.lower())}",
-            (CELL, SCHEDULE) if place == 0 else ("", ""),
-        )
-        yield Drawing(id_, cell_panel(configuration), told[0], filed=False, wide=True, optimizer=name)
+        id_ = f"cell_{place}_{re.sub('[^a-z0-9]+', '-', name.lower())}"
+        of_cell, of_schedule = (CELL, SCHEDULE) if place == 0 else ("", "")
+        yield Drawing(id_, cell_panel(configuration), of_cell, filed=False, wide=True, optimizer=name)
         schedule = schedule_panel(configuration, look[name].colour)
         if schedule is not None:
-            yield Drawing(f"{id_}_rate", schedule, told[1], filed=False, optimizer=name)
+            yield Drawing(f"{id_}_rate", schedule, of_schedule, filed=False, optimizer=name)
 
 
 def _found(name: str, row: FinalRow) -> str:
@@ -152,22 +151,17 @@ def _draw_edge(axes: "Axes", ends: tuple[int, int], side: int, operation: str, c
     control = RADIUS * side + (height - RADIUS * side) / 0.75
     curve = [(source, RADIUS * side), (source + lean, control), (target - lean, control), (target, RADIUS * side)]
     path = Path(curve, [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4])
-    axes.add_patch(
-        FancyArrowPatch(path=path, arrowstyle="-|>", mutation_scale=11, color=colour, fill=False, linewidth=1.2)
-    )
+    arrow: dict[str, Any] = {"arrowstyle": "-|>", "mutation_scale": 11, "fill": False, "linewidth": 1.2}
+    axes.add_patch(FancyArrowPatch(path=path, color=colour, **arrow))
     box = {"boxstyle": "round,pad=0.2", "facecolor": GROUND, "edgecolor": colour, "linewidth": 0.6}
-    axes.text(
-        (source + target) / 2, height, operation, ha="center", va="center", fontsize=SMALL, color=colour, bbox=box
-    )
+    axes.text((source + target) / 2, height, operation, color=colour, bbox=box, **CENTRED)
 
 
 def _draw_node(axes: "Axes", node: int, fill: str, ink: str) -> None:
     from matplotlib.patches import Circle
 
     axes.add_patch(Circle((_x(node), 0.0), RADIUS, facecolor=fill, edgecolor=INK, linewidth=0.8, zorder=4))
-    axes.text(
-        _x(node), 0.0, f"S{node}" if node >= 0 else "S−1", ha="center", va="center", fontsize=SMALL, color=ink, zorder=5
-    )
+    axes.text(_x(node), 0.0, f"S{node}" if node >= 0 else "S−1", color=ink, zorder=5, **CENTRED)
 
 
 def _node_colours(node: int, live: tuple[int, ...], output: int) -> tuple[str, str]:
