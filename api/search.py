@@ -6,8 +6,8 @@ ends the search, what had finished by then is found.
 
 import signal
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +72,8 @@ class Search:
             found.append(RunResults(findings_of(directory, state)))
             return found[-1].summary
 
-        with _heeding_ctrl_c() as stop:
+        main = threading.current_thread() is threading.main_thread()  # which alone hears signals
+        with stopped_by_signals(signal.SIGINT) if main else nullcontext(StopRequest()) as stop:
             around = Surroundings(None, _screen(self.shown), stop, write=write, traced=self.shown)
             try:
                 result = self._begun(around)
@@ -124,16 +125,6 @@ _MUST_AGREE = ("problem", "optimizers", "seed", "fidelity")
 """The keys of a configuration in which two calls must agree to be one search."""
 _MAY_DIFFER = (("budget", "evaluations"), ("workers", "failures"))
 """Those in which a later call may ask for another value."""
-
-
-@contextmanager
-def _heeding_ctrl_c() -> Iterator[StopRequest]:
-    """Its stop; in another thread than the main one, which alone hears signals, nobody asks it."""
-    if threading.current_thread() is threading.main_thread():
-        with stopped_by_signals(signal.SIGINT) as stop:
-            yield stop
-    else:
-        yield StopRequest()
 
 
 def _screen(shown: bool) -> "Screen":

@@ -74,11 +74,9 @@ def importances(trials: pd.DataFrame, budget: Budget) -> list[Importance]:
     A configuration that was tried again, by the same optimizer or another, counts once.
     """
     names = variable_columns(trials)
-    full = (
-        thinned(trials[is_full_result(trials, budget)].drop_duplicates(names), MOST_CONFIGURATIONS)
-        if names
-        else trials.iloc[:0]
-    )
+    if not names:
+        return []
+    full = thinned(trials[is_full_result(trials, budget)].drop_duplicates(names), MOST_CONFIGURATIONS)
     if len(full) < 2 * PER_GROUP or full["objective"].nunique() < 2:
         return []
     ranks = np.asarray(full["objective"].rank(), dtype=np.float64)

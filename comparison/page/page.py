@@ -97,10 +97,13 @@ def sections(summary: Summary, context: ReportContext, pictures: Pictures) -> li
     untold = all(pair.verdict == TOO_FEW for pair in summary.tests.pairs)
     tested = _tested(summary.tests) if summary.tests.most_repeats > 1 else {}
     speed = {"area": tables.areas(summary), "targets": tables.targets(summary), "matched": tables.equivalents(summary)}
+    remarks = [remark.text for remark in summary.remarks if remark.optimizer]
+    setup = {"sentences": context.setup, "settings": tables.settings(context.settings), "remarks": remarks}
+    again = {"environment": tables.environment(context.environment), "configuration": context.config_text}
     warnings = [f"{row.optimizer}: {text}" for row in summary.honesty for text in row.warnings]
     given: list[tuple[str, str, bool, Facts | None]] = [
         ("result", "Result", False, {"table": tables.final_with_repeats(summary)}),
-        ("setup", "What was measured", False, _setup(summary, context)),
+        ("setup", "What was measured", False, setup),
         ("statistics", "Pairwise tests", untold, tested),
         ("retrained", "Test errors of the best, trained again", False, _again(summary, context)),
         ("tradeoff", "Error against FLOPs", False, {"table": tables.tradeoffs(summary)}),
@@ -115,7 +118,7 @@ def sections(summary: Summary, context: ReportContext, pictures: Pictures) -> li
         ("honesty", "Sanity checks", not warnings, {"table": tables.honesty(summary), "warnings": warnings}),
         ("incidents", "Failures and notes", False, {"table": tables.incidents(summary)}),
         ("configurations", "Best configurations", True, {"table": tables.configurations(summary)}),
-        ("reproduce", "Reproduce", True, _reproduction(context)),
+        ("reproduce", "Reproduce", True, again),
     ]
     return [
         Section(id_, title, folded, facts or {}, pictures.get(id_, ()))
@@ -158,12 +161,6 @@ def _marker(style: Style) -> str:
         ]
         paths.append(f"M{'L'.join(points)}Z")
     return "".join(paths)
-
-
-def _setup(summary: Summary, context: ReportContext) -> Facts:
-    """What was measured, in sentences; each optimizer's options; remarks on single optimizers."""
-    remarks = [remark.text for remark in summary.remarks if remark.optimizer]
-    return {"sentences": context.setup, "settings": tables.settings(context.settings), "remarks": remarks}
 
 
 def _tested(tests: Comparisons) -> Facts:
@@ -212,8 +209,3 @@ def _shares(summary: Summary) -> Facts:
         "spent": ", ".join(f"{step.share:.0%} are {count(step.evaluations)} evaluations" for step in steps),
         "short": shortcoming(*(len(row.values) for step in steps[-1:] for row in step.rows)),
     }
-
-
-def _reproduction(context: ReportContext) -> Facts:
-    """What it takes to do it again."""
-    return {"environment": tables.environment(context.environment), "configuration": context.config_text}
