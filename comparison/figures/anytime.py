@@ -54,7 +54,6 @@ CAPTIONS = {
 }
 LOG_OBJECTIVE_FROM = 5.0
 """The ratio of the axis' ends from which on it is logarithmic."""
-LOG_WORDS = ", log scale"
 SHARES = (0.25, 0.5, 0.75, 1.0)
 """Of what is drawn: where intervals stand. Beyond FEW optimizers the last alone."""
 FEW = 4
@@ -126,7 +125,9 @@ def _limits(curves: pd.DataFrame) -> Limits | None:
     for axis in currencies(curves):
         for _, mine in curves.groupby("optimizer", sort=False):
             x, y = _mean(mine, axis)
-            found += [_late(x, y), np.array(_bars(mine, axis, [x[-1]]) if len(x) else [], dtype=float).ravel()]
+            if len(x):
+                late = max(0, int(np.searchsorted(x, SHOWN_FROM * x[-1], side="right")) - 1)
+                found += [y[late:], np.array(_bars(mine, axis, [x[-1]]), dtype=float).ravel()]
     given = np.concatenate(found)
     seen = given[np.isfinite(given)]
     if not len(seen):
@@ -164,11 +165,12 @@ def _draw_panel(axes: "Axes", shown: tuple[pd.DataFrame, str, Limits | None], ax
     few_ticks(axes)
     # Epochs are named where `_draw_epochs` draws them.
     title = "Evaluations" if axis == "evaluations" and budget.epochs_per_evaluation == 1 else TITLES[axis]
-    x, y = f"{TITLES[axis].lower()} ({unit})" if unit else axis, what + (LOG_WORDS if limits and limits[-1] else "")
-    label(axes, x=x, y=y, title=title)
+    x = f"{TITLES[axis].lower()} ({unit})" if unit else axis
     if limits:
         bottom, top, log = limits
+        what += ", log scale" if log else ""
         logarithmic(axes, bottom, top) if log else axes.set_ylim(bottom, top)
+    label(axes, x=x, y=what, title=title)
     if axis == "evaluations":
         _draw_budget(axes, curves, budget)
     if curves["objective"].isna().all():
@@ -234,8 +236,3 @@ def _draw_budget(axes: "Axes", curves: pd.DataFrame, budget: Budget) -> None:
         return
     words = f"budget {budget.evaluations} →"
     axes.text(0.99, 0.02, words, transform=axes.transAxes, fontsize=SMALL, color=SOFT, ha="right", va="bottom")
-
-
-def _late(x: Floats, y: Floats) -> Floats:
-    """What a mean curve is from SHOWN_FROM of its length on."""
-    return y[max(0, int(np.searchsorted(x, SHOWN_FROM * x[-1], side="right")) - 1) :] if len(x) else y

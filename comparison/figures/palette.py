@@ -8,17 +8,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 INK, SOFT, LINE, GROUND, CARD = "#1c2126", "#5b6670", "#d9dee3", "#ffffff", "#f5f7f9"
-WARN = "#9a5b00"
-LINK = "#0067a0"
-
 PAGE_COLOURS = {
     "ink": (INK, "#e6e9ec"),
     "soft": (SOFT, "#a3adb6"),
     "line": (LINE, "#39424b"),
     "ground": (GROUND, "#14181c"),
     "card": (CARD, "#1d2329"),
-    "warn": (WARN, "#f0b04f"),
-    "link": (LINK, "#6db8e8"),
+    "warn": ("#9a5b00", "#f0b04f"),
+    "link": ("#0067a0", "#6db8e8"),
 }
 """Name of a CSS variable -> (light, dark)."""
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fmnas.comparison.figures.canvas import Drawing, Results, bar, label, legend, names_down, panel, time_unit
 from fmnas.comparison.figures.palette import GROUND, INK, styles
 from fmnas.comparison.numbers.trials import SOURCE
-from fmnas.search_spaces.records import CANCELLED, FAILED, FINISHED, LOST, STATUSES, TIMED_OUT
+from fmnas.search_spaces.records import CANCELLED, FAILED, FINISHED, LOST, TIMED_OUT
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 RESOLUTION = 1500
 """Gaps shorter than the whole time / RESOLUTION are not drawn."""
-LATE = tuple(status for status in STATUSES if status != FINISHED)
 HEIGHT = 0.72
 """Of a bar, where rows are 1 apart."""
 RASTER_FROM = 600
@@ -88,7 +87,7 @@ def timeline(trials: pd.DataFrame) -> Timeline | None:
         }
     )
     seconds = max(float(spans["end"].max()), 1e-9)
-    late = spans[spans["status"].isin(LATE)].rename(columns={"end": "at"})
+    late = spans[spans["status"] != FINISHED].rename(columns={"end": "at"})
     merged = merge(spans, seconds / RESOLUTION)
     worked = merge(spans.assign(optimizer=""), 0.0)
     share = float((worked["end"] - worked["start"]).sum()) / max(capacity(spans), 1e-9)

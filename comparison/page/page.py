@@ -155,11 +155,8 @@ def _marker(style: Style) -> str:
 
     drawn, paths = MarkerStyle(style.marker), []
     for shape in drawn.get_path().transformed(drawn.get_transform()).to_polygons():
-        corners = np.asarray(shape, dtype=float).tolist()
-        points = [
-            f"{SAMPLE_WIDTH / 2 + MARKER_SIZE * x:.1f} {SAMPLE_HEIGHT / 2 - MARKER_SIZE * y:.1f}" for x, y in corners
-        ]
-        paths.append(f"M{'L'.join(points)}Z")
+        corners = np.array([SAMPLE_WIDTH / 2, SAMPLE_HEIGHT / 2]) + np.array([MARKER_SIZE, -MARKER_SIZE]) * shape
+        paths.append(f"M{'L'.join(f'{x:.1f} {y:.1f}' for x, y in corners)}Z")
     return "".join(paths)
 
 

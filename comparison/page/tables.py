@@ -77,8 +77,8 @@ def checkpoints(summary: Summary) -> Table:
     for step in summary.checkpoints:
         header += [f"at {step.share:.0%}", "95% interval", "rank"]
         for row in step.rows:
-            told = [with_error(row.mean, row.standard_error), interval(row.low, row.high), count(row.rank)]
-            rows[row.optimizer] += told
+            mean = with_error(row.mean, row.standard_error)
+            rows[row.optimizer] += [mean, interval(row.low, row.high), count(row.rank)]
     return Table(tuple(header), tuple(map(tuple, rows.values()))).filled()
 
 
@@ -248,16 +248,12 @@ def incidents(summary: Summary) -> Table:
 
 def configurations(summary: Summary) -> Table:
     """A column per optimizer, a row per variable; without rows where there is no full result."""
-    best = {name: (row, row.best_configuration) for name, row in summary.optimizers.items() if row.best_configuration}
-    if not best:
-        return Table((), ())
-    variables = dict.fromkeys(variable for _, configuration in best.values() for variable in configuration)
-    places = [
-        f"{str(row.best_run).removeprefix(f'{name}/')}, trial {row.best_trial}" for name, (row, _) in best.items()
-    ]
-    rows = [("found in", *places)]
-    rows += [(name, *(shown(configuration.get(name)) for _, configuration in best.values())) for name in variables]
-    return Table(("variable", *best), tuple(rows))
+    best = {name: row.best_configuration for name, row in summary.optimizers.items() if row.best_configuration}
+    found = ((name, summary.optimizers[name]) for name in best)
+    places = (f"{str(row.best_run).removeprefix(f'{name}/')}, trial {row.best_trial}" for name, row in found)
+    variables = dict.fromkeys(variable for configuration in best.values() for variable in configuration)
+    values = ((name, *(shown(configuration.get(name)) for configuration in best.values())) for name in variables)
+    return Table(("variable", *best), (("found in", *places), *values) if best else ())
 
 
 def environment(values: Mapping[str, Any]) -> Table:
