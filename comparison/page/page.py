@@ -51,8 +51,6 @@ class Picture:
 Pictures = Mapping[str, Sequence[Picture]]
 """The pictures of each section, by the section's id; LEAD has those of the answer."""
 LEAD = "lead"
-
-
 Facts = Mapping[str, object]
 """What a section tells beside the summary and the context, by name: tables and texts. One without any is left out."""
 
@@ -130,9 +128,8 @@ def sections(summary: Summary, context: ReportContext, pictures: Pictures) -> li
 def _question(summary: Summary) -> str:
     """What the experiment asks."""
     budget, names = summary.budget, list(summary.optimizers)
-    cost = f"{budget.evaluations} evaluations" + (
-        "" if budget.epochs_per_evaluation == 1 else f" of {budget.epochs_per_evaluation} epochs"
-    )
+    epochs = budget.epochs_per_evaluation
+    cost = f"{budget.evaluations} evaluations" + ("" if epochs == 1 else f" of {epochs} epochs")
     if len(names) < 2:
         return f"What is found on {summary.problem} within {cost}?"
     who = listed(names, "or") if len(names) <= MOST_NAMED_OPTIMIZERS else f"{len(names)} optimizers"
