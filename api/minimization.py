@@ -5,18 +5,21 @@ stand in a file: a lambda does, and so does what a notebook defines.
 """
 
 import re
+import signal
+import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from fmnas.api.results import RunResults
-from fmnas.api.search import Search
-from fmnas.platform.errors import ConfigError
-from fmnas.platform.record.run_directory import RunDirectory
+from fmnas.api.results import NoSuchResultError, RunResults, load_run
+from fmnas.platform.errors import ConfigError, Ending, ExperimentFailed, RunDirectoryError
+from fmnas.platform.record.journal import experiment_records
+from fmnas.platform.record.run_directory import RunDirectory, new_run_directory, run_directory
+from fmnas.platform.workers.stop import StopRequest, stopped_by_signals
 from fmnas.search_spaces import Space
 from fmnas.search_spaces.variables import Variable
 from fmnas.trainers import Problem, TrainerError, objective
@@ -25,9 +28,15 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+    from fmnas.comparison import Summary
+    from fmnas.platform.config.config import Config
+    from fmnas.platform.drive.launch import Surroundings
+    from fmnas.platform.record.state import ExperimentState
+    from fmnas.platform.screen.ending import ExperimentResult
+    from fmnas.platform.screen.screen import Screen
 
 Function = Callable[..., Any]
-INITIAL_POINTS = 10
+MOST_INITIAL_POINTS = 10
 """How many random points come first; a third of the evaluations where that is less."""
 ARGUMENTS = {
     "budget.evaluations": "evaluations",
@@ -37,6 +46,10 @@ ARGUMENTS = {
     "optimizers.0": "optimizer",
 }
 """What the keys of the configuration are called in a call."""
+_MUST_AGREE = ("problem", "optimizers", "seed", "fidelity")
+"""The keys of a configuration in which two calls must agree to be one search."""
+_MAY_DIFFER = (("budget", "evaluations"), ("workers", "failures"))
+"""Those in which a later call may ask for another value."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +110,8 @@ def minimize(
     from fmnas.platform.named import given
 
     task = _problem(function, space)
-    with _place(out) as directory, given(_name(function), task) as use:
+    place = TemporaryDirectory(prefix="fmnas-") if out is None else nullcontext(str(out))
+    with place as folder, given(_name(function), task) as use:
         settings = {
             "name": re.sub(r"[^A-Za-z0-9._-]", "", f"minimize-{_name(function)}")[:100],
             "problem": use,
@@ -112,11 +126,11 @@ def minimize(
             config = check_config(settings, "fmnas.api.minimize", CALL)
         except ConfigError as error:
             raise ConfigError(_in_words_of_the_call(str(error))) from None
-        ended = Search(config, task, directory, progress).run()
-    best = ended.results.best()
-    if ended.reason:
-        warnings.warn(ended.reason, stacklevel=2)
-    return MinimizeResult(best.configuration, best.objective, ended.reason, ended.results)
+        results, reason = _Search(config, task, RunDirectory(Path(folder)), progress).run()
+    best = results.best()
+    if reason:
+        warnings.warn(reason, stacklevel=2)
+    return MinimizeResult(best.configuration, best.objective, reason, results)
 
 
 def _problem(function: Function | Problem, space: Space | Iterable[Variable] | None) -> Problem:
@@ -149,16 +163,119 @@ def _in_words_of_the_call(message: str) -> str:
     return message
 
 
-def _points(evaluations: int) -> int:
+def _points(evaluations: object) -> int:
     """Of the initial design; none for what is no number of evaluations, which is refused as such."""
-    return max(0, min(INITIAL_POINTS, max(1, evaluations // 3), evaluations - 1)) if isinstance(evaluations, int) else 0
+    if not isinstance(evaluations, int):
+        return 0
+    return max(0, min(MOST_INITIAL_POINTS, max(1, evaluations // 3), evaluations - 1))
 
 
-@contextmanager
-def _place(out: str | Path | None) -> Iterator[RunDirectory]:
-    """The run directory: that one, or one that is gone afterwards."""
-    if out is not None:
-        yield RunDirectory(Path(out))
-        return
-    with TemporaryDirectory(prefix="fmnas-") as folder:
-        yield RunDirectory(Path(folder) / "run")
+@dataclass(frozen=True)
+class _Search:
+    """The search behind a call: begun, or gone on with, driven to an end, and read.
+
+    Its journal stands in the run directory, so whatever ends it, what had finished by then is found. The problem is
+    named in the configuration and given meanwhile, see `named.given`.
+
+    shown: whether trials are told on the screen.
+    """
+
+    config: "Config"
+    task: Problem
+    directory: RunDirectory
+    shown: bool
+
+    def run(self) -> tuple[RunResults, str]:
+        """Drive it to its end, or to Ctrl-C; what it came to, and why it ended early; "" where it did not.
+
+        Raises FmnasError for input that cannot be; KeyboardInterrupt or ExperimentFailed where it ended early and no
+        full evaluation had finished.
+        """
+        found, ending, reason = self._driven()
+        results = found or load_run(self.directory.root)
+        if ending == Ending.INTERRUPTED:
+            done, wanted = len(results.findings.trials), self.config.budget.evaluations
+            reason = f"interrupted: {done} of {wanted} trials had begun"
+        try:
+            results.best()
+        except NoSuchResultError:
+            if ending == Ending.INTERRUPTED:
+                raise KeyboardInterrupt from None
+            raise ExperimentFailed(reason or f"no evaluation came to a result: {_last_reason(results)}") from None
+        return results, reason
+
+    def _driven(self) -> tuple[RunResults | None, Ending, str]:
+        """Its results, where the driver lived to give them; how it ended, and why it failed.
+
+        No page is written, which would take longer than most searches: `fmnas report` writes it.
+        """
+        from fmnas.platform.drive.launch import Surroundings
+        from fmnas.platform.drive.results import findings_of
+
+        found: list[RunResults] = []
+
+        def write(directory: RunDirectory, state: "ExperimentState") -> "Summary":
+            found.append(RunResults(findings_of(directory, state)))
+            return found[-1].summary
+
+        main = threading.current_thread() is threading.main_thread()  # which alone hears signals
+        with stopped_by_signals(signal.SIGINT) if main else nullcontext(StopRequest()) as stop:
+            around = Surroundings(None, _screen(self.shown), stop, write=write, traced=self.shown)
+            try:
+                result = self._begun(around)
+            except KeyboardInterrupt:
+                if not self.directory.journal.is_file():
+                    raise
+                return None, Ending.INTERRUPTED, ""
+        return (found[-1] if found else None), result.ending, result.reason
+
+    def _begun(self, around: "Surroundings") -> "ExperimentResult":
+        from fmnas.platform.drive.launch import extend, launch, resume
+        from fmnas.platform.record.configuration import current_config
+        from fmnas.platform.record.handed_over import standing_in
+
+        if not self.directory.journal.is_file():
+            return launch(self.config, new_run_directory(self.directory.root), around)
+        directory = run_directory(self.directory.root, write=True)
+        with standing_in(directory):
+            begun = current_config(directory, experiment_records(directory)).model_dump(mode="json")
+        asked = self.config.model_dump(mode="json")
+        self._check_same(begun, asked)
+        changes = [
+            f"{part}.{key}={asked[part][key]}" for part, key in _MAY_DIFFER if asked[part][key] != begun[part][key]
+        ]
+        return extend(directory, changes, around) if changes else resume(directory, around)
+
+    def _check_same(self, begun: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+        """Raise RunDirectoryError unless the configurations are of one search, as far as can be known.
+
+        What is asked may have more evaluations than what was begun, but not fewer.
+        """
+        from fmnas.platform.record.handed_over import kept_space
+
+        differing = [key for key in _MUST_AGREE if asked[key] != begun[key]]
+        changed = [f"  {key} = {asked[key]}: it began with {begun[key]}" for key in differing]
+        there, wanted = begun["budget"]["evaluations"], asked["budget"]["evaluations"]
+        if wanted < there:
+            changed.append(f"  evaluations = {wanted}: it has {there}, and there may be more, not fewer")
+        if not changed and kept_space(self.directory) != self.task.space:
+            changed = ["  space: its variables were others"]
+        if changed:
+            raise RunDirectoryError(
+                f"{self.directory.root} holds another search:\n" + "\n".join(changed) + "\nSay the same to go on with "
+                "it, or give another out=DIR"
+            )
+
+
+def _screen(shown: bool) -> "Screen":
+    from fmnas.platform.screen.screen import QUIET, mode_for, open_screen
+    from fmnas.platform.screen.terminal import terminal
+
+    console = terminal()
+    return open_screen(mode_for(None if shown else QUIET, console), console)
+
+
+def _last_reason(results: RunResults) -> str:
+    reasons = results.findings.trials.get("reason")
+    told = [] if reasons is None else [str(each) for each in reasons.dropna() if each]
+    return told[-1] if told else "none was at full fidelity"

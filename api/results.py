@@ -146,10 +146,11 @@ class RunResults:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the result, what it does not support, the final table."""
-        from fmnas.comparison import FINAL_HEADER, final_rows
+        from fmnas.comparison.page.tables import final
 
-        head = "".join(f"<th>{escape(name)}</th>" for name in FINAL_HEADER)
-        rows = ("".join(f"<td>{escape(text)}</td>" for text in row) for row in final_rows(self.summary))
+        table = final(self.summary)
+        head = "".join(f"<th>{escape(name)}</th>" for name in table.header)
+        rows = ("".join(f"<td>{escape(text)}</td>" for text in row) for row in table.rows)
         body = "".join(f"<tr>{row}</tr>" for row in rows)
         words = f"<p><strong>{escape(self.summary.headline)}</strong></p><p>{escape(self.summary.caution)}</p>"
         return f"<div>{words}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"

@@ -46,18 +46,10 @@ try:
 except ImportError as error:
     raise MissingPackageError("fmnas.integrations.botorch", "botorch", "botorch", error) from error
 
-KERNELS: dict[KernelName, type[GraphKernel]] = {
-    "modlap": ModLap,
-    "moddif": ModDif,
-    "prodlap": ProdLap,
-    "proddif": ProdDif,
-    "addlap": AddLap,
-    "adddif": AddDif,
+KERNELS: dict[str, type[GraphKernel]] = {
+    kernel.__name__.lower(): kernel for kernel in (ModLap, ModDif, ProdLap, ProdDif, AddLap, AddDif)
 }
 """The paper's six, by the names they have as an option of BOFM."""
-
-ATTRIBUTES = {"theta": "lengthscale", "alpha": "alpha", "beta": "beta"}
-"""What the parameters of the fast path are called in a gpytorch kernel."""
 
 
 class MixedFMGP(SingleTaskGP):  # type: ignore[misc]  # botorch has no types
@@ -99,7 +91,7 @@ def graph_kernel(space: Space, name: KernelName, batch_shape: torch.Size | None 
     D, P = len(space.continuous), len(space.discrete)
     combination = FAST_KERNELS[name].combination
     for parameter in fm_parameters(D, max(P, 1), combination, has_graphs=P > 0):
-        attribute, prior = ATTRIBUTES.get(parameter.name, ""), parameter.prior
+        attribute, prior = "lengthscale" if parameter.name == "theta" else parameter.name, parameter.prior
         if not hasattr(kernel, attribute) or not getattr(kernel, attribute).numel():
             continue
         assert prior is not None, "each of them has one"

@@ -127,15 +127,11 @@ class BOFMSampler(BaseSampler):  # type: ignore[misc]  # optuna has no types
         design = [configuration for configuration, _ in pairs[: self._n_startup_trials]]
         optimizer = BOFM(translation.space, seed=self._seed, initial_design=design, **self._options)
         modelled, memo = self._memo
-        asked = [
-            Trial(number, configuration, 1, MODEL, memo=memo if modelled == search_space else ())
-            for number, (configuration, _) in enumerate(pairs)
-        ]
-        for each in asked:
-            optimizer.restore(each)
-        for each, (_, objective) in zip(asked, pairs, strict=True):
+        for number, (configuration, objective) in enumerate(pairs):
+            trial = Trial(number, configuration, 1, MODEL, memo=memo if modelled == search_space else ())
+            optimizer.restore(trial)
             if objective is not None:
-                optimizer.tell(each, objective)
+                optimizer.tell(trial, objective)
         return optimizer
 
 

@@ -15,7 +15,7 @@ no variable: whoever asks for its parameter must give it that value.
 import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from fmnas.search_spaces import Configuration, Integer, Nominal, Real, Space, SpaceError
 from fmnas.search_spaces.variables import Value, Variable
@@ -23,27 +23,6 @@ from fmnas.search_spaces.variables import Value, Variable
 LARGEST_PATH = 50
 
 Name = TypeVar("Name", bound=Hashable)
-
-
-class Range(Protocol):
-    """What a parameter may be."""
-
-    @property
-    def count(self) -> float:
-        """How many values it has, infinitely many perhaps; of a single one, any `decode` is that."""
-        ...
-
-    def variable(self, name: str) -> Variable:
-        """A variable of that name."""
-        ...
-
-    def encode(self, parameter: Any) -> Value:
-        """The variable's value for a parameter; SpaceError, here or from the variable, where it may not be that."""
-        ...
-
-    def decode(self, value: Value) -> Any:
-        """The parameter for a value of the variable; of Python's own types."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -139,6 +118,15 @@ class Choices:
     def decode(self, value: Value) -> Any:
         """The choice at a place."""
         return self.choices[int(value)]
+
+
+Range = Interval | Grid | Choices
+"""What a parameter may be.
+
+count: how many values it has, infinitely many perhaps; of a single one, any `decode` is that. variable: of a name.
+encode: the variable's value for a parameter; raises SpaceError, or the variable does, where it may not be that. decode:
+the parameter for a value of the variable; of Python's own types.
+"""
 
 
 class Translation(Generic[Name]):

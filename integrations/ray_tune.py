@@ -6,7 +6,7 @@
         tune_config=tune.TuneConfig(metric="loss", mode="min", num_samples=50, search_alg=BOFMSearch(seed=0)),
     )
 
-Which domains it takes, tune_domains.py says. What BO-FM hears of a trial:
+What BO-FM hears of a trial:
 
 | how it ended | it hears |
 |---|---|
@@ -14,16 +14,27 @@ Which domains it takes, tune_domains.py says. What BO-FM hears of a trial:
 | in an error, or with a metric that is not a finite number | the worst so far; nothing if there is none yet |
 | before any result | nothing: it may be suggested again |
 
-Trials that run are pending: any number may.
+Trials that run are pending: any number may. Of a domain, wherever it stands in the configuration, it makes a range:
+
+| domain | range |
+|---|---|
+| uniform, loguniform | Interval |
+| quniform, qloguniform | Grid of the multiples of q |
+| randint, lograndint | Grid of step 1, without the upper bound |
+| qrandint, qlograndint | Grid of the multiples of q, with the upper bound unless q is 1 |
+| choice | Choices |
+
+Normal distributions are refused, for they have no bounds; so are sample_from and grid_search, which leave nothing to
+suggest, and domains in lists, which a suggestion could not be merged into.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from fmnas.integrations import MissingPackageError
-from fmnas.integrations.ranges import Range, Translation
+from fmnas.integrations.ranges import Choices, Grid, Interval, Range, Translation
 from fmnas.optimizers import BOFM, OptimizerError, random_design
 from fmnas.optimizers.bofm.bofm import ModeName
 from fmnas.optimizers.gp.frequency_modulation import KernelName
@@ -33,10 +44,15 @@ from fmnas.search_spaces import Trial
 try:
     from ray import cloudpickle
     from ray.tune.search import Searcher
-
-    from fmnas.integrations.tune_domains import Keys, in_words, nested, ranges_of
+    from ray.tune.search.sample import Categorical, Domain, Float, Integer, LogUniform, Normal, Quantized
+    from ray.tune.search.variant_generator import parse_spec_vars
 except ImportError as error:
     raise MissingPackageError("fmnas.integrations.ray_tune", "ray[tune]", "tune", error) from error
+
+Keys = tuple[str, ...]
+"""What leads to a parameter, in a dictionary of dictionaries."""
+
+MULTIPLE_TOLERANCE = 1e-9  # of a bound that is a multiple of q but for rounding
 
 
 class BOFMSearch(Searcher):  # type: ignore[misc]  # ray has no types
@@ -97,7 +113,7 @@ class BOFMSearch(Searcher):  # type: ignore[misc]  # ray has no types
         self._asked.append(trial)
         self._live[trial_id] = trial
         searched = self._translation.parameters(trial.configuration)
-        return nested((keys, searched.get(keys, each.decode(0))) for keys, each in self._ranges.items())
+        return _nested((keys, searched.get(keys, each.decode(0))) for keys, each in self._ranges.items())
 
     def on_trial_result(self, trial_id: str, result: Mapping[str, Any]) -> None:
         """Remember it: a paused trial may end without another."""
@@ -142,7 +158,7 @@ class BOFMSearch(Searcher):  # type: ignore[misc]  # ray has no types
         self._ranges = dict(ranges)
         searched = {keys: each for keys, each in ranges.items() if each.count > 1}
         if not searched:
-            raise OptimizerError(f"of the parameters {list(map(in_words, ranges))} none has two values: add a domain")
+            raise OptimizerError(f"of the parameters {list(map(_in_words, ranges))} none has two values: add a domain")
         self._translation = Translation(searched)
         space = self._translation.space
         design = random_design(space, self._n_startup_trials, self._seed)
@@ -155,3 +171,57 @@ class BOFMSearch(Searcher):  # type: ignore[misc]  # ray has no types
         except (TypeError, ValueError):
             return math.nan
         return -value if self._mode == "max" else value
+
+
+def ranges_of(config: Mapping[str, Any]) -> dict[Keys, Range]:
+    """The domains in a configuration of Tune's by their keys; OptimizerError for others."""
+    _, domains, grids = parse_spec_vars(dict(config))
+    for keys, _ in grids:
+        raise OptimizerError(f"{_in_words(keys)}: BOFMSearch takes no grid_search; use tune.choice")
+    for keys, _ in domains:
+        if not all(isinstance(key, str) for key in keys):
+            raise OptimizerError(f"{_in_words(keys)}: a domain in a list, or under a key that is no string; name it")
+    found = {tuple(keys): _range(_in_words(keys), domain) for keys, domain in domains}
+    for keys, each in found.items():
+        if each.count < 1:
+            raise OptimizerError(f"{_in_words(keys)}: {each} has no value; its low must not be above its high")
+    return found
+
+
+def _range(name: str, domain: Domain) -> Range:
+    """What a domain allows."""
+    sampler, q = domain.get_sampler(), None
+    if isinstance(sampler, Quantized):
+        sampler, q = sampler.get_sampler(), sampler.q
+    log = isinstance(sampler, LogUniform)
+    if isinstance(domain, Categorical):
+        return Choices(tuple(domain.categories))
+    if isinstance(sampler, Normal) or not isinstance(domain, Float | Integer):
+        kind = f"{type(domain).__name__}, {sampler}"
+        raise OptimizerError(
+            f"{name}: a {kind} distribution: BOFMSearch takes uniform, loguniform, quniform, qloguniform, randint, "
+            "lograndint, qrandint, qlograndint and choice"
+        )
+    low, high = domain.lower, domain.upper
+    if isinstance(domain, Integer) and q in (None, 1):
+        return Grid(low, high - 1, 1, log)  # Tune's integers end before the upper bound
+    if q is None:
+        return Interval(low, high, log)
+    q = q if isinstance(domain, Integer) else float(q)
+    return Grid(math.ceil(low / q - MULTIPLE_TOLERANCE) * q, math.floor(high / q + MULTIPLE_TOLERANCE) * q, q, log)
+
+
+def _in_words(keys: Iterable[Any]) -> str:
+    """The keys as one name."""
+    return "/".join(map(str, keys))
+
+
+def _nested(values: Iterable[tuple[Keys, Any]]) -> dict[str, Any]:
+    """Parameters, each with the keys that lead to it, as a dictionary of dictionaries."""
+    root: dict[str, Any] = {}
+    for (*folders, last), value in values:
+        node = root
+        for key in folders:
+            node = node.setdefault(key, {})
+        node[last] = value
+    return root

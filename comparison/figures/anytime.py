@@ -5,9 +5,9 @@ minimum of the objective is known, what is drawn is the regret. All panels have 
 from its steps alone, so that a run of ten thousand trials weighs no more than one of a hundred.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -21,12 +21,13 @@ from fmnas.comparison.figures.canvas import (
     few_ticks,
     label,
     legend,
+    line,
     logarithmic,
     plain,
     sheet,
     time_unit,
 )
-from fmnas.comparison.figures.palette import SOFT, Style, styles
+from fmnas.comparison.figures.palette import SOFT, styles
 from fmnas.comparison.numbers.curves import incumbent_at, mean_curve
 from fmnas.comparison.numbers.resampling import Floats
 from fmnas.comparison.numbers.rounding import equal
@@ -53,7 +54,6 @@ CAPTIONS = {
 }
 LOG_OBJECTIVE_FROM = 5.0
 """The ratio of the axis' ends from which on it is logarithmic."""
-LOG_WORDS = ", log scale"
 SHARES = (0.25, 0.5, 0.75, 1.0)
 """Of what is drawn: where intervals stand. Beyond FEW optimizers the last alone."""
 FEW = 4
@@ -72,13 +72,14 @@ def drawings(results: Results) -> Iterator[Drawing]:
     yield Drawing("anytime", together, shown=False)
     for axis in currencies(curves):
         panel, leads = anytime_panel(curves, summary.budget, axis, summary.minimum), axis == "evaluations"
-        what = (REGRET if _below(curves, summary.minimum) is not None else BEST) if leads else ""
-        yield Drawing(f"anytime_{axis}", panel, what + CAPTIONS[axis], filed=False, leads=leads)
+        what = REGRET if _is_above(curves, summary.minimum) else BEST
+        caption = (what if leads else "") + CAPTIONS[axis]
+        yield Drawing(f"anytime_{axis}", panel, caption, filed=False, leads=leads)
 
 
 def currencies(curves: pd.DataFrame) -> list[str]:
     """The axes that the curves can be drawn against, in the order of the panels."""
-    instant = curves["train_seconds"].max() <= INSTANT if len(curves) else True
+    instant = not curves["train_seconds"].max() > INSTANT  # nor has a table without rows any
     unknown = len(curves) > 0 and curves["wall_seconds"].isna().all()  # no trial says when it was started
     left_out = {"train_seconds": instant, "wall_seconds": unknown}
     return [axis for axis in TITLES if axis in curves and not left_out.get(axis)]
@@ -97,9 +98,9 @@ def anytime_figure(curves: pd.DataFrame, budget: Budget, title: str, minimum: fl
     figure = sheet(PANEL[0] * columns, PANEL[1] * rows + 0.4)
     figure.suptitle(title, fontsize=13, parse_math=False)
     panels = list(figure.subplots(rows, columns, squeeze=False).flat)
-    limits = objective_limits(curves, minimum)
+    shown = _shown(curves, minimum)
     for panel, axis in zip(panels, axes, strict=False):
-        _draw_panel(panel, curves, axis, budget, minimum, limits)
+        _draw_panel(panel, shown, axis, budget)
     for panel in panels[len(axes) :]:
         panel.set_visible(False)
     look = styles(curves["optimizer"])
@@ -111,20 +112,22 @@ def anytime_figure(curves: pd.DataFrame, budget: Budget, title: str, minimum: fl
 def anytime_panel(curves: pd.DataFrame, budget: Budget, axis: str, minimum: float | None = None) -> "Figure":
     """The panel of one currency as a figure of its own, for a page; without a legend, and scaled as the others."""
     figure = sheet(*PANEL)
-    _draw_panel(figure.subplots(), curves, axis, budget, minimum, objective_limits(curves, minimum))
+    _draw_panel(figure.subplots(), _shown(curves, minimum), axis, budget)
     return figure
 
 
-def objective_limits(curves: pd.DataFrame, minimum: float | None = None) -> Limits | None:
+def _limits(curves: pd.DataFrame) -> Limits | None:
     """Limits that let differences be seen, the same for all panels; None without any mean.
 
     Between them lie the means of every panel from SHOWN_FROM of their length on, and their last bars.
     """
     found: list[Floats] = [np.array([])]
     for axis in currencies(curves):
-        for mine in _by_name(curves, minimum).values():
+        for _, mine in curves.groupby("optimizer", sort=False):
             x, y = _mean(mine, axis)
-            found += [_late(x, y), np.array(_bars(mine, axis, [x[-1]]) if len(x) else [], dtype=float).ravel()]
+            if len(x):
+                late = max(0, int(np.searchsorted(x, SHOWN_FROM * x[-1], side="right")) - 1)
+                found += [y[late:], np.array(_bars(mine, axis, [x[-1]]), dtype=float).ravel()]
     given = np.concatenate(found)
     seen = given[np.isfinite(given)]
     if not len(seen):
@@ -137,43 +140,41 @@ def objective_limits(curves: pd.DataFrame, minimum: float | None = None) -> Limi
     return bottom - pad, top + pad, False
 
 
-def _by_name(curves: pd.DataFrame, minimum: float | None) -> dict[str, pd.DataFrame]:
-    """Every optimizer's curves, in the order of the legend, less the minimum where it is one."""
-    drawn = curves.assign(incumbent=curves["incumbent"] - (_below(curves, minimum) or 0.0))
-    return {name: drawn[drawn["optimizer"] == name] for name in styles(curves["optimizer"])}
+def _is_above(curves: pd.DataFrame, minimum: float | None) -> bool:
+    """Whether the minimum is known and all that was found is above it: then the regret is drawn."""
+    return minimum is not None and bool((curves["incumbent"].dropna() > minimum).all())
 
 
-def _below(curves: pd.DataFrame, minimum: float | None) -> float | None:
-    """The minimum, if it is known and all that was found is above it: then the regret is drawn."""
-    return minimum if minimum is not None and bool((curves["incumbent"].dropna() > minimum).all()) else None
+def _shown(curves: pd.DataFrame, minimum: float | None) -> tuple[pd.DataFrame, str, Limits | None]:
+    """The curves as all panels have them, what they are of, and their limits."""
+    what = "objective"
+    if _is_above(curves, minimum):
+        what, curves = "objective − minimum", curves.assign(incumbent=curves["incumbent"] - (minimum or 0.0))
+    return curves, what, _limits(curves)
 
 
-def _draw_panel(
-    axes: "Axes", curves: pd.DataFrame, axis: str, budget: Budget, minimum: float | None, limits: Limits | None
-) -> None:
+def _draw_panel(axes: "Axes", shown: tuple[pd.DataFrame, str, Limits | None], axis: str, budget: Budget) -> None:
     plain(axes)
-    per_unit, unit = _unit(curves, axis)
+    curves, what, limits = shown
+    longest = float(curves[axis].max()) if len(curves) else 0.0
+    per_unit, unit = time_unit(longest) if "seconds" in axis else (1.0, "")  # evaluations name their axis themselves
     if axis == "evaluations":
         _draw_epochs(axes, budget)
-    by_name = _by_name(curves.assign(**{axis: curves[axis] / per_unit}), minimum)
-    _draw_means(axes, by_name, axis)
+    _draw_means(axes, curves.assign(**{axis: curves[axis] / per_unit}), axis)
     axes.set_xlim(left=0)
     few_ticks(axes)
-    what = "objective" if _below(curves, minimum) is None else "objective − minimum"
-    x, y = f"{TITLES[axis].lower()} ({unit})" if unit else axis, what + (LOG_WORDS if limits and limits[-1] else "")
-    label(axes, x=x, y=y, title=_title(axis, budget))
+    # Epochs are named where `_draw_epochs` draws them.
+    title = "Evaluations" if axis == "evaluations" and budget.epochs_per_evaluation == 1 else TITLES[axis]
+    x = f"{TITLES[axis].lower()} ({unit})" if unit else axis
     if limits:
         bottom, top, log = limits
+        what += ", log scale" if log else ""
         logarithmic(axes, bottom, top) if log else axes.set_ylim(bottom, top)
+    label(axes, x=x, y=what, title=title)
     if axis == "evaluations":
         _draw_budget(axes, curves, budget)
     if curves["objective"].isna().all():
         axes.text(0.5, 0.5, "no full-fidelity result yet", transform=axes.transAxes, ha="center", color=SOFT)
-
-
-def _title(axis: str, budget: Budget) -> str:
-    """Epochs are named where `_draw_epochs` draws them."""
-    return "Evaluations" if axis == "evaluations" and budget.epochs_per_evaluation == 1 else TITLES[axis]
 
 
 def _draw_epochs(axes: "Axes", budget: Budget) -> None:
@@ -200,39 +201,22 @@ def _changes(mine: pd.DataFrame, axis: str) -> list[float]:
     return sorted({end, *(float(x) for x in mine.loc[better, axis] if x < end)})
 
 
-def _draw_means(axes: "Axes", curves: Mapping[str, pd.DataFrame], axis: str) -> None:
+def _draw_means(axes: "Axes", curves: pd.DataFrame, axis: str) -> None:
     """The lines, each with bars at SHARES of its length."""
-    look = styles(curves)
-    width = max((float(mine[axis].max()) for mine in curves.values()), default=1.0)
+    look = styles(curves["optimizer"])
+    width = float(curves[axis].max()) if len(curves) else 1.0
     for place, (name, style) in enumerate(look.items()):
-        x, y = _mean(curves[name], axis)
-        _draw_line(axes, x, y, style, _is_final(curves[name], y))
+        mine = curves[curves["optimizer"] == name]
+        x, y = _mean(mine, axis)
+        final = len(y) > 0 and equal(float(y[-1]), float(mine.groupby("run")["incumbent"].min().mean()))
+        ends: dict[str, Any] = {"markersize": 5.5, "markevery": [len(x) - 1] if final else []}
+        axes.plot(x, y, linewidth=1.8, drawstyle="steps-post", zorder=3, **ends, **line(style))
         if not len(x):
             continue
         at = [share * x[-1] for share in (SHARES if len(look) <= FEW else SHARES[-1:]) if share * x[-1] >= x[0]]
         aside = 0.011 * width * (place - (len(look) - 1) / 2)
-        for here, (low, high) in zip(at, _bars(curves[name], axis, at), strict=True):
+        for here, (low, high) in zip(at, _bars(mine, axis, at), strict=True):
             axes.plot([here + aside] * 2, [low, high], color=style.colour, linewidth=2.4, alpha=0.55, zorder=2)
-
-
-def _is_final(mine: pd.DataFrame, y: Floats) -> bool:
-    """Whether an optimizer's mean curve ends at the mean of where its runs end."""
-    return len(y) > 0 and equal(float(y[-1]), float(mine.groupby("run")["incumbent"].min().mean()))
-
-
-def _draw_line(axes: "Axes", x: Floats, y: Floats, style: Style, final: bool) -> None:
-    axes.plot(
-        x,
-        y,
-        color=style.colour,
-        linestyle=style.line,
-        linewidth=1.8,
-        marker=style.marker,
-        markersize=5.5,
-        markevery=[len(x) - 1] if final else [],
-        drawstyle="steps-post",
-        zorder=3,
-    )
 
 
 def _bars(mine: pd.DataFrame, axis: str, at: list[float]) -> list[tuple[float, float]]:
@@ -252,13 +236,3 @@ def _draw_budget(axes: "Axes", curves: pd.DataFrame, budget: Budget) -> None:
         return
     words = f"budget {budget.evaluations} →"
     axes.text(0.99, 0.02, words, transform=axes.transAxes, fontsize=SMALL, color=SOFT, ha="right", va="bottom")
-
-
-def _late(x: Floats, y: Floats) -> Floats:
-    """What a mean curve is from SHOWN_FROM of its length on."""
-    return y[max(0, int(np.searchsorted(x, SHOWN_FROM * x[-1], side="right")) - 1) :] if len(x) else y
-
-
-def _unit(curves: pd.DataFrame, axis: str) -> tuple[float, str]:
-    """What to divide the axis by, and the name of the unit; "" where the axis names it itself."""
-    return time_unit(float(curves[axis].max()) if len(curves) else 0.0) if "seconds" in axis else (1.0, "")

@@ -6,7 +6,7 @@ Drawn with the object interface of matplotlib alone: no global state, no display
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import log10
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.text import Text
 
 PANEL = (4.4, 3.0)
 """Width and height of one panel in inches: its text can be read on a phone without zooming."""
@@ -36,6 +35,8 @@ TIME_UNITS = (
     (0.0, 1e-3, "milliseconds"),
 )
 """(from so many seconds on, seconds per unit, its name)"""
+Grid = Literal["x", "both"]
+"""Across which axes lines are drawn."""
 
 
 @dataclass(frozen=True)
@@ -76,14 +77,21 @@ def sheet(width: float, height: float, laid_out: bool = True) -> "Figure":
     return Figure(figsize=(width, height), layout="constrained" if laid_out else None)
 
 
-def plain(axes: "Axes", grid: str = "both") -> None:
-    """The look of all axes: no frame, a faint grid ("x", "y", "both" or ""), small labels in soft ink."""
+def panel(width: float = PANEL[0], height: float = PANEL[1], grid: Grid = "both") -> "tuple[Figure, Axes]":
+    """A sheet with `plain` axes alone."""
+    figure = sheet(width, height)
+    axes = figure.subplots()
+    plain(axes, grid)
+    return figure, axes
+
+
+def plain(axes: "Axes", grid: Grid = "both") -> None:
+    """The look of all axes: no frame, a faint grid, small labels in soft ink."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(SOFT)
     axes.tick_params(labelsize=SMALL, color=SOFT, labelcolor=SOFT, which="both")
     axes.set_axisbelow(True)
-    if grid:
-        axes.grid(axis="x" if grid == "x" else "y" if grid == "y" else "both", color=LINE, linewidth=0.6)
+    axes.grid(axis=grid, color=LINE, linewidth=0.6)
 
 
 def label(axes: "Axes", x: str = "", y: str = "", title: str = "") -> None:
@@ -117,9 +125,8 @@ def names_above(axes: "Axes", names: Sequence[str]) -> None:
     axes.spines["left"].set_visible(False)
     axes.set_ylim(len(names) - 0.55, -0.75)
     for row, name in enumerate(names):
-        where = axes.get_yaxis_transform()
-        text = axes.text(0.0, row - 0.4, name, transform=where, fontsize=SMALL, color=INK, va="center")
-        text.set_parse_math(False)
+        look: dict[str, Any] = {"fontsize": SMALL, "color": INK, "va": "center", "parse_math": False}
+        axes.text(0.0, row - 0.4, name, transform=axes.get_yaxis_transform(), **look)
 
 
 def few_ticks(axes: "Axes") -> None:
@@ -131,9 +138,7 @@ def names_down(axes: "Axes", names: Sequence[str]) -> None:
     """Names as the ticks of the y axis, the first at the top; of long ones the middle is "…"."""
     half = MOST_LETTERS // 2
     short = [name if len(name) <= MOST_LETTERS else f"{name[: half - 1]}…{name[-half:]}" for name in names]
-    axes.set_yticks(range(len(names)), short)
-    for text in axes.get_yticklabels():
-        text.set_parse_math(False)
+    axes.set_yticks(range(len(names)), short, parse_math=False)
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0, labelcolor=INK)
 
@@ -147,13 +152,12 @@ def legend(figure: "Figure", look: Mapping[str, Style], extra: Mapping[str, "Art
     from matplotlib.patches import Patch
 
     handles: list[Artist] = [
-        Line2D([], [], color=s.colour, linestyle=s.line, marker=s.marker, linewidth=2.0, markersize=5.5)
-        if lines
-        else Patch(**bar(s))
-        for s in look.values()
+        Line2D([], [], linewidth=2.0, markersize=5.5, **line(style)) if lines else Patch(**bar(style))
+        for style in look.values()
     ]
     names = [*look, *extra]
-    columns = max(1, min(len(names), int(figure.get_figwidth() / _width(names, lines))))
+    width = (0.8 if lines else 0.5) + max(map(len, names), default=0) * 0.55 * TEXT / 72  # inches of a column
+    columns = max(1, min(len(names), int(figure.get_figwidth() / width)))
     figure.set_figheight(figure.get_figheight() + LEGEND_ROW * (1 + -(-len(names) // columns)))
     drawn = figure.legend(
         [*handles, *extra.values()],
@@ -161,25 +165,20 @@ def legend(figure: "Figure", look: Mapping[str, Style], extra: Mapping[str, "Art
         loc="outside lower center",
         ncols=columns,
         frameon=False,
+        fontsize=TEXT,
+        labelcolor=INK,
         handlelength=3.0 if lines else 1.2,
     )
     for text, name in zip(drawn.get_texts(), names, strict=True):
-        _write(text, name)
-        text.set_fontsize(TEXT)
-        text.set_color(INK)
+        text.set_parse_math(False)  # which "$" would begin
+        text.set_text(name)  # set afterwards: the legend drops a name that starts with "_"
+
+
+def line(style: Style) -> dict[str, Any]:
+    """How matplotlib draws an optimizer's line."""
+    return {"color": style.colour, "linestyle": style.line, "marker": style.marker}
 
 
 def bar(style: Style) -> dict[str, Any]:
     """How matplotlib draws an optimizer's bars: in its colour, its hatch in that of the ground."""
     return {"facecolor": style.colour, "edgecolor": GROUND, "linewidth": 0.0, "hatch": style.hatch}
-
-
-def _width(names: Sequence[str], lines: bool) -> float:
-    """Of a column of a legend, in inches: a letter takes about half its height."""
-    return (0.8 if lines else 0.5) + max(map(len, names), default=0) * 0.55 * TEXT / 72
-
-
-def _write(text: "Text", words: str) -> None:
-    """Set afterwards: a label that starts with "_" would be dropped, and one with "$" read as a formula."""
-    text.set_parse_math(False)
-    text.set_text(words)

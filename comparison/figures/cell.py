@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from fmnas.comparison.figures.canvas import PANEL, SMALL, Drawing, Results, label, plain, sheet
+from fmnas.comparison.figures.canvas import PANEL, SMALL, Drawing, Results, label, logarithmic, plain, sheet
 from fmnas.comparison.figures.palette import CARD, GROUND, INK, SOFT, styles
 from fmnas.comparison.numbers.cells import has_cell
 from fmnas.comparison.summary import FinalRow
@@ -24,11 +24,12 @@ CELL = (
     "does not show that its operations are good: its schedule and luck took part."
 )
 SCHEDULE = "The learning rate is reduced twice; the axis is the same for all."
-STEP = 1.9
+NODE_DISTANCE = 1.9
 """Distance between neighbouring nodes; a node has radius RADIUS."""
 RADIUS = 0.36
-INPUT, STATE, OUTPUT, DEAD = GROUND, CARD, INK, "#9aa3ab"
+INPUT, STATE, OUTPUT, DEAD_STATE = GROUND, CARD, INK, "#9aa3ab"
 """Neutral: the palette's colours are those of optimizers."""
+CENTRED: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": SMALL}
 LOWEST_RATE, HIGHEST_RATE = 1e-5, 1e-1
 """What the schedule's variables can reach: the same axis in every drawing, so that two can be compared."""
 
@@ -46,14 +47,12 @@ def drawings(results: Results) -> Iterator[Drawing]:
     together = cells_figure({_found(name, row): configuration for name, (row, configuration) in best.items()})
     yield Drawing("best_cell", together, shown=False)
     for place, (name, (_, configuration)) in enumerate(best.items()):
-        id_, told = (
-            f"cell_{place}_{re.sub('[^a-z0-9]+', '-', name.lower())}",
-            (CELL, SCHEDULE) if place == 0 else ("", ""),
-        )
-        yield Drawing(id_, cell_panel(configuration), told[0], filed=False, wide=True, optimizer=name)
+        id_ = f"cell_{place}_{re.sub('[^a-z0-9]+', '-', name.lower())}"
+        of_cell, of_schedule = (CELL, SCHEDULE) if place == 0 else ("", "")
+        yield Drawing(id_, cell_panel(configuration), of_cell, filed=False, wide=True, optimizer=name)
         schedule = schedule_panel(configuration, look[name].colour)
         if schedule is not None:
-            yield Drawing(f"{id_}_rate", schedule, told[1], filed=False, optimizer=name)
+            yield Drawing(f"{id_}_rate", schedule, of_schedule, filed=False, optimizer=name)
 
 
 def _found(name: str, row: FinalRow) -> str:
@@ -116,7 +115,7 @@ def _draw_cell(axes: "Axes", cell: Cell) -> None:
     live = cell.live_states()
     for state, (inputs, operations) in enumerate(zip(cell.inputs, cell.operations, strict=True), start=1):
         for side, source, operation in zip((1, -1), inputs, operations, strict=True):
-            _draw_edge(axes, (source, state), side, operation, INK if state in live else DEAD)
+            _draw_edge(axes, (source, state), side, operation, INK if state in live else DEAD_STATE)
     for node in range(-1, STATES + 1):
         _draw_node(axes, node, *_node_colours(node, live, cell.output))
     spans = [[state - pair[side] for state, pair in enumerate(cell.inputs, start=1)] for side in (0, 1)]
@@ -152,22 +151,17 @@ def _draw_edge(axes: "Axes", ends: tuple[int, int], side: int, operation: str, c
     control = RADIUS * side + (height - RADIUS * side) / 0.75
     curve = [(source, RADIUS * side), (source + lean, control), (target - lean, control), (target, RADIUS * side)]
     path = Path(curve, [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4])
-    axes.add_patch(
-        FancyArrowPatch(path=path, arrowstyle="-|>", mutation_scale=11, color=colour, fill=False, linewidth=1.2)
-    )
+    arrow: dict[str, Any] = {"arrowstyle": "-|>", "mutation_scale": 11, "fill": False, "linewidth": 1.2}
+    axes.add_patch(FancyArrowPatch(path=path, color=colour, **arrow))
     box = {"boxstyle": "round,pad=0.2", "facecolor": GROUND, "edgecolor": colour, "linewidth": 0.6}
-    axes.text(
-        (source + target) / 2, height, operation, ha="center", va="center", fontsize=SMALL, color=colour, bbox=box
-    )
+    axes.text((source + target) / 2, height, operation, color=colour, bbox=box, **CENTRED)
 
 
 def _draw_node(axes: "Axes", node: int, fill: str, ink: str) -> None:
     from matplotlib.patches import Circle
 
     axes.add_patch(Circle((_x(node), 0.0), RADIUS, facecolor=fill, edgecolor=INK, linewidth=0.8, zorder=4))
-    axes.text(
-        _x(node), 0.0, f"S{node}" if node >= 0 else "S−1", ha="center", va="center", fontsize=SMALL, color=ink, zorder=5
-    )
+    axes.text(_x(node), 0.0, f"S{node}" if node >= 0 else "S−1", color=ink, zorder=5, **CENTRED)
 
 
 def _node_colours(node: int, live: tuple[int, ...], output: int) -> tuple[str, str]:
@@ -175,27 +169,22 @@ def _node_colours(node: int, live: tuple[int, ...], output: int) -> tuple[str, s
     if node < 1:
         return INPUT, INK
     if node not in live:
-        return DEAD, GROUND
+        return DEAD_STATE, GROUND
     return (OUTPUT, GROUND) if node in (output, STATES) else (STATE, INK)
 
 
 def _x(node: int) -> float:
-    return STEP * node
+    return NODE_DISTANCE * node
 
 
 def draw_schedule(axes: "Axes", schedule: Schedule, colour: str = INK) -> None:
     """The learning rate as a step function of the share of the training done."""
-    from matplotlib.ticker import FuncFormatter, NullFormatter
-
     first = schedule.reduction_point_1
     second = first + (1 - first) * schedule.reduction_point_2
     rates = [schedule.learning_rate * schedule.lr_reduction**reductions for reductions in (0, 1, 2)]
     axes.step([0.0, first, second, 1.0], [*rates, rates[-1]], where="post", color=colour, linewidth=2.0)
-    axes.set_yscale("log")
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    logarithmic(axes, 0.7 * LOWEST_RATE, 1.5 * HIGHEST_RATE)
     axes.set_xlim(0, 1)
-    axes.set_ylim(0.7 * LOWEST_RATE, 1.5 * HIGHEST_RATE)
     plain(axes)
     label(axes, x="share of the training", y="learning rate")
 

@@ -2,7 +2,7 @@
 
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from html import escape
 from io import BytesIO
@@ -82,23 +82,14 @@ def _opening(width: float, height: float, description: str, least: float) -> str
 def _bytes(figure: "Figure", name: str, kind: str, letters: bool = False) -> bytes:
     """The figure in one of FORMATS. letters: in an SVG, text stays text; else its outlines are drawn."""
     import matplotlib as mpl
+    from matplotlib.backend_bases import get_registered_canvas_class
 
     content = BytesIO()
     figure.dpi = DPI
     with _drawing(name), mpl.rc_context({"svg.fonttype": "none" if letters else "path", "pdf.fonttype": 42}):
-        _printer(figure, kind)(content, metadata=_NO_METADATA[kind])
+        # `savefig` would draw it once more to find a layout, which is settled.
+        getattr(get_registered_canvas_class(kind)(figure), f"print_{kind}")(content, metadata=_NO_METADATA[kind])
     return content.getvalue()
-
-
-def _printer(figure: "Figure", kind: str) -> Callable[..., None]:
-    """What writes the figure in a format. `savefig` would draw it once more to find a layout, which is settled."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.backends.backend_pdf import FigureCanvasPdf
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-
-    if kind == "png":
-        return FigureCanvasAgg(figure).print_png
-    return FigureCanvasSVG(figure).print_svg if kind == "svg" else FigureCanvasPdf(figure).print_pdf
 
 
 @contextmanager

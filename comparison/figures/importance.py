@@ -7,22 +7,19 @@ freedom, about; its 95% point is what a variable without any influence stays bel
 independent of one another.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import chdtri
 
-from fmnas.comparison.figures.canvas import PANEL, Drawing, Results, label, names_down, plain, sheet
+from fmnas.comparison.figures.canvas import PANEL, Drawing, Results, label, names_down, panel
 from fmnas.comparison.figures.palette import BLUE, LINE, VERMILION
 from fmnas.comparison.numbers.ledger import is_full_result
 from fmnas.comparison.numbers.trials import Budget, variable_columns
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 CAPTION = (
     "Share of the variance of the objective's ranks that lies between groups of one variable's values (eta squared, "
@@ -53,10 +50,22 @@ class Importance:
 
 
 def drawings(results: Results) -> Iterator[Drawing]:
-    """Which variables go with the objective; none with too few full evaluations to tell."""
-    figure = importance_figure(importances(results.trials, results.summary.budget))
-    if figure is not None:
-        yield Drawing("importance", figure, CAPTION)
+    """A bar per variable, the largest share first; blue beyond chance, grey within.
+
+    Nothing with too few full evaluations to tell.
+    """
+    shown = importances(results.trials, results.summary.budget)[:MOST_BARS]
+    if not shown:
+        return
+    figure, axes = panel(PANEL[0], 1.0 + 0.22 * len(shown), grid="x")
+    places = range(len(shown))
+    colours = [BLUE if each.share > each.chance else LINE for each in shown]
+    axes.barh(places, [each.share for each in shown], height=0.62, color=colours)
+    axes.scatter([each.chance for each in shown], places, marker="|", s=120, color=VERMILION, linewidths=1.8, zorder=3)
+    names_down(axes, [each.variable for each in shown])
+    axes.set_xlim(0, 1.08 * max(max(each.share, each.chance) for each in shown))
+    label(axes, x="share of the rank variance; | chance, 19 in 20", title="Each variable alone")
+    yield Drawing("importance", figure, CAPTION)
 
 
 def importances(trials: pd.DataFrame, budget: Budget) -> list[Importance]:
@@ -65,11 +74,9 @@ def importances(trials: pd.DataFrame, budget: Budget) -> list[Importance]:
     A configuration that was tried again, by the same optimizer or another, counts once.
     """
     names = variable_columns(trials)
-    full = (
-        thinned(trials[is_full_result(trials, budget)].drop_duplicates(names), MOST_CONFIGURATIONS)
-        if names
-        else trials.iloc[:0]
-    )
+    if not names:
+        return []
+    full = thinned(trials[is_full_result(trials, budget)].drop_duplicates(names), MOST_CONFIGURATIONS)
     if len(full) < 2 * PER_GROUP or full["objective"].nunique() < 2:
         return []
     ranks = np.asarray(full["objective"].rank(), dtype=np.float64)
@@ -107,21 +114,3 @@ def _eta_squared(ranks: NDArray[np.float64], groups: NDArray[np.intp]) -> float:
     means = np.bincount(groups, weights=ranks) / sizes
     centred = ranks - ranks.mean()
     return float((sizes * (means - ranks.mean()) ** 2).sum() / (centred**2).sum())
-
-
-def importance_figure(importances: Sequence[Importance]) -> "Figure | None":
-    """A bar per variable, the largest share first; blue beyond chance, grey within. None without any."""
-    shown = importances[:MOST_BARS]
-    if not shown:
-        return None
-    figure = sheet(PANEL[0], 1.0 + 0.22 * len(shown))
-    axes = figure.subplots()
-    plain(axes, grid="x")
-    places = range(len(shown))
-    colours = [BLUE if each.share > each.chance else LINE for each in shown]
-    axes.barh(places, [each.share for each in shown], height=0.62, color=colours)
-    axes.scatter([each.chance for each in shown], places, marker="|", s=120, color=VERMILION, linewidths=1.8, zorder=3)
-    names_down(axes, [each.variable for each in shown])
-    axes.set_xlim(0, 1.08 * max(max(each.share, each.chance) for each in shown))
-    label(axes, x="share of the rank variance; | chance, 19 in 20", title="Each variable alone")
-    return figure

@@ -2,18 +2,13 @@
 
 from collections.abc import Iterator
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from fmnas.comparison.figures.canvas import PANEL, Drawing, Results, few_ticks, label, names_above, plain, sheet
+from fmnas.comparison.figures.canvas import PANEL, Drawing, Results, few_ticks, label, names_above, panel
 from fmnas.comparison.figures.palette import BLUE, GROUND, INK, SOFT, styles
 from fmnas.comparison.numbers.paired_tests import FIRST, SECOND
 from fmnas.comparison.numbers.resampling import shortcoming
-from fmnas.comparison.numbers.retrained import Retrained
 from fmnas.comparison.summary import Summary
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 FINAL = (
     "Points: the final best objective of each repeat. Bar below: 95% bootstrap interval of the mean, or one standard "
@@ -29,6 +24,8 @@ RETRAINED = (
     "which a configuration was selected; filled, the mean test error of fresh trainings, with one standard error. The "
     "two differ in images and length of training, too, so the whole gap is not luck alone."
 )
+ROW = 0.46
+"""Inches of a row with its name above."""
 BAR_OFFSET = 0.16
 """How far below its points a bar lies, in rows: nearer to them than to the next name."""
 MOST_ROWS = 40
@@ -36,37 +33,15 @@ MOST_ROWS = 40
 
 
 def final(results: Results) -> Iterator[Drawing]:
-    """Where each repeat ended."""
-    figure = final_figure(results.summary)
-    if figure is not None:
-        yield Drawing("final", figure, FINAL, leads=True)
+    """Where each repeat ended: a row per optimizer, the lowest mean first.
 
-
-def differences(results: Results) -> Iterator[Drawing]:
-    """Which side of zero the differences of each pair lie on."""
-    figure = differences_figure(results.summary)
-    if figure is not None:
-        short = shortcoming(*(pair.repeats for pair in results.summary.tests.pairs))
-        yield Drawing("differences", figure, f"{DIFFERENCES} {short}".rstrip())
-
-
-def retrained(results: Results) -> Iterator[Drawing]:
-    """How much of a best configuration's validation error was luck: the winner's curse."""
-    figure = retrained_figure(results.summary.retrained)
-    if figure is not None:
-        yield Drawing("retrained", figure, RETRAINED)
-
-
-def final_figure(summary: Summary) -> "Figure | None":
-    """A row per optimizer, the lowest mean first. None with fewer than two repeats: the table says it all.
-
-    The bar is the 95% interval of the mean at the last checkpoint where there is one, else one standard error.
+    Nothing with fewer than two repeats: the table says it all.
     """
-    rows = summary.optimizers
+    rows = results.summary.optimizers
     if max((row.repeats for row in rows.values()), default=0) < 2:
-        return None
-    figure, axes = _rows(len(rows), 1.0)
-    look, bars = styles(rows), intervals(summary)
+        return
+    figure, axes = panel(PANEL[0], 1.0 + ROW * len(rows), grid="x")
+    look, bars = styles(rows), intervals(results.summary)
     for place, (name, row) in enumerate(rows.items()):
         style, values = look[name], [value for value in row.values.values() if isfinite(value)]
         axes.scatter(
@@ -80,7 +55,7 @@ def final_figure(summary: Summary) -> "Figure | None":
     names_above(axes, list(rows))
     few_ticks(axes)
     label(axes, x="objective, lower is better", title="Where each repeat ended")
-    return figure
+    yield Drawing("final", figure, FINAL, leads=True)
 
 
 def intervals(summary: Summary) -> dict[str, tuple[float, float]]:
@@ -97,12 +72,13 @@ def intervals(summary: Summary) -> dict[str, tuple[float, float]]:
     return bars
 
 
-def differences_figure(summary: Summary) -> "Figure | None":
-    """A row per pair that was tested: mean of first - second over repeats. None where no pair has an interval."""
-    pairs = [pair for pair in summary.tests.pairs if isfinite(pair.low)]
+def differences(results: Results) -> Iterator[Drawing]:
+    """Which side of zero the mean of first - second lies on, a row per pair; nothing where no pair has an interval."""
+    tested = results.summary.tests.pairs
+    pairs = [pair for pair in tested if isfinite(pair.low)]
     if not pairs:
-        return None
-    figure, axes = _rows(len(pairs), 1.0)
+        return
+    figure, axes = panel(PANEL[0], 1.0 + ROW * len(pairs), grid="x")
     axes.axvline(0.0, color=INK, linewidth=1.0)
     for place, pair in enumerate(pairs):
         certain = pair.verdict in (FIRST, SECOND)
@@ -113,23 +89,26 @@ def differences_figure(summary: Summary) -> "Figure | None":
     names_above(axes, [f"{pair.first} − {pair.second}" for pair in pairs])
     few_ticks(axes)
     label(axes, x="objective, first − second", title="Differences within a repeat")
-    return figure
+    short = shortcoming(*(pair.repeats for pair in tested))
+    yield Drawing("differences", figure, f"{DIFFERENCES} {short}".rstrip())
 
 
-def retrained_figure(found: Retrained | None) -> "Figure | None":
-    """A line per retrained configuration, from the error it was selected for (hollow) to its mean test error (filled).
+def retrained(results: Results) -> Iterator[Drawing]:
+    """How much of a best configuration's validation error was luck: the winner's curse.
 
-    The bar is one standard error over fresh seeds. None where nothing was trained again.
+    A line per retrained configuration, from the error it was selected for (hollow) to its mean test error (filled). The
+    bar is one standard error over fresh seeds. Nothing where nothing was trained again.
     """
+    found = results.summary.retrained
     if found is None:
-        return None
+        return
     many = len(found.rows) > MOST_ROWS
     named = [(mean.optimizer, mean) for mean in found.means] if many else [(row.run, row) for row in found.rows]
     rows = [(name, row) for name, row in named if isfinite(row.error)]
     if not rows:
-        return None
+        return
     look = styles(row.optimizer for _, row in rows)
-    figure, axes = _rows(len(rows), 0.9)
+    figure, axes = panel(PANEL[0], 0.9 + ROW * len(rows), grid="x")
     for place, (_, row) in enumerate(rows):
         style, before, after = look[row.optimizer], row.selected_error, row.error
         dot: dict[str, Any] = {"color": style.colour, "marker": style.marker, "markersize": 6.5, "linestyle": ""}
@@ -142,12 +121,4 @@ def retrained_figure(found: Retrained | None) -> "Figure | None":
     names_above(axes, [name for name, _ in rows])
     few_ticks(axes)
     label(axes, x="error; hollow: selected, filled: retrained")
-    return figure
-
-
-def _rows(count: int, beside: float) -> "tuple[Figure, Axes]":
-    """Axes for so many rows with names above. beside: the height of all else in inches."""
-    figure = sheet(PANEL[0], beside + 0.46 * count)
-    axes = figure.subplots()
-    plain(axes, grid="x")
-    return figure, axes
+    yield Drawing("retrained", figure, RETRAINED)

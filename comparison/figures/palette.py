@@ -8,17 +8,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 INK, SOFT, LINE, GROUND, CARD = "#1c2126", "#5b6670", "#d9dee3", "#ffffff", "#f5f7f9"
-WARN = "#9a5b00"
-LINK = "#0067a0"
-
-PLAIN = {
+PAGE_COLOURS = {
     "ink": (INK, "#e6e9ec"),
     "soft": (SOFT, "#a3adb6"),
     "line": (LINE, "#39424b"),
     "ground": (GROUND, "#14181c"),
     "card": (CARD, "#1d2329"),
-    "warn": (WARN, "#f0b04f"),
-    "link": (LINK, "#6db8e8"),
+    "warn": ("#9a5b00", "#f0b04f"),
+    "link": ("#0067a0", "#6db8e8"),
 }
 """Name of a CSS variable -> (light, dark)."""
 
@@ -34,8 +31,9 @@ SERIES = {
     "black": ("#010101", "#fafafa"),
 }
 """The same for the colours of optimizers."""
-COLOURS = tuple(light for light, _ in SERIES.values())
-BLUE, VERMILION = COLOURS[:2]
+SERIES_COLOURS = tuple(light for light, _ in SERIES.values())
+CSS_COLOURS = PAGE_COLOURS | SERIES
+BLUE, VERMILION = SERIES_COLOURS[:2]
 LINES = (
     (0.0, ()),
     (0.0, (4.0, 1.5)),
@@ -68,10 +66,10 @@ def styles(optimizers: Iterable[str]) -> dict[str, Style]:
     places = {name: i for i, name in enumerate((*FIXED, *others)) if name in given}
     return {
         name: Style(
-            COLOURS[i % len(COLOURS)],
+            SERIES_COLOURS[i % len(SERIES_COLOURS)],
             LINES[i % len(LINES)],
             MARKERS[i % len(MARKERS)],
-            HATCHES[i // len(COLOURS) % len(HATCHES)],
+            HATCHES[i // len(SERIES_COLOURS) % len(HATCHES)],
         )
         for name, i in places.items()
     }
@@ -79,9 +77,9 @@ def styles(optimizers: Iterable[str]) -> dict[str, Style]:
 
 def variables() -> dict[str, str]:
     """A light colour -> the CSS variable that stands for it on the page."""
-    return {light: f"var(--{name})" for name, (light, _) in (*PLAIN.items(), *SERIES.items())}
+    return {light: f"var(--{name})" for name, (light, _) in CSS_COLOURS.items()}
 
 
 def declarations(dark: bool) -> str:
     """The CSS declarations of all variables, light or dark."""
-    return " ".join(f"--{name}: {pair[dark]};" for name, pair in (*PLAIN.items(), *SERIES.items()))
+    return " ".join(f"--{name}: {pair[dark]};" for name, pair in CSS_COLOURS.items())

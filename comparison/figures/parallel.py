@@ -60,9 +60,8 @@ def drawings(results: Results) -> Iterator[Drawing]:
 def parallel_figure(trials: pd.DataFrame, budget: Budget) -> "Figure | None":
     """A line per full evaluation. None with fewer than FEWEST_LINES of them or fewer than two variables that vary."""
     full = shown_trials(trials, budget)
-    coordinates = [coordinate(full[name]) for name in variable_columns(full) if full[name].nunique() > 1][
-        :MOST_VARIABLES
-    ]
+    varying = [name for name in variable_columns(full) if full[name].nunique() > 1]
+    coordinates = [coordinate(full[name]) for name in varying[:MOST_VARIABLES]]
     if len(full) < FEWEST_LINES or len(coordinates) < 2:
         return None
     figure = sheet(8.8, 0.9 + 0.46 * len(coordinates))
@@ -71,9 +70,9 @@ def parallel_figure(trials: pd.DataFrame, budget: Budget) -> "Figure | None":
     for row, each in enumerate(coordinates):
         axes.axhline(row, color=LINE, linewidth=0.8, zorder=0)
         for place, text in each.ticks:
-            drawn = axes.text(place, row + 0.14, text, fontsize=SMALL, color=SOFT, ha="center", va="top")
-            drawn.set_parse_math(False)
-            drawn.set_bbox({"facecolor": GROUND, "edgecolor": "none", "pad": 0.6, "alpha": 0.75})
+            look: dict[str, Any] = {"fontsize": SMALL, "color": SOFT, "ha": "center", "va": "top", "parse_math": False}
+            box = {"facecolor": GROUND, "edgecolor": "none", "pad": 0.6, "alpha": 0.75}
+            axes.text(place, row + 0.14, text, bbox=box, **look)
     axes.set_yticks(range(len(coordinates)), [each.name for each in coordinates], fontsize=SMALL, color=INK)
     axes.set_ylim(len(coordinates) - 0.4, -0.3)
     axes.set_xlim(-0.04, 1.04)
@@ -87,11 +86,9 @@ def parallel_figure(trials: pd.DataFrame, budget: Budget) -> "Figure | None":
 def shown_trials(trials: pd.DataFrame, budget: Budget) -> pd.DataFrame:
     """The full evaluations that are drawn, the best last: the BEST_LINES best, and every k-th of the others."""
     full = trials[is_full_result(trials, budget)].sort_values("objective", ascending=False, kind="stable")
-    return (
-        full
-        if len(full) <= MOST_LINES
-        else pd.concat([thinned(full.iloc[:-BEST_LINES], MOST_LINES - BEST_LINES), full.iloc[-BEST_LINES:]])
-    )
+    if len(full) <= MOST_LINES:
+        return full
+    return pd.concat([thinned(full.iloc[:-BEST_LINES], MOST_LINES - BEST_LINES), full.iloc[-BEST_LINES:]])
 
 
 def coordinate(values: "pd.Series[Any]") -> Coordinate:
@@ -102,9 +99,8 @@ def coordinate(values: "pd.Series[Any]") -> Coordinate:
     name, distinct = str(values.name), sorted(set(values), key=lambda value: (str(type(value)), value))
     if is_numeric(values) and (len(distinct) > CATEGORIES or any(value != int(value) for value in distinct)):
         numbers = values.to_numpy(dtype=np.float64)
-        scaled = (
-            np.log(numbers) if numbers.min() > 0 and numbers.max() / numbers.min() >= LOG_VARIABLE_FROM else numbers
-        )
+        log = numbers.min() > 0 and numbers.max() / numbers.min() >= LOG_VARIABLE_FROM
+        scaled = np.log(numbers) if log else numbers
         places = (scaled - scaled.min()) / np.ptp(scaled)
         return Coordinate(name, places, ((0.0, f"{numbers.min():.3g}"), (1.0, f"{numbers.max():.3g}")))
     codes = np.array([distinct.index(value) for value in values], dtype=np.float64)
@@ -137,8 +133,5 @@ def _explain(figure: "Figure") -> None:
     from matplotlib.lines import Line2D
 
     handles = [Line2D([], [], color=_POOR, linewidth=1.0), Line2D([], [], color=VERMILION, linewidth=1.8)]
-    drawn = figure.legend(
-        handles, ["worst rank", "best rank"], loc="outside upper center", ncols=2, frameon=False, fontsize=SMALL
-    )
-    for text in drawn.get_texts():
-        text.set_color(SOFT)
+    look: dict[str, Any] = {"loc": "outside upper center", "frameon": False, "fontsize": SMALL, "labelcolor": SOFT}
+    figure.legend(handles, ["worst rank", "best rank"], ncols=2, **look)

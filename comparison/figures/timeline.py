@@ -13,21 +13,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from fmnas.comparison.figures.canvas import (
-    TEXT,
-    Drawing,
-    Results,
-    bar,
-    label,
-    legend,
-    names_down,
-    plain,
-    sheet,
-    time_unit,
-)
-from fmnas.comparison.figures.palette import GROUND, INK, SOFT, styles
+from fmnas.comparison.figures.canvas import Drawing, Results, bar, label, legend, names_down, panel, time_unit
+from fmnas.comparison.figures.palette import GROUND, INK, styles
 from fmnas.comparison.numbers.trials import SOURCE
-from fmnas.search_spaces.records import CANCELLED, FAILED, FINISHED, LOST, STATUSES, TIMED_OUT
+from fmnas.search_spaces.records import CANCELLED, FAILED, FINISHED, LOST, TIMED_OUT
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -36,7 +25,6 @@ if TYPE_CHECKING:
 
 RESOLUTION = 1500
 """Gaps shorter than the whole time / RESOLUTION are not drawn."""
-LATE = tuple(status for status in STATUSES if status != FINISHED)
 HEIGHT = 0.72
 """Of a bar, where rows are 1 apart."""
 RASTER_FROM = 600
@@ -99,9 +87,10 @@ def timeline(trials: pd.DataFrame) -> Timeline | None:
         }
     )
     seconds = max(float(spans["end"].max()), 1e-9)
-    late = spans[spans["status"].isin(LATE)].rename(columns={"end": "at"})
+    late = spans[spans["status"] != FINISHED].rename(columns={"end": "at"})
     merged = merge(spans, seconds / RESOLUTION)
-    share = _length(merge(spans.assign(optimizer=""), 0.0)) / max(capacity(spans), 1e-9)
+    worked = merge(spans.assign(optimizer=""), 0.0)
+    share = float((worked["end"] - worked["start"]).sum()) / max(capacity(spans), 1e-9)
     ended = late[["worker", "optimizer", "status", "at"]].reset_index(drop=True)
     names = tuple(f"{name}, {PurePath(source).name}" if len(sources) > 1 else name for source, name in workers)
     return Timeline(merged, ended, names, seconds, min(1.0, share), len(sources))
@@ -144,10 +133,6 @@ def _capacity(spans: pd.DataFrame) -> float:
     return sum(max(places) - since for since in opened)
 
 
-def _length(spans: pd.DataFrame) -> float:
-    return float((spans["end"] - spans["start"]).sum())
-
-
 def _natural(name: str) -> tuple[tuple[int, str], ...]:
     """Worker-2 before worker-10."""
     return tuple((int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name) if part)
@@ -157,9 +142,7 @@ def timeline_figure(timeline: Timeline) -> "Figure":
     """Bars of work; a cross where a trial failed or timed out, a circle where it was lost or cancelled."""
     from matplotlib.collections import PolyCollection
 
-    figure = sheet(9.6, 0.7 + min(7.0, 0.26 * len(timeline.workers)))
-    axes = figure.subplots()
-    plain(axes, grid="x")
+    figure, axes = panel(9.6, 0.7 + min(7.0, 0.26 * len(timeline.workers)), grid="x")
     per_unit, unit = time_unit(timeline.seconds)
     look = styles(timeline.busy["optimizer"])
     busy, many = timeline.busy, len(timeline.busy) > RASTER_FROM
@@ -171,9 +154,8 @@ def timeline_figure(timeline: Timeline) -> "Figure":
     named = len(timeline.workers) <= MOST_NAMED_WORKERS
     names_down(axes, timeline.workers if named else [""] * len(timeline.workers))
     axes.set_xlim(0, 1.005 * timeline.seconds / per_unit)
-    label(axes, x=f"{unit} since the first start{' of each run directory' if timeline.directories > 1 else ''}")
-    if not named:
-        axes.set_ylabel(f"{len(timeline.workers)} workers", fontsize=TEXT, color=SOFT)
+    since = f"{unit} since the first start{' of each run directory' if timeline.directories > 1 else ''}"
+    label(axes, x=since, y="" if named else f"{len(timeline.workers)} workers")
     legend(figure, look, extra, lines=False)
     return figure
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fmnas.comparison.figures.canvas import PANEL, Drawing, Results, few_ticks, label, legend, plain, sheet
+from fmnas.comparison.figures.canvas import Drawing, Results, few_ticks, label, legend, line, panel
 from fmnas.comparison.figures.palette import styles
 from fmnas.comparison.numbers.notation import is_missing
 from fmnas.comparison.numbers.tradeoff import results_by
@@ -32,25 +32,14 @@ def fronts(results: Results) -> Iterator[Drawing]:
         return
     summary = results.summary
     trials = results_by(results.trials, results.curves, summary.compared_at, summary.budget)
-    figure = sheet(*PANEL)
-    axes = figure.subplots()
-    plain(axes)
+    figure, axes = panel()
     look = styles(rows)
     for name, style in look.items():
         mine = trials[trials["optimizer"] == name]
-        axes.scatter(
-            mine["flops_ratio"].astype(float),
-            mine["error"].astype(float),
-            s=7,
-            color=style.colour,
-            alpha=0.3,
-            linewidths=0,
-        )
+        x, y = mine["flops_ratio"].astype(float), mine["error"].astype(float)
+        axes.scatter(x, y, s=7, color=style.colour, alpha=0.3, linewidths=0)
         ends = np.array(rows[name].front)
-        axes.plot(
-            *ends.T, color=style.colour, linestyle=style.line, linewidth=1.6, drawstyle="steps-post",
-            marker=style.marker, markersize=3.5,
-        )  # fmt: skip
+        axes.plot(*ends.T, linewidth=1.6, drawstyle="steps-post", markersize=3.5, **line(style))
     lowest = min(row.front[-1][1] for row in rows.values())
     highest = min(max(row.front[0][1] for row in rows.values()), HIGHEST * lowest + 1e-3)
     axes.set_ylim(lowest - 0.08 * (highest - lowest) - 1e-4, highest + 0.08 * (highest - lowest) + 1e-4)
@@ -65,16 +54,11 @@ def learning(results: Results) -> Iterator[Drawing]:
     best = {name: row.best_curve for name, row in results.summary.optimizers.items() if len(row.best_curve) > 1}
     if not best:
         return
-    figure = sheet(*PANEL)
-    axes = figure.subplots()
-    plain(axes)
+    figure, axes = panel()
     look = styles(best)
     for name, style in look.items():
         epochs = range(1, len(best[name]) + 1)
-        axes.plot(
-            epochs, best[name], color=style.colour, linestyle=style.line, linewidth=1.8, marker=style.marker,
-            markersize=4, markevery=[len(best[name]) - 1],
-        )  # fmt: skip
+        axes.plot(epochs, best[name], linewidth=1.8, markersize=4, markevery=[len(best[name]) - 1], **line(style))
     axes.locator_params(axis="x", integer=True)
     errors = any(not is_missing(results.summary.optimizers[name].best_error) for name in best)
     what = "validation error" if errors else "what was reported"

@@ -1,13 +1,11 @@
 """The tables of the page: from records to cells of text. Escaping is the template's business."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from math import inf
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from fmnas.comparison.numbers.efficiency import Equivalent, Reached
-from fmnas.comparison.numbers.honesty import Honesty
-from fmnas.comparison.numbers.ledger import LedgerRow
 from fmnas.comparison.numbers.notation import (
     MISSING,
     count,
@@ -20,42 +18,13 @@ from fmnas.comparison.numbers.notation import (
     shown,
     with_error,
 )
-from fmnas.comparison.numbers.paired_tests import FIRST, SECOND, Comparisons, PairedTest
+from fmnas.comparison.numbers.paired_tests import FIRST, SECOND, Comparisons
 from fmnas.comparison.numbers.retrained import Retrained
 from fmnas.comparison.summary import FINAL_HEADER, Summary, final_rows
-from fmnas.search_spaces.records import CANCELLED, FAILED, LOST, TIMED_OUT
 
 Kind = Literal["", "text", "wide"]
 """Of tables: of numbers; of texts, aligned left; of numbers, but the last column wraps."""
-LEDGER_HEADER = (
-    "run",
-    "trials",
-    "not finished",
-    "diverged",
-    "duplicates",
-    "known cells",
-    "full trainings",
-    "epochs",
-    "training",
-    "suggestion",
-    "wall-clock",
-    "idle",
-    "lost",
-    "pending",
-    "origins",
-)
-ALWAYS = {
-    "run",
-    "trials",
-    "not finished",
-    "diverged",
-    "duplicates",
-    "full trainings",
-    "epochs",
-    "training",
-    "suggestion",
-}
-"""These columns of the ledger stand there even when they are empty."""
+Row = TypeVar("Row")
 
 
 @dataclass(frozen=True)
@@ -69,7 +38,7 @@ class Table:
     def __bool__(self) -> bool:
         return bool(self.rows)
 
-    def filled(self, always: frozenset[str] | set[str] = frozenset()) -> "Table":
+    def filled(self, always: Set[str] = frozenset()) -> "Table":
         """Without the columns in which no row has a value, except those that are always there."""
         kept = [
             i
@@ -80,41 +49,76 @@ class Table:
         return Table(tuple(self.header[i] for i in kept), rows, self.kind)
 
 
+def table(
+    rows: Iterable[Row], columns: Mapping[str, Callable[[Row], str]], kind: Kind = "", always: Set[str] = frozenset()
+) -> Table:
+    """A row per record, of the cells that the columns make of it; without empty columns, as `Table.filled`."""
+    cells = tuple(tuple(cell(row) for cell in columns.values()) for row in rows)
+    return Table(tuple(columns), cells, kind).filled(always)
+
+
 def final(summary: Summary) -> Table:
-    """The final table, with every repeat's value; without the column of errors where nothing has one."""
-    rows = zip(final_rows(summary), summary.optimizers.values(), strict=True)
-    table = Table((*FINAL_HEADER, "each repeat"), tuple((*row, _values(of.values)) for row, of in rows), "wide")
-    return table.filled({*table.header} - {"its error"})
+    """The final table; without the column of errors where nothing has one."""
+    return Table(FINAL_HEADER, tuple(final_rows(summary))).filled({*FINAL_HEADER} - {"its error"})
+
+
+def final_with_repeats(summary: Summary) -> Table:
+    """The same, with every repeat's value."""
+    found, each = final(summary), (_values(row.values) for row in summary.optimizers.values())
+    rows = tuple((*row, values) for row, values in zip(found.rows, each, strict=True))
+    return Table((*found.header, "each repeat"), rows, "wide")
 
 
 def checkpoints(summary: Summary) -> Table:
     """A row per optimizer, by its rank at the end; mean, interval and rank at each checkpoint."""
-    header, rows = ["optimizer"], {row.optimizer: [row.optimizer] for row in summary.checkpoints[-1].rows}
+    last = summary.checkpoints[-1].rows if summary.checkpoints else ()
+    ranked = sorted(last, key=lambda row: (inf if is_missing(row.rank) else row.rank, row.optimizer))
+    header, rows = ["optimizer"], {row.optimizer: [row.optimizer] for row in ranked}
     for step in summary.checkpoints:
         header += [f"at {step.share:.0%}", "95% interval", "rank"]
         for row in step.rows:
-            told = [with_error(row.mean, row.standard_error), interval(row.low, row.high), count(row.rank)]
-            rows[row.optimizer] += told
-    last = {row.optimizer: inf if is_missing(row.rank) else row.rank for row in summary.checkpoints[-1].rows}
-    ordered = sorted(rows, key=lambda name: (last[name], name))
-    return Table(tuple(header), tuple(tuple(rows[name]) for name in ordered)).filled()
+            mean = with_error(row.mean, row.standard_error)
+            rows[row.optimizer] += [mean, interval(row.low, row.high), count(row.rank)]
+    return Table(tuple(header), tuple(map(tuple, rows.values()))).filled()
 
 
 def pairs(tests: Comparisons) -> Table:
     """A row per pair of optimizers, with the verdict in words."""
-    header = ("pair", "verdict", "difference", "95% interval", "p", "p corrected", "effect", "repeats", "differ")
-    return Table(header, tuple(map(_pair, tests.pairs))).filled()
+    return table(
+        tests.pairs,
+        {
+            "pair": lambda test: f"{test.first} − {test.second}",
+            "verdict": lambda test: {
+                FIRST: f"{test.first} is better",
+                SECOND: f"{test.second} is better",
+            }.get(test.verdict, test.verdict),
+            "difference": lambda test: number(test.difference, digits=3),
+            "95% interval": lambda test: interval(test.low, test.high),
+            "p": lambda test: number(test.p, digits=2),
+            "p corrected": lambda test: number(test.p_corrected, digits=2),
+            "effect": lambda test: MISSING if is_missing(test.effect) else f"{test.effect:+.2f}",
+            "repeats": lambda test: str(test.repeats),
+            "differ": lambda test: count(test.differing),
+        },
+    )
 
 
 def areas(summary: Summary) -> Table:
     """A row per optimizer, the lowest mean height first."""
-    rows = [(row.optimizer, with_error(row.mean, row.standard_error), _values(row.values)) for row in summary.area]
-    return Table(("optimizer", "mean height", "each repeat"), tuple(rows), "wide").filled()
+    return table(
+        summary.area,
+        {
+            "optimizer": lambda row: row.optimizer,
+            "mean height": lambda row: with_error(row.mean, row.standard_error),
+            "each repeat": lambda row: _values(row.values),
+        },
+        "wide",
+    )
 
 
 def targets(summary: Summary) -> Table:
     """A row per target, a column per optimizer."""
-    names = [row.optimizer for row in summary.targets[0].rows]
+    names = [row.optimizer for row in summary.targets[0].rows] if summary.targets else []
     rows = []
     for target in summary.targets:
         reached = {row.optimizer: _reached(row) for row in target.rows}
@@ -147,65 +151,93 @@ def settings(given: Mapping[str, Mapping[str, Any]]) -> Table:
 
 def tradeoffs(summary: Summary) -> Table:
     """A row per optimizer, the largest hypervolume first."""
-    rows = [
-        (row.optimizer, with_error(row.mean, row.standard_error), str(len(row.front)), _values(row.values))
-        for row in summary.tradeoff
-    ]
-    return Table(("optimizer", "hypervolume", "on the front", "each repeat"), tuple(rows), "wide").filled()
+    return table(
+        summary.tradeoff,
+        {
+            "optimizer": lambda row: row.optimizer,
+            "hypervolume": lambda row: with_error(row.mean, row.standard_error),
+            "on the front": lambda row: str(len(row.front)),
+            "each repeat": lambda row: _values(row.values),
+        },
+        "wide",
+    )
 
 
 def retrained_means(found: Retrained) -> Table:
     """A row per optimizer, the lowest mean test error first."""
-    rows = [
-        (
-            row.optimizer,
-            number(row.selected_error),
-            with_error(row.error, row.standard_error),
-            interval(row.low, row.high),
-        )
-        for row in found.means
-    ]
-    return Table(("optimizer", "selected error", "test error", "95% interval"), tuple(rows)).filled()
+    return table(
+        found.means,
+        {
+            "optimizer": lambda row: row.optimizer,
+            "selected error": lambda row: number(row.selected_error),
+            "test error": lambda row: with_error(row.error, row.standard_error),
+            "95% interval": lambda row: interval(row.low, row.high),
+        },
+    )
 
 
 def retrained_rows(found: Retrained) -> Table:
     """A row per configuration that was trained again."""
-    header = ("run", "trial", "selected objective", "selected error", "test error", "training")
-    rows = [
-        (
-            row.run,
-            str(row.trial),
-            number(row.selected_objective),
-            number(row.selected_error),
-            with_error(row.error, row.standard_error),
-            seconds(row.seconds),
-        )
-        for row in found.rows
-    ]
-    return Table(header, tuple(rows)).filled()
+    return table(
+        found.rows,
+        {
+            "run": lambda row: row.run,
+            "trial": lambda row: str(row.trial),
+            "selected objective": lambda row: number(row.selected_objective),
+            "selected error": lambda row: number(row.selected_error),
+            "test error": lambda row: with_error(row.error, row.standard_error),
+            "training": lambda row: seconds(row.seconds),
+        },
+    )
 
 
 def ledger(summary: Summary) -> Table:
     """A row per run."""
-    return Table(LEDGER_HEADER, tuple(map(_spent, summary.ledger)), "wide").filled(ALWAYS)
+    return table(
+        summary.ledger,
+        {
+            "run": lambda run: run.run,
+            "trials": lambda run: str(run.trials),
+            "not finished": lambda run: counts(
+                {"failed": run.failed, "timed out": run.timed_out, "lost": run.lost, "cancelled": run.cancelled}
+            ),
+            "diverged": lambda run: str(run.diverged),
+            "duplicates": lambda run: counts({"exact": run.duplicates, "isomorphic": run.isomorphic_duplicates}),
+            "known cells": lambda run: counts({"exact": run.known_cells, "isomorphic": run.isomorphic_cells}),
+            "full trainings": lambda run: str(run.full_evaluations),
+            "epochs": lambda run: str(run.epochs),
+            "training": lambda run: seconds(run.train_seconds),
+            "suggestion": lambda run: seconds(run.suggest_seconds),
+            "wall-clock": lambda run: seconds(run.wall_seconds),
+            "idle": lambda run: seconds(run.idle_seconds),
+            "lost": lambda run: seconds(run.lost_seconds or None),
+            "pending": lambda run: count(run.pending or None),
+            "origins": lambda run: ", ".join(f"{origin} {part:.0%}" for origin, part in run.shares.items() if part),
+        },
+        "wide",
+        always={"not finished", "duplicates", "training", "suggestion"},
+    )
 
 
 def honesty(summary: Summary) -> Table:
     """A row per optimizer."""
-    header = (
-        "optimizer",
-        "trials",
-        "by method",
-        "fallbacks",
-        "failed fits",
-        "duplicates",
-        "isomorphic",
-        "per suggestion",
-        "share of time",
-        "idle",
-        "origins",
+    return table(
+        summary.honesty,
+        {
+            "optimizer": lambda row: row.optimizer,
+            "trials": lambda row: str(row.trials),
+            "by method": lambda row: share(row.method_share),
+            "fallbacks": lambda row: count(row.fallbacks),
+            "failed fits": lambda row: count(row.failed_fits),
+            "duplicates": lambda row: count(row.duplicates),
+            "isomorphic": lambda row: count(row.isomorphic_duplicates or None),
+            "per suggestion": lambda row: seconds(row.suggest_seconds),
+            "share of time": lambda row: share(row.suggest_share),
+            "idle": lambda row: seconds(row.idle_seconds),
+            "origins": lambda row: ", ".join(f"{origin} {share(part)}" for origin, part in row.shares.items() if part),
+        },
+        "wide",
     )
-    return Table(header, tuple(map(_honest, summary.honesty)), "wide").filled()
 
 
 def incidents(summary: Summary) -> Table:
@@ -214,18 +246,14 @@ def incidents(summary: Summary) -> Table:
     return Table(("optimizer", "what", "trials", "in words"), tuple(rows), "text")
 
 
-def configurations(summary: Summary) -> Table | None:
-    """A column per optimizer, a row per variable; None without any full result."""
-    best = {name: (row, row.best_configuration) for name, row in summary.optimizers.items() if row.best_configuration}
-    if not best:
-        return None
-    variables = dict.fromkeys(variable for _, configuration in best.values() for variable in configuration)
-    places = [
-        f"{str(row.best_run).removeprefix(f'{name}/')}, trial {row.best_trial}" for name, (row, _) in best.items()
-    ]
-    rows = [("found in", *places)]
-    rows += [(name, *(shown(configuration.get(name)) for _, configuration in best.values())) for name in variables]
-    return Table(("variable", *best), tuple(rows))
+def configurations(summary: Summary) -> Table:
+    """A column per optimizer, a row per variable; without rows where there is no full result."""
+    best = {name: row.best_configuration for name, row in summary.optimizers.items() if row.best_configuration}
+    found = ((name, summary.optimizers[name]) for name in best)
+    places = (f"{str(row.best_run).removeprefix(f'{name}/')}, trial {row.best_trial}" for name, row in found)
+    variables = dict.fromkeys(variable for configuration in best.values() for variable in configuration)
+    values = ((name, *(shown(configuration.get(name)) for configuration in best.values())) for name in variables)
+    return Table(("variable", *best), (("found in", *places), *values) if best else ())
 
 
 def environment(values: Mapping[str, Any]) -> Table:
@@ -235,21 +263,6 @@ def environment(values: Mapping[str, Any]) -> Table:
 
 def _values(values: Mapping[int, float]) -> str:
     return "  ".join(map(number, values.values()))
-
-
-def _pair(test: PairedTest) -> tuple[str, ...]:
-    better = {FIRST: f"{test.first} is better", SECOND: f"{test.second} is better"}
-    return (
-        f"{test.first} − {test.second}",
-        better.get(test.verdict, test.verdict),
-        number(test.difference, digits=3),
-        interval(test.low, test.high),
-        number(test.p, digits=2),
-        number(test.p_corrected, digits=2),
-        MISSING if is_missing(test.effect) else f"{test.effect:+.2f}",
-        str(test.repeats),
-        count(test.differing),
-    )
 
 
 def _reached(row: Reached) -> str:
@@ -265,44 +278,6 @@ def _matched(row: Equivalent) -> str:
 
 def _or_never(evaluations: float) -> str:
     return "never" if is_missing(evaluations) else count(evaluations)
-
-
-def _spent(run: LedgerRow) -> tuple[str, ...]:
-    """A row under LEDGER_HEADER."""
-    missed = {FAILED: run.failed, TIMED_OUT: run.timed_out, LOST: run.lost, CANCELLED: run.cancelled}
-    return (
-        run.run,
-        str(run.trials),
-        counts({status.replace("_", " "): trials for status, trials in missed.items()}),
-        str(run.diverged),
-        counts({"exact": run.duplicates, "isomorphic": run.isomorphic_duplicates}),
-        counts({"exact": run.known_cells, "isomorphic": run.isomorphic_cells}),
-        str(run.full_evaluations),
-        str(run.epochs),
-        seconds(run.train_seconds),
-        seconds(run.suggest_seconds),
-        seconds(run.wall_seconds),
-        seconds(run.idle_seconds),
-        seconds(run.lost_seconds or None),
-        count(run.pending or None),
-        ", ".join(f"{origin} {part:.0%}" for origin, part in run.shares.items() if part),
-    )
-
-
-def _honest(row: Honesty) -> tuple[str, ...]:
-    return (
-        row.optimizer,
-        str(row.trials),
-        share(row.method_share),
-        count(row.fallbacks),
-        count(row.failed_fits),
-        count(row.duplicates),
-        count(row.isomorphic_duplicates or None),
-        seconds(row.suggest_seconds),
-        share(row.suggest_share),
-        seconds(row.idle_seconds),
-        ", ".join(f"{origin} {share(part)}" for origin, part in row.shares.items() if part),
-    )
 
 
 def _flat(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -123,6 +123,7 @@ def test_what_a_notebook_shows_is_the_final_table_and_escaped(results: RunResult
     shown = results._repr_html_()
     Reader().feed(shown)
     assert {results.summary.headline, results.summary.caution, "random", "mean objective"} <= set(cells)
+    assert "its error" not in cells, "a function has none"
     assert results.summary.headline in repr(results)
     context = replace(results.findings.context, remarks=[Remark("<script>alert(1)</script>")])
     strange = RunResults(replace(results.findings, context=context))

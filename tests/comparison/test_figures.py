@@ -20,9 +20,9 @@ from fmnas.comparison import (
 from fmnas.comparison.figures import anytime, tradeoff
 from fmnas.comparison.figures.anytime import SHARES, TITLES, anytime_panel, currencies
 from fmnas.comparison.figures.canvas import time_unit
-from fmnas.comparison.figures.cell import DEAD, LOWEST_RATE, cell_panel, cells_figure, schedule_panel
+from fmnas.comparison.figures.cell import DEAD_STATE, LOWEST_RATE, cell_panel, cells_figure, schedule_panel
 from fmnas.comparison.figures.files import FORMATS
-from fmnas.comparison.figures.palette import COLOURS
+from fmnas.comparison.figures.palette import SERIES_COLOURS
 from fmnas.comparison.numbers.trials import typed_trials
 from fmnas.comparison.report import results_of
 from fmnas.search_spaces import Cell, FmnasError, joint_space
@@ -211,13 +211,15 @@ def test_cell(tmp_path):
         figure = cell_figure(configuration, "the $best")
         save_figure(figure, tmp_path, f"cell{seed}")
         cell = Cell.from_configuration(configuration)
-        grey = [text for text in figure.axes[0].texts if text.get_color() == DEAD]
+        grey = [text for text in figure.axes[0].texts if text.get_color() == DEAD_STATE]
         assert len(grey) == 2 * (4 - len(cell.live_states()))
         told = {text.get_text() for text in figure.axes[0].texts}
         assert {"first output", "second output"} <= told
         fills = {to_hex(patch.get_facecolor()) for patch in figure.axes[0].patches}
-        assert not fills & set(COLOURS), "an optimizer's colour"
-        assert len([text for text in cell_panel(configuration).axes[0].texts if text.get_color() == DEAD]) == len(grey)
+        assert not fills & set(SERIES_COLOURS), "an optimizer's colour"
+        assert len([text for text in cell_panel(configuration).axes[0].texts if text.get_color() == DEAD_STATE]) == len(
+            grey
+        )
         (rate,) = schedule_panel(configuration, "#000000").axes
         rates = rate.lines[0].get_ydata()
         assert list(rates) == list(figure.axes[1].lines[0].get_ydata())

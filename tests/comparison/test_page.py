@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fmnas.comparison import Budget, ReportContext, anytime_curves, write_report
 from fmnas.comparison.figures import FIGURES, drawn
 from fmnas.comparison.figures.canvas import Results
-from fmnas.comparison.figures.intervals import MOST_ROWS, differences_figure, final_figure, intervals, retrained_figure
+from fmnas.comparison.figures.intervals import MOST_ROWS, differences, final, intervals, retrained
 from fmnas.comparison.numbers.notation import MISSING, count, interval, seconds, share, shown
 from fmnas.comparison.numbers.paired_tests import compare
 from fmnas.comparison.numbers.trials import typed_trials
@@ -138,12 +138,17 @@ def test_the_ledger_shows_what_there_is(plain_summary):
         assert present in html
 
 
+def figure(draw, summary):
+    """What is drawn of a summary; None where nothing is."""
+    return next((drawing.figure for drawing in draw(Results(None, None, summary))), None)
+
+
 def test_figures_of_the_statistics(summary):
-    (axes,) = differences_figure(summary).axes
+    (axes,) = figure(differences, summary).axes
     assert [text.get_text() for text in axes.texts] == ["bo-fm − random", "random − bo-fm"]  # the third has no numbers
-    assert len(final_figure(summary).axes) == 1
+    assert len(figure(final, summary).axes) == 1
     assert intervals(summary)["bo-fm"] == (0.07, 0.08)
-    (axes,) = retrained_figure(summary.retrained).axes
+    (axes,) = figure(retrained, summary).axes
     assert [text.get_text() for text in axes.texts] == ["bo-fm/repeat-0", "random/repeat-0"]
 
 
@@ -155,14 +160,15 @@ def test_without_an_interval_the_bar_is_a_standard_error(plain_summary):
 
 
 def test_figures_without_data_are_left_out(plain_summary):
-    assert differences_figure(plain_summary) is None
-    assert retrained_figure(None) is None
+    assert figure(differences, plain_summary) is None
+    assert figure(retrained, plain_summary) is None
     one = {name: replace(row, repeats=1) for name, row in plain_summary.optimizers.items()}
-    assert final_figure(replace(plain_summary, optimizers=one)) is None
+    assert figure(final, replace(plain_summary, optimizers=one)) is None
 
 
 def test_of_many_retrained_the_means_are_drawn(summary):
-    (axes,) = retrained_figure(replace(summary.retrained, rows=summary.retrained.rows * MOST_ROWS)).axes
+    many = replace(summary.retrained, rows=summary.retrained.rows * MOST_ROWS)
+    (axes,) = figure(retrained, replace(summary, retrained=many)).axes
     assert [text.get_text() for text in axes.texts] == ["bo-fm", "random"]
 
 

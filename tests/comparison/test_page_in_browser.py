@@ -11,7 +11,7 @@ import pytest
 from fmnas.comparison import Budget, ReportContext, anytime_curves, ledger_table
 from fmnas.comparison.figures import drawn
 from fmnas.comparison.figures.canvas import Results
-from fmnas.comparison.figures.palette import PLAIN
+from fmnas.comparison.figures.palette import PAGE_COLOURS
 from fmnas.comparison.page.page import page
 from fmnas.comparison.report import inlined
 from fmnas.comparison.summary import summarise
@@ -92,7 +92,7 @@ def test_the_page_can_be_read(html, tmp_path, width, dark):
     assert found["undrawn"] == 0
     assert found["broken"] == 0
     assert found["small"] >= 8.5
-    assert found["ground"] == rgb(PLAIN["ground"][dark])
-    assert found["ink"] == rgb(PLAIN["ink"][dark])
-    assert rgb(PLAIN["ink"][dark]) in found["inks"]
-    assert rgb(PLAIN["ink"][not dark]) not in found["inks"]
+    assert found["ground"] == rgb(PAGE_COLOURS["ground"][dark])
+    assert found["ink"] == rgb(PAGE_COLOURS["ink"][dark])
+    assert rgb(PAGE_COLOURS["ink"][dark]) in found["inks"]
+    assert rgb(PAGE_COLOURS["ink"][not dark]) not in found["inks"]

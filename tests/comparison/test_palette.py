@@ -1,6 +1,15 @@
 import pytest
 
-from fmnas.comparison.figures.palette import COLOURS, FIXED, MARKERS, PLAIN, SERIES, declarations, styles, variables
+from fmnas.comparison.figures.palette import (
+    FIXED,
+    MARKERS,
+    PAGE_COLOURS,
+    SERIES,
+    SERIES_COLOURS,
+    declarations,
+    styles,
+    variables,
+)
 
 
 def luminance(colour):
@@ -18,7 +27,7 @@ def contrast(one, other):
 def test_styles_are_fixed_by_name():
     look = styles(["zeta", "bo-fm", "alpha", "zeta", "bohb"])
     assert list(look) == ["bo-fm", "bohb", "alpha", "zeta"]
-    assert look["bo-fm"].colour == COLOURS[0]
+    assert look["bo-fm"].colour == SERIES_COLOURS[0]
     for name in FIXED:
         assert styles([name])[name] == styles([*FIXED, "other"])[name]
     many = styles([f"optimizer {i}" for i in range(30)]).values()
@@ -26,22 +35,22 @@ def test_styles_are_fixed_by_name():
     assert len({s.marker for s in many}) == len(MARKERS)
     bars = [(s.colour, s.hatch) for s in styles([*FIXED, *(f"optimizer {i:02}" for i in range(24))]).values()]
     assert len(set(bars)) == 28
-    assert not any(hatch for _, hatch in bars[: len(COLOURS)])
+    assert not any(hatch for _, hatch in bars[: len(SERIES_COLOURS)])
 
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_everything_can_be_read_on_its_ground(dark):
     """WCAG 2: 4.5 for text. Lines also have dashes and markers: two of Okabe and Ito's hues are lighter than 3."""
-    grounds = [PLAIN[name][dark] for name in ("ground", "card")]
+    grounds = [PAGE_COLOURS[name][dark] for name in ("ground", "card")]
     for ground in grounds:
         for name in ("ink", "soft", "warn", "link"):
-            assert contrast(PLAIN[name][dark], ground) >= 4.5, name
+            assert contrast(PAGE_COLOURS[name][dark], ground) >= 4.5, name
     for name, pair in SERIES.items():
-        assert contrast(pair[dark], PLAIN["ground"][dark]) >= (5.0 if dark else 2.0), name
+        assert contrast(pair[dark], PAGE_COLOURS["ground"][dark]) >= (5.0 if dark else 2.0), name
 
 
 def test_every_colour_is_a_variable_of_both_pages():
     names = {value[4:-1] for value in variables().values()}
-    assert names == {"--" + name for name in (*PLAIN, *SERIES)}
+    assert names == {"--" + name for name in (*PAGE_COLOURS, *SERIES)}
     for dark in (False, True):
         assert {part.split(":")[0].strip() for part in declarations(dark).split(";")[:-1]} == names

@@ -8,8 +8,7 @@ from ray import tune
 from ray.tune.search import Searcher
 
 from fmnas.integrations.ranges import Choices, Grid, Interval, Range
-from fmnas.integrations.ray_tune import BOFMSearch
-from fmnas.integrations.tune_domains import ranges_of
+from fmnas.integrations.ray_tune import BOFMSearch, ranges_of
 from fmnas.optimizers import OptimizerError
 
 SPACE = {
