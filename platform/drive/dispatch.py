@@ -15,8 +15,9 @@ from typing import ClassVar
 from fmnas.platform.config.config import WorkersConfig
 from fmnas.platform.errors import Ending, ExperimentFailed
 from fmnas.platform.record.outcome import Job
-from fmnas.platform.workers.pool import Event, Finished, Lost, Pool
+from fmnas.platform.workers.pool import Event, Pool
 from fmnas.platform.workers.stop import StopRequest
+from fmnas.search_spaces import Evaluation
 
 POLL_SECONDS = 0.25
 
@@ -121,12 +122,12 @@ class Dispatcher(ABC):
 
     def _handle(self, event: Event) -> None:
         job = event.job
-        if isinstance(event, Finished):
-            self._failures_in_a_row = 0
         failure = self._ended(event, self._flying.pop((job.run, job.trial.id)))
         if failure:
             self._count_failure(f"{job.run}, trial {job.trial.id}: {failure}")
-        elif isinstance(event, Lost):
+        elif isinstance(event.result, Evaluation):
+            self._failures_in_a_row = 0
+        else:
             self._waiting.append(replace(job, attempt=job.attempt + 1))
 
     def _count_failure(self, what: str) -> None:

@@ -7,21 +7,22 @@ for each event:                              journal, tell, track
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from fmnas.platform.config.config import WorkersConfig
 from fmnas.platform.drive.dispatch import Clock, Dispatcher, Flight
 from fmnas.platform.errors import Ending, ExperimentFailed, one_line, own_line
-from fmnas.platform.record.events import asked_record, finished_record, lost_record, started_record, unfinished_record
+from fmnas.platform.record.events import asked_record, job_record
 from fmnas.platform.record.experiment import Run
-from fmnas.platform.record.journal import Journal, Record
+from fmnas.platform.record.journal import STARTED, Journal, Record
 from fmnas.platform.record.outcome import Job
 from fmnas.platform.record.state import ExperimentState
 from fmnas.platform.screen.progress import Progress
 from fmnas.platform.tracking.tracker import Tracker
-from fmnas.platform.workers.pool import Event, Failed, Finished, Lost, Pool
+from fmnas.platform.workers.pool import Event, Pool
 from fmnas.platform.workers.stop import Stopped, StopRequest, watched
-from fmnas.search_spaces import Trial
-from fmnas.search_spaces.records import CANCELLED, FAILED, TIMED_OUT
+from fmnas.search_spaces import Evaluation, Trial
+from fmnas.search_spaces.records import CANCELLED, FINISHED, LOST
 
 STOPPED = "it was stopped before it had finished; a resume repeats it"
 ABANDONED = "the experiment failed before it had finished; a resume repeats it"
@@ -84,7 +85,7 @@ class Driver(Dispatcher):
         """Whether an earlier experiment has the result, which then goes on record."""
         known = self._state.runs[job.run].warm_start.evaluation(job.trial)
         if known is not None:
-            self._record(finished_record(job, NOBODY, known, self._clock.now()))
+            self._record(job_record(FINISHED, job, NOBODY, self._clock.now(), evaluation=known.to_dict()))
         return known is not None
 
     def _asked(self) -> Job | None:
@@ -129,33 +130,35 @@ class Driver(Dispatcher):
                 self._stage.progress.say(f"stopping: waiting for {run.name} to suggest; Ctrl-C again stops at once")
 
     def _started(self, flight: Flight) -> None:
-        self._record(started_record(flight.job, flight.worker, flight.at), wait=False)
+        self._record(job_record(STARTED, flight.job, flight.worker, flight.at), wait=False)
         self._stage.progress.started(flight.job, flight.worker)
 
     def _ended(self, event: Event, flight: Flight) -> str:
-        job, now, seconds = event.job, self._clock.now(), self._clock.elapsed() - flight.since
-        if isinstance(event, Finished):
-            self._record(finished_record(job, event.worker, event.evaluation, now))
+        result, seconds = event.result, self._clock.elapsed() - flight.since
+        if isinstance(result, Evaluation):
+            self._record_end(FINISHED, event, evaluation=result.to_dict())
             return ""
-        if isinstance(event, Lost):
-            return self._lost(event, now)
-        status = FAILED if isinstance(event, Failed) else TIMED_OUT
-        self._record({**unfinished_record(status, job, event.worker, event.reason, now), "seconds": seconds})
-        return event.reason
+        if result.status == LOST:
+            return self._lost(event, result.reason)
+        self._record_end(result.status, event, reason=result.reason, seconds=seconds)
+        return result.reason
 
-    def _lost(self, event: Lost, now: float) -> str:
+    def _lost(self, event: Event, reason: str) -> str:
         """Why it is not repeated, if it is not. Workers that earlier drivers lost count, too."""
         losses = self._state.open[event.job.run, event.job.trial.id].losses + 1
         final = losses >= self._workers.attempts
-        self._record(lost_record(event.job, event.worker, event.reason, final, now))
-        self._stage.progress.lost(event.job, event.worker, event.reason)
+        self._record_end(LOST, event, reason=reason, final=final)
+        self._stage.progress.lost(event.job, event.worker, reason)
         return f"its worker was lost {losses} times" if final else ""
+
+    def _record_end(self, status: str, event: Event, **facts: Any) -> None:
+        self._record(job_record(status, event.job, event.worker, self._clock.now(), **facts))
 
     def _cancel(self, reason: str) -> None:
         """What still runs is left, on record."""
         now = self._clock.now()
         for flight in self._flying.values():
-            self._record(unfinished_record(CANCELLED, flight.job, flight.worker, reason, now))
+            self._record(job_record(CANCELLED, flight.job, flight.worker, now, reason=reason))
 
     def _out_of_patience(self) -> bool:
         if self._stopping() and not self._announced:

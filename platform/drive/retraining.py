@@ -26,8 +26,10 @@ from fmnas.platform.record.state import ExperimentState, restore
 from fmnas.platform.screen.ending import ExperimentResult
 from fmnas.platform.screen.progress import RetrainingProgress
 from fmnas.platform.workers.open_pool import Work, open_pool
-from fmnas.platform.workers.pool import Event, Finished, Lost, Pool
+from fmnas.platform.workers.pool import Event, Pool
 from fmnas.platform.workers.stop import StopRequest
+from fmnas.search_spaces import Evaluation
+from fmnas.search_spaces.records import LOST
 from fmnas.trainers.split import Split
 
 NAMESPACE = 0x66696E61 << 32
@@ -85,20 +87,20 @@ class Retraining(Dispatcher):
         self._stage.progress.started(flight.job, flight.worker)
 
     def _ended(self, event: Event, flight: Flight) -> str:
-        job, progress = event.job, self._stage.progress
-        if isinstance(event, Finished):
-            row = self._row(event, flight.at)
+        job, result, progress = event.job, event.result, self._stage.progress
+        if isinstance(result, Evaluation):
+            row = self._row(event, result, flight.at)
             self._stage.keep(row)
             progress.ended(row)
             return ""
-        if isinstance(event, Lost) and job.attempt < self._workers.attempts:
-            progress.lost(job, event.worker, event.reason)
+        if result.status == LOST and job.attempt < self._workers.attempts:
+            progress.lost(job, event.worker, result.reason)
             return ""
-        progress.failed(job, event.worker, event.reason)
-        return event.reason
+        progress.failed(job, event.worker, result.reason)
+        return result.reason
 
-    def _row(self, event: Finished, started: float) -> RetrainedRow:
-        outcome, trained = self._chosen[event.job.run], event.evaluation
+    def _row(self, event: Event, trained: Evaluation, started: float) -> RetrainedRow:
+        outcome = self._chosen[event.job.run]
         searched = outcome.evaluation
         assert searched is not None
         assert searched.error is not None

@@ -6,13 +6,15 @@
     {"event": "asked",    "run": ..., "trial": {...}, "suggest_seconds": ..., "at": ...}
     {"event": "started",  "run": ..., "trial": 3, "attempt": 1, "worker": ..., "at": ...}
     {"event": "finished", "run": ..., "trial": 3, "attempt": 1, "worker": ..., "evaluation": {...}, "at": ...}
-    {"event": "failed",   "run": ..., "trial": 3, "attempt": 1, "worker": ..., "reason": ..., "at": ...}
-    {"event": "timed_out", "run": ..., "trial": 3, "attempt": 1, "worker": ..., "reason": ..., "at": ...}
+    {"event": "failed",   "run": ..., "trial": 3, "attempt": 1, "worker": ..., "reason": ..., "seconds": ..., "at": ...}
+    {"event": "timed_out", ...}, as failed
     {"event": "cancelled", "run": ..., "trial": 3, "attempt": 1, "worker": ..., "reason": ..., "at": ...}
     {"event": "lost",     "run": ..., "trial": 3, "attempt": 1, "worker": ..., "reason": ..., "final": false, "at": ...}
     {"event": "extended", "format": 2, "changes": {"repeats": [3, 5]}, "config": {...}, "at": ...}
     {"event": "ended",    "status": ..., "reason": ..., "at": ...}
 
+`asked`: an optimizer suggested a trial. `started`: an attempt at it began on a worker. `lost`: that worker was, `final`
+where the trial will not be tried again. `cancelled`: a stop left it in the middle; a resume starts it again.
 `experiment` and `extended` also hold, under `warm_start`, trials of earlier experiments that optimizers begin with;
 such a trial is asked and finished, and never started.
 `driver`: a driver begins, to work at the experiment, at an extension of it or at a retraining. `ended`: it leaves, and

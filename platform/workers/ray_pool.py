@@ -12,8 +12,11 @@ from fmnas.platform.errors import LONGEST, ExperimentFailed, legible, one_line
 from fmnas.platform.record.outcome import Job
 from fmnas.platform.workers.board import BoardReader
 from fmnas.platform.workers.cluster import fitting, live_nodes, own_logs
-from fmnas.platform.workers.pool import Event, Failed, Finished, Lost, TimedOut, past_deadline
-from fmnas.platform.workers.ray_worker import NODE, PLACE, Broken, Build, Worker, refusal, remark, versions
+from fmnas.platform.workers.evaluation import Unfinished, timed_out
+from fmnas.platform.workers.pool import Event
+from fmnas.platform.workers.ray_worker import NODE, PLACE, Build, Worker, refusal, remark, versions
+from fmnas.search_spaces import Evaluation
+from fmnas.search_spaces.records import FAILED, LOST
 from fmnas.trainers.problem import Data
 
 NODES_SECONDS = 1.0
@@ -247,29 +250,23 @@ class RayPool:
         future = min(self._busy, key=lambda future: self._busy[future].ends_by)
         task = self._busy.pop(future)
         self._drop(task.member)
-        return self._timed_out(task.job, task.member.whole_name)
-
-    def _timed_out(self, job: Job, worker: str) -> TimedOut:
-        return TimedOut(job, worker, past_deadline(self._seconds))
+        return Event(task.job, task.member.whole_name, timed_out(self._seconds))
 
     def _collect(self, future: Any) -> Event:
-        task = self._busy.pop(future)
-        job, member, errors = task.job, task.member, self._ray.exceptions
+        task, errors = self._busy.pop(future), self._ray.exceptions
+        result: Evaluation | Unfinished
         try:
-            answer = self._ray.get(future)
+            result = self._ray.get(future)
+            gone = isinstance(result, Unfinished) and result.status == LOST
         except errors.OutOfMemoryError as error:  # Ray killed the worker before its node ran out
-            self._drop(member)
-            return Failed(job, member.whole_name, f"out of memory: {one_line(error)}"[:500])
+            result, gone = Unfinished(FAILED, f"out of memory: {one_line(error)}"[:500]), True
         except errors.RayError as error:  # died, unreachable, its result gone with its node
-            self._drop(member)
-            return Lost(job, member.whole_name, death(error))
-        if isinstance(answer, Broken) and answer.device:
-            self._drop(member)
-            return Lost(job, member.whole_name, answer.reason)
-        self._idle.append(member)
-        if isinstance(answer, Broken):
-            return Failed(job, member.whole_name, answer.reason)
-        return self._timed_out(job, member.whole_name) if answer is None else Finished(job, member.whole_name, answer)
+            result, gone = Unfinished(LOST, death(error)), True
+        if gone:
+            self._drop(task.member)
+        else:
+            self._idle.append(task.member)
+        return Event(task.job, task.member.whole_name, result)
 
 
 def death(error: BaseException) -> str:

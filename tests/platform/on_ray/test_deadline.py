@@ -14,11 +14,13 @@ import pytest
 from fmnas.platform.config.config import WorkersConfig
 from fmnas.platform.problems import problem
 from fmnas.platform.record.outcome import Job
-from fmnas.platform.workers.pool import Event, Finished, InProcessPool, Pool, TimedOut
+from fmnas.platform.workers.evaluation import Unfinished
+from fmnas.platform.workers.pool import Event, InProcessPool, Pool
 from fmnas.platform.workers.ray_pool import RayPool
 from fmnas.platform.workers.ray_worker import build_trainer
 from fmnas.platform.workers.stop import LOOK_SECONDS
 from fmnas.search_spaces import Evaluation, Trial
+from fmnas.search_spaces.records import TIMED_OUT
 from fmnas.trainers import Trainer
 from fmnas.trainers.contract import Report, ignore
 from fmnas.trainers.problem import Data, DataSettings, Hardware, ProblemSettings
@@ -107,25 +109,27 @@ def job(number: int, epochs: int = 1) -> Job:
 def test_a_job_past_its_deadline_is_ended_and_its_worker_takes_the_next(make_pool: MakePool, answer: Answer) -> None:
     pool = make_pool(Scripted, 2.0)
     first = answer(pool, job(NAP))
-    assert isinstance(first, Finished)
+    assert isinstance(first.result, Evaluation)
     for _ in range(2):
         late = answer(pool, job(HOLD))
-        assert isinstance(late, TimedOut)
-        assert late.reason == "it ran past budget.trial_seconds = 2 and was ended"
+        assert isinstance(late.result, Unfinished)
+        assert late.result.status == TIMED_OUT
+        assert late.result.reason == "it ran past budget.trial_seconds = 2 and was ended"
         assert late.worker == first.worker
     last = answer(pool, job(NAP))
-    assert isinstance(last, Finished)
+    assert isinstance(last.result, Evaluation)
     assert last.worker == first.worker, "the same process"
 
 
 def test_seeds_in_threads_end_with_their_job(make_pool: MakePool, answer: Answer) -> None:
     pool = make_pool(Threaded, 3.0)
     late = answer(pool, job(0, ENDLESS))
-    assert isinstance(late, TimedOut)
+    assert isinstance(late.result, Unfinished)
+    assert late.result.status == TIMED_OUT
     after = answer(pool, job(0))
-    assert isinstance(after, Finished)
-    assert after.evaluation.seconds == 0.0, "threads that were left"
-    assert after.evaluation == Threaded(TASK.load()).evaluate(job(0).trial)
+    assert isinstance(after.result, Evaluation)
+    assert after.result.seconds == 0.0, "threads that were left"
+    assert after.result == Threaded(TASK.load()).evaluate(job(0).trial)
 
 
 def test_a_ray_worker_keeps_nothing_and_is_killed_where_it_does_not_answer(
@@ -133,15 +137,17 @@ def test_a_ray_worker_keeps_nothing_and_is_killed_where_it_does_not_answer(
 ) -> None:
     pool = RayPool(ray, Scripted, None, WorkersConfig(), 1, trial_seconds=2.0)
     late, after = answer(pool, job(HOLD)), answer(pool, job(NAP))
-    assert isinstance(late, TimedOut)
-    assert isinstance(after, Finished)
-    assert after.evaluation.objective == 0.0, "what the job held is free"
+    assert isinstance(late.result, Unfinished)
+    assert late.result.status == TIMED_OUT
+    assert isinstance(after.result, Evaluation)
+    assert after.result.objective == 0.0, "what the job held is free"
     monkeypatch.setattr("fmnas.platform.workers.ray_pool.GRACE_SECONDS", 1.0)
     hung = answer(pool, job(HANG))
-    assert isinstance(hung, TimedOut)
-    assert hung.reason == late.reason
+    assert isinstance(hung.result, Unfinished)
+    assert hung.result.status == TIMED_OUT
+    assert hung.result.reason == late.result.reason
     assert pool.capacity == 0
     again = answer(pool, job(NAP))
-    assert isinstance(again, Finished)
+    assert isinstance(again.result, Evaluation)
     assert again.worker != after.worker, "another process"
     pool.close()
