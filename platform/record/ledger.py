@@ -1,7 +1,7 @@
 """What the journal comes to: the one reader of its records, for driver, status, retraining and report.
 
     ledger = Ledger(accounts, full)
-    for record in records: ledger.take(record)
+    ledger.replay(records)
 
 Every record changes it in one place. It builds no optimizer and writes nothing; `ExperimentState` adds the optimizers.
 """
@@ -16,11 +16,6 @@ from fmnas.platform.record.journal import ASKED, DRIVER, ENDED, EXTENDED, ILLEGI
 from fmnas.platform.record.outcome import Job, Outcome, RunStanding, run_name
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import CANCELLED, CHARGED, FAILED, FINISHED, LOST, TIMED_OUT, is_full
-
-MISSING_LINE = (
-    "a line is missing or was changed. Lines before it are whole: to go on from there, keep a copy and cut the file to "
-    "its first {} lines"
-)
 
 
 @dataclass
@@ -181,32 +176,27 @@ class Ledger:
             what = ", ".join(f"{key} {record[key]!r}" for key in ("event", "run", "attempt") if key in record)
             raise RunDirectoryError(
                 f"line {line} of the journal ({what}) does not follow from the lines before it ({one_line(error)}): "
-                f"{self._other_version() or MISSING_LINE.format(line - 1)}"
+                f"{self._advice(line)}"
             ) from None
 
     def _follow(self, record: Record) -> None:
-        self.take(record)
+        self.apply(record)
 
-    def take(self, record: Record) -> tuple[Outcome, RunStanding] | None:
+    def apply(self, record: Record) -> tuple[Outcome, RunStanding] | None:
         """Take one record; the outcome and standing if a trial ended with it."""
-        ended = self._take(record, record["event"])
-        self._last_at = record.get("at", self._last_at)
-        return ended
-
-    def _take(self, record: Record, event: str) -> tuple[Outcome, RunStanding] | None:
+        event, last_at = record["event"], self._last_at
+        self._last_at = record.get("at", last_at)
         if event == DRIVER:
             self.drivers.append(record)
             self.ended_before.append(len(self.outcomes))
         if event != DRIVER or record["work"] == DriverWork.EXPERIMENT:
             self.status = ""
-        if event in (DRIVER, ILLEGIBLE):
-            pass
-        elif event == EXTENDED:
+        if event == EXTENDED:
             self.extensions.append((record, len(self.outcomes)))
         elif event == ASKED:
             self._asked(record)
         elif event == STARTED:
-            self._started(record)
+            self._started(record, last_at)
         elif event == CANCELLED:
             self.open[_key(record)].cancelled = record
         elif event == LOST and not record["final"]:
@@ -217,7 +207,7 @@ class Ledger:
             return self._ended(record, event)
         elif event == ENDED:
             self.status = record["status"]
-        else:
+        elif event not in (DRIVER, ILLEGIBLE):
             raise ValueError(f"an event {event!r} is not known")
         return None
 
@@ -255,14 +245,14 @@ class Ledger:
         account.budget.commit(trial.epochs, record["suggest_seconds"])
         self.open[account.name, trial.id] = OpenTrial(trial, record["suggest_seconds"])
 
-    def _started(self, record: Record) -> None:
+    def _started(self, record: Record, last_at: float) -> None:
         opened = self.open[_key(record)]
         if opened.cancelled:
             opened.lose(record["at"])
         elif opened.running:
             # Nobody ended the attempt before: its driver died, and with it all that ran. Its last record is from then.
             for other in self.open.values():
-                other.lose(self._last_at)
+                other.lose(last_at)
         opened.start(record)
 
     def _ended(self, record: Record, status: str) -> tuple[Outcome, RunStanding]:
@@ -285,14 +275,17 @@ class Ledger:
     def _standing(self, account: RunAccount) -> RunStanding:
         return RunStanding(account.budget.spent / self.full, account.budget.spent, account.incumbent)
 
-    def _other_version(self) -> str:
-        """What to do when the journal was written by another fmnas; empty if it was not, or does not say."""
+    def _advice(self, line: int) -> str:
+        """What to do about a line that does not follow."""
         driver = self.drivers[-1] if self.drivers else {}
-        if not driver or same_fmnas(driver, provenance()):
-            return ""
+        if driver and not same_fmnas(driver, provenance()):
+            return (
+                f"it was written by {driver_in_words(driver)}, and this is {driver_in_words(provenance())}, which may "
+                "not know all that it says; use the other one"
+            )
         return (
-            f"it was written by {driver_in_words(driver)}, and this is {driver_in_words(provenance())}, which may not "
-            "know all that it says; use the other one"
+            "a line is missing or was changed. Lines before it are whole: to go on from there, keep a copy and cut the "
+            f"file to its first {line - 1} lines"
         )
 
 
