@@ -217,10 +217,6 @@ class Killing:
                 self._pids.pop(worker, None)
         return event
 
-    def close(self) -> None:
-        """The pool's."""
-        self._pool.close()
-
     def _kill(self, key: tuple[str, int], worker: str, pid: int) -> None:
         if self._flying.get(key) == worker and self._damage.kills < self._kills:
             self._killed[key] = time.monotonic()

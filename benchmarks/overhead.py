@@ -69,9 +69,6 @@ class Counting:
         job = self._jobs.popleft()
         return Event(job, "nobody", Idle().evaluate(job.trial))
 
-    def close(self) -> None:
-        """Nothing."""
-
 
 @dataclass
 class Row:

@@ -65,10 +65,6 @@ class Pool(Protocol):
         """
         ...
 
-    def close(self) -> None:
-        """Stop every worker, at once."""
-        ...
-
 
 class InProcessPool:
     """One job at a time in this process, for a debugger: an exception's stack is printed as it is, if `traced`.
@@ -146,6 +142,3 @@ class InProcessPool:
         """Of the one job, from its first epoch on."""
         job, epochs = self._job, self._epochs
         return {(job.run, job.trial.id): epochs} if job is not None and epochs else {}
-
-    def close(self) -> None:
-        """Nothing to stop."""

@@ -250,9 +250,6 @@ class ScriptedPool:
             return Event(job, "w", Unfinished(TIMED_OUT, "too slow"))
         return Event(job, "w", self._trainer.evaluate(job.trial))
 
-    def close(self) -> None:
-        pass
-
 
 def _drive(
     config: Config,

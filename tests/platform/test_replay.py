@@ -62,9 +62,6 @@ class Shuffled:
                 return Event(job, "w", Unfinished(status, "because"))
         return Event(job, "w", self._trainer.evaluate(job.trial))
 
-    def close(self) -> None:
-        pass
-
 
 def drive(config: Config, journal: Path, seed: int = 0) -> list[Record]:
     """The records of a run to the end, from whatever the journal holds."""

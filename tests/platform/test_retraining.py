@@ -70,9 +70,6 @@ class ScriptedPool:
             return Event(job, "w", Unfinished(FAILED, "ValueError: no"))
         return Event(job, "w@here:1", Evaluation(0.4, job.trial.epochs, (0.25, 0.5), seconds=2.0))
 
-    def close(self) -> None:
-        pass
-
 
 CHOSEN = [outcome(f"{name}/repeat-{repeat}", 3 + repeat, 0.1) for name in ("bohb", "random") for repeat in (0, 1)]
 

@@ -4,6 +4,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from typing import Any
 from weakref import WeakSet
@@ -87,18 +88,16 @@ Answer = Callable[[Pool, Job], Event]
 def make_pool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakePool]:
     """make_pool(build, trial_seconds); a worker on Ray is killed much later than it should answer."""
     monkeypatch.setattr("fmnas.platform.workers.ray_pool.GRACE_SECONDS", 300.0)
-    made: list[Pool] = []
+    with ExitStack() as made:
 
-    def make(build: Callable[[Data | None], Trainer], trial_seconds: float) -> Pool:
-        if request.param == "in-process":
-            made.append(InProcessPool(build(TASK.load()), trial_seconds))
-        else:
+        def make(build: Callable[[Data | None], Trainer], trial_seconds: float) -> Pool:
+            if request.param == "in-process":
+                return InProcessPool(build(TASK.load()), trial_seconds)
             connected = request.getfixturevalue("ray")
-            made.append(RayPool(connected, build, TASK.load(), WorkersConfig(), 1, trial_seconds))
-        return made[0]
+            pool = RayPool(connected, build, TASK.load(), WorkersConfig(), 1, trial_seconds)
+            return made.enter_context(closing(pool))
 
-    yield make
-    made[0].close()
+        yield make
 
 
 def job(number: int, epochs: int = 1) -> Job:

@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
@@ -39,11 +40,10 @@ Wait = Callable[[Pool], Event]
 @pytest.fixture(params=["in-process", "ray"])
 def pool(request: pytest.FixtureRequest) -> Iterator[Pool]:
     if request.param == "in-process":
-        made: Pool = InProcessPool(TASK.trainer)
+        yield InProcessPool(TASK.trainer)
     else:
-        made = RayPool(request.getfixturevalue("ray"), BUILD, SPLIT, WorkersConfig(), 1)
-    yield made
-    made.close()
+        with closing(RayPool(request.getfixturevalue("ray"), BUILD, SPLIT, WorkersConfig(), 1)) as made:
+            yield made
 
 
 def job(number: int = 0, epochs: int = 1) -> Job:
