@@ -41,7 +41,6 @@ from contextlib import suppress
 from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from fmnas.platform.errors import ExperimentFailed, RunDirectoryError, one_line
@@ -128,17 +127,11 @@ class Journal:
         if wait:
             os.fsync(self._file.fileno())
 
-    def close(self) -> None:
-        """No more records."""
-        self._file.close()
-
     def __enter__(self) -> "Journal":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
 
 
 def read_journal(path: Path) -> list[Record]:
