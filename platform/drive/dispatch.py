@@ -124,17 +124,14 @@ class Dispatcher(ABC):
         job = event.job
         failure = self._ended(event, self._flying.pop((job.run, job.trial.id)))
         if failure:
-            self._count_failure(f"{job.run}, trial {job.trial.id}: {failure}")
+            self._failures.append(f"{job.run}, trial {job.trial.id}: {failure}")
+            self._failures_in_a_row += 1
+            if self._failures_in_a_row >= self._workers.failures:
+                raise ExperimentFailed(self.too_many.format(count=self._failures_in_a_row, last=self._failures[-1]))
         elif isinstance(event.result, Evaluation):
             self._failures_in_a_row = 0
         else:
             self._waiting.append(replace(job, attempt=job.attempt + 1))
-
-    def _count_failure(self, what: str) -> None:
-        self._failures.append(what)
-        self._failures_in_a_row += 1
-        if self._failures_in_a_row >= self._workers.failures:
-            raise ExperimentFailed(self.too_many.format(count=self._failures_in_a_row, last=what))
 
 
 def epochs_reached(pool: Pool, trainings: int) -> dict[tuple[str, int], int]:

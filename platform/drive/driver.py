@@ -24,9 +24,6 @@ from fmnas.platform.workers.stop import Stopped, StopRequest, watched
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import CANCELLED, FINISHED, LOST
 
-STOPPED = "it was stopped before it had finished; a resume repeats it"
-ABANDONED = "the experiment failed before it had finished; a resume repeats it"
-
 NOBODY = ""
 """In place of a worker, of a trial that none evaluated."""
 PATIENCE_SECONDS = 2.0
@@ -66,9 +63,9 @@ class Driver(Dispatcher):
             self._waiting = deque(job for job in self._waiting if not self._is_known(job))
             ending = super()._drive()
         except ExperimentFailed:
-            self._cancel(ABANDONED)
+            self._cancel("the experiment failed before it had finished; a resume repeats it")
             raise
-        self._cancel(STOPPED)
+        self._cancel("it was stopped before it had finished; a resume repeats it")
         return ending
 
     def _has_more(self) -> bool:

@@ -235,7 +235,7 @@ def _there(directory: RunDirectory, chosen: Sequence[Outcome], scale: Scale) -> 
         there = next(row.scale for row in rows.values() if row.scale != scale)
         raise RunDirectoryError(
             f"{directory.retrained} was made with {'; '.join(others)}, and you ask for {scale}: say "
-            f"{there.as_options()}, or move the file away"
+            f"--epochs {there.epochs} --images {there.images} --seeds {there.seeds}, or move the file away"
         )
     best = {outcome.run: outcome.trial.id for outcome in chosen}
     return {run: row for run, row in rows.items() if best.get(run) == row.trial}

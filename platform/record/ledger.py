@@ -38,11 +38,6 @@ class RunBudget:
         in_time = self.seconds is None or self.seconds_spent + suggest_seconds < self.seconds
         return in_time and self.spent + self.committed + epochs <= self.epochs
 
-    @property
-    def exhausted(self) -> bool:
-        """Whether not even one epoch may start."""
-        return not self.affords(1)
-
     def commit(self, epochs: int, suggest_seconds: float) -> None:
         """A trial was asked and will run."""
         self.committed += epochs
@@ -88,8 +83,8 @@ class RunAccount:
 
     @property
     def done(self) -> bool:
-        """Whether its budget affords nothing more, as things stand."""
-        return self.budget.exhausted
+        """Whether its budget affords not even one more epoch, as things stand."""
+        return not self.budget.affords(1)
 
     @property
     def epochs_ahead(self) -> int:
@@ -123,11 +118,6 @@ class OpenTrial:
     cancelled: Record | None = None
     running: bool = False
     lost_seconds: float = 0.0
-
-    def start(self, record: Record) -> None:
-        """An attempt begins."""
-        self.attempt, self.started_at, self.worker = record["attempt"], record["at"], record["worker"]
-        self.cancelled, self.running = None, True
 
     def lose(self, at: float) -> None:
         """The attempt that runs, if any, came to nothing: when it was cancelled, or else `at`."""
@@ -253,7 +243,8 @@ class Ledger:
             # Nobody ended the attempt before: its driver died, and with it all that ran. Its last record is from then.
             for other in self.open.values():
                 other.lose(last_at)
-        opened.start(record)
+        opened.attempt, opened.started_at, opened.worker = record["attempt"], record["at"], record["worker"]
+        opened.cancelled, opened.running = None, True
 
     def _ended(self, record: Record, status: str) -> tuple[Outcome, RunStanding]:
         """A result or a failure is charged, a loss is not."""

@@ -31,10 +31,6 @@ class Scale:
     def __str__(self) -> str:
         return f"epochs = {self.epochs}, images = {self.images}, seeds = {self.seeds}"
 
-    def as_options(self) -> str:
-        """As the command line takes it."""
-        return f"--epochs {self.epochs} --images {self.images} --seeds {self.seeds}"
-
 
 @dataclass(frozen=True)
 class RetrainedRow:

@@ -134,11 +134,9 @@ def _environment(changes: Mapping[str, str | None]) -> Iterator[None]:
     before = {name: os.environ.get(name) for name in changes}
 
     def put(values: Mapping[str, str | None]) -> None:
-        for name, value in values.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        for name in values:
+            os.environ.pop(name, None)
+        os.environ.update({name: value for name, value in values.items() if value is not None})
 
     put(changes)
     try:

@@ -149,11 +149,13 @@ class RayPool:
         # What has come in is taken first, and a result that comes in the grace time is one, too: the worker's clock,
         # which began later than ours, says that it was in time.
         done, _ = self._ray.wait(futures, num_returns=1, timeout=max(0.0, min(timeout, left)))
-        if not done:
-            return self._end_overdue() if left <= 0 else None
-        if done[0] in self._busy:
-            return self._collect(done[0])
-        self._on_ready(done[0])
+        if done and done[0] in self._busy:
+            return self._end(done[0], *self._answer(done[0]))
+        if done:
+            self._on_ready(done[0])
+        elif left <= 0:
+            overdue = min(self._busy, key=lambda future: self._busy[future].ends_by)
+            return self._end(overdue, timed_out(self._seconds), gone=True)
         return None
 
     def progress(self) -> Mapping[tuple[str, int], int]:
@@ -192,7 +194,8 @@ class RayPool:
         for name in (f"worker-{i}" for i in range(self._most)):
             if len(names) < size and name not in names:
                 names.add(name)
-                self._start(name)
+                member = _Member(name, self._actor_class.remote(*self._arguments))
+                self._starting[member.actor.ready.remote()] = member
         # One that waits for a place on a node that is gone; what is ready stays.
         for future in list(self._starting)[: max(0, len(names) - size)]:
             self._ray.kill(self._starting.pop(future).actor, no_restart=True)
@@ -209,10 +212,6 @@ class RayPool:
                 "waiting. `ray status` says who takes what"
             )
 
-    def _start(self, name: str) -> None:
-        member = _Member(name, self._actor_class.remote(*self._arguments))
-        self._starting[member.actor.ready.remote()] = member
-
     def _on_ready(self, future: Any) -> None:
         """A worker is ready, or will never be."""
         member = self._starting.pop(future)
@@ -221,7 +220,12 @@ class RayPool:
         except self._ray.exceptions.RayError as error:
             self._ray.kill(member.actor, no_restart=True)
             if getattr(error, "actor_init_failed", False):  # else its node is gone; the next look starts another
-                self._count_failed_start(member.name, _cause(error))
+                self._failed_starts += 1
+                if self._failed_starts >= self._workers.failures:
+                    raise ExperimentFailed(
+                        f"{self._failed_starts} workers in a row could not be built, the last being {member.name}: "
+                        f"{_cause(error)}. Is the same fmnas installed on every node? Mend the cause and resume"
+                    ) from None
             return
         reason = refusal(introduction, self._versions)
         if reason:
@@ -234,36 +238,22 @@ class RayPool:
         member.node, member.place = introduction[NODE], introduction[PLACE]
         self._idle.append(member)
 
-    def _count_failed_start(self, name: str, reason: str) -> None:
-        self._failed_starts += 1
-        if self._failed_starts >= self._workers.failures:
-            raise ExperimentFailed(
-                f"{self._failed_starts} workers in a row could not be built, the last being {name}: {reason}. Is the "
-                "same fmnas installed on every node? Mend the cause and resume"
-            )
-
-    def _drop(self, member: _Member) -> None:
-        self._ray.kill(member.actor, no_restart=True)
-        self._look()
-
-    def _end_overdue(self) -> Event:
-        future = min(self._busy, key=lambda future: self._busy[future].ends_by)
-        task = self._busy.pop(future)
-        self._drop(task.member)
-        return Event(task.job, task.member.whole_name, timed_out(self._seconds))
-
-    def _collect(self, future: Any) -> Event:
-        task, errors = self._busy.pop(future), self._ray.exceptions
-        result: Evaluation | Unfinished
+    def _answer(self, future: Any) -> tuple[Evaluation | Unfinished, bool]:
+        """What came of a job, and whether its worker is gone, or of no more use."""
+        errors = self._ray.exceptions
         try:
             result = self._ray.get(future)
-            gone = isinstance(result, Unfinished) and result.status == LOST
         except errors.OutOfMemoryError as error:  # Ray killed the worker before its node ran out
-            result, gone = Unfinished(FAILED, f"out of memory: {one_line(error)}"[:500]), True
+            return Unfinished(FAILED, f"out of memory: {one_line(error)}"[:500]), True
         except errors.RayError as error:  # died, unreachable, its result gone with its node
-            result, gone = Unfinished(LOST, death(error)), True
+            return Unfinished(LOST, death(error)), True
+        return result, isinstance(result, Unfinished) and result.status == LOST
+
+    def _end(self, future: Any, result: Evaluation | Unfinished, gone: bool) -> Event:
+        task = self._busy.pop(future)
         if gone:
-            self._drop(task.member)
+            self._ray.kill(task.member.actor, no_restart=True)
+            self._look()
         else:
             self._idle.append(task.member)
         return Event(task.job, task.member.whole_name, result)
