@@ -50,16 +50,13 @@ Record = dict[str, Any]
 
 FORMAT = 2
 
-BEGUN, ASKED, DRIVER, ENDED = "experiment", "asked", "driver", "ended"
+BEGUN, ASKED, STARTED, DRIVER, ENDED = "experiment", "asked", "started", "driver", "ended"
 EXTENDED, ILLEGIBLE = "extended", "illegible"
-"""The events of the first record, a suggestion, a driver that begins, one that leaves, an extension, a line that is
-lost."""
+"""The events of the first record, a suggestion, an attempt, a driver that begins, one that leaves, an extension, a line
+that is lost. Those of the end of a trial are its status."""
 
 OWN_FILES = "sha256"
 """The key of a driver's record under which the files of a user's own code stand."""
-
-STARTED = "started"
-"""Those of the end of a trial are its status."""
 
 
 class DriverWork(StrEnum):
