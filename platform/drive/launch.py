@@ -12,8 +12,7 @@ from typing import Any
 
 from fmnas.platform.config.config import Config
 from fmnas.platform.drive.description import warm_starts_of
-from fmnas.platform.drive.dispatch import Clock, epochs_reached
-from fmnas.platform.drive.driver import Driver, Stage
+from fmnas.platform.drive.driver import Clock, Driver, Stage, epochs_reached
 from fmnas.platform.drive.extension import extended_config, growth, taken, two_budgets
 from fmnas.platform.drive.forecast import remarks
 from fmnas.platform.drive.inputs import (

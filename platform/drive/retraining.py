@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from fmnas.platform.config.config import Config, WorkersConfig
-from fmnas.platform.drive.dispatch import Clock, Dispatcher, Flight, epochs_reached
+from fmnas.platform.drive.driver import Clock, Dispatcher, Flight, epochs_reached
 from fmnas.platform.drive.inputs import check_same_data, own_digests
 from fmnas.platform.drive.launch import Surroundings
 from fmnas.platform.drive.sending import begin_tracking, check_tracking, finish_tracking, shown_store

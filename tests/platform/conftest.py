@@ -21,8 +21,7 @@ import pytest
 from fmnas.comparison import figures
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import Config, check_config
-from fmnas.platform.drive.dispatch import Clock
-from fmnas.platform.drive.driver import Driver, Stage
+from fmnas.platform.drive.driver import Clock, Driver, Stage
 from fmnas.platform.record.experiment import build_experiment
 from fmnas.platform.record.journal import Journal, read_journal
 from fmnas.platform.record.outcome import Job

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmnas.platform.config.config import WorkersConfig
-from fmnas.platform.drive.dispatch import Clock, Dispatcher, Flight
+from fmnas.platform.drive.driver import Clock, Dispatcher, Flight
 from fmnas.platform.errors import Ending, ExperimentFailed
 from fmnas.platform.record.outcome import Job
 from fmnas.platform.workers.evaluation import Unfinished

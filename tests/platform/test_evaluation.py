@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmnas.platform.drive.dispatch import epochs_reached
+from fmnas.platform.drive.driver import epochs_reached
 from fmnas.platform.record.outcome import Job
 from fmnas.platform.workers import evaluation as evaluations
 from fmnas.platform.workers.evaluation import Evaluator, Unfinished

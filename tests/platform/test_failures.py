@@ -13,7 +13,7 @@ import pytest
 
 from fmnas.baselines import RandomSearch
 from fmnas.platform.cli import main
-from fmnas.platform.drive.dispatch import Clock
+from fmnas.platform.drive.driver import Clock
 from fmnas.platform.record.journal import Journal, read_journal
 from fmnas.platform.workers.evaluation import Unfinished
 from fmnas.platform.workers.ray_worker import Worker
