@@ -15,7 +15,7 @@ from fmnas.platform.config.config import Config, OptimizerConfig, check_config
 from fmnas.platform.config.source import override
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.messages import explain, shown
-from fmnas.platform.record.configuration import FREE_TO_CHANGE, GROWING, flat, is_within
+from fmnas.platform.record.configuration import FREE_TO_CHANGE, GROWING, differences, is_within
 from fmnas.platform.tracking.password import settled
 
 REASONS = {
@@ -70,9 +70,8 @@ def growth(before: Config, after: Config) -> dict[str, Any]:
 
 def taken(before: Config, after: Config) -> list[str]:
     """That what is free to change was changed, if anything was."""
-    old, new = (flat(each.model_dump(mode="json")) for each in (before, after))
-    changed = [f"{key} = {shown(new.get(key))}" for key in {**old, **new} if old.get(key) != new.get(key)]
-    free = [each for each in changed if is_within(each.partition(" ")[0], FREE_TO_CHANGE)]
+    changed = differences(before.model_dump(mode="json"), after.model_dump(mode="json"))
+    free = [f"{key} = {shown(now)}" for key, (_, now) in changed.items() if is_within(key, FREE_TO_CHANGE)]
     return [f"from now on {', '.join(free)}"] if free else []
 
 
@@ -158,11 +157,10 @@ def _competitor(entry: OptimizerConfig) -> Mapping[str, Any]:
 
 def _of_the_rest(config: Config, wanted: Config) -> list[str]:
     """Why nothing else may change, key by key."""
-    old, new = (flat(each.model_dump(mode="json")) for each in (config, wanted))
     return [
-        f"{key} = {shown(new.get(key))}: the experiment has {shown(old.get(key))}: {_reason(key)}"
-        for key in {**old, **new}
-        if old.get(key) != new.get(key) and not is_within(key, (*FREE_TO_CHANGE, *GROWING))
+        f"{key} = {shown(now)}: the experiment has {shown(before)}: {_reason(key)}"
+        for key, (before, now) in differences(config.model_dump(mode="json"), wanted.model_dump(mode="json")).items()
+        if not is_within(key, (*FREE_TO_CHANGE, *GROWING))
     ]
 
 

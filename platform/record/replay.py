@@ -7,11 +7,12 @@ place (the optimizer is rebuilt up to there), and the replay goes on: one change
 what it would have led to.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from fmnas.platform.errors import one_line, own_line
+from fmnas.platform.record.configuration import differences
 from fmnas.platform.record.experiment import Experiment, Run
 from fmnas.platform.record.journal import EXTENDED, Record
 from fmnas.platform.record.state import ExperimentState
@@ -96,9 +97,9 @@ class _Replay(ExperimentState):
             super()._suggested(run, recorded)
             return
         self.asks[run.name] += 1
-        changes, reason = self._compare(run, recorded)
-        if changes or reason:
-            self.difference = Difference(self._line, run.name, recorded.id, changes, reason)
+        found, reason = self._compare(run, recorded)
+        if found or reason:
+            self.difference = Difference(self._line, run.name, recorded.id, found, reason)
 
     def _compare(self, run: Run, recorded: Trial) -> tuple[dict[str, tuple[Any, Any]], str]:
         """What differs, and why there was nothing to compare."""
@@ -109,7 +110,7 @@ class _Replay(ExperimentState):
             return {}, f"the optimizer failed: {one_line(error)}{own_line(error)}"
         if trial is None:
             return {}, "the optimizer had nothing to suggest"
-        return dict(_changes(recorded.to_dict(), trial.to_dict())), ""
+        return differences(asdict(recorded), asdict(trial)), ""
 
 
 def _rebuild(state: _Replay, fresh: Experiment, records: Sequence[Record]) -> None:
@@ -120,19 +121,8 @@ def _rebuild(state: _Replay, fresh: Experiment, records: Sequence[Record]) -> No
     state.runs[name].optimizer = told.runs[name].optimizer
 
 
-def _changes(
-    recorded: Mapping[str, Any], again: Mapping[str, Any], prefix: str = ""
-) -> Iterator[tuple[str, tuple[Any, Any]]]:
-    for key in {**recorded, **again}:
-        before, now = recorded.get(key), again.get(key)
-        if isinstance(before, Mapping) and isinstance(now, Mapping):
-            yield from _changes(before, now, f"{prefix}{key}.")
-        elif before != now:
-            yield f"{prefix}{key}", (before, now)
-
-
 def difference_in_words(difference: Difference) -> str:
     """A difference for a person."""
-    changes = [f"{key} is {before!r}, asked again {now!r}" for key, (before, now) in difference.changes.items()]
-    what = "; ".join([*changes, *([difference.reason] if difference.reason else [])])
+    told = [f"{key} is {before!r}, asked again {now!r}" for key, (before, now) in difference.changes.items()]
+    what = "; ".join([*told, *([difference.reason] if difference.reason else [])])
     return f"line {difference.line}: {difference.run}, trial {difference.trial}: {what}"
