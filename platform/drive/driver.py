@@ -31,8 +31,6 @@ from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import CANCELLED, FINISHED, LOST
 
 POLL_SECONDS = 0.25
-NOBODY = ""
-"""In place of a worker, of a trial that none evaluated."""
 PATIENCE_SECONDS = 2.0
 """How long a stop request waits for an optimizer before a person is told so."""
 
@@ -178,7 +176,8 @@ class Driver(Dispatcher):
     )
 
     def __init__(self, state: ExperimentState, workers: WorkersConfig, stage: Stage) -> None:
-        super().__init__(stage.pool, stage.stop, stage.clock, workers, state.unfinished())
+        unfinished = (Job(run, opened.trial, opened.attempt + 1) for (run, _), opened in state.open.items())
+        super().__init__(stage.pool, stage.stop, stage.clock, workers, unfinished)
         self._state, self._stage = state, stage
         self._announced, self._waits = False, False
 
@@ -206,7 +205,7 @@ class Driver(Dispatcher):
         """Whether an earlier experiment has the result, which then goes on record."""
         known = self._state.runs[job.run].warm_start.evaluation(job.trial)
         if known is not None:
-            self._record(job_record(FINISHED, job, NOBODY, self._clock.now(), evaluation=known.to_dict()))
+            self._record(job_record(FINISHED, job, "", self._clock.now(), evaluation=known.to_dict()))
         return known is not None
 
     def _asked(self) -> Job | None:

@@ -13,7 +13,7 @@ from typing import Any
 from fmnas.platform.environment import driver_in_words, provenance, same_fmnas
 from fmnas.platform.errors import RunDirectoryError, legible, one_line
 from fmnas.platform.record.journal import ASKED, DRIVER, ENDED, EXTENDED, ILLEGIBLE, STARTED, DriverWork, Record
-from fmnas.platform.record.outcome import Job, Outcome, RunStanding, run_name
+from fmnas.platform.record.outcome import Outcome, RunStanding, run_name
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import CANCELLED, CHARGED, FAILED, FINISHED, LOST, TIMED_OUT, is_full
 
@@ -200,11 +200,6 @@ class Ledger:
         elif event not in (DRIVER, ILLEGIBLE):
             raise ValueError(f"an event {event!r} is not known")
         return None
-
-    def unfinished(self) -> Iterator[Job]:
-        """Trials to start again after a resume, oldest first."""
-        for (run, _), opened in self.open.items():
-            yield Job(run, opened.trial, opened.attempt + 1)
 
     def cancelled(self) -> Iterator[tuple[Outcome, RunStanding]]:
         """Trials that a stop left in the middle, and where their runs stand: a resume starts them again."""

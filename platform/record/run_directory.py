@@ -116,10 +116,6 @@ def write_json(path: Path, data: Mapping[str, Any]) -> None:
     write_text(path, json.dumps(data, indent=2, default=str) + "\n")
 
 
-LONGEST_NAME = 255
-"""Bytes of a file's name, on Linux."""
-
-
 def run_directory(path: Path, write: bool = False) -> RunDirectory:
     """A directory that holds an experiment and can be read; and written, if that is to be done.
 
@@ -156,7 +152,8 @@ def looked_at(path: Path, how: str = "") -> Iterator[None]:
     how: to give another, where that is not plain.
     """
     try:
-        if any(len(os.fsencode(part)) > LONGEST_NAME for part in path.parts):  # also below a folder that is yet to be
+        # In bytes, on Linux; also below a folder that is yet to be.
+        if any(len(os.fsencode(part)) > 255 for part in path.parts):
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
         yield
     except OSError as error:

@@ -23,12 +23,6 @@ from typing import Any
 from fmnas.platform.config.sections import AUTO
 from fmnas.platform.errors import ClusterError
 
-CONNECT_SECONDS = 10.0
-"""How long the head of a standing cluster may take to accept a connection."""
-
-SESSION_SECONDS = 7 * 24 * 3600.0
-"""How long the logs of a cluster of our own stay after the last word in them."""
-
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 _LOCAL = {
     "RAY_enable_metrics_collection": "0",
@@ -85,12 +79,12 @@ def own_logs(ray: Any) -> str:
 
 
 def _remove_old_sessions(folder: Path) -> None:
-    """Ray leaves the folder of every cluster: those go whose driver is gone, and that nobody has written to lately."""
+    """Ray leaves the folder of every cluster: those go whose driver is gone, a week after the last word in them."""
     for session in folder.glob("session_*_*"):
         with suppress(OSError):
             newest = max(path.lstat().st_mtime for path in (session, *session.rglob("*")))
             driver = Path("/proc") / session.name.rpartition("_")[2]
-            if newest < time.time() - SESSION_SECONDS and not driver.exists():
+            if newest < time.time() - 7 * 24 * 3600 and not driver.exists():
                 shutil.rmtree(session)
 
 
@@ -172,7 +166,7 @@ def _check_listens(address: str) -> None:
     if not host or not (port.isascii() and port.isdecimal()) or "://" in place:
         return  # auto looks for a cluster that runs here; anything else is Ray's to judge
     try:
-        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10.0).close()
     except (OSError, OverflowError, UnicodeError) as error:
         raise _no_cluster(address, f"nothing listens at {place}: {error}") from None
 

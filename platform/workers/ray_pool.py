@@ -25,12 +25,6 @@ NODES_SECONDS = 1.0
 GRACE_SECONDS = 5.0
 """How long after a job's deadline its worker may take to say so before it is killed."""
 
-LONGEST_CAUSE = 700
-"""How many characters of why a worker cannot be built a message shows."""
-
-_ID = re.compile(r" ?\b[0-9a-f]{16,}\b")
-"""What Ray calls an actor, a worker, a node or an object."""
-
 SILENT_SECONDS = 30.0
 """How long no worker may be ready before a person is told."""
 
@@ -267,11 +261,12 @@ def death(error: BaseException) -> str:
         return f"its process died (exit type {kind[1]}{f', code {code[1]}' if code else ''})"
     if "its node has died" in text:
         return "its node died"
-    first = re.split(r"(?<=\.) |\bclass_name:", _ID.sub("", text))[0].strip()
+    nameless = re.sub(r" ?\b[0-9a-f]{16,}\b", "", text)
+    first = re.split(r"(?<=\.) |\bclass_name:", nameless)[0].strip()
     return f"{type(error).__name__}: {first}"[:LONGEST] if first else type(error).__name__
 
 
 def _cause(error: BaseException) -> str:
     """Why an actor's constructor raised: the last line of what Ray says, which a worker writes to be that."""
     lines = [line for line in str(error).splitlines() if line.strip()]
-    return legible(lines[-1])[:LONGEST_CAUSE] if lines else type(error).__name__
+    return legible(lines[-1])[:700] if lines else type(error).__name__
