@@ -45,11 +45,12 @@ from fmnas.platform.screen.progress import ExperimentProgress
 from fmnas.platform.screen.screen import QuietScreen
 from fmnas.platform.tracking.tracker import NoTracker
 from fmnas.platform.workers.cluster import connect
-from fmnas.platform.workers.pool import Event, Finished, InProcessPool, Lost, Pool
+from fmnas.platform.workers.pool import Event, InProcessPool, Pool
 from fmnas.platform.workers.ray_pool import RayPool
 from fmnas.platform.workers.ray_worker import build_trainer
 from fmnas.platform.workers.stop import StopRequest
-from fmnas.search_spaces.records import FINISHED
+from fmnas.search_spaces import Evaluation
+from fmnas.search_spaces.records import FINISHED, LOST
 from fmnas.trainers.problem import Hardware, ProblemSettings
 
 SYNTHETIC = ["workers.kind=in-process", "tracking.enabled=false", "budget.evaluations=12"]
@@ -209,16 +210,12 @@ class Killing:
         event = self._pool.next_event(timeout)
         if event is not None:
             worker = self._flying.pop((event.job.run, event.job.trial.id))
-            if isinstance(event, Finished):
+            if isinstance(event.result, Evaluation):
                 self._killed.pop((event.job.run, event.job.trial.id), None)
                 self._pids[worker] = int(event.worker.rpartition(":")[2])
-            elif isinstance(event, Lost):
+            elif event.result.status == LOST:
                 self._pids.pop(worker, None)
         return event
-
-    def close(self) -> None:
-        """The pool's."""
-        self._pool.close()
 
     def _kill(self, key: tuple[str, int], worker: str, pid: int) -> None:
         if self._flying.get(key) == worker and self._damage.kills < self._kills:

@@ -33,7 +33,7 @@ from fmnas.platform.tracking.store import MlflowStore
 from fmnas.platform.tracking.tracker import BackgroundTracker, NoTracker, Tracker
 from fmnas.platform.workers.board import start_board
 from fmnas.platform.workers.cluster import connect
-from fmnas.platform.workers.pool import Event, Finished, Pool
+from fmnas.platform.workers.pool import Event, Pool
 from fmnas.platform.workers.ray_pool import RayPool, Watch
 from fmnas.platform.workers.stop import StopRequest
 from fmnas.search_spaces import Evaluation, Trial
@@ -67,10 +67,7 @@ class Counting:
     def next_event(self, timeout: float) -> Event | None:
         """Answer the oldest."""
         job = self._jobs.popleft()
-        return Finished(job, "nobody", Idle().evaluate(job.trial))
-
-    def close(self) -> None:
-        """Nothing."""
+        return Event(job, "nobody", Idle().evaluate(job.trial))
 
 
 @dataclass

@@ -1,35 +1,155 @@
-"""The driver: the loop that asks, journals, dispatches and tells.
+"""The driver: the loop that keeps workers busy, for an experiment or a retraining, and what an experiment does in it.
+
+while there is work:  give every free worker a job; wait for an event; leave what runs once a stop's grace is over
+
+A lost job is repeated until its attempts are used up; too many failures in a row end the loop. In an experiment,
 
 for each run with budget and a free worker:  ask, journal, submit; or journal the result, where it is known
 for each event:                              journal, tell, track
 """
 
+import time
+from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 from fmnas.platform.config.config import WorkersConfig
-from fmnas.platform.drive.dispatch import Clock, Dispatcher, Flight
 from fmnas.platform.errors import Ending, ExperimentFailed, one_line, own_line
-from fmnas.platform.record.events import asked_record, finished_record, lost_record, started_record, unfinished_record
+from fmnas.platform.record.events import asked_record, job_record
 from fmnas.platform.record.experiment import Run
-from fmnas.platform.record.journal import Journal, Record
+from fmnas.platform.record.journal import STARTED, Journal, Record
 from fmnas.platform.record.outcome import Job
 from fmnas.platform.record.state import ExperimentState
 from fmnas.platform.screen.progress import ExperimentProgress
 from fmnas.platform.tracking.tracker import Tracker
-from fmnas.platform.workers.pool import Event, Failed, Finished, Lost, Pool
+from fmnas.platform.workers.pool import Event, Pool
 from fmnas.platform.workers.stop import Stopped, StopRequest, watched
-from fmnas.search_spaces import Trial
-from fmnas.search_spaces.records import CANCELLED, FAILED, TIMED_OUT
+from fmnas.search_spaces import Evaluation, Trial
+from fmnas.search_spaces.records import CANCELLED, FINISHED, LOST
 
-STOPPED = "it was stopped before it had finished; a resume repeats it"
-ABANDONED = "the experiment failed before it had finished; a resume repeats it"
-
-NOBODY = ""
-"""In place of a worker, of a trial that none evaluated."""
+POLL_SECONDS = 0.25
 PATIENCE_SECONDS = 2.0
 """How long a stop request waits for an optimizer before a person is told so."""
+
+
+@dataclass(frozen=True)
+class Clock:
+    """now: seconds since the epoch, for records. elapsed: monotonic seconds, for durations."""
+
+    now: Callable[[], float] = time.time
+    elapsed: Callable[[], float] = time.perf_counter
+
+
+@dataclass(frozen=True)
+class Flight:
+    """A job in flight and its worker. since, at: when it was submitted, in monotonic seconds and since the epoch."""
+
+    job: Job
+    worker: str
+    since: float
+    at: float
+
+
+class Dispatcher(ABC):
+    """Works through jobs. A subclass says what becomes of them, and may have more of them than those that wait.
+
+    waiting: jobs that go first.
+    """
+
+    too_many: ClassVar[str]
+    """Why it ends after too many failures in a row: {count} of them, {last} the last."""
+
+    def __init__(
+        self, pool: Pool, stop: StopRequest, clock: Clock, workers: WorkersConfig, waiting: Iterable[Job]
+    ) -> None:
+        self._pool, self._stop, self._clock, self._workers = pool, stop, clock, workers
+        self._waiting = deque(waiting)
+        self._flying: dict[tuple[str, int], Flight] = {}  # (run, trial) ->
+        self._failures: list[str] = []
+        self._failures_in_a_row = 0
+
+    @abstractmethod
+    def _started(self, flight: Flight) -> None:
+        """A worker has begun a job."""
+
+    @abstractmethod
+    def _ended(self, event: Event, flight: Flight) -> str:
+        """A job ended: why it counts as failed; "" if it finished, or was lost and is to be repeated."""
+
+    def _has_more(self) -> bool:
+        """Whether there will be jobs beside those that wait."""
+        return False
+
+    def _next_job(self) -> Job | None:
+        """One beside those that wait; None if there is none now."""
+        return None
+
+    def run(self) -> Ending:
+        """Go on until no work is left or a stop is asked for: FINISHED or INTERRUPTED.
+
+        Raises ExperimentFailed when too many jobs in a row failed.
+        """
+        self._stop.heeded = True
+        try:
+            return self._drive()
+        finally:
+            self._stop.heeded = False
+
+    def _drive(self) -> Ending:
+        while True:
+            self._fill()
+            if not self._flying and not self._waits_for_workers():
+                return Ending.INTERRUPTED if self._waiting or self._has_more() else Ending.FINISHED
+            event = self._pool.next_event(POLL_SECONDS)
+            if event is not None:
+                self._handle(event)
+            if self._out_of_patience():
+                return Ending.INTERRUPTED
+
+    def _stopping(self) -> bool:
+        return self._stop.count > 0
+
+    def _out_of_patience(self) -> bool:
+        """After a stop request: whether a second came, or the grace time for what runs is over."""
+        return self._stop.over(self._workers.grace_seconds)
+
+    def _waits_for_workers(self) -> bool:
+        """Whether there is work, and no worker is ready: they are being built, or their nodes are gone."""
+        return self._pool.capacity == 0 and not self._stopping() and (bool(self._waiting) or self._has_more())
+
+    def _fill(self) -> None:
+        """Give every free worker a job, those that wait first."""
+        while len(self._flying) < self._pool.capacity and not self._stopping():
+            job = self._waiting.popleft() if self._waiting else self._next_job()
+            if job is None:
+                return
+            if self._stopping():  # it came while the job was sought
+                self._waiting.appendleft(job)
+                return
+            flight = Flight(job, self._pool.submit(job), self._clock.elapsed(), self._clock.now())
+            self._flying[job.run, job.trial.id] = flight
+            self._started(flight)
+
+    def _handle(self, event: Event) -> None:
+        job = event.job
+        failure = self._ended(event, self._flying.pop((job.run, job.trial.id)))
+        if failure:
+            self._failures.append(f"{job.run}, trial {job.trial.id}: {failure}")
+            self._failures_in_a_row += 1
+            if self._failures_in_a_row >= self._workers.failures:
+                raise ExperimentFailed(self.too_many.format(count=self._failures_in_a_row, last=self._failures[-1]))
+        elif isinstance(event.result, Evaluation):
+            self._failures_in_a_row = 0
+        else:
+            self._waiting.append(replace(job, attempt=job.attempt + 1))
+
+
+def epochs_reached(pool: Pool, trainings: int) -> dict[tuple[str, int], int]:
+    """(run, trial) -> the epochs that its trainings, so many per trial, have done on average, rounded down."""
+    return {key: epochs // max(1, trainings) for key, epochs in pool.progress().items()}
 
 
 @dataclass(frozen=True)
@@ -56,7 +176,8 @@ class Driver(Dispatcher):
     )
 
     def __init__(self, state: ExperimentState, workers: WorkersConfig, stage: Stage) -> None:
-        super().__init__(stage.pool, stage.stop, stage.clock, workers, state.unfinished())
+        unfinished = (Job(run, opened.trial, opened.attempt + 1) for (run, _), opened in state.open.items())
+        super().__init__(stage.pool, stage.stop, stage.clock, workers, unfinished)
         self._state, self._stage = state, stage
         self._announced, self._waits = False, False
 
@@ -65,9 +186,9 @@ class Driver(Dispatcher):
             self._waiting = deque(job for job in self._waiting if not self._is_known(job))
             ending = super()._drive()
         except ExperimentFailed:
-            self._cancel(ABANDONED)
+            self._cancel("the experiment failed before it had finished; a resume repeats it")
             raise
-        self._cancel(STOPPED)
+        self._cancel("it was stopped before it had finished; a resume repeats it")
         return ending
 
     def _has_more(self) -> bool:
@@ -84,7 +205,7 @@ class Driver(Dispatcher):
         """Whether an earlier experiment has the result, which then goes on record."""
         known = self._state.runs[job.run].warm_start.evaluation(job.trial)
         if known is not None:
-            self._record(finished_record(job, NOBODY, known, self._clock.now()))
+            self._record(job_record(FINISHED, job, "", self._clock.now(), evaluation=known.to_dict()))
         return known is not None
 
     def _asked(self) -> Job | None:
@@ -129,33 +250,35 @@ class Driver(Dispatcher):
                 self._stage.progress.say(f"stopping: waiting for {run.name} to suggest; Ctrl-C again stops at once")
 
     def _started(self, flight: Flight) -> None:
-        self._record(started_record(flight.job, flight.worker, flight.at), wait=False)
+        self._record(job_record(STARTED, flight.job, flight.worker, flight.at), wait=False)
         self._stage.progress.started(flight.job, flight.worker)
 
     def _ended(self, event: Event, flight: Flight) -> str:
-        job, now, seconds = event.job, self._clock.now(), self._clock.elapsed() - flight.since
-        if isinstance(event, Finished):
-            self._record(finished_record(job, event.worker, event.evaluation, now))
+        result, seconds = event.result, self._clock.elapsed() - flight.since
+        if isinstance(result, Evaluation):
+            self._record_end(FINISHED, event, evaluation=result.to_dict())
             return ""
-        if isinstance(event, Lost):
-            return self._lost(event, now)
-        status = FAILED if isinstance(event, Failed) else TIMED_OUT
-        self._record({**unfinished_record(status, job, event.worker, event.reason, now), "seconds": seconds})
-        return event.reason
+        if result.status == LOST:
+            return self._lost(event, result.reason)
+        self._record_end(result.status, event, reason=result.reason, seconds=seconds)
+        return result.reason
 
-    def _lost(self, event: Lost, now: float) -> str:
+    def _lost(self, event: Event, reason: str) -> str:
         """Why it is not repeated, if it is not. Workers that earlier drivers lost count, too."""
         losses = self._state.open[event.job.run, event.job.trial.id].losses + 1
         final = losses >= self._workers.attempts
-        self._record(lost_record(event.job, event.worker, event.reason, final, now))
-        self._stage.progress.lost(event.job, event.worker, event.reason)
+        self._record_end(LOST, event, reason=reason, final=final)
+        self._stage.progress.lost(event.job, event.worker, reason)
         return f"its worker was lost {losses} times" if final else ""
+
+    def _record_end(self, status: str, event: Event, **facts: Any) -> None:
+        self._record(job_record(status, event.job, event.worker, self._clock.now(), **facts))
 
     def _cancel(self, reason: str) -> None:
         """What still runs is left, on record."""
         now = self._clock.now()
         for flight in self._flying.values():
-            self._record(unfinished_record(CANCELLED, flight.job, flight.worker, reason, now))
+            self._record(job_record(CANCELLED, flight.job, flight.worker, now, reason=reason))
 
     def _out_of_patience(self) -> bool:
         if self._stopping() and not self._announced:

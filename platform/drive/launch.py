@@ -14,8 +14,7 @@ from typing import Any
 from fmnas.platform.config.config import Config
 from fmnas.platform.config.uri import shown_uri
 from fmnas.platform.drive.description import warm_starts_of
-from fmnas.platform.drive.dispatch import Clock, Dispatcher, epochs_reached
-from fmnas.platform.drive.driver import Driver, Stage
+from fmnas.platform.drive.driver import Clock, Dispatcher, Driver, Stage, epochs_reached
 from fmnas.platform.drive.extension import extended_config, growth, taken, two_budgets
 from fmnas.platform.drive.forecast import remarks
 from fmnas.platform.drive.inputs import DATA_DIGEST, altered_since, check_same_data, data_digest, described, own_digests

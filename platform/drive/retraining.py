@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from fmnas.platform.config.config import Config, WorkersConfig
-from fmnas.platform.drive.dispatch import Clock, Dispatcher, Flight, epochs_reached
+from fmnas.platform.drive.driver import Clock, Dispatcher, Flight, epochs_reached
 from fmnas.platform.drive.inputs import check_same_data, own_digests
 from fmnas.platform.drive.launch import Session, Surroundings
 from fmnas.platform.drive.sending import check_tracking
@@ -26,8 +26,10 @@ from fmnas.platform.record.state import restore
 from fmnas.platform.screen.ending import ExperimentResult
 from fmnas.platform.screen.progress import RetrainingProgress
 from fmnas.platform.workers.open_pool import Work, open_pool
-from fmnas.platform.workers.pool import Event, Finished, Lost, Pool
+from fmnas.platform.workers.pool import Event, Pool
 from fmnas.platform.workers.stop import StopRequest
+from fmnas.search_spaces import Evaluation
+from fmnas.search_spaces.records import LOST
 
 NAMESPACE = 0x66696E61 << 32
 """Added to the seeds: more than any number of trainings, so no stream of random numbers is a search's either."""
@@ -84,20 +86,20 @@ class Retraining(Dispatcher):
         self._stage.progress.started(flight.job, flight.worker)
 
     def _ended(self, event: Event, flight: Flight) -> str:
-        job, progress = event.job, self._stage.progress
-        if isinstance(event, Finished):
-            row = self._row(event, flight.at)
+        job, result, progress = event.job, event.result, self._stage.progress
+        if isinstance(result, Evaluation):
+            row = self._row(event, result, flight.at)
             self._stage.keep(row)
             progress.ended(row)
             return ""
-        if isinstance(event, Lost) and job.attempt < self._workers.attempts:
-            progress.lost(job, event.worker, event.reason)
+        if result.status == LOST and job.attempt < self._workers.attempts:
+            progress.lost(job, event.worker, result.reason)
             return ""
-        progress.failed(job, event.worker, event.reason)
-        return event.reason
+        progress.failed(job, event.worker, result.reason)
+        return result.reason
 
-    def _row(self, event: Finished, started: float) -> RetrainedRow:
-        outcome, trained = self._chosen[event.job.run], event.evaluation
+    def _row(self, event: Event, trained: Evaluation, started: float) -> RetrainedRow:
+        outcome = self._chosen[event.job.run]
         searched = outcome.evaluation
         assert searched is not None
         assert searched.error is not None
@@ -193,9 +195,10 @@ def _there(directory: RunDirectory, chosen: Sequence[Outcome], scale: Scale) -> 
     rows = retrained_rows(directory.retrained)
     others = [row.scale for row in rows.values() if row.scale != scale]
     if others:
+        there = others[0]
         raise RunDirectoryError(
             f"{directory.retrained} was made with {'; '.join(sorted(set(map(str, others))))}, and you ask for {scale}: "
-            f"say {others[0].as_options()}, or move the file away"
+            f"say --epochs {there.epochs} --images {there.images} --seeds {there.seeds}, or move the file away"
         )
     best = {outcome.run: outcome.trial.id for outcome in chosen}
     return {run: row for run, row in rows.items() if best.get(run) == row.trial}

@@ -104,20 +104,21 @@ def flat(data: Any, prefix: str = "") -> dict[str, Any]:
     return {key: value for name, part in items for key, value in flat(part, f"{prefix}.{name}".lstrip(".")).items()}
 
 
+def differences(before: Any, now: Any) -> dict[str, tuple[Any, Any]]:
+    """Dotted key -> (before, now), of what differs in nested data."""
+    old, new = flat(before), flat(now)
+    return {key: (old.get(key), new.get(key)) for key in {**old, **new} if old.get(key) != new.get(key)}
+
+
 def is_within(key: str, names: Iterable[str]) -> bool:
     """Whether a dotted key is one of these, or stands below one."""
     return any(key == name or key.startswith(f"{name}.") for name in names)
 
 
-def differences(before: Config, now: Config) -> dict[str, tuple[Any, Any]]:
-    """Dotted key -> (before, now), where they differ."""
-    old, new = (flat(each.model_dump(mode="json")) for each in (before, now))
-    return {key: (old.get(key), new.get(key)) for key in {**old, **new} if old.get(key) != new.get(key)}
-
-
 def _changed(before: Config, now: Config) -> dict[str, tuple[Any, Any]]:
-    """Those in what is not free to change."""
-    return {key: both for key, both in differences(before, now).items() if not is_within(key, FREE_TO_CHANGE)}
+    """Of what is not free to change."""
+    found = differences(before.model_dump(mode="json"), now.model_dump(mode="json"))
+    return {key: values for key, values in found.items() if not is_within(key, FREE_TO_CHANGE)}
 
 
 def _written(directory: RunDirectory, advice: str) -> Config | None:

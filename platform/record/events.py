@@ -1,29 +1,13 @@
-"""The records of the journal, one maker for each event. `Ledger` reads them.
-
-| event | what happened |
-|---|---|
-| experiment | it begins, with this configuration |
-| asked | an optimizer suggested a trial |
-| started | an attempt at it began on a worker |
-| finished, failed, timed_out | it ended, with a result or without |
-| lost | its worker was lost; `final` when it will not be tried again |
-| cancelled | a stop left it in the middle; a resume starts it again |
-| driver, ended | a driver began to work here, and left |
-| extended | the experiment has grown, and has another configuration from here on |
-"""
+"""The records of the journal, made: what its events mean, `journal` says. `Ledger` reads them."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from fmnas.platform.environment import provenance
-from fmnas.platform.record.journal import ASKED, BEGUN, DRIVER, ENDED, EXTENDED, FORMAT, OWN_FILES, STARTED, DriverWork
+from fmnas.platform.record.journal import ASKED, BEGUN, DRIVER, ENDED, EXTENDED, FORMAT, OWN_FILES, DriverWork
 from fmnas.platform.record.outcome import Job
 from fmnas.platform.record.warm_start import NOTHING, Knowledge, as_recorded
-from fmnas.search_spaces import Evaluation, Trial
-from fmnas.search_spaces.records import FINISHED, LOST
-
-NO_FILES: Mapping[str, str] = MappingProxyType({})
+from fmnas.search_spaces import Trial
 
 
 def asked_record(run: str, trial: Trial, suggest_seconds: float, at: float) -> dict[str, Any]:
@@ -31,27 +15,13 @@ def asked_record(run: str, trial: Trial, suggest_seconds: float, at: float) -> d
     return {"event": ASKED, "run": run, "trial": trial.to_dict(), "suggest_seconds": suggest_seconds, "at": at}
 
 
-def started_record(job: Job, worker: str, at: float) -> dict[str, Any]:
-    """The record of an attempt."""
-    return _of_job(STARTED, job, worker, at)
+def job_record(event: str, job: Job, worker: str, at: float, **facts: Any) -> dict[str, Any]:
+    """The record of a job on a worker: of STARTED, or of the status with which it ended, and what that tells of it."""
+    about = {"run": job.run, "trial": job.trial.id, "attempt": job.attempt, "worker": worker}
+    return {"event": event, **about, "at": at, **facts}
 
 
-def finished_record(job: Job, worker: str, evaluation: Evaluation, at: float) -> dict[str, Any]:
-    """The record of a result."""
-    return {**_of_job(FINISHED, job, worker, at), "evaluation": evaluation.to_dict()}
-
-
-def unfinished_record(status: str, job: Job, worker: str, reason: str, at: float) -> dict[str, Any]:
-    """The record of a trial without a result: FAILED, TIMED_OUT, or CANCELLED, which a resume starts again."""
-    return {**_of_job(status, job, worker, at), "reason": reason}
-
-
-def lost_record(job: Job, worker: str, reason: str, final: bool, at: float) -> dict[str, Any]:
-    """The record of a lost worker; `final` when its trial will not be tried again."""
-    return {**_of_job(LOST, job, worker, at), "reason": reason, "final": final}
-
-
-def driver_record(work: DriverWork, at: float, files: Mapping[str, str] = NO_FILES) -> dict[str, Any]:
+def driver_record(work: DriverWork, at: float, files: Mapping[str, str]) -> dict[str, Any]:
     """The record of a driver that begins: what it works at, and with what. files: SHA-256 of a user's own, by whose."""
     return {"event": DRIVER, "work": work, **provenance(), **({OWN_FILES: dict(files)} if files else {}), "at": at}
 
@@ -89,14 +59,3 @@ def grown(changes: Mapping[str, Any]) -> str:
         else:
             told.append(f"{key} {before} -> {'no limit' if after is None else after}")
     return ", ".join(told)
-
-
-def _of_job(event: str, job: Job, worker: str, at: float) -> dict[str, Any]:
-    return {
-        "event": event,
-        "run": job.run,
-        "trial": job.trial.id,
-        "attempt": job.attempt,
-        "worker": worker,
-        "at": at,
-    }

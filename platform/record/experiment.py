@@ -14,7 +14,7 @@ from fmnas.platform.optimizers import Setting
 from fmnas.platform.problems import problem
 from fmnas.platform.record.ledger import RunAccount, RunBudget
 from fmnas.platform.record.warm_start import NOTHING, Knowledge, WarmStart
-from fmnas.search_spaces import Configuration, Space, Subspace, Trial
+from fmnas.search_spaces import Subspace, Trial
 from fmnas.search_spaces.records import PROMOTION
 from fmnas.trainers.problem import Problem, authors_points
 
@@ -97,7 +97,10 @@ def _build_run(
     row = entry.row
     design = [subspace.reduce(trial.configuration) for trial in known.trials]
     if not design and row.takes_initial_design:
-        design = _initial_design(config, subspace.free, repeat)
+        if config.initial_design == AUTHORS:
+            design = authors_points(subspace.free, repeat)
+        else:
+            design = random_design(subspace.free, config.initial_points, derived_seed(config.seed, repeat))
     setting = Setting(
         seed=derived_seed(config.seed, repeat, zlib.crc32(entry.label.encode())),
         epochs=config.fidelity.epochs,
@@ -122,9 +125,3 @@ def _warm_start(entry: OptimizerConfig, repeat: int, knowledge: Mapping[str, Kno
             "it began with: put the journal back as it was, or run the configuration anew"
         )
     return known.of(repeat)
-
-
-def _initial_design(config: Config, space: Space, repeat: int) -> list[Configuration]:
-    if config.initial_design == AUTHORS:
-        return authors_points(space, repeat)
-    return random_design(space, config.initial_points, derived_seed(config.seed, repeat))

@@ -6,9 +6,9 @@ whoever wants to evaluate finds none, and is told how to bring it.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Never
+from typing import Never
 
 from fmnas.platform.config.config import Config
 from fmnas.platform.errors import RunDirectoryError, legible
@@ -53,7 +53,12 @@ def _read(directory: RunDirectory) -> tuple[str, Problem] | None:
     """Its name, and what stands in for it."""
     try:
         kept = json.loads(directory.problem.read_text(encoding="utf-8"))
-        return str(kept["name"]), _problem(kept)
+        name, plain = str(kept["name"]), {key: kept[key] for key in KEPT if key in kept}
+
+        def build(data: object, hardware: object) -> Never:
+            raise RunDirectoryError(f"the function {name} is not here, only what it was asked over")
+
+        return name, Problem(Space.from_dict(kept["space"]), build, **plain)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, LookupError, TypeError, FmnasError) as error:
@@ -61,10 +66,3 @@ def _read(directory: RunDirectory) -> tuple[str, Problem] | None:
             f"{directory.problem} cannot be read ({legible(str(error))}): put it back as it was; it holds the space "
             "that the trials are of"
         ) from None
-
-
-def _problem(kept: Mapping[str, Any]) -> Problem:
-    def build(data: object, hardware: object) -> Never:
-        raise RunDirectoryError(f"the function {kept['name']} is not here, only what it was asked over")
-
-    return Problem(Space.from_dict(kept["space"]), build, **{key: kept[key] for key in KEPT if key in kept})

@@ -6,13 +6,15 @@
     {"event": "asked",    "run": ..., "trial": {...}, "suggest_seconds": ..., "at": ...}
     {"event": "started",  "run": ..., "trial": 3, "attempt": 1, "worker": ..., "at": ...}
     {"event": "finished", "run": ..., "trial": 3, "attempt": 1, "worker": ..., "evaluation": {...}, "at": ...}
-    {"event": "failed",   "run": ..., "trial": 3, "attempt": 1, "worker": ..., "reason": ..., "at": ...}
-    {"event": "timed_out", "run": ..., "trial": 3, "attempt": 1, "worker": ..., "reason": ..., "at": ...}
+    {"event": "failed",   "run": ..., "trial": 3, "attempt": 1, "worker": ..., "reason": ..., "seconds": ..., "at": ...}
+    {"event": "timed_out", ...}, as failed
     {"event": "cancelled", "run": ..., "trial": 3, "attempt": 1, "worker": ..., "reason": ..., "at": ...}
     {"event": "lost",     "run": ..., "trial": 3, "attempt": 1, "worker": ..., "reason": ..., "final": false, "at": ...}
     {"event": "extended", "format": 2, "changes": {"repeats": [3, 5]}, "config": {...}, "at": ...}
     {"event": "ended",    "status": ..., "reason": ..., "at": ...}
 
+`asked`: an optimizer suggested a trial. `started`: an attempt at it began on a worker. `lost`: that worker was, `final`
+where the trial will not be tried again. `cancelled`: a stop left it in the middle; a resume starts it again.
 `experiment` and `extended` also hold, under `warm_start`, trials of earlier experiments that optimizers begin with;
 such a trial is asked and finished, and never started.
 `driver`: a driver begins, to work at the experiment, at an extension of it or at a retraining. `ended`: it leaves, and
@@ -39,7 +41,6 @@ from contextlib import suppress
 from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from fmnas.platform.errors import ExperimentFailed, RunDirectoryError, one_line
@@ -49,16 +50,13 @@ Record = dict[str, Any]
 
 FORMAT = 2
 
-BEGUN, ASKED, DRIVER, ENDED = "experiment", "asked", "driver", "ended"
+BEGUN, ASKED, STARTED, DRIVER, ENDED = "experiment", "asked", "started", "driver", "ended"
 EXTENDED, ILLEGIBLE = "extended", "illegible"
-"""The events of the first record, a suggestion, a driver that begins, one that leaves, an extension, a line that is
-lost."""
+"""The events of the first record, a suggestion, an attempt, a driver that begins, one that leaves, an extension, a line
+that is lost. Those of the end of a trial are its status."""
 
 OWN_FILES = "sha256"
 """The key of a driver's record under which the files of a user's own code stand."""
-
-STARTED = "started"
-"""Those of the end of a trial are its status."""
 
 
 class DriverWork(StrEnum):
@@ -126,17 +124,11 @@ class Journal:
         if wait:
             os.fsync(self._file.fileno())
 
-    def close(self) -> None:
-        """No more records."""
-        self._file.close()
-
     def __enter__(self) -> "Journal":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
 
 
 def read_journal(path: Path) -> list[Record]:

@@ -1,7 +1,7 @@
 """What the journal comes to: the one reader of its records, for driver, status, retraining and report.
 
     ledger = Ledger(accounts, full)
-    for record in records: ledger.take(record)
+    ledger.replay(records)
 
 Every record changes it in one place. It builds no optimizer and writes nothing; `ExperimentState` adds the optimizers.
 """
@@ -13,14 +13,9 @@ from typing import Any
 from fmnas.platform.environment import driver_in_words, provenance, same_fmnas
 from fmnas.platform.errors import RunDirectoryError, legible, one_line
 from fmnas.platform.record.journal import ASKED, DRIVER, ENDED, EXTENDED, ILLEGIBLE, STARTED, DriverWork, Record
-from fmnas.platform.record.outcome import Job, Outcome, RunStanding, run_name
+from fmnas.platform.record.outcome import Outcome, RunStanding, run_name
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import CANCELLED, CHARGED, FAILED, FINISHED, LOST, TIMED_OUT, is_full
-
-MISSING_LINE = (
-    "a line is missing or was changed. Lines before it are whole: to go on from there, keep a copy and cut the file to "
-    "its first {} lines"
-)
 
 
 @dataclass
@@ -42,11 +37,6 @@ class RunBudget:
         """Whether a trial of that many epochs may start whose suggestion took so long and is not yet on the account."""
         in_time = self.seconds is None or self.seconds_spent + suggest_seconds < self.seconds
         return in_time and self.spent + self.committed + epochs <= self.epochs
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether not even one epoch may start."""
-        return not self.affords(1)
 
     def commit(self, epochs: int, suggest_seconds: float) -> None:
         """A trial was asked and will run."""
@@ -93,8 +83,8 @@ class RunAccount:
 
     @property
     def done(self) -> bool:
-        """Whether its budget affords nothing more, as things stand."""
-        return self.budget.exhausted
+        """Whether its budget affords not even one more epoch, as things stand."""
+        return not self.budget.affords(1)
 
     @property
     def epochs_ahead(self) -> int:
@@ -128,11 +118,6 @@ class OpenTrial:
     cancelled: Record | None = None
     running: bool = False
     lost_seconds: float = 0.0
-
-    def start(self, record: Record) -> None:
-        """An attempt begins."""
-        self.attempt, self.started_at, self.worker = record["attempt"], record["at"], record["worker"]
-        self.cancelled, self.running = None, True
 
     def lose(self, at: float) -> None:
         """The attempt that runs, if any, came to nothing: when it was cancelled, or else `at`."""
@@ -181,32 +166,27 @@ class Ledger:
             what = ", ".join(f"{key} {record[key]!r}" for key in ("event", "run", "attempt") if key in record)
             raise RunDirectoryError(
                 f"line {line} of the journal ({what}) does not follow from the lines before it ({one_line(error)}): "
-                f"{self._other_version() or MISSING_LINE.format(line - 1)}"
+                f"{self._advice(line)}"
             ) from None
 
     def _follow(self, record: Record) -> None:
-        self.take(record)
+        self.apply(record)
 
-    def take(self, record: Record) -> tuple[Outcome, RunStanding] | None:
+    def apply(self, record: Record) -> tuple[Outcome, RunStanding] | None:
         """Take one record; the outcome and standing if a trial ended with it."""
-        ended = self._take(record, record["event"])
-        self._last_at = record.get("at", self._last_at)
-        return ended
-
-    def _take(self, record: Record, event: str) -> tuple[Outcome, RunStanding] | None:
+        event, last_at = record["event"], self._last_at
+        self._last_at = record.get("at", last_at)
         if event == DRIVER:
             self.drivers.append(record)
             self.ended_before.append(len(self.outcomes))
         if event != DRIVER or record["work"] == DriverWork.EXPERIMENT:
             self.status = ""
-        if event in (DRIVER, ILLEGIBLE):
-            pass
-        elif event == EXTENDED:
+        if event == EXTENDED:
             self.extensions.append((record, len(self.outcomes)))
         elif event == ASKED:
             self._asked(record)
         elif event == STARTED:
-            self._started(record)
+            self._started(record, last_at)
         elif event == CANCELLED:
             self.open[_key(record)].cancelled = record
         elif event == LOST and not record["final"]:
@@ -217,14 +197,9 @@ class Ledger:
             return self._ended(record, event)
         elif event == ENDED:
             self.status = record["status"]
-        else:
+        elif event not in (DRIVER, ILLEGIBLE):
             raise ValueError(f"an event {event!r} is not known")
         return None
-
-    def unfinished(self) -> Iterator[Job]:
-        """Trials to start again after a resume, oldest first."""
-        for (run, _), opened in self.open.items():
-            yield Job(run, opened.trial, opened.attempt + 1)
 
     def cancelled(self) -> Iterator[tuple[Outcome, RunStanding]]:
         """Trials that a stop left in the middle, and where their runs stand: a resume starts them again."""
@@ -255,15 +230,16 @@ class Ledger:
         account.budget.commit(trial.epochs, record["suggest_seconds"])
         self.open[account.name, trial.id] = OpenTrial(trial, record["suggest_seconds"])
 
-    def _started(self, record: Record) -> None:
+    def _started(self, record: Record, last_at: float) -> None:
         opened = self.open[_key(record)]
         if opened.cancelled:
             opened.lose(record["at"])
         elif opened.running:
             # Nobody ended the attempt before: its driver died, and with it all that ran. Its last record is from then.
             for other in self.open.values():
-                other.lose(self._last_at)
-        opened.start(record)
+                other.lose(last_at)
+        opened.attempt, opened.started_at, opened.worker = record["attempt"], record["at"], record["worker"]
+        opened.cancelled, opened.running = None, True
 
     def _ended(self, record: Record, status: str) -> tuple[Outcome, RunStanding]:
         """A result or a failure is charged, a loss is not."""
@@ -285,14 +261,17 @@ class Ledger:
     def _standing(self, account: RunAccount) -> RunStanding:
         return RunStanding(account.budget.spent / self.full, account.budget.spent, account.incumbent)
 
-    def _other_version(self) -> str:
-        """What to do when the journal was written by another fmnas; empty if it was not, or does not say."""
+    def _advice(self, line: int) -> str:
+        """What to do about a line that does not follow."""
         driver = self.drivers[-1] if self.drivers else {}
-        if not driver or same_fmnas(driver, provenance()):
-            return ""
+        if driver and not same_fmnas(driver, provenance()):
+            return (
+                f"it was written by {driver_in_words(driver)}, and this is {driver_in_words(provenance())}, which may "
+                "not know all that it says; use the other one"
+            )
         return (
-            f"it was written by {driver_in_words(driver)}, and this is {driver_in_words(provenance())}, which may not "
-            "know all that it says; use the other one"
+            "a line is missing or was changed. Lines before it are whole: to go on from there, keep a copy and cut the "
+            f"file to its first {line - 1} lines"
         )
 
 

@@ -14,9 +14,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
+
+from pydantic import TypeAdapter
 
 from fmnas.platform.errors import RunDirectoryError
 from fmnas.search_spaces.files import write_aside
@@ -32,7 +34,7 @@ class Holder:
     began: when the process began, in clock ticks since the machine did; a pid may be given again, but not with it.
     boot: the machine's current boot. namespace: whose pids these are; containers of one machine have their own.
     machine: the machine's own id, if it has one. booted, taken: when it started, and when this was written, in seconds
-    since the epoch; 0 in the lock of an older fmnas.
+    since the epoch; 0 in the lock of an older fmnas. facts: what it noted.
     """
 
     host: str
@@ -43,6 +45,7 @@ class Holder:
     machine: str = ""
     booted: float = 0.0
     taken: float = 0.0
+    facts: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @classmethod
     def this(cls) -> "Holder":
@@ -53,20 +56,16 @@ class Holder:
         where = os.readlink("/proc/self/ns/pid")
         return cls(socket.gethostname(), pid, _began(pid) or 0, boot, where, _machine(), round(now - up), round(now))
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "Holder":
-        """The inverse of asdict. Raises KeyError, TypeError or ValueError for anything else."""
-        host, boot, namespace = (str(data[name]) for name in ("host", "boot", "namespace"))
-        booted, taken = (float(data.get(name, 0.0)) for name in ("booted", "taken"))
-        machine = str(data.get("machine", ""))
-        return cls(host, int(data["pid"]), int(data["began"]), boot, namespace, machine, booted, taken)
-
-    def is_seen_from(self, here: "Holder") -> bool:
-        """Whether its pid means something to the process `here`."""
+    @property
+    def visible(self) -> bool:
+        """Whether its pid means something here."""
+        here = Holder.this()
         return (self.host, self.boot, self.namespace) == (here.host, here.boot, here.namespace)
 
-    def is_dead(self, here: "Holder") -> bool:
-        """Whether the process surely is gone, as far as the process `here` can know."""
+    @property
+    def dead(self) -> bool:
+        """Whether the process surely is gone, as far as can be known here."""
+        here = Holder.this()
         if self.host != here.host:
             return False
         if self.boot != here.boot:
@@ -74,37 +73,25 @@ class Holder:
         return self.namespace == here.namespace and not _lives(self.pid, self.began)
 
 
-@dataclass(frozen=True)
-class AtWork:
-    """What a lock file tells someone who only looks.
-
-    alive: False if its process surely is gone. visible: whether its process could be seen from here. facts: what it
-    noted.
-    """
-
-    holder: Holder
-    alive: bool
-    visible: bool
-    facts: Mapping[str, Any]
-
-
-def look(path: Path) -> AtWork | None:
+def look(path: Path) -> Holder | None:
     """Who holds the lock; None if nobody does. Nothing is written or waited for.
 
     Raises RunDirectoryError for a file that is no lock.
     """
-    held, here = _read(path), Holder.this()
-    if held is None:
+    try:
+        return TypeAdapter(Holder).validate_json(path.read_text())
+    except (FileNotFoundError, NotADirectoryError):
         return None
-    holder, facts = held
-    return AtWork(holder, not holder.is_dead(here), holder.is_seen_from(here), facts)
+    except OSError as error:
+        raise RunDirectoryError(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError:
+        raise RunDirectoryError(
+            f"{path} is no lock of fmnas: if no driver works in {path.parent}, remove the file and try again"
+        ) from None
 
 
-class Note(Protocol):
-    """Writes into the held lock what its holder does, as plain JSON data, for those who look."""
-
-    def __call__(self, **facts: Any) -> None:
-        """In the place of what was noted before."""
+Note = Callable[..., None]
+"""Writes into the held lock what its holder does, keywords of plain JSON data, in the place of what it noted before."""
 
 
 @contextmanager
@@ -115,23 +102,22 @@ def locked(path: Path, say: Callable[[str], None]) -> Iterator[Note]:
     """
     here = Holder.this()
     with _alone(path.parent):
-        held = _read(path)
+        held = look(path)
         if held is not None:
-            holder, _ = held
-            if not holder.is_dead(here):
-                raise RunDirectoryError(_refusal(path, holder, here))
-            say(f"{path}: its driver (process {holder.pid} on {holder.host}) is dead; taking over")
+            if not held.dead:
+                raise RunDirectoryError(_refusal(path, held))
+            say(f"{path}: its driver (process {held.pid} on {held.host}) is dead; taking over")
         _take(path, here, new=held is None)
 
     def note(**facts: Any) -> None:
-        if _is_held(path, here):
+        if look(path) == here:
             with suppress(OSError):  # a full disk; it is only for those who look
-                _write(path, here, facts)
+                _write(path, replace(here, facts=facts))
 
     try:
         yield note
     finally:
-        if _is_held(path, here):
+        if look(path) == here:  # not if someone was told to remove it and did
             path.unlink()
 
 
@@ -159,20 +145,14 @@ def kept_up(note: Note, facts: Callable[[], Mapping[str, Any]]) -> Iterator[None
         thread.join()
 
 
-def _is_held(path: Path, here: Holder) -> bool:
-    """Whether the lock is ours; not if someone was told to remove it and did."""
-    held = _read(path)
-    return held is not None and held[0] == here
-
-
 def _take(path: Path, here: Holder, new: bool) -> None:
     """Write the lock. new: nobody held it. Raises RunDirectoryError where that may not be."""
     try:
-        _write(path, here, {}, new)
+        _write(path, here, new)
     except FileExistsError:  # between our look and this: another host's, which `_alone` does not keep away
-        held = _read(path)
+        held = look(path)
         raise RunDirectoryError(
-            _refusal(path, held[0], here) if held else f"{path}: another driver was here just now; try again"
+            _refusal(path, held) if held else f"{path}: another driver was here just now; try again"
         ) from None
     except OSError as error:
         raise RunDirectoryError(
@@ -181,8 +161,8 @@ def _take(path: Path, here: Holder, new: bool) -> None:
         ) from None
 
 
-def _write(path: Path, here: Holder, facts: Mapping[str, Any], new: bool = False) -> None:
-    write_aside(path, json.dumps({**asdict(here), "facts": facts}).encode(), durable=False, new=new)
+def _write(path: Path, here: Holder, new: bool = False) -> None:
+    write_aside(path, json.dumps(asdict(here)).encode(), durable=False, new=new)
 
 
 @contextmanager
@@ -202,28 +182,12 @@ def _alone(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _read(path: Path) -> tuple[Holder, Mapping[str, Any]] | None:
-    """Who holds it, and what it noted."""
-    try:
-        data = json.loads(path.read_text())
-        facts = data.get("facts", {}) if isinstance(data, dict) else {}
-        return Holder.from_dict(data), facts if isinstance(facts, dict) else {}
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise RunDirectoryError(f"{path} cannot be read: {error.strerror}") from None
-    except (KeyError, TypeError, ValueError):
-        raise RunDirectoryError(
-            f"{path} is no lock of fmnas: if no driver works in {path.parent}, remove the file and try again"
-        ) from None
-
-
-def _refusal(path: Path, held: Holder, here: Holder) -> str:
+def _refusal(path: Path, held: Holder) -> str:
     who = f"a driver works in {path.parent} already: process {held.pid} on {held.host}"
-    if held.is_seen_from(here):
+    if held.visible:
         resume = f"fmnas resume {shlex.quote(str(path.parent))}"
         return f"{who}; wait for it, or stop it with `kill {held.pid}`, and then `{resume}`"
-    where = "which cannot be seen from here"
+    here, where = Holder.this(), "which cannot be seen from here"
     if held.host == here.host:
         where = "in another container" if held.boot == here.boot else "another machine of this name"
     return f"{who}, {where}; stop it there, or, if it surely is dead, remove {path}, and try again"
@@ -247,8 +211,8 @@ def _lives(pid: int, began: int) -> bool:
     except PermissionError:  # another user's, which /proc may hide from us (mount option hidepid)
         return True
     except OSError:
-        return False
-    return False  # a zombie of ours
+        pass
+    return False  # or a zombie of ours
 
 
 def _began(pid: int) -> int | None:

@@ -124,10 +124,8 @@ def trials_table(outcomes: Iterable[Outcome], seeds: int) -> "pd.DataFrame":
     import pandas as pd
 
     table = pd.DataFrame([outcome.to_row(seeds) for outcome in outcomes])
-    for column in ("trial", "parent", "epochs", "flops", "attempt", "repeat"):
-        if column in table:
-            table[column] = table[column].astype("Int64")
-    return table
+    whole = table.columns.intersection(["trial", "parent", "epochs", "flops", "attempt", "repeat"])
+    return table.astype(dict.fromkeys(whole, "Int64"))
 
 
 def iso(seconds: float) -> str:

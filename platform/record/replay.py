@@ -7,11 +7,12 @@ place (the optimizer is rebuilt up to there), and the replay goes on: one change
 what it would have led to.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from fmnas.platform.errors import one_line, own_line
+from fmnas.platform.record.configuration import differences
 from fmnas.platform.record.experiment import Experiment, Run
 from fmnas.platform.record.journal import EXTENDED, Record
 from fmnas.platform.record.state import ExperimentState
@@ -49,13 +50,14 @@ def replay(
     build: gives the experiment at its beginning. extended: the same after each extension, in turn, with nothing done.
     Raises RunDirectoryError for records that do not follow from each other.
     """
-    state, coming = _Replay(build()), iter(extended)
+    state, coming = _Replay(build(), {}, ()), iter(extended)
     found: list[Difference] = []
     lost: set[str] = set()  # runs whose record cannot be followed any further
     for index, record in enumerate(records):
         if record["event"] == EXTENDED:
             build = next(coming)
-            state = _extended(state.asks, build(), [each for each in records[:index] if each.get("run") not in lost])
+            told = [each for each in records[:index] if each.get("run") not in lost]
+            state = _Replay(build(), state.asks, told)
         if record.get("run") in lost:
             continue
         state.follow(index + 2, record)
@@ -74,28 +76,30 @@ def replay(
 class _Replay(ExperimentState):
     """A state whose optimizers are asked again.
 
-    asking: False while they are told what they once suggested. difference: how the last record's suggestion differs;
-    None if it does not, or was none.
+    asks: of each run, so far. told: records of before, which they hear of and are not asked for. difference: how the
+    last record's suggestion differs; None if it does not, or was none.
     """
 
-    def __init__(self, experiment: Experiment) -> None:
+    def __init__(self, experiment: Experiment, asks: Mapping[str, int], told: Sequence[Record]) -> None:
         super().__init__(experiment)
-        self.line, self.asking = 1, True
-        self.asks = dict.fromkeys(self.runs, 0)
+        self._line, self._asking = 1, False
+        self.asks = {**dict.fromkeys(self.runs, 0), **asks}
         self.difference: Difference | None = None
+        self.replay(told)
+        self._asking = True
 
     def follow(self, line: int, record: Record) -> None:
-        self.line, self.difference = line, None
+        self._line, self.difference = line, None
         super().follow(line, record)
 
     def _suggested(self, run: Run, recorded: Trial) -> None:
-        if not self.asking:
+        if not self._asking:
             super()._suggested(run, recorded)
             return
         self.asks[run.name] += 1
-        changes, reason = self._compare(run, recorded)
-        if changes or reason:
-            self.difference = Difference(self.line, run.name, recorded.id, changes, reason)
+        found, reason = self._compare(run, recorded)
+        if found or reason:
+            self.difference = Difference(self._line, run.name, recorded.id, found, reason)
 
     def _compare(self, run: Run, recorded: Trial) -> tuple[dict[str, tuple[Any, Any]], str]:
         """What differs, and why there was nothing to compare."""
@@ -106,43 +110,19 @@ class _Replay(ExperimentState):
             return {}, f"the optimizer failed: {one_line(error)}{own_line(error)}"
         if trial is None:
             return {}, "the optimizer had nothing to suggest"
-        return dict(_changes(recorded.to_dict(), trial.to_dict())), ""
+        return differences(asdict(recorded), asdict(trial)), ""
 
 
 def _rebuild(state: _Replay, fresh: Experiment, records: Sequence[Record]) -> None:
     """Put, in place of the optimizer that differed, one that was told what the journal says."""
     name = records[-1]["run"]
     told = ExperimentState(fresh)
-    for line, record in enumerate(records, start=2):
-        if record.get("run") == name:
-            told.follow(line, record)
+    told.replay(record for record in records if record.get("run") == name)
     state.runs[name].optimizer = told.runs[name].optimizer
-
-
-def _extended(asks: Mapping[str, int], fresh: Experiment, records: Sequence[Record]) -> _Replay:
-    """The state from an extension on: its optimizers, some of which are new, were told the records before it."""
-    state = _Replay(fresh)
-    state.asks |= asks
-    state.asking = False
-    for line, record in enumerate(records, start=2):
-        state.follow(line, record)
-    state.asking = True
-    return state
-
-
-def _changes(
-    recorded: Mapping[str, Any], again: Mapping[str, Any], prefix: str = ""
-) -> Iterator[tuple[str, tuple[Any, Any]]]:
-    for key in {**recorded, **again}:
-        before, now = recorded.get(key), again.get(key)
-        if isinstance(before, Mapping) and isinstance(now, Mapping):
-            yield from _changes(before, now, f"{prefix}{key}.")
-        elif before != now:
-            yield f"{prefix}{key}", (before, now)
 
 
 def difference_in_words(difference: Difference) -> str:
     """A difference for a person."""
-    changes = [f"{key} is {before!r}, asked again {now!r}" for key, (before, now) in difference.changes.items()]
-    what = "; ".join([*changes, *([difference.reason] if difference.reason else [])])
+    told = [f"{key} is {before!r}, asked again {now!r}" for key, (before, now) in difference.changes.items()]
+    what = "; ".join([*told, *([difference.reason] if difference.reason else [])])
     return f"line {difference.line}: {difference.run}, trial {difference.trial}: {what}"

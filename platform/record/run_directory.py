@@ -14,76 +14,48 @@ from fmnas.platform.errors import ExperimentFailed, RunDirectoryError, cut
 from fmnas.search_spaces.files import write_aside
 
 
+class _In:
+    """A file or folder of a run directory, by its name there."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, directory: "RunDirectory", kind: type) -> Path:
+        return directory.root / self._name
+
+
 @dataclass(frozen=True)
 class RunDirectory:
     """runs/<name>: the journal is the truth; all but retrained.csv can be rebuilt from it."""
 
     root: Path
 
-    @property
-    def config(self) -> Path:
-        """The configuration as resolved, with every default."""
-        return self.root / "config.yaml"
-
-    @property
-    def journal(self) -> Path:
-        """The append-only log."""
-        return self.root / "journal.jsonl"
-
-    @property
-    def lock(self) -> Path:
-        """There while a driver works in the directory."""
-        return self.root / "driver.lock"
-
-    @property
-    def environment(self) -> Path:
-        """Versions, commit, host, devices."""
-        return self.root / "environment.json"
-
-    @property
-    def problem(self) -> Path:
-        """Of a problem that stands in no file: all but its function."""
-        return self.root / "problem.json"
-
-    @property
-    def checkpoints(self) -> Path:
-        """Folder of unfinished trainings, while there are any."""
-        return self.root / "checkpoints"
-
-    @property
-    def trials(self) -> Path:
-        """A row per trial."""
-        return self.root / "trials.csv"
-
-    @property
-    def retrained(self) -> Path:
-        """A row per best configuration that was trained again; with the journal, what cannot be rebuilt."""
-        return self.root / "retrained.csv"
-
-    @property
-    def summary(self) -> Path:
-        """The final table."""
-        return self.root / "summary.json"
-
-    @property
-    def report(self) -> Path:
-        """Folder of the page and its figures."""
-        return self.root / "report"
-
-    @property
-    def page(self) -> Path:
-        """The self-contained page."""
-        return self.report / "index.html"
-
-    @property
-    def secret(self) -> Path:
-        """The tracking URI with its password, where it has one; never shown and never sent."""
-        return self.root / "mlflow.secret"
-
-    @property
-    def artifacts(self) -> Path:
-        """Where the default MLflow store keeps its artifacts."""
-        return self.root / "mlartifacts"
+    config = _In("config.yaml")
+    """The configuration as resolved, with every default."""
+    journal = _In("journal.jsonl")
+    """The append-only log."""
+    lock = _In("driver.lock")
+    """There while a driver works in the directory."""
+    environment = _In("environment.json")
+    """Versions, commit, host, devices."""
+    problem = _In("problem.json")
+    """Of a problem that stands in no file: all but its function."""
+    checkpoints = _In("checkpoints")
+    """Folder of unfinished trainings, while there are any."""
+    trials = _In("trials.csv")
+    """A row per trial."""
+    retrained = _In("retrained.csv")
+    """A row per best configuration that was trained again; with the journal, what cannot be rebuilt."""
+    summary = _In("summary.json")
+    """The final table."""
+    report = _In("report")
+    """Folder of the page and its figures."""
+    page = _In("report/index.html")
+    """The self-contained page."""
+    secret = _In("mlflow.secret")
+    """The tracking URI with its password, where it has one; never shown and never sent."""
+    artifacts = _In("mlartifacts")
+    """Where the default MLflow store keeps its artifacts."""
 
     @property
     def store(self) -> str:
@@ -117,12 +89,10 @@ class RunDirectory:
             )
         if self.root.exists() and not self.root.is_dir():
             raise RunDirectoryError(f"{self.root} is a file: give a run directory with --out DIR")
-        if self.root.exists() and any(map(self._counts, self.root.iterdir())):
+        ours = (".writable", self.lock.name)  # whether the lock is held, only the lock itself can tell
+        files = self.root.iterdir() if self.root.exists() else ()
+        if any(file.name not in ours and not file.name.startswith(f".{self.lock.name}") for file in files):
             raise RunDirectoryError(f"{self.root} exists and is not empty: give another run directory with --out DIR")
-
-    def _counts(self, path: Path) -> bool:
-        """Whether a file shows that the folder is taken; whether its lock is, only the lock itself can tell."""
-        return path.name not in (".writable", self.lock.name) and not path.name.startswith(f".{self.lock.name}")
 
     def check_present(self) -> None:
         """Raise RunDirectoryError unless an experiment lies here."""
@@ -144,10 +114,6 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
     """The same, as indented JSON."""
     write_text(path, json.dumps(data, indent=2, default=str) + "\n")
-
-
-LONGEST_NAME = 255
-"""Bytes of a file's name, on Linux."""
 
 
 def run_directory(path: Path, write: bool = False) -> RunDirectory:
@@ -186,7 +152,8 @@ def looked_at(path: Path, how: str = "") -> Iterator[None]:
     how: to give another, where that is not plain.
     """
     try:
-        if any(len(os.fsencode(part)) > LONGEST_NAME for part in path.parts):  # also below a folder that is yet to be
+        # In bytes, on Linux; also below a folder that is yet to be.
+        if any(len(os.fsencode(part)) > 255 for part in path.parts):
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
         yield
     except OSError as error:

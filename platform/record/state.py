@@ -30,20 +30,20 @@ class ExperimentState(Ledger):
         self.experiment, self._heard = experiment, heard
         self.runs: dict[str, Run] = {run.name: run for run in experiment.runs}
 
-    def apply(self, record: Record, live: bool = True) -> tuple[Outcome, RunStanding] | None:
+    def apply(self, record: Record) -> tuple[Outcome, RunStanding] | None:
         """Take one record, and tell the optimizer; the outcome and standing if a trial ended with it.
 
         Raises ExperimentFailed where an optimizer fails to take a result.
         """
-        if record["event"] == ASKED and not live:
-            self._suggested(self.runs[record["run"]], Trial.from_dict(record["trial"]))
-        ended = self.take(record)
+        ended = super().apply(record)
         if ended is not None and self._heard:
             self._tell(ended[0])
         return ended
 
     def _follow(self, record: Record) -> None:
-        self.apply(record, live=False)
+        if record["event"] == ASKED:
+            self._suggested(self.runs[record["run"]], Trial.from_dict(record["trial"]))
+        super()._follow(record)
 
     def _suggested(self, run: Run, recorded: Trial) -> None:
         """A journal says that the run's optimizer once suggested this."""

@@ -50,7 +50,7 @@ from fmnas.platform.record.journal import (
     stages,
 )
 from fmnas.platform.record.ledger import Ledger, OpenTrial, RunAccount, accounts_of
-from fmnas.platform.record.lock import AtWork, look
+from fmnas.platform.record.lock import Holder, look
 from fmnas.platform.record.run_directory import RunDirectory
 from fmnas.platform.screen.ending import called
 from fmnas.platform.screen.runs_table import as_number
@@ -69,7 +69,7 @@ def status_of(directory: RunDirectory, now: float | None = None) -> dict[str, An
     now = time.time() if now is None else now
     directory.check_present()
     found = look(directory.lock)
-    driver = found if found and found.alive else None
+    driver = found if found and not found.dead else None
     noted = driver.facts if driver else {}
     records = experiment_records(directory)
     config = stages(records)[-1]["config"]
@@ -168,7 +168,7 @@ def _trial(opened: OpenTrial, epoch: int | None, now: float) -> dict[str, Any]:
     }
 
 
-def _state(driver: AtWork | None, ended: str) -> str:
+def _state(driver: Holder | None, ended: str) -> str:
     if driver is None:
         return ended or "killed"
     names: Mapping[str, str] = {
@@ -179,11 +179,10 @@ def _state(driver: AtWork | None, ended: str) -> str:
     return names.get(str(driver.facts.get("work")), "starting")
 
 
-def _driver(driver: AtWork | None) -> dict[str, Any] | None:
+def _driver(driver: Holder | None) -> dict[str, Any] | None:
     if driver is None:
         return None
-    holder = driver.holder
-    return {"host": holder.host, "pid": holder.pid, "visible": driver.visible, "since": driver.facts.get("since")}
+    return {"host": driver.host, "pid": driver.pid, "visible": driver.visible, "since": driver.facts.get("since")}
 
 
 def _event(record: Record) -> dict[str, Any]:

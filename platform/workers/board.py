@@ -68,14 +68,11 @@ class BoardReader:
     def look(self, jobs: Collection[int]) -> None:
         """Take the answer if it has come; else ask, where there are jobs and it is time."""
         if self._asked is not None:
-            self._take()
+            done, _ = self._ray.wait([self._asked], num_returns=1, timeout=0.0)
+            if done:
+                self._asked, self.epochs = None, {}
+                with suppress(self._ray.exceptions.RayError):
+                    self.epochs = self._ray.get(done[0])
         elif self._board is not None and jobs and time.monotonic() >= self._next:
             self._next = time.monotonic() + READ_SECONDS
             self._asked = self._board.read.remote(list(jobs))
-
-    def _take(self) -> None:
-        done, _ = self._ray.wait([self._asked], num_returns=1, timeout=0.0)
-        if done:
-            self._asked, self.epochs = None, {}
-            with suppress(self._ray.exceptions.RayError):
-                self.epochs = self._ray.get(done[0])

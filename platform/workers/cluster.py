@@ -23,14 +23,6 @@ from typing import Any
 from fmnas.platform.config.sections import AUTO
 from fmnas.platform.errors import ClusterError
 
-OBJECT_STORE_BYTES = 512 * 1024**2  # the data of every problem fit; Ray's default takes 30% of the memory
-
-CONNECT_SECONDS = 10.0
-"""How long the head of a standing cluster may take to accept a connection."""
-
-SESSION_SECONDS = 7 * 24 * 3600.0
-"""How long the logs of a cluster of our own stay after the last word in them."""
-
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 _LOCAL = {
     "RAY_enable_metrics_collection": "0",
@@ -39,10 +31,9 @@ _LOCAL = {
     "RAY_ROTATION_MAX_BYTES": str(4 * 1024**2),
     "RAY_ROTATION_BACKUP_COUNT": "1",
 }
+# The data of every problem fit into such a store; Ray's default takes 30% of the memory.
+_LEAN = {"include_dashboard": False, "object_store_memory": 512 * 1024**2}
 _COMMON: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "namespace": "fmnas"}
-
-_MANY_NODES = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-"""Ray's switch for clusters of several machines, in spite of its name: off, everything listens on 127.0.0.1 alone."""
 
 
 def connect(address: str | None) -> Any:
@@ -88,30 +79,34 @@ def own_logs(ray: Any) -> str:
 
 
 def _remove_old_sessions(folder: Path) -> None:
-    """Ray leaves the folder of every cluster: those go whose driver is gone, and that nobody has written to lately."""
+    """Ray leaves the folder of every cluster: those go whose driver is gone, a week after the last word in them."""
     for session in folder.glob("session_*_*"):
         with suppress(OSError):
             newest = max(path.lstat().st_mtime for path in (session, *session.rglob("*")))
             driver = Path("/proc") / session.name.rpartition("_")[2]
-            if newest < time.time() - SESSION_SECONDS and not driver.exists():
+            if newest < time.time() - 7 * 24 * 3600 and not driver.exists():
                 shutil.rmtree(session)
 
 
 def _own_cluster() -> Any:
     closed = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_AUTH_TOKEN_PATH": None}
+    # In spite of its name for clusters of several machines: off, everything listens on 127.0.0.1 alone.
+    alone = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
     folder = own_folder()
     _remove_old_sessions(folder)
-    with _environment({**closed, _MANY_NODES: "0"}):  # Ray's processes inherit it; what else we start need not know it
+    with _environment({**closed, **alone}):  # Ray's processes inherit it; what else we start need not know it
         import ray
 
         _take_environment()
-        lean = {"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES}
+        constants = ray._private.ray_constants
+        constants.ENABLE_RAY_CLUSTER = False  # what Ray read when it was imported: it listens on the loopback
         try:
             # Without an address Ray would join one that `ray start` began here, or the one in RAY_ADDRESS.
-            with _on_loopback(ray):
-                ray.init(address="local", _temp_dir=str(folder), **lean, **_COMMON)
+            ray.init(address="local", _temp_dir=str(folder), **_LEAN, **_COMMON)
         except Exception as error:  # a node that is late is a plain Exception
             raise _no_start(ray, error) from None
+        finally:
+            constants.ENABLE_RAY_CLUSTER = True
     return ray
 
 
@@ -133,11 +128,9 @@ def _environment(changes: Mapping[str, str | None]) -> Iterator[None]:
     before = {name: os.environ.get(name) for name in changes}
 
     def put(values: Mapping[str, str | None]) -> None:
-        for name, value in values.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        for name in values:
+            os.environ.pop(name, None)
+        os.environ.update({name: value for name, value in values.items() if value is not None})
 
     put(changes)
     try:
@@ -157,17 +150,6 @@ def _take_environment() -> None:
         inside.AuthenticationTokenLoader.instance().reset_cache()
 
 
-@contextmanager
-def _on_loopback(ray: Any) -> Iterator[None]:
-    """What Ray starts in the block listens on the loopback: its own switch, which it read when it was imported."""
-    constants = ray._private.ray_constants
-    constants.ENABLE_RAY_CLUSTER = False
-    try:
-        yield
-    finally:
-        constants.ENABLE_RAY_CLUSTER = True
-
-
 def _no_start(ray: Any, error: Exception) -> ClusterError:
     said = " ".join(str(error).split())[:300]
     return ClusterError(
@@ -184,7 +166,7 @@ def _check_listens(address: str) -> None:
     if not host or not (port.isascii() and port.isdecimal()) or "://" in place:
         return  # auto looks for a cluster that runs here; anything else is Ray's to judge
     try:
-        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10.0).close()
     except (OSError, OverflowError, UnicodeError) as error:
         raise _no_cluster(address, f"nothing listens at {place}: {error}") from None
 

@@ -3,18 +3,32 @@
 import inspect
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from fmnas.platform.errors import legible
-from fmnas.platform.workers.stop import BreakOff, late, watched
+from fmnas.platform.errors import legible, one_line
+from fmnas.platform.workers.stop import BreakOff, PastDeadline, late, watched
 from fmnas.search_spaces import Conditions, Evaluation, Trial
-from fmnas.trainers import EvaluationStoppedError, Trainer, TrainerError, TrainingFailedError
+from fmnas.search_spaces.records import FAILED, LOST, TIMED_OUT
+from fmnas.trainers import DeviceFailedError, EvaluationStoppedError, Trainer, TrainerError, TrainingFailedError
 
 COOPERATION_SECONDS = 2.0
 """How long a trainer that looks whether to stop may take to do so before it is broken off."""
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """Why there is no evaluation. status: FAILED, TIMED_OUT or LOST. reason: in one line."""
+
+    status: str
+    reason: str
+
+
+def timed_out(seconds: float) -> Unfinished:
+    """Of a job that was ended after so many seconds."""
+    return Unfinished(TIMED_OUT, f"it ran past budget.trial_seconds = {seconds:g} and was ended")
 
 
 class Evaluator:
@@ -44,6 +58,23 @@ class Evaluator:
         except EvaluationStoppedError:
             check()
             raise  # nobody had told it to
+
+    def result(
+        self,
+        trial: Trial,
+        tell: Callable[[int], None],
+        check: Callable[[], None] | None,
+        seconds: float,
+        raised: Callable[[Exception], None],
+    ) -> Evaluation | Unfinished:
+        """The same, or why there is none. seconds: its deadline. raised: handed what the trial raised, while it is."""
+        try:
+            return self.evaluate(trial, tell, check)
+        except PastDeadline:
+            return timed_out(seconds)
+        except Exception as error:
+            raised(error)
+            return Unfinished(LOST if isinstance(error, DeviceFailedError) else FAILED, one_line(error))
 
     def _evaluated(self, trial: Trial, given: dict[str, Any]) -> Evaluation:
         try:

@@ -1,7 +1,7 @@
 """Opening the pool of workers that a configuration asks for, for whatever is to be trained."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -61,11 +61,9 @@ def open_pool(work: Work, address: str | None, stop: StopRequest, say: Callable[
         most = most_workers(nodes, workers.count, workers.cpus, workers.gpus, work.wanted)
         build = partial(build_trainer, config.problem, settings, workers.hardware, file=_sent(ray, config.problem))
         lives = partial(own_cluster_lives, ray) if address is None else None
-        pool = RayPool(ray, build, work.data, workers, most, work.trial_seconds, Watch(say, lives, start_board(ray)))
-        try:
+        watch = Watch(say, lives, start_board(ray))
+        with closing(RayPool(ray, build, work.data, workers, most, work.trial_seconds, watch)) as pool:
             yield pool
-        finally:
-            pool.close()
     finally:
         ray.shutdown()
 

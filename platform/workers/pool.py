@@ -1,4 +1,4 @@
-"""Pools of workers: where trials are evaluated. The contract, its events, and the pool in this process.
+"""Pools of workers: where trials are evaluated. The contract, its event, and the pool in this process.
 
 Contract: a pool takes at most `capacity` jobs at a time and answers each with exactly one event. A failed job is the
 trial's own fault (its exception, more memory than there is, or what is no result), and so is one that was ended at its
@@ -14,12 +14,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
-from fmnas.platform.errors import ExperimentFailed, one_line
+from fmnas.platform.errors import ExperimentFailed
 from fmnas.platform.record.outcome import Job
-from fmnas.platform.workers.evaluation import Evaluator
-from fmnas.platform.workers.stop import PastDeadline, Stopped, StopRequest, deadline
+from fmnas.platform.workers.evaluation import Evaluator, Unfinished
+from fmnas.platform.workers.stop import Stopped, StopRequest, deadline
 from fmnas.search_spaces import Evaluation
-from fmnas.trainers import DeviceFailedError, Trainer
+from fmnas.search_spaces.records import LOST
+from fmnas.trainers import Trainer
 
 
 def without_place(worker: str) -> str:
@@ -28,42 +29,12 @@ def without_place(worker: str) -> str:
 
 
 @dataclass(frozen=True)
-class Finished:
-    """The evaluation of a job, and the worker that made it."""
+class Event:
+    """A job ended: which, on which worker, and with what."""
 
     job: Job
     worker: str
-    evaluation: Evaluation
-
-
-@dataclass(frozen=True)
-class Failed:
-    """The job raised, or came to no result: the reason in one line."""
-
-    job: Job
-    worker: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class Lost:
-    """The worker died, its device failed, or its node died."""
-
-    job: Job
-    worker: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class TimedOut:
-    """The job ran past its deadline and was ended, its worker with it where nothing less would do."""
-
-    job: Job
-    worker: str
-    reason: str
-
-
-Event = Finished | Failed | Lost | TimedOut
+    result: Evaluation | Unfinished
 
 
 class Pool(Protocol):
@@ -94,15 +65,6 @@ class Pool(Protocol):
         """
         ...
 
-    def close(self) -> None:
-        """Stop every worker, at once."""
-        ...
-
-
-def past_deadline(seconds: float) -> str:
-    """Why a job was ended."""
-    return f"it ran past budget.trial_seconds = {seconds:g} and was ended"
-
 
 class InProcessPool:
     """One job at a time in this process, for a debugger: an exception's stack is printed as it is, if `traced`.
@@ -112,6 +74,8 @@ class InProcessPool:
 
     trial_seconds: how long a job may take; None: for ever. stop, grace_seconds: when a job is left unanswered.
     """
+
+    capacity = size = 1
 
     def __init__(
         self,
@@ -128,16 +92,6 @@ class InProcessPool:
         self._job: Job | None = None
         self._epochs = 0
         self._worker = f"in-process@{socket.gethostname()}"
-
-    @property
-    def capacity(self) -> int:
-        """One."""
-        return 1
-
-    @property
-    def size(self) -> int:
-        """One."""
-        return 1
 
     def submit(self, job: Job) -> str:
         """Remember the job; `next_event` evaluates it."""
@@ -168,24 +122,18 @@ class InProcessPool:
                 raise Stopped
             check_deadline()
 
-        try:
-            return Finished(job, self._worker, self._evaluator.evaluate(job.trial, self._tell, check))
-        except PastDeadline:
-            return TimedOut(job, self._worker, past_deadline(self._seconds))
-        except DeviceFailedError as error:
-            self._trace()
+        result = self._evaluator.result(job.trial, self._tell, check, self._seconds, self._trace)
+        if isinstance(result, Unfinished) and result.status == LOST:
             raise ExperimentFailed(
-                f"{job.run}, trial {job.trial.id}: {one_line(error)}. This process, the only worker, cannot train "
+                f"{job.run}, trial {job.trial.id}: {result.reason}. This process, the only worker, cannot train "
                 "any more; it charged nobody. Mend the device and resume; workers.kind = ray replaces such a worker"
-            ) from error
-        except Exception as error:
-            self._trace()
-            return Failed(job, self._worker, one_line(error))
+            )
+        return Event(job, self._worker, result)
 
-    def _trace(self) -> None:
+    def _trace(self, error: Exception) -> None:
         if self._traced:
             with suppress(OSError):  # nobody reads what goes wrong
-                traceback.print_exc()
+                traceback.print_exception(error)
 
     def _tell(self, epochs: int) -> None:
         self._epochs = epochs
@@ -194,6 +142,3 @@ class InProcessPool:
         """Of the one job, from its first epoch on."""
         job, epochs = self._job, self._epochs
         return {(job.run, job.trial.id): epochs} if job is not None and epochs else {}
-
-    def close(self) -> None:
-        """Nothing to stop."""

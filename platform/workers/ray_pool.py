@@ -12,8 +12,11 @@ from fmnas.platform.errors import LONGEST, ExperimentFailed, legible, one_line
 from fmnas.platform.record.outcome import Job
 from fmnas.platform.workers.board import BoardReader
 from fmnas.platform.workers.cluster import fitting, live_nodes, own_logs
-from fmnas.platform.workers.pool import Event, Failed, Finished, Lost, TimedOut, past_deadline
-from fmnas.platform.workers.ray_worker import NODE, PLACE, Broken, Build, Worker, refusal, remark, versions
+from fmnas.platform.workers.evaluation import Unfinished, timed_out
+from fmnas.platform.workers.pool import Event
+from fmnas.platform.workers.ray_worker import NODE, PLACE, Build, Worker, refusal, remark, versions
+from fmnas.search_spaces import Evaluation
+from fmnas.search_spaces.records import FAILED, LOST
 from fmnas.trainers.problem import Data
 
 NODES_SECONDS = 1.0
@@ -21,12 +24,6 @@ NODES_SECONDS = 1.0
 
 GRACE_SECONDS = 5.0
 """How long after a job's deadline its worker may take to say so before it is killed."""
-
-LONGEST_CAUSE = 700
-"""How many characters of why a worker cannot be built a message shows."""
-
-_ID = re.compile(r" ?\b[0-9a-f]{16,}\b")
-"""What Ray calls an actor, a worker, a node or an object."""
 
 SILENT_SECONDS = 30.0
 """How long no worker may be ready before a person is told."""
@@ -146,11 +143,13 @@ class RayPool:
         # What has come in is taken first, and a result that comes in the grace time is one, too: the worker's clock,
         # which began later than ours, says that it was in time.
         done, _ = self._ray.wait(futures, num_returns=1, timeout=max(0.0, min(timeout, left)))
-        if not done:
-            return self._end_overdue() if left <= 0 else None
-        if done[0] in self._busy:
-            return self._collect(done[0])
-        self._on_ready(done[0])
+        if done and done[0] in self._busy:
+            return self._end(done[0], *self._answer(done[0]))
+        if done:
+            self._on_ready(done[0])
+        elif left <= 0:
+            overdue = min(self._busy, key=lambda future: self._busy[future].ends_by)
+            return self._end(overdue, timed_out(self._seconds), gone=True)
         return None
 
     def progress(self) -> Mapping[tuple[str, int], int]:
@@ -189,7 +188,8 @@ class RayPool:
         for name in (f"worker-{i}" for i in range(self._most)):
             if len(names) < size and name not in names:
                 names.add(name)
-                self._start(name)
+                member = _Member(name, self._actor_class.remote(*self._arguments))
+                self._starting[member.actor.ready.remote()] = member
         # One that waits for a place on a node that is gone; what is ready stays.
         for future in list(self._starting)[: max(0, len(names) - size)]:
             self._ray.kill(self._starting.pop(future).actor, no_restart=True)
@@ -206,10 +206,6 @@ class RayPool:
                 "waiting. `ray status` says who takes what"
             )
 
-    def _start(self, name: str) -> None:
-        member = _Member(name, self._actor_class.remote(*self._arguments))
-        self._starting[member.actor.ready.remote()] = member
-
     def _on_ready(self, future: Any) -> None:
         """A worker is ready, or will never be."""
         member = self._starting.pop(future)
@@ -218,7 +214,12 @@ class RayPool:
         except self._ray.exceptions.RayError as error:
             self._ray.kill(member.actor, no_restart=True)
             if getattr(error, "actor_init_failed", False):  # else its node is gone; the next look starts another
-                self._count_failed_start(member.name, _cause(error))
+                self._failed_starts += 1
+                if self._failed_starts >= self._workers.failures:
+                    raise ExperimentFailed(
+                        f"{self._failed_starts} workers in a row could not be built, the last being {member.name}: "
+                        f"{_cause(error)}. Is the same fmnas installed on every node? Mend the cause and resume"
+                    ) from None
             return
         reason = refusal(introduction, self._versions)
         if reason:
@@ -231,45 +232,25 @@ class RayPool:
         member.node, member.place = introduction[NODE], introduction[PLACE]
         self._idle.append(member)
 
-    def _count_failed_start(self, name: str, reason: str) -> None:
-        self._failed_starts += 1
-        if self._failed_starts >= self._workers.failures:
-            raise ExperimentFailed(
-                f"{self._failed_starts} workers in a row could not be built, the last being {name}: {reason}. Is the "
-                "same fmnas installed on every node? Mend the cause and resume"
-            )
-
-    def _drop(self, member: _Member) -> None:
-        self._ray.kill(member.actor, no_restart=True)
-        self._look()
-
-    def _end_overdue(self) -> Event:
-        future = min(self._busy, key=lambda future: self._busy[future].ends_by)
-        task = self._busy.pop(future)
-        self._drop(task.member)
-        return self._timed_out(task.job, task.member.whole_name)
-
-    def _timed_out(self, job: Job, worker: str) -> TimedOut:
-        return TimedOut(job, worker, past_deadline(self._seconds))
-
-    def _collect(self, future: Any) -> Event:
-        task = self._busy.pop(future)
-        job, member, errors = task.job, task.member, self._ray.exceptions
+    def _answer(self, future: Any) -> tuple[Evaluation | Unfinished, bool]:
+        """What came of a job, and whether its worker is gone, or of no more use."""
+        errors = self._ray.exceptions
         try:
-            answer = self._ray.get(future)
+            result = self._ray.get(future)
         except errors.OutOfMemoryError as error:  # Ray killed the worker before its node ran out
-            self._drop(member)
-            return Failed(job, member.whole_name, f"out of memory: {one_line(error)}"[:500])
+            return Unfinished(FAILED, f"out of memory: {one_line(error)}"[:500]), True
         except errors.RayError as error:  # died, unreachable, its result gone with its node
-            self._drop(member)
-            return Lost(job, member.whole_name, death(error))
-        if isinstance(answer, Broken) and answer.device:
-            self._drop(member)
-            return Lost(job, member.whole_name, answer.reason)
-        self._idle.append(member)
-        if isinstance(answer, Broken):
-            return Failed(job, member.whole_name, answer.reason)
-        return self._timed_out(job, member.whole_name) if answer is None else Finished(job, member.whole_name, answer)
+            return Unfinished(LOST, death(error)), True
+        return result, isinstance(result, Unfinished) and result.status == LOST
+
+    def _end(self, future: Any, result: Evaluation | Unfinished, gone: bool) -> Event:
+        task = self._busy.pop(future)
+        if gone:
+            self._ray.kill(task.member.actor, no_restart=True)
+            self._look()
+        else:
+            self._idle.append(task.member)
+        return Event(task.job, task.member.whole_name, result)
 
 
 def death(error: BaseException) -> str:
@@ -280,11 +261,12 @@ def death(error: BaseException) -> str:
         return f"its process died (exit type {kind[1]}{f', code {code[1]}' if code else ''})"
     if "its node has died" in text:
         return "its node died"
-    first = re.split(r"(?<=\.) |\bclass_name:", _ID.sub("", text))[0].strip()
+    nameless = re.sub(r" ?\b[0-9a-f]{16,}\b", "", text)
+    first = re.split(r"(?<=\.) |\bclass_name:", nameless)[0].strip()
     return f"{type(error).__name__}: {first}"[:LONGEST] if first else type(error).__name__
 
 
 def _cause(error: BaseException) -> str:
     """Why an actor's constructor raised: the last line of what Ray says, which a worker writes to be that."""
     lines = [line for line in str(error).splitlines() if line.strip()]
-    return legible(lines[-1])[:LONGEST_CAUSE] if lines else type(error).__name__
+    return legible(lines[-1])[:700] if lines else type(error).__name__

@@ -7,7 +7,6 @@ import platform
 import socket
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from fmnas.platform.environment import package_version
@@ -15,10 +14,10 @@ from fmnas.platform.errors import one_line
 from fmnas.platform.named import SourceFile, install
 from fmnas.platform.problems import problem
 from fmnas.platform.workers.board import BoardWriter
-from fmnas.platform.workers.evaluation import Evaluator
-from fmnas.platform.workers.stop import PastDeadline, deadline
+from fmnas.platform.workers.evaluation import Evaluator, Unfinished
+from fmnas.platform.workers.stop import deadline
 from fmnas.search_spaces import Evaluation, Trial
-from fmnas.trainers import DeviceFailedError, Trainer, TrainerError
+from fmnas.trainers import Trainer, TrainerError
 from fmnas.trainers.memory import give_back_memory, keep_freed_memory
 from fmnas.trainers.problem import Data, Hardware, ProblemSettings
 
@@ -27,17 +26,6 @@ Build = Callable[[Data | None], Trainer]
 
 FMNAS, PYTHON, TORCH, PLACE, NODE = "fmnas", "python", "torch", "place", "node"
 """The keys of an introduction. Plain text: a worker of another version must be understood, too."""
-
-
-@dataclass(frozen=True)
-class Broken:
-    """A job that raised, in place of its exception, which need not come through pickle: Ray would call its worker lost.
-
-    device: whether it was the device, and not the trial, that failed.
-    """
-
-    reason: str
-    device: bool
 
 
 def build_trainer(
@@ -74,39 +62,30 @@ class Worker:
         node = ray.get_runtime_context().get_node_id()
         return {**versions(), PLACE: self._place, NODE: node}
 
-    def evaluate(self, trial: Trial, seconds: float, job: int) -> Evaluation | Broken | None:
-        """The evaluation, or what it raised; None if it was not done after so many seconds.
+    def evaluate(self, trial: Trial, seconds: float, job: int) -> Evaluation | Unfinished:
+        """The evaluation, or why there is none, e.g. as it was not done after so many seconds.
 
-        job: its number, for the board.
+        job: its number, for the board. No exception leaves: pickle may not bring it home, and Ray would call its worker
+        lost.
         Ray calls this in the main thread of the process, which can be watched. What a job without a result took of
         memory is given back at once, not with the next job: that one, and others on the same GPU, need it. One that
         finishes may keep it for the next, unless its trainer gives it back.
         """
-        try:
-            check = None if seconds == math.inf else deadline(seconds)
-            return self._evaluator.evaluate(trial, BoardWriter(self._board, job).tell, check)
-        except PastDeadline:
-            pass
-        except Exception as error:
-            broken = Broken(one_line(error), isinstance(error, DeviceFailedError))
-            _let_go(error)
-            return broken
-        _collect()
-        return None
+        tell = BoardWriter(self._board, job).tell
+        check = None if seconds == math.inf else deadline(seconds)
+        result = self._evaluator.result(trial, tell, check, seconds, _clear_frames)
+        if isinstance(result, Unfinished):
+            gc.collect()  # frames and the exceptions that went through them hold each other
+            give_back_memory()
+        return result
 
 
-def _let_go(error: BaseException) -> None:
+def _clear_frames(error: BaseException) -> None:
     """Free what the frames that an exception went through, or one behind it, hold of memory."""
     found: BaseException | None = error
     while found is not None:
         traceback.clear_frames(found.__traceback__)
         found = found.__cause__ or found.__context__
-    _collect()
-
-
-def _collect() -> None:
-    gc.collect()  # frames and the exceptions that went through them hold each other
-    give_back_memory()
 
 
 def versions() -> dict[str, str]:

@@ -21,8 +21,7 @@ import pytest
 from fmnas.comparison import figures
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import Config, check_config
-from fmnas.platform.drive.dispatch import Clock
-from fmnas.platform.drive.driver import Driver, Stage
+from fmnas.platform.drive.driver import Clock, Driver, Stage
 from fmnas.platform.record.experiment import build_experiment
 from fmnas.platform.record.journal import Journal, read_journal
 from fmnas.platform.record.outcome import Job
@@ -33,9 +32,10 @@ from fmnas.platform.screen.screen import QuietScreen
 from fmnas.platform.tracking.client import TrackingSettings, load_mlflow
 from fmnas.platform.tracking.tracker import NoTracker
 from fmnas.platform.tracking.ui import ui_command, ui_environment
-from fmnas.platform.workers.pool import Event, Failed, Finished, Lost, Pool, TimedOut
+from fmnas.platform.workers.evaluation import Unfinished
+from fmnas.platform.workers.pool import Event, Pool
 from fmnas.platform.workers.stop import StopRequest
-from fmnas.search_spaces.records import FINISHED
+from fmnas.search_spaces.records import FAILED, FINISHED, LOST, TIMED_OUT
 
 FIGURES = figures.FIGURES
 """Of a whole report."""
@@ -242,15 +242,12 @@ class ScriptedPool:
         del self._flying[index]
         fate = self._fate(job)
         if fate == "lose":
-            return Lost(job, "w", "killed")
+            return Event(job, "w", Unfinished(LOST, "killed"))
         if fate == "fail":
-            return Failed(job, "w", "ValueError: no")
+            return Event(job, "w", Unfinished(FAILED, "ValueError: no"))
         if fate == "time out":
-            return TimedOut(job, "w", "too slow")
-        return Finished(job, "w", self._trainer.evaluate(job.trial))
-
-    def close(self) -> None:
-        pass
+            return Event(job, "w", Unfinished(TIMED_OUT, "too slow"))
+        return Event(job, "w", self._trainer.evaluate(job.trial))
 
 
 def _drive(

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmnas.platform.record.ledger import RunBudget
+from fmnas.platform.record.ledger import RunAccount, RunBudget
 
 
 @given(st.integers(1, 60), st.lists(st.tuples(st.integers(1, 9), st.sampled_from(["settle", "release", "leave"]))))
@@ -35,4 +35,4 @@ def test_no_trial_starts_once_the_seconds_are_spent() -> None:
     assert not budget.affords(1, suggest_seconds=3.0)  # it came too late
     budget.settle(1, train_seconds=3.0)
     assert not budget.affords(1)
-    assert budget.exhausted
+    assert RunAccount("a", 0, budget).done

@@ -8,12 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmnas.platform.config.config import WorkersConfig
-from fmnas.platform.drive.dispatch import Clock, Dispatcher, Flight
+from fmnas.platform.drive.driver import Clock, Dispatcher, Flight
 from fmnas.platform.errors import Ending, ExperimentFailed
 from fmnas.platform.record.outcome import Job
-from fmnas.platform.workers.pool import Event, Failed, Finished, Lost
+from fmnas.platform.workers.evaluation import Unfinished
+from fmnas.platform.workers.pool import Event
 from fmnas.platform.workers.stop import StopRequest
 from fmnas.search_spaces import Evaluation, Trial
+from fmnas.search_spaces.records import FAILED, LOST
 
 FINISH, FAIL, LOSE = "finish", "fail", "lose"
 
@@ -40,8 +42,12 @@ class Pool:
             return None
         job, fate = self._flying.popleft(), self._fates.popleft() if self._fates else FINISH
         if fate == FINISH:
-            return Finished(job, "w", Evaluation(0.5))
-        return Failed(job, "w", "ValueError: no") if fate == FAIL else Lost(job, "w", "killed")
+            return Event(job, "w", Evaluation(0.5))
+        return (
+            Event(job, "w", Unfinished(FAILED, "ValueError: no"))
+            if fate == FAIL
+            else Event(job, "w", Unfinished(LOST, "killed"))
+        )
 
 
 class Plain(Dispatcher):
@@ -67,8 +73,12 @@ class Plain(Dispatcher):
 
     def _ended(self, event: Event, flight: Flight) -> str:
         self.ended.append((event, flight))
-        repeated = isinstance(event, Lost) and event.job.attempt < self._workers.attempts
-        return "" if isinstance(event, Finished) or repeated else event.reason
+        repeated = is_lost(event) and event.job.attempt < self._workers.attempts
+        return "" if isinstance(event.result, Evaluation) or repeated else event.result.reason
+
+
+def is_lost(event: Event) -> bool:
+    return isinstance(event.result, Unfinished) and event.result.status == LOST
 
 
 def job(number: int) -> Job:
@@ -97,10 +107,10 @@ def test_a_job_ends_once_or_is_repeated_and_failures_in_a_row_end_all(fates: lis
     in_a_row, ends, repeated = 0, Counter[int](), Counter[int]()
     for event, flight in plain.ended:
         assert event.job == flight.job
-        again = isinstance(event, Lost) and event.job.attempt == 1
+        again = is_lost(event) and event.job.attempt == 1
         (repeated if again else ends)[event.job.trial.id] += 1
         if not again:
-            in_a_row = 0 if isinstance(event, Finished) else in_a_row + 1
+            in_a_row = 0 if isinstance(event.result, Evaluation) else in_a_row + 1
     last = plain.ended[-1][0].job.trial.id
     assert told.startswith(f"{failures} of them, the last a, trial {last}: ") == (in_a_row == failures)
     if not told:

@@ -15,13 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmnas.platform.drive.dispatch import epochs_reached
+from fmnas.platform.drive.driver import epochs_reached
 from fmnas.platform.record.outcome import Job
 from fmnas.platform.workers import evaluation as evaluations
-from fmnas.platform.workers.evaluation import Evaluator
-from fmnas.platform.workers.pool import Failed, Finished, InProcessPool, TimedOut
+from fmnas.platform.workers.evaluation import Evaluator, Unfinished
+from fmnas.platform.workers.pool import InProcessPool
 from fmnas.platform.workers.stop import LOOK_SECONDS, PastDeadline, Stopped, StopRequest, deadline, late
 from fmnas.search_spaces import Evaluation, Trial
+from fmnas.search_spaces.records import FAILED, TIMED_OUT
 from fmnas.trainers import EvaluationStoppedError, TrainerError
 from fmnas.trainers.contract import Report, Stop, ignore, never
 
@@ -178,7 +179,8 @@ def test_in_process_the_pool_knows_how_far_its_job_is(slow_pool: Callable[..., A
     pool, seen = slow_pool(trial_seconds=0.01)
     pool.submit(JOB)
     event = pool.next_event(0.0)
-    assert isinstance(event, TimedOut)
+    assert isinstance(event.result, Unfinished)
+    assert event.result.status == TIMED_OUT
     assert seen == [{}, {("random/repeat-0", 0): 5}, {("random/repeat-0", 0): 2}]
     assert pool.progress() == {}
 
@@ -202,7 +204,9 @@ def test_a_break_off_for_a_stop_is_no_missed_deadline() -> None:
         Evaluator(Cooperative()).evaluate(TRIAL, unheard, stopped)
     pool = InProcessPool(Forwarding())
     pool.submit(JOB)
-    assert isinstance(pool.next_event(0.0), Finished)
+    event = pool.next_event(0.0)
+    assert event is not None
+    assert isinstance(event.result, Evaluation)
 
 
 class Numpy:
@@ -230,12 +234,13 @@ def test_what_is_no_result_is_named(fields: dict[str, Any]) -> None:
 
 
 def test_a_trial_fails_whether_or_not_somebody_reads_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full() -> None:
+    def full(error: Exception) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(traceback, "print_exc", full)
+    monkeypatch.setattr(traceback, "print_exception", full)
     pool = InProcessPool(Numpy(diverged="maybe"), traced=True)
     pool.submit(JOB)
     event = pool.next_event(0.0)
-    assert isinstance(event, Failed)
-    assert "diverged = 'maybe'" in event.reason
+    assert isinstance(event.result, Unfinished)
+    assert event.result.status == FAILED
+    assert "diverged = 'maybe'" in event.result.reason

@@ -28,7 +28,7 @@ QUICK: list[Any] = ["bo-fm", EVOLUTION, "bohb", "random", "cocabo", "casmopolita
 def grow(journal: Path, before: Config, after: Config) -> None:
     """What the command writes."""
     with Journal(journal) as log:
-        log.append(driver_record(DriverWork.EXTENSION, 0.0))
+        log.append(driver_record(DriverWork.EXTENSION, 0.0, {}))
         log.append(extended_record(growth(before, after), after.model_dump(mode="json"), 0.0))
 
 

@@ -13,10 +13,12 @@ import pytest
 
 from fmnas.baselines import RandomSearch
 from fmnas.platform.cli import main
-from fmnas.platform.drive.dispatch import Clock
+from fmnas.platform.drive.driver import Clock
 from fmnas.platform.record.journal import Journal, read_journal
-from fmnas.platform.workers.ray_worker import Broken, Worker
+from fmnas.platform.workers.evaluation import Unfinished
+from fmnas.platform.workers.ray_worker import Worker
 from fmnas.search_spaces import Evaluation, Trial
+from fmnas.search_spaces.records import FAILED
 from fmnas.trainers.functions.synthetic import FunctionTrainer
 
 LITTLE = ["-o", "workers.kind=in-process", "-o", "optimizers=[random, regularized-evolution]"]
@@ -173,7 +175,8 @@ def test_a_worker_lets_no_result_pass_that_is_none(wrong: Any) -> None:
     worker = Worker(lambda data: Odd(), None, None)  # type: ignore[arg-type,return-value]
     for seconds in (math.inf, 60.0):
         answer = worker.evaluate(Trial(0, {}, 1, "random"), seconds, 1)
-        assert isinstance(answer, Broken)
+        assert isinstance(answer, Unfinished)
+        assert answer.status == FAILED
         assert answer.reason.startswith("TrainerError: it returned")
 
 

@@ -3,12 +3,12 @@
 import pytest
 
 from fmnas.platform.errors import RunDirectoryError
-from fmnas.platform.record.events import asked_record, finished_record, started_record, unfinished_record
-from fmnas.platform.record.journal import Record
+from fmnas.platform.record.events import asked_record, job_record
+from fmnas.platform.record.journal import STARTED, Record
 from fmnas.platform.record.ledger import Ledger, accounts_of
 from fmnas.platform.record.outcome import Job
 from fmnas.search_spaces import Evaluation, Trial
-from fmnas.search_spaces.records import FAILED
+from fmnas.search_spaces.records import FAILED, FINISHED
 
 CONFIG = {
     "optimizers": [{"name": "random"}, {"name": "bohb"}],
@@ -22,10 +22,11 @@ def told(run: str, number: int, objective: float | None, epochs: int = 3) -> lis
     """A trial from its suggestion to its end."""
     trial = Trial(number, {"x": number}, epochs, "random")
     job = Job(run, trial)
-    begun = [asked_record(run, trial, 0.5, 1.0), started_record(job, "w", 2.0)]
+    begun = [asked_record(run, trial, 0.5, 1.0), job_record(STARTED, job, "w", 2.0)]
     if objective is None:
-        return [*begun, unfinished_record(FAILED, job, "w", "why", 5.0)]
-    return [*begun, finished_record(job, "w", Evaluation(objective, epochs, seconds=2.5), 5.0)]
+        return [*begun, job_record(FAILED, job, "w", 5.0, reason="why")]
+    evaluation = Evaluation(objective, epochs, seconds=2.5).to_dict()
+    return [*begun, job_record(FINISHED, job, "w", 5.0, evaluation=evaluation)]
 
 
 def ledger_of(*trials: list[Record]) -> Ledger:

@@ -97,7 +97,7 @@ def test_the_lock_of_a_dead_process_is_taken_over_and_said(tmp_path: Path, chang
     path, said = tmp_path / "lock", list[str]()
     dead = leave(path, **{name: gone() if value is None else value for name, value in changes.items()})
     with locked(path, said.append):
-        assert Holder.from_dict(json.loads(path.read_text())) == Holder.this()
+        assert look(path) == Holder.this()
     assert len(said) == 1
     assert f"process {dead.pid}" in said[0]
 
@@ -272,7 +272,7 @@ def test_a_process_that_proc_does_not_show_is_not_dead(tmp_path: Path, monkeypat
     monkeypatch.setattr(os, "kill", not_permitted)
     found = look(tmp_path / "lock")
     assert found is not None
-    assert found.alive
+    assert not found.dead
     with pytest.raises(RunDirectoryError, match="a driver works in"), locked(tmp_path / "lock", print):
         pass
     monkeypatch.setattr(lock, "_began", began)
@@ -286,9 +286,9 @@ def test_of_two_hosts_at_once_one_gets_it(tmp_path: Path, monkeypatch: pytest.Mo
         looked.append(place)
         return None if len(looked) == 1 else read(place)
 
-    read = lock._read
+    read = lock.look
     leave(path, host="another")
-    monkeypatch.setattr(lock, "_read", nothing_yet)
+    monkeypatch.setattr(lock, "look", nothing_yet)
     with pytest.raises(RunDirectoryError, match=r"a driver works in .* on another"), locked(path, print):
         pass
     assert json.loads(path.read_text())["host"] == "another"

@@ -7,11 +7,13 @@ import pytest
 from fmnas.comparison import Budget, ledger_table
 from fmnas.comparison.numbers.trials import typed_trials
 from fmnas.platform.config.config import check_config
-from fmnas.platform.record.events import asked_record, finished_record, lost_record, started_record, unfinished_record
+from fmnas.platform.record.events import asked_record, job_record
 from fmnas.platform.record.experiment import build_experiment
+from fmnas.platform.record.journal import STARTED
 from fmnas.platform.record.outcome import Job, trials_table
 from fmnas.platform.record.state import ExperimentState
 from fmnas.search_spaces import Evaluation, Trial
+from fmnas.search_spaces.records import CANCELLED, FAILED, FINISHED, LOST
 
 RUN = "random/repeat-0"
 
@@ -29,7 +31,8 @@ def asked(number: int, at: float) -> dict[str, Any]:
 
 
 def finished(number: int, attempt: int, at: float) -> dict[str, Any]:
-    return finished_record(job(number, attempt), "w", Evaluation(1.0, epochs=3, seconds=2.0), at)
+    evaluation = Evaluation(1.0, epochs=3, seconds=2.0).to_dict()
+    return job_record(FINISHED, job(number, attempt), "w", at, evaluation=evaluation)
 
 
 def state_of(*records: dict[str, Any]) -> ExperimentState:
@@ -45,16 +48,16 @@ def lost(state: ExperimentState) -> dict[int, float]:
 
 
 def start(number: int, attempt: int, at: float) -> dict[str, Any]:
-    return started_record(job(number, attempt), "w", at)
+    return job_record(STARTED, job(number, attempt), "w", at)
 
 
 def test_attempts_on_lost_workers() -> None:
     state = state_of(
         asked(0, 9),
         start(0, 1, 10),
-        lost_record(job(0), "w", "killed", False, 14),
+        job_record(LOST, job(0), "w", 14, reason="killed", final=False),
         start(0, 2, 20),
-        lost_record(job(0, 2), "w", "killed", False, 21),
+        job_record(LOST, job(0, 2), "w", 21, reason="killed", final=False),
         start(0, 3, 30),
         finished(0, 3, 33),
         asked(1, 33),
@@ -68,7 +71,7 @@ def test_attempts_on_lost_workers() -> None:
 
 
 def test_a_stop_cuts_an_attempt_off_and_a_resume_repeats_it() -> None:
-    before = (asked(0, 9), start(0, 1, 10), unfinished_record("cancelled", job(0), "w", "stopped", 13))
+    before = (asked(0, 9), start(0, 1, 10), job_record(CANCELLED, job(0), "w", 13, reason="stopped"))
     assert lost(state_of(*before)) == {0: 0.0}  # what its last attempt took is told by start and finish
     assert lost(state_of(*before, start(0, 2, 1000), finished(0, 2, 1002))) == {0: 3.0}
 
@@ -98,7 +101,7 @@ def test_pending_trials_are_those_asked_and_not_ended(count: int) -> None:
 
 def test_a_failure_is_charged_by_a_clock_that_nobody_sets() -> None:
     """trials.csv has what was charged, however far the wall clock jumped meanwhile."""
-    failed = {**unfinished_record("failed", job(0), "w", "ValueError", 18_010), "seconds": 4.0}
+    failed = job_record(FAILED, job(0), "w", 18_010, reason="ValueError", seconds=4.0)
     state = state_of(asked(0, 9), start(0, 1, 10), failed)
     (row,) = trials_table((outcome for outcome, _ in state.outcomes), 0).to_dict("records")
     assert (row["train_seconds"], state.runs[RUN].budget.seconds_spent) == (4.0, 4.5)

@@ -1,7 +1,6 @@
 """Replaying journals: an honest one is followed to the last number, a changed one is found out where it was changed."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,10 @@ from fmnas.platform.record.state import ExperimentState
 from fmnas.platform.screen.progress import ExperimentProgress
 from fmnas.platform.screen.screen import QuietScreen
 from fmnas.platform.tracking.tracker import NoTracker
-from fmnas.platform.workers.pool import Event, Failed, Finished, Lost, TimedOut
+from fmnas.platform.workers.evaluation import Unfinished
+from fmnas.platform.workers.pool import Event
 from fmnas.platform.workers.stop import StopRequest
+from fmnas.search_spaces.records import FAILED, LOST, TIMED_OUT
 
 MODEL_BASED = {"bo-fm": "model", "bohb": "model", "regularized-evolution": "mutation", "random": "random"}
 """Optimizer -> the origin of what it suggests once it has learnt something."""
@@ -56,14 +57,10 @@ class Shuffled:
     def next_event(self, timeout: float) -> Event | None:
         job = self._flying.pop(int(self._rng.integers(len(self._flying))))
         fate = self._rng.random()
-        bad: list[tuple[float, Callable[[Job, str, str], Event]]] = [(0.05, Failed), (0.1, TimedOut), (0.2, Lost)]
-        for bound, make in bad:
+        for bound, status in ((0.05, FAILED), (0.1, TIMED_OUT), (0.2, LOST)):
             if fate < bound:
-                return make(job, "w", "because")
-        return Finished(job, "w", self._trainer.evaluate(job.trial))
-
-    def close(self) -> None:
-        pass
+                return Event(job, "w", Unfinished(status, "because"))
+        return Event(job, "w", self._trainer.evaluate(job.trial))
 
 
 def drive(config: Config, journal: Path, seed: int = 0) -> list[Record]:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmnas.platform.config.config import WorkersConfig
-from fmnas.platform.drive.dispatch import Clock
+from fmnas.platform.drive.driver import Clock
 from fmnas.platform.drive.retraining import Retraining, RetrainingStage, retraining_job, retraining_seed
 from fmnas.platform.errors import Ending, ExperimentFailed
 from fmnas.platform.record.experiment import derived_seed
@@ -18,10 +18,11 @@ from fmnas.platform.record.outcome import Job, Outcome
 from fmnas.platform.record.retrained import RetrainedRow, Scale
 from fmnas.platform.screen.progress import RetrainingProgress
 from fmnas.platform.screen.screen import Happening, QuietScreen
-from fmnas.platform.workers.pool import Event, Failed, Finished, Lost
+from fmnas.platform.workers.evaluation import Unfinished
+from fmnas.platform.workers.pool import Event
 from fmnas.platform.workers.stop import StopRequest
 from fmnas.search_spaces import Evaluation, Trial
-from fmnas.search_spaces.records import FAILED, FINISHED
+from fmnas.search_spaces.records import FAILED, FINISHED, LOST
 from fmnas.trainers.images.batches import streams
 
 SCALE = Scale(epochs=5, images=40, seeds=2)
@@ -64,13 +65,10 @@ class ScriptedPool:
         job = self._flying.popleft()
         fate = self.fate(job)
         if fate == "lose":
-            return Lost(job, "w", "killed")
+            return Event(job, "w", Unfinished(LOST, "killed"))
         if fate == "fail":
-            return Failed(job, "w", "ValueError: no")
-        return Finished(job, "w@here:1", Evaluation(0.4, job.trial.epochs, (0.25, 0.5), seconds=2.0))
-
-    def close(self) -> None:
-        pass
+            return Event(job, "w", Unfinished(FAILED, "ValueError: no"))
+        return Event(job, "w@here:1", Evaluation(0.4, job.trial.epochs, (0.25, 0.5), seconds=2.0))
 
 
 CHOSEN = [outcome(f"{name}/repeat-{repeat}", 3 + repeat, 0.1) for name in ("bohb", "random") for repeat in (0, 1)]

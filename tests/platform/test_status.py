@@ -253,7 +253,7 @@ def test_a_driver_at_work_is_seen_and_not_disturbed_and_its_death_is_seen(tmp_pa
         driver.wait()
     at_work = look(out / "driver.lock")
     assert at_work is not None
-    assert not at_work.alive
+    assert at_work.dead
     facts = status_of(RunDirectory(out))
     assert (facts["state"], facts["again"]) == ("killed", f"fmnas resume {out}")
 

@@ -22,7 +22,8 @@ from hypothesis import strategies as st
 from fmnas.platform.cli import main
 from fmnas.platform.record.outcome import Job
 from fmnas.platform.workers.cluster import connect
-from fmnas.platform.workers.pool import Failed, Finished, InProcessPool, TimedOut
+from fmnas.platform.workers.evaluation import Unfinished
+from fmnas.platform.workers.pool import InProcessPool
 from fmnas.platform.workers.stop import (
     LOOK_SECONDS,
     PastDeadline,
@@ -33,6 +34,7 @@ from fmnas.platform.workers.stop import (
     watched,
 )
 from fmnas.search_spaces import Evaluation, Trial
+from fmnas.search_spaces.records import FAILED, TIMED_OUT
 from fmnas.trainers.contract import Report, ignore
 
 FMNAS = [sys.executable, str(Path(__file__).with_name("one_figure.py"))]
@@ -179,10 +181,13 @@ def test_in_process_a_job_past_its_deadline_is_ended() -> None:
     pool = InProcessPool(Sleeper(), trial_seconds=0.3)
     pool.submit(job(60))
     event = pool.next_event(0.0)
-    assert isinstance(event, TimedOut)
-    assert "budget.trial_seconds = 0.3" in event.reason
+    assert isinstance(event.result, Unfinished)
+    assert event.result.status == TIMED_OUT
+    assert "budget.trial_seconds = 0.3" in event.result.reason
     pool.submit(job(0))
-    assert isinstance(pool.next_event(0.0), Finished)
+    event = pool.next_event(0.0)
+    assert event is not None
+    assert isinstance(event.result, Evaluation)
 
 
 def test_in_process_a_job_is_left_after_the_grace_time_and_stays_in_flight() -> None:
@@ -203,8 +208,9 @@ def test_in_process_a_job_that_raises_has_failed(capsys: pytest.CaptureFixture[s
     pool = InProcessPool(Broken(), trial_seconds=60)
     pool.submit(job(1))
     event = pool.next_event(0.0)
-    assert isinstance(event, Failed)
-    assert event.reason == "MemoryError"
+    assert isinstance(event.result, Unfinished)
+    assert event.result.status == FAILED
+    assert event.result.reason == "MemoryError"
 
 
 class Driver:

@@ -163,7 +163,7 @@ def test_an_extension_brings_what_is_known_to_those_it_adds(
     known, journal = knowledge_for(after), tmp_path / "j"
     drive(before, journal, knowledge=known)
     with Journal(journal) as log:
-        log.append(driver_record(DriverWork.EXTENSION, 0.0))
+        log.append(driver_record(DriverWork.EXTENSION, 0.0, {}))
         plain = after.model_dump(mode="json")
         log.append(extended_record(growth(before, after), plain, 0.0, {"bo-fm": known["bo-fm"]}))
     _, state, _ = drive(after, journal, knowledge=known)

@@ -11,7 +11,7 @@ from fmnas.platform.config.config import WorkersConfig
 from fmnas.platform.record.outcome import Job
 from fmnas.platform.workers import board as boards
 from fmnas.platform.workers.board import BoardReader, BoardWriter, ProgressBoard, start_board
-from fmnas.platform.workers.pool import Event, Finished, Pool
+from fmnas.platform.workers.pool import Event, Pool
 from fmnas.platform.workers.ray_pool import RayPool, Watch
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers.contract import Report, Stop, ignore, never
@@ -128,8 +128,8 @@ def test_on_ray_the_pool_knows_how_far_its_jobs_are_and_loses_nothing_with_the_b
     assert key == ("random/repeat-0", 4)
     assert 0 < epochs <= 50
     ray.kill(board)
-    assert isinstance(wait(pool), Finished)
+    assert isinstance(wait(pool).result, Evaluation)
     assert pool.progress() == {}
     give(pool, Job("random/repeat-0", Trial(5, {}, 1, "random")))
-    assert isinstance(wait(pool), Finished)
+    assert isinstance(wait(pool).result, Evaluation)
     pool.close()

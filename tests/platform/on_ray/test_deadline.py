@@ -4,6 +4,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from typing import Any
 from weakref import WeakSet
@@ -14,11 +15,13 @@ import pytest
 from fmnas.platform.config.config import WorkersConfig
 from fmnas.platform.problems import problem
 from fmnas.platform.record.outcome import Job
-from fmnas.platform.workers.pool import Event, Finished, InProcessPool, Pool, TimedOut
+from fmnas.platform.workers.evaluation import Unfinished
+from fmnas.platform.workers.pool import Event, InProcessPool, Pool
 from fmnas.platform.workers.ray_pool import RayPool
 from fmnas.platform.workers.ray_worker import build_trainer
 from fmnas.platform.workers.stop import LOOK_SECONDS
 from fmnas.search_spaces import Evaluation, Trial
+from fmnas.search_spaces.records import TIMED_OUT
 from fmnas.trainers import Trainer
 from fmnas.trainers.contract import Report, ignore
 from fmnas.trainers.problem import Data, DataSettings, Hardware, ProblemSettings
@@ -85,18 +88,16 @@ Answer = Callable[[Pool, Job], Event]
 def make_pool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakePool]:
     """make_pool(build, trial_seconds); a worker on Ray is killed much later than it should answer."""
     monkeypatch.setattr("fmnas.platform.workers.ray_pool.GRACE_SECONDS", 300.0)
-    made: list[Pool] = []
+    with ExitStack() as made:
 
-    def make(build: Callable[[Data | None], Trainer], trial_seconds: float) -> Pool:
-        if request.param == "in-process":
-            made.append(InProcessPool(build(TASK.load()), trial_seconds))
-        else:
+        def make(build: Callable[[Data | None], Trainer], trial_seconds: float) -> Pool:
+            if request.param == "in-process":
+                return InProcessPool(build(TASK.load()), trial_seconds)
             connected = request.getfixturevalue("ray")
-            made.append(RayPool(connected, build, TASK.load(), WorkersConfig(), 1, trial_seconds))
-        return made[0]
+            pool = RayPool(connected, build, TASK.load(), WorkersConfig(), 1, trial_seconds)
+            return made.enter_context(closing(pool))
 
-    yield make
-    made[0].close()
+        yield make
 
 
 def job(number: int, epochs: int = 1) -> Job:
@@ -107,25 +108,27 @@ def job(number: int, epochs: int = 1) -> Job:
 def test_a_job_past_its_deadline_is_ended_and_its_worker_takes_the_next(make_pool: MakePool, answer: Answer) -> None:
     pool = make_pool(Scripted, 2.0)
     first = answer(pool, job(NAP))
-    assert isinstance(first, Finished)
+    assert isinstance(first.result, Evaluation)
     for _ in range(2):
         late = answer(pool, job(HOLD))
-        assert isinstance(late, TimedOut)
-        assert late.reason == "it ran past budget.trial_seconds = 2 and was ended"
+        assert isinstance(late.result, Unfinished)
+        assert late.result.status == TIMED_OUT
+        assert late.result.reason == "it ran past budget.trial_seconds = 2 and was ended"
         assert late.worker == first.worker
     last = answer(pool, job(NAP))
-    assert isinstance(last, Finished)
+    assert isinstance(last.result, Evaluation)
     assert last.worker == first.worker, "the same process"
 
 
 def test_seeds_in_threads_end_with_their_job(make_pool: MakePool, answer: Answer) -> None:
     pool = make_pool(Threaded, 3.0)
     late = answer(pool, job(0, ENDLESS))
-    assert isinstance(late, TimedOut)
+    assert isinstance(late.result, Unfinished)
+    assert late.result.status == TIMED_OUT
     after = answer(pool, job(0))
-    assert isinstance(after, Finished)
-    assert after.evaluation.seconds == 0.0, "threads that were left"
-    assert after.evaluation == Threaded(TASK.load()).evaluate(job(0).trial)
+    assert isinstance(after.result, Evaluation)
+    assert after.result.seconds == 0.0, "threads that were left"
+    assert after.result == Threaded(TASK.load()).evaluate(job(0).trial)
 
 
 def test_a_ray_worker_keeps_nothing_and_is_killed_where_it_does_not_answer(
@@ -133,15 +136,17 @@ def test_a_ray_worker_keeps_nothing_and_is_killed_where_it_does_not_answer(
 ) -> None:
     pool = RayPool(ray, Scripted, None, WorkersConfig(), 1, trial_seconds=2.0)
     late, after = answer(pool, job(HOLD)), answer(pool, job(NAP))
-    assert isinstance(late, TimedOut)
-    assert isinstance(after, Finished)
-    assert after.evaluation.objective == 0.0, "what the job held is free"
+    assert isinstance(late.result, Unfinished)
+    assert late.result.status == TIMED_OUT
+    assert isinstance(after.result, Evaluation)
+    assert after.result.objective == 0.0, "what the job held is free"
     monkeypatch.setattr("fmnas.platform.workers.ray_pool.GRACE_SECONDS", 1.0)
     hung = answer(pool, job(HANG))
-    assert isinstance(hung, TimedOut)
-    assert hung.reason == late.reason
+    assert isinstance(hung.result, Unfinished)
+    assert hung.result.status == TIMED_OUT
+    assert hung.result.reason == late.result.reason
     assert pool.capacity == 0
     again = answer(pool, job(NAP))
-    assert isinstance(again, Finished)
+    assert isinstance(again.result, Evaluation)
     assert again.worker != after.worker, "another process"
     pool.close()

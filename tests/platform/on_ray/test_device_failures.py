@@ -21,12 +21,14 @@ from fmnas.platform.screen.progress import ExperimentProgress
 from fmnas.platform.screen.screen import QuietScreen
 from fmnas.platform.tracking.tracker import NoTracker
 from fmnas.platform.workers import open_pool as opening
+from fmnas.platform.workers.evaluation import Unfinished, timed_out
 from fmnas.platform.workers.open_pool import Work, open_pool
-from fmnas.platform.workers.pool import Event, Finished, InProcessPool, Lost, Pool
+from fmnas.platform.workers.pool import Event, InProcessPool, Pool
 from fmnas.platform.workers.ray_pool import RayPool
-from fmnas.platform.workers.ray_worker import Broken, Worker
+from fmnas.platform.workers.ray_worker import Worker
 from fmnas.platform.workers.stop import PastDeadline, StopRequest
 from fmnas.search_spaces import Evaluation, Trial
+from fmnas.search_spaces.records import FAILED, LOST
 from fmnas.trainers import DeviceFailedError, Trainer, TrainerError
 from fmnas.trainers.images.cuda_graph import CaptureError
 from fmnas.trainers.problem import Hardware
@@ -60,12 +62,13 @@ def test_a_worker_whose_device_fails_is_lost_with_the_reason_and_never_used_agai
 ) -> None:
     pool = RayPool(ray, partial(build, tmp_path / "note", error), None, WorkersConfig(), 1)
     event = answer(pool, JOB)
-    assert isinstance(event, Lost)
-    assert (event.job, event.reason) == (JOB, f"{error.__name__}: {GONE}")
+    assert isinstance(event.result, Unfinished)
+    assert event.result.status == LOST
+    assert (event.job, event.result.reason) == (JOB, f"{error.__name__}: {GONE}")
     assert event.worker.startswith("worker-0@")
     again = replace(JOB, attempt=2)
     event = answer(pool, again)
-    assert isinstance(event, Finished)
+    assert isinstance(event.result, Evaluation)
     assert event.worker.rpartition(":")[2] != (tmp_path / "note").read_text()
     pool.close()
 
@@ -135,11 +138,11 @@ def test_a_worker_gives_back_the_memory_of_a_job_without_a_result_at_once(
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: held.append(trainer.held))
     answer = worker.evaluate(JOB.trial, 60.0, 1)
     if error is RuntimeError:
-        assert isinstance(answer, Broken)
+        assert isinstance(answer, Unfinished)
         assert answer.reason.startswith("ValueError: of the trial, with")
-        assert not answer.device
+        assert answer.status == FAILED
     else:
-        assert answer is None
+        assert answer == timed_out(60.0)
     assert held == [0], "what it held of the GPU was free before the cache was emptied, once"
 
 

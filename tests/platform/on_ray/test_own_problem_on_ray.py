@@ -15,11 +15,13 @@ from fmnas.platform.named import SourceFile
 from fmnas.platform.problems import problem
 from fmnas.platform.record.outcome import Job
 from fmnas.platform.workers.cluster import own_folder
+from fmnas.platform.workers.evaluation import Unfinished
 from fmnas.platform.workers.open_pool import _sent
-from fmnas.platform.workers.pool import Event, Failed, Finished, Lost, Pool, TimedOut
+from fmnas.platform.workers.pool import Event, Pool
 from fmnas.platform.workers.ray_pool import RayPool
 from fmnas.platform.workers.ray_worker import build_trainer
-from fmnas.search_spaces import Trial
+from fmnas.search_spaces import Evaluation, Trial
+from fmnas.search_spaces.records import FAILED, FINISHED, LOST, TIMED_OUT
 from fmnas.trainers.problem import Hardware, ProblemSettings
 
 MINE = """
@@ -96,21 +98,24 @@ def test_a_worker_has_it_without_the_file_and_outlives_what_it_does(ray: Any, mi
     workers = pool(ray, name, file)
     events = {deed: answer(workers, job(deed)) for deed in ("raise", "exit", "print", "hang", "kill", "fine")}
     workers.close()
-    kinds = {deed: type(event) for deed, event in events.items()}
+    results = {deed: event.result for deed, event in events.items()}
+    kinds = {deed: each.status if isinstance(each, Unfinished) else FINISHED for deed, each in results.items()}
     assert kinds == {
-        "raise": Failed,
-        "exit": Failed,
-        "print": Finished,
-        "hang": TimedOut,
-        "kill": Lost,
-        "fine": Finished,
+        "raise": FAILED,
+        "exit": FAILED,
+        "print": FINISHED,
+        "hang": TIMED_OUT,
+        "kill": LOST,
+        "fine": FINISHED,
     }
-    assert isinstance(events["fine"], Finished)
-    assert events["fine"].evaluation.objective == 0.5
-    assert isinstance(events["raise"], Failed)
-    assert events["raise"].reason == "TrainingFailedError: OddError: 1 and 2 (mine.py, line 14)"
-    assert isinstance(events["exit"], Failed)
-    assert "it called sys.exit" in events["exit"].reason
+    assert isinstance(events["fine"].result, Evaluation)
+    assert events["fine"].result.objective == 0.5
+    assert isinstance(events["raise"].result, Unfinished)
+    assert events["raise"].result.status == FAILED
+    assert events["raise"].result.reason == "TrainingFailedError: OddError: 1 and 2 (mine.py, line 14)"
+    assert isinstance(events["exit"].result, Unfinished)
+    assert events["exit"].result.status == FAILED
+    assert "it called sys.exit" in events["exit"].result.reason
     logs = Path(ray._private.worker._global_node.get_logs_dir_path())  # "session_latest" may be another one's
     assert logs.is_relative_to(own_folder())
     written = [path.stat().st_size for path in logs.glob("worker-*.out*")]
@@ -124,8 +129,8 @@ def test_the_class_of_its_data_is_sent_as_well(ray: Any, mine: Path, answer: Ans
     workers = pool(ray, name, file, data)
     event = answer(workers, job("fine"))
     workers.close()
-    assert isinstance(event, Finished)
-    assert event.evaluation.objective == 42.0
+    assert isinstance(event.result, Evaluation)
+    assert event.result.objective == 42.0
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
@@ -19,10 +20,12 @@ from fmnas.platform.errors import ClusterError, ExperimentFailed
 from fmnas.platform.problems import problem
 from fmnas.platform.record.outcome import Job
 from fmnas.platform.workers.cluster import fitting, most_workers
-from fmnas.platform.workers.pool import Event, Failed, Finished, InProcessPool, Lost, Pool, TimedOut
+from fmnas.platform.workers.evaluation import Unfinished, timed_out
+from fmnas.platform.workers.pool import Event, InProcessPool, Pool
 from fmnas.platform.workers.ray_pool import RayPool, Watch, death
 from fmnas.platform.workers.ray_worker import FMNAS, NODE, PLACE, PYTHON, TORCH, build_trainer, versions
 from fmnas.search_spaces import Evaluation, Trial
+from fmnas.search_spaces.records import FAILED, LOST, TIMED_OUT
 from fmnas.trainers.checkpoints import Checkpoints, pack, unpack
 from fmnas.trainers.problem import DataSettings, Hardware, ProblemSettings
 
@@ -37,11 +40,10 @@ Wait = Callable[[Pool], Event]
 @pytest.fixture(params=["in-process", "ray"])
 def pool(request: pytest.FixtureRequest) -> Iterator[Pool]:
     if request.param == "in-process":
-        made: Pool = InProcessPool(TASK.trainer)
+        yield InProcessPool(TASK.trainer)
     else:
-        made = RayPool(request.getfixturevalue("ray"), BUILD, SPLIT, WorkersConfig(), 1)
-    yield made
-    made.close()
+        with closing(RayPool(request.getfixturevalue("ray"), BUILD, SPLIT, WorkersConfig(), 1)) as made:
+            yield made
 
 
 def job(number: int = 0, epochs: int = 1) -> Job:
@@ -53,10 +55,10 @@ def test_a_job_is_answered_with_its_evaluation(pool: Pool, give: Give, wait: Wai
     give(pool, job())
     assert pool.capacity == 1
     event = wait(pool)
-    assert isinstance(event, Finished)
+    assert isinstance(event.result, Evaluation)
     assert event.job == job()
     expected = TASK.trainer.evaluate(job().trial)
-    assert replace(event.evaluation, seconds=0.0) == replace(expected, seconds=0.0)
+    assert replace(event.result, seconds=0.0) == replace(expected, seconds=0.0)
 
 
 def test_a_job_that_raises_has_failed_and_the_worker_lives_on(
@@ -64,11 +66,12 @@ def test_a_job_that_raises_has_failed_and_the_worker_lives_on(
 ) -> None:
     give(pool, replace(job(), trial=replace(job().trial, epochs=0)))
     event = wait(pool)
-    assert isinstance(event, Failed)
-    assert "epochs" in event.reason
+    assert isinstance(event.result, Unfinished)
+    assert event.result.status == FAILED
+    assert "epochs" in event.result.reason
     give(pool, job())
     done = wait(pool)
-    assert isinstance(done, Finished)
+    assert isinstance(done.result, Evaluation)
     assert done.worker == event.worker, "one worker has one name, however its trials end"
 
 
@@ -95,8 +98,9 @@ def test_an_exception_that_pickle_cannot_bring_home_is_the_trials_own(
     pool = RayPool(ray, Odd, None, WorkersConfig(), 1)
     first, second = answer(pool, job()), answer(pool, job(1))
     pool.close()
-    assert isinstance(first, Failed)
-    assert first.reason == "OfTwoWordsError: this and that"
+    assert isinstance(first.result, Unfinished)
+    assert first.result.status == FAILED
+    assert first.result.reason == "OfTwoWordsError: this and that"
     assert second.worker == first.worker, "the worker lives on"
 
 
@@ -114,7 +118,8 @@ def test_a_killed_worker_is_lost_and_replaced_and_its_trial_goes_on_where_it_die
         assert pool.next_event(0.0) is None
     os.kill(int(first.worker.rpartition(":")[2]), signal.SIGKILL)
     lost = wait(pool)
-    assert isinstance(lost, Lost)
+    assert isinstance(lost.result, Unfinished)
+    assert lost.result.status == LOST
     assert lost.job == Job(long.run, long.trial)
     (path,) = folder.glob("*-0.pt")
     content = unpack(path.read_bytes())
@@ -124,11 +129,11 @@ def test_a_killed_worker_is_lost_and_replaced_and_its_trial_goes_on_where_it_die
     give(pool, replace(long, attempt=2))
     event = wait(pool)
     pool.close()
-    assert isinstance(event, Finished)
+    assert isinstance(event.result, Evaluation)
     assert event.worker != first.worker
-    assert event.evaluation.curve[0] == pytest.approx(expected.curve[0] + 0.5)
-    assert event.evaluation.curve[1:] == expected.curve[1:]
-    assert event.evaluation.errors == expected.errors
+    assert event.result.curve[0] == pytest.approx(expected.curve[0] + 0.5)
+    assert event.result.curve[1:] == expected.curve[1:]
+    assert event.result.errors == expected.errors
     assert not list(folder.iterdir())
 
 
@@ -193,8 +198,9 @@ def test_a_job_that_takes_more_memory_than_there_is_has_failed_and_its_worker_is
     pool = RayPool(fake, BUILD, None, WorkersConfig(), 1)
     give(pool, job())
     event = pool.next_event(1.0)
-    assert isinstance(event, Failed)
-    assert event.reason.startswith("out of memory: ")
+    assert isinstance(event.result, Unfinished)
+    assert event.result.status == FAILED
+    assert event.result.reason.startswith("out of memory: ")
     assert (fake.made, fake.killed) == (2, [1])
 
 
@@ -231,8 +237,9 @@ def test_workers_that_died_alike_are_lost_for_the_same_short_reason(
         pool = RayPool(fake, BUILD, None, WorkersConfig(), 1)
         give(pool, job())
         event = pool.next_event(1.0)
-        assert isinstance(event, Lost)
-        assert event.reason == told
+        assert isinstance(event.result, Unfinished)
+        assert event.result.status == LOST
+        assert event.result.reason == told
     gone = exceptions.RayError(f"The actor {'0b' * 16} is unavailable: it is gone. The task may have been executed.")
     assert death(gone) == "RayError: The actor is unavailable: it is gone."
 
@@ -249,7 +256,10 @@ def test_a_worker_that_is_still_being_built_is_given_nothing(monkeypatch: pytest
     assert pool.capacity == 1
     pool.submit(job())
     time.sleep(0.001)
-    assert isinstance(pool.next_event(0.0), TimedOut)
+    event = pool.next_event(0.0)
+    assert event is not None
+    assert isinstance(event.result, Unfinished)
+    assert event.result.status == TIMED_OUT
     assert (fake.made, fake.killed, pool.capacity) == (2, [1], 0)
 
 
@@ -258,7 +268,7 @@ def test_an_answer_within_the_grace_time_is_taken_as_it_is_and_no_worker_is_kill
     fake = FakeRay(exceptions)
     fake.done = {"ready"}
     pool = RayPool(fake, BUILD, None, WorkersConfig(), 1, trial_seconds=1e-6)
-    for answer, name in ((None, "TimedOut"), (evaluation, "Finished")):
+    for answer in (timed_out(1e-6), evaluation):
         give(pool, job())
         time.sleep(0.001)
         assert pool.next_event(0.0) is None, "the deadline has passed, the grace time has not"
@@ -266,7 +276,7 @@ def test_an_answer_within_the_grace_time_is_taken_as_it_is_and_no_worker_is_kill
         event = pool.next_event(0.0)
         fake.done = {"ready"}
         assert event is not None
-        assert (type(event).__name__, event.worker, pool.capacity) == (name, "worker-0@host:1", 1)
+        assert (event.result, event.worker, pool.capacity) == (answer, "worker-0@host:1", 1)
     assert (fake.made, fake.killed) == (1, [])
 
 
