@@ -124,7 +124,11 @@ class _NotYamlError(Exception):
 def _plain(text: str) -> Any:
     """The plain data that a text of YAML holds. Raises _NotYamlError."""
     try:
-        return yaml.load(text, _StrictLoader)
+        loader = _StrictLoader(text)
+        try:
+            return loader.get_single_data()
+        finally:
+            loader.dispose()
     except ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         column = error.position - (text.rfind("\n", 0, error.position) + 1) + 1
