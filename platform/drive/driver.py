@@ -294,5 +294,5 @@ class Driver(Dispatcher):
         self._stage.journal.append(record, wait)
         ended = self._state.apply(record)
         if ended is not None:
-            self._stage.tracker.trial(*ended)
-            self._stage.progress.ended(ended[0])
+            self._stage.tracker.trial(ended)
+            self._stage.progress.ended(ended)

@@ -47,8 +47,8 @@ def begin_tracking(
     """Started, and told of every trial that has ended."""
     tracker = _new_tracker(state, directory, identity, flush_seconds)
     tracker.start([(run.optimizer_name, run.repeat) for run in state.runs.values()])
-    for outcome, standing in state.outcomes:
-        tracker.trial(outcome, standing)
+    for outcome in state.outcomes:
+        tracker.trial(outcome)
     return tracker
 
 
@@ -59,8 +59,8 @@ def finish_tracking(
 
     Where they cannot be written, the trials that wait are sent all the same, before that is raised.
     """
-    for outcome, standing in state.cancelled():
-        tracker.trial(outcome, standing)
+    for outcome in state.cancelled():
+        tracker.trial(outcome)
     try:
         summary = (write or write_results)(directory, state)
     except ExperimentFailed:

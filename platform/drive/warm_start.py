@@ -165,7 +165,7 @@ def _finished(source: Earlier, label: str) -> dict[int, list[KnownTrial]]:
     ledger = Ledger(accounts_of(source.config.model_dump(mode="json")), source.config.fidelity.epochs)
     ledger.replay(source.records[1:])
     found: dict[int, dict[str, KnownTrial]] = {}
-    for outcome, _ in sorted(ledger.outcomes, key=lambda ended: ended[0].trial.id):
+    for outcome in sorted(ledger.outcomes, key=lambda ended: ended.trial.id):
         trial, evaluation = outcome.trial, outcome.evaluation
         if outcome.optimizer == label and evaluation is not None and is_full(trial.epochs, ledger.full):
             known = KnownTrial(trial.id, dict(trial.configuration), trial.epochs, trial.seed, evaluation)

@@ -129,7 +129,7 @@ def _read(
 def _left(ledger: Ledger, since: float, now: float) -> float | None:
     """Seconds to the end of all budgets, at the pace since then."""
     done = Counter[str]()
-    for outcome, _ in ledger.outcomes:
+    for outcome in ledger.outcomes:
         if outcome.status in CHARGED and outcome.trial.origin != WARM_START and outcome.finished_at >= since:
             done[outcome.run] += outcome.trial.epochs
     runs = [(done[name], each.epochs_ahead) for name, each in ledger.accounts.items()]

@@ -60,7 +60,7 @@ def test_a_standing_is_that_after_its_trial() -> None:
     ledger = ledger_of(
         told("random/repeat-0", 0, 0.3), told("random/repeat-0", 1, None), told("random/repeat-0", 2, 0.4)
     )
-    standings = [standing for _, standing in ledger.outcomes]
+    standings = [outcome.standing for outcome in ledger.outcomes]
     assert [(each.epochs, each.evaluations, each.incumbent) for each in standings] == [
         (3, 1.0, 0.3),
         (6, 2.0, 0.3),

@@ -102,7 +102,7 @@ def test_in_this_process_the_experiment_ends_uncharged_and_a_resume_repeats_the_
     assert [r["event"] for r in read_journal(journal)][-1] == "cancelled"
     status, state, _ = drive(config, journal)
     assert status == Ending.FINISHED
-    assert [outcome.status for outcome, _ in state.outcomes] == ["finished"] * 4
+    assert [outcome.status for outcome in state.outcomes] == ["finished"] * 4
 
 
 class Greedy:
