@@ -291,8 +291,7 @@ class Driver(Dispatcher):
 
     def _record(self, record: Record, wait: bool = True) -> None:
         """Journal first, then tell (the state does), then track."""
-        self._stage.journal.append(record, wait)
-        ended = self._state.apply(record)
+        ended = self._state.record(self._stage.journal, record, wait)
         if ended is not None:
             self._stage.tracker.trial(ended)
             self._stage.progress.ended(ended)

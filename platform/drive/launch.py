@@ -27,7 +27,7 @@ from fmnas.platform.record.configuration import check_tracked, current_config, i
 from fmnas.platform.record.events import begun_record, driver_record, ended_record, extended_record
 from fmnas.platform.record.experiment import build_experiment
 from fmnas.platform.record.handed_over import keep_problem
-from fmnas.platform.record.journal import DriverWork, Journal, Record, experiment_records
+from fmnas.platform.record.journal import DriverWork, Journal, experiment_records
 from fmnas.platform.record.lock import Note, kept_up, locked
 from fmnas.platform.record.run_directory import RunDirectory, write_json, write_text
 from fmnas.platform.record.state import ExperimentState, restore
@@ -79,11 +79,6 @@ class Session:
         kept = Checkpoints(self.directory.checkpoints.resolve(), every) if every else None
         work = Work(config, data, config.seeds, config.concurrency, config.budget.trial_seconds, kept, around.traced)
         return open_pool(work, around.address, around.stop, around.screen.say)
-
-    def record(self, journal: Journal, record: Record) -> None:
-        """Journal it, then take it."""
-        journal.append(record)
-        self.state.apply(record)
 
     def driven(self, dispatcher: Dispatcher) -> tuple[Ending, str]:
         """How the work ended, and why it failed if it did; the screen is closed."""
@@ -187,7 +182,7 @@ def _go_on(session: Session, note: Note, changes: Mapping[str, Any], news: Mappi
         if changes:
             _enter(session, journal, DriverWork.EXTENSION)
             grown = extended_record(changes, config.model_dump(mode="json"), around.clock.now(), news)
-            session.record(journal, grown)
+            state.record(journal, grown)
         _write_config(config, directory)
         return _conduct(session, note, journal, pool)
 
@@ -221,7 +216,7 @@ def _enter(session: Session, journal: Journal, work: DriverWork) -> None:
             f"{directory.root} was driven by {driver_in_words(before)}, and goes on with {driver_in_words(record)}: "
             "results of both stand in one comparison, and the report says so"
         )
-    session.record(journal, record)
+    state.record(journal, record)
 
 
 def _conduct(session: Session, note: Note, journal: Journal, pool: Pool) -> ExperimentResult:
@@ -236,7 +231,7 @@ def _conduct(session: Session, note: Note, journal: Journal, pool: Pool) -> Expe
         stage = Stage(pool, journal, tracker, progress, around.stop, around.clock)
         ending, reason = session.driven(Driver(state, session.config.workers, stage))
         if state.status != ending:  # else it said so before and did nothing since
-            session.record(journal, ended_record(ending, reason, around.clock.now()))
+            state.record(journal, ended_record(ending, reason, around.clock.now()))
         if ending == Ending.FINISHED:  # what is left is of trials that were killed
             shutil.rmtree(session.directory.checkpoints, ignore_errors=True)
         _say_writing(session)

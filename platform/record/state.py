@@ -10,7 +10,7 @@ from fmnas.platform.errors import ExperimentFailed, one_line, own_line
 from fmnas.platform.record.configuration import current_config
 from fmnas.platform.record.experiment import Experiment, Run, build_experiment
 from fmnas.platform.record.handed_over import standing_in
-from fmnas.platform.record.journal import ASKED, Record, experiment_records
+from fmnas.platform.record.journal import ASKED, Journal, Record, experiment_records
 from fmnas.platform.record.ledger import Ledger
 from fmnas.platform.record.outcome import Outcome
 from fmnas.platform.record.run_directory import RunDirectory
@@ -39,6 +39,11 @@ class ExperimentState(Ledger):
         if ended is not None and self._heard:
             self._tell(ended)
         return ended
+
+    def record(self, journal: Journal, record: Record, wait: bool = True) -> Outcome | None:
+        """Journal it, see `Journal.append`, then take it."""
+        journal.append(record, wait)
+        return self.apply(record)
 
     def _follow(self, record: Record) -> None:
         if record["event"] == ASKED:
