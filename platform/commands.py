@@ -9,7 +9,7 @@ import shlex
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from rich.text import Text
 
 from fmnas.platform.errors import ConfigError, ExitCode, ExperimentFailed, RunDirectoryError
 from fmnas.platform.record.run_directory import RunDirectory, new_run_directory, run_directory
-from fmnas.platform.screen.ending import Teller, tell_interrupted
+from fmnas.platform.screen.ending import Teller
 from fmnas.platform.screen.screen import LINES, LIVE, LineScreen, mode_for, open_screen
 from fmnas.platform.screen.terminal import complain, output, print_summary, say, terminal
 from fmnas.platform.workers.stop import stopped_by_signals
@@ -52,20 +52,18 @@ def _driven(plan: Callable[[argparse.Namespace, Say], _Plan]) -> Callable[[argpa
     def command(arguments: argparse.Namespace) -> int:
         console = terminal(output())
         mode = mode_for(arguments.progress, console)
-        screen, teller = open_screen(mode, console), None
+        screen, teller = open_screen(mode, console), Teller(mode, console)
         with stopped_by_signals() as stop:
             try:
                 planned = plan(arguments, screen.say)
-                teller = Teller(mode, console, planned.directory, planned.again)
+                teller = replace(teller, directory=planned.directory, again=planned.again)
                 from fmnas.platform.drive.launch import Surroundings
 
                 around = Surroundings(arguments.address, screen, stop, traced=mode in (LIVE, LINES))
                 return teller.tell(planned.start(around))
             except KeyboardInterrupt:
-                return teller.interrupted() if teller else tell_interrupted(mode)
+                return teller.interrupted()
             except ExperimentFailed as error:
-                if teller is None:
-                    raise
                 return teller.failed(error)
 
     return command
