@@ -18,6 +18,9 @@ from fmnas.platform.record.outcome import Outcome
 if TYPE_CHECKING:
     from fmnas.platform.tracking.store import MlflowStore
 
+FLUSH_SECONDS = 60.0
+"""How long a store that answers may take for what is left at the end of an experiment."""
+
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """Seconds between attempts while the store does not answer; doubled each time."""
 
@@ -87,7 +90,7 @@ class BackgroundTracker(Tracker):
     def __init__(
         self,
         store: "MlflowStore",
-        flush_seconds: float = 60.0,
+        flush_seconds: float = FLUSH_SECONDS,
         first_pause: float = FIRST_PAUSE,
         uri: str = "",
     ) -> None:
