@@ -80,7 +80,7 @@ class Session:
         work = Work(config, data, config.seeds, config.concurrency, config.budget.trial_seconds, kept, around.traced)
         return open_pool(work, around.address, around.stop, around.screen.say)
 
-    def driven(self, dispatcher: Dispatcher) -> tuple[Ending, str]:
+    def driven(self, dispatcher: Dispatcher[Any]) -> tuple[Ending, str]:
         """How the work ended, and why it failed if it did; the screen is closed."""
         try:
             return dispatcher.run(), ""
@@ -228,8 +228,8 @@ def _conduct(session: Session, note: Note, journal: Journal, pool: Pool) -> Expe
             _enter(session, journal, DriverWork.EXPERIMENT)
         tracker = begin_tracking(state, session.directory, session.identity)
         progress = ExperimentProgress(around.screen, state, lambda: pool.size, reached=reached)
-        stage = Stage(pool, journal, tracker, progress, around.stop, around.clock)
-        ending, reason = session.driven(Driver(state, session.config.workers, stage))
+        stage = Stage(pool, progress, around.stop, around.clock)
+        ending, reason = session.driven(Driver(state, stage, journal, tracker))
         if state.status != ending:  # else it said so before and did nothing since
             state.record(journal, ended_record(ending, reason, around.clock.now()))
         if ending == Ending.FINISHED:  # what is left is of trials that were killed

@@ -66,6 +66,10 @@ class JobProgress(ABC):
         self._gone("lost", "was lost with", job, worker, reason)
 
     @abstractmethod
+    def started(self, job: Job, worker: str) -> None:
+        """A worker has begun a job."""
+
+    @abstractmethod
     def _standing(self) -> dict[str, Any]:
         """The facts of how it stands."""
 

@@ -140,7 +140,7 @@ def test_nodes_come_die_and_freeze(cluster: Any, ray: Any, tmp_path: Path) -> No
     ]
     script = Scripted(state, tmp_path / "j", acts)
     with Journal(tmp_path / "j") as journal:
-        driver = Driver(state, config.workers, Stage(pool, journal, NoTracker(), script, stop))
+        driver = Driver(state, Stage(pool, script, stop), journal, NoTracker())
         assert driver.run() == Ending.INTERRUPTED
     pool.close()
     for node in (first, *later):

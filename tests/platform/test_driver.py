@@ -216,8 +216,8 @@ def test_a_trial_asked_while_a_stop_comes_is_left_for_the_resume(
 
     run.optimizer.ask = ask_while_stopped  # type: ignore[method-assign]
     with Journal(tmp_path / "j") as log:
-        stage = Stage(scripted_pool(state), log, NoTracker(), ExperimentProgress(QuietScreen(), state), stop)
-        assert Driver(state, config.workers, stage).run() == Ending.INTERRUPTED
+        stage = Stage(scripted_pool(state), ExperimentProgress(QuietScreen(), state), stop)
+        assert Driver(state, stage, log, NoTracker()).run() == Ending.INTERRUPTED
     assert [record["event"] for record in read_journal(tmp_path / "j")] == ["asked"]
     status, _, _ = drive(config, tmp_path / "j")
     assert status == Ending.FINISHED
