@@ -94,7 +94,9 @@ def is_written(config: Config, directory: RunDirectory) -> bool:
 
 
 def flat(data: Any, prefix: str = "") -> dict[str, Any]:
-    """Nested data as dotted keys."""
+    """Nested data, or a configuration, as dotted keys."""
+    if isinstance(data, Config):
+        data = data.model_dump(mode="json")
     if isinstance(data, Mapping):
         items = [(str(key), value) for key, value in data.items()]
     elif isinstance(data, list):
@@ -105,7 +107,7 @@ def flat(data: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def differences(before: Any, now: Any) -> dict[str, tuple[Any, Any]]:
-    """Dotted key -> (before, now), of what differs in nested data."""
+    """Dotted key -> (before, now), of what differs in nested data or configurations."""
     old, new = flat(before), flat(now)
     return {key: (old.get(key), new.get(key)) for key in {**old, **new} if old.get(key) != new.get(key)}
 
@@ -117,8 +119,7 @@ def is_within(key: str, names: Iterable[str]) -> bool:
 
 def _changed(before: Config, now: Config) -> dict[str, tuple[Any, Any]]:
     """Of what is not free to change."""
-    found = differences(before.model_dump(mode="json"), now.model_dump(mode="json"))
-    return {key: values for key, values in found.items() if not is_within(key, FREE_TO_CHANGE)}
+    return {key: both for key, both in differences(before, now).items() if not is_within(key, FREE_TO_CHANGE)}
 
 
 def _written(directory: RunDirectory, advice: str) -> Config | None:
