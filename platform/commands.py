@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace, say: Say) -> _Plan:
     say(f"{config.in_a_line}, into {directory.root}")
     from fmnas.platform.drive.launch import launch  # what a configuration must be is known by now
 
-    return _Plan(directory, _resume(directory), lambda around: launch(config, directory, around))
+    return _Plan(directory, directory.command("resume"), lambda around: launch(config, directory, around))
 
 
 @_driven
@@ -90,7 +90,7 @@ def resume(arguments: argparse.Namespace, say: Say) -> _Plan:
 
     directory = run_directory(arguments.directory, write=True)
     say(f"going on with {directory.root}")
-    return _Plan(directory, _resume(directory), lambda around: go_on(directory, around))
+    return _Plan(directory, directory.command("resume"), lambda around: go_on(directory, around))
 
 
 @_driven
@@ -101,7 +101,9 @@ def extend(arguments: argparse.Namespace, _: Say) -> _Plan:
     directory, given = run_directory(arguments.directory, write=True), arguments.overrides
     told = [each for each in given if not each.startswith("tracking")]  # that may hold a password
     again = shlex.join(["extend", str(directory.root), *(part for each in told for part in ("-o", each))])
-    return _Plan(directory, again if told else _resume(directory), lambda around: grow(directory, given, around))
+    return _Plan(
+        directory, again if told else directory.command("resume"), lambda around: grow(directory, given, around)
+    )
 
 
 @_driven
@@ -113,12 +115,9 @@ def retrain(arguments: argparse.Namespace, _: Say) -> _Plan:
     given = {name: getattr(arguments, name) for name in ("epochs", "images", "seeds")}
     asked = {name: value for name, value in given.items() if value is not None}
     options = "".join(f" --{name} {value}" for name, value in asked.items())
-    again = f"retrain {shlex.quote(str(directory.root))}{options}"
-    return _Plan(directory, again, lambda around: train_again(directory, asked, around))
-
-
-def _resume(directory: RunDirectory) -> str:
-    return f"resume {shlex.quote(str(directory.root))}"
+    return _Plan(
+        directory, f"{directory.command('retrain')}{options}", lambda around: train_again(directory, asked, around)
+    )
 
 
 def status(arguments: argparse.Namespace) -> int:

@@ -4,7 +4,6 @@ The trainings draw from seeds of their own: a pure function of the experiment's 
 2**32, where the search's seeds end.
 """
 
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -165,11 +164,11 @@ def _scale(config: Config, asked: Mapping[str, int]) -> Scale:
 
 
 def _chosen(session: Session) -> Sequence[Outcome]:
-    chosen, root = session.state.incumbents(), session.directory.root
+    chosen, directory = session.state.incumbents(), session.directory
     if not chosen:
         raise RunDirectoryError(
-            f"{root} has no finished full training yet, so there is nothing to retrain; go on with "
-            f"`fmnas resume {shlex.quote(str(root))}`"
+            f"{directory.root} has no finished full training yet, so there is nothing to retrain; go on with "
+            f"`fmnas {directory.command('resume')}`"
         )
     if session.state.status != Ending.FINISHED:
         session.around.screen.say("the experiment is not finished: what is best in each run now is retrained")

@@ -4,7 +4,6 @@ The journal is the truth. In config.yaml a user may change what is FREE_TO_CHANG
 between the record of an extension and the writing of config.yaml left the file of before there: it is taken for that.
 """
 
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -84,7 +83,7 @@ def check_tracked(tracking: TrackingConfig, directory: RunDirectory) -> None:
     if not tracking.enabled:
         raise RunDirectoryError(
             f"{directory.config} says tracking.enabled = false: MLflow has nothing of this experiment; say true there, "
-            f"and `fmnas sync {shlex.quote(str(directory.root))}` sends it"
+            f"and `fmnas {directory.command('sync')}` sends it"
         )
 
 

@@ -98,7 +98,7 @@ class Teller:
     def _print_places(self, result: ExperimentResult, directory: RunDirectory) -> None:
         places = {"run directory": str(directory.root), "page": str(directory.page)}
         if result.tracking.store_experiment or result.tracking.missed:
-            places |= {"MLflow store": result.store, "open it with": _command("ui", directory)}
+            places |= {"MLflow store": result.store, "open it with": f"{called()} {directory.command('ui')}"}
         for what, place in places.items():
             say(self.console, f"{what:<15} {place}")
 
@@ -111,12 +111,8 @@ class Teller:
             say(
                 self.console,
                 f"MLflow missed {what} ({tracking.reason}); the run directory has them: "
-                f"`{_command('sync', directory)}` sends them",
+                f"`{called()} {directory.command('sync')}` sends them",
             )
-
-
-def _command(name: str, directory: RunDirectory) -> str:
-    return f"{called()} {name} {shlex.quote(str(directory.root))}"
 
 
 def tell_ending(status: str, code: int, facts: Mapping[str, Any]) -> None:

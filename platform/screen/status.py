@@ -24,7 +24,6 @@ that no driver works on is not running.
 """
 
 import csv
-import shlex
 import time
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -80,7 +79,7 @@ def status_of(directory: RunDirectory, now: float | None = None) -> dict[str, An
     reached = {(run, trial): epoch for run, trial, epoch in noted.get("reached", ())}
     begun_by_fmnas = parted(config["problem"])[0] != HANDED_OVER  # only `minimize` can go on with what it was given
     over = driver is not None or state == Ending.FINISHED or not begun_by_fmnas
-    again = None if over else f"{called()} resume {shlex.quote(str(directory.root))}"
+    again = None if over else f"{called()} {directory.command('resume')}"
     return {
         "directory": str(directory.root),
         "name": config["name"],
@@ -116,7 +115,7 @@ def _read(
     except (KeyError, TypeError, ValueError) as error:
         raise RunDirectoryError(
             f"{directory.journal}: it holds no whole configuration ({one_line(error)}); "
-            f"`{called()} report {shlex.quote(str(directory.root))}` says what to do"
+            f"`{called()} {directory.command('report')}` says what to do"
         ) from None
     for line, record in enumerate(records[1:], start=2):
         ledger.follow(line, record)
