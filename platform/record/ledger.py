@@ -1,6 +1,6 @@
 """What the journal comes to: the one reader of its records, for driver, status, retraining and report.
 
-    ledger = Ledger(accounts, full)
+    ledger = new_ledger(config)
     ledger.replay(records)
 
 Every record changes it in one place. It builds no optimizer and writes nothing; `ExperimentState` adds the optimizers.
@@ -90,14 +90,6 @@ class RunAccount:
     def epochs_ahead(self) -> int:
         """What it will still spend, as far as that is known."""
         return self.budget.committed if self.done else self.budget.epochs - self.budget.spent
-
-
-def accounts_of(config: Mapping[str, Any]) -> list[RunAccount]:
-    """The accounts of an experiment at its beginning, by its resolved configuration as plain data."""
-    names = [entry.get("label") or entry["name"] for entry in config["optimizers"]]  # older ones have no labels
-    budget, repeats = config["budget"], range(config["repeats"])
-    epochs, seconds = int(budget["evaluations"]) * int(config["fidelity"]["epochs"]), budget.get("seconds")
-    return [RunAccount(name, repeat, RunBudget(epochs, seconds)) for repeat in repeats for name in names]
 
 
 @dataclass
@@ -277,6 +269,15 @@ class Ledger:
             "a line is missing or was changed. Lines before it are whole: to go on from there, keep a copy and cut the "
             f"file to its first {line - 1} lines"
         )
+
+
+def new_ledger(config: Mapping[str, Any]) -> Ledger:
+    """Of an experiment at its beginning, by its resolved configuration as plain data."""
+    names = [entry.get("label") or entry["name"] for entry in config["optimizers"]]  # older ones have no labels
+    budget, repeats, full = config["budget"], range(config["repeats"]), int(config["fidelity"]["epochs"])
+    epochs, seconds = int(budget["evaluations"]) * full, budget.get("seconds")
+    accounts = [RunAccount(name, repeat, RunBudget(epochs, seconds)) for repeat in repeats for name in names]
+    return Ledger(accounts, full)
 
 
 def _key(record: Record) -> tuple[str, int]:

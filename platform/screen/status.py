@@ -48,7 +48,7 @@ from fmnas.platform.record.journal import (
     experiment_records,
     stages,
 )
-from fmnas.platform.record.ledger import Ledger, OpenTrial, RunAccount, accounts_of
+from fmnas.platform.record.ledger import Ledger, OpenTrial, RunAccount, new_ledger
 from fmnas.platform.record.lock import Holder, look
 from fmnas.platform.record.run_directory import RunDirectory
 from fmnas.platform.screen.ending import called
@@ -111,7 +111,7 @@ def _read(
     """The ledger, and the last of its records that tell of something."""
     last = deque[Record](maxlen=SHOWN_EVENTS)
     try:
-        ledger = Ledger(accounts_of(config), int(config["fidelity"]["epochs"]))
+        ledger = new_ledger(config)
     except (KeyError, TypeError, ValueError) as error:
         raise RunDirectoryError(
             f"{directory.journal}: it holds no whole configuration ({one_line(error)}); "

@@ -5,7 +5,7 @@ import pytest
 from fmnas.platform.errors import RunDirectoryError
 from fmnas.platform.record.events import asked_record, job_record
 from fmnas.platform.record.journal import STARTED, Record
-from fmnas.platform.record.ledger import Ledger, accounts_of
+from fmnas.platform.record.ledger import Ledger, new_ledger
 from fmnas.platform.record.outcome import Job
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FAILED, FINISHED
@@ -30,7 +30,7 @@ def told(run: str, number: int, objective: float | None, epochs: int = 3) -> lis
 
 
 def ledger_of(*trials: list[Record]) -> Ledger:
-    ledger = Ledger(accounts_of(CONFIG), 3)
+    ledger = new_ledger(CONFIG)
     ledger.replay(record for trial in trials for record in trial)
     return ledger
 
