@@ -3,6 +3,7 @@
 Everything that can be wrong with the input is checked before the run directory is touched.
 """
 
+import math
 import shutil
 import uuid
 from collections.abc import Mapping, Sequence
@@ -77,7 +78,8 @@ class Session:
         """The workers of its trials, see `open_pool`."""
         config, around, every = self.config, self.around, self.config.checkpoints.every
         kept = Checkpoints(self.directory.checkpoints.resolve(), every) if every else None
-        work = Work(config, data, config.seeds, config.concurrency, config.budget.trial_seconds, kept, around.traced)
+        seconds = math.inf if config.budget.trial_seconds is None else config.budget.trial_seconds
+        work = Work(config, data, config.seeds, config.concurrency, seconds, kept, around.traced)
         return open_pool(work, around.address, around.stop, around.screen.say)
 
     def driven(self, dispatcher: Dispatcher[Any]) -> tuple[Ending, str]:
