@@ -37,7 +37,7 @@ from fmnas.platform.screen.ending import ExperimentResult
 from fmnas.platform.screen.progress import ExperimentProgress, Reached
 from fmnas.platform.screen.screen import Screen
 from fmnas.platform.tracking.password import keep_password
-from fmnas.platform.tracking.tracker import Tracker
+from fmnas.platform.tracking.tracker import FLUSH_SECONDS, Tracker
 from fmnas.platform.workers.open_pool import Work, open_pool
 from fmnas.platform.workers.pool import Pool
 from fmnas.platform.workers.stop import StopRequest
@@ -97,9 +97,9 @@ class Session:
         store = shown_uri(self.config.tracking.uri or self.directory.store)
         return ExperimentResult(Ending(ending), reason, summary, report, store)
 
-    def sent_as_it_is(self) -> ExperimentResult:
+    def sent_as_it_is(self, flush_seconds: float = FLUSH_SECONDS) -> ExperimentResult:
         """The same, of an experiment at which nobody works now."""
-        tracker = begin_tracking(self.state, self.directory, self.identity)
+        tracker = begin_tracking(self.state, self.directory, self.identity, flush_seconds)
         return self.sent(tracker, self.state.status or Ending.INTERRUPTED)
 
 
@@ -204,8 +204,7 @@ def sync(directory: RunDirectory, around: Surroundings) -> ExperimentResult:
         session = Session(*restore(directory, heard=False), directory, around)
         check_tracked(session.config.tracking, directory)
         check_tracking(session.config, directory)
-        tracker = begin_tracking(session.state, directory, session.identity, SYNC_SECONDS)
-        return session.sent(tracker, session.state.status or Ending.INTERRUPTED)
+        return session.sent_as_it_is(SYNC_SECONDS)
 
 
 def _enter(session: Session, journal: Journal, work: DriverWork) -> None:
