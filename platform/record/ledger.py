@@ -79,7 +79,7 @@ class RunAccount:
     @property
     def incumbent(self) -> float | None:
         """The lowest full-fidelity objective so far."""
-        return self.best.evaluation.objective if self.best and self.best.evaluation else None
+        return self.best.objective if self.best else None
 
     @property
     def done(self) -> bool:

@@ -76,6 +76,16 @@ class Outcome:
         """The run's name."""
         return run_name(self.optimizer, self.repeat)
 
+    @property
+    def objective(self) -> float | None:
+        """What it measured; None unless finished."""
+        return self.evaluation.objective if self.evaluation else None
+
+    @property
+    def error(self) -> float | None:
+        """The same of its error; None also where a problem has none."""
+        return self.evaluation.error if self.evaluation else None
+
     def _train_seconds(self) -> float | None:
         """What is charged; None of what is not, and of a failure in a journal that has no such number."""
         if self.evaluation:
@@ -96,8 +106,8 @@ class Outcome:
             "origin": self.trial.origin,
             "parent": self.trial.parent,
             "epochs": self.trial.epochs,
-            "objective": evaluation.objective if evaluation else None,
-            "error": evaluation.error if evaluation else None,
+            "objective": self.objective,
+            "error": self.error,
             **{f"error_seed_{i}": error for i, error in enumerate(errors, start=1)},
             "flops": evaluation.flops if evaluation else None,
             "flops_ratio": evaluation.flops_ratio if evaluation else None,

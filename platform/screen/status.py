@@ -139,10 +139,6 @@ def _left(ledger: Ledger, since: float, now: float) -> float | None:
 def _run(account: RunAccount, full: int) -> dict[str, Any]:
     """What one run has come to."""
     spent, best = account.budget.spent, account.best
-    evaluation = best.evaluation if best else None
-    incumbent = None
-    if best and evaluation:
-        incumbent = {"trial": best.trial.id, "objective": evaluation.objective, "error": evaluation.error}
     return {
         "run": account.name,
         "trials": account.ended,
@@ -150,7 +146,7 @@ def _run(account: RunAccount, full: int) -> dict[str, Any]:
         "spent_epochs": spent,
         "budget_epochs": account.budget.epochs,
         "evaluations": spent / full,
-        "incumbent": incumbent,
+        "incumbent": {"trial": best.trial.id, "objective": best.objective, "error": best.error} if best else None,
     }
 
 

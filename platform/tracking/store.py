@@ -50,10 +50,8 @@ class _Progress:
 
     def take(self, outcome: Outcome, points: Iterable[Point]) -> None:
         """A trial was written; one that had to be set aside comes after later ones."""
-        standing = outcome.standing
-        found = outcome.evaluation.objective if outcome.evaluation else None
-        best = self.best.evaluation.objective if self.best and self.best.evaluation else math.inf
-        if found is not None and found == standing.incumbent and found < best:
+        standing, found, best = outcome.standing, outcome.objective, self.best.objective if self.best else None
+        if found is not None and found == standing.incumbent and (best is None or found < best):
             self.best = outcome
         if standing.epochs >= self.standing.epochs:
             self.standing = standing
