@@ -48,7 +48,7 @@ ARGUMENTS = {
 """What the keys of the configuration are called in a call."""
 _MUST_AGREE = ("problem", "optimizers", "seed", "fidelity")
 """The keys of a configuration in which two calls must agree to be one search."""
-_MAY_DIFFER = (("budget", "evaluations"), ("workers", "failures"))
+_MAY_DIFFER = ("budget.evaluations", "workers.failures")
 """Those in which a later call may ask for another value."""
 
 
@@ -231,31 +231,32 @@ class _Search:
 
     def _begun(self, around: "Surroundings") -> "ExperimentResult":
         from fmnas.platform.drive.launch import extend, launch, resume
-        from fmnas.platform.record.configuration import current_config
+        from fmnas.platform.record.configuration import current_config, differences
         from fmnas.platform.record.handed_over import standing_in
 
         if not self.directory.journal.is_file():
             return launch(self.config, new_run_directory(self.directory.root), around)
         directory = run_directory(self.directory.root, write=True)
         with standing_in(directory):
-            begun = current_config(directory, experiment_records(directory)).model_dump(mode="json")
-        asked = self.config.model_dump(mode="json")
-        self._check_same(begun, asked)
-        changes = [
-            f"{part}.{key}={asked[part][key]}" for part, key in _MAY_DIFFER if asked[part][key] != begun[part][key]
-        ]
+            found = differences(current_config(directory, experiment_records(directory)), self.config)
+        self._check_same(found)
+        changes = [f"{key}={found[key][1]}" for key in _MAY_DIFFER if key in found]
         return extend(directory, changes, around) if changes else resume(directory, around)
 
-    def _check_same(self, begun: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+    def _check_same(self, found: Mapping[str, tuple[Any, Any]]) -> None:
         """Raise RunDirectoryError unless the configurations are of one search, as far as can be known.
 
-        What is asked may have more evaluations than what was begun, but not fewer.
+        found: their `differences`. What is asked may have more evaluations than what was begun, but not fewer.
         """
+        from fmnas.platform.record.configuration import is_within
         from fmnas.platform.record.handed_over import kept_space
 
-        differing = [key for key in _MUST_AGREE if asked[key] != begun[key]]
-        changed = [f"  {key} = {asked[key]}: it began with {begun[key]}" for key in differing]
-        there, wanted = begun["budget"]["evaluations"], asked["budget"]["evaluations"]
+        changed = [
+            f"  {key} = {asked}: it began with {begun}"
+            for key, (begun, asked) in found.items()
+            if is_within(key, _MUST_AGREE)
+        ]
+        there, wanted = found.get("budget.evaluations", (0, 0))
         if wanted < there:
             changed.append(f"  evaluations = {wanted}: it has {there}, and there may be more, not fewer")
         if not changed and kept_space(self.directory) != self.task.space:

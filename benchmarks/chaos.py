@@ -229,8 +229,8 @@ def drive(config: Config, pool: Pool, journal: Path) -> list[Record]:
     """The records of an experiment on a pool."""
     with Journal(journal) as log:
         state = ExperimentState(build_experiment(config))
-        stage = Stage(pool, log, NoTracker(), ExperimentProgress(QuietScreen(), state), StopRequest())
-        Driver(state, config.workers, stage).run()
+        stage = Stage(pool, ExperimentProgress(QuietScreen(), state), StopRequest())
+        Driver(state, stage, log, NoTracker()).run()
     return read_journal(journal)
 
 

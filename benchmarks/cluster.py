@@ -234,8 +234,8 @@ def experiment(trials: int, folder: Path) -> Story:
     pool = RayPool(ray, Sleeper, None, WorkersConfig(), 4)
     try:
         with Journal(folder / "journal.jsonl") as journal:
-            stage = Stage(pool, journal, NoTracker(), Acts(acts, story, pool, state), StopRequest())
-            Driver(state, config.workers, stage).run()
+            stage = Stage(pool, Acts(acts, story, pool, state), StopRequest())
+            Driver(state, stage, journal, NoTracker()).run()
     finally:
         pool.close()
         ray.shutdown()

@@ -110,9 +110,9 @@ def drive(pool: Pool, config: Config, folder: Path, tracked: bool) -> tuple[floa
     while not pool.capacity:
         pool.next_event(0.5)
     with Journal(folder / "journal.jsonl") as journal:
-        stage = Stage(pool, journal, tracker, ExperimentProgress(QuietScreen(), state), StopRequest())
+        stage = Stage(pool, ExperimentProgress(QuietScreen(), state), StopRequest())
         began = time.perf_counter()
-        Driver(state, config.workers, stage).run()
+        Driver(state, stage, journal, tracker).run()
         loop = time.perf_counter() - began
     report = tracker.finish("finished", [], {})
     if tracked and report.missed:

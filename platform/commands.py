@@ -9,7 +9,7 @@ import shlex
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from rich.text import Text
 
 from fmnas.platform.errors import ConfigError, ExitCode, ExperimentFailed, RunDirectoryError
 from fmnas.platform.record.run_directory import RunDirectory, new_run_directory, run_directory
-from fmnas.platform.screen.ending import Teller, tell_interrupted
+from fmnas.platform.screen.ending import Teller
 from fmnas.platform.screen.screen import LINES, LIVE, LineScreen, mode_for, open_screen
 from fmnas.platform.screen.terminal import complain, output, print_summary, say, terminal
 from fmnas.platform.workers.stop import stopped_by_signals
@@ -52,20 +52,18 @@ def _driven(plan: Callable[[argparse.Namespace, Say], _Plan]) -> Callable[[argpa
     def command(arguments: argparse.Namespace) -> int:
         console = terminal(output())
         mode = mode_for(arguments.progress, console)
-        screen, teller = open_screen(mode, console), None
+        screen, teller = open_screen(mode, console), Teller(mode, console)
         with stopped_by_signals() as stop:
             try:
                 planned = plan(arguments, screen.say)
-                teller = Teller(mode, console, planned.directory, planned.again)
+                teller = replace(teller, directory=planned.directory, again=planned.again)
                 from fmnas.platform.drive.launch import Surroundings
 
                 around = Surroundings(arguments.address, screen, stop, traced=mode in (LIVE, LINES))
                 return teller.tell(planned.start(around))
             except KeyboardInterrupt:
-                return teller.interrupted() if teller else tell_interrupted(mode)
+                return teller.interrupted()
             except ExperimentFailed as error:
-                if teller is None:
-                    raise
                 return teller.failed(error)
 
     return command
@@ -82,7 +80,7 @@ def run(arguments: argparse.Namespace, say: Say) -> _Plan:
     say(f"{config.in_a_line}, into {directory.root}")
     from fmnas.platform.drive.launch import launch  # what a configuration must be is known by now
 
-    return _Plan(directory, _resume(directory), lambda around: launch(config, directory, around))
+    return _Plan(directory, directory.command("resume"), lambda around: launch(config, directory, around))
 
 
 @_driven
@@ -92,7 +90,7 @@ def resume(arguments: argparse.Namespace, say: Say) -> _Plan:
 
     directory = run_directory(arguments.directory, write=True)
     say(f"going on with {directory.root}")
-    return _Plan(directory, _resume(directory), lambda around: go_on(directory, around))
+    return _Plan(directory, directory.command("resume"), lambda around: go_on(directory, around))
 
 
 @_driven
@@ -103,7 +101,9 @@ def extend(arguments: argparse.Namespace, _: Say) -> _Plan:
     directory, given = run_directory(arguments.directory, write=True), arguments.overrides
     told = [each for each in given if not each.startswith("tracking")]  # that may hold a password
     again = shlex.join(["extend", str(directory.root), *(part for each in told for part in ("-o", each))])
-    return _Plan(directory, again if told else _resume(directory), lambda around: grow(directory, given, around))
+    return _Plan(
+        directory, again if told else directory.command("resume"), lambda around: grow(directory, given, around)
+    )
 
 
 @_driven
@@ -115,12 +115,9 @@ def retrain(arguments: argparse.Namespace, _: Say) -> _Plan:
     given = {name: getattr(arguments, name) for name in ("epochs", "images", "seeds")}
     asked = {name: value for name, value in given.items() if value is not None}
     options = "".join(f" --{name} {value}" for name, value in asked.items())
-    again = f"retrain {shlex.quote(str(directory.root))}{options}"
-    return _Plan(directory, again, lambda around: train_again(directory, asked, around))
-
-
-def _resume(directory: RunDirectory) -> str:
-    return f"resume {shlex.quote(str(directory.root))}"
+    return _Plan(
+        directory, f"{directory.command('retrain')}{options}", lambda around: train_again(directory, asked, around)
+    )
 
 
 def status(arguments: argparse.Namespace) -> int:

@@ -235,6 +235,11 @@ class OptimizerConfig(Section):
         """Of the registry, or its own. Raises KeyError for a name that is not there."""
         return OPTIMIZERS[self.name] if self.use is None else Row(self.name, self.use, "")
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All its options, those not said with their defaults. Raises as `Row.complete`."""
+        return self.row.complete(self.options)
+
     @model_validator(mode="before")
     @classmethod
     def _flat(cls, given: Any) -> Any:

@@ -41,7 +41,7 @@ def differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[st
 def competitor(entry: OptimizerConfig) -> dict[str, Any]:
     """All that decides what an optimizer suggests, whether said or by default, and how many trials it has in flight."""
     plain = entry.model_dump(mode="json", include={"name", "use", "concurrency", "warm_start"})
-    return {**plain, **entry.row.complete(entry.options)}
+    return {**plain, **entry.settings}
 
 
 def setup_of(config: Config, problem: Problem) -> list[str]:
@@ -64,7 +64,7 @@ def settings_of(config: Config) -> dict[str, Mapping[str, Any]]:
         entry.label: {
             **({} if entry.name == entry.label else {"optimizer": entry.name}),
             **({} if entry.warm_start is None else {"warm_start": entry.warm_start}),
-            **entry.row.complete(entry.options),
+            **entry.settings,
         }
         for entry in config.optimizers
     }
@@ -78,8 +78,7 @@ def searched_of(config: Config) -> dict[str, int]:
 
 def remarks_of(config: Config) -> list[Remark]:
     """What a reader must know of an optimizer that its trials do not tell."""
-    rows = ((entry.label, entry.row, entry.options) for entry in config.optimizers)
-    told = ((label, row.optimizer.caveat(row.complete(options))) for label, row, options in rows)
+    told = ((entry.label, entry.row.optimizer.caveat(entry.settings)) for entry in config.optimizers)
     return [Remark(f"{label} {caveat}", label) for label, caveat in told if caveat]
 
 

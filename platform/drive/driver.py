@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from fmnas.platform.config.config import WorkersConfig
 from fmnas.platform.errors import Ending, ExperimentFailed, one_line, own_line
@@ -23,7 +23,7 @@ from fmnas.platform.record.experiment import Run
 from fmnas.platform.record.journal import STARTED, Journal, Record
 from fmnas.platform.record.outcome import Job
 from fmnas.platform.record.state import ExperimentState
-from fmnas.platform.screen.progress import ExperimentProgress
+from fmnas.platform.screen.progress import ExperimentProgress, JobProgress
 from fmnas.platform.tracking.tracker import Tracker
 from fmnas.platform.workers.pool import Event, Pool
 from fmnas.platform.workers.stop import Stopped, StopRequest, watched
@@ -53,7 +53,20 @@ class Flight:
     at: float
 
 
-class Dispatcher(ABC):
+Progress = TypeVar("Progress", bound=JobProgress)
+
+
+@dataclass(frozen=True)
+class Stage(Generic[Progress]):
+    """What a dispatcher works with: the pool, who follows along, and who may stop it."""
+
+    pool: Pool
+    progress: Progress
+    stop: StopRequest
+    clock: Clock = field(default_factory=Clock)
+
+
+class Dispatcher(ABC, Generic[Progress]):
     """Works through jobs. A subclass says what becomes of them, and may have more of them than those that wait.
 
     waiting: jobs that go first.
@@ -62,18 +75,16 @@ class Dispatcher(ABC):
     too_many: ClassVar[str]
     """Why it ends after too many failures in a row: {count} of them, {last} the last."""
 
-    def __init__(
-        self, pool: Pool, stop: StopRequest, clock: Clock, workers: WorkersConfig, waiting: Iterable[Job]
-    ) -> None:
-        self._pool, self._stop, self._clock, self._workers = pool, stop, clock, workers
-        self._waiting = deque(waiting)
+    def __init__(self, stage: Stage[Progress], workers: WorkersConfig, waiting: Iterable[Job]) -> None:
+        self._pool, self._progress, self._stop, self._clock = stage.pool, stage.progress, stage.stop, stage.clock
+        self._workers, self._waiting = workers, deque(waiting)
         self._flying: dict[tuple[str, int], Flight] = {}  # (run, trial) ->
         self._failures: list[str] = []
         self._failures_in_a_row = 0
 
-    @abstractmethod
     def _started(self, flight: Flight) -> None:
         """A worker has begun a job."""
+        self._progress.started(flight.job, flight.worker)
 
     @abstractmethod
     def _ended(self, event: Event, flight: Flight) -> str:
@@ -152,19 +163,7 @@ def epochs_reached(pool: Pool, trainings: int) -> dict[tuple[str, int], int]:
     return {key: epochs // max(1, trainings) for key, epochs in pool.progress().items()}
 
 
-@dataclass(frozen=True)
-class Stage:
-    """What the driver works with: the pool, the journal, and who follows along."""
-
-    pool: Pool
-    journal: Journal
-    tracker: Tracker
-    progress: ExperimentProgress
-    stop: StopRequest
-    clock: Clock = field(default_factory=Clock)
-
-
-class Driver(Dispatcher):
+class Driver(Dispatcher[ExperimentProgress]):
     """Runs an experiment from its state to the end of every budget.
 
     It also fails when an optimizer raises. Trials to repeat go first, then the runs that have spent least.
@@ -175,10 +174,12 @@ class Driver(Dispatcher):
         "(workers.failures, or failures= of minimize)"
     )
 
-    def __init__(self, state: ExperimentState, workers: WorkersConfig, stage: Stage) -> None:
+    def __init__(
+        self, state: ExperimentState, stage: Stage[ExperimentProgress], journal: Journal, tracker: Tracker
+    ) -> None:
         unfinished = (Job(run, opened.trial, opened.attempt + 1) for (run, _), opened in state.open.items())
-        super().__init__(stage.pool, stage.stop, stage.clock, workers, unfinished)
-        self._state, self._stage = state, stage
+        super().__init__(stage, state.experiment.config.workers, unfinished)
+        self._state, self._journal, self._tracker = state, journal, tracker
         self._announced, self._waits = False, False
 
     def _drive(self) -> Ending:
@@ -219,7 +220,7 @@ class Driver(Dispatcher):
 
     def _ask(self, run: Run) -> Trial | None:
         """The run's next trial, on record; None if it must wait or its budget affords no more."""
-        self._stage.progress.suggesting(run.name)
+        self._progress.suggesting(run.name)
         start = self._clock.elapsed()
         try:
             with watched(lambda: self._check_stop(run)):
@@ -231,7 +232,7 @@ class Driver(Dispatcher):
             told = f"{one_line(error)}{own_line(error)}"
             raise ExperimentFailed(f"{run.name}: the optimizer failed: {told}") from error
         seconds = self._clock.elapsed() - start
-        self._stage.progress.suggesting("")
+        self._progress.suggesting("")
         if trial is None:
             return None
         if not run.budget.affords(trial.epochs, seconds):
@@ -247,11 +248,11 @@ class Driver(Dispatcher):
         if not self._waits and self._stop.over(PATIENCE_SECONDS):
             self._waits = True
             with suppress(RuntimeError):  # the optimizer may itself be printing
-                self._stage.progress.say(f"stopping: waiting for {run.name} to suggest; Ctrl-C again stops at once")
+                self._progress.say(f"stopping: waiting for {run.name} to suggest; Ctrl-C again stops at once")
 
     def _started(self, flight: Flight) -> None:
         self._record(job_record(STARTED, flight.job, flight.worker, flight.at), wait=False)
-        self._stage.progress.started(flight.job, flight.worker)
+        super()._started(flight)
 
     def _ended(self, event: Event, flight: Flight) -> str:
         result, seconds = event.result, self._clock.elapsed() - flight.since
@@ -268,7 +269,7 @@ class Driver(Dispatcher):
         losses = self._state.open[event.job.run, event.job.trial.id].losses + 1
         final = losses >= self._workers.attempts
         self._record_end(LOST, event, reason=reason, final=final)
-        self._stage.progress.lost(event.job, event.worker, reason)
+        self._progress.lost(event.job, event.worker, reason)
         return f"its worker was lost {losses} times" if final else ""
 
     def _record_end(self, status: str, event: Event, **facts: Any) -> None:
@@ -283,7 +284,7 @@ class Driver(Dispatcher):
     def _out_of_patience(self) -> bool:
         if self._stopping() and not self._announced:
             self._announced = True
-            self._stage.progress.say(
+            self._progress.say(
                 f"stopping: waiting up to {self._workers.grace_seconds:.0f} s for {len(self._flying)} running "
                 "trial(s); Ctrl-C again stops at once"
             )
@@ -291,8 +292,7 @@ class Driver(Dispatcher):
 
     def _record(self, record: Record, wait: bool = True) -> None:
         """Journal first, then tell (the state does), then track."""
-        self._stage.journal.append(record, wait)
-        ended = self._state.apply(record)
+        ended = self._state.record(self._journal, record, wait)
         if ended is not None:
-            self._stage.tracker.trial(*ended)
-            self._stage.progress.ended(ended[0])
+            self._tracker.trial(ended)
+            self._progress.ended(ended)

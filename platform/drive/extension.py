@@ -72,8 +72,8 @@ def growth(before: Config, after: Config) -> dict[str, Any]:
 
 def taken(before: Config, after: Config) -> list[str]:
     """That what is free to change was changed, if anything was."""
-    changed = differences(before.model_dump(mode="json"), after.model_dump(mode="json"))
-    free = [f"{key} = {shown(now)}" for key, (_, now) in changed.items() if is_within(key, FREE_TO_CHANGE)]
+    changed = differences(before, after).items()
+    free = [f"{key} = {shown(now)}" for key, (_, now) in changed if is_within(key, FREE_TO_CHANGE)]
     return [f"from now on {', '.join(free)}"] if free else []
 
 
@@ -95,7 +95,7 @@ def two_budgets(changes: Mapping[str, Any], config: Config) -> dict[str, str]:
 
 
 def _growing(config: Config) -> dict[str, Any]:
-    plain = flat(config.model_dump(mode="json")) | {"optimizers": [entry.label for entry in config.optimizers]}
+    plain = flat(config) | {"optimizers": [entry.label for entry in config.optimizers]}
     return {key: plain[key] for key in GROWING}
 
 
@@ -136,7 +136,7 @@ def _of_the_rest(config: Config, wanted: Config) -> list[str]:
     """Why nothing else may change, key by key."""
     return [
         f"{key} = {shown(now)}: the experiment has {shown(before)}: {_reason(key)}"
-        for key, (before, now) in differences(config.model_dump(mode="json"), wanted.model_dump(mode="json")).items()
+        for key, (before, now) in differences(config, wanted).items()
         if not is_within(key, (*FREE_TO_CHANGE, *GROWING))
     ]
 

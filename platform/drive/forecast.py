@@ -117,7 +117,7 @@ def remarks(config: Config) -> list[str]:
     for i, entry in enumerate(config.optimizers):
         option, budget = f"-o optimizers.{i}.", "-o budget.evaluations"
         plan = Plan(config.budget.evaluations, config.fidelity.epochs, dimensions, option, budget)
-        text = entry.row.optimizer.foreseen(entry.row.complete(entry.options), plan)
+        text = entry.row.optimizer.foreseen(entry.settings, plan)
         found += [f"{entry.label}: {text}"] if text else []
     return found
 

@@ -158,7 +158,7 @@ def _versions(key: str, state: ExperimentState, directory: RunDirectory) -> list
         known = driver.get(OWN_FILES, {}).get(key, known)
         found += [
             (known, outcome)
-            for outcome, _ in state.outcomes[begin:end]
+            for outcome in state.outcomes[begin:end]
             if outcome.trial.origin != WARM_START and key in (PROBLEM, whose(outcome.optimizer))
         ]
     return [[each for _, each in trials] for version, trials in groupby(found, lambda each: each[0]) if version]

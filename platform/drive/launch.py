@@ -3,6 +3,7 @@
 Everything that can be wrong with the input is checked before the run directory is touched.
 """
 
+import math
 import shutil
 import uuid
 from collections.abc import Mapping, Sequence
@@ -27,7 +28,7 @@ from fmnas.platform.record.configuration import check_tracked, current_config, i
 from fmnas.platform.record.events import begun_record, driver_record, ended_record, extended_record
 from fmnas.platform.record.experiment import build_experiment
 from fmnas.platform.record.handed_over import keep_problem
-from fmnas.platform.record.journal import DriverWork, Journal, Record, experiment_records
+from fmnas.platform.record.journal import DriverWork, Journal, experiment_records
 from fmnas.platform.record.lock import Note, kept_up, locked
 from fmnas.platform.record.run_directory import RunDirectory, write_json, write_text
 from fmnas.platform.record.state import ExperimentState, restore
@@ -36,7 +37,7 @@ from fmnas.platform.screen.ending import ExperimentResult
 from fmnas.platform.screen.progress import ExperimentProgress, Reached
 from fmnas.platform.screen.screen import Screen
 from fmnas.platform.tracking.password import keep_password
-from fmnas.platform.tracking.tracker import Tracker
+from fmnas.platform.tracking.tracker import FLUSH_SECONDS, Tracker
 from fmnas.platform.workers.open_pool import Work, open_pool
 from fmnas.platform.workers.pool import Pool
 from fmnas.platform.workers.stop import StopRequest
@@ -77,15 +78,11 @@ class Session:
         """The workers of its trials, see `open_pool`."""
         config, around, every = self.config, self.around, self.config.checkpoints.every
         kept = Checkpoints(self.directory.checkpoints.resolve(), every) if every else None
-        work = Work(config, data, config.seeds, config.concurrency, config.budget.trial_seconds, kept, around.traced)
+        seconds = math.inf if config.budget.trial_seconds is None else config.budget.trial_seconds
+        work = Work(config, data, config.seeds, config.concurrency, seconds, kept, around.traced)
         return open_pool(work, around.address, around.stop, around.screen.say)
 
-    def record(self, journal: Journal, record: Record) -> None:
-        """Journal it, then take it."""
-        journal.append(record)
-        self.state.apply(record)
-
-    def driven(self, dispatcher: Dispatcher) -> tuple[Ending, str]:
+    def driven(self, dispatcher: Dispatcher[Any]) -> tuple[Ending, str]:
         """How the work ended, and why it failed if it did; the screen is closed."""
         try:
             return dispatcher.run(), ""
@@ -100,9 +97,9 @@ class Session:
         store = shown_uri(self.config.tracking.uri or self.directory.store)
         return ExperimentResult(Ending(ending), reason, summary, report, store)
 
-    def sent_as_it_is(self) -> ExperimentResult:
+    def sent_as_it_is(self, flush_seconds: float = FLUSH_SECONDS) -> ExperimentResult:
         """The same, of an experiment at which nobody works now."""
-        tracker = begin_tracking(self.state, self.directory, self.identity)
+        tracker = begin_tracking(self.state, self.directory, self.identity, flush_seconds)
         return self.sent(tracker, self.state.status or Ending.INTERRUPTED)
 
 
@@ -187,7 +184,7 @@ def _go_on(session: Session, note: Note, changes: Mapping[str, Any], news: Mappi
         if changes:
             _enter(session, journal, DriverWork.EXTENSION)
             grown = extended_record(changes, config.model_dump(mode="json"), around.clock.now(), news)
-            session.record(journal, grown)
+            state.record(journal, grown)
         _write_config(config, directory)
         return _conduct(session, note, journal, pool)
 
@@ -207,8 +204,7 @@ def sync(directory: RunDirectory, around: Surroundings) -> ExperimentResult:
         session = Session(*restore(directory, heard=False), directory, around)
         check_tracked(session.config.tracking, directory)
         check_tracking(session.config, directory)
-        tracker = begin_tracking(session.state, directory, session.identity, SYNC_SECONDS)
-        return session.sent(tracker, session.state.status or Ending.INTERRUPTED)
+        return session.sent_as_it_is(SYNC_SECONDS)
 
 
 def _enter(session: Session, journal: Journal, work: DriverWork) -> None:
@@ -221,7 +217,7 @@ def _enter(session: Session, journal: Journal, work: DriverWork) -> None:
             f"{directory.root} was driven by {driver_in_words(before)}, and goes on with {driver_in_words(record)}: "
             "results of both stand in one comparison, and the report says so"
         )
-    session.record(journal, record)
+    state.record(journal, record)
 
 
 def _conduct(session: Session, note: Note, journal: Journal, pool: Pool) -> ExperimentResult:
@@ -233,10 +229,10 @@ def _conduct(session: Session, note: Note, journal: Journal, pool: Pool) -> Expe
             _enter(session, journal, DriverWork.EXPERIMENT)
         tracker = begin_tracking(state, session.directory, session.identity)
         progress = ExperimentProgress(around.screen, state, lambda: pool.size, reached=reached)
-        stage = Stage(pool, journal, tracker, progress, around.stop, around.clock)
-        ending, reason = session.driven(Driver(state, session.config.workers, stage))
+        stage = Stage(pool, progress, around.stop, around.clock)
+        ending, reason = session.driven(Driver(state, stage, journal, tracker))
         if state.status != ending:  # else it said so before and did nothing since
-            session.record(journal, ended_record(ending, reason, around.clock.now()))
+            state.record(journal, ended_record(ending, reason, around.clock.now()))
         if ending == Ending.FINISHED:  # what is left is of trials that were killed
             shutil.rmtree(session.directory.checkpoints, ignore_errors=True)
         _say_writing(session)

@@ -50,7 +50,7 @@ class Findings:
 
 def findings_of(directory: RunDirectory, state: ExperimentState) -> Findings:
     """Of the state: trials that ended, and those that a stop cut off. Raises ReportError as `context_of`."""
-    ended = (outcome for outcome, _ in (*state.outcomes, *state.cancelled()))
+    ended = (*state.outcomes, *state.cancelled())
     return Findings(trials_table(ended, state.experiment.problem.seeds), context_of(directory, state))
 
 
@@ -103,7 +103,7 @@ def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext
         minimum=state.experiment.problem.minimum,
         files=PAGE_FILES,
         searched=searched_of(config),
-        learning={(each.run, each.trial.id): each.evaluation.curve for each, _ in state.outcomes if each.evaluation},
+        learning={(each.run, each.trial.id): each.evaluation.curve for each in state.outcomes if each.evaluation},
     )
 
 

@@ -4,13 +4,12 @@ The trainings draw from seeds of their own: a pure function of the experiment's 
 2**32, where the search's seeds end.
 """
 
-import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from fmnas.platform.config.config import Config, WorkersConfig
-from fmnas.platform.drive.driver import Clock, Dispatcher, Flight, epochs_reached
+from fmnas.platform.drive.driver import Dispatcher, Flight, Stage, epochs_reached
 from fmnas.platform.drive.inputs import check_same_data, own_digests
 from fmnas.platform.drive.launch import Session, Surroundings
 from fmnas.platform.drive.sending import check_tracking
@@ -26,8 +25,7 @@ from fmnas.platform.record.state import restore
 from fmnas.platform.screen.ending import ExperimentResult
 from fmnas.platform.screen.progress import RetrainingProgress
 from fmnas.platform.workers.open_pool import Work, open_pool
-from fmnas.platform.workers.pool import Event, Pool
-from fmnas.platform.workers.stop import StopRequest
+from fmnas.platform.workers.pool import Event
 from fmnas.search_spaces import Evaluation
 from fmnas.search_spaces.records import LOST
 
@@ -46,19 +44,11 @@ def retraining_job(outcome: Outcome, seed: int, epochs: int) -> Job:
     return Job(outcome.run, replace(outcome.trial, epochs=epochs, seed=fresh, note="", memo=()))
 
 
-@dataclass(frozen=True)
-class RetrainingStage:
-    """Where a retraining happens: the pool, whom it tells, and who may stop it. keep: puts a row on disk."""
+class Retraining(Dispatcher[RetrainingProgress]):
+    """Trains the incumbents, and fails in the end if one did.
 
-    pool: Pool
-    progress: RetrainingProgress
-    stop: StopRequest
-    keep: Callable[[RetrainedRow], None]
-    clock: Clock
-
-
-class Retraining(Dispatcher):
-    """Trains the incumbents, and fails in the end if one did. test_images: how many there are, for the record."""
+    test_images: how many there are, for the record. keep: puts a row on disk.
+    """
 
     too_many = "{count} retrainings in a row failed, the last being {last}"
 
@@ -69,12 +59,13 @@ class Retraining(Dispatcher):
         scale: Scale,
         test_images: int,
         workers: WorkersConfig,
-        stage: RetrainingStage,
+        stage: Stage[RetrainingProgress],
+        keep: Callable[[RetrainedRow], None],
     ) -> None:
         jobs = (retraining_job(outcome, seed, scale.epochs) for outcome in chosen)
-        super().__init__(stage.pool, stage.stop, stage.clock, workers, jobs)
+        super().__init__(stage, workers, jobs)
         self._chosen = {outcome.run: outcome for outcome in chosen}
-        self._scale, self._test_images, self._stage = scale, test_images, stage
+        self._scale, self._test_images, self._keep = scale, test_images, keep
 
     def _drive(self) -> Ending:
         ending = super()._drive()
@@ -82,14 +73,11 @@ class Retraining(Dispatcher):
             raise ExperimentFailed(f"{len(self._failures)} retraining(s) failed, the last being {self._failures[-1]}")
         return ending
 
-    def _started(self, flight: Flight) -> None:
-        self._stage.progress.started(flight.job, flight.worker)
-
     def _ended(self, event: Event, flight: Flight) -> str:
-        job, result, progress = event.job, event.result, self._stage.progress
+        job, result, progress = event.job, event.result, self._progress
         if isinstance(result, Evaluation):
             row = self._row(event, result, flight.at)
-            self._stage.keep(row)
+            self._keep(row)
             progress.ended(row)
             return ""
         if result.status == LOST and job.attempt < self._workers.attempts:
@@ -154,9 +142,9 @@ def retrain(directory: RunDirectory, asked: Mapping[str, int], around: Surroundi
                 facts, reached = (config.name, scale), partial(epochs_reached, pool, scale.seeds)
                 progress = RetrainingProgress(around.screen, chosen, rows, facts, lambda: pool.size, reached=reached)
                 keep = partial(_keep, directory, chosen, rows)
-                stage = RetrainingStage(pool, progress, around.stop, keep, around.clock)
-                tests = len(split.held_out_inputs)
-                ending, reason = session.driven(Retraining(left, config.seed, scale, tests, config.workers, stage))
+                stage, tests = Stage(pool, progress, around.stop, around.clock), len(split.held_out_inputs)
+                retraining = Retraining(left, config.seed, scale, tests, config.workers, stage, keep)
+                ending, reason = session.driven(retraining)
         return replace(session.sent_as_it_is(), ending=ending, reason=reason)
 
 
@@ -176,11 +164,11 @@ def _scale(config: Config, asked: Mapping[str, int]) -> Scale:
 
 
 def _chosen(session: Session) -> Sequence[Outcome]:
-    chosen, root = session.state.incumbents(), session.directory.root
+    chosen, directory = session.state.incumbents(), session.directory
     if not chosen:
         raise RunDirectoryError(
-            f"{root} has no finished full training yet, so there is nothing to retrain; go on with "
-            f"`fmnas resume {shlex.quote(str(root))}`"
+            f"{directory.root} has no finished full training yet, so there is nothing to retrain; go on with "
+            f"`fmnas {directory.command('resume')}`"
         )
     if session.state.status != Ending.FINISHED:
         session.around.screen.say("the experiment is not finished: what is best in each run now is retrained")

@@ -20,12 +20,12 @@ from fmnas.platform.tracking.client import TrackingSettings
 from fmnas.platform.tracking.layout import params
 from fmnas.platform.tracking.password import keep_password, tracking_uri
 from fmnas.platform.tracking.store import MlflowStore
-from fmnas.platform.tracking.tracker import BackgroundTracker, NoTracker, Tracker, TrackingReport
+from fmnas.platform.tracking.tracker import FLUSH_SECONDS, BackgroundTracker, NoTracker, Tracker, TrackingReport
 
 Write = Callable[[RunDirectory, ExperimentState], Summary]
 """Writes what people read of an experiment, as `write_results` does, or less; returns the summary."""
-FLUSH_SECONDS, SYNC_SECONDS = 60.0, 24 * 3600.0
-"""How long a store that answers may take for what is left: at the end of an experiment, and of a sync."""
+SYNC_SECONDS = 24 * 3600.0
+"""As FLUSH_SECONDS, of a sync."""
 
 SHARED = frozenset({*OBJECTIVE, "seed", "initial_design", "on_failure"})
 """The keys of a configuration that are params of every run."""
@@ -47,8 +47,8 @@ def begin_tracking(
     """Started, and told of every trial that has ended."""
     tracker = _new_tracker(state, directory, identity, flush_seconds)
     tracker.start([(run.optimizer_name, run.repeat) for run in state.runs.values()])
-    for outcome, standing in state.outcomes:
-        tracker.trial(outcome, standing)
+    for outcome in state.outcomes:
+        tracker.trial(outcome)
     return tracker
 
 
@@ -59,8 +59,8 @@ def finish_tracking(
 
     Where they cannot be written, the trials that wait are sent all the same, before that is raised.
     """
-    for outcome, standing in state.cancelled():
-        tracker.trial(outcome, standing)
+    for outcome in state.cancelled():
+        tracker.trial(outcome)
     try:
         summary = (write or write_results)(directory, state)
     except ExperimentFailed:

@@ -22,7 +22,7 @@ from fmnas.platform.problems import problem
 from fmnas.platform.record.configuration import current_config
 from fmnas.platform.record.handed_over import kept_space, standing_in
 from fmnas.platform.record.journal import DRIVER, Record, experiment_records
-from fmnas.platform.record.ledger import Ledger, accounts_of
+from fmnas.platform.record.ledger import new_ledger
 from fmnas.platform.record.run_directory import RunDirectory, run_directory
 from fmnas.platform.record.warm_start import NOTHING, Knowledge, KnownTrial
 from fmnas.search_spaces import Space, SpaceError
@@ -162,10 +162,10 @@ def _check_space(space: Space, trials: Sequence[KnownTrial], name: str) -> None:
 
 def _finished(source: Earlier, label: str) -> dict[int, list[KnownTrial]]:
     """Of an optimizer, by repeat: its full trials that finished, in the order asked, each configuration once."""
-    ledger = Ledger(accounts_of(source.config.model_dump(mode="json")), source.config.fidelity.epochs)
+    ledger = new_ledger(source.config.model_dump(mode="json"))
     ledger.replay(source.records[1:])
     found: dict[int, dict[str, KnownTrial]] = {}
-    for outcome, _ in sorted(ledger.outcomes, key=lambda ended: ended[0].trial.id):
+    for outcome in sorted(ledger.outcomes, key=lambda ended: ended.trial.id):
         trial, evaluation = outcome.trial, outcome.evaluation
         if outcome.optimizer == label and evaluation is not None and is_full(trial.epochs, ledger.full):
             known = KnownTrial(trial.id, dict(trial.configuration), trial.epochs, trial.seed, evaluation)

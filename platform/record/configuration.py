@@ -4,7 +4,6 @@ The journal is the truth. In config.yaml a user may change what is FREE_TO_CHANG
 between the record of an extension and the writing of config.yaml left the file of before there: it is taken for that.
 """
 
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -84,7 +83,7 @@ def check_tracked(tracking: TrackingConfig, directory: RunDirectory) -> None:
     if not tracking.enabled:
         raise RunDirectoryError(
             f"{directory.config} says tracking.enabled = false: MLflow has nothing of this experiment; say true there, "
-            f"and `fmnas sync {shlex.quote(str(directory.root))}` sends it"
+            f"and `fmnas {directory.command('sync')}` sends it"
         )
 
 
@@ -94,7 +93,9 @@ def is_written(config: Config, directory: RunDirectory) -> bool:
 
 
 def flat(data: Any, prefix: str = "") -> dict[str, Any]:
-    """Nested data as dotted keys."""
+    """Nested data, or a configuration, as dotted keys."""
+    if isinstance(data, Config):
+        data = data.model_dump(mode="json")
     if isinstance(data, Mapping):
         items = [(str(key), value) for key, value in data.items()]
     elif isinstance(data, list):
@@ -105,7 +106,7 @@ def flat(data: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def differences(before: Any, now: Any) -> dict[str, tuple[Any, Any]]:
-    """Dotted key -> (before, now), of what differs in nested data."""
+    """Dotted key -> (before, now), of what differs in nested data or configurations."""
     old, new = flat(before), flat(now)
     return {key: (old.get(key), new.get(key)) for key in {**old, **new} if old.get(key) != new.get(key)}
 
@@ -117,8 +118,7 @@ def is_within(key: str, names: Iterable[str]) -> bool:
 
 def _changed(before: Config, now: Config) -> dict[str, tuple[Any, Any]]:
     """Of what is not free to change."""
-    found = differences(before.model_dump(mode="json"), now.model_dump(mode="json"))
-    return {key: values for key, values in found.items() if not is_within(key, FREE_TO_CHANGE)}
+    return {key: both for key, both in differences(before, now).items() if not is_within(key, FREE_TO_CHANGE)}
 
 
 def _written(directory: RunDirectory, advice: str) -> Config | None:

@@ -1,13 +1,13 @@
 """What the journal comes to: the one reader of its records, for driver, status, retraining and report.
 
-    ledger = Ledger(accounts, full)
+    ledger = new_ledger(config)
     ledger.replay(records)
 
 Every record changes it in one place. It builds no optimizer and writes nothing; `ExperimentState` adds the optimizers.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fmnas.platform.environment import driver_in_words, provenance, same_fmnas
@@ -79,7 +79,7 @@ class RunAccount:
     @property
     def incumbent(self) -> float | None:
         """The lowest full-fidelity objective so far."""
-        return self.best.evaluation.objective if self.best and self.best.evaluation else None
+        return self.best.objective if self.best else None
 
     @property
     def done(self) -> bool:
@@ -90,14 +90,6 @@ class RunAccount:
     def epochs_ahead(self) -> int:
         """What it will still spend, as far as that is known."""
         return self.budget.committed if self.done else self.budget.epochs - self.budget.spent
-
-
-def accounts_of(config: Mapping[str, Any]) -> list[RunAccount]:
-    """The accounts of an experiment at its beginning, by its resolved configuration as plain data."""
-    names = [entry.get("label") or entry["name"] for entry in config["optimizers"]]  # older ones have no labels
-    budget, repeats = config["budget"], range(config["repeats"])
-    epochs, seconds = int(budget["evaluations"]) * int(config["fidelity"]["epochs"]), budget.get("seconds")
-    return [RunAccount(name, repeat, RunBudget(epochs, seconds)) for repeat in repeats for name in names]
 
 
 @dataclass
@@ -131,7 +123,7 @@ class Ledger:
     """Accounts, open trials and outcomes.
 
     open: (run, trial) -> a trial asked and not ended, in the order asked.
-    outcomes: every trial that ended with its run's standing after it, in the journal's order.
+    outcomes: every trial that ended, in the journal's order.
     drivers: the record of every driver that worked here, from journals of format 2 on. ended_before: of each of them,
         how many trials had ended when it began.
     extensions: the record of every extension, and how many trials had ended before it.
@@ -143,7 +135,7 @@ class Ledger:
         self.full = full
         self.accounts: dict[str, RunAccount] = {account.name: account for account in accounts}
         self.open: dict[tuple[str, int], OpenTrial] = {}
-        self.outcomes: list[tuple[Outcome, RunStanding]] = []
+        self.outcomes: list[Outcome] = []
         self.drivers: list[Record] = []
         self.ended_before: list[int] = []
         self.extensions: list[tuple[Record, int]] = []
@@ -172,8 +164,8 @@ class Ledger:
     def _follow(self, record: Record) -> None:
         self.apply(record)
 
-    def apply(self, record: Record) -> tuple[Outcome, RunStanding] | None:
-        """Take one record; the outcome and standing if a trial ended with it."""
+    def apply(self, record: Record) -> Outcome | None:
+        """Take one record; the outcome if a trial ended with it."""
         event, last_at = record["event"], self._last_at
         self._last_at = record.get("at", last_at)
         if event == DRIVER:
@@ -201,12 +193,13 @@ class Ledger:
             raise ValueError(f"an event {event!r} is not known")
         return None
 
-    def cancelled(self) -> Iterator[tuple[Outcome, RunStanding]]:
-        """Trials that a stop left in the middle, and where their runs stand: a resume starts them again."""
+    def cancelled(self) -> Iterator[Outcome]:
+        """Trials that a stop left in the middle: a resume starts them again."""
         for (name, _), opened in self.open.items():
             account, record = self.accounts[name], opened.cancelled
             if record is not None:
-                yield _outcome(account, opened, CANCELLED, record), self._standing(account)
+                outcome = _outcome(account, opened, CANCELLED, record)
+                yield replace(outcome, standing=self._standing(account, account.incumbent))
 
     def pending(self) -> Iterator[tuple[str, OpenTrial]]:
         """Trials asked and not ended, but for the cancelled ones; with the names of their runs."""
@@ -241,7 +234,7 @@ class Ledger:
         opened.attempt, opened.started_at, opened.worker = record["attempt"], record["at"], record["worker"]
         opened.cancelled, opened.running = None, True
 
-    def _ended(self, record: Record, status: str) -> tuple[Outcome, RunStanding]:
+    def _ended(self, record: Record, status: str) -> Outcome:
         """A result or a failure is charged, a loss is not."""
         account, opened = self.accounts[record["run"]], self.open.pop(_key(record))
         outcome = _outcome(account, opened, status, record)
@@ -252,14 +245,17 @@ class Ledger:
             account.budget.release(epochs)
         account.ended += 1
         account.without_result += evaluation is None
+        best = account.incumbent
         if evaluation and is_full(epochs, self.full):
-            best = account.incumbent
-            account.best = outcome if best is None or evaluation.objective < best else account.best
-        self.outcomes.append((outcome, self._standing(account)))
-        return self.outcomes[-1]
+            best = evaluation.objective if best is None else min(best, evaluation.objective)
+        outcome = replace(outcome, standing=self._standing(account, best))
+        if best != account.incumbent:
+            account.best = outcome
+        self.outcomes.append(outcome)
+        return outcome
 
-    def _standing(self, account: RunAccount) -> RunStanding:
-        return RunStanding(account.budget.spent / self.full, account.budget.spent, account.incumbent)
+    def _standing(self, account: RunAccount, incumbent: float | None) -> RunStanding:
+        return RunStanding(account.budget.spent / self.full, account.budget.spent, incumbent)
 
     def _advice(self, line: int) -> str:
         """What to do about a line that does not follow."""
@@ -273,6 +269,15 @@ class Ledger:
             "a line is missing or was changed. Lines before it are whole: to go on from there, keep a copy and cut the "
             f"file to its first {line - 1} lines"
         )
+
+
+def new_ledger(config: Mapping[str, Any]) -> Ledger:
+    """Of an experiment at its beginning, by its resolved configuration as plain data."""
+    names = [entry.get("label") or entry["name"] for entry in config["optimizers"]]  # older ones have no labels
+    budget, repeats, full = config["budget"], range(config["repeats"]), int(config["fidelity"]["epochs"])
+    epochs, seconds = int(budget["evaluations"]) * full, budget.get("seconds")
+    accounts = [RunAccount(name, repeat, RunBudget(epochs, seconds)) for repeat in repeats for name in names]
+    return Ledger(accounts, full)
 
 
 def _key(record: Record) -> tuple[str, int]:

@@ -1,6 +1,4 @@
-"""A trial as a worker is given it, and as it ended: what the journal proves, and a row of trials.csv; and where its run
-stands then.
-"""
+"""A trial as a worker is given it, and as it ended: what the journal proves, and a row of trials.csv."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -29,6 +27,20 @@ class Job:
 
 
 @dataclass(frozen=True)
+class RunStanding:
+    """Where a run stands after a trial.
+
+    evaluations: budget spent, in full evaluations (epochs spent / epochs of a full evaluation).
+    epochs: epochs spent.
+    incumbent: best full-fidelity objective so far; None before the first.
+    """
+
+    evaluations: float = 0.0
+    epochs: int = 0
+    incumbent: float | None = None
+
+
+@dataclass(frozen=True)
 class Outcome:
     """How one trial of one run ended.
 
@@ -41,6 +53,7 @@ class Outcome:
     worker: which worker ran it.
     attempt: 1 for the first; more when workers were lost.
     lost_seconds: what the attempts before it took of workers; nobody is charged for it.
+    standing: where its run stands after it.
     """
 
     optimizer: str
@@ -56,11 +69,22 @@ class Outcome:
     reason: str = ""
     lost_seconds: float = 0.0
     seconds: float = 0.0
+    standing: RunStanding = RunStanding()
 
     @property
     def run(self) -> str:
         """The run's name."""
         return run_name(self.optimizer, self.repeat)
+
+    @property
+    def objective(self) -> float | None:
+        """What it measured; None unless finished."""
+        return self.evaluation.objective if self.evaluation else None
+
+    @property
+    def error(self) -> float | None:
+        """The same of its error; None also where a problem has none."""
+        return self.evaluation.error if self.evaluation else None
 
     def _train_seconds(self) -> float | None:
         """What is charged; None of what is not, and of a failure in a journal that has no such number."""
@@ -82,8 +106,8 @@ class Outcome:
             "origin": self.trial.origin,
             "parent": self.trial.parent,
             "epochs": self.trial.epochs,
-            "objective": evaluation.objective if evaluation else None,
-            "error": evaluation.error if evaluation else None,
+            "objective": self.objective,
+            "error": self.error,
             **{f"error_seed_{i}": error for i, error in enumerate(errors, start=1)},
             "flops": evaluation.flops if evaluation else None,
             "flops_ratio": evaluation.flops_ratio if evaluation else None,
@@ -103,20 +127,6 @@ class Outcome:
             "note": self.trial.note,
             **self.trial.configuration,
         }
-
-
-@dataclass(frozen=True)
-class RunStanding:
-    """Where a run stands after a trial.
-
-    evaluations: budget spent, in full evaluations (epochs spent / epochs of a full evaluation).
-    epochs: epochs spent.
-    incumbent: best full-fidelity objective so far; None before the first.
-    """
-
-    evaluations: float
-    epochs: int
-    incumbent: float | None
 
 
 def trials_table(outcomes: Iterable[Outcome], seeds: int) -> "pd.DataFrame":

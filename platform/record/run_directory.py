@@ -62,6 +62,10 @@ class RunDirectory:
         """URI of the default MLflow store."""
         return f"sqlite:///{(self.root / 'mlflow.db').resolve()}"
 
+    def command(self, name: str) -> str:
+        """A command on it as it can be typed after `fmnas`."""
+        return f"{name} {shlex.quote(str(self.root))}"
+
     def create(self) -> None:
         """Make the folder. Raises RunDirectoryError when it exists with anything in it, or cannot be written."""
         self.check_absent()
@@ -80,7 +84,7 @@ class RunDirectory:
         if self.journal.exists():
             raise RunDirectoryError(
                 f"run directory {self.root} holds an experiment: go on with "
-                f"`fmnas resume {shlex.quote(str(self.root))}`, or give another with --out DIR"
+                f"`fmnas {self.command('resume')}`, or give another with --out DIR"
             )
         if self.config.is_file() and self.environment.is_file():
             raise RunDirectoryError(

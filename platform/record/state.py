@@ -10,9 +10,9 @@ from fmnas.platform.errors import ExperimentFailed, one_line, own_line
 from fmnas.platform.record.configuration import current_config
 from fmnas.platform.record.experiment import Experiment, Run, build_experiment
 from fmnas.platform.record.handed_over import standing_in
-from fmnas.platform.record.journal import ASKED, Record, experiment_records
+from fmnas.platform.record.journal import ASKED, Journal, Record, experiment_records
 from fmnas.platform.record.ledger import Ledger
-from fmnas.platform.record.outcome import Outcome, RunStanding
+from fmnas.platform.record.outcome import Outcome
 from fmnas.platform.record.run_directory import RunDirectory
 from fmnas.platform.record.warm_start import recorded_knowledge
 from fmnas.search_spaces import Evaluation, FmnasError, Trial
@@ -30,15 +30,20 @@ class ExperimentState(Ledger):
         self.experiment, self._heard = experiment, heard
         self.runs: dict[str, Run] = {run.name: run for run in experiment.runs}
 
-    def apply(self, record: Record) -> tuple[Outcome, RunStanding] | None:
-        """Take one record, and tell the optimizer; the outcome and standing if a trial ended with it.
+    def apply(self, record: Record) -> Outcome | None:
+        """Take one record, and tell the optimizer; the outcome if a trial ended with it.
 
         Raises ExperimentFailed where an optimizer fails to take a result.
         """
         ended = super().apply(record)
         if ended is not None and self._heard:
-            self._tell(ended[0])
+            self._tell(ended)
         return ended
+
+    def record(self, journal: Journal, record: Record, wait: bool = True) -> Outcome | None:
+        """Journal it, see `Journal.append`, then take it."""
+        journal.append(record, wait)
+        return self.apply(record)
 
     def _follow(self, record: Record) -> None:
         if record["event"] == ASKED:

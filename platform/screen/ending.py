@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from fmnas.platform.config.uri import hide_passwords
-from fmnas.platform.errors import Ending, ExitCode, ExperimentFailed
+from fmnas.platform.errors import Ending, ExperimentFailed
 from fmnas.platform.record.run_directory import RunDirectory
 from fmnas.platform.screen.screen import JSON, QUIET, Happening, JsonScreen
 from fmnas.platform.screen.terminal import complain, print_summary, say
@@ -49,21 +49,26 @@ class ExperimentResult:
 
 @dataclass(frozen=True)
 class Teller:
-    """Tells of an ending. mode: one of the screen's. again: the command, without `fmnas`, that goes on with it."""
+    """Tells of an ending.
+
+    mode: one of the screen's. directory: None while it is not known. again: the command, without `fmnas`, that goes on
+    with it.
+    """
 
     mode: str
     console: Console
-    directory: RunDirectory
-    again: str
+    directory: RunDirectory | None = None
+    again: str = ""
 
     def tell(self, result: ExperimentResult) -> int:
         """Everything about it; returns the exit code."""
+        assert self.directory is not None
         facts = _results(result) if self.mode == JSON else {}
         if self.mode != JSON:
             print_summary(result.summary, self.console)
             if self.mode != QUIET:
-                self._print_places(result)
-            self._print_missed(result)
+                self._print_places(result, self.directory)
+            self._print_missed(result, self.directory)
         if result.ending == Ending.FAILED:
             complain(f"the experiment failed: {result.reason}")
         return self._end(result.ending, facts)
@@ -80,24 +85,24 @@ class Teller:
 
     def _end(self, ending: Ending, facts: Mapping[str, Any]) -> int:
         """The command that goes on with it, unless it is finished or had not begun; returns the exit code."""
-        begun = self.directory.journal.exists()
+        begun = self.directory if self.directory and self.directory.journal.exists() else None
         again = f"{called()} {self.again}" if begun and ending != Ending.FINISHED else None
         if self.mode == JSON:
-            where = {"run_directory": str(self.directory.root), "page": str(self.directory.page)} if begun else {}
+            where = {"run_directory": str(begun.root), "page": str(begun.page)} if begun else {}
             tell_ending(ending, ending.exit_code, {**where, "again": again, **facts})
         elif again:
             stopped = "interrupted; " if ending == Ending.INTERRUPTED else ""
             say(self.console, f"{stopped}resume with     {again}")
         return ending.exit_code
 
-    def _print_places(self, result: ExperimentResult) -> None:
-        places = {"run directory": str(self.directory.root), "page": str(self.directory.page)}
+    def _print_places(self, result: ExperimentResult, directory: RunDirectory) -> None:
+        places = {"run directory": str(directory.root), "page": str(directory.page)}
         if result.tracking.store_experiment or result.tracking.missed:
-            places |= {"MLflow store": result.store, "open it with": f"{called()} ui {self._quoted}"}
+            places |= {"MLflow store": result.store, "open it with": f"{called()} {directory.command('ui')}"}
         for what, place in places.items():
             say(self.console, f"{what:<15} {place}")
 
-    def _print_missed(self, result: ExperimentResult) -> None:
+    def _print_missed(self, result: ExperimentResult, directory: RunDirectory) -> None:
         tracking = result.tracking
         if tracking.remark:
             say(self.console, tracking.remark)
@@ -106,19 +111,8 @@ class Teller:
             say(
                 self.console,
                 f"MLflow missed {what} ({tracking.reason}); the run directory has them: "
-                f"`{called()} sync {self._quoted}` sends them",
+                f"`{called()} {directory.command('sync')}` sends them",
             )
-
-    @property
-    def _quoted(self) -> str:
-        return shlex.quote(str(self.directory.root))
-
-
-def tell_interrupted(mode: str) -> int:
-    """It was broken off before anything began; returns the exit code."""
-    if mode == JSON:
-        tell_ending(Ending.INTERRUPTED, ExitCode.INTERRUPTED, {"again": None})
-    return ExitCode.INTERRUPTED
 
 
 def tell_ending(status: str, code: int, facts: Mapping[str, Any]) -> None:

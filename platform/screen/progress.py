@@ -66,6 +66,10 @@ class JobProgress(ABC):
         self._gone("lost", "was lost with", job, worker, reason)
 
     @abstractmethod
+    def started(self, job: Job, worker: str) -> None:
+        """A worker has begun a job."""
+
+    @abstractmethod
     def _standing(self) -> dict[str, Any]:
         """The facts of how it stands."""
 
@@ -149,8 +153,8 @@ class ExperimentProgress(JobProgress):
             "run": outcome.run,
             "trial": outcome.trial.id,
             "status": outcome.status,
-            "objective": evaluation.objective if evaluation else None,
-            "error": evaluation.error if evaluation else None,
+            "objective": outcome.objective,
+            "error": outcome.error,
             "diverged": bool(evaluation and evaluation.diverged),
             "reason": outcome.reason,
             "incumbent": run.incumbent,
@@ -269,7 +273,6 @@ class RetrainingProgress(JobProgress):
         for outcome in self._chosen:
             row, reached = self._rows.get(outcome.run), self._training(outcome.run).get(outcome.trial.id)
             doing = Doing.WAITING if reached is None else f"{Doing.TRAINING} ({reached})"
-            error = outcome.evaluation.error if outcome.evaluation else None
-            test = as_number(row.error if row else None)
-            table.add_row(outcome.run, str(outcome.trial.id), as_number(error), test, Doing.DONE if row else doing)
+            error, test = as_number(outcome.error), as_number(row.error if row else None)
+            table.add_row(outcome.run, str(outcome.trial.id), error, test, Doing.DONE if row else doing)
         return Group(table, Text(self._foot()))

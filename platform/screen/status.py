@@ -24,7 +24,6 @@ that no driver works on is not running.
 """
 
 import csv
-import shlex
 import time
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -49,7 +48,7 @@ from fmnas.platform.record.journal import (
     experiment_records,
     stages,
 )
-from fmnas.platform.record.ledger import Ledger, OpenTrial, RunAccount, accounts_of
+from fmnas.platform.record.ledger import Ledger, OpenTrial, RunAccount, new_ledger
 from fmnas.platform.record.lock import Holder, look
 from fmnas.platform.record.run_directory import RunDirectory
 from fmnas.platform.screen.ending import called
@@ -80,7 +79,7 @@ def status_of(directory: RunDirectory, now: float | None = None) -> dict[str, An
     reached = {(run, trial): epoch for run, trial, epoch in noted.get("reached", ())}
     begun_by_fmnas = parted(config["problem"])[0] != HANDED_OVER  # only `minimize` can go on with what it was given
     over = driver is not None or state == Ending.FINISHED or not begun_by_fmnas
-    again = None if over else f"{called()} resume {shlex.quote(str(directory.root))}"
+    again = None if over else f"{called()} {directory.command('resume')}"
     return {
         "directory": str(directory.root),
         "name": config["name"],
@@ -112,11 +111,11 @@ def _read(
     """The ledger, and the last of its records that tell of something."""
     last = deque[Record](maxlen=SHOWN_EVENTS)
     try:
-        ledger = Ledger(accounts_of(config), int(config["fidelity"]["epochs"]))
+        ledger = new_ledger(config)
     except (KeyError, TypeError, ValueError) as error:
         raise RunDirectoryError(
             f"{directory.journal}: it holds no whole configuration ({one_line(error)}); "
-            f"`{called()} report {shlex.quote(str(directory.root))}` says what to do"
+            f"`{called()} {directory.command('report')}` says what to do"
         ) from None
     for line, record in enumerate(records[1:], start=2):
         ledger.follow(line, record)
@@ -129,7 +128,7 @@ def _read(
 def _left(ledger: Ledger, since: float, now: float) -> float | None:
     """Seconds to the end of all budgets, at the pace since then."""
     done = Counter[str]()
-    for outcome, _ in ledger.outcomes:
+    for outcome in ledger.outcomes:
         if outcome.status in CHARGED and outcome.trial.origin != WARM_START and outcome.finished_at >= since:
             done[outcome.run] += outcome.trial.epochs
     runs = [(done[name], each.epochs_ahead) for name, each in ledger.accounts.items()]
@@ -140,10 +139,6 @@ def _left(ledger: Ledger, since: float, now: float) -> float | None:
 def _run(account: RunAccount, full: int) -> dict[str, Any]:
     """What one run has come to."""
     spent, best = account.budget.spent, account.best
-    evaluation = best.evaluation if best else None
-    incumbent = None
-    if best and evaluation:
-        incumbent = {"trial": best.trial.id, "objective": evaluation.objective, "error": evaluation.error}
     return {
         "run": account.name,
         "trials": account.ended,
@@ -151,7 +146,7 @@ def _run(account: RunAccount, full: int) -> dict[str, Any]:
         "spent_epochs": spent,
         "budget_epochs": account.budget.epochs,
         "evaluations": spent / full,
-        "incumbent": incumbent,
+        "incumbent": {"trial": best.trial.id, "objective": best.objective, "error": best.error} if best else None,
     }
 
 

@@ -65,10 +65,10 @@ class TrialRecord:
     ended: int
 
 
-def trial_record(outcome: Outcome, standing: RunStanding, space: Space | None) -> TrialRecord:
+def trial_record(outcome: Outcome, space: Space | None) -> TrialRecord:
     """The MLflow run of a trial."""
     started, ended = milliseconds(outcome.started_at), milliseconds(outcome.finished_at)
-    values = _metrics(outcome, standing, space)
+    values = _metrics(outcome, space)
     points = [Point(valid_name(key), value, ended, 0) for key, value in values.items()]
     curve = outcome.evaluation.curve if outcome.evaluation else ()
     for epoch, error in enumerate(curve, start=1):
@@ -199,8 +199,8 @@ def _line(step: int, value: float | None, now: RunStanding, timestamp: int) -> l
     return [Point(INCUMBENT, value, timestamp, step), by_epochs]
 
 
-def _metrics(outcome: Outcome, standing: RunStanding, space: Space | None) -> dict[str, float]:
-    evaluation = outcome.evaluation
+def _metrics(outcome: Outcome, space: Space | None) -> dict[str, float]:
+    evaluation, standing = outcome.evaluation, outcome.standing
     known: dict[str, float | None] = {
         "epochs": outcome.trial.epochs,
         "suggest_seconds": outcome.suggest_seconds,

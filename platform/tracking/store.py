@@ -30,8 +30,6 @@ from fmnas.search_spaces.records import CANCELLED, LOST
 
 _STATUS = {"finished": "FINISHED", "interrupted": "KILLED"}
 
-_AT_FIRST = RunStanding(0.0, 0, None)
-
 _Key = tuple[str, int]
 """A trial: (run, id)."""
 
@@ -42,7 +40,7 @@ class _Progress:
 
     run_id: str
     there: set[tuple[str, int]]  # (metric, step) of the incumbent's lines
-    standing: RunStanding = _AT_FIRST
+    standing: RunStanding = field(default_factory=RunStanding)
     best: Outcome | None = None
     trials: set[int] = field(default_factory=set)
 
@@ -50,11 +48,10 @@ class _Progress:
         """Those of the incumbent's lines that are not there."""
         return [point for point in points if (point.key, point.step) not in self.there]
 
-    def take(self, outcome: Outcome, standing: RunStanding, points: Iterable[Point]) -> None:
+    def take(self, outcome: Outcome, points: Iterable[Point]) -> None:
         """A trial was written; one that had to be set aside comes after later ones."""
-        found = outcome.evaluation.objective if outcome.evaluation else None
-        best = self.best.evaluation.objective if self.best and self.best.evaluation else math.inf
-        if found is not None and found == standing.incumbent and found < best:
+        standing, found, best = outcome.standing, outcome.objective, self.best.objective if self.best else None
+        if found is not None and found == standing.incumbent and (best is None or found < best):
             self.best = outcome
         if standing.epochs >= self.standing.epochs:
             self.standing = standing
@@ -102,15 +99,15 @@ class MlflowStore:
             self._runs[run_name(optimizer, repeat)] = self._open_progress(optimizer, repeat, known)
         self.experiment = self._mlflow.id
 
-    def write(self, outcome: Outcome, standing: RunStanding) -> bool:
+    def write(self, outcome: Outcome) -> bool:
         """Write a trial and its run's progress; False if the trial was there already."""
         progress = self._runs[outcome.run]
         ended = records.milliseconds(outcome.finished_at)
-        points = records.incumbent_points(progress.standing, standing, ended)
+        points = records.incumbent_points(progress.standing, outcome.standing, ended)
         self._mlflow.log(progress.run_id, progress.missing(points))
-        progress.take(outcome, standing, points)
+        progress.take(outcome, points)
         # Last: one that the store will not take for now is tried again after others, and the lines are there by then.
-        return self._write_trial(outcome, standing)
+        return self._write_trial(outcome)
 
     def close(self, status: str, artifacts: Sequence[Path], summary: Mapping[str, Any]) -> None:
         """Write the final values of every run, and the campaign's numbers and files."""
@@ -189,13 +186,13 @@ class MlflowStore:
         """The tags that say what an optimizer's run is, and where it stands in the tree."""
         return {KIND: kind, "optimizer": optimizer, COLOR: self._colors[optimizer], PARENT: parent}
 
-    def _write_trial(self, outcome: Outcome, standing: RunStanding) -> bool:
+    def _write_trial(self, outcome: Outcome) -> bool:
         key = (outcome.run, outcome.trial.id)
         run_id, status = self._written.get(key, (self._begun.get(key, ""), ""))
         # A trial that was lost or cancelled may be tried again after a resume.
         if status == outcome.status or status not in ("", LOST, CANCELLED):
             return False
-        record = records.trial_record(outcome, standing, self._settings.space)
+        record = records.trial_record(outcome, self._settings.space)
         if run_id:
             self._mlflow.log(run_id, record.points, record.params, record.tags)
         else:

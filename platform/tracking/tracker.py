@@ -13,10 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fmnas.platform.config.uri import hide_passwords
-from fmnas.platform.record.outcome import Outcome, RunStanding
+from fmnas.platform.record.outcome import Outcome
 
 if TYPE_CHECKING:
     from fmnas.platform.tracking.store import MlflowStore
+
+FLUSH_SECONDS = 60.0
+"""How long a store that answers may take for what is left at the end of an experiment."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """Seconds between attempts while the store does not answer; doubled each time."""
@@ -55,8 +58,8 @@ class Tracker:
     def start(self, runs: Sequence[tuple[str, int]]) -> None:
         """The runs of the experiment, in the order in which to show them."""
 
-    def trial(self, outcome: Outcome, standing: RunStanding) -> None:
-        """A trial ended; its run now stands there."""
+    def trial(self, outcome: Outcome) -> None:
+        """A trial ended."""
 
     def finish(self, status: str, artifacts: Sequence[Path], summary: Mapping[str, Any]) -> TrackingReport:
         """The experiment is "finished", "interrupted" or "failed". Returns within a bounded time."""
@@ -87,7 +90,7 @@ class BackgroundTracker(Tracker):
     def __init__(
         self,
         store: "MlflowStore",
-        flush_seconds: float = 60.0,
+        flush_seconds: float = FLUSH_SECONDS,
         first_pause: float = FIRST_PAUSE,
         uri: str = "",
     ) -> None:
@@ -110,10 +113,10 @@ class BackgroundTracker(Tracker):
         self._put(lambda: self._store.open(runs))
         self._thread.start()
 
-    def trial(self, outcome: Outcome, standing: RunStanding) -> None:
+    def trial(self, outcome: Outcome) -> None:
         """Queue a trial."""
         self._trials += 1
-        self._put(lambda: self._write(outcome, standing), may_wait=True)
+        self._put(lambda: self._write(outcome), may_wait=True)
 
     def finish(self, status: str, artifacts: Sequence[Path], summary: Mapping[str, Any]) -> TrackingReport:
         """Send what is queued, for at most `flush_seconds`, and report."""
@@ -142,8 +145,8 @@ class BackgroundTracker(Tracker):
             self._queue.append(_Job(send, may_wait))
             self._news.notify()
 
-    def _write(self, outcome: Outcome, standing: RunStanding) -> None:
-        if self._store.write(outcome, standing):
+    def _write(self, outcome: Outcome) -> None:
+        if self._store.write(outcome):
             self._written += 1
         else:
             self._present += 1

@@ -1,5 +1,6 @@
 """Opening the pool of workers that a configuration asks for, for whatever is to be trained."""
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -32,7 +33,7 @@ class Work:
     data: Data | None
     seeds: int
     wanted: int
-    trial_seconds: float | None = None
+    trial_seconds: float = math.inf
     checkpoints: Checkpoints | None = None
     traced: bool = True
 

@@ -72,7 +72,7 @@ class InProcessPool:
     There is no other worker to give a job to when the device fails, and this process cannot use it any more: the
     experiment ends, the job is on record as cancelled, and a resume, which is a new process, repeats it.
 
-    trial_seconds: how long a job may take; None: for ever. stop, grace_seconds: when a job is left unanswered.
+    trial_seconds: how long a job may take. stop, grace_seconds: when a job is left unanswered.
     """
 
     capacity = size = 1
@@ -80,14 +80,14 @@ class InProcessPool:
     def __init__(
         self,
         trainer: Trainer,
-        trial_seconds: float | None = None,
+        trial_seconds: float = math.inf,
         stop: StopRequest | None = None,
         grace_seconds: float = 0.0,
         traced: bool = True,
     ) -> None:
         self._traced = traced
         self._evaluator = Evaluator(trainer)
-        self._seconds = math.inf if trial_seconds is None else trial_seconds
+        self._seconds = trial_seconds
         self._stop, self._grace = stop or StopRequest(), grace_seconds
         self._job: Job | None = None
         self._epochs = 0

@@ -79,7 +79,7 @@ class RayPool:
     Nodes of a standing cluster may go and others come: it is waited for. A cluster of our own is this machine: when it
     dies, the experiment ends, and can be resumed.
 
-    build, data: what a worker makes its trainer of. trial_seconds: how long a job may take; None: for ever.
+    build, data: what a worker makes its trainer of. trial_seconds: how long a job may take.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class RayPool:
         data: Data | None,
         workers: WorkersConfig,
         most: int,
-        trial_seconds: float | None = None,
+        trial_seconds: float = math.inf,
         watch: Watch | None = None,
     ) -> None:
         self._ray, self._workers, self._most, self._watch = ray, workers, most, watch or Watch()
@@ -99,7 +99,7 @@ class RayPool:
         # Only the data go through the object store; every actor of a node maps the same copy.
         self._arguments = (build, ray.put(data) if data is not None else None, self._watch.board)
         self._reader, self._jobs = BoardReader(ray, self._watch.board), 0
-        self._seconds = math.inf if trial_seconds is None else trial_seconds
+        self._seconds = trial_seconds
         self._versions = versions()
         self._starting: dict[Any, _Member] = {}  # future of `ready` -> whose
         self._idle: list[_Member] = []

@@ -182,7 +182,7 @@ def kept(tmp_path: Path) -> Path:
     [
         ({"evaluations": 5}, "evaluations"),
         ({"seed": 1}, "seed"),
-        ({"optimizer": "bo-fm"}, "optimizers"),
+        ({"optimizer": "bo-fm"}, r"optimizers.0.name = bo-fm: it began with random\n  optimizers.0.label"),
         ({"function": lambda configuration: 0.0}, "problem"),
         ({"space": [Real("x", -5.0, 6.0), SPACE[1]]}, "space"),
     ],

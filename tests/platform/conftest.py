@@ -268,8 +268,8 @@ def _drive(
     clock = Clock(now=lambda: float(next(ticks)), elapsed=elapsed)
     with Journal(journal) as log:
         progress = ExperimentProgress(QuietScreen(), state)
-        stage = Stage(pool, log, NoTracker(), progress, stop or StopRequest(), clock)
-        status = Driver(state, config.workers, stage).run()
+        stage = Stage(pool, progress, stop or StopRequest(), clock)
+        status = Driver(state, stage, log, NoTracker()).run()
     return status, state, pool
 
 

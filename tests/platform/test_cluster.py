@@ -140,7 +140,7 @@ def test_nodes_come_die_and_freeze(cluster: Any, ray: Any, tmp_path: Path) -> No
     ]
     script = Scripted(state, tmp_path / "j", acts)
     with Journal(tmp_path / "j") as journal:
-        driver = Driver(state, config.workers, Stage(pool, journal, NoTracker(), script, stop))
+        driver = Driver(state, Stage(pool, script, stop), journal, NoTracker())
         assert driver.run() == Ending.INTERRUPTED
     pool.close()
     for node in (first, *later):
@@ -156,7 +156,7 @@ def test_nodes_come_die_and_freeze(cluster: Any, ray: Any, tmp_path: Path) -> No
     finished = [record for record in records if record["event"] == FINISHED]
     assert Counter(record["trial"] for record in finished) == Counter(range(len(finished)))
     assert all(record["evaluation"]["objective"] == record["trial"] for record in finished)
-    repeats = {o.trial.id: o.attempt - 1 for o, _ in state.outcomes if o.attempt > 1}
+    repeats = {o.trial.id: o.attempt - 1 for o in state.outcomes if o.attempt > 1}
     assert repeats == Counter(record["trial"] for _, record in losses)
     (run,) = state.runs.values()
     assert sorted(trial.id for trial, _ in run.optimizer.history) == list(range(len(finished)))

@@ -132,8 +132,8 @@ def test_the_runs_of_a_repeat_begin_with_the_same_results(
 
 def test_the_incumbent_counts_full_fidelity_alone(tmp_path: Path, drive: Drive, configured: Configured) -> None:
     _, state, _ = drive(configured(optimizers=["bohb"]), tmp_path / "j")
-    full = [o.evaluation.objective for o, _ in state.outcomes if o.evaluation and o.trial.epochs == 3]
-    assert any(o.trial.epochs == 1 for o, _ in state.outcomes)
+    full = [o.evaluation.objective for o in state.outcomes if o.evaluation and o.trial.epochs == 3]
+    assert any(o.trial.epochs == 1 for o in state.outcomes)
     assert state.runs["bohb/repeat-0"].incumbent == min(full)
 
 
@@ -177,11 +177,11 @@ def test_two_stops_leave_what_runs_for_the_resume(
     status, state, _ = drive(config, tmp_path / "j", capacity=3, fate=stop_twice, stop=stop)
     assert status == Ending.INTERRUPTED
     assert len(state.open) == 2
-    assert [o.status for o, _ in state.cancelled()] == [CANCELLED] * 2
+    assert [o.status for o in state.cancelled()] == [CANCELLED] * 2
     status, state, _ = drive(config, tmp_path / "j", capacity=3)
     assert status == Ending.FINISHED
     assert sorted(key[1] for key in results(tmp_path / "j")) == [0, 1, 2, 3, 4]
-    assert sorted(o.attempt for o, _ in state.outcomes) == [1, 1, 1, 2, 2]
+    assert sorted(o.attempt for o in state.outcomes) == [1, 1, 1, 2, 2]
     assert not list(state.cancelled())
 
 
@@ -216,8 +216,8 @@ def test_a_trial_asked_while_a_stop_comes_is_left_for_the_resume(
 
     run.optimizer.ask = ask_while_stopped  # type: ignore[method-assign]
     with Journal(tmp_path / "j") as log:
-        stage = Stage(scripted_pool(state), log, NoTracker(), ExperimentProgress(QuietScreen(), state), stop)
-        assert Driver(state, config.workers, stage).run() == Ending.INTERRUPTED
+        stage = Stage(scripted_pool(state), ExperimentProgress(QuietScreen(), state), stop)
+        assert Driver(state, stage, log, NoTracker()).run() == Ending.INTERRUPTED
     assert [record["event"] for record in read_journal(tmp_path / "j")] == ["asked"]
     status, _, _ = drive(config, tmp_path / "j")
     assert status == Ending.FINISHED

@@ -43,15 +43,15 @@ def test_a_lost_worker_is_requeued_and_never_told(
 
     _, state, _ = drive(configured(), tmp_path / "lossy", capacity=2, fate=lose_each_once)
     drive(configured(), tmp_path / "calm", capacity=2)
-    assert {o.status for o, _ in state.outcomes} == {FINISHED}
-    assert {o.attempt for o, _ in state.outcomes} == {2}
+    assert {o.status for o in state.outcomes} == {FINISHED}
+    assert {o.attempt for o in state.outcomes} == {2}
     assert results(tmp_path / "lossy") == results(tmp_path / "calm")
 
 
 def test_a_trial_lost_too_often_is_given_up_uncharged(tmp_path: Path, drive: Drive, configured: Configured) -> None:
     config = configured(workers={"attempts": 2})
     _, state, _ = drive(config, tmp_path / "j", fate=lambda job: "lose" if job.trial.id == 1 else "finish")
-    given_up = [o for o, _ in state.outcomes if o.status == LOST]
+    given_up = [o for o in state.outcomes if o.status == LOST]
     assert {o.run for o in given_up} == set(state.runs)
     assert {o.attempt for o in given_up} == {2}
     for run in state.runs.values():
@@ -65,7 +65,7 @@ def test_a_failed_trial_is_charged_and_told_as_the_penalty(
     config = configured(optimizers=["random"])
     _, state, _ = drive(config, tmp_path / "j", fate=lambda job: "fail" if job.trial.id == 0 else "finish")
     (run,) = state.runs.values()
-    outcome = next(o for o, _ in state.outcomes if o.trial.id == 0)
+    outcome = next(o for o in state.outcomes if o.trial.id == 0)
     assert (outcome.status, outcome.evaluation, outcome.reason) == (FAILED, None, "ValueError: no")
     assert run.optimizer.history[0][1].objective == 100.0, "the penalty of func2c"
     assert run.budget.spent == 15
@@ -81,14 +81,14 @@ def test_a_failure_and_a_timeout_are_charged_and_told_as_the_configuration_says(
     config = configured(on_failure=policy)
     status, state, _ = drive(config, tmp_path / "j", fate=lambda job: fate if job.trial.id == 1 else "finish")
     assert status == Ending.FINISHED
-    bad = [o for o, _ in state.outcomes if o.status != FINISHED]
+    bad = [o for o in state.outcomes if o.status != FINISHED]
     assert [(o.trial.id, o.status, bool(o.reason)) for o in bad] == [
         (1, {"fail": FAILED, "time out": TIMED_OUT}[fate], True)
     ] * len(state.runs)
     for run in state.runs.values():
         told = {trial.id: evaluation.objective for trial, evaluation in run.optimizer.history}
         assert told.get(1) == (100.0 if policy == "penalty" else None)
-        assert run.budget.spent == sum(o.trial.epochs for o, _ in state.outcomes if o.run == run.name)
+        assert run.budget.spent == sum(o.trial.epochs for o in state.outcomes if o.run == run.name)
     again = ExperimentState(build_experiment(config))
     again.replay(read_journal(tmp_path / "j"))
     assert again.outcomes == state.outcomes
@@ -107,7 +107,7 @@ def test_failures_with_results_between_them_never_end_the_experiment(
     config = configured(budget={"evaluations": 9}, workers={"failures": 3, "attempts": 1})
     status, state, _ = drive(config, tmp_path / "j", fate=Cycle((bad, bad, "finish")))
     assert status == Ending.FINISHED
-    assert sum(outcome.status != FINISHED for outcome, _ in state.outcomes) > 20
+    assert sum(outcome.status != FINISHED for outcome in state.outcomes) > 20
 
 
 def test_the_third_of_three_failures_in_a_row_ends_the_experiment_wherever_it_comes(
@@ -135,8 +135,8 @@ def test_what_runs_when_the_experiment_fails_is_on_record_and_repeated_by_the_re
         drive(config, tmp_path / "j", capacity=3, fate=lambda job: "fail")
     state = ExperimentState(build_experiment(config))
     state.replay(read_journal(tmp_path / "j"))
-    assert [outcome.status for outcome, _ in state.cancelled()] == [CANCELLED] * 2
-    assert all("experiment failed" in outcome.reason for outcome, _ in state.cancelled())
+    assert [outcome.status for outcome in state.cancelled()] == [CANCELLED] * 2
+    assert all("experiment failed" in outcome.reason for outcome in state.cancelled())
     status, _, _ = drive(config, tmp_path / "j", capacity=3)
     assert status == Ending.FINISHED
     assert len(results(tmp_path / "j")) == 4

@@ -5,7 +5,7 @@ import pytest
 from fmnas.platform.errors import RunDirectoryError
 from fmnas.platform.record.events import asked_record, job_record
 from fmnas.platform.record.journal import STARTED, Record
-from fmnas.platform.record.ledger import Ledger, accounts_of
+from fmnas.platform.record.ledger import Ledger, new_ledger
 from fmnas.platform.record.outcome import Job
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FAILED, FINISHED
@@ -30,7 +30,7 @@ def told(run: str, number: int, objective: float | None, epochs: int = 3) -> lis
 
 
 def ledger_of(*trials: list[Record]) -> Ledger:
-    ledger = Ledger(accounts_of(CONFIG), 3)
+    ledger = new_ledger(CONFIG)
     ledger.replay(record for trial in trials for record in trial)
     return ledger
 
@@ -60,7 +60,7 @@ def test_a_standing_is_that_after_its_trial() -> None:
     ledger = ledger_of(
         told("random/repeat-0", 0, 0.3), told("random/repeat-0", 1, None), told("random/repeat-0", 2, 0.4)
     )
-    standings = [standing for _, standing in ledger.outcomes]
+    standings = [outcome.standing for outcome in ledger.outcomes]
     assert [(each.epochs, each.evaluations, each.incumbent) for each in standings] == [
         (3, 1.0, 0.3),
         (6, 2.0, 0.3),

@@ -44,7 +44,7 @@ def state_of(*records: dict[str, Any]) -> ExperimentState:
 
 
 def lost(state: ExperimentState) -> dict[int, float]:
-    return {outcome.trial.id: outcome.lost_seconds for outcome, _ in (*state.outcomes, *state.cancelled())}
+    return {outcome.trial.id: outcome.lost_seconds for outcome in (*state.outcomes, *state.cancelled())}
 
 
 def start(number: int, attempt: int, at: float) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def test_attempts_on_lost_workers() -> None:
         finished(1, 1, 36),
     )
     assert lost(state) == {0: 5.0, 1: 0.0}
-    trials = typed_trials(trials_table((outcome for outcome, _ in state.outcomes), 0), "a test")
+    trials = typed_trials(trials_table(state.outcomes, 0), "a test")
     (run,) = ledger_table(trials, Budget(5, 3)).to_dict("records")
     assert (run["lost_seconds"], run["train_seconds"], run["epochs"]) == (5.0, 4.0, 6)
 
@@ -103,5 +103,5 @@ def test_a_failure_is_charged_by_a_clock_that_nobody_sets() -> None:
     """trials.csv has what was charged, however far the wall clock jumped meanwhile."""
     failed = job_record(FAILED, job(0), "w", 18_010, reason="ValueError", seconds=4.0)
     state = state_of(asked(0, 9), start(0, 1, 10), failed)
-    (row,) = trials_table((outcome for outcome, _ in state.outcomes), 0).to_dict("records")
+    (row,) = trials_table(state.outcomes, 0).to_dict("records")
     assert (row["train_seconds"], state.runs[RUN].budget.seconds_spent) == (4.0, 4.5)

@@ -66,7 +66,8 @@ def intruders(ray: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[li
     ]
     yield tries
     for each in tries:
-        each.kill()
+        with each:  # it is waited for, and its pipes are closed, also where no test has read them
+            each.kill()
 
 
 def tree(pid: int) -> list[int]:

@@ -286,7 +286,7 @@ def test_without_a_penalty_a_failure_is_as_bad_as_the_worst_so_far(here: Path) -
     assert run(here, "failing.py", optimizers=given, budget={"evaluations": 40}) == 0
     state, _ = restore(RunDirectory(here / "run"))
     for name, done in state.runs.items():
-        outcomes = [outcome for outcome, _ in state.outcomes if outcome.run == name]
+        outcomes = [outcome for outcome in state.outcomes if outcome.run == name]
         worst, expected = None, []
         for outcome in outcomes:
             if outcome.evaluation is not None:

@@ -70,8 +70,8 @@ def drive(config: Config, journal: Path, seed: int = 0) -> list[Record]:
         state.replay(read_journal(journal))
     with Journal(journal) as log:
         progress = ExperimentProgress(QuietScreen(), state)
-        stage = Stage(Shuffled(config, seed), log, NoTracker(), progress, StopRequest())
-        assert Driver(state, config.workers, stage).run() == Ending.FINISHED
+        stage = Stage(Shuffled(config, seed), progress, StopRequest())
+        assert Driver(state, stage, log, NoTracker()).run() == Ending.FINISHED
     return read_journal(journal)
 
 

@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmnas.platform.config.config import WorkersConfig
-from fmnas.platform.drive.driver import Clock
-from fmnas.platform.drive.retraining import Retraining, RetrainingStage, retraining_job, retraining_seed
+from fmnas.platform.drive.driver import Clock, Stage
+from fmnas.platform.drive.retraining import Retraining, retraining_job, retraining_seed
 from fmnas.platform.errors import Ending, ExperimentFailed
 from fmnas.platform.record.experiment import derived_seed
 from fmnas.platform.record.outcome import Job, Outcome
@@ -81,8 +80,8 @@ class Scene:
         self.pool, self.screen, self.stop = ScriptedPool(fate, capacity), Watching(), StopRequest()
         self.kept: list[RetrainedRow] = []
         progress = RetrainingProgress(self.screen, CHOSEN, {}, ("t", SCALE), lambda: capacity, elapsed=lambda: 0.0)
-        stage = RetrainingStage(self.pool, progress, self.stop, self.kept.append, Clock(now=lambda: 60.0))
-        self.retraining = Retraining(CHOSEN, 0, SCALE, 15, WorkersConfig(**workers), stage)
+        stage = Stage(self.pool, progress, self.stop, Clock(now=lambda: 60.0))
+        self.retraining = Retraining(CHOSEN, 0, SCALE, 15, WorkersConfig(**workers), stage, self.kept.append)
 
     def events(self, name: str) -> list[dict[str, Any]]:
         return [dict(happening.facts) for happening in self.screen.happened if happening.event == name]
@@ -145,7 +144,7 @@ def test_what_cannot_be_kept_is_not_told() -> None:
     def full(row: RetrainedRow) -> None:
         raise ExperimentFailed("the disk is full")
 
-    scene.retraining._stage = replace(scene.retraining._stage, keep=full)
+    scene.retraining._keep = full
     with pytest.raises(ExperimentFailed, match="the disk is full"):
         scene.retraining.run()
     assert not scene.events("ended")

@@ -18,10 +18,8 @@ RUNS = [("random", 0)]
 
 def outcome(number: int) -> Outcome:
     trial = Trial(number, {"x": 0.5}, 1, "random")
-    return Outcome("random", 0, trial, FINISHED, Evaluation(0.5), 0.0, 0.0, 1.0, "worker-0")
-
-
-STANDING = RunStanding(1.0, 1, 0.5)
+    standing = RunStanding(1.0, 1, 0.5)
+    return Outcome("random", 0, trial, FINISHED, Evaluation(0.5), 0.0, 0.0, 1.0, "worker-0", standing=standing)
 
 
 class RefusalError(Exception):
@@ -46,7 +44,7 @@ class FakeStore:
         self._call("open")
         self.experiment = "1"
 
-    def write(self, outcome: Outcome, standing: RunStanding) -> bool:
+    def write(self, outcome: Outcome) -> bool:
         self._call(f"write {outcome.trial.id}")
         return outcome.trial.id != 99
 
@@ -60,7 +58,7 @@ class FakeStore:
 def run(tracker: Tracker, trials: Sequence[int]) -> TrackingReport:
     tracker.start(RUNS)
     for number in trials:
-        tracker.trial(outcome(number), STANDING)
+        tracker.trial(outcome(number))
     return tracker.finish("finished", [], {})
 
 
@@ -93,7 +91,7 @@ def test_a_store_that_comes_back_gets_everything() -> None:
     tracker = BackgroundTracker(store, first_pause=0.001)
     tracker.start(RUNS)
     for number in range(3):
-        tracker.trial(outcome(number), STANDING)
+        tracker.trial(outcome(number))
     while len(store.calls) < 4:
         time.sleep(0.001)
     assert tracker.finish("finished", [], {}) == TrackingReport(written=3, store_experiment="1")
@@ -123,7 +121,7 @@ def test_a_trial_that_only_fails_lets_the_others_pass() -> None:
     tracker = BackgroundTracker(store, first_pause=0.001)
     tracker.start(RUNS)
     for number in range(4):
-        tracker.trial(outcome(number), STANDING)
+        tracker.trial(outcome(number))
     wait_for(lambda: "write 3" in store.calls)
     assert tried.count("write 1") >= TRIES_IN_A_ROW
     report = tracker.finish("finished", [], {})
@@ -153,7 +151,7 @@ def test_a_trial_that_was_passed_is_tried_again() -> None:
     tracker = BackgroundTracker(store, first_pause=0.001)
     tracker.start(RUNS)
     for number in range(2):
-        tracker.trial(outcome(number), STANDING)
+        tracker.trial(outcome(number))
     wait_for(lambda: len(store.calls) == 3)
     assert tracker.finish("finished", [], {}) == TrackingReport(written=2, store_experiment="1")
     assert store.calls == ["open", "write 1", "write 0", "close finished"]
@@ -163,7 +161,7 @@ def test_what_is_no_longer_in_the_store_was_missed() -> None:
     store = FakeStore()
     tracker = BackgroundTracker(store)
     tracker.start(RUNS)
-    tracker.trial(outcome(0), STANDING)
+    tracker.trial(outcome(0))
     store.gone = "it was removed"
     assert tracker.finish("finished", [], {}) == TrackingReport(missed=1, reason="it was removed", store_experiment="1")
 
@@ -191,7 +189,7 @@ def test_a_store_that_was_down_for_days_gets_everything(monkeypatch: pytest.Monk
     store = FakeStore(fail_at_first)
     tracker = BackgroundTracker(store, first_pause=0.001)
     tracker.start(RUNS)
-    tracker.trial(outcome(0), STANDING)
+    tracker.trial(outcome(0))
     wait_for(lambda: "write 0" in store.calls)
     assert tracker.finish("finished", [], {}) == TrackingReport(written=1, store_experiment="1")
 

@@ -4,7 +4,7 @@ import math
 import shutil
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy:D
 SPACE = Space([Real("rate", 1e-4, 1e-1, log=True), Real("momentum", 0.0, 1.0), Nominal("op", ["a", "b"])])
 RUNS = [("bo-fm", 0), ("bohb", 0)]
 FULL = 10  # epochs of a full evaluation
-Told = Sequence[tuple[Outcome, RunStanding]]
 
 
 def finished(optimizer: str, number: int, epochs: int, objective: float) -> Outcome:
@@ -41,19 +40,25 @@ def unfinished(optimizer: str, number: int, status: str) -> Outcome:
     return Outcome(optimizer, 0, trial, status, None, 0.5, 2000.0, 2001.0, "worker-1", 3, "CUDA out of memory")
 
 
-def bo_fm() -> Told:
+def standing(outcomes: Iterable[Outcome], standings: Iterable[RunStanding]) -> list[Outcome]:
+    """Each with where its run stands after it."""
+    return [replace(outcome, standing=after) for outcome, after in zip(outcomes, standings, strict=True)]
+
+
+def bo_fm() -> list[Outcome]:
     """Three full evaluations, the second of which failed."""
     first, third = finished("bo-fm", 0, FULL, 0.4), finished("bo-fm", 2, FULL, 0.2)
     second = unfinished("bo-fm", 1, FAILED)
-    return [(first, RunStanding(1.0, 10, 0.4)), (second, RunStanding(2.0, 20, 0.4)), (third, RunStanding(3.0, 30, 0.2))]
+    standings = RunStanding(1.0, 10, 0.4), RunStanding(2.0, 20, 0.4), RunStanding(3.0, 30, 0.2)
+    return standing((first, second, third), standings)
 
 
-def bohb() -> Told:
+def bohb() -> list[Outcome]:
     """Short trainings first, then two full ones that end between two whole evaluations: 0.4, 1.4, 2.4."""
     short = finished("bohb", 0, 4, 0.05)
     full = finished("bohb", 1, FULL, 0.3), finished("bohb", 2, FULL, 0.1)
     standings = RunStanding(0.4, 4, None), RunStanding(1.4, 14, 0.3), RunStanding(2.4, 24, 0.1)
-    return list(zip((short, *full), standings, strict=True))
+    return standing((short, *full), standings)
 
 
 def settings(tmp_path: Path, identity: str = "abc", uri: str = "") -> TrackingSettings:
@@ -62,11 +67,13 @@ def settings(tmp_path: Path, identity: str = "abc", uri: str = "") -> TrackingSe
     return TrackingSettings(uri, "an experiment", identity, tags, SPACE, tmp_path / "files")
 
 
-def track(settings: TrackingSettings, told: Told, status: str = "finished", files: Sequence[Path] = ()) -> Any:
+def track(
+    settings: TrackingSettings, told: Sequence[Outcome], status: str = "finished", files: Sequence[Path] = ()
+) -> Any:
     tracker = BackgroundTracker(MlflowStore(settings), first_pause=0.05)
     tracker.start(RUNS)
-    for outcome, standing in told:
-        tracker.trial(outcome, standing)
+    for outcome in told:
+        tracker.trial(outcome)
     return tracker.finish(status, files, {"bo-fm": {"mean": 0.2, "repeats": [0.2]}, "budget": 3})
 
 
@@ -317,9 +324,9 @@ def test_a_trial_cut_off_in_the_middle_is_completed_in_place(config: TrackingSet
 def test_a_lost_trial_that_is_tried_again_ends_finished(config: TrackingSettings, status: str, shown: str) -> None:
     again = finished("bo-fm", 0, FULL, 0.4)
     lost = replace(again, status=status, evaluation=None, reason="the worker died")
-    track(config, [(lost, RunStanding(0.0, 0, None))], status="interrupted")
+    track(config, [lost], status="interrupted")
     assert Reader(config).runs["0 bo-fm/0"].info.status == shown
-    track(config, [(again, RunStanding(1.0, 10, 0.4))])
+    track(config, [replace(again, standing=RunStanding(1.0, 10, 0.4))])
     run = Reader(config).runs["0 bo-fm/0"]
     assert (run.info.status, run.data.tags["status"]) == ("FINISHED", "finished")
     assert run.data.metrics["objective"] == 0.4
@@ -341,7 +348,7 @@ def test_two_run_directories_of_one_name_do_not_mix(config: TrackingSettings) ->
 
 def test_a_curve_longer_than_a_batch_is_kept_whole(config: TrackingSettings) -> None:
     long = finished("bo-fm", 0, 2500, 0.4)
-    assert track(config, [(long, RunStanding(1.0, 2500, 0.4))]).missed == 0
+    assert track(config, [replace(long, standing=RunStanding(1.0, 2500, 0.4))]).missed == 0
     curve = Reader(config).line("0 bo-fm/0", "val_error")
     assert [step for step, _ in curve] == list(range(1, 2501))
 
@@ -361,7 +368,7 @@ def test_a_dead_server_neither_blocks_nor_raises(tmp_path: Path) -> None:
     tracker = BackgroundTracker(MlflowStore(config), first_pause=0.05)
     tracker.start(RUNS)
     for told in [*bo_fm()] * 100:
-        tracker.trial(*told)
+        tracker.trial(told)
     assert time.monotonic() - began < 0.5
     report = tracker.finish("finished", [], {})
     assert time.monotonic() - began < 15

@@ -19,16 +19,14 @@ from fmnas.search_spaces.records import FINISHED
 pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy:DeprecationWarning")
 OBJECTIVES = (0.4, 0.1, 0.2)
 RUNS = [("random", 0)]
-Told = tuple[Outcome, RunStanding]
 
 
-def told(number: int) -> Told:
+def told(number: int) -> Outcome:
     """A full training; the second is the best."""
     trial = Trial(number, {"x": 0.5}, 10, "random")
-    outcome = Outcome(
-        "random", 0, trial, FINISHED, Evaluation(OBJECTIVES[number]), 0.0, 1.0 + number, 2.0 + number, "w"
-    )
-    return outcome, RunStanding(number + 1.0, 10 * (number + 1), min(OBJECTIVES[: number + 1]))
+    standing = RunStanding(number + 1.0, 10 * (number + 1), min(OBJECTIVES[: number + 1]))
+    result, began = Evaluation(OBJECTIVES[number]), 1.0 + number
+    return Outcome("random", 0, trial, FINISHED, result, 0.0, began, began + 1.0, "w", standing=standing)
 
 
 @pytest.fixture
@@ -41,11 +39,11 @@ def tracker_on(path: Path) -> BackgroundTracker:
     return BackgroundTracker(MlflowStore(settings), first_pause=0.05)
 
 
-def track(path: Path, *trials: Told) -> TrackingReport:
+def track(path: Path, *trials: Outcome) -> TrackingReport:
     tracker = tracker_on(path)
     tracker.start(RUNS)
-    for outcome, standing in trials:
-        tracker.trial(outcome, standing)
+    for outcome in trials:
+        tracker.trial(outcome)
     return tracker.finish("finished", [], {})
 
 
@@ -90,11 +88,11 @@ def test_a_trial_that_is_not_taken_leaves_the_line_of_its_run_whole(
 def test_what_was_written_to_a_file_that_was_removed_since_is_missed(path: Path) -> None:
     tracker = tracker_on(path)
     tracker.start(RUNS)
-    tracker.trial(*told(0))
+    tracker.trial(told(0))
     while not asked(path, "select 1 from runs join tags using (run_uuid) where key = 'fmnas.trial' and end_time > 0"):
         time.sleep(0.01)
     path.unlink()
-    tracker.trial(*told(1))
+    tracker.trial(told(1))
     report = tracker.finish("finished", [], {})
     assert (report.written, report.present, report.missed) == (0, 0, 2)
     assert f"{path} was removed or replaced" in report.reason

@@ -88,7 +88,7 @@ def test_it_begins_with_what_is_known_and_no_worker_sees_that(
     assert status == Ending.FINISHED
     for repeat in (0, 1):
         run = f"{name}/repeat-{repeat}"
-        outcomes = [outcome for outcome, _ in state.outcomes if outcome.run == run]
+        outcomes = [outcome for outcome in state.outcomes if outcome.run == run]
         for outcome, given_ in zip(outcomes[:KNOWN], known[name].trials[repeat], strict=True):
             trial = outcome.trial
             assert (trial.configuration, trial.seed, trial.origin) == (given_.configuration, given_.seed, WARM_START)
@@ -168,7 +168,7 @@ def test_an_extension_brings_what_is_known_to_those_it_adds(
         log.append(extended_record(growth(before, after), plain, 0.0, {"bo-fm": known["bo-fm"]}))
     _, state, _ = drive(after, journal, knowledge=known)
     origins = dict.fromkeys(state.runs, 0)
-    for outcome, _ in state.outcomes:
+    for outcome in state.outcomes:
         origins[outcome.run] += outcome.trial.origin == WARM_START
     assert origins == {run: 0 if run.startswith("random") else KNOWN for run in state.runs}
     assert differences(journal, known, before, after) == ()

@@ -92,17 +92,17 @@ def test_in_this_process_the_experiment_ends_uncharged_and_a_resume_repeats_the_
 
     with Journal(journal) as log:
         progress = ExperimentProgress(QuietScreen(), state)
-        stage = Stage(InProcessPool(OnAGpu()), log, NoTracker(), progress, StopRequest())
+        stage = Stage(InProcessPool(OnAGpu()), progress, StopRequest())
         words = r"random/repeat-0, trial 2: DeviceFailedError: cuda:0 does not answer.*the only worker, .* resume"
         with pytest.raises(ExperimentFailed, match=words):
-            Driver(state, config.workers, stage).run()
+            Driver(state, stage, log, NoTracker()).run()
     assert evaluated == [0, 1, 2], "it is not tried again in this process"
     assert "DeviceFailedError" in capsys.readouterr().err
     assert state.runs["random/repeat-0"].budget.spent == 2 * config.fidelity.epochs
     assert [r["event"] for r in read_journal(journal)][-1] == "cancelled"
     status, state, _ = drive(config, journal)
     assert status == Ending.FINISHED
-    assert [outcome.status for outcome, _ in state.outcomes] == ["finished"] * 4
+    assert [outcome.status for outcome in state.outcomes] == ["finished"] * 4
 
 
 class Greedy:
