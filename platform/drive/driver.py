@@ -1,8 +1,9 @@
-"""The driver: the loop that keeps workers busy, for an experiment or a retraining, and what an experiment does in it.
+"""The driver: the loop that keeps workers busy (`Dispatcher`), and what an experiment does in it (`Driver`).
 
 while there is work:  give every free worker a job; wait for an event; leave what runs once a stop's grace is over
 
-A lost job is repeated until its attempts are used up; too many failures in a row end the loop. In an experiment,
+A lost job is repeated until its attempts are used up; too many failures in a row end the loop. A retraining has the
+same loop (retraining.py). An experiment, in it:
 
 for each run with budget and a free worker:  ask, journal, submit; or journal the result, where it is known
 for each event:                              journal, tell, track
@@ -154,7 +155,7 @@ class Dispatcher(ABC, Generic[Progress]):
                 raise ExperimentFailed(self.too_many.format(count=self._failures_in_a_row, last=self._failures[-1]))
         elif isinstance(event.result, Evaluation):
             self._failures_in_a_row = 0
-        else:
+        elif event.result.status == LOST:
             self._waiting.append(replace(job, attempt=job.attempt + 1))
 
 

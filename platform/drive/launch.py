@@ -62,7 +62,7 @@ class Surroundings:
 
 @dataclass(frozen=True)
 class Session:
-    """A driver's time in a run directory: the experiment as it stands there, with its id, and what surrounds it."""
+    """Work in a run directory, by whichever command: the experiment as it stands there, its id, what surrounds it."""
 
     state: ExperimentState
     identity: str
@@ -164,7 +164,9 @@ def extend(directory: RunDirectory, given: Sequence[str], around: Surroundings) 
 
 
 def _go_on(session: Session, note: Note, changes: Mapping[str, Any], news: Mapping[str, Knowledge]) -> ExperimentResult:
-    """changes: how the experiment grows first. news: what those of its optimizers begin with that are new or have more
+    """From where it stands to its end. Raises FmnasError where the machine, the data or MLflow's store will not do.
+
+    changes: how the experiment grows first. news: what those of its optimizers begin with that are new or have more
     repeats.
     """
     state, config, directory, around = session.state, session.config, session.directory, session.around

@@ -13,8 +13,9 @@
     {"event": "extended", "format": 2, "changes": {"repeats": [3, 5]}, "config": {...}, "at": ...}
     {"event": "ended",    "status": ..., "reason": ..., "at": ...}
 
-`asked`: an optimizer suggested a trial. `started`: an attempt at it began on a worker. `lost`: that worker was, `final`
-where the trial will not be tried again. `cancelled`: a stop left it in the middle; a resume starts it again.
+`asked`: an optimizer suggested a trial. `started`: an attempt at it began on a worker. `finished`: it has a result.
+`failed`, `timed_out`: it ended without one. `lost`: its worker was, `final` where the trial will not be tried again.
+`cancelled`: a stop left it in the middle; a resume starts it again.
 `experiment` and `extended` also hold, under `warm_start`, trials of earlier experiments that optimizers begin with;
 such a trial is asked and finished, and never started.
 `driver`: a driver begins, to work at the experiment, at an extension of it or at a retraining. `ended`: it leaves, and

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fmnas.platform.environment import driver_in_words, provenance, same_fmnas
-from fmnas.platform.errors import RunDirectoryError, legible, one_line
+from fmnas.platform.errors import Ending, RunDirectoryError, legible, one_line
 from fmnas.platform.record.journal import ASKED, DRIVER, ENDED, EXTENDED, ILLEGIBLE, STARTED, DriverWork, Record
 from fmnas.platform.record.outcome import Outcome, RunStanding, run_name
 from fmnas.search_spaces import Evaluation, Trial
@@ -188,7 +188,7 @@ class Ledger:
         elif event in (FINISHED, FAILED, TIMED_OUT, LOST):
             return self._ended(record, event)
         elif event == ENDED:
-            self.status = record["status"]
+            self.status = Ending(record["status"])
         elif event not in (DRIVER, ILLEGIBLE):
             raise ValueError(f"an event {event!r} is not known")
         return None

@@ -73,13 +73,16 @@ class Holder:
         return self.namespace == here.namespace and not _lives(self.pid, self.began)
 
 
+_HOLDER = TypeAdapter(Holder)
+
+
 def look(path: Path) -> Holder | None:
     """Who holds the lock; None if nobody does. Nothing is written or waited for.
 
     Raises RunDirectoryError for a file that is no lock.
     """
     try:
-        return TypeAdapter(Holder).validate_json(path.read_text())
+        return _HOLDER.validate_json(path.read_text())
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:

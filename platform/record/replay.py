@@ -56,7 +56,7 @@ def replay(
     for index, record in enumerate(records):
         if record["event"] == EXTENDED:
             build = next(coming)
-            told = [each for each in records[:index] if each.get("run") not in lost]
+            told = [(line, each) for line, each in enumerate(records[:index], start=2) if each.get("run") not in lost]
             state = _Replay(build(), state.asks, told)
         if record.get("run") in lost:
             continue
@@ -76,16 +76,17 @@ def replay(
 class _Replay(ExperimentState):
     """A state whose optimizers are asked again.
 
-    asks: of each run, so far. told: records of before, which they hear of and are not asked for. difference: how the
-    last record's suggestion differs; None if it does not, or was none.
+    asks: of each run, so far. told: records of before, each with its line, which they hear of and are not asked for.
+    difference: how the last record's suggestion differs; None if it does not, or was none.
     """
 
-    def __init__(self, experiment: Experiment, asks: Mapping[str, int], told: Sequence[Record]) -> None:
+    def __init__(self, experiment: Experiment, asks: Mapping[str, int], told: Sequence[tuple[int, Record]]) -> None:
         super().__init__(experiment)
         self._line, self._asking = 1, False
         self.asks = {**dict.fromkeys(self.runs, 0), **asks}
         self.difference: Difference | None = None
-        self.replay(told)
+        for line, record in told:
+            self.follow(line, record)
         self._asking = True
 
     def follow(self, line: int, record: Record) -> None:
@@ -110,14 +111,16 @@ class _Replay(ExperimentState):
             return {}, f"the optimizer failed: {one_line(error)}{own_line(error)}"
         if trial is None:
             return {}, "the optimizer had nothing to suggest"
-        return differences(asdict(recorded), asdict(trial)), ""
+        return differences(asdict(recorded), asdict(Trial.from_dict(trial.to_dict()))), ""  # as a journal has it
 
 
 def _rebuild(state: _Replay, fresh: Experiment, records: Sequence[Record]) -> None:
     """Put, in place of the optimizer that differed, one that was told what the journal says."""
     name = records[-1]["run"]
     told = ExperimentState(fresh)
-    told.replay(record for record in records if record.get("run") == name)
+    for line, record in enumerate(records, start=2):
+        if record.get("run") == name:
+            told.follow(line, record)
     state.runs[name].optimizer = told.runs[name].optimizer
 
 

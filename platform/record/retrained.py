@@ -76,7 +76,8 @@ def retrained_rows(path: Path) -> dict[str, RetrainedRow]:
 
 def write_retrained(path: Path, rows: Iterable[RetrainedRow]) -> None:
     """Write them all aside, wait until they are on disk, and rename. Raises ExperimentFailed where that cannot be."""
-    table = pd.DataFrame(map(_cells, rows), dtype=object)
+    found = [_cells(row) for row in rows]
+    table = pd.DataFrame(found, columns=None if found else RETRAINED_COLUMNS, dtype=object)
     try:
         write_aside(path, table.to_csv(index=False).encode())
     except OSError as error:

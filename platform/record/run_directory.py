@@ -8,20 +8,24 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from fmnas.platform.errors import ExperimentFailed, RunDirectoryError, cut
 from fmnas.search_spaces.files import write_aside
 
 
 class _In:
-    """A file or folder of a run directory, by its name there."""
+    """A file or folder of a run directory, by its name there; of the class, this itself."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def __get__(self, directory: "RunDirectory", kind: type) -> Path:
-        return directory.root / self._name
+    @overload
+    def __get__(self, directory: None, kind: type) -> "_In": ...
+    @overload
+    def __get__(self, directory: "RunDirectory", kind: type) -> Path: ...
+    def __get__(self, directory: "RunDirectory | None", kind: type) -> "Path | _In":
+        return self if directory is None else directory.root / self._name
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ class Tracker:
     """Follows an experiment. No method waits for a store or raises because of one; only `finish` takes time.
 
     Calls come in this order: `start` once, `trial` for each outcome (after a resume, for the replayed ones too, in
-    the journal's order), `finish` once. Runs are named by (optimizer, repeat). Here, it is told to nobody.
+    the journal's order), `finish` once. Runs are named by (optimizer, repeat). This one tells nobody.
     """
 
     def start(self, runs: Sequence[tuple[str, int]]) -> None:

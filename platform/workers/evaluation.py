@@ -67,7 +67,7 @@ class Evaluator:
         seconds: float,
         raised: Callable[[Exception], None],
     ) -> Evaluation | Unfinished:
-        """The same, or why there is none. seconds: its deadline. raised: handed what the trial raised, while it is."""
+        """The same, or why there is none. seconds: its deadline. raised: told what the trial raised, with its stack."""
         try:
             return self.evaluate(trial, tell, check)
         except PastDeadline:
