@@ -139,7 +139,9 @@ def test_where_a_run_cannot_be_followed_it_is_said_and_the_others_go_on(tmp_path
     records[place]["trial"]["configuration"]["x1"] = 0.123
     found = replayed(config, records)
     assert {difference.run for difference in found.differences} == {"bohb/repeat-0"}
-    assert "cannot be followed" in difference_in_words(found.differences[0])
+    told = difference_in_words(found.differences[0])
+    assert "cannot be followed" in told
+    assert f"line {place + 2} of the journal" in told  # its own line, with those of other runs before it
     assert found.asks["random/repeat-0"] == 18
 
 
