@@ -61,7 +61,7 @@ def drawings(results: Results) -> Iterator[Drawing]:
 
 
 def _found(name: str, row: FinalRow) -> str:
-    return f"{name}: {str(row.best_run).removeprefix(f'{name}/')}, trial {row.best_trial}, objective {row.best:#.4g}"
+    return f"{name}: {row.found_in.removeprefix(f'{name}/')}, objective {row.best:#.4g}"
 
 
 def cell_figure(configuration: Mapping[str, Any], title: str) -> "Figure":

@@ -187,7 +187,7 @@ def _best_cells(summary: Summary, pictures: Sequence[Drawing]) -> dict[str, str]
     for name, row in summary.optimizers.items():
         if name in drawn:
             error = "" if is_missing(row.best_error) else f", validation error {number(row.best_error)}"
-            found[name] = f"{row.best_run}, trial {row.best_trial}: objective {number(row.best)}{error}"
+            found[name] = f"{row.found_in}: objective {number(row.best)}{error}"
     return found
 
 

@@ -13,7 +13,7 @@ from fmnas.comparison import Budget, ReportContext, anytime_curves, write_report
 from fmnas.comparison.figures import FIGURES, drawn
 from fmnas.comparison.figures.canvas import Drawing, Results, sheet
 from fmnas.comparison.figures.intervals import MOST_ROWS, differences, final, intervals, retrained
-from fmnas.comparison.numbers.notation import MISSING, count, interval, seconds, share, shown
+from fmnas.comparison.numbers.notation import MISSING, count, duration, interval, share, shown
 from fmnas.comparison.numbers.paired_tests import compare
 from fmnas.comparison.numbers.trials import typed_trials
 from fmnas.comparison.page.page import page, sections
@@ -283,7 +283,7 @@ def test_no_text_becomes_markup(summary, texts):
 def test_short_texts():
     assert [share(value) for value in (None, nan, 0.0, 0.001, 0.25, 1.0)] == ["–", "–", "0%", "< 1%", "25%", "100%"]
     assert [count(value) for value in (None, nan, 3, 3.0, 2.25)] == ["–", "–", "3", "3", "2.2"]
-    assert [seconds(value) for value in (None, nan, 30.0)] == ["–", "–", "30 s"]
+    assert [duration(value) for value in (None, nan, 30.0)] == ["–", "–", "30 s"]
     assert [interval(*ends) for ends in ((None, 1.0), (1.0, nan), (1.0, 2.0))] == ["–", "–", "1.000 to 2.000"]
     assert [shown(value) for value in (None, nan, 0.123456, "a", [1])] == ["–", "–", "0.1235", "a", "[1]"]
 
