@@ -108,11 +108,11 @@ def report_tables(summary: Summary, curves: pd.DataFrame) -> dict[str, pd.DataFr
 def mean_curves(curves: pd.DataFrame) -> pd.DataFrame:
     """The mean curve of every optimizer on every axis, at GRID places; columns MEAN_CURVE_COLUMNS."""
     found = []
-    for axis in AXES if len(curves) else ():
+    for axis in AXES:
         end = float(curves[axis].max())
         mean = mean_curve(curves, axis, np.linspace(0.0, end, GRID))
         found.append(mean.rename(columns={axis: "at"}).assign(axis=axis)[list(MEAN_CURVE_COLUMNS)])
-    return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=list(MEAN_CURVE_COLUMNS))
+    return pd.concat(found, ignore_index=True)
 
 
 def _with_repeats(row: Standing | Reached) -> dict[str, Any]:

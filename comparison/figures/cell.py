@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fmnas.comparison.figures.canvas import PANEL, SMALL, Drawing, Results, label, logarithmic, plain, sheet
 from fmnas.comparison.figures.palette import CARD, GROUND, INK, SOFT, styles
 from fmnas.comparison.numbers.cells import has_cell
+from fmnas.comparison.numbers.notation import number
 from fmnas.comparison.summary import FinalRow
 from fmnas.search_spaces import Cell, Schedule
 from fmnas.search_spaces.nasnet import SGD_NAMES, STATES
@@ -61,7 +62,7 @@ def drawings(results: Results) -> Iterator[Drawing]:
 
 
 def _found(name: str, row: FinalRow) -> str:
-    return f"{name}: {row.found_in.removeprefix(f'{name}/')}, objective {row.best:#.4g}"
+    return f"{name}: {row.found_in.removeprefix(f'{name}/')}, objective {number(row.best)}"
 
 
 def cell_figure(configuration: Mapping[str, Any], title: str) -> "Figure":

@@ -73,7 +73,8 @@ def parallel_figure(trials: pd.DataFrame, budget: Budget) -> "Figure | None":
             look: dict[str, Any] = {"fontsize": SMALL, "color": SOFT, "ha": "center", "va": "top", "parse_math": False}
             box = {"facecolor": GROUND, "edgecolor": "none", "pad": 0.6, "alpha": 0.75}
             axes.text(place, row + 0.14, text, bbox=box, **look)
-    axes.set_yticks(range(len(coordinates)), [each.name for each in coordinates], fontsize=SMALL, color=INK)
+    names = [each.name for each in coordinates]
+    axes.set_yticks(range(len(names)), names, fontsize=SMALL, color=INK, parse_math=False)
     axes.set_ylim(len(coordinates) - 0.4, -0.3)
     axes.set_xlim(-0.04, 1.04)
     axes.set_xticks([])

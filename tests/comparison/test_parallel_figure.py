@@ -35,6 +35,11 @@ def test_the_best_are_all_there_and_drawn_last(make_run):
     assert len(figure.axes[0].collections[0].get_segments()) == len(shown)
 
 
+def test_a_variables_name_is_no_formula(make_run):
+    figure = parallel_figure(make_run("a", 0, [{"objective": 1.0, "x": i, r"$\frac$": i} for i in range(9)]), BUDGET)
+    assert [label.get_parse_math() for label in figure.axes[0].get_yticklabels()] == [False, False]
+
+
 def test_too_little_to_draw(make_run):
     few = [{"objective": 1.0, "x": i, "k": i} for i in range(4)]
     assert parallel_figure(make_run("a", 0, few), BUDGET) is None
