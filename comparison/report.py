@@ -16,7 +16,7 @@ Areas, equivalents and hypervolumes are in summary.json alone.
 Missing values are empty. The same results give the same bytes.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +24,15 @@ import numpy as np
 import pandas as pd
 
 from fmnas.comparison.figures import drawn
-from fmnas.comparison.figures.canvas import Drawing, Results
-from fmnas.comparison.figures.files import inline_svg, save_figure, write_bytes
+from fmnas.comparison.figures.canvas import Results
+from fmnas.comparison.figures.files import save_figure, write_bytes
 from fmnas.comparison.numbers.curves import AXES, NO_TRIAL, anytime_curves, mean_curve
 from fmnas.comparison.numbers.efficiency import Reached
 from fmnas.comparison.numbers.honesty import Honesty
 from fmnas.comparison.numbers.ledger import ledger_table
 from fmnas.comparison.numbers.standings import Standing
 from fmnas.comparison.numbers.trials import typed_trials
-from fmnas.comparison.page.page import LEAD, Picture, Pictures, page
+from fmnas.comparison.page.page import page
 from fmnas.comparison.summary import ReportContext, Summary, summarise
 
 GRID = 101
@@ -55,7 +55,7 @@ def write_report(trials: pd.DataFrame, context: ReportContext, folder: Path) -> 
     for each in drawings:
         if each.filed:
             save_figure(each.figure, folder, each.name)
-    write_bytes(folder / "index.html", page(results.summary, context, inlined(drawings)).encode())
+    write_bytes(folder / "index.html", page(results.summary, context, drawings).encode())
     return results.summary
 
 
@@ -68,17 +68,6 @@ def results_of(trials: pd.DataFrame, context: ReportContext) -> Results:
     curves = anytime_curves(trials, context.budget, runs=context.runs)
     ledger = ledger_table(trials, context.budget, context.pending)
     return Results(trials, curves, summarise(trials, curves, ledger, context))
-
-
-def inlined(drawings: Sequence[Drawing]) -> Pictures:
-    """The figures as the page holds them, by section."""
-    pictures: dict[str, list[Picture]] = {}
-    for each in drawings:
-        if each.shown:
-            svg = inline_svg(each.figure, each.name, each.name.replace("_", " "), least=1.0 if each.wide else 0.0)
-            picture = Picture(svg, each.caption, each.wide, each.optimizer)
-            pictures.setdefault(LEAD if each.leads else each.section, []).append(picture)
-    return pictures
 
 
 def write_tables(summary: Summary, curves: pd.DataFrame, folder: Path) -> list[Path]:
@@ -119,11 +108,11 @@ def report_tables(summary: Summary, curves: pd.DataFrame) -> dict[str, pd.DataFr
 def mean_curves(curves: pd.DataFrame) -> pd.DataFrame:
     """The mean curve of every optimizer on every axis, at GRID places; columns MEAN_CURVE_COLUMNS."""
     found = []
-    for axis in AXES if len(curves) else ():
+    for axis in AXES:
         end = float(curves[axis].max())
         mean = mean_curve(curves, axis, np.linspace(0.0, end, GRID))
         found.append(mean.rename(columns={axis: "at"}).assign(axis=axis)[list(MEAN_CURVE_COLUMNS)])
-    return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=list(MEAN_CURVE_COLUMNS))
+    return pd.concat(found, ignore_index=True)
 
 
 def _with_repeats(row: Standing | Reached) -> dict[str, Any]:

@@ -82,6 +82,11 @@ class FinalRow(FinalNumbers):
     has_model: bool
     method_share: float
 
+    @property
+    def found_in(self) -> str:
+        """Of the best configuration: "bo-fm/repeat-0, trial 3"."""
+        return f"{self.best_run}, trial {self.best_trial}"
+
 
 @dataclass(frozen=True)
 class Incident:

@@ -54,7 +54,8 @@ class Drawing:
 
     name: of its files, and of its ids on the page. caption: what it shows, and what it does not prove.
     filed: whether it is written as PNG, SVG and PDF. shown: whether the page shows it.
-    wide: on a narrow screen it scrolls and does not shrink. optimizer: the one that it is about; "" for all.
+    wide: it needs the whole width, and scrolls on a narrow screen; others shrink, and stand beside one another where
+    there is room. optimizer: the one that it is about; "" for all.
     leads: whether it stands at the top of the page, with the answer, and not in its section.
     section: the page's section that shows it; the row in `figures.FIGURES` says it.
     """

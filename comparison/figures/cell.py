@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fmnas.comparison.figures.canvas import PANEL, SMALL, Drawing, Results, label, logarithmic, plain, sheet
 from fmnas.comparison.figures.palette import CARD, GROUND, INK, SOFT, styles
 from fmnas.comparison.numbers.cells import has_cell
+from fmnas.comparison.numbers.notation import number
 from fmnas.comparison.summary import FinalRow
 from fmnas.search_spaces import Cell, Schedule
 from fmnas.search_spaces.nasnet import SGD_NAMES, STATES
@@ -29,6 +30,11 @@ NODE_DISTANCE = 1.9
 RADIUS = 0.36
 INPUT, STATE, OUTPUT, DEAD_STATE = GROUND, CARD, INK, "#9aa3ab"
 """Neutral: the palette's colours are those of optimizers."""
+ALONE, BESIDE = (0.01, 0.01, 0.98, 0.91), (0.0, 0.02, 0.68, 0.9)
+RATE, VALUES = (0.76, 0.47, 0.22, 0.45), (0.76, 0.02, 0.22, 0.3)
+"""Where in its row a cell without and with a schedule stands, the learning rate, and the values: left, bottom, width,
+height. They are given and not found: the solver of matplotlib's constrained layout (kiwisolver) adds up in the order of
+memory addresses, so that rows of panels come out an ulp apart from process to process, and the files with them."""
 CENTRED: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": SMALL}
 LOWEST_RATE, HIGHEST_RATE = 1e-5, 1e-1
 """What the schedule's variables can reach: the same axis in every drawing, so that two can be compared."""
@@ -56,7 +62,7 @@ def drawings(results: Results) -> Iterator[Drawing]:
 
 
 def _found(name: str, row: FinalRow) -> str:
-    return f"{name}: {str(row.best_run).removeprefix(f'{name}/')}, trial {row.best_trial}, objective {row.best:#.4g}"
+    return f"{name}: {row.found_in.removeprefix(f'{name}/')}, objective {number(row.best)}"
 
 
 def cell_figure(configuration: Mapping[str, Any], title: str) -> "Figure":
@@ -70,7 +76,7 @@ def cell_figure(configuration: Mapping[str, Any], title: str) -> "Figure":
 def cells_figure(configurations: Mapping[str, Mapping[str, Any]]) -> "Figure":
     """The same for several, one below the other: title -> configuration."""
     schedules = any(has_schedule(each) for each in configurations.values())
-    figure = sheet(11.0 if schedules else 7.6, 3.7 * len(configurations))
+    figure = sheet(11.0 if schedules else 7.6, 3.7 * len(configurations), laid_out=False)
     rows = figure.subfigures(len(configurations), 1, squeeze=False)[:, 0]
     for row, (title, configuration) in zip(rows, configurations.items(), strict=True):
         row.suptitle(title, fontsize=12, color=INK, parse_math=False)
@@ -100,15 +106,12 @@ def has_schedule(configuration: Mapping[str, Any]) -> bool:
 
 
 def _draw_row(row: "SubFigure", configuration: Mapping[str, Any]) -> None:
-    cell = Cell.from_configuration(configuration)
-    if not has_schedule(configuration):
-        _draw_cell(row.subplots(), cell)
-        return
-    panels = row.subplot_mosaic([["cell", "rate"], ["cell", "values"]], width_ratios=(3, 1), height_ratios=(3, 2))
-    schedule = Schedule.from_configuration(configuration)
-    _draw_cell(panels["cell"], cell)
-    draw_schedule(panels["rate"], schedule)
-    write_values(panels["values"], schedule)
+    scheduled = has_schedule(configuration)
+    _draw_cell(row.add_axes(BESIDE if scheduled else ALONE), Cell.from_configuration(configuration))
+    if scheduled:
+        schedule = Schedule.from_configuration(configuration)
+        draw_schedule(row.add_axes(RATE), schedule)
+        write_values(row.add_axes(VALUES), schedule)
 
 
 def _draw_cell(axes: "Axes", cell: Cell) -> None:

@@ -44,7 +44,8 @@ class Coordinate:
 def drawings(results: Results) -> Iterator[Drawing]:
     """Where good configurations agree; none with too few full evaluations."""
     budget = results.summary.budget
-    figure, drawn = parallel_figure(results.trials, budget), len(shown_trials(results.trials, budget))
+    shown = shown_trials(results.trials, budget)
+    figure, drawn = parallel_figure(shown), len(shown)
     if figure is None:
         return
     full = int(is_full_result(results.trials, budget).sum())
@@ -57,9 +58,8 @@ def drawings(results: Results) -> Iterator[Drawing]:
     yield Drawing("parallel", figure, caption, wide=True)
 
 
-def parallel_figure(trials: pd.DataFrame, budget: Budget) -> "Figure | None":
-    """A line per full evaluation. None with fewer than FEWEST_LINES of them or fewer than two variables that vary."""
-    full = shown_trials(trials, budget)
+def parallel_figure(full: pd.DataFrame) -> "Figure | None":
+    """A line per full evaluation, the best last: None with fewer than FEWEST_LINES or than two variables that vary."""
     varying = [name for name in variable_columns(full) if full[name].nunique() > 1]
     coordinates = [coordinate(full[name]) for name in varying[:MOST_VARIABLES]]
     if len(full) < FEWEST_LINES or len(coordinates) < 2:
@@ -73,7 +73,8 @@ def parallel_figure(trials: pd.DataFrame, budget: Budget) -> "Figure | None":
             look: dict[str, Any] = {"fontsize": SMALL, "color": SOFT, "ha": "center", "va": "top", "parse_math": False}
             box = {"facecolor": GROUND, "edgecolor": "none", "pad": 0.6, "alpha": 0.75}
             axes.text(place, row + 0.14, text, bbox=box, **look)
-    axes.set_yticks(range(len(coordinates)), [each.name for each in coordinates], fontsize=SMALL, color=INK)
+    names = [each.name for each in coordinates]
+    axes.set_yticks(range(len(names)), names, fontsize=SMALL, color=INK, parse_math=False)
     axes.set_ylim(len(coordinates) - 0.4, -0.3)
     axes.set_xlim(-0.04, 1.04)
     axes.set_xticks([])

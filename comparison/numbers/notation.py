@@ -40,16 +40,13 @@ def share(value: float | None) -> str:
     return "< 1%" if 0 < value < 0.005 else f"{value:.0%}"
 
 
-def duration(seconds: float) -> str:
+def duration(seconds: float | None) -> str:
     """Seconds in the unit that suits them."""
+    if seconds is None or is_missing(seconds):
+        return MISSING
     if seconds < 120:
         return f"{seconds:.3g} s"
     return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
-
-
-def seconds(value: float | None) -> str:
-    """A time in the unit that suits it."""
-    return MISSING if value is None or is_missing(value) else duration(value)
 
 
 def count(value: float | None) -> str:

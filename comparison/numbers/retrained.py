@@ -125,7 +125,7 @@ def read_retrained(path: Path) -> pd.DataFrame:
         given = table[name].where(table[name] != "", None) if dtype == "float64" else table[name]
         try:
             table[name] = given.astype(dtype)
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, OverflowError) as error:
             raise ReportError(f"{path}: column {name!r} does not parse: {error}; retrain again") from error
     return table
 

@@ -126,7 +126,7 @@ def typed_trials(table: pd.DataFrame, source: str) -> pd.DataFrame:
     floats = (*_FLOAT_COLUMNS, LOST_SECONDS, *filter(_SEED_ERROR.fullmatch, map(str, typed.columns)))
     conversions: list[tuple[tuple[str, ...], Callable[[Any], Any], Any, Any]] = [
         ((*_TEXT_COLUMNS, SOURCE, *WAY_COLUMNS, FALLBACK_COLUMN), str, "", "object"),
-        (_INTEGER_COLUMNS, int, None, "Int64"),
+        (_INTEGER_COLUMNS, lambda value: np.int64(int(value)), None, "Int64"),
         (floats, float, None, "float64"),
         (("diverged",), _boolean, False, "bool"),
         (_TIME_COLUMNS, _time, None, "datetime64[ns, UTC]"),
@@ -195,7 +195,7 @@ def _typed(column: "pd.Series[Any]", convert: Callable[[Any], Any], missing: Any
     def converted(value: Hashable) -> Any:
         try:
             return convert(value)
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, OverflowError) as error:
             told = f"{source}: column {column.name!r} holds {value!r}, which does not parse: {error}"
             raise ReportError(told) from error
 

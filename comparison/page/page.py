@@ -4,7 +4,7 @@ Here are the facts of every section. sections.html.j2 has the words and the mark
 around them, both escape every text; page.css has the looks, whose colours are those of `figures.palette`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
+from fmnas.comparison.figures.canvas import Drawing
+from fmnas.comparison.figures.files import inline_svg
 from fmnas.comparison.figures.palette import Style, declarations, styles, variables
 from fmnas.comparison.numbers.efficiency import AREA_FROM
 from fmnas.comparison.numbers.notation import count, is_missing, listed, number
@@ -34,23 +36,6 @@ FEWER = (
 )
 
 
-@dataclass(frozen=True)
-class Picture:
-    """A figure as the page holds it.
-
-    svg: an <svg> element, which goes in as it is. caption: plain text. wide: it needs the whole width; others stand
-    beside one another where there is room. optimizer: the one that it is about; "" for all.
-    """
-
-    svg: str
-    caption: str = ""
-    wide: bool = False
-    optimizer: str = ""
-
-
-Pictures = Mapping[str, Sequence[Picture]]
-"""The pictures of each section, by the section's id; LEAD has those of the answer."""
-LEAD = "lead"
 Facts = Mapping[str, object]
 """What a section tells beside the summary and the context, by name: tables and texts. One without any is left out."""
 
@@ -67,11 +52,12 @@ class Section:
     title: str
     folded: bool
     facts: Facts
-    pictures: Sequence[Picture]
+    pictures: Sequence[Drawing]
 
 
-def page(summary: Summary, context: ReportContext, pictures: Pictures) -> str:
-    """The report as an HTML document."""
+def page(summary: Summary, context: ReportContext, drawings: Iterable[Drawing]) -> str:
+    """The report as an HTML document, with those of the drawings that it shows."""
+    shown = [each for each in drawings if each.shown]
     return _template().render(
         summary=summary,
         context=context,
@@ -79,8 +65,9 @@ def page(summary: Summary, context: ReportContext, pictures: Pictures) -> str:
         light=declarations(dark=False),
         dark=declarations(dark=True),
         area_from=f"{AREA_FROM:g}",
-        lead=pictures.get(LEAD, ()),
-        sections=sections(summary, context, pictures),
+        lead=[each for each in shown if each.leads],
+        sections=sections(summary, context, [each for each in shown if not each.leads]),
+        svg=_svg,
         look=styles(summary.optimizers),
         colours=variables(),
         sample=(SAMPLE_WIDTH, SAMPLE_HEIGHT),
@@ -88,8 +75,11 @@ def page(summary: Summary, context: ReportContext, pictures: Pictures) -> str:
     )
 
 
-def sections(summary: Summary, context: ReportContext, pictures: Pictures) -> list[Section]:
+def sections(summary: Summary, context: ReportContext, drawings: Sequence[Drawing]) -> list[Section]:
     """Those that have something to show, in the order of the page; what few will read is folded."""
+    pictures: dict[str, list[Drawing]] = {}
+    for each in drawings:
+        pictures.setdefault(each.section, []).append(each)
     best = "Best cell" if len(summary.optimizers) == 1 else "Best cell of each optimizer"
     steps = ", ".join(f"{step.share:.0%}" for step in summary.checkpoints)
     untold = all(pair.verdict == TOO_FEW for pair in summary.tests.pairs)
@@ -146,6 +136,12 @@ def _template() -> Template:
     return environment.get_template("page.html.j2")
 
 
+def _svg(drawing: Drawing) -> str:
+    """The figure as the page holds it; a wide one is never narrower than it is, and scrolls."""
+    least = 1.0 if drawing.wide else 0.0
+    return inline_svg(drawing.figure, drawing.name, drawing.name.replace("_", " "), least)
+
+
 def _marker(style: Style) -> str:
     """matplotlib's marker in the middle of a sample, as an SVG path."""
     from matplotlib.markers import MarkerStyle
@@ -185,13 +181,13 @@ def _again(summary: Summary, context: ReportContext) -> Facts:
     }
 
 
-def _best_cells(summary: Summary, pictures: Sequence[Picture]) -> dict[str, str]:
+def _best_cells(summary: Summary, pictures: Sequence[Drawing]) -> dict[str, str]:
     """Where the best cell of an optimizer was found, for each that has pictures of it."""
     drawn, found = {picture.optimizer for picture in pictures}, {}
     for name, row in summary.optimizers.items():
         if name in drawn:
             error = "" if is_missing(row.best_error) else f", validation error {number(row.best_error)}"
-            found[name] = f"{row.best_run}, trial {row.best_trial}: objective {number(row.best)}{error}"
+            found[name] = f"{row.found_in}: objective {number(row.best)}{error}"
     return found
 
 

@@ -10,10 +10,10 @@ from fmnas.comparison.numbers.notation import (
     MISSING,
     count,
     counts,
+    duration,
     interval,
     is_missing,
     number,
-    seconds,
     share,
     shown,
     with_error,
@@ -186,7 +186,7 @@ def retrained_rows(found: Retrained) -> Table:
             "selected objective": lambda row: number(row.selected_objective),
             "selected error": lambda row: number(row.selected_error),
             "test error": lambda row: with_error(row.error, row.standard_error),
-            "training": lambda row: seconds(row.seconds),
+            "training": lambda row: duration(row.seconds),
         },
     )
 
@@ -206,11 +206,11 @@ def ledger(summary: Summary) -> Table:
             "known cells": lambda run: counts({"exact": run.known_cells, "isomorphic": run.isomorphic_cells}),
             "full trainings": lambda run: str(run.full_evaluations),
             "epochs": lambda run: str(run.epochs),
-            "training": lambda run: seconds(run.train_seconds),
-            "suggestion": lambda run: seconds(run.suggest_seconds),
-            "wall-clock": lambda run: seconds(run.wall_seconds),
-            "idle": lambda run: seconds(run.idle_seconds),
-            "lost": lambda run: seconds(run.lost_seconds or None),
+            "training": lambda run: duration(run.train_seconds),
+            "suggestion": lambda run: duration(run.suggest_seconds),
+            "wall-clock": lambda run: duration(run.wall_seconds),
+            "idle": lambda run: duration(run.idle_seconds),
+            "lost": lambda run: duration(run.lost_seconds or None),
             "pending": lambda run: count(run.pending or None),
             "origins": lambda run: ", ".join(f"{origin} {part:.0%}" for origin, part in run.shares.items() if part),
         },
@@ -231,9 +231,9 @@ def honesty(summary: Summary) -> Table:
             "failed fits": lambda row: count(row.failed_fits),
             "duplicates": lambda row: count(row.duplicates),
             "isomorphic": lambda row: count(row.isomorphic_duplicates or None),
-            "per suggestion": lambda row: seconds(row.suggest_seconds),
+            "per suggestion": lambda row: duration(row.suggest_seconds),
             "share of time": lambda row: share(row.suggest_share),
-            "idle": lambda row: seconds(row.idle_seconds),
+            "idle": lambda row: duration(row.idle_seconds),
             "origins": lambda row: ", ".join(f"{origin} {share(part)}" for origin, part in row.shares.items() if part),
         },
         "wide",
@@ -249,8 +249,7 @@ def incidents(summary: Summary) -> Table:
 def configurations(summary: Summary) -> Table:
     """A column per optimizer, a row per variable; without rows where there is no full result."""
     best = {name: row.best_configuration for name, row in summary.optimizers.items() if row.best_configuration}
-    found = ((name, summary.optimizers[name]) for name in best)
-    places = (f"{str(row.best_run).removeprefix(f'{name}/')}, trial {row.best_trial}" for name, row in found)
+    places = (summary.optimizers[name].found_in.removeprefix(f"{name}/") for name in best)
     variables = dict.fromkeys(variable for configuration in best.values() for variable in configuration)
     values = ((name, *(shown(configuration.get(name)) for configuration in best.values())) for name in variables)
     return Table(("variable", *best), (("found in", *places), *values) if best else ())

@@ -57,16 +57,11 @@ def _print_retrained(retrained: "Retrained", console: Console) -> None:
 
 
 def _print_final(summary: "Summary", console: Console) -> None:
-    """The final table: all of it in a file, the columns that there is room for in a terminal, which is told of others.
+    """The final table: all of it in a file, what there is room for in a terminal, which is told of the others."""
+    from fmnas.comparison.page.tables import final
 
-    Without the column of errors where nothing has one.
-    """
-    from fmnas.comparison.numbers.notation import MISSING
-    from fmnas.comparison.summary import FINAL_HEADER, final_rows
-
-    every = dict(zip(FINAL_HEADER, zip(*final_rows(summary), strict=True), strict=False))
-    if set(every.get("its error", ())) <= {MISSING}:
-        every.pop("its error", None)
+    found = final(summary)
+    every = dict(zip(found.header, zip(*found.rows, strict=True), strict=False))
     columns, widths = _fitting(every, console.width if console.is_terminal else sys.maxsize)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name, width in zip(columns, widths, strict=True):

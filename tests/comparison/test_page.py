@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 
 from fmnas.comparison import Budget, ReportContext, anytime_curves, write_report
 from fmnas.comparison.figures import FIGURES, drawn
-from fmnas.comparison.figures.canvas import Results
+from fmnas.comparison.figures.canvas import Drawing, Results, sheet
 from fmnas.comparison.figures.intervals import MOST_ROWS, differences, final, intervals, retrained
-from fmnas.comparison.numbers.notation import MISSING, count, interval, seconds, share, shown
+from fmnas.comparison.numbers.notation import MISSING, count, duration, interval, share, shown
 from fmnas.comparison.numbers.paired_tests import compare
 from fmnas.comparison.numbers.trials import typed_trials
-from fmnas.comparison.page.page import LEAD, Picture, page, sections
+from fmnas.comparison.page.page import page, sections
 from fmnas.comparison.page.tables import Table
-from fmnas.comparison.report import inlined
 from fmnas.comparison.summary import Incident, Remark
 
 CONTEXT = ReportContext("a name", "func2c", Budget(evaluations=3, epochs_per_evaluation=25), {"torch": "2"}, "seeds: 4")
@@ -37,6 +36,10 @@ NOTHING = {
     "tests": compare({}),
     "retrained": None,
 }
+
+
+def picture(section, caption="", **given):
+    return Drawing(f"{section}_picture", sheet(1.0, 1.0, laid_out=False), caption, section=section, **given)
 
 
 @pytest.fixture(scope="module")
@@ -63,28 +66,28 @@ def words(html):
 def test_an_optimizer_with_a_single_repeat_silences_no_tests(plain_summary):
     values = {name: {r: 1.0 + r for r in range(3)} for name in ("bo-fm", "random")}
     ragged = replace(plain_summary, tests=compare(values | {"late": {0: 9.0}}))
-    shown = [section.id for section in sections(ragged, CONTEXT, {})]
+    shown = [section.id for section in sections(ragged, CONTEXT, [])]
     assert "statistics" in shown
 
 
 def test_without_further_parts_their_sections_are_left_out(plain_summary):
-    html = page(plain_summary, CONTEXT, {})
+    html = page(plain_summary, CONTEXT, [])
     always = ["Result", "Cost of every run", "Best configurations"]
     assert headings(html) == [*always, "Reproduce", "Configuration", "Environment"]
     bare = ReportContext("a name", "func2c", CONTEXT.budget, {"nested": {}}, "")
-    assert headings(page(plain_summary, bare, {})) == always
+    assert headings(page(plain_summary, bare, [])) == always
 
 
 @pytest.mark.parametrize("part", FURTHER)
 def test_every_part_is_shown_and_only_that(plain_summary, summary, part):
-    found = headings(page(replace(plain_summary, **{part: getattr(summary, part)}), CONTEXT, {}))
+    found = headings(page(replace(plain_summary, **{part: getattr(summary, part)}), CONTEXT, []))
     assert [text for text in FURTHER.values() if any(each.startswith(text) for each in found)] == [FURTHER[part]]
 
 
 def test_the_contents_lead_to_every_section_in_order(summary):
-    html = page(summary, CONTEXT, {"curves": [Picture("<svg></svg>", "a <caption>")]})
+    html = page(summary, CONTEXT, [picture("curves", "a <caption>")])
     links, ids = re.findall(r"href='#(\w+)'", html), re.findall(r"<div class='body' id='(\w+)'", html)
-    assert links == ids == [section.id for section in sections(summary, CONTEXT, {"curves": [Picture("<svg></svg>")]})]
+    assert links == ids == [section.id for section in sections(summary, CONTEXT, [picture("curves")])]
     assert ids[0] == "result"
     assert ids[-1] == "reproduce"
     assert "curves" in ids
@@ -92,7 +95,7 @@ def test_the_contents_lead_to_every_section_in_order(summary):
 
 
 def test_the_sections_in_words(summary):
-    html = words(page(summary, CONTEXT, {}))
+    html = words(page(summary, CONTEXT, []))
     for text in (
         "too few repeats to tell",
         "bo-fm is better",
@@ -122,18 +125,18 @@ def test_the_ledger_shows_what_there_is(plain_summary):
     rows = [
         replace(run, wall_seconds=300.0, idle_seconds=nan, lost_seconds=0.0, pending=0) for run in plain_summary.ledger
     ]
-    html = page(replace(plain_summary, ledger=tuple(rows)), CONTEXT, {})
+    html = page(replace(plain_summary, ledger=tuple(rows)), CONTEXT, [])
     assert "<th>wall-clock</th>" in html
     assert "5.0 min" in html
     for absent in ("<th>lost</th>", "<th>pending</th>", "<th>idle</th>", "the platform's cost"):
         assert absent not in html
     for known in ("duplicates", "isomorphic_duplicates"):
         repeated = [replace(row, duplicates=0, isomorphic_duplicates=0) for row in rows]
-        assert "A duplicate repeats" not in page(replace(plain_summary, ledger=tuple(repeated)), CONTEXT, {})
+        assert "A duplicate repeats" not in page(replace(plain_summary, ledger=tuple(repeated)), CONTEXT, [])
         repeated[0] = replace(repeated[0], **{known: 1})
-        assert "A duplicate repeats" in page(replace(plain_summary, ledger=tuple(repeated)), CONTEXT, {})
+        assert "A duplicate repeats" in page(replace(plain_summary, ledger=tuple(repeated)), CONTEXT, [])
     rows[0] = replace(rows[0], lost_seconds=3.0, pending=2, idle_seconds=1.0)
-    html = page(replace(plain_summary, ledger=tuple(rows)), CONTEXT, {})
+    html = page(replace(plain_summary, ledger=tuple(rows)), CONTEXT, [])
     for present in ("<th>lost</th>", "<th>pending</th>", "<th>idle</th>", "the platform's cost"):
         assert present in html
 
@@ -184,7 +187,7 @@ def test_every_section_with_its_figures(make_table, summary):
     filed = [each.name for each in drawings if each.filed]
     assert ours <= set(filed)
     assert len(filed) == len(set(filed)), "two figures would be one file"
-    html = page(summary, CONTEXT, inlined(drawings))
+    html = page(summary, CONTEXT, drawings)
     found = re.findall(r'aria-label="([^"]+)" viewBox', html)
     assert {"anytime evaluations", "anytime seconds", *filed} - {"anytime"} <= set(found)
     assert len(re.findall(r"<figcaption>", html)) == len(found)
@@ -193,12 +196,12 @@ def test_every_section_with_its_figures(make_table, summary):
 def test_a_picture_stands_in_its_section_whichever_it_is(summary):
     """Whoever adds a figure need not touch the template."""
     noted = replace(summary, incidents=(Incident("random", "note", "odd", 1),))
-    ids = {LEAD, *(section.id for section in sections(noted, CONTEXT, {})), *(section for section, _ in FIGURES)}
-    pictures = {id_: [Picture(f"<svg id='{id_}-picture'></svg>")] for id_ in ids}
-    html = page(noted, CONTEXT, {**pictures, "cells": [Picture("<svg id='cells-picture'></svg>", optimizer="bo-fm")]})
+    ids = {*(section.id for section in sections(noted, CONTEXT, [])), *(section for section, _ in FIGURES)}
+    pictures = [picture(id_, optimizer="bo-fm" if id_ == "cells" else "") for id_ in ids]
+    html = page(noted, CONTEXT, [*pictures, picture("lead", leads=True)])
     shown = dict(re.findall(r"<div class='body' id='(\w+)'>(.*?)</section>", html, flags=re.DOTALL))
-    assert {id_ for id_, body in shown.items() if f"<svg id='{id_}-picture'>" in body} == set(pictures) - {LEAD}
-    assert f"<svg id='{LEAD}-picture'>" in shown["result"]
+    assert {id_ for id_, body in shown.items() if f'aria-label="{id_} picture"' in body} == ids
+    assert 'aria-label="lead picture"' in shown["result"]
 
 
 def test_what_was_measured_is_told_with_every_option(plain_summary):
@@ -206,30 +209,30 @@ def test_what_was_measured_is_told_with_every_option(plain_summary):
         CONTEXT, setup=["A cell is <trained>.", "Two begin alike."], settings={"bo-fm": {"kernel": "modlap"}}
     )
     remarked = replace(plain_summary, remarks=(Remark("bo-fm knows its budget", "bo-fm"),))
-    html = words(page(remarked, told, {}))
+    html = words(page(remarked, told, []))
     for text in ("A cell is &lt;trained&gt;. Two begin alike.", "kernel modlap", "bo-fm knows its budget"):
         assert text in html
 
 
 def test_the_question_names_few_and_counts_many(plain_summary):
-    assert "within 3 evaluations of 25 epochs: bo-fm or random?" in page(plain_summary, CONTEXT, {})
+    assert "within 3 evaluations of 25 epochs: bo-fm or random?" in page(plain_summary, CONTEXT, [])
     row = plain_summary.optimizers["random"]
     many = replace(plain_summary, optimizers={f"o{i}": row for i in range(7)})
-    assert "within 3 evaluations of 25 epochs: 7 optimizers?" in page(many, CONTEXT, {})
+    assert "within 3 evaluations of 25 epochs: 7 optimizers?" in page(many, CONTEXT, [])
     alone = replace(plain_summary, optimizers={"random": row})
-    assert "What is found on func2c within 3 evaluations" in page(alone, CONTEXT, {})
+    assert "What is found on func2c within 3 evaluations" in page(alone, CONTEXT, [])
 
 
 def test_who_tests_many_pairs_is_told_how_to_test_fewer(plain_summary):
     values = {f"o{i}": {0: float(i), 1: float(i)} for i in range(7)}
     for names, hypotheses, told in ((6, "all", False), (7, "all", True), (7, "o0", False)):
         tests = compare(dict(list(values.items())[:names]), hypotheses)
-        assert ("`hypotheses: NAME`" in words(page(replace(plain_summary, tests=tests), CONTEXT, {}))) == told
+        assert ("`hypotheses: NAME`" in words(page(replace(plain_summary, tests=tests), CONTEXT, []))) == told
 
 
 def test_tests_that_can_tell_nothing_are_folded(summary):
     def folded(tests):
-        return {s.id: s.folded for s in sections(replace(summary, tests=tests), CONTEXT, {})}
+        return {s.id: s.folded for s in sections(replace(summary, tests=tests), CONTEXT, [])}
 
     mute = replace(summary.tests, pairs=summary.tests.pairs[:1])
     assert folded(mute)["statistics"]
@@ -268,7 +271,7 @@ def test_no_text_becomes_markup(summary, texts):
             incidents=(Incident("random", "note", incident, 1),),
         )
         context = replace(CONTEXT, environment={key: value}, config_text=config)
-        return Markup(page(changed, context, {"curves": [Picture("<svg></svg>", caption)]}))
+        return Markup(page(changed, context, [picture("curves", caption)]))
 
     plain, odd = told(*("text",) * len(texts)), told(*texts)
     assert odd.tags == plain.tags
@@ -280,7 +283,7 @@ def test_no_text_becomes_markup(summary, texts):
 def test_short_texts():
     assert [share(value) for value in (None, nan, 0.0, 0.001, 0.25, 1.0)] == ["–", "–", "0%", "< 1%", "25%", "100%"]
     assert [count(value) for value in (None, nan, 3, 3.0, 2.25)] == ["–", "–", "3", "3", "2.2"]
-    assert [seconds(value) for value in (None, nan, 30.0)] == ["–", "–", "30 s"]
+    assert [duration(value) for value in (None, nan, 30.0)] == ["–", "–", "30 s"]
     assert [interval(*ends) for ends in ((None, 1.0), (1.0, nan), (1.0, 2.0))] == ["–", "–", "1.000 to 2.000"]
     assert [shown(value) for value in (None, nan, 0.123456, "a", [1])] == ["–", "–", "0.1235", "a", "[1]"]
 

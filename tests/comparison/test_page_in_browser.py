@@ -13,7 +13,6 @@ from fmnas.comparison.figures import drawn
 from fmnas.comparison.figures.canvas import Results
 from fmnas.comparison.figures.palette import PAGE_COLOURS
 from fmnas.comparison.page.page import page
-from fmnas.comparison.report import inlined
 from fmnas.comparison.summary import summarise
 from fmnas.search_spaces import joint_space
 
@@ -64,7 +63,7 @@ def html(make_table, with_statistics):
     curves = anytime_curves(trials, CONTEXT.budget)
     summary = summarise(trials, curves, ledger_table(trials, CONTEXT.budget), CONTEXT)
     full = with_statistics(summary)
-    return page(full, CONTEXT, inlined(list(drawn(Results(trials, curves, full)))))
+    return page(full, CONTEXT, drawn(Results(trials, curves, full)))
 
 
 def opened(html, folder, width, dark):

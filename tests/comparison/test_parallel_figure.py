@@ -31,11 +31,16 @@ def test_the_best_are_all_there_and_drawn_last(make_run):
     shown = shown_trials(trials, BUDGET)
     assert len(shown) <= MOST_LINES
     assert list(shown["objective"])[-BEST_LINES:] == [float(i) for i in reversed(range(BEST_LINES))]
-    figure = parallel_figure(trials, BUDGET)
+    figure = parallel_figure(shown)
     assert len(figure.axes[0].collections[0].get_segments()) == len(shown)
+
+
+def test_a_variables_name_is_no_formula(make_run):
+    figure = parallel_figure(make_run("a", 0, [{"objective": 1.0, "x": i, r"$\frac$": i} for i in range(9)]))
+    assert [label.get_parse_math() for label in figure.axes[0].get_yticklabels()] == [False, False]
 
 
 def test_too_little_to_draw(make_run):
     few = [{"objective": 1.0, "x": i, "k": i} for i in range(4)]
-    assert parallel_figure(make_run("a", 0, few), BUDGET) is None
-    assert parallel_figure(make_run("a", 0, [float(i) for i in range(20)]), BUDGET) is None  # one variable
+    assert parallel_figure(make_run("a", 0, few)) is None
+    assert parallel_figure(make_run("a", 0, [float(i) for i in range(20)])) is None  # one variable

@@ -192,6 +192,7 @@ def test_none():
     [
         (lambda t: t.drop(columns="test_error"), "column 'test_error' is missing"),
         (lambda t: t.assign(images="many"), "column 'images' does not parse"),
+        (lambda t: t.assign(images=2**63), "column 'images' does not parse"),
         (lambda t: t.assign(test_error_seed_1="x"), "column 'test_error_seed_1' does not parse"),
     ],
 )

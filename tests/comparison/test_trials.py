@@ -92,6 +92,7 @@ def test_an_empty_table_is_fine(tmp_path):
         (lambda t: t.assign(epochs=0), "column 'epochs' holds 0"),
         (lambda t: t.assign(objective="0,5"), "column 'objective' holds '0,5'"),
         (lambda t: t.assign(diverged="maybe"), "column 'diverged' holds 'maybe'.*True and False"),
+        (lambda t: t.assign(epochs=2**63), "column 'epochs' holds '9223372036854775808', which does not parse"),
         (lambda t: t.assign(finished_at="yesterday"), "column 'finished_at' holds 'yesterday'"),
         (lambda t: t.assign(finished_at=None), "column 'finished_at' is empty in row 0"),
         (lambda t: t.assign(status="done"), "column 'status' holds 'done'; allowed are finished, failed"),
