@@ -53,9 +53,6 @@ BUDGET = 200
 KAPPA = 2.0
 BANDIT_DRAWS = 1000  # of the bandits, for one that is new and feasible
 
-THETA = Parameter("theta", 1, (5e-5, 1.5), LogUniform(-4.0, 0.0))
-ODDS = Parameter("odds", 1, (1e-6, 1e6), Constant(1.0))  # mix / (1 - mix)
-
 
 class CoCaBOKernel(PairKernel):
     """The formula above; without variables of one kind, the part of the other. mix: None leaves it to the fit."""
@@ -63,7 +60,9 @@ class CoCaBOKernel(PairKernel):
     def __init__(self, space: Space, mix: float | None) -> None:
         super().__init__(overlap_tables(space))
         self.mix, self._kinds = mix, (bool(space.continuous), bool(space.discrete))
-        self.parameters = (THETA,) * self._kinds[0] + (ODDS,) * (mix is None and all(self._kinds))
+        theta = Parameter("theta", 1, (5e-5, 1.5), LogUniform(-4.0, 0.0))
+        odds = Parameter("odds", 1, (1e-6, 1e6), Constant(1.0))  # mix / (1 - mix)
+        self.parameters = (theta,) * self._kinds[0] + (odds,) * (mix is None and all(self._kinds))
 
     def r(self, x2: Tensor, a: Tensor, values: Values) -> Tensor:
         """Correlations."""
