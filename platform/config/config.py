@@ -22,23 +22,13 @@ from fmnas.platform.config.sections import (
     WorkersConfig,
     number_or,
 )
-from fmnas.platform.config.source import override, parse, read_source, shipped_configs
+from fmnas.platform.config.source import override, parse, read_source
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.messages import CALL, MEND, PUT_BACK, counted, describe, explain, shown, unknown
 from fmnas.platform.optimizers import OPTIMIZERS
 from fmnas.platform.problems import ALIASES, PROBLEMS, Row, row_of, short_name
 from fmnas.search_spaces.subspace import misfits
 from fmnas.trainers.problem import AUTHORS_POINTS, USER_SETS, Problem, ProblemSettings
-
-__all__ = [
-    "AUTHORS",
-    "Config",
-    "OptimizerConfig",
-    "WorkersConfig",
-    "check_config",
-    "load_config",
-    "shipped_configs",
-]
 
 AUTHORS = "authors"
 """The initial design of the BO-FM paper's own runs."""
