@@ -27,7 +27,7 @@ What is lost: to the bandits and the overlap two values are the same or not. The
 edges of graphs make no difference, and each variable's bandit is blind to the others.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -44,7 +44,7 @@ from fmnas.optimizers.gp.points import Points, new_among
 from fmnas.optimizers.gp.region import Region
 from fmnas.optimizers.gp.search import SearchSettings, SearchState, Surface, alternate, best_of
 from fmnas.optimizers.options import Between, check_options
-from fmnas.search_spaces import Configuration, Evaluation, Space, Trial
+from fmnas.search_spaces import Evaluation, Space, Trial
 from fmnas.search_spaces.records import MODEL
 
 BUDGET = 200
@@ -81,6 +81,7 @@ class CoCaBO(BayesianOptimizer):
 
     mix: the weight of the kernel's product; "learned" by maximum likelihood, with every fit.
     evaluations: how many there will be in all, if that is known: the more, the less the bandits explore.
+    The rest is as in `BayesianOptimizer`.
     """
 
     settings = ModelSettings(
@@ -92,23 +93,12 @@ class CoCaBO(BayesianOptimizer):
         space: Space,
         *,
         mix: Annotated[float, Between(0.0, 1.0)] | Literal["learned"] = 0.5,
-        seed: int = 0,
-        epochs: int = 1,
-        initial_design: Sequence[Configuration] | None = None,
-        log_objective: bool = False,
-        evaluations: int | None = None,
+        **others: Any,
     ) -> None:
         check_options(type(self), mix=mix)
-        super().__init__(
-            space,
-            seed=seed,
-            epochs=epochs,
-            initial_design=initial_design,
-            log_objective=log_objective,
-            evaluations=evaluations,
-        )
+        super().__init__(space, **others)
         self.mix = None if mix == "learned" else float(mix)
-        pulls = BUDGET if evaluations is None else max(evaluations - len(self.initial_design), 1)
+        pulls = BUDGET if self.evaluations is None else max(self.evaluations - len(self.initial_design), 1)
         self._bandits = Bandits(space, pulls)
 
     @classmethod
