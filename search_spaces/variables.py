@@ -63,12 +63,12 @@ def is_connected(adjacency: Adjacency) -> bool:
     return len(reached) == len(adjacency)
 
 
-def laplacian(adjacency: Adjacency) -> NDArray[np.float64]:
+def laplacian(adjacency: Adjacency) -> Floats:
     """L = D - A."""
     return np.asarray(np.diag(adjacency.sum(axis=1)) - adjacency)
 
 
-def spectrum(adjacency: Adjacency) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def spectrum(adjacency: Adjacency) -> tuple[Floats, Floats]:
     """Eigenvalues [n] and eigenvectors [n, n] of the Laplacian; rounding below zero is set to zero."""
     eigenvalues, eigenvectors = np.linalg.eigh(laplacian(adjacency))
     eigenvalues[np.abs(eigenvalues) < 1e-9] = 0.0
@@ -95,27 +95,27 @@ class Real:
         if self.log and self.low <= 0:
             raise SpaceError(f"Real {self.name!r}: low = {self.low} on a log scale; it must be above 0")
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The bounds on the scale that the unit interval is: with `log`, their logarithms."""
+        return (math.log(self.low), math.log(self.high)) if self.log else (self.low, self.high)
+
     def to_unit(self, value: float) -> float:
         """Value to [0, 1]."""
-        if self.log:
-            return (math.log(value) - math.log(self.low)) / (math.log(self.high) - math.log(self.low))
-        return (value - self.low) / (self.high - self.low)
+        low, high = self.ends
+        return ((math.log(value) if self.log else value) - low) / (high - low)
 
     def from_unit(self, unit: float) -> float:
         """[0, 1] to value; clipped, so that rounding never leaves the bounds."""
-        if self.log:
-            value = math.exp(math.log(self.low) + unit * (math.log(self.high) - math.log(self.low)))
-        else:
-            value = self.low + unit * (self.high - self.low)
-        return min(max(value, self.low), self.high)
+        low, high = self.ends
+        value = low + unit * (high - low)
+        return min(max(math.exp(value) if self.log else value, self.low), self.high)
 
-    def from_units(self, units: NDArray[np.float64]) -> NDArray[np.float64]:
+    def from_units(self, units: Floats) -> Floats:
         """`from_unit` of many [m], up to rounding."""
-        if self.log:
-            values = np.exp(math.log(self.low) + units * (math.log(self.high) - math.log(self.low)))
-        else:
-            values = self.low + units * (self.high - self.low)
-        return np.clip(values, self.low, self.high)
+        low, high = self.ends
+        values = low + units * (high - low)
+        return np.clip(np.exp(values) if self.log else values, self.low, self.high)
 
     def check(self, value: Any) -> None:
         """Raise SpaceError unless value is a finite number within the bounds."""
@@ -167,7 +167,7 @@ class Discrete(ABC):
         return tuple(tuple(int(j) for j in np.flatnonzero(row)) for row in self.adjacency)
 
     @cached_property
-    def spectrum(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def spectrum(self) -> tuple[Floats, Floats]:
         """Eigenvalues [n] and eigenvectors [n, n] of the graph's Laplacian."""
         return spectrum(self.adjacency)
 
