@@ -19,7 +19,6 @@ Graphs are adjacency matrices:
 """
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -127,20 +126,20 @@ class Real:
         return float(value)
 
 
-class Discrete(ABC):
-    """A variable whose values are the vertices of a graph. Subclasses give `name`, `vertices`, `adjacency`.
+class Discrete:
+    """A variable whose values are the vertices of a graph. Subclasses give `name` and `vertices`.
 
-    ordered: whether the vertices stand in a row.
+    ordered: whether the vertices stand in a row; else, unless a subclass says otherwise, each is beside every other.
     """
 
     ordered: ClassVar[bool] = False
     name: str
     vertices: tuple[Value, ...]
 
-    @property
-    @abstractmethod
+    @cached_property
     def adjacency(self) -> Adjacency:
         """[n, n], 0 or 1."""
+        return (path_graph if self.ordered else complete_graph)(len(self.vertices))
 
     @cached_property
     def _index(self) -> dict[tuple[type, Value], int]:
@@ -192,14 +191,10 @@ class Integer(Discrete):
     def vertices(self) -> tuple[Value, ...]:  # type: ignore[override]  # a property serves as well as a field
         return tuple(range(self.low, self.high + 1))
 
-    @cached_property
-    def adjacency(self) -> Adjacency:
-        return path_graph(len(self.vertices))
-
 
 @dataclass(frozen=True)
 class _Listed(Discrete):
-    """Values given one by one; the graph follows from their number."""
+    """Values given one by one."""
 
     name: str
     values: Sequence[Value]
@@ -220,18 +215,10 @@ class Ordinal(_Listed):
 
     ordered: ClassVar[bool] = True
 
-    @cached_property
-    def adjacency(self) -> Adjacency:
-        return path_graph(len(self.vertices))
-
 
 @dataclass(frozen=True)
 class Nominal(_Listed):
     """Values without an order, on a complete graph: each beside every other."""
-
-    @cached_property
-    def adjacency(self) -> Adjacency:
-        return complete_graph(len(self.vertices))
 
 
 @dataclass(frozen=True)
