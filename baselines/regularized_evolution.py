@@ -1,6 +1,6 @@
 """Regularized (aging) evolution (Real et al. 2019) with mixed mutations (BO-FM paper, Supp. D.2)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import numpy as np
@@ -9,7 +9,7 @@ from fmnas.baselines.mutation import CHILDREN, feasible_child, mutation_for
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion
 from fmnas.optimizers.optimizer import Plan
 from fmnas.optimizers.options import Between, check_options
-from fmnas.search_spaces import Configuration, Space
+from fmnas.search_spaces import Space
 from fmnas.search_spaces.records import FALLBACK, MUTATION, RANDOM
 
 POPULATION, TOURNAMENT = 50, 15
@@ -32,13 +32,11 @@ class RegularizedEvolution(Optimizer):
         self,
         space: Space,
         *,
-        seed: int = 0,
-        epochs: int = 1,
-        initial_design: Sequence[Configuration] = (),
         population: Annotated[int, Between(2, 10_000_000)] = POPULATION,
         tournament: Annotated[int, Between(1, 10_000_000)] = TOURNAMENT,
+        **others: Any,
     ) -> None:
-        super().__init__(space, seed=seed, epochs=epochs, initial_design=initial_design)
+        super().__init__(space, **others)
         check_options(type(self), population=population, tournament=tournament)
         self.population = population
         self.tournament = tournament
