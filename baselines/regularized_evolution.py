@@ -5,12 +5,12 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from fmnas.baselines.mutation import CHILDREN, feasible_child, mutation_for
+from fmnas.baselines.mutation import mutated, mutation_for
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion
 from fmnas.optimizers.optimizer import Plan
 from fmnas.optimizers.options import Between, check_options
 from fmnas.search_spaces import Space
-from fmnas.search_spaces.records import FALLBACK, MUTATION, RANDOM
+from fmnas.search_spaces.records import MUTATION, RANDOM
 
 POPULATION, TOURNAMENT = 50, 15
 """The paper's."""
@@ -74,8 +74,4 @@ class RegularizedEvolution(Optimizer):
         members = self.history[-self.population :]
         drawn = rng.integers(len(members), size=self.tournament)
         parent, _ = min((members[int(i)] for i in drawn), key=lambda member: member[1].objective)
-        child = feasible_child(self.space, self._mutate, parent.configuration, rng)
-        if child is None:
-            note = f"none of {CHILDREN} children of trial {parent.id} was feasible and chance chose"
-            return Suggestion(self.space.sample(rng), RANDOM, note=note, fallback=FALLBACK)
-        return Suggestion(child, MUTATION, parent=parent.id)
+        return mutated(self.space, self._mutate, parent, rng)
