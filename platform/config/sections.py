@@ -20,7 +20,7 @@ from fmnas.platform.messages import shown
 from fmnas.platform.named import whole
 from fmnas.platform.optimizers import OPTIMIZERS, Row
 from fmnas.search_spaces.errors import did_you_mean
-from fmnas.trainers.problem import Arrangement, DataSettings, Hardware
+from fmnas.trainers.problem import Arrangement, Hardware
 
 IN_PROCESS: Final = "in-process"
 """The kind of workers that is none: the driver trains itself."""
@@ -150,10 +150,6 @@ class DataConfig(Section):
     early_validation: int | None = Field(default=None, ge=1)
     """How many of the validation images, the first of them, every epoch before a trial's last is measured on; null:
     all. The last, and so the objective, is always measured on all."""
-
-    def settings(self) -> DataSettings:
-        """As a problem takes it."""
-        return DataSettings(**dict(self))
 
 
 class ObjectiveConfig(Section):
