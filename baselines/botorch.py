@@ -48,15 +48,13 @@ class BoTorch(WrappedOptimizer):
         self,
         space: Space,
         *,
-        seed: int = 0,
-        epochs: int = 1,
-        initial_design: Sequence[Configuration] = (),
         log_objective: bool = False,
         fit_steps: Annotated[int, Between(1, 100_000)] = 75,
         raw_samples: Annotated[int, Between(2, 100_000)] = 256,
         restarts: Annotated[int, Between(1, 1_000)] = 4,
+        **others: Any,
     ) -> None:
-        super().__init__(space, seed=seed, epochs=epochs, initial_design=initial_design)
+        super().__init__(space, **others)
         check_options(type(self), fit_steps=fit_steps, raw_samples=raw_samples, restarts=restarts)
         self.log_objective = log_objective
         self.fit_steps = fit_steps

@@ -59,9 +59,6 @@ RESTART_WEIGHT = 1.96  # of the deviation, in the bound that places a new region
 REGION_DRAWS = 100  # in a new region, for one that is new
 BEGINS = "a new trust region begins here"
 
-THETA = Parameter("theta", 1, (1e-2, 1e1), LogUniform(-3.0, 1.0))
-AGREEMENT = Parameter("l", 1, (1e-2, 2.5), LogUniform(-2.0, 0.9))
-
 
 class CasmopolitanKernel(PairKernel):
     """The formula above; without variables of one kind, the part of the other."""
@@ -69,7 +66,9 @@ class CasmopolitanKernel(PairKernel):
     def __init__(self, space: Space, mix: float = 0.5) -> None:
         super().__init__(ordered_overlap_tables(space))
         self.mix, self._kinds = mix, (bool(space.continuous), bool(space.discrete))
-        self.parameters = (THETA,) * self._kinds[0] + (AGREEMENT,) * self._kinds[1]
+        theta = Parameter("theta", 1, (1e-2, 1e1), LogUniform(-3.0, 1.0))
+        agreement = Parameter("l", 1, (1e-2, 2.5), LogUniform(-2.0, 0.9))
+        self.parameters = (theta,) * self._kinds[0] + (agreement,) * self._kinds[1]
 
     def r(self, x2: Tensor, a: Tensor, values: Values) -> Tensor:
         """Correlations."""

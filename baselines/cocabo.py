@@ -27,7 +27,7 @@ What is lost: to the bandits and the overlap two values are the same or not. The
 edges of graphs make no difference, and each variable's bandit is blind to the others.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -44,7 +44,7 @@ from fmnas.optimizers.gp.points import Points, new_among
 from fmnas.optimizers.gp.region import Region
 from fmnas.optimizers.gp.search import SearchSettings, SearchState, Surface, alternate, best_of
 from fmnas.optimizers.options import Between, check_options
-from fmnas.search_spaces import Configuration, Evaluation, Space, Trial
+from fmnas.search_spaces import Evaluation, Space, Trial
 from fmnas.search_spaces.records import MODEL
 
 BUDGET = 200
@@ -53,9 +53,6 @@ BUDGET = 200
 KAPPA = 2.0
 BANDIT_DRAWS = 1000  # of the bandits, for one that is new and feasible
 
-THETA = Parameter("theta", 1, (5e-5, 1.5), LogUniform(-4.0, 0.0))
-ODDS = Parameter("odds", 1, (1e-6, 1e6), Constant(1.0))  # mix / (1 - mix)
-
 
 class CoCaBOKernel(PairKernel):
     """The formula above; without variables of one kind, the part of the other. mix: None leaves it to the fit."""
@@ -63,7 +60,9 @@ class CoCaBOKernel(PairKernel):
     def __init__(self, space: Space, mix: float | None) -> None:
         super().__init__(overlap_tables(space))
         self.mix, self._kinds = mix, (bool(space.continuous), bool(space.discrete))
-        self.parameters = (THETA,) * self._kinds[0] + (ODDS,) * (mix is None and all(self._kinds))
+        theta = Parameter("theta", 1, (5e-5, 1.5), LogUniform(-4.0, 0.0))
+        odds = Parameter("odds", 1, (1e-6, 1e6), Constant(1.0))  # mix / (1 - mix)
+        self.parameters = (theta,) * self._kinds[0] + (odds,) * (mix is None and all(self._kinds))
 
     def r(self, x2: Tensor, a: Tensor, values: Values) -> Tensor:
         """Correlations."""
@@ -82,6 +81,7 @@ class CoCaBO(BayesianOptimizer):
 
     mix: the weight of the kernel's product; "learned" by maximum likelihood, with every fit.
     evaluations: how many there will be in all, if that is known: the more, the less the bandits explore.
+    The rest is as in `BayesianOptimizer`.
     """
 
     settings = ModelSettings(
@@ -93,23 +93,12 @@ class CoCaBO(BayesianOptimizer):
         space: Space,
         *,
         mix: Annotated[float, Between(0.0, 1.0)] | Literal["learned"] = 0.5,
-        seed: int = 0,
-        epochs: int = 1,
-        initial_design: Sequence[Configuration] | None = None,
-        log_objective: bool = False,
-        evaluations: int | None = None,
+        **others: Any,
     ) -> None:
         check_options(type(self), mix=mix)
-        super().__init__(
-            space,
-            seed=seed,
-            epochs=epochs,
-            initial_design=initial_design,
-            log_objective=log_objective,
-            evaluations=evaluations,
-        )
+        super().__init__(space, **others)
         self.mix = None if mix == "learned" else float(mix)
-        pulls = BUDGET if evaluations is None else max(evaluations - len(self.initial_design), 1)
+        pulls = BUDGET if self.evaluations is None else max(self.evaluations - len(self.initial_design), 1)
         self._bandits = Bandits(space, pulls)
 
     @classmethod

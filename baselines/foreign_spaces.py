@@ -20,33 +20,25 @@ def configuration_space(space: Space) -> Any:
     import ConfigSpace
 
     made = ConfigSpace.ConfigurationSpace()
-    for real in space.continuous:
-        made.add(ConfigSpace.UniformFloatHyperparameter(real.name, 0.0, 1.0))
-    for variable in space.discrete:
-        last = len(variable.vertices) - 1
-        if variable.ordered:
-            made.add(ConfigSpace.UniformIntegerHyperparameter(variable.name, 0, last))
+    for variable in space.columns:
+        if isinstance(variable, Real):
+            made.add(ConfigSpace.UniformFloatHyperparameter(variable.name, 0.0, 1.0))
+        elif variable.ordered:
+            made.add(ConfigSpace.UniformIntegerHyperparameter(variable.name, 0, len(variable.vertices) - 1))
         else:
-            made.add(ConfigSpace.CategoricalHyperparameter(variable.name, list(range(last + 1))))
+            made.add(ConfigSpace.CategoricalHyperparameter(variable.name, list(range(len(variable.vertices)))))
     return made
 
 
 def to_configspace(space: Space, configuration: Configuration) -> dict[str, float]:
     """A configuration in ConfigSpace's values. Raises SpaceError where it is not valid."""
-    x = space.encode(configuration)
-    D = len(space.continuous)
-    values = [*(float(u) for u in x[:D]), *(int(i) for i in x[D:])]
-    return dict(zip(_names(space), values, strict=True))
+    x = zip(space.columns, space.encode(configuration), strict=True)
+    return {v.name: float(number) if isinstance(v, Real) else int(number) for v, number in x}
 
 
 def from_configspace(space: Space, values: Mapping[str, float]) -> Configuration:
     """The inverse of `to_configspace`."""
-    return space.decode([values[name] for name in _names(space)])
-
-
-def _names(space: Space) -> list[str]:
-    """In the order of the encoding."""
-    return [v.name for v in space.continuous] + [v.name for v in space.discrete]
+    return space.decode([values[v.name] for v in space.columns])
 
 
 def optuna_distributions(space: Space) -> dict[str, Any]:

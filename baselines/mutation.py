@@ -8,8 +8,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from fmnas.search_spaces import Configuration, Real, Space
+from fmnas.optimizers import Suggestion
+from fmnas.search_spaces import Configuration, Real, Space, Trial
 from fmnas.search_spaces.nasnet import CELL_NAMES, STATES, parse_pair
+from fmnas.search_spaces.records import FALLBACK, MUTATION, RANDOM
 from fmnas.search_spaces.variables import Discrete
 
 Mutation = Callable[[Configuration, np.random.Generator], Configuration]
@@ -44,12 +46,14 @@ def mutation_for(space: Space) -> Mutation:
     return mutate
 
 
-def feasible_child(
-    space: Space, mutate: Mutation, parent: Configuration, rng: np.random.Generator
-) -> Configuration | None:
-    """The first child that meets the constraints of the space; None if CHILDREN of them do not."""
-    children = (mutate(parent, rng) for _ in range(CHILDREN))
-    return next((child for child in children if space.meets_constraints(child, strictly=True)), None)
+def mutated(space: Space, mutate: Mutation, parent: Trial, rng: np.random.Generator) -> Suggestion:
+    """The first child of a trial that meets the constraints of the space; if CHILDREN do not, chance chooses."""
+    for _ in range(CHILDREN):
+        child = mutate(parent.configuration, rng)
+        if space.meets_constraints(child, strictly=True):
+            return Suggestion(child, MUTATION, parent=parent.id)
+    note = f"none of {CHILDREN} children of trial {parent.id} was feasible and chance chose"
+    return Suggestion(space.sample(rng), RANDOM, note=note, fallback=FALLBACK)
 
 
 def _nudge(variable: Real, value: float, rng: np.random.Generator) -> float:

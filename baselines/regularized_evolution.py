@@ -1,16 +1,16 @@
 """Regularized (aging) evolution (Real et al. 2019) with mixed mutations (BO-FM paper, Supp. D.2)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import numpy as np
 
-from fmnas.baselines.mutation import CHILDREN, feasible_child, mutation_for
+from fmnas.baselines.mutation import mutated, mutation_for
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion
 from fmnas.optimizers.optimizer import Plan
 from fmnas.optimizers.options import Between, check_options
-from fmnas.search_spaces import Configuration, Space
-from fmnas.search_spaces.records import FALLBACK, MUTATION, RANDOM
+from fmnas.search_spaces import Space
+from fmnas.search_spaces.records import MUTATION, RANDOM
 
 POPULATION, TOURNAMENT = 50, 15
 """The paper's."""
@@ -32,13 +32,11 @@ class RegularizedEvolution(Optimizer):
         self,
         space: Space,
         *,
-        seed: int = 0,
-        epochs: int = 1,
-        initial_design: Sequence[Configuration] = (),
         population: Annotated[int, Between(2, 10_000_000)] = POPULATION,
         tournament: Annotated[int, Between(1, 10_000_000)] = TOURNAMENT,
+        **others: Any,
     ) -> None:
-        super().__init__(space, seed=seed, epochs=epochs, initial_design=initial_design)
+        super().__init__(space, **others)
         check_options(type(self), population=population, tournament=tournament)
         self.population = population
         self.tournament = tournament
@@ -76,8 +74,4 @@ class RegularizedEvolution(Optimizer):
         members = self.history[-self.population :]
         drawn = rng.integers(len(members), size=self.tournament)
         parent, _ = min((members[int(i)] for i in drawn), key=lambda member: member[1].objective)
-        child = feasible_child(self.space, self._mutate, parent.configuration, rng)
-        if child is None:
-            note = f"none of {CHILDREN} children of trial {parent.id} was feasible and chance chose"
-            return Suggestion(self.space.sample(rng), RANDOM, note=note, fallback=FALLBACK)
-        return Suggestion(child, MUTATION, parent=parent.id)
+        return mutated(self.space, self._mutate, parent, rng)

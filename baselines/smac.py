@@ -14,7 +14,7 @@ numbers. Pending trials are running entries of its history: it does not suggest 
 them. It suggests nothing twice; where the space is used up, chance chooses.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
@@ -23,7 +23,7 @@ from fmnas.baselines.foreign_spaces import configuration_space, from_configspace
 from fmnas.baselines.wrapped import LOOKED_AT, WrappedOptimizer
 from fmnas.optimizers import Suggestion
 from fmnas.optimizers.options import Between, check_options
-from fmnas.search_spaces import Configuration, Space
+from fmnas.search_spaces import Space
 from fmnas.search_spaces.records import FALLBACK, MODEL, RANDOM
 
 INTERLEAVED = 0.2
@@ -46,13 +46,11 @@ class SMAC(WrappedOptimizer):
         self,
         space: Space,
         *,
-        seed: int = 0,
-        epochs: int = 1,
-        initial_design: Sequence[Configuration] = (),
         challengers: Annotated[int, Between(1, 1_000_000)] = 10_000,
         local_searches: Annotated[int, Between(1, 1_000)] = 10,
+        **others: Any,
     ) -> None:
-        super().__init__(space, seed=seed, epochs=epochs, initial_design=initial_design)
+        super().__init__(space, **others)
         check_options(type(self), challengers=challengers, local_searches=local_searches)
         self.challengers = challengers
         self.local_searches = local_searches

@@ -7,14 +7,14 @@ Until `startup` results are in, Optuna draws at random. It may suggest what was 
 again. An infeasible suggestion is withdrawn, and Optuna draws again.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 from fmnas.baselines.foreign_spaces import to_optuna
 from fmnas.baselines.optuna_sampler import OptunaOptimizer
 from fmnas.optimizers import Suggestion
 from fmnas.optimizers.options import Between, check_options
-from fmnas.search_spaces import Configuration, Space
+from fmnas.search_spaces import Space
 from fmnas.search_spaces.records import MODEL, RANDOM
 
 
@@ -31,13 +31,11 @@ class TPE(OptunaOptimizer):
         self,
         space: Space,
         *,
-        seed: int = 0,
-        epochs: int = 1,
-        initial_design: Sequence[Configuration] = (),
         startup: Annotated[int, Between(1, 1_000_000)] = 10,
         multivariate: bool = True,
+        **others: Any,
     ) -> None:
-        super().__init__(space, seed=seed, epochs=epochs, initial_design=initial_design)
+        super().__init__(space, **others)
         check_options(type(self), startup=startup)
         self.startup = startup
         self.multivariate = multivariate

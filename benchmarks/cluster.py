@@ -31,7 +31,8 @@ os.environ["RAY_AUTH_MODE"] = "disabled"  # the bridge leads nowhere else
 
 from rich.console import Console
 
-from fmnas.platform.config.config import WorkersConfig, check_config
+from fmnas.platform.config.config import check_config
+from fmnas.platform.config.sections import WorkersConfig
 from fmnas.platform.drive.driver import Driver, Stage
 from fmnas.platform.record.experiment import build_experiment
 from fmnas.platform.record.journal import Journal, Record, read_journal

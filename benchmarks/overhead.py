@@ -20,7 +20,8 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
-from fmnas.platform.config.config import Config, WorkersConfig, check_config
+from fmnas.platform.config.config import Config, check_config
+from fmnas.platform.config.sections import WorkersConfig
 from fmnas.platform.drive.driver import Driver, Stage
 from fmnas.platform.record.experiment import build_experiment
 from fmnas.platform.record.journal import Journal, read_journal

@@ -58,14 +58,6 @@ class Between:
         return " and ".join(f"{word} {bound}" for word, bound in bounds if bound is not None)
 
 
-@dataclass(frozen=True)
-class Option:
-    """annotation: what it may be, of plain types and Literals, perhaps with a Between. default: unless it is set."""
-
-    annotation: Any
-    default: Any
-
-
 def parameters_of(optimizer: type[Optimizer]) -> Mapping[str, Parameter]:
     """The keyword-only parameters of the constructor; of one that hands on `**others`, those of its base, too."""
     found: dict[str, Parameter] = {}
@@ -117,11 +109,11 @@ def as_object(annotation: Any, function: Callable[..., Any], names: dict[str, An
     return typing.get_type_hints(annotated, {}, names, include_extras=True)["given"]
 
 
-def options_of(optimizer: type[Optimizer]) -> dict[str, Option]:
-    """The options of a class, by name, in the constructor's order."""
+def options_of(optimizer: type[Optimizer]) -> dict[str, Parameter]:
+    """The options of a class, by name, in its constructor's order; of plain types, Literals and Betweens."""
     hints = _hints(optimizer)
     own = {name: each for name, each in parameters_of(optimizer).items() if name not in PROVIDED}
-    return {name: Option(_plain(hints.get(name, Any)), each.default) for name, each in own.items()}
+    return {name: each.replace(annotation=_plain(hints.get(name, Any))) for name, each in own.items()}
 
 
 def check_options(optimizer: type[Optimizer], **values: Any) -> None:

@@ -24,10 +24,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from fmnas.optimizers import OptimizerError, random_design
-from fmnas.optimizers.contract import RULES, BrokenRuleError, Rule, Subject
+from fmnas.optimizers.contract import BrokenRuleError, Rule, Subject
 from fmnas.optimizers.contract.duties import Suggested, suggested_everywhere
 from fmnas.optimizers.contract.play import DESIGN, DESIGN_SEED, EPOCHS, SPACES, ask, played
-from fmnas.optimizers.contract.rules import another_process, rules
+from fmnas.optimizers.contract.rules import rules
 from fmnas.platform.config.source import override
 from fmnas.platform.errors import ConfigError, legible, one_line, own_line
 from fmnas.platform.messages import describe, unknown
@@ -108,7 +108,7 @@ def candidate(use: str, overrides: Sequence[str]) -> Candidate:
 
 def check(it: Candidate, seconds: float) -> Iterator[Finding]:
     """A finding for each rule, as it comes. seconds: what a rule may take."""
-    waiting = [STARTS, *(rule.name for rule in RULES), another_process(dict).name]
+    waiting = [STARTS, *rules(dict)]
     while waiting:
         for finding in _in_a_process(it, tuple(waiting), seconds):
             yield finding

@@ -239,7 +239,7 @@ def list_(arguments: argparse.Namespace) -> int:
         if arguments.options:
             lines = {name: f"{told}: {_options(OPTIMIZERS[name])}" for name, told in lines.items()}
     else:
-        from fmnas.platform.config.config import shipped_configs
+        from fmnas.platform.config.source import shipped_configs
 
         lines = {name: text.splitlines()[0].removeprefix("# ") for name, text in shipped_configs().items()}
     width = max([22, *map(len, lines)]) + 2

@@ -8,6 +8,7 @@ Everything else about a problem stands in its own file, which is loaded when it 
 a row that the registry does not hold, its name being where it stands: "module:NAME" or "FILE.py:NAME".
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -62,102 +63,58 @@ class Row:
         )
 
 
-PROBLEMS: dict[str, Row] = {
-    row.name: row
-    for row in (
-        Row(
-            "joint",
-            "fmnas.trainers.images.problem:JOINT",
-            "NASNet cell and SGD schedule on images: 12 discrete and 6 continuous variables",
-        ),
-        Row(
-            "func2c",
-            "fmnas.trainers.functions.synthetic:FUNC2C",
-            "two of Rosenbrock, camel, beale added: 2 discrete, 2 continuous",
-        ),
-        Row(
-            "func3c",
-            "fmnas.trainers.functions.synthetic:FUNC3C",
-            "three of Rosenbrock, camel, beale added: 3 discrete, 2 continuous",
-        ),
-        Row(
-            "ackley5c",
-            "fmnas.trainers.functions.synthetic:ACKLEY5C",
-            "Ackley: 5 discrete of 17 values, 1 continuous",
-        ),
-        Row("ackley53c", "fmnas.trainers.functions.synthetic:ACKLEY53C", "Ackley: 50 binary, 3 continuous"),
-        Row(
-            "ackley53c_gebo",
-            "fmnas.trainers.functions.synthetic:ACKLEY53C_GEBO",
-            "Ackley in GEBO's form, never to be compared with ackley53c: 50 binary, 3 continuous",
-        ),
-        Row(
-            "pressure_vessel",
-            "fmnas.trainers.functions.engineering:PRESSURE_VESSEL",
-            "cost of a pressure vessel, its constraints left out as published: 2 integer, 2 continuous",
-        ),
-        Row(
-            "pressure_vessel_constrained",
-            "fmnas.trainers.functions.engineering:PRESSURE_VESSEL_CONSTRAINED",
-            "cost of a pressure vessel, its constraints as penalties: 2 integer, 2 continuous",
-        ),
-        Row(
-            "speed_reducer",
-            "fmnas.trainers.functions.engineering:SPEED_REDUCER",
-            "weight of a speed reducer, its constraints left out as published: 1 integer, 6 continuous",
-        ),
-        Row(
-            "speed_reducer_constrained",
-            "fmnas.trainers.functions.engineering:SPEED_REDUCER_CONSTRAINED",
-            "weight of a speed reducer, its constraints as penalties: 1 integer, 6 continuous",
-        ),
-        Row(
-            "environmental_model",
-            "fmnas.trainers.functions.environmental_model:ENVIRONMENTAL_MODEL",
-            "two spills found from concentrations, with the slip of the published code: 1 integer, 3 continuous",
-        ),
-        Row(
-            "environmental_model_correct",
-            "fmnas.trainers.functions.environmental_model:ENVIRONMENTAL_MODEL_CORRECT",
-            "two spills found from concentrations, its formula mended: 1 integer, 3 continuous",
-        ),
-        Row(
-            "nusvr_diabetes",
-            "fmnas.trainers.tables.support_vectors:NUSVR_DIABETES",
-            "support vector regression on scikit-learn's diabetes table: 3 discrete, 3 continuous",
-        ),
-        Row(
-            "svm_boston",
-            "fmnas.trainers.tables.support_vectors:SVM_BOSTON",
-            "support vector regression on the Boston table, from a file of yours (data.root)",
-        ),
-        Row(
-            "dt_wine",
-            "fmnas.trainers.tables.decision_trees:DT_WINE",
-            "a decision tree on scikit-learn's wine table: 2 discrete, 2 continuous",
-        ),
-        Row(
-            "mlp_digits",
-            "fmnas.trainers.tables.multilayer_perceptron:MLP_DIGITS",
-            "a multilayer perceptron on scikit-learn's digits: 5 discrete, 3 continuous",
-        ),
-        Row(
-            "xgb_digits",
-            "fmnas.trainers.tables.boosting:XGB_DIGITS",
-            "boosted trees on scikit-learn's digits: 4 discrete, 4 continuous; an epoch is a round, full are 100",
-        ),
-        Row(
-            "xgb_fashion_mnist",
-            "fmnas.trainers.tables.boosting:XGB_FASHION_MNIST",
-            "boosted trees on all of FashionMNIST: 4 discrete, 4 continuous; an epoch is a round, full are 50",
-        ),
-        Row(
-            "xgb_fashion_mnist_small",
-            "fmnas.trainers.tables.boosting:XGB_FASHION_MNIST_SMALL",
-            "boosted trees on 9,000 images, never to be compared with xgb_fashion_mnist: 4 discrete, 4 continuous",
-        ),
-    )
+SUMMARIES = {
+    "images.problem": {"joint": "NASNet cell and SGD schedule on images: 12 discrete and 6 continuous variables"},
+    "functions.synthetic": {
+        "func2c": "two of Rosenbrock, camel, beale added: 2 discrete, 2 continuous",
+        "func3c": "three of Rosenbrock, camel, beale added: 3 discrete, 2 continuous",
+        "ackley5c": "Ackley: 5 discrete of 17 values, 1 continuous",
+        "ackley53c": "Ackley: 50 binary, 3 continuous",
+        "ackley53c_gebo": "Ackley in GEBO's form, never to be compared with ackley53c: 50 binary, 3 continuous",
+    },
+    "functions.engineering": {
+        "pressure_vessel": "cost of a pressure vessel, its constraints left out as published: 2 integer, 2 continuous",
+        "pressure_vessel_constrained": "cost of a pressure vessel, its constraints as penalties: "
+        "2 integer, 2 continuous",
+        "speed_reducer": "weight of a speed reducer, its constraints left out as published: 1 integer, 6 continuous",
+        "speed_reducer_constrained": "weight of a speed reducer, its constraints as penalties: 1 integer, 6 continuous",
+    },
+    "functions.environmental_model": {
+        "environmental_model": "two spills found from concentrations, "
+        "with the slip of the published code: 1 integer, 3 continuous",
+        "environmental_model_correct": "two spills found from concentrations, its formula mended: "
+        "1 integer, 3 continuous",
+    },
+    "tables.support_vectors": {
+        "nusvr_diabetes": "support vector regression on scikit-learn's diabetes table: 3 discrete, 3 continuous",
+        "svm_boston": "support vector regression on the Boston table, from a file of yours (data.root)",
+    },
+    "tables.decision_trees": {"dt_wine": "a decision tree on scikit-learn's wine table: 2 discrete, 2 continuous"},
+    "tables.multilayer_perceptron": {
+        "mlp_digits": "a multilayer perceptron on scikit-learn's digits: 5 discrete, 3 continuous",
+    },
+    "tables.boosting": {
+        "xgb_digits": "boosted trees on scikit-learn's digits: 4 discrete, 4 continuous; "
+        "an epoch is a round, full are 100",
+        "xgb_fashion_mnist": "boosted trees on all of FashionMNIST: 4 discrete, 4 continuous; "
+        "an epoch is a round, full are 50",
+        "xgb_fashion_mnist_small": "boosted trees on 9,000 images, never to be compared with "
+        "xgb_fashion_mnist: 4 discrete, 4 continuous",
+    },
 }
+"""Module of fmnas.trainers -> problem -> what it is. A problem is called there by its name, in capitals."""
+
+
+def rows(summaries: Mapping[str, Mapping[str, str]]) -> dict[str, Row]:
+    """Of every problem by its name. summaries: as `SUMMARIES`."""
+    return {
+        name: Row(name, f"fmnas.trainers.{module}:{name.upper()}", summary)
+        for module, held in summaries.items()
+        for name, summary in held.items()
+    }
+
+
+PROBLEMS = rows(SUMMARIES)
 ALIASES = {"fashion_mnist": "joint"}
 
 

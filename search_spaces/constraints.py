@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnas.search_spaces.errors import SpaceError, did_you_mean
-from fmnas.search_spaces.variables import Discrete, Real
+from fmnas.search_spaces.variables import Discrete, Floats, Real
 
 TERMS_SHOWN = 8
 
@@ -192,7 +192,7 @@ class FeasibleRegion:
         self._sides = [_LeftSide(constraint, place, real) for constraint in self.constraints]
         self._check_sizes(known)
 
-    def contains(self, X: NDArray[np.float64], *, strictly: bool = False) -> NDArray[np.bool_]:
+    def contains(self, X: Floats, *, strictly: bool = False) -> NDArray[np.bool_]:
         """Which of the encoded points X [m, D + P] are feasible, [m]; strictly: as a suggestion must be."""
         if not self.constraints:
             return np.ones(len(X), dtype=bool)
@@ -209,7 +209,7 @@ class FeasibleRegion:
                 return constraint, float(side.value(V)[0])
         return None
 
-    def _excess(self, side: "_LeftSide", V: NDArray[np.float64], strictly: bool) -> NDArray[np.float64]:
+    def _excess(self, side: "_LeftSide", V: Floats, strictly: bool) -> Floats:
         """By how much the left side of values V [m, k] is above what is allowed [m]; feasible where it is at most 0."""
         above = side.value(V) - side.bound
         allowed = TOLERANCE * side.size(np.maximum(np.abs(V), self._floor))
@@ -249,20 +249,20 @@ class _LeftSide:
         self._real_a = np.abs(self._a) * real
         self._real_q = np.abs(self._q) * (real[self._i] | real[self._j])
 
-    def value(self, V: NDArray[np.float64]) -> NDArray[np.float64]:
+    def value(self, V: Floats) -> Floats:
         """The left side [m]."""
         return V @ self._a + (V[:, self._i] * V[:, self._j]) @ self._q
 
-    def size(self, M: NDArray[np.float64]) -> NDArray[np.float64]:
+    def size(self, M: Floats) -> Floats:
         """The absolute values of the terms and of the bound, added up [m]."""
         return M @ np.abs(self._a) + (M[:, self._i] * M[:, self._j]) @ np.abs(self._q) + abs(self.bound)
 
-    def has_real_terms(self, V: NDArray[np.float64]) -> NDArray[np.bool_]:
+    def has_real_terms(self, V: Floats) -> NDArray[np.bool_]:
         """Whether a term of a Real is not 0 [m]."""
         return (np.abs(V) @ self._real_a + np.abs(V[:, self._i] * V[:, self._j]) @ self._real_q) > 0
 
 
-def _values(variable: Real | Discrete, column: NDArray[np.float64]) -> NDArray[np.float64]:
+def _values(variable: Real | Discrete, column: Floats) -> Floats:
     """A column [m] of the encoding as values."""
     if isinstance(variable, Real):
         return variable.from_units(column)

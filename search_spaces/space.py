@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fmnas.search_spaces.constraints import CONSTRAINT_KINDS, Constraint, FeasibleRegion, constraint_from_dict
 from fmnas.search_spaces.errors import SpaceError
-from fmnas.search_spaces.variables import Discrete, Graph, Integer, Nominal, Ordinal, Real, Value, Variable
+from fmnas.search_spaces.variables import Discrete, Floats, Graph, Integer, Nominal, Ordinal, Real, Value, Variable
 
 Configuration = dict[str, Value]
 """Name -> value, in the space's order. Survives JSON."""
@@ -51,7 +51,7 @@ class Space:
             twice = sorted({name for name in names if names.count(name) > 1})
             raise SpaceError(f"variable names must be distinct; given twice: {twice}")
         self.constraints: tuple[Constraint, ...] = tuple(constraints)
-        self._region = FeasibleRegion([*self.continuous, *self.discrete], self.constraints)
+        self._region = FeasibleRegion(self.columns, self.constraints)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -67,6 +67,11 @@ class Space:
     def discrete(self) -> tuple[Discrete, ...]:
         """The P variables with a graph: the last columns of the encoding."""
         return tuple(v for v in self.variables if isinstance(v, Discrete))
+
+    @cached_property
+    def columns(self) -> tuple[Real | Discrete, ...]:
+        """The D + P variables in the order of the encoding."""
+        return (*self.continuous, *self.discrete)
 
     def __len__(self) -> int:
         return len(self.variables)
@@ -102,7 +107,7 @@ class Space:
         self.validate(plain)
         return {variable.name: variable.own(plain[variable.name]) for variable in self.variables}
 
-    def feasible(self, X: NDArray[np.float64], *, strictly: bool = False) -> NDArray[np.bool_]:
+    def feasible(self, X: Floats, *, strictly: bool = False) -> NDArray[np.bool_]:
         """Which encoded configurations X [m, D + P] meet every constraint, [m]; all of them without constraints.
 
         strictly: without the tolerance of what is handed in, as what is suggested must (constraints.py).
@@ -120,11 +125,11 @@ class Space:
         """One uniform configuration: uniform on the (log-)scaled box and over the vertices, where feasible."""
         return self.decode(self.sample_encoded(rng, 1)[0])
 
-    def sample_encoded(self, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
+    def sample_encoded(self, rng: np.random.Generator, count: int) -> Floats:
         """Uniform encoded configurations [count, D + P], all feasible; SpaceError as `feasible_of`."""
         return self.feasible_of(lambda number: self._draw(rng, number), count)
 
-    def feasible_of(self, draw: Callable[[int], NDArray[np.float64]], count: int) -> NDArray[np.float64]:
+    def feasible_of(self, draw: Callable[[int], Floats], count: int) -> Floats:
         """The first feasible ones [count, D + P] of what is drawn. draw: encoded points, as many as it is told.
 
         Raises SpaceError after MISSES infeasible draws in a row.
@@ -146,26 +151,26 @@ class Space:
                 )
         return np.concatenate(found)[:count]
 
-    def _draw(self, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
+    def _draw(self, rng: np.random.Generator, count: int) -> Floats:
         """Uniform encoded points [count, D + P], feasible or not."""
         continuous = rng.random((count, len(self.continuous)))
         discrete = [rng.integers(len(v.vertices), size=count) for v in self.discrete]
         return np.column_stack([continuous, *discrete]) if discrete else continuous
 
-    def encode(self, configuration: Mapping[str, Any]) -> NDArray[np.float64]:
+    def encode(self, configuration: Mapping[str, Any]) -> Floats:
         """A configuration as x [D + P]. Raises SpaceError where it is not valid."""
         self.validate(configuration)
         units = [v.to_unit(configuration[v.name]) for v in self.continuous]
         indices = [float(v.index(configuration[v.name])) for v in self.discrete]
         return np.array(units + indices)
 
-    def encode_all(self, configurations: Sequence[Mapping[str, Any]]) -> NDArray[np.float64]:
+    def encode_all(self, configurations: Sequence[Mapping[str, Any]]) -> Floats:
         """Configurations as X [n, D + P]."""
         if not configurations:
             return np.empty((0, len(self)))
         return np.stack([self.encode(configuration) for configuration in configurations])
 
-    def decode(self, x: Sequence[float] | NDArray[np.float64]) -> Configuration:
+    def decode(self, x: Sequence[float] | Floats) -> Configuration:
         """x [D + P] as a configuration; the inverse of `encode`."""
         D = len(self.continuous)
         values: Configuration = {v.name: v.from_unit(float(u)) for v, u in zip(self.continuous, x[:D], strict=True)}

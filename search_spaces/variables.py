@@ -19,7 +19,6 @@ Graphs are adjacency matrices:
 """
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -63,12 +62,12 @@ def is_connected(adjacency: Adjacency) -> bool:
     return len(reached) == len(adjacency)
 
 
-def laplacian(adjacency: Adjacency) -> NDArray[np.float64]:
+def laplacian(adjacency: Adjacency) -> Floats:
     """L = D - A."""
     return np.asarray(np.diag(adjacency.sum(axis=1)) - adjacency)
 
 
-def spectrum(adjacency: Adjacency) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def spectrum(adjacency: Adjacency) -> tuple[Floats, Floats]:
     """Eigenvalues [n] and eigenvectors [n, n] of the Laplacian; rounding below zero is set to zero."""
     eigenvalues, eigenvectors = np.linalg.eigh(laplacian(adjacency))
     eigenvalues[np.abs(eigenvalues) < 1e-9] = 0.0
@@ -95,27 +94,27 @@ class Real:
         if self.log and self.low <= 0:
             raise SpaceError(f"Real {self.name!r}: low = {self.low} on a log scale; it must be above 0")
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The bounds on the scale that the unit interval is: with `log`, their logarithms."""
+        return (math.log(self.low), math.log(self.high)) if self.log else (self.low, self.high)
+
     def to_unit(self, value: float) -> float:
         """Value to [0, 1]."""
-        if self.log:
-            return (math.log(value) - math.log(self.low)) / (math.log(self.high) - math.log(self.low))
-        return (value - self.low) / (self.high - self.low)
+        low, high = self.ends
+        return ((math.log(value) if self.log else value) - low) / (high - low)
 
     def from_unit(self, unit: float) -> float:
         """[0, 1] to value; clipped, so that rounding never leaves the bounds."""
-        if self.log:
-            value = math.exp(math.log(self.low) + unit * (math.log(self.high) - math.log(self.low)))
-        else:
-            value = self.low + unit * (self.high - self.low)
-        return min(max(value, self.low), self.high)
+        low, high = self.ends
+        value = low + unit * (high - low)
+        return min(max(math.exp(value) if self.log else value, self.low), self.high)
 
-    def from_units(self, units: NDArray[np.float64]) -> NDArray[np.float64]:
+    def from_units(self, units: Floats) -> Floats:
         """`from_unit` of many [m], up to rounding."""
-        if self.log:
-            values = np.exp(math.log(self.low) + units * (math.log(self.high) - math.log(self.low)))
-        else:
-            values = self.low + units * (self.high - self.low)
-        return np.clip(values, self.low, self.high)
+        low, high = self.ends
+        values = low + units * (high - low)
+        return np.clip(np.exp(values) if self.log else values, self.low, self.high)
 
     def check(self, value: Any) -> None:
         """Raise SpaceError unless value is a finite number within the bounds."""
@@ -127,20 +126,20 @@ class Real:
         return float(value)
 
 
-class Discrete(ABC):
-    """A variable whose values are the vertices of a graph. Subclasses give `name`, `vertices`, `adjacency`.
+class Discrete:
+    """A variable whose values are the vertices of a graph. Subclasses give `name` and `vertices`.
 
-    ordered: whether the vertices stand in a row.
+    ordered: whether the vertices stand in a row; else, unless a subclass says otherwise, each is beside every other.
     """
 
     ordered: ClassVar[bool] = False
     name: str
     vertices: tuple[Value, ...]
 
-    @property
-    @abstractmethod
+    @cached_property
     def adjacency(self) -> Adjacency:
         """[n, n], 0 or 1."""
+        return (path_graph if self.ordered else complete_graph)(len(self.vertices))
 
     @cached_property
     def _index(self) -> dict[tuple[type, Value], int]:
@@ -167,7 +166,7 @@ class Discrete(ABC):
         return tuple(tuple(int(j) for j in np.flatnonzero(row)) for row in self.adjacency)
 
     @cached_property
-    def spectrum(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def spectrum(self) -> tuple[Floats, Floats]:
         """Eigenvalues [n] and eigenvectors [n, n] of the graph's Laplacian."""
         return spectrum(self.adjacency)
 
@@ -192,14 +191,10 @@ class Integer(Discrete):
     def vertices(self) -> tuple[Value, ...]:  # type: ignore[override]  # a property serves as well as a field
         return tuple(range(self.low, self.high + 1))
 
-    @cached_property
-    def adjacency(self) -> Adjacency:
-        return path_graph(len(self.vertices))
-
 
 @dataclass(frozen=True)
 class _Listed(Discrete):
-    """Values given one by one; the graph follows from their number."""
+    """Values given one by one."""
 
     name: str
     values: Sequence[Value]
@@ -220,18 +215,10 @@ class Ordinal(_Listed):
 
     ordered: ClassVar[bool] = True
 
-    @cached_property
-    def adjacency(self) -> Adjacency:
-        return path_graph(len(self.vertices))
-
 
 @dataclass(frozen=True)
 class Nominal(_Listed):
     """Values without an order, on a complete graph: each beside every other."""
-
-    @cached_property
-    def adjacency(self) -> Adjacency:
-        return complete_graph(len(self.vertices))
 
 
 @dataclass(frozen=True)

@@ -37,13 +37,14 @@ ENTRIES: list[tuple[str, str, str]] = re.findall(r"^\| `([\w/]+\.py)`, `(\w+)` \
 SPACE = Space([Real("x", 0.0, 1.0), Nominal("op", ["a", "b", "c"]), Ordinal("width", [1, 2, 4, 8])])
 
 
-def rows_of(registry: ModuleType) -> list[Any]:
-    """The rows that the page adds to a registry, read in the registry's own names."""
-    place = str(Path(registry.__file__ or "").resolve().relative_to(ROOT))
-    return [eval(row, vars(registry).copy()) for file, row in ROWS if file == place]
+def added_to(file: str) -> str:
+    """The row that the page adds to a file."""
+    (row,) = (row for other, row in ROWS if other == file)
+    return row
 
 
-OPTIMIZERS, PROBLEMS = rows_of(optimizers), rows_of(problems)
+OPTIMIZERS = [eval(row, vars(optimizers).copy()) for file, row in ROWS if file == "platform/optimizers.py"]
+PROBLEMS = list(problems.rows(eval(f"{{{added_to('platform/problems.py')}}}")).values())
 
 
 @pytest.fixture
@@ -72,9 +73,8 @@ def named(written: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setitem(optimizers.OPTIMIZERS, row.name, row)
     for row in PROBLEMS:
         monkeypatch.setitem(problems.PROBLEMS, row.name, row)
-    (figure,) = (row for file, row in ROWS if file == "comparison/figures/__init__.py")
     drawn = {"distribution": written("fmnas.comparison.figures.distribution")}
-    monkeypatch.setattr(figures, "FIGURES", (eval(figure, drawn),))
+    monkeypatch.setattr(figures, "FIGURES", (eval(added_to("comparison/figures/__init__.py"), drawn),))
 
 
 def ran(command: str, folder: Path) -> list[dict[str, str]]:
@@ -125,7 +125,7 @@ def test_with_the_examples_where_the_page_says_the_tests_pass(tmp_path: Path) ->
     for file, code in FILES.items():
         (house / file).write_text(code)
     for file, row in ROWS:
-        add(house / file, r"^FIGURES.*\n" if "figures" in file else r"^    for row in \(\n", f"{row.strip()},\n")
+        add(house / file, r"^(FIGURES.*|SUMMARIES = \{|    for row in \()\n", f"{row.strip()},\n")
     add(house / "comparison/figures/__init__.py", r"^from fmnas.comparison.figures import ", "distribution, ")
     for file, name, entry in ENTRIES:
         add(house / file, rf"^{name}\b.* = [\[{{]\n", f"{entry},\n")

@@ -11,7 +11,8 @@ import yaml
 
 from fmnas.comparison.numbers.paired_tests import can_show
 from fmnas.platform.cli import main
-from fmnas.platform.config.config import check_config, load_config, shipped_configs
+from fmnas.platform.config.config import check_config, load_config
+from fmnas.platform.config.source import shipped_configs
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()

@@ -158,7 +158,7 @@ def authors_points(space: Space, seed: int, count: int = AUTHORS_POINTS) -> list
     """
     if count < 1:
         raise TrainerError(f"count = {count}: an initial design needs at least 1 point")
-    names = [v.name for v in space.continuous] + [v.name for v in space.discrete]
+    names = [v.name for v in space.columns]
     seeds = np.random.RandomState(seed).randint(0, 2**31 - 2, size=len(names))
     rngs = {name: np.random.RandomState(own) for name, own in zip(names, seeds, strict=True)}
     columns: dict[str, list[Value]] = {v.name: _reals(v, rngs[v.name], count) for v in space.continuous}
@@ -170,7 +170,6 @@ def authors_points(space: Space, seed: int, count: int = AUTHORS_POINTS) -> list
 
 def _reals(variable: Real, rng: np.random.RandomState, count: int) -> list[Value]:
     """`count` draws; rounding to float32 may leave the bounds, so they are clipped."""
-    low, high = (math.log(variable.low), math.log(variable.high)) if variable.log else (variable.low, variable.high)
-    drawn: NDArray[np.float32] = rng.uniform(low, high, count).astype(np.float32)
+    drawn: NDArray[np.float32] = rng.uniform(*variable.ends, count).astype(np.float32)
     values = [math.exp(value) if variable.log else value for value in drawn.tolist()]
     return [min(max(value, variable.low), variable.high) for value in values]

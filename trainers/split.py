@@ -10,12 +10,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fmnas.search_spaces.variables import Floats
 from fmnas.trainers.contract import DataError
 
 Bytes = NDArray[np.uint8]
-Numbers = NDArray[np.float64] | Bytes
+Numbers = Floats | Bytes
 
 CLASSES = 10
+GUESSING_ERROR = 1.0 - 1.0 / CLASSES
+"""What a training has that diverged, too."""
 IMAGE_SIZE = 28
 """Pixels along a side of an image."""
 

@@ -35,6 +35,7 @@ from fmnas.optimizers.gp.process import Posterior
 from fmnas.optimizers.gp.region import Region
 from fmnas.optimizers.gp.search import SearchState, Surface, alternate, best_of
 from fmnas.search_spaces import Nominal, Space
+from fmnas.search_spaces.variables import Floats
 
 Turn = Literal["expect", "explore", "refine"]
 
@@ -47,7 +48,7 @@ LEAST_PROMISE = 1e-4  # of the same standard deviation: refining that promises l
 JITTER = (0.3, 0.1, 0.01)  # around the incumbent, of untried values, in unit-cube lengths
 
 
-def turn_of(turns: Sequence[Turn], asked: int, y: NDArray[np.float64], initial: int) -> Turn:
+def turn_of(turns: Sequence[Turn], asked: int, y: Floats, initial: int) -> Turn:
     """What the ask after `asked` others does; y [n]: the objectives, of which the first `initial` do not count."""
     turn, odd = turns[asked % len(turns)], asked // len(turns) % 2 == 1
     if turn == "refine" and odd and without_gain(y, initial):
@@ -63,7 +64,7 @@ def is_exploitation_phase(committed: int, initial: int, evaluations: int | None)
     return evaluations - last <= committed < evaluations
 
 
-def stalled(y: NDArray[np.float64], initial: int) -> int:
+def stalled(y: Floats, initial: int) -> int:
     """How many of the last results y [n] came without progress; the first `initial` do not count."""
     before = np.minimum.accumulate(y)[:-1]
     progress = np.flatnonzero(y[1:] < before - PROGRESS)
@@ -71,7 +72,7 @@ def stalled(y: NDArray[np.float64], initial: int) -> int:
     return max(len(y) - 1 - max(last, initial - 1), 0)
 
 
-def without_gain(y: NDArray[np.float64], initial: int) -> bool:
+def without_gain(y: Floats, initial: int) -> bool:
     """Whether the last RESTS of the results y [n] brought nothing better at all; the first `initial` do not count."""
     return len(y) - 1 - max(int(y.argmin()), initial - 1) >= RESTS
 
@@ -121,7 +122,7 @@ class NominalValue:
     column: int
     vertex: int
 
-    def tried(self, X: NDArray[np.float64]) -> int:
+    def tried(self, X: Floats) -> int:
         """How many of the points [m, D + P] have it."""
         return int((X[:, self.column] == self.vertex).sum())
 
@@ -179,9 +180,7 @@ def rarest_value(space: Space, surface: Surface, state: SearchState) -> Points:
     return found.at(torch.from_numpy(new))
 
 
-def _with_one_of(
-    values: Sequence[NominalValue], space: Space, state: SearchState
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def _with_one_of(values: Sequence[NominalValue], space: Space, state: SearchState) -> tuple[Floats, NDArray[np.int64]]:
     """Feasible points, as many near the incumbent as anywhere, each given a value [m, D + P]; which one [m]."""
     count, rng = state.settings.random_points, state.rng
     X = np.concatenate([spray(space, state.incumbent, count, rng), space.sample_encoded(rng, count)])

@@ -90,19 +90,14 @@ def _histories(subject: Subject, space: Space) -> None:
         duties.goes_on_the_same_from_a_history(subject, space, cut, cut)
 
 
-def another_process(told: Told) -> Rule:
-    """The rule for which a second process is needed."""
+def rules(told: Told) -> Mapping[str, Rule]:
+    """Every rule by its name. told: what another process suggests."""
 
-    def examine(subject: Subject) -> str:
+    def another_process(subject: Subject) -> str:
         duties.same_in_another_process(duties.suggested_everywhere(subject), told())
         return ""
 
-    return Rule("another process suggests the same", examine)
-
-
-def rules(told: Told) -> Mapping[str, Rule]:
-    """Every rule by its name. told: what another process suggests."""
-    return {rule.name: rule for rule in (*RULES, another_process(told))}
+    return {rule.name: rule for rule in (*RULES, Rule("another process suggests the same", another_process))}
 
 
 RULES: tuple[Rule, ...] = (

@@ -20,13 +20,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from fmnas.optimizers.gp.autograd_kernel import AutogradKernel
 from fmnas.optimizers.gp.parameters import LogNormal, Parameter, Values
 from fmnas.optimizers.gp.points import Points
 from fmnas.search_spaces import Space
+from fmnas.search_spaces.variables import Floats
 
 POSITIVE = (1e-4, 1e4)  # bounds of a value, where its constraint has none
 RAW = (float(np.exp(-10.0)), float(np.exp(10.0)))  # of one that may be negative: as its exponential
@@ -109,7 +109,7 @@ class _Place:
         upper = min(float(torch.as_tensor(self.constraint.upper_bound).min()), POSITIVE[1])
         return lower * (1.0 + INSIDE), upper * (1.0 - INSIDE)
 
-    def _start(self, rng: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.float64]:
+    def _start(self, rng: np.random.Generator, shape: tuple[int, int]) -> Floats:
         return np.array(self.present) * np.exp(rng.uniform(-SPREAD, SPREAD, shape))
 
     def _minus_log_density(self, prior: Any, value: Tensor) -> Tensor:

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from fmnas.optimizers.gp.bfgs import Box
+from fmnas.search_spaces.variables import Floats
 
 Values = Mapping[str, Tensor]
-Start = Callable[[np.random.Generator, tuple[int, int]], NDArray[np.float64]]
+Start = Callable[[np.random.Generator, tuple[int, int]], Floats]
 """Random starts of a parameter: values of that shape, [count, size]."""
 
 
@@ -29,7 +29,7 @@ class Constant:
 
     value: float
 
-    def __call__(self, rng: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.float64]:
+    def __call__(self, rng: np.random.Generator, shape: tuple[int, int]) -> Floats:
         return np.full(shape, self.value)
 
 
@@ -42,7 +42,7 @@ class Uniform:
     times: float = 1.0
     over: float = 1.0
 
-    def __call__(self, rng: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.float64]:
+    def __call__(self, rng: np.random.Generator, shape: tuple[int, int]) -> Floats:
         return np.asarray(self.times * rng.uniform(self.low, self.high, shape) / self.over)
 
 
@@ -53,7 +53,7 @@ class LogUniform:
     low: float
     high: float
 
-    def __call__(self, rng: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.float64]:
+    def __call__(self, rng: np.random.Generator, shape: tuple[int, int]) -> Floats:
         return np.exp(rng.uniform(self.low, self.high, shape))
 
 

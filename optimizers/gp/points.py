@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from fmnas.search_spaces import Space
@@ -23,13 +22,13 @@ class Points:
     V: Tensor
 
     @classmethod
-    def of(cls, space: Space, X: NDArray[np.float64]) -> "Points":
+    def of(cls, space: Space, X: Floats) -> "Points":
         """Split an encoding X [n, D + P]; without discrete variables every point is on the one vertex of a point."""
         D = len(space.continuous)
         vertices = X[:, D:] if space.discrete else np.zeros((len(X), 1))
         return cls(torch.from_numpy(np.ascontiguousarray(X[:, :D])), torch.from_numpy(vertices.astype(np.int64)))
 
-    def encoded(self, space: Space) -> NDArray[np.float64]:
+    def encoded(self, space: Space) -> Floats:
         """The inverse of `of`: X [n, D + P]."""
         vertices = self.V.numpy() if space.discrete else np.empty((len(self), 0))
         return np.concatenate([self.C.numpy(), vertices], axis=1)

@@ -22,23 +22,13 @@ from fmnas.platform.config.sections import (
     WorkersConfig,
     number_or,
 )
-from fmnas.platform.config.source import override, parse, read_source, shipped_configs
+from fmnas.platform.config.source import override, parse, read_source
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.messages import CALL, MEND, PUT_BACK, counted, describe, explain, shown, unknown
 from fmnas.platform.optimizers import OPTIMIZERS
 from fmnas.platform.problems import ALIASES, PROBLEMS, Row, row_of, short_name
 from fmnas.search_spaces.subspace import misfits
-from fmnas.trainers.problem import AUTHORS_POINTS, USER_SETS, Problem, ProblemSettings
-
-__all__ = [
-    "AUTHORS",
-    "Config",
-    "OptimizerConfig",
-    "WorkersConfig",
-    "check_config",
-    "load_config",
-    "shipped_configs",
-]
+from fmnas.trainers.problem import AUTHORS_POINTS, USER_SETS, DataSettings, Problem, ProblemSettings
 
 AUTHORS = "authors"
 """The initial design of the BO-FM paper's own runs."""
@@ -96,18 +86,16 @@ class Config(Section):
 
     @property
     def problem_settings(self) -> ProblemSettings:
-        """What it sets of its problem, for a search without checkpoints."""
+        """What it sets of its problem, for a search without checkpoints.
+
+        Where promoted trials go on, every training's learning rate is planned for a full one.
+        """
         return ProblemSettings(
-            self.data.settings(),
+            DataSettings(**dict(self.data)),
             self.seeds,
-            schedule_epochs=self.schedule_epochs,
+            schedule_epochs=self.fidelity.epochs if self.checkpoints.continue_promoted else None,
             flops_weight=self.objective.flops_weight,
         )
-
-    @property
-    def schedule_epochs(self) -> int | None:
-        """The epochs that every training's learning rate is planned for; None: each trial's own."""
-        return self.fidelity.epochs if self.checkpoints.continue_promoted else None
 
     @property
     def in_a_line(self) -> str:

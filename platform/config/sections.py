@@ -20,7 +20,7 @@ from fmnas.platform.messages import shown
 from fmnas.platform.named import whole
 from fmnas.platform.optimizers import OPTIMIZERS, Row
 from fmnas.search_spaces.errors import did_you_mean
-from fmnas.trainers.problem import Arrangement, DataSettings, Hardware
+from fmnas.trainers.problem import Arrangement, Hardware
 
 IN_PROCESS: Final = "in-process"
 """The kind of workers that is none: the driver trains itself."""
@@ -28,7 +28,7 @@ AUTO: Final = "auto"
 """As many workers as the runs can use."""
 LONG = 1e9
 """Seconds, some thirty years: timers of the operating system take no more than a few times that."""
-LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
+LABEL_FORM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 """What an optimizer may be called: it is part of the names of runs."""
 LONGEST_VALUE = 200
 """Characters of a value that a variable is fixed to."""
@@ -67,7 +67,7 @@ def number_or(word: str, least: int, most: int) -> BeforeValidator:
 
 
 _ONE_GPU = must(lambda number: number <= 1, "at most 1: a worker trains on one GPU, and several workers use several")
-_LABEL = must(LABEL.fullmatch, "letters, digits, '.', '_' and '-', 40 at most, and begin with a letter or digit")
+_LABEL = must(LABEL_FORM.fullmatch, "letters, digits, '.', '_' and '-', 40 at most, and begin with a letter or digit")
 _EARLIER = must(str.isprintable, "the path of a run directory, or DIR:LABEL")
 
 
@@ -150,10 +150,6 @@ class DataConfig(Section):
     early_validation: int | None = Field(default=None, ge=1)
     """How many of the validation images, the first of them, every epoch before a trial's last is measured on; null:
     all. The last, and so the objective, is always measured on all."""
-
-    def settings(self) -> DataSettings:
-        """As a problem takes it."""
-        return DataSettings(**dict(self))
 
 
 class ObjectiveConfig(Section):

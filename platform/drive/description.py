@@ -5,7 +5,8 @@ from typing import Any
 
 from fmnas.comparison.numbers.notation import listed
 from fmnas.comparison.summary import Remark
-from fmnas.platform.config.config import AUTHORS, Config, OptimizerConfig
+from fmnas.platform.config.config import AUTHORS, Config
+from fmnas.platform.config.sections import OptimizerConfig
 from fmnas.platform.problems import ALIASES, row_of, short_name
 from fmnas.platform.record.experiment import Experiment
 from fmnas.platform.record.warm_start import Knowledge

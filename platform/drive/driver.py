@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
-from fmnas.platform.config.config import WorkersConfig
+from fmnas.platform.config.sections import WorkersConfig
 from fmnas.platform.errors import Ending, ExperimentFailed, one_line, own_line
 from fmnas.platform.record.events import asked_record, job_record
 from fmnas.platform.record.experiment import Run

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from fmnas.platform.config.config import Config, WorkersConfig
+from fmnas.platform.config.config import Config
+from fmnas.platform.config.sections import WorkersConfig
 from fmnas.platform.drive.driver import Dispatcher, Flight, Stage, epochs_reached
 from fmnas.platform.drive.inputs import check_same_data, own_digests
 from fmnas.platform.drive.launch import Session, Surroundings

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fmnas.platform.config.config import Config
-from fmnas.platform.config.sections import LABEL, BudgetConfig
+from fmnas.platform.config.sections import LABEL_FORM, BudgetConfig
 from fmnas.platform.drive.description import differing, objective_settings
 from fmnas.platform.drive.inputs import PROBLEM, data_digest, is_altered, own_digests
 from fmnas.platform.errors import ConfigError, RunDirectoryError
@@ -107,7 +107,7 @@ def _read(config: Config, space: Space, own: str, text: str, kept: Knowledge | N
 def _source(text: str, own: str) -> tuple[Earlier, str]:
     """The earlier experiment, and whose trials of it are meant: the label said, or the own one, or the only one."""
     name, _, wanted = text.rpartition(":")
-    if not name or not LABEL.fullmatch(wanted):
+    if not name or not LABEL_FORM.fullmatch(wanted):
         name, wanted = text, ""
     try:
         directory = run_directory(Path(name).expanduser())

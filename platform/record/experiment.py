@@ -8,7 +8,8 @@ import numpy as np
 
 from fmnas.optimizers import Optimizer, random_design
 from fmnas.optimizers.subspace import SubspaceOptimizer
-from fmnas.platform.config.config import AUTHORS, Config, OptimizerConfig
+from fmnas.platform.config.config import AUTHORS, Config
+from fmnas.platform.config.sections import OptimizerConfig
 from fmnas.platform.errors import RunDirectoryError
 from fmnas.platform.optimizers import Setting
 from fmnas.platform.problems import problem

@@ -12,7 +12,8 @@ from paper_page import mean_line, overview, printed, ranked, table, write_page
 from paper_tables import DOCS, PUBLISHED, Taken, all_taken, folder_of, keep, read, run_directory
 
 from fmnas.platform.cli import main
-from fmnas.platform.config.config import load_config, shipped_configs
+from fmnas.platform.config.config import load_config
+from fmnas.platform.config.source import shipped_configs
 
 PAPER = sorted(name for name in shipped_configs() if name.startswith("paper/"))
 LITTLE = ["-o", "repeats=2", "-o", "budget.evaluations=14", "-o", "hypotheses=all", "--progress", "quiet"]

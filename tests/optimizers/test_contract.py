@@ -11,7 +11,7 @@ import torch
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion, random_design
 from fmnas.optimizers.contract import RULES, BrokenRuleError, Subject, duties
 from fmnas.optimizers.contract.play import DESIGN, DESIGN_SEED, EPOCHS
-from fmnas.optimizers.contract.rules import another_process, rules
+from fmnas.optimizers.contract.rules import rules
 from fmnas.search_spaces import Configuration, Evaluation, Space, Trial
 from fmnas.search_spaces.records import MODEL, MUTATION
 
@@ -188,11 +188,11 @@ def test_every_rule_is_broken_by_one() -> None:
 
 
 def test_another_process_must_suggest_the_same() -> None:
-    other = duties.suggested_everywhere(subject(Counting))
+    other, elsewhere = duties.suggested_everywhere(subject(Counting)), "another process suggests the same"
     with pytest.raises(BrokenRuleError, match="continuous space: in another process"):
-        another_process(lambda: other).examine(subject(Plain))
+        rules(lambda: other)[elsewhere].examine(subject(Plain))
     with pytest.raises(BrokenRuleError, match="there are 6, and then 0"):
-        another_process(lambda: {place: [] for place in other}).examine(subject(Plain))
+        rules(lambda: {place: [] for place in other})[elsewhere].examine(subject(Plain))
 
 
 def test_constraints_may_be_refused_and_it_is_said() -> None:

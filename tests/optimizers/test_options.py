@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion
-from fmnas.optimizers.options import Between, Option, check_options, options_of, parameters_of
+from fmnas.optimizers.options import Between, check_options, options_of, parameters_of
 from fmnas.search_spaces import Real, Space
 
 SPACE = Space([Real("x", 0.0, 1.0)])
@@ -35,14 +35,19 @@ class Mine(Optimizer):
         return Suggestion(self.space.sample(rng), "random")
 
 
+def told(optimizer: type[Optimizer]) -> dict[str, tuple[Any, Any]]:
+    """Annotation and default of its options."""
+    return {name: (option.annotation, option.default) for name, option in options_of(optimizer).items()}
+
+
 def test_options_are_what_the_platform_does_not_set() -> None:
     assert list(parameters_of(Mine)) == ["seed", "evaluations", "rate", "size", "rule", "share", "plain"]
-    assert options_of(Mine) == {
-        "rate": Option(Annotated[float, Between(0.0, 1.0)], 0.5),
-        "size": Option(Annotated[int, Between(2)], 3),
-        "rule": Option(Literal["a", "b"], "a"),  # a mapping can be given in Python alone
-        "share": Option(Annotated[float, Between(0.0, 1.0)] | Literal["all"], 0.5),
-        "plain": Option(bool, False),
+    assert told(Mine) == {
+        "rate": (Annotated[float, Between(0.0, 1.0)], 0.5),
+        "size": (Annotated[int, Between(2)], 3),
+        "rule": (Literal["a", "b"], "a"),  # a mapping can be given in Python alone
+        "share": (Annotated[float, Between(0.0, 1.0)] | Literal["all"], 0.5),
+        "plain": (bool, False),
     }
 
 
@@ -97,9 +102,9 @@ class Modern(Optimizer):
 
 
 def test_only_the_annotations_of_options_must_be_known_and_only_betweens_count() -> None:
-    assert options_of(Modern) == {
-        "rate": Option(Annotated[float, Between(0.0, 1.0)], 0.5),
-        "size": Option(int, 3),
+    assert told(Modern) == {
+        "rate": (Annotated[float, Between(0.0, 1.0)], 0.5),
+        "size": (int, 3),
     }
     with pytest.raises(OptimizerError, match="rate = 2"):
         Modern(SPACE, rate=2)

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from fmnas.platform.cli import main
-from fmnas.platform.config.config import WorkersConfig, check_config
+from fmnas.platform.config.config import check_config
+from fmnas.platform.config.sections import WorkersConfig
 from fmnas.platform.drive.driver import Driver, Stage
 from fmnas.platform.errors import ClusterError, Ending, ExperimentFailed
 from fmnas.platform.record.experiment import build_experiment

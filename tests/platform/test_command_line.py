@@ -369,6 +369,6 @@ def test_the_ui_says_where_mlflow_was_told_nothing_and_needs_no_configuration(
 
 
 def test_what_calls_sys_exit_has_failed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("fmnas.platform.config.config.shipped_configs", lambda: sys.exit(0))
+    monkeypatch.setattr("fmnas.platform.config.source.shipped_configs", lambda: sys.exit(0))
     assert main(["list", "configs"]) == 1
     assert "sys.exit(0)" in capsys.readouterr().err

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from fmnas.comparison.numbers.paired_tests import can_show, repeats_needed
 from fmnas.platform.cli import main
-from fmnas.platform.config.config import Config, check_config, load_config, shipped_configs
+from fmnas.platform.config.config import Config, check_config, load_config
+from fmnas.platform.config.source import shipped_configs
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.record.experiment import build_experiment
 from fmnas.platform.record.run_directory import RunDirectory

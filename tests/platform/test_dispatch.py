@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmnas.platform.config.config import WorkersConfig
+from fmnas.platform.config.sections import WorkersConfig
 from fmnas.platform.drive.driver import Clock, Dispatcher, Flight
 from fmnas.platform.errors import Ending, ExperimentFailed
 from fmnas.platform.record.outcome import Job

@@ -13,8 +13,8 @@ from fmnas.platform.config.config import check_config
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.problems import problem
 from fmnas.search_spaces import Trial
-from fmnas.trainers.images.image_trainer import GUESSING_ERROR
 from fmnas.trainers.problem import DataSettings, Hardware, ProblemSettings
+from fmnas.trainers.split import GUESSING_ERROR
 
 PLAIN = {
     "name": "t",

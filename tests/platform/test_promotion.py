@@ -156,7 +156,7 @@ def test_a_run_directory_from_before_the_key_is_resumed(whole: tuple[Path, int],
     old = changed(whole[0], tmp_path / "old", "  continue_promoted: true\n", "")
     state, _ = restore(begun_so(old, ',"continue_promoted":true', ""))
     assert not state.experiment.config.checkpoints.continue_promoted
-    assert state.experiment.config.schedule_epochs is None
+    assert state.experiment.config.problem_settings.schedule_epochs is None
 
 
 def test_reports_do_not_mix_the_two(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmnas.platform.config.config import WorkersConfig
+from fmnas.platform.config.sections import WorkersConfig
 from fmnas.platform.drive.driver import Clock, Stage
 from fmnas.platform.drive.retraining import Retraining, retraining_job, retraining_seed
 from fmnas.platform.errors import Ending, ExperimentFailed

@@ -11,7 +11,8 @@ from sklearn.neural_network import MLPClassifier
 
 from fmnas.platform.problems import problem
 from fmnas.search_spaces import Configuration, Nominal, Ordinal, Real, Trial
-from fmnas.trainers.tables.multilayer_perceptron import GUESS, SPACE, error
+from fmnas.trainers.split import GUESSING_ERROR
+from fmnas.trainers.tables.multilayer_perceptron import SPACE, error
 from fmnas.trainers.tables.tables import scaled_digits_table
 
 SPLIT = scaled_digits_table()
@@ -82,7 +83,7 @@ def test_a_training_that_diverges_is_a_guess(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr("sklearn.neural_network.MLPClassifier.fit", fit)
     message = "Solver produced non-finite parameter weights."
-    assert error(SPLIT, decoded(*PUBLISHED_PROTOCOL[0][:2])) == GUESS
+    assert error(SPLIT, decoded(*PUBLISHED_PROTOCOL[0][:2])) == GUESSING_ERROR
     message = "another"
     with pytest.raises(ValueError, match="another"):
         error(SPLIT, decoded(*PUBLISHED_PROTOCOL[0][:2]))

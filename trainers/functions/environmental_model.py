@@ -32,11 +32,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fmnas.search_spaces.variables import Floats
 from fmnas.trainers.functions.synthetic import Function, function_problem, mixed_space
 
-Measurements = NDArray[np.float64]
+Measurements = Floats
 
 PLACES = np.array([[0.0], [1.0], [2.5]])  # [3, 1]
 MEASUREMENT_TIMES = np.array([[15.0, 30.0, 45.0, 60.0]])  # [1, 4]

@@ -22,9 +22,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fmnas.search_spaces import Evaluation, Integer, Nominal, Real, Space, Trial
+from fmnas.search_spaces.variables import Floats
 from fmnas.trainers.contract import Report, Stop, TrainerError, check_trial, ignore, never
 from fmnas.trainers.problem import Problem
 
@@ -94,7 +94,7 @@ def beale(u1: float, u2: float) -> float:
     return ((1.5 - u1 + u1 * u2) ** 2 + (2.25 - u1 + u1 * u2**2) ** 2 + (2.625 - u1 + u1 * u2**3) ** 2) / 50
 
 
-def ackley(z: NDArray[np.float64]) -> float:
+def ackley(z: Floats) -> float:
     """Ackley's function with a = 20, b = 0.2, c = 2 pi; 0 at z = 0."""
     ripple = np.exp(np.mean(np.cos(2 * np.pi * z)))
     return float(-20 * np.exp(-0.2 * np.sqrt(np.mean(z**2))) - ripple + 20 + math.e)

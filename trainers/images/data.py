@@ -13,8 +13,8 @@ from importlib import import_module
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fmnas.search_spaces.variables import Floats
 from fmnas.trainers.contract import DataError
 from fmnas.trainers.images.fashion_mnist import default_cache, find_fashion_mnist, path_from_environment
 from fmnas.trainers.images.given import read_given
@@ -62,7 +62,7 @@ def digits_set() -> ImageSet:
     return ImageSet("digits", "scikit-learn", images, found.target.astype(np.uint8), tests_on_the_rest=True)
 
 
-def _enlarge(images: NDArray[np.float64]) -> Bytes:
+def _enlarge(images: Floats) -> Bytes:
     """Grey levels [n, 8, 8] in [0, 1] to uint8 [n, 28, 28]: each pixel is its nearest one's, exact on any machine."""
     nearest = np.arange(IMAGE_SIZE) * images.shape[-1] // IMAGE_SIZE
     return np.rint(images[:, nearest[:, None], nearest] * 255.0).astype(np.uint8)

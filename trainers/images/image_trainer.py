@@ -40,14 +40,12 @@ from fmnas.trainers.images.network import build_network, count_flops, flops_rati
 from fmnas.trainers.images.stacked import Stack, StackedLearner
 from fmnas.trainers.images.training import Learner, TrainingContext, plain_learner
 from fmnas.trainers.problem import Arrangement
-from fmnas.trainers.split import CLASSES, Split
+from fmnas.trainers.split import GUESSING_ERROR, Split
 
 logger = logging.getLogger(__name__)
 
 FLOPS_WEIGHT = 0.02
 """The paper's (Sec. 5.3)."""
-GUESSING_ERROR = 1.0 - 1.0 / CLASSES
-"""The error of a training that diverged."""
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,12 @@ from fmnas.trainers.images.data import final_split, image_set, search_split
 from fmnas.trainers.images.given import title
 from fmnas.trainers.images.image_trainer import (
     FLOPS_WEIGHT,
-    GUESSING_ERROR,
     FinalTrainer,
     ImageTrainer,
     TrainingSettings,
 )
 from fmnas.trainers.problem import ConfigurableProblem, Hardware, Problem, ProblemSettings
-from fmnas.trainers.split import Split
+from fmnas.trainers.split import GUESSING_ERROR, Split
 
 
 def joint(settings: ProblemSettings) -> Problem:

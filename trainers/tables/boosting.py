@@ -39,7 +39,7 @@ from fmnas.trainers.contract import (
     optional_module,
 )
 from fmnas.trainers.problem import ConfigurableProblem, Problem, ProblemSettings
-from fmnas.trainers.split import CLASSES, Split
+from fmnas.trainers.split import CLASSES, GUESSING_ERROR, Split
 from fmnas.trainers.tables.tables import digits_table, fashion_mnist_table
 
 XGBOOST_CHOICES = (
@@ -181,7 +181,7 @@ def _problem(
     return Problem(
         space=space,
         build=lambda split, hardware: BoostingTrainer(space, split, best_round, hardware.threads),
-        penalty=1.0 - 1.0 / CLASSES,
+        penalty=GUESSING_ERROR,
         epochs=rounds,
         objective=f"The objective is the {'lowest error after any round' if best_round else 'last error'} on images "
         "that the trees were not trained on.",

@@ -12,11 +12,11 @@ from fmnas.trainers.contract import DataError
 from fmnas.trainers.images.fashion_mnist import path_from_environment
 from fmnas.trainers.tables.tables import Table
 
-ROWS, COLUMNS = 506, 14
+ROWS, FIELDS = 506, 14
 TARGET_MEAN, TARGET_STANDARD_DEVIATION = 22.532806, 9.188012  # of the last column, ddof = 0
 
 _NEEDED = (
-    f"svm_boston needs a CSV file of {ROWS} rows and {COLUMNS} numeric columns, the last of them the median value "
+    f"svm_boston needs a CSV file of {ROWS} rows and {FIELDS} numeric columns, the last of them the median value "
     f"(mean {TARGET_MEAN}, standard deviation {TARGET_STANDARD_DEVIATION}); lines of names may come first. It is not "
     f"shipped: name your copy in data.root or FMNAS_BOSTON, or run nusvr_diabetes, the same task on data that are there"
 )
@@ -52,7 +52,7 @@ def _numeric(lines: list[str], path: Path) -> np.ndarray[tuple[int, int], np.dty
     first = next((number for number, row in enumerate(rows) if row is not None), len(rows))
     table = [row for row in rows[first:] if row is not None]
     if len(table) != ROWS or len(rows) - first != ROWS:
-        raise DataError(f"{path} holds {len(table)} rows of {COLUMNS} numbers, not {ROWS} in a row. {_NEEDED}")
+        raise DataError(f"{path} holds {len(table)} rows of {FIELDS} numbers, not {ROWS} in a row. {_NEEDED}")
     return np.array(table)
 
 
@@ -63,4 +63,4 @@ def _row(line: str) -> list[float] | None:
         values = [float(field.strip().strip('"')) for field in fields]
     except ValueError:
         return None
-    return values if len(values) == COLUMNS and np.isfinite(values).all() else None
+    return values if len(values) == FIELDS and np.isfinite(values).all() else None

@@ -32,7 +32,7 @@ import numpy as np
 
 from fmnas.search_spaces import Configuration, Nominal, Ordinal, Real, Space
 from fmnas.trainers.problem import Problem
-from fmnas.trainers.split import Split
+from fmnas.trainers.split import GUESSING_ERROR, Split
 from fmnas.trainers.tables.tables import scaled_digits_table, table_trainer
 
 SPACE = Space(
@@ -47,8 +47,6 @@ SPACE = Space(
         Real("alpha", 0.0001, 1.0),
     ]
 )
-GUESS = 0.9
-"""The error of guessing one of ten digits."""
 
 
 def error(split: Split, configuration: Configuration) -> float:
@@ -65,7 +63,7 @@ def error(split: Split, configuration: Configuration) -> float:
         except ValueError as raised:
             if "non-finite" not in str(raised):
                 raise
-            return GUESS
+            return GUESSING_ERROR
         found = network.predict(split.held_out_inputs)
     return float(np.mean(found != split.held_out_labels))
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnas.search_spaces import Configuration, Space
+from fmnas.search_spaces.variables import Floats
 from fmnas.trainers.contract import DataError, optional_module
 from fmnas.trainers.functions.synthetic import FunctionTrainer
 from fmnas.trainers.images.data import fashion_mnist_set
@@ -36,8 +37,8 @@ class Table:
     name: of the data set. place: where it was found, for the record.
     """
 
-    features: NDArray[np.float64]
-    targets: NDArray[np.float64]
+    features: Floats
+    targets: Floats
     name: str
     place: str
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fmnas.platform.config.config import WorkersConfig
+from fmnas.platform.config.sections import WorkersConfig
 from fmnas.platform.record.outcome import Job
 from fmnas.platform.workers import board as boards
 from fmnas.platform.workers.board import BoardReader, BoardWriter, ProgressBoard, start_board

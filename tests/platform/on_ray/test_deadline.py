@@ -12,7 +12,7 @@ from weakref import WeakSet
 import numpy as np
 import pytest
 
-from fmnas.platform.config.config import WorkersConfig
+from fmnas.platform.config.sections import WorkersConfig
 from fmnas.platform.problems import problem
 from fmnas.platform.record.outcome import Job
 from fmnas.platform.workers.evaluation import Unfinished

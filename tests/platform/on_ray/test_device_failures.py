@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from fmnas.platform.config.config import Config, WorkersConfig
+from fmnas.platform.config.config import Config
+from fmnas.platform.config.sections import WorkersConfig
 from fmnas.platform.drive.driver import Driver, Stage
 from fmnas.platform.errors import ClusterError, Ending, ExperimentFailed
 from fmnas.platform.record.experiment import build_experiment

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fmnas.platform.config.config import WorkersConfig
+from fmnas.platform.config.sections import WorkersConfig
 from fmnas.platform.errors import ExperimentFailed
 from fmnas.platform.named import SourceFile
 from fmnas.platform.problems import problem

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fmnas.platform.config.config import WorkersConfig
+from fmnas.platform.config.sections import WorkersConfig
 from fmnas.platform.errors import ClusterError, ExperimentFailed
 from fmnas.platform.problems import problem
 from fmnas.platform.record.outcome import Job
