@@ -11,7 +11,6 @@ trains no network starts without, in a third of the time.
 import ctypes
 import logging
 import os
-import platform
 import sys
 
 logger = logging.getLogger(__name__)
@@ -31,13 +30,20 @@ def keep_freed_memory() -> bool:
     if told:
         logger.info("the allocator is left as %s says", ", ".join(told))
         return False
-    if platform.libc_ver()[0] != "glibc":
+    if not _on_glibc():
         logger.info("the allocator is not glibc's: it is left as it is")
         return False
     mallopt = ctypes.CDLL(None).mallopt
     kept = bool(mallopt(M_MMAP_THRESHOLD, MMAP_BYTES)) and bool(mallopt(M_TRIM_THRESHOLD, TRIM_BYTES))
     logger.info("the allocator %s", "keeps freed memory" if kept else "would not keep freed memory")
     return kept
+
+
+def _on_glibc() -> bool:
+    try:
+        return (os.confstr("CS_GNU_LIBC_VERSION") or "").startswith("glibc")
+    except (AttributeError, ValueError, OSError):  # not of this system
+        return False
 
 
 def give_back_memory() -> None:
