@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from fmnas.optimizers.bayesian import BayesianOptimizer
     from fmnas.optimizers.bofm import BOFM
 
-LOADED_LATE = {"BOFM": "fmnas.optimizers.bofm", "BayesianOptimizer": "fmnas.optimizers.bayesian"}
+_LOADED_LATE = {"BOFM": "fmnas.optimizers.bofm", "BayesianOptimizer": "fmnas.optimizers.bayesian"}
 __all__ = ["BOFM", "BayesianOptimizer", "Optimizer", "OptimizerError", "Suggestion", "random_design"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in LOADED_LATE:
-        return getattr(import_module(LOADED_LATE[name]), name)
+    if name in _LOADED_LATE:
+        return getattr(import_module(_LOADED_LATE[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

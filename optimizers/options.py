@@ -43,7 +43,7 @@ class Between:
     greatest: float | None = None
 
     def __eq__(self, other: object) -> bool:
-        """typing keeps one of equal annotations, and 0 is not written as 0.0."""
+        """As it is written: typing keeps one of equal annotations, and a message would have 0.0 of another for 0."""
         return repr(self) == repr(other)
 
     def __hash__(self) -> int:

@@ -25,7 +25,7 @@ from pydantic import ValidationError
 
 from fmnas.optimizers import OptimizerError, random_design
 from fmnas.optimizers.contract import BrokenRuleError, Rule, Subject
-from fmnas.optimizers.contract.duties import Suggested, suggested_everywhere
+from fmnas.optimizers.contract.checks import Suggested, suggested_everywhere
 from fmnas.optimizers.contract.play import DESIGN, DESIGN_SEED, EPOCHS, SPACES, ask, played
 from fmnas.optimizers.contract.rules import rules
 from fmnas.platform.config.source import override

@@ -18,7 +18,7 @@ OPTIONAL = {
     "smac": "the optimizer smac needs",
     "botorch": "the optimizer botorch needs",
 }
-"""Who alone needs a package."""
+"""Of a package, who alone needs it: "only ... it"."""
 FREE_GIGABYTES = 2.0
 LONGEST_REASON = 300
 """Of a foreign error, as much as is shown."""

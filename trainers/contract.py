@@ -24,7 +24,8 @@ class TrainingFailedError(FmnasError, RuntimeError):
 class DeviceFailedError(FmnasError):
     """A device broke down, or others took its memory: not the trial's fault, which may be repeated elsewhere.
 
-    The process must not train on it again. What CUDA and torch keep of a failure ends with the process alone.
+    The process must not train on it again. What CUDA and torch keep of a failure ends with the process alone. So also
+    for a step that could not be recorded as a CUDA graph (`images.cuda_graph.CaptureError`).
     """
 
 

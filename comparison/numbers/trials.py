@@ -131,9 +131,9 @@ def typed_trials(table: pd.DataFrame, source: str) -> pd.DataFrame:
         (("diverged",), _boolean, False, "bool"),
         (_TIME_COLUMNS, _time, None, "datetime64[ns, UTC]"),
     ]
-    for names, convert, missing, dtype in conversions:
+    for names, convert, empty, dtype in conversions:
         for name in names:
-            typed[name] = _typed(typed[name], convert, missing, source).astype(dtype)
+            typed[name] = _typed(typed[name], convert, empty, source).astype(dtype)
     _check_values(typed, source)
     return typed
 

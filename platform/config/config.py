@@ -37,7 +37,10 @@ ALL_PAIRS = "all"
 
 
 class Config(Section):
-    """An experiment: a problem, optimizers, repeats and an equal budget for each. A section says itself what it is."""
+    """An experiment: a problem, optimizers, repeats and an equal budget for each.
+
+    What has no text here is a section, and its class says what it is.
+    """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
     """Of the experiment, of its folder in runs/ and in MLflow; the file's name unless given."""

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from fmnas.baselines.wrapped import WrappedOptimizer
 from fmnas.optimizers import BayesianOptimizer, Optimizer, random_design
 from fmnas.optimizers.bofm import Mode
-from fmnas.optimizers.contract import Subject, duties
+from fmnas.optimizers.contract import Subject, checks
 from fmnas.optimizers.contract.play import CONSTRAINED, DESIGN, DESIGN_SEED, EPOCHS, SPACES, played
 from fmnas.optimizers.gp.fit import FitSettings
 from fmnas.optimizers.gp.search import SearchSettings
@@ -102,13 +102,13 @@ def space(request: pytest.FixtureRequest) -> Space:
 
 def test_trials_are_valid_and_numbered(subject: Subject, space: Space) -> None:
     optimizer = subject.build(space, 0)
-    trials = played(optimizer, duties.EXAMINED)
+    trials = played(optimizer, checks.EXAMINED)
     assert optimizer.chooses in subject.origins
-    duties.inside_the_space(space, trials)
-    duties.numbered(trials)
-    duties.plain_json(trials)
-    duties.of_known_origin(subject, trials)
-    duties.within_fidelity(trials)
+    checks.inside_the_space(space, trials)
+    checks.numbered(trials)
+    checks.plain_json(trials)
+    checks.of_known_origin(subject, trials)
+    checks.within_fidelity(trials)
 
 
 @pytest.mark.parametrize("name", list(SUBJECTS))
@@ -116,27 +116,27 @@ def test_trials_are_valid_and_numbered(subject: Subject, space: Space) -> None:
 @given(seed=st.integers(0, 2**20))
 @settings(max_examples=2)
 def test_constraints_are_respected(name: str, space: Space, seed: int) -> None:
-    duties.meets_constraints(SUBJECTS[name], space, seed, ASKS[name])
+    checks.meets_constraints(SUBJECTS[name], space, seed, ASKS[name])
 
 
 def test_the_joint_space(subject: Subject) -> None:
     """The cell and its training: large, with categories of every sort."""
     space = joint_space()
     trials = played(subject.build(space, 0), 6)
-    duties.inside_the_space(space, trials)
+    checks.inside_the_space(space, trials)
     assert len({json.dumps(trial.configuration) for trial in trials}) == 6
 
 
 def test_same_seed_same_trials(subject: Subject, space: Space) -> None:
-    duties.same_seed_same_trials(subject, space)
+    checks.same_seed_same_trials(subject, space)
 
 
 def test_another_seed_other_trials(subject: Subject, space: Space) -> None:
-    duties.another_seed_other_trials(subject, space)
+    checks.another_seed_other_trials(subject, space)
 
 
 def test_restored_at_any_point_it_goes_on_the_same(subject: Subject, space: Space) -> None:
-    duties.goes_on_the_same_from_any_point(subject, space)
+    checks.goes_on_the_same_from_any_point(subject, space)
 
 
 @pytest.mark.parametrize("name", QUICK_TO_ASK)
@@ -147,51 +147,51 @@ def test_restored_at_any_point_it_goes_on_the_same(subject: Subject, space: Spac
 )
 @settings(max_examples=15)
 def test_restored_from_any_history(name: str, seed: int, cut: int, space: Space) -> None:
-    duties.goes_on_the_same_from_a_history(SUBJECTS[name], space, seed, cut)
+    checks.goes_on_the_same_from_a_history(SUBJECTS[name], space, seed, cut)
 
 
 def test_results_may_come_in_any_order(subject: Subject, space: Space) -> None:
-    duties.takes_results_in_any_order(subject, space)
+    checks.takes_results_in_any_order(subject, space)
 
 
 def test_many_may_be_pending(subject: Subject, space: Space) -> None:
-    duties.suggests_while_many_are_pending(subject, space)
+    checks.suggests_while_many_are_pending(subject, space)
 
 
 def test_a_trial_is_told_once(subject: Subject, space: Space) -> None:
-    duties.takes_a_result_once(subject, space)
+    checks.takes_a_result_once(subject, space)
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 @pytest.mark.parametrize("whole", [False, True], ids=["float", "evaluation"])
 def test_an_objective_is_finite(subject: Subject, bad: float, whole: bool) -> None:
-    duties.takes_finite_results_alone(subject, SPACES["mixed"], bad, whole)
+    checks.takes_finite_results_alone(subject, SPACES["mixed"], bad, whole)
 
 
 def test_a_forgotten_trial_is_gone(subject: Subject, space: Space) -> None:
-    duties.forgets(subject, space)
+    checks.forgets(subject, space)
 
 
 @pytest.mark.parametrize("name", TAKES_DESIGN)
 def test_the_initial_design_is_played_first(name: str, space: Space) -> None:
-    duties.begins_with_the_initial_design(SUBJECTS[name], space)
+    checks.begins_with_the_initial_design(SUBJECTS[name], space)
 
 
 def test_only_some_ask_for_less_than_full_fidelity(subject: Subject, space: Space) -> None:
-    assert duties.asks_for_its_fidelities(subject, space) == subject.fidelities
+    assert checks.asks_for_its_fidelities(subject, space) == subject.fidelities
 
 
 def test_global_random_state_is_untouched(subject: Subject, space: Space) -> None:
-    duties.leaves_global_random_state_alone(subject, space)
+    checks.leaves_global_random_state_alone(subject, space)
 
 
 def test_global_random_state_has_no_influence(subject: Subject, space: Space) -> None:
-    duties.does_not_heed_global_random_state(subject, space)
+    checks.does_not_heed_global_random_state(subject, space)
 
 
-def everything() -> dict[str, duties.Suggested]:
+def everything() -> dict[str, checks.Suggested]:
     """Trials of every optimizer on every space, as plain data."""
-    return {name: duties.suggested_everywhere(subject) for name, subject in SUBJECTS.items()}
+    return {name: checks.suggested_everywhere(subject) for name, subject in SUBJECTS.items()}
 
 
 def test_another_process_suggests_the_same(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_another_process_suggests_the_same(tmp_path: Path) -> None:
     assert list(here) == list(there)
     for name, suggested in here.items():
         assert all(suggested.values()), f"{name} refuses a space"
-        duties.same_in_another_process(suggested, there[name])
+        checks.same_in_another_process(suggested, there[name])
 
 
 def test_packages_are_loaded_by_their_users_alone() -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion, random_design
-from fmnas.optimizers.contract import RULES, BrokenRuleError, Subject, duties
+from fmnas.optimizers.contract import RULES, BrokenRuleError, Subject, checks
 from fmnas.optimizers.contract.play import DESIGN, DESIGN_SEED, EPOCHS
 from fmnas.optimizers.contract.rules import rules
 from fmnas.search_spaces import Configuration, Evaluation, Space, Trial
@@ -162,7 +162,7 @@ def subject(optimizer: type[Optimizer], parallel: bool = True) -> Subject:
 
 
 def test_a_plain_optimizer_keeps_every_rule() -> None:
-    here = duties.suggested_everywhere(subject(Plain))
+    here = checks.suggested_everywhere(subject(Plain))
     for rule in rules(lambda: here).values():
         rule.examine(subject(Plain))
 
@@ -188,7 +188,7 @@ def test_every_rule_is_broken_by_one() -> None:
 
 
 def test_another_process_must_suggest_the_same() -> None:
-    other, elsewhere = duties.suggested_everywhere(subject(Counting)), "another process suggests the same"
+    other, elsewhere = checks.suggested_everywhere(subject(Counting)), "another process suggests the same"
     with pytest.raises(BrokenRuleError, match="continuous space: in another process"):
         rules(lambda: other)[elsewhere].examine(subject(Plain))
     with pytest.raises(BrokenRuleError, match="there are 6, and then 0"):
@@ -204,7 +204,7 @@ def test_constraints_may_be_refused_and_it_is_said() -> None:
 
     (rule,) = (rule for rule in RULES if rule.name == "constraints are met")
     assert rule.examine(subject(Free)) == "it refuses spaces with constraints: no constraints, please"
-    assert duties.suggested_everywhere(subject(Free))["constrained mixed"] == []
+    assert checks.suggested_everywhere(subject(Free))["constrained mixed"] == []
 
 
 def test_repeats_and_shorter_trainings_are_told() -> None:

@@ -133,7 +133,10 @@ class ObjectiveTrainer:
 
 
 def _listener(values: dict[int, float], epochs: int, report: Report, stop: Stop) -> Callable[[int, float], None]:
-    """The `report` of one evaluation, which puts the value of each epoch among `values`."""
+    """The `report` of one evaluation, which puts the value of each epoch among `values`.
+
+    It raises TrainerError for an epoch or a value that cannot be, EvaluationStoppedError where it must stop.
+    """
 
     def listen(epoch: int, value: float) -> None:
         value = finite_number(value, f"it reported for epoch {epoch!r}")

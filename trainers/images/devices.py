@@ -102,7 +102,10 @@ def _float32() -> Iterator[None]:
 
 @contextmanager
 def flags(wanted: Sequence[Flag]) -> Iterator[None]:
-    """Attributes of torch's backends as they are wanted in the block, and as they were after it."""
+    """Attributes of torch's backends as they are wanted in the block, and as they were after it.
+
+    They are put back in the reverse order, so that what one of them moved is as it was, too.
+    """
     with ExitStack() as as_before:
         for part, name, value in wanted:
             as_before.callback(setattr, part, name, getattr(part, name))

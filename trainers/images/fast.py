@@ -27,8 +27,6 @@
     NaN, so is every maximum over it.
 """
 
-from functools import partial
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -216,7 +214,10 @@ class FastNetwork(nn.Module):
     def __init__(self, network: Network, lanes: int | None = None) -> None:
         """lanes: floats in the vector registers that it is for; None: this machine's."""
         super().__init__()
-        replace_layers(network, partial(_faster, lanes=lanes or machine_lanes()))
+        first, lanes = network.cells[0], lanes or machine_lanes()
+        assert isinstance(first, CellModule)
+        kept = {network.stem, *first.inputs}  # `forward` makes one of them
+        replace_layers(network, lambda layer: None if layer in kept else _faster(layer, lanes))
         self.network = network
 
     def forward(self, images: Tensor) -> Tensor:
@@ -229,7 +230,7 @@ class FastNetwork(nn.Module):
 
 
 def _faster(layer: nn.Module, lanes: int) -> nn.Module | None:
-    """The layer in its faster form; None if it has none. The stem and the convolutions on it stay as they are."""
+    """The layer in its faster form; None if it has none."""
     if isinstance(layer, nn.MaxPool2d):
         assert isinstance(layer.kernel_size, int)
         return FastMaxPool(layer.kernel_size)

@@ -194,11 +194,12 @@ class ImageTrainer:
                 if epoch == len(rows):
                     first = None if last and not again else early
                     rates = [task.schedule.learning_rate_at(epoch, planned)]
+                    # Once all have diverged, their last errors are those of guessing, and nothing is trained.
                     diverged, row = (diverged, rows[-1]) if all(diverged) else _read(learner.train(rates, first))
                     rows.append(row)
                     if not all(diverged):
                         self._keep(task, rows, learner)
-                if last and again:
+                if last and again and not all(diverged):
                     diverged, rows[epoch] = _read(learner.validation_errors())
             task.tell(epoch, rows[epoch])
         columns = zip(*rows, strict=True)

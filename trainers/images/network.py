@@ -44,7 +44,7 @@ class Network(nn.Module):
         widths = (STEM_CHANNELS, *CELL_CHANNELS)
         self.stem = nn.Conv2d(1, STEM_CHANNELS, 3, padding=1)
         self.cells = nn.ModuleList(CellModule(cell, a, b) for a, b in pairwise(widths))
-        self.reduction = nn.Conv2d(2 * CELL_CHANNELS[-1], CELL_CHANNELS[-1], 1)
+        self.reduction: nn.Module = nn.Conv2d(2 * CELL_CHANNELS[-1], CELL_CHANNELS[-1], 1)
         self.norm = nn.BatchNorm2d(CELL_CHANNELS[-1])
         self.classifier = nn.Linear(CELL_CHANNELS[-1] * 4 * 4, CLASSES)
 

@@ -1,4 +1,4 @@
-"""The rules themselves: about what an optimizer suggests; about chance; and about results.
+"""What the rules check: what an optimizer suggests; chance; and results.
 
 Suggestions are inside the space, numbered, of a known origin, the initial design first. All of chance follows from the
 seed, here and in another process, and nobody else's is touched. Results come in any order, each once, finite, perhaps
@@ -192,11 +192,15 @@ def _begin(seed: int) -> None:
     random.seed(seed)
 
 
-def _draws() -> dict[str, float]:
+def _draws() -> dict[str, tuple[float, float]]:
     """What each global random state gives next."""
     import torch
 
-    return {"numpy": np.random.random(), "torch": float(torch.rand(1, dtype=torch.float64)), "random": random.random()}
+    return {  # a normal draw first: generators keep the second of a pair
+        "numpy": (np.random.standard_normal(), np.random.random()),
+        "torch": (float(torch.randn(1)), float(torch.rand(1))),
+        "random": (random.gauss(0.0, 1.0), random.random()),
+    }
 
 
 def suggested_everywhere(subject: Subject) -> Suggested:
