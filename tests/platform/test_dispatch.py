@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmnas.platform.config.sections import WorkersConfig
-from fmnas.platform.drive.driver import Clock, Dispatcher, Flight
+from fmnas.platform.drive.driver import Clock, Dispatcher, Flight, Stage
 from fmnas.platform.errors import Ending, ExperimentFailed
 from fmnas.platform.record.outcome import Job
 from fmnas.platform.workers.evaluation import Unfinished
@@ -57,7 +57,7 @@ class Plain(Dispatcher):
 
     def __init__(self, pool: Pool, stop: StopRequest, later: int = 0, **workers: int) -> None:
         clock = Clock(now=lambda: 60.0, elapsed=lambda: 7.0)
-        super().__init__(pool, stop, clock, WorkersConfig(**workers), map(job, range(3)))
+        super().__init__(Stage(pool, None, stop, clock), WorkersConfig(**workers), map(job, range(3)))
         self._later = deque(map(job, range(3, 3 + later)))
         self.flights: list[Flight] = []
         self.ended: list[tuple[Event, Flight]] = []
