@@ -206,7 +206,7 @@ from fmnas.search_spaces import largest_cell, Schedule
 from fmnas.trainers.split import Split
 from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
 from fmnas.trainers.images.network import build_network
-from fmnas.trainers.images.batches import streams, to_device
+from fmnas.trainers.images.batches import streams, to_device, training_batches
 from fmnas.trainers.memory import keep_freed_memory
 from fmnas.trainers.images.fast import fast_learner
 from fmnas.trainers.images.training import TrainingContext, train_step
@@ -219,7 +219,7 @@ built = time.perf_counter()
 draws, context = streams(0, 0), TrainingContext(to_device(split, torch.device("cpu")), 32, 100)
 network, schedule = build_network(largest_cell(), draws.initialisation), Schedule(.01, .9, 0, .5, .5, .5)
 learner = fast_learner(network, schedule, draws, context)
-images, labels = next(iter(learner._batches(context.data, draws, 32)))
+images, labels = next(iter(training_batches(context.data, draws, 32, learner._steps_at_once)))
 train_step(learner._network.train(), learner._optimizer, images, labels)
 stepped = time.perf_counter()
 print(json.dumps({"import": imported - start, "trainer": built - filled, "first_step": stepped - built,
