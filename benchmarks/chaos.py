@@ -51,7 +51,7 @@ from fmnas.platform.workers.ray_worker import build_trainer
 from fmnas.platform.workers.stop import StopRequest
 from fmnas.search_spaces import Evaluation
 from fmnas.search_spaces.records import FINISHED, LOST
-from fmnas.trainers.problem import Hardware, ProblemSettings
+from fmnas.trainers.problem import Hardware
 
 SYNTHETIC = ["workers.kind=in-process", "tracking.enabled=false", "budget.evaluations=12"]
 TRAINING = {
@@ -244,7 +244,7 @@ def kill_workers(kills: int, rng: random.Random, folder: Path) -> Damage:
         task = build_experiment(config).problem
         data = task.load()
         whole = drive(config, InProcessPool(task.build(data, Hardware())), folder / f"{seed}-calm")
-        build = partial(build_trainer, config.problem, ProblemSettings(config.data, config.seeds), Hardware())
+        build = partial(build_trainer, config.problem, config.problem_settings, Hardware())
         pool = RayPool(ray, build, data, config.workers, 2)
         killing = Killing(pool, damage, kills, rng)
         try:
