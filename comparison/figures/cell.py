@@ -6,7 +6,7 @@ takes one input from above and one from below; what stands on the edge is the op
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from fmnas.comparison.figures.canvas import PANEL, SMALL, Drawing, Results, label, logarithmic, plain, sheet
 from fmnas.comparison.figures.palette import CARD, GROUND, INK, SOFT, styles
@@ -123,18 +123,21 @@ def _draw_cell(axes: "Axes", cell: Cell) -> None:
         _draw_node(axes, node, *_node_colours(node, live, cell.output))
     spans = [[state - pair[side] for state, pair in enumerate(cell.inputs, start=1)] for side in (0, 1)]
     top, bottom = _height(max(spans[0])), -_height(max(spans[1])) - 0.5
-    for rank, state in zip(("first", "second"), (cell.output, STATES), strict=True):
-        _draw_output(axes, state, f"{rank} output", bottom)
+    neighbours = cell.output == STATES - 1  # whose labels would touch
+    _draw_output(axes, (_x(cell.output), bottom), "first output", "right" if neighbours else "center")
+    _draw_output(axes, (_x(STATES), bottom), "second output", "left" if neighbours else "center")
     axes.set_xlim(_x(-1) - 0.5, _x(STATES) + 0.8)
     axes.set_ylim(bottom - 0.5, top + 0.3)
     axes.set_aspect("equal")
     axes.axis("off")
 
 
-def _draw_output(axes: "Axes", state: int, label: str, bottom: float) -> None:
+def _draw_output(
+    axes: "Axes", end: tuple[float, float], label: str, alignment: Literal["left", "center", "right"]
+) -> None:
     arrow = {"arrowstyle": "<|-", "color": OUTPUT, "linestyle": ":", "linewidth": 1.4}
-    axes.annotate("", xy=(_x(state), -RADIUS), xytext=(_x(state), bottom), arrowprops=arrow, zorder=1)
-    axes.text(_x(state), bottom, label, ha="center", va="top", fontsize=SMALL, color=OUTPUT)
+    axes.annotate("", xy=(end[0], -RADIUS), xytext=end, arrowprops=arrow, zorder=1)
+    axes.text(*end, label, ha=alignment, va="top", fontsize=SMALL, color=OUTPUT)
 
 
 def _height(span: int) -> float:
