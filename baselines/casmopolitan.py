@@ -108,7 +108,9 @@ class Casmopolitan(BayesianOptimizer):
     It takes no `log_objective`: ranks are those of the logarithm.
     """
 
-    settings = ModelSettings(FitSettings(prior=False, smooth=False), SearchSettings(starts=3), warpings=(Copula(),))
+    settings = ModelSettings(
+        FitSettings(prior=False, smooth=False, plug_in=True), SearchSettings(starts=3), warpings=(Copula(),)
+    )
 
     def __init__(
         self,

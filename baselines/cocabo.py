@@ -43,6 +43,7 @@ from fmnas.optimizers.gp.parameters import Constant, LogUniform, Parameter, Valu
 from fmnas.optimizers.gp.points import Points, new_among
 from fmnas.optimizers.gp.region import Region
 from fmnas.optimizers.gp.search import SearchSettings, SearchState, Surface, alternate, best_of
+from fmnas.optimizers.optimizer import check_budget
 from fmnas.optimizers.options import Between, check_options
 from fmnas.search_spaces import Evaluation, Space, Trial
 from fmnas.search_spaces.records import MODEL
@@ -85,7 +86,7 @@ class CoCaBO(BayesianOptimizer):
     """
 
     settings = ModelSettings(
-        FitSettings(starts=5, prior=False, smooth=False), SearchSettings(random_points=5000, starts=3)
+        FitSettings(starts=5, prior=False, smooth=False, plug_in=True), SearchSettings(random_points=5000, starts=3)
     )
 
     def __init__(
@@ -93,12 +94,14 @@ class CoCaBO(BayesianOptimizer):
         space: Space,
         *,
         mix: Annotated[float, Between(0.0, 1.0)] | Literal["learned"] = 0.5,
+        evaluations: int | None = None,
         **others: Any,
     ) -> None:
         check_options(type(self), mix=mix)
+        check_budget(evaluations)
         super().__init__(space, **others)
         self.mix = None if mix == "learned" else float(mix)
-        pulls = BUDGET if self.evaluations is None else max(self.evaluations - len(self.initial_design), 1)
+        pulls = BUDGET if evaluations is None else max(evaluations - len(self.initial_design), 1)
         self._bandits = Bandits(space, pulls)
 
     @classmethod

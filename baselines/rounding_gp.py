@@ -35,7 +35,7 @@ from fmnas.optimizers.gp.fit import FitSettings
 from fmnas.optimizers.gp.kernel import matern52
 from fmnas.optimizers.gp.parameters import LogUniform, Parameter, Values
 from fmnas.optimizers.gp.points import Points
-from fmnas.optimizers.gp.process import Likelihood, Posterior
+from fmnas.optimizers.gp.process import Posterior
 from fmnas.optimizers.gp.region import Region
 from fmnas.optimizers.gp.search import SearchSettings, SearchState, Surface, alternate
 from fmnas.search_spaces import Real, Space
@@ -69,7 +69,7 @@ class RoundingGP(BayesianOptimizer):
     """Expected improvement over relaxed codes, rounded."""
 
     settings = ModelSettings(
-        FitSettings(starts=5, prior=False, smooth=False), SearchSettings(random_points=1000, starts=5)
+        FitSettings(starts=5, prior=False, smooth=False, plug_in=True), SearchSettings(random_points=1000, starts=5)
     )
 
     def kernel(self, space: Space) -> CodeKernel:
@@ -84,7 +84,7 @@ class RoundingGP(BayesianOptimizer):
         """Rounded points, feasible, the best first: those refined, then all others."""
         cube = self._cube
         process = surface.posterior.likelihood
-        likelihood = Likelihood(CodeKernel(cube), self._relaxed(process.points), process.y, process.prior)
+        likelihood = process.of(self._relaxed(process.points), process.y, CodeKernel(cube))
         posterior = Posterior(likelihood, surface.posterior.eta)
         if self.pending:
             posterior.s2 = surface.posterior.s2  # that of the results alone

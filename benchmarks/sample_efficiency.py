@@ -1,28 +1,27 @@
 """What BO-FM has found after 100 evaluations of problems that cost nothing, or next to nothing.
 
     python benchmarks/sample_efficiency.py [--quick] [--json FILE] [--methods modlap ...] [--problems ...] [--seeds N]
-        [--first-seed K | --fresh | --seeds-from FILE] [--untold] [--noise SD]
+        [--first-seed K | --fresh | --seeds-from FILE] [--noise SD]
     python benchmarks/sample_efficiency.py --table FILE
 
 On Func2C, Func3C and Ackley5C each seed starts from ten points by the recipe of the paper's authors (seeds 0 to 4 are
-theirs), on the others from ten random ones, on Ackley53C from twenty. It goes on to 100 evaluations in all; BO-FM knows
-that number, as in an experiment, unless --untold. --noise adds a normal error to what an optimizer hears; the value
-that counts is the one without it, of the trial that looked best.
+theirs), on the others from ten random ones, on Ackley53C from twenty; there are 100 evaluations in all. --noise adds a
+normal error to each objective that an optimizer receives; the value that counts is the one without it, of the trial
+that looked best.
 
-Methods: BO-FM's six kernels in the default mode; ModLap's default without some of its turns, `ei` (every ask maximises
-expected improvement) and `no-explore` (it refines, too); `paper`, ModLap in the paper's mode (minutes a run);
+Methods: BO-FM's six kernels in the default mode; `paper`, ModLap in the paper's mode (a CPU-minute a run);
 regularized-evolution; random.
 
-Runs are made one after the other, and FILE is written after each. The same FILE given again goes on where it ends, with
-its seeds (--resume does that, too, and refuses a file that is not there); so rows can be added to it. --table prints it
-as Markdown. BO-FM's default was chosen while looking at seeds 0 to 59; --fresh takes others.
+Runs are made one after the other, and FILE is written after each. The same FILE given again is continued, with its
+seeds (--resume does that, too, and refuses a file that does not exist); so rows can be added to it. --table prints it
+as Markdown. BO-FM's constants were chosen while looking at seeds 0 to 59; --fresh takes others.
 """
 
 import argparse
 import os
 import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -34,7 +33,6 @@ from results import Results, Row, commit_here, line, markdown
 
 from fmnas.baselines import RandomSearch, RegularizedEvolution
 from fmnas.optimizers import BOFM, Optimizer, random_design
-from fmnas.optimizers.bofm import Mode
 from fmnas.optimizers.gp.frequency_modulation import FAST_KERNELS
 from fmnas.platform.problems import problem as registered
 from fmnas.search_spaces import Configuration, Space
@@ -42,7 +40,7 @@ from fmnas.trainers.contract import Trainer
 from fmnas.trainers.problem import Problem, authors_points
 
 METHODS = (*FAST_KERNELS, "random")
-OPTIONAL = ("ei", "no-explore", "paper", "regularized-evolution")
+OPTIONAL = ("paper", "regularized-evolution")
 DESIGNED_ON = ("func2c", "func3c", "ackley5c")
 OTHERS = {
     "pressure_vessel": 10,
@@ -57,23 +55,6 @@ OTHERS = {
 MIXED = Path(__file__).with_name("mixed_functions.py")
 
 EVALUATIONS = 100
-VARIANTS = {
-    "ei": Mode(turns=("expect",) * 4),
-    "no-explore": Mode(turns=("expect", "expect", "expect", "refine")),
-}
-"""Four turns each, as in the default: random starts of the fit are tried as often as there."""
-
-INFORMED = (*FAST_KERNELS, "no-explore")
-"""These make use of knowing how many evaluations there will be."""
-
-
-@dataclass(frozen=True)
-class Budget:
-    """How many evaluations a run has, whether BO-FM knows, and the standard deviation of what it hears."""
-
-    evaluations: int = EVALUATIONS
-    told: bool = True
-    noise: float = 0.0
 
 
 def problem_of(name: str) -> Problem:
@@ -86,8 +67,8 @@ def design_of(problem: str, space: Space, seed: int) -> list[Configuration]:
     return random_design(space, OTHERS[problem], seed) if problem in OTHERS else authors_points(space, seed)
 
 
-def optimizer(problem: str, space: Space, method: str, seed: int, told: int | None = None) -> Optimizer:
-    """The method on the problem, from the initial points of that seed; told: the evaluations that it knows of."""
+def build_optimizer(problem: str, space: Space, method: str, seed: int) -> Optimizer:
+    """The method on the problem, from the initial points of that seed."""
     design = design_of(problem, space, seed)
     if method == "random":
         return RandomSearch(space, seed=seed, initial_design=design)
@@ -95,55 +76,48 @@ def optimizer(problem: str, space: Space, method: str, seed: int, told: int | No
         return RegularizedEvolution(space, seed=seed, initial_design=design)
     if method == "paper":
         return BOFM(space, seed=seed, initial_design=design, mode="paper")
-    told = told if method in INFORMED else None
-    if method in VARIANTS:
-        return BOFM(space, seed=seed, initial_design=design, mode=VARIANTS[method], evaluations=told)
-    return BOFM(space, kernel=method, seed=seed, initial_design=design, evaluations=told)
+    return BOFM(space, kernel=method, seed=seed, initial_design=design)
 
 
-def run(trainer: Trainer, opt: Optimizer, seed: int, budget: Budget) -> tuple[float, float]:
+def run(trainer: Trainer, optimizer: Optimizer, seed: int, evaluations: int, noise: float) -> tuple[float, float]:
     """(the value of the trial that looked best, CPU-seconds per suggestion)."""
-    errors = np.random.default_rng([seed, 1]).normal(0.0, budget.noise, budget.evaluations)
-    best, looked, seconds = np.inf, np.inf, 0.0
-    for i in range(budget.evaluations):
+    errors = np.random.default_rng([seed, 1]).normal(0.0, noise, evaluations)
+    best, lowest, seconds = np.inf, np.inf, 0.0
+    for i in range(evaluations):
         start = time.process_time()
-        trial = opt.ask()
+        trial = optimizer.ask()
         seconds += time.process_time() - start
         assert trial is not None
         evaluation = trainer.evaluate(replace(trial, seed=seed * 1000 + i))
-        heard = evaluation.objective + errors[i]
-        opt.tell(trial, replace(evaluation, objective=heard))
-        if heard < looked:
-            best, looked = evaluation.objective, heard
-    return best, seconds / max(budget.evaluations - len(opt.initial_design), 1)
+        observed = evaluation.objective + errors[i]
+        optimizer.tell(trial, replace(evaluation, objective=observed))
+        if observed < lowest:
+            best, lowest = evaluation.objective, observed
+    return best, seconds / max(evaluations - len(optimizer.initial_design), 1)
 
 
-def rows(results: Results, problems: list[str], methods: list[str], budget: Budget, path: Path | None) -> None:
-    """Run what is not there yet, a problem and a method after the other, keep each run and print each row."""
-    for problem in problems:
-        task = problem_of(problem)
-        for method in methods:
-            informed = budget.told and method in INFORMED  # the others make no use of knowing
-            row = results.row(Row(problem, method, budget.evaluations, informed, budget.noise))
-            for seed in results.seeds.values[len(row.values) :]:
-                opt = optimizer(problem, task.space, method, seed, budget.evaluations if informed else None)
-                row.add(seed, *run(task.trainer, opt, seed, budget))
-                if path:
-                    results.write(path)
-            print(line(row), flush=True)
+def add_rows(results: Results, wanted: list[Row], path: Path | None) -> None:
+    """Run what is missing, one row after the other; keep each run and print each row."""
+    for row in map(results.row, wanted):
+        task = problem_of(row.problem)
+        for seed in results.seeds.values[len(row.values) :]:
+            optimizer = build_optimizer(row.problem, task.space, row.method, seed)
+            row.add(seed, *run(task.trainer, optimizer, seed, row.evaluations, row.noise))
+            if path:
+                results.write(path)
+        print(line(row), flush=True)
 
 
-def parsed() -> argparse.Namespace:
+def parse_arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="one seed, 40 evaluations, ModLap and random search")
     parser.add_argument("--methods", nargs="+", default=METHODS, choices=METHODS + OPTIONAL)
     parser.add_argument("--problems", nargs="+", default=DESIGNED_ON, choices=[*DESIGNED_ON, *OTHERS])
-    parser.add_argument("--untold", action="store_true", help="BO-FM does not know how many evaluations there are")
-    parser.add_argument("--noise", type=float, default=0.0, metavar="SD", help="of what an optimizer hears")
+    parser.add_argument("--noise", type=float, default=0.0, metavar="SD", help="of each objective that is observed")
     files = parser.add_mutually_exclusive_group()
-    files.add_argument("--json", type=Path, metavar="FILE", help="where results go; one that is there is gone on with")
-    files.add_argument("--resume", type=Path, metavar="FILE", help="the same, of a FILE that must be there")
+    files.add_argument("--json", type=Path, metavar="FILE", help="where results go; an existing one is continued")
+    files.add_argument("--resume", type=Path, metavar="FILE", help="the same, of a FILE that must exist")
     files.add_argument("--table", type=Path, metavar="FILE", help="print these results as Markdown, and run nothing")
     seeds_of.add_arguments(parser, 20)
     return parser.parse_args()
@@ -164,7 +138,7 @@ def results_for(arguments: argparse.Namespace, path: Path | None) -> Results:
 
 def main() -> None:
     """Run and print a table."""
-    arguments = parsed()
+    arguments = parse_arguments()
     if arguments.table:
         sys.stdout.write(markdown(Results.read(arguments.table)))
         return
@@ -175,7 +149,10 @@ def main() -> None:
     print(results.seeds)
     methods = ["modlap", "random"] if arguments.quick else arguments.methods
     evaluations = 40 if arguments.quick else EVALUATIONS
-    rows(results, arguments.problems, methods, Budget(evaluations, not arguments.untold, arguments.noise), path)
+    wanted = [
+        Row(problem, method, evaluations, arguments.noise) for problem in arguments.problems for method in methods
+    ]
+    add_rows(results, wanted, path)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,6 @@ def objective(trial: optuna.Trial) -> float:
 
 if __name__ == "__main__":
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    study = optuna.create_study(sampler=BOFMSampler(seed=0, evaluations=TRIALS))
+    study = optuna.create_study(sampler=BOFMSampler(seed=0))
     study.optimize(objective, n_trials=TRIALS)
     print(f"{study.best_value:.4f} with {study.best_params}")

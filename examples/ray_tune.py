@@ -31,7 +31,7 @@ if __name__ == "__main__":
                 metric="loss",
                 mode="min",
                 num_samples=TRIALS,
-                search_alg=BOFMSearch(seed=0, n_startup_trials=6, evaluations=TRIALS),
+                search_alg=BOFMSearch(seed=0, n_startup_trials=6),
                 reuse_actors=True,
             ),
             run_config=tune.RunConfig(storage_path=folder, verbose=0),

@@ -14,8 +14,8 @@
     space.decode(x[0])
 
 The kernel's parameters have BO-FM's priors (optimizers/gp/fm_kernel.py), and start at their medians. The rest is
-BoTorch's: likelihood, mean, standardised outcomes, and so the figures are not BO-FM's own, nor are its turns, its
-output warping and its additive terms here. BoTorch's search knows of no constraints of a space: give it yours, or see
+BoTorch's: likelihood, mean, standardised outcomes. So the figures are not BO-FM's: its output warping and its additive
+terms are not here. BoTorch's search does not know a space's constraints: give it yours, or see
 `space.meets_constraints`.
 """
 

@@ -27,7 +27,7 @@ import numpy as np
 from fmnas.integrations import MissingPackageError
 from fmnas.integrations.ranges import Choices, Grid, Interval, Range, Translation
 from fmnas.optimizers import BOFM, OptimizerError
-from fmnas.optimizers.bofm.bofm import ModeName
+from fmnas.optimizers.bofm import ModeName
 from fmnas.optimizers.gp.frequency_modulation import KernelName
 from fmnas.optimizers.options import check_options
 from fmnas.search_spaces import Configuration, SpaceError, Trial
@@ -53,7 +53,6 @@ class BOFMSampler(BaseSampler):  # type: ignore[misc]  # optuna has no types
 
     seed: None draws one.
     n_startup_trials: complete trials before which it draws at random.
-    evaluations: how many trials there will be in all: the last ones explore no more. Optuna does not tell.
     kernel, mode: as of BOFM.
     independent_sampler: draws what BO-FM does not model; RandomSampler by default.
     """
@@ -63,18 +62,15 @@ class BOFMSampler(BaseSampler):  # type: ignore[misc]  # optuna has no types
         *,
         seed: int | None = None,
         n_startup_trials: int = 10,
-        evaluations: int | None = None,
         kernel: KernelName = "modlap",
         mode: ModeName = "default",
         independent_sampler: BaseSampler | None = None,
     ) -> None:
         if n_startup_trials < 0:
             raise OptimizerError(f"n_startup_trials = {n_startup_trials}: it must be at least 0")
-        if evaluations is not None and evaluations < 1:
-            raise OptimizerError(f"evaluations = {evaluations}: it must be at least 1, or None where it is not known")
         check_options(BOFM, kernel=kernel, mode=mode)
         self._n_startup_trials = n_startup_trials
-        self._options: dict[str, Any] = {"kernel": kernel, "mode": mode, "evaluations": evaluations}
+        self._options: dict[str, Any] = {"kernel": kernel, "mode": mode}
         self._seed = _fresh_seed() if seed is None else seed
         self._independent_sampler = independent_sampler or RandomSampler(seed=seed)
         self._intersection = IntersectionSearchSpace()

@@ -36,7 +36,7 @@ from typing import Any
 from fmnas.integrations import MissingPackageError
 from fmnas.integrations.ranges import Choices, Grid, Interval, Range, Translation
 from fmnas.optimizers import BOFM, OptimizerError, random_design
-from fmnas.optimizers.bofm.bofm import ModeName
+from fmnas.optimizers.bofm import ModeName
 from fmnas.optimizers.gp.frequency_modulation import KernelName
 from fmnas.optimizers.options import check_options
 from fmnas.search_spaces import Trial
@@ -60,7 +60,6 @@ class BOFMSearch(Searcher):  # type: ignore[misc]  # ray has no types
 
     space: the parameters, unless the Tuner has them as its param_space. metric, mode: unless its TuneConfig has them.
     n_startup_trials: random trials to begin with.
-    evaluations: how many trials there will be in all (num_samples): the last ones explore no more. Tune does not tell.
     kernel, bofm_mode: as BOFM's kernel and mode.
 
     optimizer: BO-FM itself, once there is a space: what it was told, and what is pending.
@@ -74,7 +73,6 @@ class BOFMSearch(Searcher):  # type: ignore[misc]  # ray has no types
         *,
         seed: int = 0,
         n_startup_trials: int = 10,
-        evaluations: int | None = None,
         kernel: KernelName = "modlap",
         bofm_mode: ModeName = "default",
     ) -> None:
@@ -85,7 +83,7 @@ class BOFMSearch(Searcher):  # type: ignore[misc]  # ray has no types
         check_options(BOFM, kernel=kernel, mode=bofm_mode)
         self._n_startup_trials = n_startup_trials
         self._seed = seed
-        self._options: dict[str, Any] = {"kernel": kernel, "mode": bofm_mode, "evaluations": evaluations}
+        self._options: dict[str, Any] = {"kernel": kernel, "mode": bofm_mode}
         self._ranges: dict[Keys, Range] = {}
         self._asked: list[Trial] = []
         self._live: dict[str, Trial] = {}  # by Tune's ids

@@ -1,4 +1,4 @@
-"""The ask/tell contract, Gaussian processes for optimizers (gp/), and BO-FM (bofm/).
+"""The ask/tell contract, Gaussian processes for optimizers (gp/), and BO-FM (bofm.py).
 
 What needs torch is loaded when it is asked for. `fmnas.optimizers.kernels` holds the kernels for gpytorch; it is
 imported on its own, because gpytorch takes seconds.

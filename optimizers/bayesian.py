@@ -52,12 +52,11 @@ class BayesianOptimizer(Optimizer):
 
     log_objective: model log of the objective; it must then be positive.
     initial_design: configurations to begin with; 10 random ones by default.
-    evaluations: how many there will be in all, if that is known.
 
-    Pending trials enter the model with the value it predicts for them (the kriging believer of Ginsbourger et al.
-    2010), so any number may be asked ahead and no two asks give the same configuration. Each fit starts from where the
-    last one ended, too; a trial's memo remembers that place, so that a replay goes on as if nothing had happened. Where
-    no model can be had chance chooses, and the trial says so.
+    Pending trials enter the model with the value it predicts for them, and the incumbent is the lowest of all (the
+    kriging believer of Ginsbourger et al. 2010): any number may be asked ahead, and no two asks give the same
+    configuration. Each fit starts from where the last one ended, too; a trial's memo keeps that place, so that a replay
+    repeats every fit. Where no model can be had the suggestion is random, and the trial says so.
     """
 
     settings: ModelSettings = ModelSettings()
@@ -70,15 +69,11 @@ class BayesianOptimizer(Optimizer):
         epochs: int = 1,
         initial_design: Sequence[Configuration] | None = None,
         log_objective: bool = False,
-        evaluations: int | None = None,
     ) -> None:
-        if evaluations is not None and evaluations < 1:
-            raise OptimizerError(f"evaluations = {evaluations}: it must be at least 1, or None where it is not known")
         _check_sizes(space)
         design = random_design(space, INITIAL_POINTS, seed) if initial_design is None else initial_design
         super().__init__(space, seed=seed, epochs=epochs, initial_design=design)
         self.log_objective = log_objective
-        self.evaluations = evaluations
         self._codes: dict[int, np.ndarray] = {}  # trial -> its configuration, encoded
         self._warm: torch.Tensor | None = None  # eta where the last fit ended
         self._warping: Warping | None = None  # and under which warping, if not the first
@@ -88,7 +83,7 @@ class BayesianOptimizer(Optimizer):
         """The kernel of the process."""
 
     def acquisition(self, y: torch.Tensor) -> Acquisition:
-        """What is maximised, given what the model sees of the objectives y [n]."""
+        """What is maximised, given the objectives y [n] that the model sees; those of pending trials are among them."""
         return LogEI(float(y.min()))
 
     def candidates(self, surface: Surface, state: SearchState) -> Points:
@@ -164,9 +159,9 @@ class BayesianOptimizer(Optimizer):
 
     def _maximise(self, posterior: Posterior, rng: np.random.Generator) -> Suggestion:
         """The new configuration with the largest acquisition; a random one where the search found none."""
-        known, y = self._known(), posterior.likelihood.y
-        best, _ = self.observations()[int(y.argmin())]
-        surface = Surface(self._with_fantasies(posterior), self.acquisition(y))
+        known, best = self._known(), self.observations()[int(posterior.likelihood.y.argmin())][0]
+        posterior = self._with_fantasies(posterior)
+        surface = Surface(posterior, self.acquisition(posterior.likelihood.y))
         state = SearchState(self._codes[best.id], known, self.settings.search, rng)
         candidates = self.candidates(surface, state).encoded(self.space)
         for x in candidates:  # one by one: the first is mostly enough

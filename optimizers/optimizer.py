@@ -26,6 +26,12 @@ class OptimizerError(FmnasError, ValueError):
     """An optimizer was given settings or calls that make no sense."""
 
 
+def check_budget(evaluations: int | None) -> None:
+    """Raise OptimizerError for a number of evaluations below 1; None: not known."""
+    if evaluations is not None and evaluations < 1:
+        raise OptimizerError(f"evaluations = {evaluations}: it must be at least 1, or None where it is not known")
+
+
 @dataclass(frozen=True)
 class Suggestion:
     """What an optimizer wants tried next. Epochs None: full fidelity. The rest is as in `Trial`."""
@@ -162,6 +168,9 @@ class Optimizer(ABC):
     @classmethod  # noqa: B027  # most have nothing to say
     def check_together(cls, options: Mapping[str, Any]) -> None:
         """Raise OptimizerError for options, of those given, that cannot be together: "option = value: ..."."""
+
+    uses_budget: ClassVar[bool] = True
+    """Whether a constructor that takes `evaluations` makes use of it."""
 
     @classmethod
     def caveat(cls, options: Mapping[str, Any]) -> str:

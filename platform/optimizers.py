@@ -77,8 +77,8 @@ class Row:
 
     @property
     def takes_budget(self) -> bool:
-        """Whether it is told how many evaluations there will be."""
-        return "evaluations" in parameters_of(self.optimizer)
+        """Whether it makes use of the number of evaluations."""
+        return self.optimizer.uses_budget and "evaluations" in parameters_of(self.optimizer)
 
     def complete(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The options given, checked, with defaults for the rest.

@@ -39,7 +39,7 @@ class FitSettings:
     tolerance: they end when one gains less, in nats of all observations together. prior: whether the
     parameters' priors count; without, it is maximum likelihood.
     warm: whether the optimum of an earlier fit is one more start. smooth: whether every second start is smoother than
-    the paper's.
+    the paper's. plug_in: whether predictions take the estimated mean and output scale for known (process.py).
     """
 
     starts: int = 4
@@ -53,6 +53,7 @@ class FitSettings:
     prior: bool = True
     warm: bool = True
     smooth: bool = True
+    plug_in: bool = False
 
 
 PAPER_FIT = FitSettings(
@@ -67,6 +68,7 @@ PAPER_FIT = FitSettings(
     prior=False,
     warm=False,
     smooth=False,
+    plug_in=True,
 )
 """Maximum likelihood, every start cold and to convergence on all observations, as in the paper."""
 
@@ -82,7 +84,7 @@ class Surrogate:
 
     def likelihood(self, points: Points, y: Tensor) -> Likelihood:
         """The likelihood of a data set."""
-        return Likelihood(self.kernel, points, y, self.settings.prior)
+        return Likelihood(self.kernel, points, y, self.settings.prior, self.settings.plug_in)
 
     def fit(
         self, points: Points, y: Tensor, rng: np.random.Generator, warm: Tensor | None = None, afresh: bool = True

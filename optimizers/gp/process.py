@@ -15,6 +15,11 @@ under one of them its predictions at any point, in the units of y.
 With A = R + g I: mu = 1'A^-1 y / 1'A^-1 1, s2 = (y - mu)'A^-1 (y - mu) / n, and the negative log likelihood is
 n/2 (log 2 pi + 1 + log s2) + 1/2 log det A (Rasmussen & Williams 2006, Eq. 5.8, with s2 and mu maximised out).
 
+Predictions are those of ordinary kriging (Santner et al. 2018, Sec. 3.3): the weights of the observations are
+k = A^-1 r + (1 - 1'A^-1 r) A^-1 1 / 1'A^-1 1, which sum to 1, and the variance of f is
+s2 (own - r'A^-1 r + (1 - 1'A^-1 r)^2 / 1'A^-1 1). The last term is what the estimated mean adds; s2 is here divided by
+n - 1, as one degree of freedom went into the mean. A plug-in prediction takes mu and s2 for known: no last term, and n.
+
 A^-1 is formed, where a factor would do for a single prediction: a search predicts thousands of times, and a product
 with a matrix is several times as fast as two triangular solves. It is safe here: r is about 1 at most and g at least
 1e-6, so A's condition is at most n / g, and of 16 digits some 7 are left with a thousand observations.
@@ -41,11 +46,11 @@ class Likelihood:
     """The negative log likelihood per observation of a data set, with its gradient, for a batch of eta.
 
     prior: adds the negative log density of the parameters' priors (maximum a posteriori); without it is maximum
-    likelihood.
+    likelihood. plug_in: whether predictions take the estimated mean and output scale for known.
     """
 
-    def __init__(self, kernel: Kernel, points: Points, y: Tensor, prior: bool = False) -> None:
-        self.kernel, self.points, self.y, self.prior = kernel, points, y, prior
+    def __init__(self, kernel: Kernel, points: Points, y: Tensor, prior: bool = False, plug_in: bool = False) -> None:
+        self.kernel, self.points, self.y, self.prior, self.plug_in = kernel, points, y, prior, plug_in
         self.n = len(points)
         self.parameters = Parameters([*kernel.parameters, NOISE_RATIO])
         self._pairs = kernel.pairs(points)
@@ -53,6 +58,10 @@ class Likelihood:
         self._flat = self._j * self.n + self._i  # places in the lower triangle of R
         self._twice = torch.where(self._i == self._j, 1.0, 2.0).double()  # a pair stands for two entries of R
         self._together = max(1, TOGETHER // self.n**2)
+
+    def of(self, points: Points, y: Tensor, kernel: Kernel | None = None) -> "Likelihood":
+        """The likelihood of other observations in the same form."""
+        return Likelihood(kernel or self.kernel, points, y, self.prior, self.plug_in)
 
     def __call__(self, eta: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
         """(nll / n [B], gradient [B, d]); inf where A is not positive definite.
@@ -119,15 +128,25 @@ class Posterior:
         self.inverse = torch.cholesky_inverse(torch.linalg.cholesky(A))
         y = likelihood.y
         self.g = float(g)
-        self.mu = float((self.inverse @ y).sum() / self.inverse.sum())
+        self._ones = self.inverse.sum(-1)  # [n], A^-1 1
+        self._information = float(self._ones.sum())  # 1'A^-1 1: the precision of the mean, in units of 1 / s2
+        self.mu = float((self._ones @ y) / self._information)
         self.weights = self.inverse @ (y - self.mu)  # [n], A^-1 (y - mu)
-        self.s2 = max(float(((y - self.mu) @ self.weights) / len(y)), 1e-300)
+        degrees = len(y) if likelihood.plug_in else max(len(y) - 1, 1)
+        self.s2 = max(float(((y - self.mu) @ self.weights) / degrees), 1e-300)
 
     def predict_from(self, r: Tensor, own: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(mean [m], variance [m], A^-1 r [m, n]) from correlations r [m, n]; the variance is of f, without noise."""
-        solved = r @ self.inverse
-        variance = self.s2 * (own - (solved * r).sum(-1))
-        return self.mu + r @ self.weights, variance.clamp(min=1e-12), solved
+        """(mean [m], variance [m], weights [m, n]) from correlations r [m, n].
+
+        The variance is of f, without noise; its slope along r is -2 s2 times the weights.
+        """
+        mean, weights = self.mu + r @ self.weights, r @ self.inverse
+        if self.likelihood.plug_in:
+            return mean, (self.s2 * (own - (weights * r).sum(-1))).clamp(min=1e-12), weights
+        missing = 1.0 - weights.sum(-1)  # of the weights' sum: what rests on the mean
+        weights = weights + (missing / self._information)[..., None] * self._ones
+        variance = self.s2 * (own - (weights * r).sum(-1) + missing / self._information)
+        return mean, variance.clamp(min=1e-12), weights
 
     def predict(self, points: Points) -> tuple[Tensor, Tensor]:
         """(mean [m], variance [m]) at points; in chunks, so that memory stays small."""
@@ -142,6 +161,6 @@ class Posterior:
         """The process under the same parameters and output scale, given m more observations y [m]."""
         likelihood = self.likelihood
         every, values = likelihood.points.and_then(points), torch.cat([likelihood.y, y])
-        more = Posterior(Likelihood(likelihood.kernel, every, values, likelihood.prior), self.eta)
+        more = Posterior(likelihood.of(every, values), self.eta)
         more.s2 = self.s2  # values that it predicted itself fit, and say nothing of the scale
         return more

@@ -105,11 +105,11 @@ class Surface:
         """(the acquisition [S], its gradient over C [S, D]); known: what a correlation's `on` says of the vertices."""
         posterior = self.posterior
         r, own, pullback = posterior.correlation.with_pullback(C, known)
-        mean, variance, solved = posterior.predict_from(r, own)
+        mean, variance, weights = posterior.predict_from(r, own)
         deviation = variance.sqrt()
         value, by_mean, by_deviation = self.acquisition.slopes(mean, deviation)
-        by_variance = by_deviation * posterior.s2 / deviation  # twice its slope along own - r A^-1 r'
-        by_r = by_mean[:, None] * posterior.weights - by_variance[:, None] * solved
+        by_variance = by_deviation * posterior.s2 / deviation  # twice the slope along variance / s2
+        by_r = by_mean[:, None] * posterior.weights - by_variance[:, None] * weights
         return value, pullback(by_r, 0.5 * by_variance)
 
 

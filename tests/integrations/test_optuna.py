@@ -134,7 +134,7 @@ def test_several_objectives_are_refused_with_a_way_out() -> None:
         study.ask().suggest_float("x", 0.0, 1.0)
 
 
-@pytest.mark.parametrize("options", [{"kernel": "rbf"}, {"mode": "fast"}, {"n_startup_trials": -1}, {"evaluations": 0}])
+@pytest.mark.parametrize("options", [{"kernel": "rbf"}, {"mode": "fast"}, {"n_startup_trials": -1}])
 def test_options_that_cannot_be_are_refused_at_once(options: dict[str, Any]) -> None:
     (name,) = options
     with pytest.raises(OptimizerError, match=f"^{name} = .*it must be"):

@@ -82,8 +82,7 @@ def test_eight_pending_asks_are_eight_configurations(space: Space) -> None:
 
 @pytest.mark.parametrize("told", [6, 8, 10])
 def test_a_pending_trial_is_not_asked_for_again(told: int) -> None:
-    expecting = {"mode": replace(QUICK["mode"], turns=("expect",))}
-    alone, ahead = built(MIXED, **expecting), built(MIXED, **expecting)
+    alone, ahead = built(MIXED), built(MIXED)
     for optimizer in (alone, ahead):
         played(optimizer, told)
     first = ahead.ask()
@@ -94,7 +93,7 @@ def test_a_pending_trial_is_not_asked_for_again(told: int) -> None:
         np.abs(MIXED.encode(t.configuration) - MIXED.encode(first.configuration)).max()  # type: ignore[union-attr]
         for t in (without, second)
     )
-    assert near < 0.02, "whose trial is forgotten expects most where it did before"
+    assert near < 0.05, "whose trial is forgotten expects most where it did before"
     assert far > 0.1
 
 
@@ -193,50 +192,11 @@ def test_kernels_suggest_differently() -> None:
     assert sum(a.configuration != b.configuration for a, b in zip(one, other, strict=True)) >= 2
 
 
-def test_the_last_of_known_evaluations_keep_to_the_incumbents_discrete_part() -> None:
-    """While there is something to refine: two of 23 are the last tenth after a design of 3."""
-    told, untold = played(built(MIXED, evaluations=23), 23), played(built(MIXED), 23)
-    assert told[:21] == untold[:21]
-    assert told[21:] != untold[21:]
-    best = min(told[:21], key=lambda trial: score(trial.configuration)).configuration
-    assert [{key: t.configuration[key] for key in ("op", "k")} for t in told[21:]] == [
-        {"op": best["op"], "k": best["k"]}
-    ] * 2
-
-
-def test_where_there_is_noise_the_last_asks_maximise_expected_improvement() -> None:
-    before, noise = built(MIXED), np.random.default_rng(0)
-    played(before, 30, lambda c: score(c) + 0.05 * noise.standard_normal())
-    told, expecting = built(MIXED, evaluations=33), built(MIXED, mode=replace(QUICK["mode"], turns=("expect",)))
-    for optimizer in (told, expecting):
-        for trial, evaluation in before.history:
-            optimizer.restore(trial)
-            optimizer.tell(trial, evaluation)
-    assert told.ask() == expecting.ask() != before.ask()
-
-
-def test_pending_trials_bring_the_end_nearer() -> None:
-    told, untold = built(MIXED, evaluations=30), built(MIXED)  # numbers 28 and 29 end it
-    for optimizer in (told, untold):
-        played(optimizer, 26)
-    ahead, without = ([key(optimizer.ask()) for _ in range(3)] for optimizer in (told, untold))
-    assert ahead[:2] == without[:2]
-    assert ahead[2] != without[2]
-
-
-def test_more_evaluations_than_were_told_go_on_in_turns() -> None:
-    told, untold = built(MIXED, evaluations=13), built(MIXED)
-    for trial in played(untold, 13):
-        told.restore(trial)
-        told.tell(trial, score(trial.configuration))
-    further = played(told, 4)
-    assert further == played(untold, 4)
-    assert [t.origin for t in further] == [MODEL] * 4
-
-
-def test_the_papers_mode_takes_no_notice_of_the_end() -> None:
-    expecting = {"mode": replace(QUICK["mode"], turns=("expect",))}
-    assert played(built(MIXED, evaluations=33, **expecting), 33) == played(built(MIXED, **expecting), 33)
+@pytest.mark.parametrize("mode", ["default", "paper"])
+def test_the_budget_does_not_change_what_is_suggested(mode: str) -> None:
+    settings = {} if mode == "default" else {"mode": replace(QUICK["mode"], blended=False)}
+    informed, uninformed = built(MIXED, evaluations=23, **settings), built(MIXED, **settings)
+    assert played(informed, 23) == played(uninformed, 23)
 
 
 def test_at_least_one_evaluation() -> None:

@@ -6,6 +6,7 @@ import torch
 
 from fmnas.optimizers import BOFM, random_design
 from fmnas.optimizers.bofm import Mode
+from fmnas.optimizers.gp.acquisition import Acquisition, LogEI
 from fmnas.optimizers.gp.fit import FitSettings
 from fmnas.optimizers.gp.points import Points
 from fmnas.optimizers.gp.process import Likelihood, Posterior
@@ -13,7 +14,7 @@ from fmnas.optimizers.gp.search import SearchSettings, SearchState, Surface
 from fmnas.search_spaces import Configuration, Integer, Nominal, Real, Space
 
 SPACE = Space([Real("x", 0.0, 1.0), Nominal("op", ["a", "b", "c"]), Integer("k", 0, 4)])
-QUICK = Mode(FitSettings(starts=2, screening=5), SearchSettings(100, 30, 3, 5, 5), turns=("expect",))
+QUICK = Mode(FitSettings(starts=2, screening=5), SearchSettings(100, 30, 3, 5, 5))
 TOLD, AHEAD = 9, 4
 
 
@@ -86,3 +87,23 @@ def test_pending_trials_change_no_prediction_and_leave_less_to_learn_near_them(b
     _, unsure_before = process.predict(pending)
     _, unsure_after = believed.predict(pending)
     assert (unsure_after < 0.5 * unsure_before).all()
+
+
+def test_the_incumbent_is_the_lowest_of_observed_and_believed(believed: Posterior) -> None:
+    """A bowl is believed to go on downwards: some pending trial is expected below all results."""
+    seen: list[torch.Tensor] = []
+
+    class Noted(BOFM):
+        def acquisition(self, y: torch.Tensor) -> Acquisition:
+            seen.append(y)
+            return super().acquisition(y)
+
+    optimizer = Noted(SPACE, seed=2, initial_design=random_design(SPACE, 6, 0), mode=QUICK)
+    for _ in range(TOLD):
+        trial = optimizer.ask()
+        assert trial is not None
+        optimizer.tell(trial, score(trial.configuration))
+    for _ in range(AHEAD + 1):
+        optimizer.ask()
+    assert [len(y) for y in seen[-AHEAD - 1 :]] == [TOLD + ahead for ahead in range(AHEAD + 1)]
+    assert LogEI(float(seen[-1].min())).best < float(seen[-1][:TOLD].min())

@@ -52,10 +52,11 @@ def test_every_optimizer_that_takes_the_design_begins_with_it(design: int | str)
     assert firsts[0] != firsts[1] != firsts[2] != firsts[0]
 
 
-def test_bofm_is_told_its_budget() -> None:
-    runs = built(budget={"evaluations": 17}).runs
-    (told,) = {getattr(run.optimizer, "evaluations", None) for run in runs if run.optimizer_name == "bo-fm"}
-    assert told == 17
+def test_cocabo_receives_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    received = []
+    monkeypatch.setattr("fmnas.baselines.cocabo.check_budget", received.append)
+    built(optimizers=["cocabo"], budget={"evaluations": 17})
+    assert set(received) == {17}
 
 
 def test_random_designs_differ_by_the_seed() -> None:

@@ -1,0 +1,80 @@
+"""BO-FM: Bayesian optimization with frequency-modulated kernels (Oh, Gavves, Welling 2021)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from fmnas.optimizers.bayesian import BayesianOptimizer, ModelSettings
+from fmnas.optimizers.gp.fit import PAPER_FIT
+from fmnas.optimizers.gp.fm_kernel import FMKernel
+from fmnas.optimizers.gp.frequency_modulation import BLENDED_KERNELS, FAST_KERNELS, KernelName
+from fmnas.optimizers.gp.output_warping import WARPINGS, Warping
+from fmnas.optimizers.gp.search import PAPER_SEARCH
+from fmnas.optimizers.optimizer import check_budget
+from fmnas.optimizers.options import check_options
+from fmnas.search_spaces import Configuration, Space
+
+ModeName = Literal["default", "paper"]
+
+
+@dataclass(frozen=True)
+class Mode(ModelSettings):
+    """How a suggestion is made; fit, search and warpings are as in `ModelSettings`.
+
+    blended: ModLap and ModDif have additive terms, too (frequency_modulation.py).
+    """
+
+    warpings: tuple[Warping, ...] = WARPINGS
+    blended: bool = True
+
+
+MODES: dict[ModeName, Mode] = {
+    "default": Mode(),
+    "paper": Mode(PAPER_FIT, PAPER_SEARCH, warpings=(Warping(),), blended=False),
+}
+"""paper: maximum likelihood from ten cold starts, 40 starts of the search, the paper's kernel, no output warping."""
+
+
+class BOFM(BayesianOptimizer):
+    """Gaussian process with a frequency-modulated kernel, expected improvement, alternating search.
+
+    kernel: one of FAST_KERNELS; "modlap" is the method.
+    mode: one of MODES, or a custom Mode.
+    evaluations: accepted because other optimizers need the budget; BO-FM does not use it.
+    The rest is as in `BayesianOptimizer`.
+
+    Example:
+        opt = BOFM(space, seed=0)
+        trial = opt.ask()
+        opt.tell(trial, 0.07)
+    """
+
+    uses_budget = False
+
+    def __init__(
+        self,
+        space: Space,
+        *,
+        kernel: KernelName = "modlap",
+        seed: int = 0,
+        epochs: int = 1,
+        initial_design: Sequence[Configuration] | None = None,
+        log_objective: bool = False,
+        mode: ModeName | Mode = "default",
+        evaluations: int | None = None,
+    ) -> None:
+        check_options(type(self), kernel=kernel, mode=mode)
+        check_budget(evaluations)
+        super().__init__(
+            space,
+            seed=seed,
+            epochs=epochs,
+            initial_design=initial_design,
+            log_objective=log_objective,
+        )
+        self.settings = self.mode = MODES[mode] if isinstance(mode, str) else mode
+        self._form = (FAST_KERNELS | BLENDED_KERNELS if self.mode.blended else FAST_KERNELS)[kernel]
+
+    def kernel(self, space: Space) -> FMKernel:
+        """The fast path of the chosen kernel."""
+        return FMKernel(space, self._form)
