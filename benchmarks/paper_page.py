@@ -44,9 +44,9 @@ use of its budget.
 **What a table does not show.** The lowest mean is an order and no verdict: nothing is tested here, and five repeats are
 too few to test. `fmnas report` tests.
 
-**Seeds.** The constants of bo-fm's default were chosen on func2c, func3c and ackley5c, from the points that the authors'
-recipe gives for seeds 0 to 59. The seed-0 tables of these three problems begin from the points of seeds 0 to 4. So
-they flatter bo-fm, whichever its kernel. They do not flatter bo-fm-paper, which has no such constants. A table of
+**Seeds.** The constants of bo-fm's default were chosen on func2c, func3c and ackley5c, from the points that the
+authors' recipe gives for seeds 0 to 59. The seed-0 tables of these three problems begin from the points of seeds 0 to
+4. So they flatter bo-fm, whichever its kernel. They do not flatter bo-fm-paper, which has no such constants. A table of
 another seed is a fresh sample: its seed was drawn from the operating system's entropy and run once, and no method was
 chosen while looking at it.
 """
@@ -62,11 +62,11 @@ bo-fm is the default here, which goes beyond it ([bo-fm.md](bo-fm.md)). The rows
 default here and of the paper's method there. Their SMAC evaluated configurations again, their TPE is univariate and its
 curve counts the ten initial points twice, and their CoCaBO fits every tenth iteration.
 
-**GEBO, Table 1** ("Mold into a Graph: Efficient Bayesian Optimization over Mixed-Spaces"): ten runs, mean ± one standard
-deviation; signs are turned, since it maximises. Each optimizer stops after 40 initial points and 60 seconds. By the
-seconds per iteration of GEBO's Table 2 that is 70 to 210 iterations of GEBO, 25 to 230 of CoCaBO, 13 to 34 of
+**GEBO, Table 1** ("Mold into a Graph: Efficient Bayesian Optimization over Mixed-Spaces"): ten runs, mean ± one
+standard deviation; signs are turned, since it maximises. Each optimizer stops after 40 initial points and 60 seconds.
+By the seconds per iteration of GEBO's Table 2 that is 70 to 210 iterations of GEBO, 25 to 230 of CoCaBO, 13 to 34 of
 CASMOPOLITAN, and 0 or 1 of HyBO: HyBO's row is its initial design. Here all optimizers have the same number of
-evaluations, so the rows are no comparison at equal budgets.
+evaluations, so the published rows are no comparison at equal budgets.
 """
 NEAR = 1e-3
 """By which share of its size a repeat may miss the minimum and count as near."""
@@ -109,7 +109,15 @@ def overview(all_taken: Sequence[Taken]) -> str:
             place = "1" if "bo-fm" in first(taken) else str(order.index("bo-fm") + 1)
             about += ["its constants were chosen on these points"] if tuned(taken) else []
             about += ["an earlier default"] if facts.optimizers["bo-fm"].superseded else []
-        cells = [name_of(taken), facts.repeats, facts.evaluations, names, place, len(order), "; ".join(about) or MISSING]
+        cells = [
+            name_of(taken),
+            facts.repeats,
+            facts.evaluations,
+            names,
+            place,
+            len(order),
+            "; ".join(about) or MISSING,
+        ]
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines)
 
@@ -150,9 +158,9 @@ def protocol(taken: Taken) -> str:
         design = f"{facts.initial} points by the authors' recipe" if fresh else "the authors' points"
     flattering = " bo-fm's constants were chosen on these points: the table flatters it." * tuned(taken)
     return (
-        f"`fmnas run paper/{facts.problem}{''.join(changed)}`: {facts.repeats} repeats, {facts.evaluations} evaluations "
-        f"in all, from {design}. {', '.join(facts.days)}; {'; '.join(facts.versions)}; commit "
-        f"{', '.join(facts.commits)}.{flattering}{with_options(taken)}{not_run(taken)}"
+        f"`fmnas run paper/{facts.problem}{''.join(changed)}`: {facts.repeats} repeats, "
+        f"{facts.evaluations} evaluations in all, from {design}. {', '.join(facts.days)}; {'; '.join(facts.versions)}; "
+        f"commit {', '.join(facts.commits)}.{flattering}{with_options(taken)}{not_run(taken)}"
     )
 
 

@@ -34,9 +34,11 @@ COLUMNS = ["optimizer", "repeat", "evaluation", "best", "seconds_per_suggestion"
 class Competitor:
     """An optimizer of a table.
 
-    options: as configured. commits: at which its runs were made. caveat: what the registry said of it then, e.g. that it
-    is told its budget. by_method: the share of its trials that its model or its mutations chose; None for random search
-    and where it was not recorded. superseded: how the method of this name differed from today's; empty if it did not.
+    options: as configured. commits: at which its runs were made.
+    caveat: what the registry said of it then, e.g. that it is told its budget.
+    by_method: the share of its trials that its model or its mutations chose; None for random search and where it was
+    not recorded.
+    superseded: how the method of this name differed from today's; empty if it did not. Written by hand.
     """
 
     name: str
@@ -183,7 +185,10 @@ def keep(taken: Taken) -> None:
         others = old.curves[~old.curves["optimizer"].isin(taken.facts.optimizers)]
         taken = Taken(old.facts + taken.facts, pd.concat([others, taken.curves]))
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "facts.json").write_text(json.dumps(asdict(taken.facts), indent=1) + "\n")
+    facts = asdict(taken.facts)
+    for label, one in facts["optimizers"].items():
+        facts["optimizers"][label] = {key: value for key, value in one.items() if value not in ("", None)}
+    (folder / "facts.json").write_text(json.dumps(facts, indent=1) + "\n")
     taken.curves.to_csv(folder / "curves.csv", index=False)
 
 

@@ -86,7 +86,7 @@ def test_an_optimizer_that_comes_later_joins_the_others(
     both = read(folder_of(taken.facts))
     assert set(both.facts.optimizers) == {"regularized-evolution", "random", "again"}
     assert list(both.bests("random")) == pytest.approx(list(taken.bests("random")))
-    with pytest.raises(SystemExit, match="repeats is 2 .* and 3"):
+    with pytest.raises(SystemExit, match=r"repeats is 2 .* and 3"):
         both.facts + replace(taken.facts, repeats=3)
 
 
