@@ -4,14 +4,14 @@
     python benchmarks/paper_tables.py                      # all that was taken -> docs/results.md and docs/results/
 
 `take` keeps of each run directory where its incumbents improved (curves.csv) and what it takes to run it again
-(facts.json: configuration, commit, versions, date). Directories of one problem and one seed are put together: an
+(facts.json: configuration, commits, versions, dates). Directories of one problem and one seed are put together: an
 optimizer that is added later is paired with the others. Every number in docs/results.md is worked out from those files
 and from benchmarks/data/published.json, which holds what the papers print.
 """
 
 import argparse
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ import pandas as pd
 
 from fmnas.comparison.numbers.curves import anytime_curves
 from fmnas.comparison.numbers.trials import Budget, read_trials
+from fmnas.platform.config.sections import OptimizerConfig
+from fmnas.search_spaces.records import MODEL, MUTATION, RANDOM
 
 HERE = Path(__file__).resolve().parent
 TAKEN = HERE / "results" / "paper"
@@ -29,11 +31,30 @@ COLUMNS = ["optimizer", "repeat", "evaluation", "best", "seconds_per_suggestion"
 
 
 @dataclass(frozen=True)
+class Competitor:
+    """An optimizer of a table.
+
+    options: as configured. commits: at which its runs were made.
+    caveat: what the registry said of it then, e.g. that it is told its budget.
+    by_method: the share of its trials that its model or its mutations chose; None for random search and where it was
+    not recorded.
+    superseded: how the method of this name differed from today's; empty if it did not. Written by hand.
+    """
+
+    name: str
+    options: dict[str, Any]
+    commits: list[str]
+    caveat: str = ""
+    by_method: float | None = None
+    superseded: str = ""
+
+
+@dataclass(frozen=True)
 class Facts:
     """What a table's runs were: enough to make them again.
 
     problem: of the configuration paper/PROBLEM. evaluations: of each run, of which `initial` are its initial design.
-    optimizers: label -> name and options. commits, versions, days: of all the directories that were put together.
+    optimizers: by label. versions, days: of all the directories that were put together.
     """
 
     problem: str
@@ -42,8 +63,7 @@ class Facts:
     evaluations: int
     initial: int
     initial_design: int | str
-    optimizers: dict[str, dict[str, Any]]
-    commits: list[str]
+    optimizers: dict[str, Competitor]
     versions: list[str]
     days: list[str]
 
@@ -53,11 +73,22 @@ class Facts:
         for name in same:
             ours, theirs = getattr(self, name), getattr(other, name)
             if ours != theirs:
-                raise SystemExit(f"{self.problem}, seed {self.seed}: {name} is {ours} and {theirs}; take them apart")
-        merged = {
-            name: sorted({*getattr(self, name), *getattr(other, name)}) for name in ("commits", "versions", "days")
-        }
-        return Facts(**{**asdict(self), **merged, "optimizers": {**self.optimizers, **other.optimizers}})
+                raise SystemExit(
+                    f"{self.problem}, seed {self.seed}: {name} is {ours} in {folder_of(self)} and {theirs} in the new "
+                    "directory. Remove that folder to replace what it holds, or run with another seed"
+                )
+        return replace(
+            self,
+            initial=max(self.initial, other.initial),  # a directory of BOHB alone has no initial design
+            optimizers={**self.optimizers, **other.optimizers},
+            versions=sorted({*self.versions, *other.versions}),
+            days=sorted({*self.days, *other.days}),
+        )
+
+    @property
+    def commits(self) -> list[str]:
+        """Of all optimizers."""
+        return sorted({commit for one in self.optimizers.values() for commit in one.commits})
 
 
 @dataclass(frozen=True)
@@ -98,14 +129,24 @@ def run_directory(folder: Path) -> Taken:
         initial=int((trials["origin"] == "initial").groupby(trials["run"]).sum().max()),
         initial_design=design,
         optimizers={
-            each.get("label") or each["name"]: {"name": each["name"], **each["options"]}
-            for each in config["optimizers"]
+            entry.label: _competitor(entry, trials, sorted({str(driver["commit"])[:12] for driver in drivers}))
+            for entry in map(OptimizerConfig.model_validate, config["optimizers"])
         },
-        commits=sorted({str(driver["commit"])[:12] for driver in drivers}),
         versions=sorted({f"fmnas {each['fmnas']}, torch {each['torch']}" for each in drivers}),
         days=sorted({str(day) for day in trials["finished_at"].dt.date.unique()}),
     )
     return Taken(facts, pd.concat([_run(run, trials) for _, run in curves.groupby("run", sort=False)]))
+
+
+def _competitor(entry: OptimizerConfig, trials: pd.DataFrame, commits: list[str]) -> Competitor:
+    origins = trials.loc[trials["optimizer"] == entry.label, "origin"]
+    return Competitor(
+        name=entry.name,
+        options=entry.options,
+        commits=commits,
+        caveat=entry.row.optimizer.caveat(entry.settings),
+        by_method=None if entry.row.optimizer.chooses == RANDOM else float(origins.isin((MODEL, MUTATION)).mean()),
+    )
 
 
 def journal_facts(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -131,8 +172,9 @@ def folder_of(facts: Facts) -> Path:
 
 def read(folder: Path) -> Taken:
     """What was taken before."""
-    facts = Facts(**json.loads((folder / "facts.json").read_text()))
-    return Taken(facts, pd.read_csv(folder / "curves.csv"))
+    given = json.loads((folder / "facts.json").read_text())
+    competitors = {label: Competitor(**one) for label, one in given.pop("optimizers").items()}
+    return Taken(Facts(optimizers=competitors, **given), pd.read_csv(folder / "curves.csv"))
 
 
 def keep(taken: Taken) -> None:
@@ -143,7 +185,10 @@ def keep(taken: Taken) -> None:
         others = old.curves[~old.curves["optimizer"].isin(taken.facts.optimizers)]
         taken = Taken(old.facts + taken.facts, pd.concat([others, taken.curves]))
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "facts.json").write_text(json.dumps(asdict(taken.facts), indent=1) + "\n")
+    facts = asdict(taken.facts)
+    for label, one in facts["optimizers"].items():
+        facts["optimizers"][label] = {key: value for key, value in one.items() if value not in ("", None)}
+    (folder / "facts.json").write_text(json.dumps(facts, indent=1) + "\n")
     taken.curves.to_csv(folder / "curves.csv", index=False)
 
 

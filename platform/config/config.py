@@ -54,8 +54,9 @@ class Config(Section):
     seed: int = Field(default=0, ge=0, lt=2**64)
     """What all randomness derives from."""
     initial_design: Annotated[int | Literal["authors"], number_or(AUTHORS, 0, 100_000)] = 10
-    """How many random points the optimizers of a repeat share; or authors: repeat r, from 0, has the points that the
-    BO-FM paper's run with seed r began with."""
+    """How many random points the optimizers of a repeat share; or authors: with `seed: 0`, repeat r, from 0, has the
+    ten points that the BO-FM paper's run with seed r began with; with any other seed, ten points drawn in the same way
+    from a seed that depends on `seed` and on the repeat."""
     seeds: int = Field(default=4, ge=1, le=1000)
     """Trainings that are averaged in one evaluation."""
     budget: BudgetConfig

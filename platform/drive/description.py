@@ -143,7 +143,9 @@ def _beginning(config: Config) -> list[str]:
     if not takers or not config.initial_points:
         return []
     points = "points" if config.initial_points > 1 else "point"
-    which = f"{points} of the BO-FM authors' runs" if config.initial_design == AUTHORS else f"random {points}"
+    which = f"random {points}"
+    if config.initial_design == AUTHORS:
+        which = "points drawn in the way of the BO-FM authors" if config.seed else "points of the BO-FM authors' runs"
     who = "All of a repeat" if len(takers) == len(config.optimizers) else f"Of a repeat, {listed(takers)}"
     return [f"{who} begin{'s' * (len(takers) == 1)} with the same {config.initial_points} {which}."]
 

@@ -99,7 +99,8 @@ def _build_run(
     design = [subspace.reduce(trial.configuration) for trial in known.trials]
     if not design and row.takes_initial_design:
         if config.initial_design == AUTHORS:
-            design = authors_points(subspace.free, repeat)
+            # Seed 0 repeats the authors' runs 0, 1, 2, ...; any other seed is a fresh sample by their recipe.
+            design = authors_points(subspace.free, derived_seed(config.seed, repeat) if config.seed else repeat)
         else:
             design = random_design(subspace.free, config.initial_points, derived_seed(config.seed, repeat))
     setting = Setting(

@@ -6,7 +6,7 @@ import pytest
 
 from fmnas.platform.config.config import check_config
 from fmnas.platform.optimizers import OPTIMIZERS
-from fmnas.platform.record.experiment import Experiment, build_experiment
+from fmnas.platform.record.experiment import Experiment, build_experiment, derived_seed
 from fmnas.search_spaces import Trial
 from fmnas.trainers.problem import authors_points
 
@@ -28,12 +28,23 @@ def built(**changes: Any) -> Experiment:
 @pytest.mark.parametrize(
     ("problem", "name"), [("func2c",) * 2, ("func3c",) * 2, ("ackley5c",) * 2, ("fashion_mnist", "joint")]
 )
-@pytest.mark.parametrize("seed", [0, 7])
-def test_repeat_r_has_the_authors_points_of_seed_r(problem: str, name: str, seed: int) -> None:
-    experiment = built(problem=problem, initial_design="authors", seed=seed)
+def test_with_seed_0_repeat_r_has_the_authors_points_of_seed_r(problem: str, name: str) -> None:
+    experiment = built(problem=problem, initial_design="authors", seed=0)
     for run in experiment.runs:
         expected = authors_points(experiment.problem.space, run.repeat) if run.optimizer_name in TAKERS else []
         assert list(run.optimizer.initial_design) == expected
+
+
+def test_with_another_seed_the_points_are_a_fresh_sample_by_the_authors_recipe() -> None:
+    designs = [
+        list(run.optimizer.initial_design)
+        for seed in (0, 7, 8, 2**64 - 1)
+        for run in built(initial_design="authors", seed=seed, optimizers=["random"]).runs
+    ]
+    assert len(designs) == 4 * 3
+    assert all(design not in designs[:i] for i, design in enumerate(designs))
+    space = built().problem.space
+    assert designs[3:6] == [authors_points(space, derived_seed(7, repeat)) for repeat in range(3)]
 
 
 @pytest.mark.parametrize("design", ["authors", 10])

@@ -59,6 +59,12 @@ def test_the_page_says_what_all_begin_with(points: object, told: str) -> None:
     assert "20 evaluations, and 2,000,000 seconds, in each of 1 repeat." in " ".join(setup)
 
 
+def test_the_page_does_not_call_points_of_another_seed_the_authors() -> None:
+    given = config("bo-fm", "random").model_copy(update={"initial_design": "authors", "seed": 7})
+    told = "All of a repeat begin with the same 10 points drawn in the way of the BO-FM authors."
+    assert told in setup_of(given, problem("func2c"))
+
+
 def test_what_a_retraining_may_have_less_of_is_what_the_search_trained_with() -> None:
     assert searched_of(config("random")) == {"epochs": 1, "seeds": config("random").seeds}
     data = {"name": "t", "problem": "joint", "optimizers": ["random"], "initial_design": 3, "seeds": 2}
