@@ -6,7 +6,7 @@ import torch
 
 from fmnas.optimizers import BOFM, random_design
 from fmnas.optimizers.bofm import Mode
-from fmnas.optimizers.gp.acquisition import Acquisition, LogEI
+from fmnas.optimizers.gp.acquisition import LogEI
 from fmnas.optimizers.gp.fit import FitSettings
 from fmnas.optimizers.gp.points import Points
 from fmnas.optimizers.gp.process import Likelihood, Posterior
@@ -89,21 +89,23 @@ def test_pending_trials_change_no_prediction_and_leave_less_to_learn_near_them(b
     assert (unsure_after < 0.5 * unsure_before).all()
 
 
-def test_the_incumbent_is_the_lowest_of_observed_and_believed(believed: Posterior) -> None:
-    """A bowl is believed to go on downwards: some pending trial is expected below all results."""
-    seen: list[torch.Tensor] = []
+def test_a_pending_trial_that_is_believed_best_lowers_the_incumbent() -> None:
+    """Of a slope, results at its upper end: further down, the first suggestion is believed to be the lowest."""
+    line, surfaces = Space([Real("x", 0.0, 1.0)]), list[Surface]()
 
     class Noted(BOFM):
-        def acquisition(self, y: torch.Tensor) -> Acquisition:
-            seen.append(y)
-            return super().acquisition(y)
+        def candidates(self, surface: Surface, state: SearchState) -> Points:
+            surfaces.append(surface)
+            return super().candidates(surface, state)
 
-    optimizer = Noted(SPACE, seed=2, initial_design=random_design(SPACE, 6, 0), mode=QUICK)
-    for _ in range(TOLD):
+    design: list[Configuration] = [{"x": x} for x in (1.0, 0.9, 0.8, 0.7, 0.6)]
+    optimizer = Noted(line, initial_design=design, mode=QUICK)
+    for _ in design:
         trial = optimizer.ask()
         assert trial is not None
-        optimizer.tell(trial, score(trial.configuration))
-    for _ in range(AHEAD + 1):
+        optimizer.tell(trial, float(trial.configuration["x"]))
+    for _ in range(2):
         optimizer.ask()
-    assert [len(y) for y in seen[-AHEAD - 1 :]] == [TOLD + ahead for ahead in range(AHEAD + 1)]
-    assert LogEI(float(seen[-1].min())).best < float(seen[-1][:TOLD].min())
+    observed, believed = (surface.posterior.likelihood.y for surface in surfaces)
+    assert float(believed[-1]) < float(observed.min()) - 0.1
+    assert [surface.acquisition for surface in surfaces] == [LogEI(float(observed.min())), LogEI(float(believed[-1]))]
