@@ -4,7 +4,6 @@ And credentials in the environment: which servers they are sent to.
 """
 
 import base64
-import os
 import shutil
 import stat
 import threading
