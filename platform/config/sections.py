@@ -215,8 +215,8 @@ class OptimizerConfig(Section):
     """The class of an optimizer of one's own, as "module:Class" or "FILE.py:Class"; a file is looked for in the current
     folder, then beside the configuration, and keeps its place, wherever the experiment is resumed."""
     label: Annotated[str, _LABEL] = ""
-    """What tables, curves and files call it, and MLflow, in whose names of runs its words are cut where it is long; its
-    name unless another is given, as it must be where one optimizer competes several times."""
+    """What tables, curves, files and MLflow call it; its name unless another is given, as it must be where one
+    optimizer competes several times."""
     concurrency: int = Field(default=1, ge=1, le=100_000)
     """How many trials it may have in flight."""
     warm_start: Annotated[str, Field(min_length=1), _EARLIER] | None = None

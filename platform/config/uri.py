@@ -118,6 +118,17 @@ def is_server(uri: str) -> bool:
     return uri.lower().startswith(("http://", "https://"))
 
 
+def login_place(uri: str) -> str:
+    """Where a login for this URI is sent: scheme, host and port of a server; of a database, the URI without password.
+
+    Empty for a file, and for a URI that cannot be read.
+    """
+    if uri.startswith(_FILE_SCHEMES) or _masked(uri) is None:
+        return ""
+    parts = urlsplit(uri)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2].lower()}" if is_server(uri) else shown_uri(uri)
+
+
 def _is_secret(key: str) -> bool:
     return _SECRET_KEY.search(unquote(key)) is not None
 

@@ -36,7 +36,7 @@ from fmnas.platform.record.warm_start import Knowledge, recorded_knowledge
 from fmnas.platform.screen.ending import ExperimentResult
 from fmnas.platform.screen.progress import ExperimentProgress, Reached
 from fmnas.platform.screen.screen import Screen
-from fmnas.platform.tracking.password import keep_password
+from fmnas.platform.tracking.password import keep_password, withhold_credentials
 from fmnas.platform.tracking.tracker import FLUSH_SECONDS, Tracker
 from fmnas.platform.workers.open_pool import Work, open_pool
 from fmnas.platform.workers.pool import Pool
@@ -62,12 +62,16 @@ class Surroundings:
 
 @dataclass(frozen=True)
 class Session:
-    """Work in a run directory, by whichever command: the experiment as it stands there, its id, what surrounds it."""
+    """Work in a run directory, by whichever command: the experiment as it stands there, its id, what surrounds it.
+
+    uri_given: whether the user gave tracking.uri with this command; else the run directory names it.
+    """
 
     state: ExperimentState
     identity: str
     directory: RunDirectory
     around: Surroundings
+    uri_given: bool = False
 
     @property
     def config(self) -> Config:
@@ -99,8 +103,14 @@ class Session:
 
     def sent_as_it_is(self, flush_seconds: float = FLUSH_SECONDS) -> ExperimentResult:
         """The same, of an experiment at which nobody works now."""
-        tracker = begin_tracking(self.state, self.directory, self.identity, flush_seconds)
-        return self.sent(tracker, self.state.status or Ending.INTERRUPTED)
+        return self.sent(self.tracker(flush_seconds), self.state.status or Ending.INTERRUPTED)
+
+    def tracker(self, flush_seconds: float = FLUSH_SECONDS) -> Tracker:
+        """See `begin_tracking`. A server that only the run directory names gets no credentials of the environment."""
+        tracking = self.config.tracking
+        if tracking.enabled and not self.uri_given and (line := withhold_credentials(tracking.uri or "")):
+            self.around.screen.say(line)
+        return begin_tracking(self.state, self.directory, self.identity, flush_seconds)
 
 
 def launch(config: Config, directory: RunDirectory, around: Surroundings) -> ExperimentResult:
@@ -108,7 +118,7 @@ def launch(config: Config, directory: RunDirectory, around: Surroundings) -> Exp
     directory.check_absent()
     knowledge = read_knowledge(config)
     experiment, files = build_experiment(config, knowledge), own_digests(config)
-    session = Session(ExperimentState(experiment), uuid.uuid4().hex, directory, around)
+    session = Session(ExperimentState(experiment), uuid.uuid4().hex, directory, around, uri_given=True)
     check_tracking(config, directory)
     for remark in (*remarks(config), *warm_starts_of(experiment)):
         around.screen.say(remark)
@@ -160,7 +170,8 @@ def extend(directory: RunDirectory, given: Sequence[str], around: Surroundings) 
             told = ["the experiment has all of that already: nothing is added, and it goes on as it is"]
         for remark in told:
             around.screen.say(remark)
-        return _go_on(Session(state, str(records[0]["id"]), directory, around), note, changes, news)
+        uri_given = any(each.startswith(("tracking=", "tracking.uri=")) for each in given)
+        return _go_on(Session(state, str(records[0]["id"]), directory, around, uri_given), note, changes, news)
 
 
 def _go_on(session: Session, note: Note, changes: Mapping[str, Any], news: Mapping[str, Knowledge]) -> ExperimentResult:
@@ -229,7 +240,7 @@ def _conduct(session: Session, note: Note, journal: Journal, pool: Pool) -> Expe
     with kept_up(note, partial(_noted, pool, reached, around.clock.now())):
         if state.status != Ending.FINISHED:
             _enter(session, journal, DriverWork.EXPERIMENT)
-        tracker = begin_tracking(state, session.directory, session.identity)
+        tracker = session.tracker()
         progress = ExperimentProgress(around.screen, state, lambda: pool.size, reached=reached)
         stage = Stage(pool, progress, around.stop, around.clock)
         ending, reason = session.driven(Driver(state, stage, journal, tracker))

@@ -29,8 +29,8 @@ SYNC_SECONDS = 24 * 3600.0
 
 SHARED = frozenset({*OBJECTIVE, "seed", "initial_design", "on_failure"})
 """The keys of a configuration that are params of every run."""
-CAMPAIGN = frozenset({"budget", "repeats"})
-"""Those of the campaign alone: an extension changes them and has a campaign of its own, and a param is for ever."""
+PARENT = frozenset({"budget", "repeats"})
+"""Those of the parent run alone: an extension changes them and has a new parent run, and a param never changes."""
 
 
 def check_tracking(config: Config, directory: RunDirectory) -> None:
@@ -88,12 +88,14 @@ def _new_tracker(state: ExperimentState, directory: RunDirectory, identity: str,
             "commit": driver["commit"] or f"fmnas {driver['fmnas']}",
             **_of_mlflow(driver["commit"]),
         },
-        params=params(_said(config, {*SHARED, *CAMPAIGN})),
+        params=params(_said(config, {*SHARED, *PARENT})),
         optimizers={label: params({**_said(config, SHARED), **own}) for label, own in settings_of(config).items()},
         dataset=_dataset(config, state.experiment.problem.dataset, data_digest(directory)),
         space=state.experiment.subspace.free,
         artifacts=directory.artifacts,
         extensions=len(state.extensions),
+        name=config.name,
+        description=config.in_a_line,
         own=config.tracking.uri is None,
     )
     return BackgroundTracker(MlflowStore(settings), flush_seconds, uri=settings.uri)

@@ -15,8 +15,8 @@ from types import ModuleType
 from typing import Any
 
 from fmnas.platform.config.uri import TrackingError, check_uri, is_server
-from fmnas.platform.tracking.layout import CAMPAIGN_ID, DESCRIPTION, Point
-from fmnas.platform.tracking.views import page_note, view_tags
+from fmnas.platform.tracking.layout import DESCRIPTION, EXPERIMENT_ID, Point
+from fmnas.platform.tracking.views import is_ours, page_note, view_tags
 from fmnas.search_spaces import Space
 
 
@@ -27,10 +27,13 @@ class TrackingSettings:
     uri: MLflow's tracking URI.
     experiment: the MLflow experiment's name; it is created if absent.
     experiment_id: unique id of the run directory, so that two directories of the same name never mix in one store.
+    name: of the run directory's own run, the parent of all others; the experiment's unless given.
+    description: what the experiment is, in a line of plain text.
     tags: put on every run, e.g. problem, dataset, commit.
     space: tells which parameters are on a log scale; None if nothing is.
     artifacts: folder for the files of a store that MLflow reaches without a server; a server has its own.
-    params: of the campaign: the configuration, key by key. optimizers: of each optimizer's runs, by its label.
+    params: of the run directory's own run: the configuration, key by key. optimizers: of each optimizer's runs, by its
+    label.
     dataset: what the trials train on, in MLflow's terms a name and a digest; empty for a synthetic problem.
     extensions: how often the experiment was extended.
     own: whether the store is a SQLite file of the run directory's own, which may be made anew from the journal.
@@ -47,6 +50,8 @@ class TrackingSettings:
     dataset: tuple[str, str] = ("", "")
     extensions: int = 0
     own: bool = False
+    name: str = ""
+    description: str = ""
 
     def __post_init__(self) -> None:
         check_uri(self.uri)
@@ -101,22 +106,22 @@ class MlflowExperiment:
         self.id = self._find_or_create()
 
     def publish_pages(self, now: int) -> None:
-        """Store our pages, and the links to them as the experiment's description unless someone wrote their own.
+        """Store our pages, and the experiment's description unless someone wrote their own.
 
         And that the experiment is of trainings, unless it has another kind: by that MLflow chooses what to show of it.
         """
-        campaign, there = self._settings.experiment_id, self._client.get_experiment(self.id).tags
-        tags = view_tags(campaign, self._settings.space, now)
+        settings, there = self._settings, self._client.get_experiment(self.id).tags
+        tags = view_tags(settings.experiment_id, settings.space, now)
         if _EXPERIMENT_KIND not in there:
             tags[_EXPERIMENT_KIND] = "custom_model_development"
-        if note := page_note(self.id, campaign, there.get(DESCRIPTION, "")):
-            tags[DESCRIPTION] = note
+        if is_ours(there.get(DESCRIPTION, "")):
+            tags[DESCRIPTION] = page_note(settings.description or settings.experiment)
         for key, value in tags.items():
             self._client.set_experiment_tag(self.id, key, value)
 
     def runs(self, *conditions: str) -> Iterator[Any]:
         """The runs of this run directory, page by page."""
-        ours = f"tags.`{CAMPAIGN_ID}` = '{self._settings.experiment_id}'"
+        ours = f"tags.`{EXPERIMENT_ID}` = '{self._settings.experiment_id}'"
         token = None
         while True:
             page = self._client.search_runs(
@@ -127,10 +132,11 @@ class MlflowExperiment:
                 return
 
     def create(self, name: str, tags: Mapping[str, str], started: int) -> str:
-        """A new run's id; `started` in milliseconds since the epoch."""
+        """A new run's id; `started` in milliseconds since the epoch. Empty tags are left out."""
         settings = self._settings
-        common = {**settings.tags, CAMPAIGN_ID: settings.experiment_id, "mlflow.source.name": "fmnas"}
-        run = self._client.create_run(self.id, started, {**common, **tags}, run_name=name)
+        common = {**settings.tags, EXPERIMENT_ID: settings.experiment_id, "mlflow.source.name": "fmnas"}
+        given = {key: value for key, value in {**common, **tags}.items() if value}
+        run = self._client.create_run(self.id, started, given, run_name=name)
         return str(run.info.run_id)
 
     def reopen(self, run_id: str) -> None:
@@ -170,6 +176,17 @@ class MlflowExperiment:
         )
         for batch in batches:
             self._client.log_batch(run_id, *batch, synchronous=True)
+
+    def replace_tags(self, run_id: str, tags: Mapping[str, str]) -> None:
+        """Set tags; an empty one is removed."""
+        there = self._client.get_run(run_id).data.tags
+        self.log(run_id, tags={key: value for key, value in tags.items() if value})
+        for key in there.keys() & {key for key, value in tags.items() if not value}:
+            self._client.delete_tag(run_id, key)
+
+    def latest(self, run_id: str) -> Mapping[str, float]:
+        """The latest value of each of a run's metrics."""
+        return dict(self._client.get_run(run_id).data.metrics)
 
     def values(self, run_id: str, metric: str) -> dict[int, float]:
         """Step -> the latest value that a run's metric has there."""

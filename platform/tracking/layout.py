@@ -13,7 +13,7 @@ and MLflow's charts can overlay and average them. `incumbent_by_epochs` is the s
 import csv
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ from fmnas.platform.record.outcome import Outcome, RunStanding
 from fmnas.search_spaces import Real, Space
 from fmnas.search_spaces.records import CANCELLED, FINISHED
 
-KIND, CAMPAIGN_ID, RUN, TRIAL = "fmnas.kind", "fmnas.experiment_id", "fmnas.run", "fmnas.trial"
+KIND, EXPERIMENT_ID, RUN, TRIAL = "fmnas.kind", "fmnas.experiment_id", "fmnas.run", "fmnas.trial"
 EXTENSIONS = "fmnas.extensions"
 """Tags by which runs are found again."""
 
@@ -31,16 +31,13 @@ COLOR, PARENT = "mlflow.runColor", "mlflow.parentRunId"
 NAME, DESCRIPTION = "mlflow.runName", "mlflow.note.content"
 """Tags that MLflow's UI understands."""
 
-CAMPAIGN_KIND, EARLIER_KIND, RUN_KIND, TRIAL_KIND = "campaign", "earlier campaign", "run", "trial"
+EXPERIMENT_KIND, EARLIER_KIND, RUN_KIND, TRIAL_KIND = "experiment", "earlier experiment", "run", "trial"
 MEAN_KIND, EARLIER_MEAN_KIND = "mean", "earlier mean"
 
 MEAN_LINES = ("mean", "low", "high")
 """The lines that a report's mean curves give each optimizer: the mean over repeats, and its interval."""
 
 INCUMBENT_LINES = INCUMBENT, INCUMBENT_BY_EPOCHS = "incumbent", "incumbent_by_epochs"
-
-_NAME_LENGTH = 16
-"""What the UI shows of a run's name."""
 
 
 class Point(NamedTuple):
@@ -74,8 +71,7 @@ def trial_record(outcome: Outcome, space: Space | None) -> TrialRecord:
     for epoch, error in enumerate(curve, start=1):
         points.append(Point("val_error", error, started + (ended - started) * epoch // len(curve), epoch))
     return TrialRecord(
-        # The UI cuts names short: the number first.
-        name=f"{outcome.trial.id} {outcome.optimizer}/{outcome.repeat}",
+        name=f"{outcome.run}/trial-{outcome.trial.id}",
         status={FINISHED: "FINISHED", CANCELLED: "KILLED"}.get(outcome.status, "FAILED"),
         tags=_trial_tags(outcome),
         params=params(outcome.trial.configuration),
@@ -120,24 +116,35 @@ def mean_lines(path: Path, timestamp: int) -> dict[str, list[Point]]:
     }
 
 
-def campaign_points(lines: Mapping[str, list[Point]]) -> list[Point]:
-    """The mean curves of all optimizers as metrics of one run: `mean/bo-fm`, `low/bo-fm`, `high/bo-fm`."""
-    return [
-        point._replace(key=valid_name(f"{point.key}/{optimizer}"))
-        for optimizer, points in lines.items()
-        for point in points
-    ]
+def final_numbers(summary: Mapping[str, Any], optimizer: str) -> dict[str, float]:
+    """The metrics that compare optimizers, from a report's summary; one that is not known is left out.
+
+    objective, standard_error: of the final incumbent, over the repeats. test_error: of the best configurations,
+    trained again, the mean over the repeats.
+    """
+    final = summary.get("optimizers", {}).get(optimizer, {})
+    retrained = {row["optimizer"]: row["error"] for row in (summary.get("retrained") or {}).get("means", ())}
+    values = {
+        "objective": final.get("mean"),
+        "standard_error": final.get("standard_error"),
+        "test_error": retrained.get(optimizer),
+    }
+    return {key: float(value) for key, value in values.items() if value is not None}
 
 
-def retrained_errors(summary: Mapping[str, Any]) -> dict[str, float]:
-    """Of the retrained best, as metrics: `test_error/bo-fm` is the mean over its repeats; nothing without any."""
-    rows = (summary.get("retrained") or {}).get("means", ())
-    return {valid_name(f"test_error/{row['optimizer']}"): float(row["error"]) for row in rows}
+def result_note(summary: Mapping[str, Any]) -> str:
+    """The description of an experiment's own run: the report's headline and its caution; empty without a summary."""
+    return "\n\n".join(filter(None, (summary.get("headline"), summary.get("caution"))))[:5000]
 
 
 def params(values: Mapping[str, Any]) -> dict[str, str]:
-    """Plain values, nested or not, as params named by their path."""
-    return {valid_name(key): str(value)[:6000] for key, value in flat(values).items()}
+    """Plain values, nested or not, as params named by their path; None is left out."""
+    return {valid_name(key): as_text(value)[:6000] for key, value in flat(values).items() if value is not None}
+
+
+def as_text(value: Any) -> str:
+    """A value as a param shows it: a float with 12 digits, so that 0.1 + 0.2 is 0.3."""
+    return f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
 def results(outcome: Outcome | None) -> dict[str, float]:
@@ -152,29 +159,14 @@ def results(outcome: Outcome | None) -> dict[str, float]:
 def best_note(outcome: Outcome) -> str:
     """The description (Markdown) of a run: its best trial and that trial's configuration."""
     trial = outcome.trial
-    rows = [f"| {name} | {value} |" for name, value in trial.configuration.items()]
+    rows = [f"| {name} | {as_text(value)} |" for name, value in trial.configuration.items()]
     head = f"Best: trial {trial.id} ({trial.origin}), objective {results(outcome)['objective']:.6g}"
     return "\n".join([head, "", "| variable | value |", "|---|---|", *rows])[:5000]
 
 
-def numbers(summary: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
-    """The numbers in nested mappings, named by their path: {"bo-fm": {"mean": 0.1}} gives ("bo-fm/mean", 0.1)."""
-    for key, value in summary.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, Mapping):
-            yield from numbers(value, f"{name}/")
-        elif isinstance(value, int | float) and not isinstance(value, bool):
-            yield valid_name(name), float(value)
-
-
-def name_in_ui(optimizer: str, part: str) -> str:
-    """The name of an optimizer's run, which the UI does not cut, e.g. "reg-evo/repeat-0" or "regul-evolu/mean"."""
-    words = optimizer.split("-")
-    for length in range(max(len(optimizer), 2), 1, -1):
-        name = f"{'-'.join(word[:length] for word in words)}/{part}"
-        if len(name) <= _NAME_LENGTH:
-            return name
-    return name
+def mean_name(optimizer: str) -> str:
+    """The name of the run of an optimizer's mean curve, e.g. "bo-fm/mean"."""
+    return f"{optimizer}/mean"
 
 
 def valid_name(name: str) -> str:
@@ -225,7 +217,7 @@ def _trial_tags(outcome: Outcome) -> dict[str, str]:
         "repeat": str(outcome.repeat),
         "origin": trial.origin,
         "status": outcome.status,
-        "reason": outcome.reason[:5000],  # also where there is none: a repeat takes an interruption's place
+        "reason": outcome.reason[:5000],  # also an empty one: it removes that of an interrupted attempt
         "worker": outcome.worker,
         "attempt": str(outcome.attempt),
         "diverged": str(bool(evaluation and evaluation.diverged)).lower(),

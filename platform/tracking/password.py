@@ -3,6 +3,9 @@
 A configuration that is given a password keeps it in the run directory's mlflow.secret, which only its owner may read,
 and has *** in its place from then on. Whoever would not have it there writes *** from the beginning, and gives the
 whole URI by the environment; that also replaces a password that has changed.
+
+Credentials of the environment are for the servers that the user names. A run directory may come from someone else, so
+the server that it names is sent them only where the environment names that server, too.
 """
 
 import os
@@ -20,6 +23,7 @@ from fmnas.platform.config.uri import (
     has_password,
     is_plain_path,
     lacks_password,
+    login_place,
     masked_uri,
     shown_uri,
     sqlite_path,
@@ -29,6 +33,18 @@ from fmnas.platform.record.run_directory import RunDirectory, write_text
 
 URI_VARIABLE = "FMNAS_TRACKING_URI"
 """The environment's variable that may hold the whole URI, password and all."""
+
+_NAMING = (URI_VARIABLE, "MLFLOW_TRACKING_URI")
+"""Variables by which a user names a server."""
+
+_CREDENTIALS = (
+    *(f"MLFLOW_TRACKING_{what}" for what in ("USERNAME", "PASSWORD", "TOKEN", "AUTH", "AWS_SIGV4", "CLIENT_CERT_PATH")),
+    *("PGPASSWORD", "MYSQL_PWD"),
+)
+"""Variables whose credentials MLflow, or the driver of a database, sends to whatever server it talks to."""
+
+_CREDENTIALS_FILE = Path("~/.mlflow/credentials")
+"""Where MLflow looks for a user and a password that the environment does not have."""
 
 
 def settled(config: Config, here: Path) -> Config:
@@ -75,6 +91,29 @@ def keep_password(config: Config, directory: RunDirectory) -> None:
     _write_secret(directory.secret, uri)
     if _written_uri(directory.config) == uri:  # by hand, or before passwords had a file
         write_text(directory.config, config.to_yaml())
+
+
+def withhold_credentials(uri: str) -> str:
+    """Keep credentials from a server that a run directory names, and the environment does not; a line that says so.
+
+    They are removed from this process's environment, for good: MLflow reads them with each request. Empty where there
+    are none, or where they may be sent.
+    """
+    place = login_place(uri)
+    if not place or place in {login_place(os.environ.get(name, "")) for name in _NAMING}:
+        return ""
+    withheld = [name for name in _CREDENTIALS if os.environ.pop(name, "")]
+    if _CREDENTIALS_FILE.expanduser().is_file():
+        from mlflow.utils import credentials
+
+        credentials._get_credentials_path = lambda: os.devnull  # MLflow has no setting for it
+        withheld.append(str(_CREDENTIALS_FILE))
+    if not withheld:
+        return ""
+    return (
+        f"{', '.join(withheld)}: not sent to {place}, which the run directory names; set MLFLOW_TRACKING_URI to that "
+        "server to send them"
+    )
 
 
 def _with_password(uri: str, secret: Path) -> str:

@@ -1,15 +1,15 @@
 """The tree of runs in MLflow: one of the run directory, in it one per optimizer x repeat, in each one per trial.
 
-    experiment               all run directories of one name
-    `- campaign              of one run directory: config, report, drawings, tables, mean curves
-       |- bo-fm/repeat-0     incumbent over evaluations and over epochs
-       |  |- 0 bo-fm/0       a trial
-       |  `- 1 bo-fm/0
+    experiment                      all run directories of one name
+    `- quickstart                   of one run directory, by its name: result in words, config, report, figures, tables
+       |- bo-fm/repeat-0            incumbent over evaluations and over epochs
+       |  |- bo-fm/repeat-0/trial-0
+       |  `- bo-fm/repeat-0/trial-1
        |- bohb/repeat-0
-       `- bo-fm/mean        the mean curve over the repeats and its interval, once all have ended
+       `- bo-fm/mean                final numbers, mean curve over the repeats and its interval, once all have ended
 
-An extended experiment has a new campaign: its runs move there, and the mean curves are drawn anew. Runs are found again
-by their tags, so a trial written twice is there once.
+An extended experiment has a new parent run: its runs move there, and the mean curves are drawn again. Runs are found
+again by their tags, so a trial written twice is there once.
 """
 
 import math
@@ -71,7 +71,7 @@ class MlflowStore:
         self._mlflow: MlflowExperiment
         self.experiment = self.remark = ""
         self._file: tuple[int, int] | None = None
-        self._campaign = ""
+        self._parent = ""
         self._colors: dict[str, str] = {}
         self._runs: dict[str, _Progress] = {}
         self._written: dict[_Key, tuple[str, str]] = {}  # -> (run id, status of the outcome)
@@ -93,7 +93,7 @@ class MlflowStore:
         optimizers = list(dict.fromkeys(optimizer for optimizer, _ in runs))
         self._mlflow.publish_pages(self._now())
         known = self._known_runs()
-        self._campaign = self._open_campaign(known.get(records.CAMPAIGN_KIND))
+        self._parent = self._open_parent(known.get(records.EXPERIMENT_KIND))
         self._colors = {name: style.colour for name, style in styles(optimizers).items()}
         for optimizer, repeat in runs:
             self._runs[run_name(optimizer, repeat)] = self._open_progress(optimizer, repeat, known)
@@ -110,19 +110,19 @@ class MlflowStore:
         return self._write_trial(outcome)
 
     def close(self, status: str, artifacts: Sequence[Path], summary: Mapping[str, Any]) -> None:
-        """Write the final values of every run, and the campaign's numbers and files."""
+        """Write the final values of every run, and of the experiment its result in words and its files."""
         ending = _STATUS.get(status, "FAILED")
         for progress in self._runs.values():
             self._write_end(progress, status)
             self._mlflow.terminate(progress.run_id, ending)
-        values = {**dict(records.numbers(summary)), **records.retrained_errors(summary)}
-        self._mlflow.log(self._campaign, [Point(key, value, self._now(), 0) for key, value in values.items()])
+        if note := records.result_note(summary):
+            self._mlflow.log(self._parent, tags={DESCRIPTION: note})
         files = list(filter(Path.is_file, artifacts))
         if status == "finished":  # until then the curves change, and MLflow forgets no point
-            self._write_means([path for path in files if path.name == "mean_curves.csv"])
-        self._mlflow.terminate(self._campaign, ending)
+            self._write_means([path for path in files if path.name == "mean_curves.csv"], summary)
+        self._mlflow.terminate(self._parent, ending)
         for path in files:
-            self._mlflow.upload(self._campaign, path)
+            self._mlflow.upload(self._parent, path)
 
     def is_refusal(self, error: Exception) -> bool:
         """Whether MLflow answered that it will never take this; anything else may pass.
@@ -155,20 +155,21 @@ class MlflowStore:
                 self._written[tags[RUN], int(tags[TRIAL])] = run_id, tags["status"]
         return known
 
-    def _open_campaign(self, known: Any) -> str:
+    def _open_parent(self, known: Any) -> str:
         """The experiment's own run; a new one after an extension: its curves change, and MLflow forgets no point."""
-        kind, count = records.CAMPAIGN_KIND, self._settings.extensions
+        kind, count, name = records.EXPERIMENT_KIND, self._settings.extensions, self._settings.name
+        name = name or self._settings.experiment
         tags = {KIND: kind, EXTENSIONS: str(count)} if count else {KIND: kind}
         if known and count and known.data.tags.get(EXTENSIONS) != tags[EXTENSIONS]:
-            self._mlflow.log(known.info.run_id, tags={KIND: records.EARLIER_KIND, NAME: records.EARLIER_KIND})
+            self._mlflow.log(known.info.run_id, tags={KIND: records.EARLIER_KIND, NAME: f"earlier {name}"})
             known = None
-        return self._open_run(known, kind, tags, self._settings.params)
+        return self._open_run(known, name, tags, self._settings.params)
 
     def _open_progress(self, optimizer: str, repeat: int, known: Mapping[str, Any]) -> _Progress:
         name = run_name(optimizer, repeat)
-        tags = {**self._place(records.RUN_KIND, optimizer, self._campaign), RUN: name, "repeat": str(repeat)}
+        tags = {**self._place(records.RUN_KIND, optimizer, self._parent), RUN: name, "repeat": str(repeat)}
         params = self._settings.optimizers.get(optimizer, {})
-        run_id = self._open_run(known.get(name), records.name_in_ui(optimizer, f"repeat-{repeat}"), tags, params)
+        run_id = self._open_run(known.get(name), name, tags, params)
         lines = records.INCUMBENT_LINES if name in known else ()
         return _Progress(run_id, {(key, step) for key in lines for step in self._mlflow.values(run_id, key)})
 
@@ -176,7 +177,7 @@ class MlflowStore:
         if known:
             run_id = known.info.run_id
             self._mlflow.reopen(run_id)
-            self._mlflow.log(run_id, tags=tags)  # of an older fmnas, or in another campaign since
+            self._mlflow.log(run_id, tags=tags)  # it may have another parent since
         else:
             run_id = self._mlflow.create(name, tags, self._now())
         self._mlflow.describe(run_id, params)
@@ -194,7 +195,8 @@ class MlflowStore:
             return False
         record = records.trial_record(outcome, self._settings.space)
         if run_id:
-            self._mlflow.log(run_id, record.points, record.params, record.tags)
+            self._mlflow.log(run_id, record.points, record.params)
+            self._mlflow.replace_tags(run_id, record.tags)
         else:
             self._begun[key] = run_id = self._create_trial(key, record)
             self._mlflow.log(run_id, record.points, record.params)
@@ -216,35 +218,35 @@ class MlflowStore:
         standing, best = progress.standing, progress.best
         if not progress.trials:
             return
-        now = self._now()
+        now, there = self._now(), self._mlflow.latest(progress.run_id)
         points = progress.missing(records.last_points(standing, now)) if status == "finished" else []
         values = {"trials": len(progress.trials), "epochs": standing.epochs, **records.results(best)}
         step = math.floor(standing.evaluations)
-        points += [Point(key, float(value), now, step) for key, value in values.items()]
+        points += [Point(key, value, now, step) for key, value in values.items() if there.get(key) != value]
         tags = {"best_trial": str(best.trial.id), DESCRIPTION: records.best_note(best)} if best else {}
         self._mlflow.log(progress.run_id, points, tags=tags)
 
-    def _write_means(self, files: Iterable[Path]) -> None:
-        """The report's mean curves: all with the campaign, and each in a run of its own, which has the colour."""
+    def _write_means(self, files: Iterable[Path], summary: Mapping[str, Any]) -> None:
+        """A run per optimizer, in its colour: the report's mean curve, and the final numbers."""
         lines = {name: points for path in files for name, points in records.mean_lines(path, self._now()).items()}
-        self._log_missing(self._campaign, records.campaign_points(lines))
         there = self._mean_runs()
         for optimizer, points in lines.items():
-            place = self._place(records.MEAN_KIND, optimizer, self._campaign)
-            name = records.name_in_ui(optimizer, records.MEAN_KIND)
-            run_id = there.get(optimizer) or self._mlflow.create(name, place, self._now())
-            self._log_missing(run_id, points)
+            place = self._place(records.MEAN_KIND, optimizer, self._parent)
+            run_id = there.get(optimizer) or self._mlflow.create(records.mean_name(optimizer), place, self._now())
+            self._mlflow.describe(run_id, self._settings.optimizers.get(optimizer, {}))
+            final = records.final_numbers(summary, optimizer)
+            self._log_missing(run_id, [*points, *(Point(key, value, self._now(), 0) for key, value in final.items())])
             self._mlflow.terminate(run_id, "FINISHED")
 
     def _mean_runs(self) -> dict[str, str]:
-        """Optimizer -> the run of its mean curve; those of an earlier campaign are marked as such."""
+        """Optimizer -> the run of its mean curve; those of an earlier parent run are marked as such."""
         there = {}
         for found in self._mlflow.runs(f"tags.`{KIND}` = '{records.MEAN_KIND}'"):
             optimizer, run_id = found.data.tags["optimizer"], found.info.run_id
-            if found.data.tags[PARENT] == self._campaign:
+            if found.data.tags[PARENT] == self._parent:
                 there[optimizer] = run_id
             else:
-                name = f"earlier {records.name_in_ui(optimizer, records.MEAN_KIND)}"
+                name = f"earlier {records.mean_name(optimizer)}"
                 self._mlflow.log(run_id, tags={KIND: records.EARLIER_MEAN_KIND, NAME: name})
         return there
 

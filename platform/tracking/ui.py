@@ -28,6 +28,7 @@ from fmnas.platform.config.uri import (
     sqlite_path,
 )
 from fmnas.platform.tracking.client import NO_TELEMETRY
+from fmnas.platform.tracking.password import withhold_credentials
 from fmnas.platform.tracking.views import experiment_link, links_from_tags
 
 LOOPBACK, PORT = "127.0.0.1", 5000
@@ -56,9 +57,12 @@ def ui_environment(uri: str) -> dict[str, str]:
 def open_ui(uri: str, port: int = PORT, experiment: str = "", say: Callable[[str], None] = print) -> None:
     """Serve the store until Ctrl-C, saying where to look; for a server that runs already, only say so.
 
-    experiment: the name of the only experiment to show; empty for all.
+    experiment: the name of the only experiment to show; empty for all. A server that the environment does not name is
+    sent no credentials but those in the URI.
     """
     check_uri(uri)
+    if line := withhold_credentials(uri):
+        say(line)
     if is_server(uri):
         _say_pages(uri, experiment, say)
         return

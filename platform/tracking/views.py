@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from fmnas.platform.tracking.layout import (
-    CAMPAIGN_ID,
+    EXPERIMENT_ID,
     INCUMBENT_LINES,
     KIND,
     MEAN_KIND,
@@ -26,8 +26,8 @@ _TAG = "mlflow.sharedViewState."
 _MOST_AXES = 8
 """In the parallel coordinates: more cannot be read."""
 
-_NOTE_BEGINS, _MOST_LISTED = "fmnas", 8
-"""How a description of ours begins, and how many run directories it lists."""
+_NOTE_BEGINS = "fmnas:"
+"""How a description of ours begins."""
 
 _VIEWS = ("compare", "means", "runs", "trials", "search")
 _CHARTS = ("compare", "means", "search")
@@ -36,33 +36,28 @@ _CHARTS = ("compare", "means", "search")
 _State = dict[str, Any]
 
 
-def view_tags(campaign: str, space: Space | None, now: int) -> dict[str, str]:
+def view_tags(identity: str, space: Space | None, now: int) -> dict[str, str]:
     """The experiment tags that hold the pages of one run directory; `now` in milliseconds since the epoch."""
     states = {
-        "compare": _compare(campaign),
-        "means": _means(campaign),
-        "runs": _runs(campaign),
-        "trials": _trials(campaign),
-        "search": _search(campaign, space),
+        "compare": _compare(identity),
+        "means": _means(identity),
+        "runs": _runs(identity),
+        "trials": _trials(identity),
+        "search": _search(identity, space),
     }
     tags = {}
     for place, (view, state) in enumerate(states.items()):
         # The menu shows the latest first.
         named = {"name": view, "createdAt": now - place, "updatedAt": now - place, "state": _json(state)}
-        tags[_TAG + _key(view, campaign)] = _json({**state, **named})
+        tags[_TAG + _key(view, identity)] = _json({**state, **named})
     return tags
 
 
-def ui_links(base_url: str, experiment: str, campaign: str) -> dict[str, str]:
-    """View -> its address; `experiment` is MLflow's id, `campaign` the run directory's."""
-    return {view: _link(base_url, experiment, _key(view, campaign)) for view in _VIEWS}
-
-
 def links_from_tags(base_url: str, experiment: str, tags: Iterable[str]) -> dict[str, str]:
-    """KEY -> address of every page of ours among an experiment's tags."""
+    """KEY -> address of every page of ours among an experiment's tags; `experiment` is MLflow's id."""
     keys = {tag.removeprefix(_TAG) for tag in tags if tag.startswith(_TAG)}
-    campaigns = sorted({key.partition("-")[2] for key in keys})
-    ordered = [_key(view, campaign) for campaign in campaigns for view in _VIEWS]
+    identities = sorted({key.partition("-")[2] for key in keys})
+    ordered = [_key(view, identity) for identity in identities for view in _VIEWS]
     return {key: _link(base_url, experiment, key) for key in ordered if key in keys}
 
 
@@ -72,17 +67,14 @@ def experiment_link(base_url: str, experiment: str) -> str:
     return f"{base}#/experiments/{experiment}/runs?workflowType=machine_learning"
 
 
-def page_note(experiment: str, campaign: str, before: str) -> str:
-    """The experiment's description (Markdown): links to the pages, the latest run directory first.
+def page_note(what: str) -> str:
+    """The experiment's description, plain text: MLflow's list of experiments shows no Markdown. what: a line."""
+    return f"{_NOTE_BEGINS} {what}. Its pages, whose links fmnas ui prints: {', '.join(_VIEWS)}."
 
-    Empty if someone wrote a description of their own, which stays.
-    """
-    if before and not before.startswith(_NOTE_BEGINS):
-        return ""
-    links = [f"[{view}]({link})" for view, link in ui_links("", experiment, campaign).items()]
-    head = f"{_NOTE_BEGINS} `{campaign[:8]}`"
-    others = [line for line in before.split("\n\n") if line and not line.startswith(head)]
-    return "\n\n".join([f"{head}: {', '.join(links)}", *others[: _MOST_LISTED - 1]])
+
+def is_ours(note: str) -> bool:
+    """Whether a description was written by fmnas, or by nobody: then it may be replaced."""
+    return not note or note.startswith(_NOTE_BEGINS)
 
 
 def _link(base_url: str, experiment: str, key: str) -> str:
@@ -92,8 +84,8 @@ def _link(base_url: str, experiment: str, key: str) -> str:
     return f"{experiment_link(base_url, experiment)}&{urlencode(query)}"
 
 
-def _key(view: str, campaign: str) -> str:
-    return f"{view}-{campaign[:8]}"
+def _key(view: str, identity: str) -> str:
+    return f"{view}-{identity[:8]}"
 
 
 def _json(data: Mapping[str, Any]) -> str:
@@ -103,7 +95,7 @@ def _json(data: Mapping[str, Any]) -> str:
 # -- the pages
 
 
-def _compare(campaign: str) -> _State:
+def _compare(identity: str) -> _State:
     """A line per optimizer and repeat, its incumbent, in the optimizer's colour.
 
     Not grouped: the browser gives groups colours of its own, which are not those of the report.
@@ -111,47 +103,47 @@ def _compare(campaign: str) -> _State:
     lines, bars = map(_line, INCUMBENT_LINES), {"type": "BAR", "metricKey": "objective"}
     comparison = [*lines, _scatter("flops_ratio", "objective"), bars]
     return {
-        **_page(campaign, RUN_KIND, ["incumbent", "objective", "flops_ratio"], order="incumbent"),
+        **_page(identity, RUN_KIND, ["incumbent", "objective", "flops_ratio"], order="incumbent"),
         **_charts({"Comparison": comparison, "Model metrics": []}),
     }
 
 
-def _means(campaign: str) -> _State:
+def _means(identity: str) -> _State:
     """What the report says at the end: every optimizer's mean curve, and again with its interval."""
     curves = [_line(MEAN_LINES[0]), _line(*MEAN_LINES)]
     return {
-        **_page(campaign, MEAN_KIND, [MEAN_LINES[0]], order=MEAN_LINES[0]),
+        **_page(identity, MEAN_KIND, ["objective", "standard_error", "test_error"]),
         **_charts({"Mean over repeats": curves, "Model metrics": []}),
     }
 
 
-def _runs(campaign: str) -> _State:
+def _runs(identity: str) -> _State:
     """A row per optimizer and repeat, best first."""
     columns = ["incumbent", "objective", "error", "flops_ratio", "trials", "epochs"]
-    return _page(campaign, RUN_KIND, columns, order="incumbent", tags=["optimizer", "repeat", "best_trial"])
+    return _page(identity, RUN_KIND, columns, order="incumbent", tags=["optimizer", "repeat", "best_trial"])
 
 
-def _trials(campaign: str) -> _State:
+def _trials(identity: str) -> _State:
     """A row per trial, best first."""
     columns = ["objective", "error", "flops_ratio", "epochs", "train_seconds", "suggest_seconds"]
-    return _page(campaign, TRIAL_KIND, columns, tags=["optimizer", "repeat", "origin", "status"])
+    return _page(identity, TRIAL_KIND, columns, tags=["optimizer", "repeat", "origin", "status"])
 
 
-def _search(campaign: str, space: Space | None) -> _State:
+def _search(identity: str, space: Space | None) -> _State:
     """What was tried: trade-off, parallel coordinates and training curves of the trials."""
     params, metrics = _axes(space)
     scattered = [_scatter(x, "objective") for x in ("flops_ratio", "spent/evaluations")]
     parallel = {"type": "PARALLEL", "selectedParams": params, "selectedMetrics": [*metrics, "objective"]}
     sections = {"Trials": [*scattered, _line("val_error")], "Configurations": [parallel]}
     folded: dict[str, list[_State]] = {"log10": [], "spent": [], "Model metrics": []}
-    return {**_page(campaign, TRIAL_KIND, ["objective"]), **_charts({**sections, **folded})}
+    return {**_page(identity, TRIAL_KIND, ["objective"]), **_charts({**sections, **folded})}
 
 
 def _page(
-    campaign: str, kind: str, columns: Iterable[str], order: str = "objective", tags: Iterable[str] = ()
+    identity: str, kind: str, columns: Iterable[str], order: str = "objective", tags: Iterable[str] = ()
 ) -> _State:
     return {
-        "searchFilter": f"tags.`{CAMPAIGN_ID}` = '{campaign}' and tags.`{KIND}` = '{kind}'",
+        "searchFilter": f"tags.`{EXPERIMENT_ID}` = '{identity}' and tags.`{KIND}` = '{kind}'",
         "orderByKey": f"metrics.`{order}`",
         "orderByAsc": True,
         "startTime": "ALL",

@@ -1,8 +1,14 @@
-"""A password in tracking.uri: where it may be written, where it may not, and how one goes on without the file."""
+"""A password in tracking.uri: where it may be written, where it may not, and how one goes on without the file.
 
+And credentials in the environment: which servers they are sent to.
+"""
+
+import base64
 import shutil
 import stat
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from urllib.parse import quote
 
@@ -11,7 +17,7 @@ import yaml
 
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import Config
-from fmnas.platform.config.uri import TrackingError, check_uri, hide_passwords, masked_uri, shown_uri
+from fmnas.platform.config.uri import TrackingError, check_uri, hide_passwords, login_place, masked_uri, shown_uri
 from fmnas.platform.record.journal import read_journal
 from fmnas.platform.record.run_directory import RunDirectory
 from fmnas.platform.tracking.password import URI_VARIABLE, keep_password, tracking_uri
@@ -219,3 +225,131 @@ def test_a_wrong_command_line_is_not_repeated_with_the_password(capfd: pytest.Ca
     for override in (f"tracking={URI}", f"tracking.uri.x={URI}", f"tracking.uri={URI[:-1]}x/"):
         assert main(["run", "smoke", "-o", override]) == 2
         assert "S3cr" not in "".join(capfd.readouterr())
+
+
+LOGIN = f"Basic {base64.b64encode(b'me:hunter2').decode()}"
+VARIABLES = {"MLFLOW_TRACKING_USERNAME": "me", "MLFLOW_TRACKING_PASSWORD": "hunter2"}
+
+
+@pytest.fixture
+def listener(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, set[str]]]:
+    """A server that takes nothing: its URL, and every Authorization header that it was sent, or "" for none."""
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    sent: set[str] = set()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            sent.add(self.headers.get("Authorization", ""))
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            self.send_response(500)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        do_POST = do_PUT = do_GET  # noqa: N815
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}", sent
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def foreign(out: Path, listener: tuple[str, set[str]]) -> Path:
+    """A run directory whose configuration names that server."""
+    (out / "mlflow.secret").unlink()
+    (out / "config.yaml").write_text((out / "config.yaml").read_text().replace(MASKED, listener[0]))
+    return out
+
+
+def give(variables: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.mark.parametrize(
+    ("command", "variables", "header"),
+    [
+        ("sync", VARIABLES, LOGIN),
+        ("sync", {"MLFLOW_TRACKING_TOKEN": "hunter2"}, "Bearer hunter2"),
+        ("resume", VARIABLES, LOGIN),
+        ("ui", VARIABLES, LOGIN),
+    ],
+)
+def test_a_server_that_only_a_run_directory_names_is_sent_no_credentials(
+    command: str,
+    variables: dict[str, str],
+    header: str,
+    foreign: Path,
+    listener: tuple[str, set[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    url, sent = listener
+    give({**variables, "MLFLOW_TRACKING_URI": "http://127.0.0.1:9", URI_VARIABLE: "http://[not a URI"}, monkeypatch)
+    main([command, str(foreign)])
+    assert sent == {""}
+    printed = capfd.readouterr().out
+    assert "hunter2" not in printed
+    assert [line for line in printed.splitlines() if "MLFLOW_TRACKING_URI" in line and url in line]
+    for name in ("MLFLOW_TRACKING_URI", URI_VARIABLE):
+        sent.clear()
+        give({**variables, "MLFLOW_TRACKING_URI": "", URI_VARIABLE: "", name: f"{url}/"}, monkeypatch)
+        main([command, str(foreign)])
+        assert sent == {header}
+        assert "MLFLOW_TRACKING_" not in capfd.readouterr().out
+
+
+def test_a_server_that_the_command_names_is_sent_credentials(
+    foreign: Path, listener: tuple[str, set[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, sent = listener
+    give(VARIABLES, monkeypatch)
+    assert main(["run", "smoke", *QUICK, "-o", f"tracking.uri={url}", "--out", str(tmp_path / "own")]) == 0
+    assert sent == {LOGIN}
+    sent.clear()
+    assert main(["extend", str(foreign), "-o", f"tracking.uri={url}"]) == 0
+    assert sent == {LOGIN}
+    sent.clear()
+    assert main(["extend", str(foreign), "-o", "budget.evaluations=12"]) == 0
+    assert sent == {""}
+
+
+def test_mlflows_file_of_credentials_is_kept_back_as_well(
+    foreign: Path, listener: tuple[str, set[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mlflow.utils import credentials
+
+    url, sent = listener
+    monkeypatch.setattr(credentials, "_get_credentials_path", credentials._get_credentials_path)  # put back at the end
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".mlflow").mkdir()
+    lines = ["[mlflow]", "mlflow_tracking_username = me", "mlflow_tracking_password = hunter2"]
+    (tmp_path / ".mlflow/credentials").write_text("\n".join(lines))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", url)
+    main(["sync", str(foreign)])
+    assert sent == {LOGIN}
+    sent.clear()
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    main(["sync", str(foreign)])
+    assert sent == {""}
+
+
+@pytest.mark.parametrize(
+    ("uri", "place"),
+    [
+        ("http://me:pw@Host:5000/path", "http://host:5000"),
+        ("https://host", "https://host"),
+        ("postgresql+psycopg2://me:pw@db/m?host=other", "postgresql+psycopg2://me:***@db/m?host=other"),
+        ("sqlite:///mlflow.db", ""),
+        ("http://[broken", ""),
+        ("", ""),
+    ],
+)
+def test_where_a_login_is_sent(uri: str, place: str) -> None:
+    assert login_place(uri) == place

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -208,3 +209,40 @@ def test_git_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     finally:
         for each in (environment.commit, environment.provenance):
             each.cache_clear()
+
+
+INTEL = "processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\nflags\t\t: fpu sse2 ssse3 ht avx avx512_fp16 amx_tile clwb\n\n"
+ARM = "processor\t: 0\nBogoMIPS\t: 50.00\nFeatures\t: fp asimd sve aes\n"
+
+
+@pytest.mark.parametrize(
+    ("cpuinfo", "cpu"),
+    [
+        (INTEL + INTEL, {"model": "Some CPU @ 2 GHz", "vectors": "sse2 ssse3 avx avx512_fp16 amx_tile"}),
+        (ARM, {"model": "", "vectors": "asimd sve"}),
+        (None, {"model": "", "vectors": ""}),
+    ],
+)
+def test_the_environment_says_which_processor_it_is(
+    cpuinfo: str | None, cpu: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if cpuinfo is not None:
+        (tmp_path / "cpuinfo").write_text(cpuinfo)
+    monkeypatch.setattr(environment, "_CPUINFO", tmp_path / "cpuinfo")
+    assert environment.describe_environment()["cpu"] == cpu
+
+
+def test_the_environment_says_what_decides_the_last_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    for name in environment.ROUNDING_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MKL_CBWR", "COMPATIBLE")
+    found = environment.describe_environment()
+    assert found["variables"] == {"MKL_CBWR": "COMPATIBLE"}
+    assert found["libraries"]["torch_capability"] == torch.backends.cpu.get_cpu_capability()
+    for name, available in (("mkl", torch.backends.mkl), ("onednn", torch.backends.mkldnn)):
+        assert (name in found["libraries"]) == available.is_available()
+        assert "" not in found["libraries"].get(name, "1").split(".")
+    monkeypatch.delitem(sys.modules, "torch")
+    assert environment.describe_environment()["libraries"] == {"numpy_blas": found["libraries"]["numpy_blas"]}

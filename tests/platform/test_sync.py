@@ -59,7 +59,7 @@ def test_a_server_that_comes_and_goes_is_sent_everything_once(
         assert "0 missed" in printed
         assert ("0 trial(s) sent, 20 were there already" in printed) == again
         assert server.trials() == table(out)
-    assert Counter(run["is"] for run in server.runs()) == {"FINISHED": 20 + 1 + 1 + 1}, "trials, run, mean, campaign"
+    assert Counter(run["is"] for run in server.runs()) == {"FINISHED": 20 + 1 + 1 + 1}, "trials, run, mean, experiment"
 
 
 def test_a_creation_that_was_not_answered_is_not_sent_again_behind_our_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ import pytest
 from fmnas.comparison import styles
 from fmnas.platform.record.outcome import Outcome, RunStanding
 from fmnas.platform.tracking.client import TrackingSettings
-from fmnas.platform.tracking.layout import retrained_errors
+from fmnas.platform.tracking.layout import final_numbers, params, result_note
 from fmnas.platform.tracking.store import MlflowStore
 from fmnas.platform.tracking.tracker import BackgroundTracker
 from fmnas.search_spaces import Evaluation, Nominal, Real, Space, Trial
@@ -26,6 +26,13 @@ pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy:D
 SPACE = Space([Real("rate", 1e-4, 1e-1, log=True), Real("momentum", 0.0, 1.0), Nominal("op", ["a", "b"])])
 RUNS = [("bo-fm", 0), ("bohb", 0)]
 FULL = 10  # epochs of a full evaluation
+SUMMARY = {
+    "headline": "bo-fm has the lowest objective.",
+    "caution": "1 repeat: no test.",
+    "optimizers": {"bo-fm": {"mean": 0.2, "standard_error": 0.1, "best": 0.2}, "bohb": {"mean": 0.3}},
+    "retrained": {"epochs": 3, "means": [{"optimizer": "bohb", "selected_error": 0.1, "error": 0.12}]},
+    "budget": {"evaluations": 3},
+}
 
 
 def finished(optimizer: str, number: int, epochs: int, objective: float) -> Outcome:
@@ -74,7 +81,7 @@ def track(
     tracker.start(RUNS)
     for outcome in told:
         tracker.trial(outcome)
-    return tracker.finish(status, files, {"bo-fm": {"mean": 0.2, "repeats": [0.2]}, "budget": 3})
+    return tracker.finish(status, files, SUMMARY)
 
 
 class Reader:
@@ -92,6 +99,11 @@ class Reader:
     def line(self, run: str, metric: str) -> list[tuple[int, float]]:
         history = self.client.get_metric_history(self.runs[run].info.run_id, metric)
         return sorted((point.step, point.value) for point in history)
+
+
+def reader_lines(reader: Reader, run: str) -> dict[str, list[tuple[int, float]]]:
+    """Every point of every metric of a run."""
+    return {metric: reader.line(run, metric) for metric in reader.runs[run].data.metrics}
 
 
 @pytest.fixture
@@ -114,9 +126,9 @@ def test_the_tree_has_a_run_per_optimizer_and_a_nested_one_per_trial(written: An
     _, report, reader = written
     assert (report.written, report.present, report.missed, report.reason) == (6, 0, 0, "")
     assert report.store_experiment == reader.experiment.experiment_id
-    parents = {"campaign": None, "bo-fm/repeat-0": "campaign", "bohb/repeat-0": "campaign"}
-    parents |= {f"{number} bo-fm/0": "bo-fm/repeat-0" for number in range(3)}
-    parents |= {f"{number} bohb/0": "bohb/repeat-0" for number in range(3)}
+    parents = {"an experiment": None, "bo-fm/repeat-0": "an experiment", "bohb/repeat-0": "an experiment"}
+    parents |= {f"bo-fm/repeat-0/trial-{number}": "bo-fm/repeat-0" for number in range(3)}
+    parents |= {f"bohb/repeat-0/trial-{number}": "bohb/repeat-0" for number in range(3)}
     ids = {name: run.info.run_id for name, run in reader.runs.items()}
     found = {name: run.data.tags.get("mlflow.parentRunId") for name, run in reader.runs.items()}
     assert found == {name: ids[parent] if parent else None for name, parent in parents.items()}
@@ -132,7 +144,7 @@ def test_the_experiment_is_of_trainings_unless_it_has_another_kind(written: Any,
 
 
 def test_a_trial_holds_its_configuration_results_and_curve(written: Any) -> None:
-    run = written[2].runs["0 bohb/0"]
+    run = written[2].runs["bohb/repeat-0/trial-0"]
     assert run.data.params == {"rate": "0.01", "momentum": "0.25", "op": "b"}
     assert run.data.metrics == {
         "objective": 0.05,
@@ -149,12 +161,12 @@ def test_a_trial_holds_its_configuration_results_and_curve(written: Any) -> None
         "spent/evaluations": 0.4,
         "spent/epochs": 4.0,
     }
-    assert written[2].line("0 bohb/0", "val_error") == [(1, 1.0), (2, 1 / 2), (3, 1 / 3), (4, 1 / 4)]
+    assert written[2].line("bohb/repeat-0/trial-0", "val_error") == [(1, 1.0), (2, 1 / 2), (3, 1 / 3), (4, 1 / 4)]
     assert (run.info.status, run.info.start_time, run.info.end_time) == ("FINISHED", 1_000_000, 1_001_000)
 
 
 def test_a_trial_carries_the_tags_that_find_it(written: Any) -> None:
-    tags = written[2].runs["2 bohb/0"].data.tags
+    tags = written[2].runs["bohb/repeat-0/trial-2"].data.tags
     expected = {
         "optimizer": "bohb",
         "repeat": "0",
@@ -169,7 +181,7 @@ def test_a_trial_carries_the_tags_that_find_it(written: Any) -> None:
         "fmnas.trial": "2",
         "fmnas.kind": "trial",
         "fmnas.experiment_id": "abc",
-        "mlflow.runName": "2 bohb/0",
+        "mlflow.runName": "bohb/repeat-0/trial-2",
     }
     assert tags.items() >= expected.items()
 
@@ -181,8 +193,13 @@ def test_an_optimizer_has_the_colour_of_the_report(written: Any) -> None:
         assert colours == {look[name].colour}
 
 
+def test_no_tag_is_empty(config: TrackingSettings) -> None:
+    track(replace(config, tags={"problem": "toy", "dataset": ""}), bo_fm())
+    assert not [run for run in Reader(config).runs.values() if "" in run.data.tags.values()]
+
+
 def test_a_failed_trial_is_marked_with_its_reason(written: Any) -> None:
-    run = written[2].runs["1 bo-fm/0"]
+    run = written[2].runs["bo-fm/repeat-0/trial-1"]
     assert run.info.status == "FAILED"
     assert (run.data.tags["status"], run.data.tags["reason"]) == ("failed", "CUDA out of memory")
     assert run.data.params["op"] == "a"
@@ -207,11 +224,12 @@ def test_an_optimizers_run_ends_with_its_best_trial(written: Any) -> None:
     assert "| op | b |" in run.data.tags["mlflow.note.content"]
 
 
-def test_the_campaign_holds_files_and_final_numbers(written: Any) -> None:
+def test_the_experiments_own_run_holds_its_result_in_words_and_files(written: Any) -> None:
     config, _, reader = written
-    campaign = reader.runs["campaign"]
-    assert campaign.data.metrics == {"bo-fm/mean": 0.2, "budget": 3.0}
-    kept = Path(campaign.info.artifact_uri.removeprefix("file://"))
+    parent = reader.runs["an experiment"]
+    assert parent.data.metrics == {}
+    assert parent.data.tags["mlflow.note.content"] == "bo-fm has the lowest objective.\n\n1 repeat: no test."
+    kept = Path(parent.info.artifact_uri.removeprefix("file://"))
     assert [path.name for path in kept.iterdir()] == ["config.yaml"]
     assert config.artifacts in kept.parents
 
@@ -225,45 +243,47 @@ evaluations,2.0000000001,bohb,0.3,,,,1
 epochs,10.0,bo-fm,0.4,0.1,0.3,0.5,2
 """
 LINES = {
-    "mean/bo-fm": [(1, 0.4), (2, 0.2)],
-    "low/bo-fm": [(1, 0.3), (2, 0.1)],
-    "high/bo-fm": [(1, 0.5), (2, 0.3)],
-    "mean/bohb": [(2, 0.3)],
-}
-OWN_LINES = {
     ("bo-fm/mean", "mean"): [(1, 0.4), (2, 0.2)],
     ("bo-fm/mean", "low"): [(1, 0.3), (2, 0.1)],
     ("bo-fm/mean", "high"): [(1, 0.5), (2, 0.3)],
     ("bohb/mean", "mean"): [(2, 0.3)],
     ("bohb/mean", "low"): [],
+    ("bo-fm/mean", "objective"): [(0, 0.2)],
+    ("bo-fm/mean", "standard_error"): [(0, 0.1)],
+    ("bo-fm/mean", "test_error"): [],
+    ("bohb/mean", "objective"): [(0, 0.3)],
+    ("bohb/mean", "standard_error"): [],
+    ("bohb/mean", "test_error"): [(0, 0.12)],
 }
 
 
-def test_the_campaign_holds_the_mean_curves_of_a_finished_report_once(config: TrackingSettings, tmp_path: Path) -> None:
+def test_a_run_per_optimizer_holds_its_mean_curve_and_final_numbers_once(
+    config: TrackingSettings, tmp_path: Path
+) -> None:
+    config = replace(config, optimizers={"bo-fm": {"kernel": "modlap"}}, dataset=("digits", "ab12"))
     path = tmp_path / "mean_curves.csv"
     path.write_text(CURVES)
     track(config, [], status="interrupted", files=[path])
-    assert not {"mean/bo-fm", "mean/bohb"} & set(Reader(config).runs["campaign"].data.metrics)
     assert "bo-fm/mean" not in Reader(config).runs
     for _ in range(2):
         track(config, [], files=[path])
         reader = Reader(config)
-        assert {key: reader.line("campaign", key) for key in LINES} == LINES
-        assert not [key for key in reader.runs["campaign"].data.metrics if key in ("low/bohb", "high/bohb")]
-        assert {(run, line): reader.line(run, line) for run, line in OWN_LINES} == OWN_LINES
+        assert {(run, line): reader.line(run, line) for run, line in LINES} == LINES
         for name, look in styles(["bo-fm", "bohb"]).items():
             run = reader.runs[f"{name}/mean"]
             assert run.data.tags["mlflow.runColor"] == look.colour
-            assert run.data.tags["mlflow.parentRunId"] == reader.runs["campaign"].info.run_id
+            assert run.data.tags["mlflow.parentRunId"] == reader.runs["an experiment"].info.run_id
             assert run.info.status == "FINISHED"
+            assert run.data.params == config.optimizers.get(name, {})
+            assert [given.dataset.name for given in run.inputs.dataset_inputs] == ["digits"]
     path.write_text(CURVES.replace("1.75,bo-fm,0.2", "1.75,bo-fm,0.25"))
     track(config, [], files=[path])
-    assert Reader(config).line("campaign", "mean/bo-fm") == [(1, 0.4), (2, 0.2), (2, 0.25)]
-    kept = Path(reader.runs["campaign"].info.artifact_uri.removeprefix("file://"))
+    assert Reader(config).line("bo-fm/mean", "mean") == [(1, 0.4), (2, 0.2), (2, 0.25)]
+    kept = Path(reader.runs["an experiment"].info.artifact_uri.removeprefix("file://"))
     assert (kept / "mean_curves.csv").read_text() == path.read_text()
 
 
-def test_an_extended_experiment_has_a_campaign_of_its_own(config: TrackingSettings, tmp_path: Path) -> None:
+def test_an_extended_experiment_has_a_new_parent_run(config: TrackingSettings, tmp_path: Path) -> None:
     """So no curve of before stands in that of after; what was there is kept under another name."""
     path, told, grown = tmp_path / "mean_curves.csv", [*bo_fm(), *bohb()], replace(config, extensions=1)
     path.write_text(CURVES)
@@ -274,20 +294,25 @@ def test_an_extended_experiment_has_a_campaign_of_its_own(config: TrackingSettin
         reader = Reader(config)
         kinds = [run.data.tags["fmnas.kind"] for run in reader.runs.values() if "fmnas.trial" not in run.data.tags]
         assert sorted(kinds) == [
-            *("campaign", "earlier campaign", "earlier mean", "earlier mean", "mean", "mean", "run", "run"),
+            *("earlier experiment", "earlier mean", "earlier mean", "experiment", "mean", "mean", "run", "run"),
         ]
         assert reader.line("bo-fm/mean", "mean") == [(1, 0.4), (2, 0.25)]
         assert reader.line("earlier bo-fm/mean", "mean") == [(1, 0.4), (2, 0.2)]
-        assert reader.line("campaign", "mean/bo-fm") == [(1, 0.4), (2, 0.25)]
-        assert reader.line("earlier campaign", "mean/bo-fm") == [(1, 0.4), (2, 0.2)]
         parents = {reader.runs[name].data.tags["mlflow.parentRunId"] for name in ("bo-fm/repeat-0", "bohb/repeat-0")}
-        assert parents == {reader.runs["campaign"].info.run_id}
+        assert parents == {reader.runs["an experiment"].info.run_id}
+        earlier = reader.runs["earlier bo-fm/mean"].data.tags["mlflow.parentRunId"]
+        assert earlier == reader.runs["earlier an experiment"].info.run_id
 
 
-def test_test_errors_are_metrics_where_there_are_any() -> None:
-    means = [{"optimizer": "bo-fm", "selected_error": 0.1, "error": 0.12, "standard_error": None}]
-    assert retrained_errors({"retrained": {"epochs": 3, "means": means}}) == {"test_error/bo-fm": 0.12}
-    assert retrained_errors({"retrained": None}) == retrained_errors({}) == {}
+def test_what_is_not_known_is_no_metric_and_no_text() -> None:
+    assert final_numbers({"optimizers": {"bo-fm": {"mean": None}}, "retrained": None}, "bo-fm") == {}
+    assert final_numbers({}, "bo-fm") == {}
+    assert result_note({"headline": "", "caution": ""}) == result_note({}) == ""
+
+
+def test_params_have_neither_none_nor_representation_noise() -> None:
+    values = {"data": {"root": None, "train": 512}, "rate": 0.1 + 0.2, "small": 1.25e-7, "op": "a", "own": True}
+    assert params(values) == {"data.train": "512", "rate": "0.3", "small": "1.25e-07", "op": "a", "own": "True"}
 
 
 def test_a_resume_writes_only_what_is_missing(config: TrackingSettings) -> None:
@@ -296,9 +321,11 @@ def test_a_resume_writes_only_what_is_missing(config: TrackingSettings) -> None:
     assert Reader(config).runs["bo-fm/repeat-0"].info.status == "KILLED"
     second = track(config, bo_fm())
     assert (second.written, second.present, second.missed) == (1, 2, 0)
+    before = {name: reader_lines(Reader(config), name) for name in ("bo-fm/repeat-0", "bo-fm/repeat-0/trial-0")}
     third = track(config, bo_fm())
     assert (third.written, third.present, third.missed) == (0, 3, 0)
     reader = Reader(config)
+    assert {name: reader_lines(reader, name) for name in before} == before
     assert reader.runs["bo-fm/repeat-0"].info.status == "FINISHED"
     assert reader.line("bo-fm/repeat-0", "incumbent") == [(1, 0.4), (2, 0.4), (3, 0.2)]
     assert reader.runs["bo-fm/repeat-0"].data.metrics["objective"] == 0.2
@@ -307,7 +334,7 @@ def test_a_resume_writes_only_what_is_missing(config: TrackingSettings) -> None:
 def test_a_trial_cut_off_in_the_middle_is_completed_in_place(config: TrackingSettings) -> None:
     track(config, bo_fm()[:1])
     reader = Reader(config)
-    cut = reader.runs["0 bo-fm/0"].info.run_id
+    cut = reader.runs["bo-fm/repeat-0/trial-0"].info.run_id
     with sqlite3.connect(config.uri.removeprefix("sqlite:///")) as database:  # as a killed driver leaves it
         database.execute("update runs set status = 'RUNNING', end_time = null where run_uuid = ?", (cut,))
         database.execute("delete from metrics where run_uuid = ?", (cut,))
@@ -315,9 +342,9 @@ def test_a_trial_cut_off_in_the_middle_is_completed_in_place(config: TrackingSet
     database.close()
     track(config, bo_fm())
     reader = Reader(config)
-    assert reader.runs["0 bo-fm/0"].info.run_id == cut
-    assert reader.runs["0 bo-fm/0"].info.status == "FINISHED"
-    assert reader.runs["0 bo-fm/0"].data.metrics["objective"] == 0.4
+    assert reader.runs["bo-fm/repeat-0/trial-0"].info.run_id == cut
+    assert reader.runs["bo-fm/repeat-0/trial-0"].info.status == "FINISHED"
+    assert reader.runs["bo-fm/repeat-0/trial-0"].data.metrics["objective"] == 0.4
 
 
 @pytest.mark.parametrize(("status", "shown"), [(LOST, "FAILED"), (CANCELLED, "KILLED")])
@@ -325,10 +352,13 @@ def test_a_lost_trial_that_is_tried_again_ends_finished(config: TrackingSettings
     again = finished("bo-fm", 0, FULL, 0.4)
     lost = replace(again, status=status, evaluation=None, reason="the worker died")
     track(config, [lost], status="interrupted")
-    assert Reader(config).runs["0 bo-fm/0"].info.status == shown
+    interrupted = Reader(config).runs["bo-fm/repeat-0/trial-0"]
+    assert (interrupted.info.status, interrupted.data.tags["reason"]) == (shown, "the worker died")
     track(config, [replace(again, standing=RunStanding(1.0, 10, 0.4))])
-    run = Reader(config).runs["0 bo-fm/0"]
+    run = Reader(config).runs["bo-fm/repeat-0/trial-0"]
     assert (run.info.status, run.data.tags["status"]) == ("FINISHED", "finished")
+    assert "" not in run.data.tags.values()
+    assert "reason" not in run.data.tags
     assert run.data.metrics["objective"] == 0.4
 
 
@@ -349,7 +379,7 @@ def test_two_run_directories_of_one_name_do_not_mix(config: TrackingSettings) ->
 def test_a_curve_longer_than_a_batch_is_kept_whole(config: TrackingSettings) -> None:
     long = finished("bo-fm", 0, 2500, 0.4)
     assert track(config, [replace(long, standing=RunStanding(1.0, 2500, 0.4))]).missed == 0
-    curve = Reader(config).line("0 bo-fm/0", "val_error")
+    curve = Reader(config).line("bo-fm/repeat-0/trial-0", "val_error")
     assert [step for step, _ in curve] == list(range(1, 2501))
 
 
@@ -376,7 +406,7 @@ def test_a_dead_server_neither_blocks_nor_raises(tmp_path: Path) -> None:
     assert "127.0.0.1" in report.reason
 
 
-def test_runs_and_campaign_say_what_they_were_set_to_once(tmp_path: Path) -> None:
+def test_runs_say_what_they_were_set_to_once(tmp_path: Path) -> None:
     settings = TrackingSettings(
         f"sqlite:///{tmp_path / 'mlflow.db'}",
         "params",
@@ -389,7 +419,7 @@ def test_runs_and_campaign_say_what_they_were_set_to_once(tmp_path: Path) -> Non
         store = MlflowStore(replace(settings, **changed))
         store.open(RUNS)
     found = {run.data.tags["fmnas.kind"] + run.data.tags.get("optimizer", ""): run for run in store._mlflow.runs()}
-    assert found["campaign"].data.params == {"budget.evaluations": "3", "seed": "0"}
+    assert found["experiment"].data.params == {"budget.evaluations": "3", "seed": "0"}
     assert found["runbo-fm"].data.params == {"kernel": "modlap"}
     assert found["runbohb"].data.params == {}
     for run in found.values():

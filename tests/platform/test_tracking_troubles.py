@@ -71,7 +71,7 @@ def test_a_trial_that_is_not_taken_leaves_the_line_of_its_run_whole(
     create = MlflowExperiment.create
 
     def fail(self: MlflowExperiment, name: str, *rest: Any) -> str:
-        if name == "1 random/0":
+        if name == "random/repeat-0/trial-1":
             raise ConnectionError("500")
         return create(self, name, *rest)
 

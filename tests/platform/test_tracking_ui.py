@@ -107,6 +107,7 @@ def test_a_login_is_sent_to_the_server_and_to_nobody_else(
     assert "S3cr" not in str(error.value)
     monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "alice")
     monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "S3cr/et")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://{host}")
     open_ui(f"http://{host}", say=said.append)
     assert sent[0] == sent[2] != sent[1]
 

@@ -6,8 +6,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from fmnas.platform.tracking.layout import name_in_ui, valid_name
-from fmnas.platform.tracking.views import experiment_link, links_from_tags, page_note, ui_links, view_tags
+from fmnas.platform.tracking.layout import valid_name
+from fmnas.platform.tracking.views import experiment_link, is_ours, links_from_tags, page_note, view_tags
 from fmnas.search_spaces import Real, Space, joint_space
 
 CAMPAIGN = "0123456789abcdef"
@@ -21,8 +21,7 @@ def states(space: Space | None) -> dict[str, Any]:
 
 def test_links_open_the_page_that_a_tag_holds() -> None:
     keys = {key.removeprefix(PREFIX) for key in view_tags(CAMPAIGN, None, 0)}
-    links = ui_links("http://127.0.0.1:5000/", "7", CAMPAIGN)
-    assert list(links) == ["compare", "means", "runs", "trials", "search"]
+    links = links_from_tags("http://127.0.0.1:5000/", "7", view_tags(CAMPAIGN, None, 0))
     for link in links.values():
         address = urlsplit(link)
         route, _, query = address.fragment.partition("?")
@@ -30,14 +29,13 @@ def test_links_open_the_page_that_a_tag_holds() -> None:
         asked = parse_qs(query)
         assert asked["workflowType"] == ["machine_learning"]
         assert asked["viewStateShareKey"][0] in keys
-    assert "compareRunsMode=CHART" in links["compare"]
-    assert "compareRunsMode" not in links["runs"]
+    assert "compareRunsMode=CHART" in links["compare-01234567"]
+    assert "compareRunsMode" not in links["runs-01234567"]
 
 
 def test_links_are_found_again_from_an_experiments_tags() -> None:
     tags = [*view_tags(CAMPAIGN, None, 0), PREFIX + "1795223863443kymnb82k", "mlflow.note.content"]
     found = links_from_tags("http://host", "7", tags)
-    assert list(found.values()) == list(ui_links("http://host", "7", CAMPAIGN).values())
     assert list(found) == ["compare-01234567", "means-01234567", "runs-01234567", "trials-01234567", "search-01234567"]
 
 
@@ -93,39 +91,16 @@ def test_parallel_coordinates_take_the_logarithm_of_log_scaled_variables() -> No
     assert "momentum" in parallel["selectedParams"]
 
 
-def test_the_description_links_to_every_run_directory_once() -> None:
-    first = page_note("7", "aaaaaaaa1", "")
-    both = page_note("7", "bbbbbbbb1", first)
-    again = page_note("7", "aaaaaaaa1", both)
-    assert first.count("compare-aaaaaaaa") == again.count("compare-aaaaaaaa") == 1
-    assert again.startswith("fmnas `aaaaaaaa`")
-    assert "compare-bbbbbbbb" in again
+def test_the_description_is_plain_text_that_may_be_replaced() -> None:
+    note = page_note("toy: bo-fm, bohb on func2c")
+    assert "toy: bo-fm, bohb on func2c" in note
+    assert not set("[]`*#|<>") & set(note)
+    assert is_ours(note)
+    assert is_ours("")
 
 
 def test_a_description_by_someone_else_stays() -> None:
-    assert page_note("7", CAMPAIGN, "My notes") == ""
-
-
-@pytest.mark.parametrize(
-    ("optimizer", "repeat", "name"),
-    [
-        ("a", 0, "a/repeat-0"),
-        ("bo-fm", 0, "bo-fm/repeat-0"),
-        ("regularized-evolution", 0, "reg-evo/repeat-0"),
-        ("hyperband", 12, "hyperb/repeat-12"),
-    ],
-)
-def test_names_of_runs_are_not_cut_by_the_ui(optimizer: str, repeat: int, name: str) -> None:
-    assert name_in_ui(optimizer, f"repeat-{repeat}") == name
-    assert len(name) <= 16
-
-
-@pytest.mark.parametrize(
-    ("optimizer", "name"), [("bo-fm", "bo-fm/mean"), ("regularized-evolution", "regul-evolu/mean")]
-)
-def test_so_are_those_of_mean_curves(optimizer: str, name: str) -> None:
-    assert name_in_ui(optimizer, "mean") == name
-    assert len(name) <= 16
+    assert not is_ours("My notes")
 
 
 def test_names_of_metrics_hold_only_what_mlflow_takes() -> None:
