@@ -98,7 +98,9 @@ def test_the_synthetic_experiments(name: str, design: int | str, points: int) ->
     assert (config.initial_design, config.initial_points) == (design, points)
 
 
-@pytest.mark.parametrize("problem", ["joint", "fashion_mnist", "func2c", "func3c", "ackley5c"])
+@pytest.mark.parametrize(
+    "problem", ["joint", "fashion_mnist", "func2c", "func3c", "ackley5c", "svm_boston", "xgb_fashion_mnist"]
+)
 def test_the_authors_points_may_be_asked_for(problem: str, tmp_path: Path) -> None:
     data = {**GOOD, "problem": problem, "initial_design": "authors", "budget": {"evaluations": 11}}
     config = check_config(data, "here")
@@ -110,7 +112,7 @@ def test_the_authors_points_may_be_asked_for(problem: str, tmp_path: Path) -> No
 
 def test_the_authors_points_are_not_known_for_every_problem() -> None:
     data = {**GOOD, "problem": "ackley53c", "initial_design": "authors", "budget": {"evaluations": 30}}
-    known = "known for joint, func2c, func3c, ackley5c, not for ackley53c; give a number"
+    known = "known for joint, func2c, func3c, ackley5c, svm_boston, xgb_fashion_mnist, not for ackley53c; give a number"
     with pytest.raises(ConfigError, match=f"initial_design = 'authors': the authors' points are {known}"):
         check_config(data, "here")
 
