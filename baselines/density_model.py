@@ -29,14 +29,15 @@ OUTSIDE = {"good": 0.0, "bad": 1e100}
 class DensityModel:
     """hpbandster's config generator. It draws from numpy's global state: use it inside a `PrivateRandomState`."""
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: Space, **options: Any) -> None:
+        """options: of hpbandster's generator."""
         with quiet():
             from hpbandster.optimizers.config_generators import bohb
         self.space = space
         self._fallbacks = _Fallbacks()
         self._configuration_space = configuration_space(space)
         with quiet():
-            self.generator = bohb.BOHB(self._configuration_space, logger=self._fallbacks.logger)
+            self.generator = bohb.BOHB(self._configuration_space, logger=self._fallbacks.logger, **options)
 
     def seed(self, number: int) -> None:
         """Start ConfigSpace's own random numbers anew."""
