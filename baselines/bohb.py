@@ -122,7 +122,7 @@ class BOHB(Optimizer):
 
     def _observe(self, trial: Trial, evaluation: Evaluation) -> None:
         job = self._job(trial, {"loss": evaluation.objective})
-        with _random_state(np.random.default_rng([self.seed, trial.id, 1])), quiet():
+        with quiet():
             self._model.observe(job)
 
     def forget(self, trial: Trial) -> None:

@@ -159,6 +159,16 @@ def test_the_model_picks_about_two_thirds_once_it_has_data() -> None:
     assert {t.note for t in trials} == {""}
 
 
+def test_a_result_draws_no_random_numbers() -> None:
+    optimizer = BOHB(SPACE, epochs=1)
+    for _ in range(30):
+        (trial,) = asked(optimizer, 1)
+        before = np.random.get_state(legacy=False)
+        optimizer.tell(trial, score(trial))
+        np.testing.assert_equal(np.random.get_state(legacy=False), before)
+    assert optimizer._model.generator.kde_models
+
+
 def test_the_model_finds_the_good_region() -> None:
     told = played(BOHB(SPACE, epochs=1, seed=3), 90)
     by_origin = {origin: [v for t, v in told[20:] if t.origin == origin] for origin in (MODEL, RANDOM)}
