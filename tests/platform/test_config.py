@@ -16,6 +16,7 @@ from fmnas.comparison.numbers.paired_tests import can_show, repeats_needed
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import Config, check_config, load_config
 from fmnas.platform.config.source import shipped_configs
+from fmnas.platform.drive.forecast import remarks
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.record.experiment import build_experiment
 from fmnas.platform.record.run_directory import RunDirectory
@@ -79,6 +80,18 @@ def test_the_papers_experiment_has_the_papers_numbers() -> None:
     assert (config.data.train, config.data.validation, config.data.batch_size) == (30_000, 30_000, 32)
     assert (config.fidelity.epochs, config.seeds, config.repeats, config.budget.evaluations) == (25, 4, 4, 200)
     assert config.initial_design == 10
+    methods = {entry.label: (entry.name, entry.options) for entry in config.optimizers}
+    assert methods == {
+        "bo-fm": ("bo-fm", {}),
+        "bo-fm-paper": ("bo-fm", {"mode": "paper"}),
+        "regularized-evolution": ("regularized-evolution", {}),
+        "bohb": ("bohb", {}),
+    }
+
+
+@pytest.mark.parametrize("name", ["quickstart", "fashion_mnist_example"])
+def test_the_examples_show_no_method_without_its_model(name: str) -> None:
+    assert [remark for remark in remarks(load_config(name)) if "verdict" not in remark] == []
 
 
 def test_the_lite_experiment_differs_in_data_and_epochs_alone() -> None:
