@@ -2,7 +2,7 @@
 
 hpbandster's config generator and SuccessiveHalving are used as a library: no nameserver, no workers of its own.
 
-Before a budget has more than two models' worth of results (38 in 18 dimensions), BOHB is Hyperband with random
+Before a budget has the results that two models need (38 in 18 dimensions, by default), BOHB is Hyperband with random
 sampling: each trial's origin says which it was.
 """
 
@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from itertools import count
 from typing import Annotated, Any
 
 import numpy as np
@@ -27,6 +28,8 @@ ROUNDING_MARGIN = 0.5 - 1e-6
 """Budgets run from 0.5 + 1e-6 to epochs + 0.5 - 1e-6 (the paper's setting): rounding then spreads the rungs evenly."""
 ETA = 3
 """The paper's."""
+TOP_PERCENT = 15
+"""hpbandster's, and the paper's."""
 
 
 class BOHB(Optimizer):
@@ -35,15 +38,45 @@ class BOHB(Optimizer):
     Pays for its short trainings by the epoch. Picks its own first configurations: it takes no initial design.
 
     eta: how many trials of a rung compete for one place in the next, and how much longer that trains.
+
+    The other options are those of hpbandster's generator, with its defaults:
+
+    min_points_in_model: results of one budget before its model is fitted, and the fewest that each of its two densities
+        is fitted to. hpbandster raises it to the number of variables + 1, which is also what None stands for.
+    top_n_percent: percentage of a budget's results that count as good.
+    num_samples: candidates of one pick.
+    random_fraction: share of new configurations that are drawn at random.
+    bandwidth_factor: widens the bandwidths of continuous variables when candidates are drawn.
+    min_bandwidth: the smallest bandwidth, in units of the unit cube.
     """
 
-    def __init__(
-        self, space: Space, *, seed: int = 0, epochs: int = 1, eta: Annotated[int, Between(2, 1_000_000)] = ETA
+    def __init__(  # noqa: PLR0913  # an option each
+        self,
+        space: Space,
+        *,
+        seed: int = 0,
+        epochs: int = 1,
+        eta: Annotated[int, Between(2, 1_000_000)] = ETA,
+        min_points_in_model: Annotated[int, Between(1, 1_000_000)] | None = None,
+        top_n_percent: Annotated[int, Between(1, 99)] = TOP_PERCENT,
+        num_samples: Annotated[int, Between(1, 1_000_000)] = 64,
+        random_fraction: Annotated[float, Between(0.0, 1.0)] = 1 / 3,
+        bandwidth_factor: Annotated[float, Between(1e-3, 1e3)] = 3.0,
+        min_bandwidth: Annotated[float, Between(1e-9, 1.0)] = 1e-3,
     ) -> None:
         super().__init__(space, seed=seed, epochs=epochs)
-        check_options(type(self), eta=eta)
+        options: dict[str, Any] = {
+            "top_n_percent": top_n_percent,
+            "num_samples": num_samples,
+            "random_fraction": random_fraction,
+            "bandwidth_factor": bandwidth_factor,
+            "min_bandwidth": min_bandwidth,
+        }
+        if min_points_in_model is not None:
+            options["min_points_in_model"] = min_points_in_model
+        check_options(type(self), eta=eta, **options)
         self.brackets = brackets(epochs, eta)
-        self._model = DensityModel(space)
+        self._model = DensityModel(space, **options)
         self._iterations: list[Any] = []
         self._opened = 0
         self._runs: dict[int, tuple[Any, tuple[int, int, int], float]] = {}  # trial -> (iteration, config id, budget)
@@ -53,7 +86,8 @@ class BOHB(Optimizer):
     @classmethod
     def foreseen(cls, options: Mapping[str, Any], plan: Plan) -> str:
         """Whether the density model never has what it needs."""
-        needed = results_needed(plan.dimensions)
+        points, percent = options.get("min_points_in_model"), options.get("top_n_percent", TOP_PERCENT)
+        needed = results_needed(plan.dimensions, points, percent)
         epochs = epochs_to_model(plan.epochs, options.get("eta", ETA), needed)
         if epochs < plan.evaluations * plan.epochs:
             return ""
@@ -88,7 +122,7 @@ class BOHB(Optimizer):
 
     def _observe(self, trial: Trial, evaluation: Evaluation) -> None:
         job = self._job(trial, {"loss": evaluation.objective})
-        with _random_state(np.random.default_rng([self.seed, trial.id, 1])), quiet():
+        with quiet():
             self._model.observe(job)
 
     def forget(self, trial: Trial) -> None:
@@ -155,9 +189,14 @@ def brackets(
     return cycle
 
 
-def results_needed(dimensions: int) -> int:
-    """How many results on one budget hpbandster's model takes: more than dimensions, for the good and for the bad."""
-    return 2 * (dimensions + 1)
+def results_needed(dimensions: int, min_points_in_model: int | None = None, top_n_percent: int = TOP_PERCENT) -> int:
+    """How many results on one budget hpbandster's model needs.
+
+    The good are top_n_percent of them, but at least min_points_in_model; the bad, all others, must be more than the
+    dimensions.
+    """
+    good = max(min_points_in_model or 0, dimensions + 1)
+    return next(n for n in count(good + dimensions + 1) if n - top_n_percent * n // 100 > dimensions)
 
 
 def epochs_to_model(epochs: int, eta: int, needed: int) -> int:

@@ -10,9 +10,10 @@ What BoTorch sees: Real on its (log-)scaled unit interval, Integer and Ordinal a
 Nominal and Graph as categories, which agree or do not; so it knows nothing of a Graph's edges. Pending trials are the
 `X_pending` of its acquisition function, which takes their results into account by sampling them (qLogEI).
 
-The fit and the search are BoTorch's with its defaults, but for the numbers of random samples and restarts, which are
-what a suggestion costs. BoTorch may suggest what was tried before, and then that is tried again. Where its optimum is
-infeasible, the best of RANDOM_CHOICES random feasible configurations takes its place, by the same function.
+The fit and the search are BoTorch's with its defaults, but for three numbers that say what a suggestion costs: random
+samples and restarts of the search, and the steps of L-BFGS-B in the fit, which BoTorch does not limit to 75. BoTorch
+may suggest what was tried before, and then that is tried again. Where its optimum is infeasible, the best of
+RANDOM_CHOICES random feasible configurations takes its place, by the same function.
 """
 
 from collections.abc import Iterator, Sequence

@@ -27,23 +27,24 @@ OUTSIDE = {"good": 0.0, "bad": 1e100}
 
 
 class DensityModel:
-    """hpbandster's config generator. It draws from numpy's global state: use it inside a `PrivateRandomState`."""
+    """hpbandster's config generator. A pick draws from numpy's global state: use it inside a `PrivateRandomState`."""
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: Space, **options: Any) -> None:
+        """options: of hpbandster's generator."""
         with quiet():
             from hpbandster.optimizers.config_generators import bohb
         self.space = space
         self._fallbacks = _Fallbacks()
         self._configuration_space = configuration_space(space)
         with quiet():
-            self.generator = bohb.BOHB(self._configuration_space, logger=self._fallbacks.logger)
+            self.generator = bohb.BOHB(self._configuration_space, logger=self._fallbacks.logger, **options)
 
     def seed(self, number: int) -> None:
         """Start ConfigSpace's own random numbers anew."""
         self._configuration_space.seed(number)
 
     def observe(self, job: Any) -> None:
-        """Take hpbandster's record of a result; refits the model of its budget."""
+        """Take hpbandster's record of a result; refits the model of its budget, which draws no random numbers."""
         self.generator.new_result(job)
         if self.space.constraints:
             for models in self.generator.kde_models.values():

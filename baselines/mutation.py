@@ -76,11 +76,16 @@ def _choose_in_cell(names: Sequence[str], rng: np.random.Generator) -> str:
 def _other_value(
     variable: Discrete, parent: Configuration, rng: np.random.Generator, *, pair: bool
 ) -> str | int | float | bool:
-    """Another value, uniformly; an input pair of the cell keeps one of its two inputs."""
+    """Another value, uniformly; an input pair of the cell keeps one of its two inputs in its place.
+
+    The place decides which operation the input meets, so that a child has one changed edge (Real et al. 2019).
+    """
     current = parent[variable.name]
     at = variable.index(current)
     others = [value for i, value in enumerate(variable.vertices) if i != at]
     if pair:
-        kept = parse_pair(str(current))[int(rng.integers(2))]
-        others = [value for value in others if kept in parse_pair(str(value))]
+        inputs = parse_pair(str(current))
+        by_kept_place = [[v for v in others if parse_pair(str(v))[place] == inputs[place]] for place in (0, 1)]
+        possible = [pairs for pairs in by_kept_place if pairs]
+        others = possible[int(rng.integers(len(possible)))]
     return others[int(rng.integers(len(others)))]

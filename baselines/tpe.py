@@ -1,5 +1,8 @@
 """TPE (Bergstra et al. 2011): densities of good and of bad results, by Optuna's TPESampler with its own defaults.
 
+These include `multivariate=True`: one density over all variables (Falkner et al. 2018). The TPE of Bergstra et al., of
+hyperopt and so of the published tables is univariate, a density for each variable: `multivariate=False`.
+
 Pending trials count as bad ("constant liar"). Only the order of the objectives matters, not their scale. The sampler
 follows from the trials, so a study is built anew in each ask.
 
@@ -22,7 +25,7 @@ class TPE(OptunaOptimizer):
     """Optuna's TPE.
 
     startup: results before which it draws at random.
-    multivariate: one density over all variables; else one for each, as in the paper.
+    multivariate: one density over all variables (Optuna's default); False: one for each, the TPE of the papers.
     """
 
     name = "tpe"

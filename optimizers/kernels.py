@@ -162,15 +162,19 @@ class ModulatedKernel(GraphKernel):
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         d2 = self._squared_distance(x1, x2, diag)
         if self.P == 0:
-            return self._spectrum_at(torch.zeros_like(d2), d2)
+            return self._spectrum_at(torch.zeros_like(d2), self._modulation_of(torch.ones_like(d2), d2))
         product, total = torch.ones_like(d2), torch.zeros_like(d2)
         for p in range(self.P):
             alpha = self._for_pairs(self.alpha[..., p], diag)
-            factor = self._graph_factor(p, x1, x2, alpha * d2 * self._share, diag)
+            factor = self._graph_factor(p, x1, x2, self._modulation_of(alpha, d2), diag)
             product = product * factor
             if self.additive:
                 total = total + self._for_pairs(self.weights[..., 1 + p], diag) * factor
         return self._for_pairs(self.weights[..., 0], diag) * product + total if self.additive else product
+
+    def _modulation_of(self, alpha: Tensor, d2: Tensor) -> Tensor:
+        """What the distance adds to the frequencies [..., n, m]."""
+        return alpha * d2 * self._share
 
     def _reference(self, p: int) -> Tensor:
         if not self.D:
@@ -214,14 +218,18 @@ class FrequencyMixture(ModulatedKernel):
         self.components = tuple(components)
         self._add_parameter("weights", len(self.components))
 
+    def _modulation_of(self, alpha: Tensor, d2: Tensor) -> Tensor:
+        """alpha d^tau of each component [K, ..., n, m]."""
+        # Away from zero by far less than rounding: the slope of the root at 0 is infinite.
+        powers = [d2 if tau == 2.0 else (d2 + 1e-24).pow(tau / 2) for tau, _ in self.components]
+        return alpha * torch.stack(powers)
+
     def _spectrum_at(self, b: Tensor, a: Tensor) -> Tensor:
-        """Here a = alpha d^2; alpha d^tau is alpha (d^2)^(tau/2), so the forward pass hands over d2 scaled by alpha."""
-        total = torch.zeros_like(b + a)
-        for k, (tau, rho) in enumerate(self.components):
+        """f for a [K, ...] of each component."""
+        total = torch.zeros_like(b + a[0])
+        for k, (_, rho) in enumerate(self.components):
             weight = self.weights[..., k].reshape(*self.batch_shape, *[1] * (total.dim() - len(self.batch_shape)))
-            # Away from zero by far less than rounding: the slope of the root at 0 is infinite.
-            modulation = a if tau == 2.0 else (a + 1e-24).pow(tau / 2)
-            total = total + weight * (1.0 + b + modulation).pow(-rho)
+            total = total + weight * (1.0 + b + a[k]).pow(-rho)
         return total
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from fmnas.trainers.checkpoints import Checkpoints
 
 Arrangement = Literal["auto", "plain", "fast", "stacked"]
+FlopsConvention = Literal["torch", "pthflops"]
 """How the trainings of an evaluation are arranged on a machine, see `images/arrangement.py`."""
 
 AUTHORS_POINTS = 10
@@ -76,7 +77,7 @@ class ProblemSettings:
     """What a configuration may set of a problem: its data, the number of seeds averaged, where checkpoints are kept.
 
     schedule_epochs: the epochs that a search's learning rates are planned for; None: each trial's own.
-    flops_weight: of FLOPs in its objective, beside the error; None: as the problem has it.
+    flops_weight: of FLOPs in its objective, beside the error; None: as the problem has it. flops: how they are counted.
     """
 
     data: DataSettings = field(default_factory=DataSettings)
@@ -84,6 +85,7 @@ class ProblemSettings:
     checkpoints: "Checkpoints | None" = None
     schedule_epochs: int | None = None
     flops_weight: float | None = None
+    flops: FlopsConvention = "torch"
 
 
 @dataclass(frozen=True)
@@ -102,12 +104,14 @@ class ConfigurableProblem:
     make: the problem with settings, whose data and weight are complete.
     data: the keys of DataSettings that it takes, with the values that they have unless set; empty where data are fixed.
     checkpoints: whether its trainings can go on from one.
+    schedule: whether its trainings follow a schedule, which can be planned for more epochs than a trial has.
     flops_weight: of FLOPs in its objective unless a configuration sets it; None: there are none in it.
     """
 
     make: "Callable[[ProblemSettings], Problem]"
     data: Mapping[str, Any] = field(default_factory=dict)
     checkpoints: bool = False
+    schedule: bool = False
     flops_weight: float | None = None
 
 

@@ -94,11 +94,13 @@ class Config(Section):
 
         Where promoted trials go on, every training's learning rate is planned for a full one.
         """
+        planned = self.fidelity.epochs if self.checkpoints.continue_promoted else self.fidelity.schedule_epochs
         return ProblemSettings(
             DataSettings(**dict(self.data)),
             self.seeds,
-            schedule_epochs=self.fidelity.epochs if self.checkpoints.continue_promoted else None,
+            schedule_epochs=planned,
             flops_weight=self.objective.flops_weight,
+            flops=self.objective.flops,
         )
 
     @property
@@ -260,6 +262,22 @@ def _check_data(config: Config, row: Row | None) -> list[str]:
     return found
 
 
+def _check_fidelity(config: Config, row: Row | None) -> list[str]:
+    epochs, planned = config.fidelity.epochs, config.fidelity.schedule_epochs
+    if row is None or planned is None:
+        return []
+    if not row.settable.schedule:
+        able = ", ".join(name for name, other in PROBLEMS.items() if other.settable.schedule)
+        allowed = f"{config.problem} has no learning rates to plan ({able} has); leave it out"
+    elif planned < epochs:
+        allowed = f"it must be at least fidelity.epochs, {epochs}, since no trial may outlast its schedule; raise it"
+    elif planned > epochs and config.checkpoints.continue_promoted:
+        allowed = f"with checkpoints.continue_promoted it must be fidelity.epochs, {epochs}; leave it out"
+    else:
+        return []
+    return [f"fidelity.schedule_epochs = {planned}: {allowed}"]
+
+
 def _check_checkpoints(config: Config, row: Row | None) -> list[str]:
     chosen = config.checkpoints
     wanted = {key: value for key, value in chosen if value is not None and value is not False}
@@ -278,13 +296,15 @@ def _check_checkpoints(config: Config, row: Row | None) -> list[str]:
 
 
 def _check_objective(config: Config, row: Row | None) -> list[str]:
-    weight = config.objective.flops_weight
-    if row is None or weight is None or row.settable.flops_weight is not None:
+    defaults = ObjectiveConfig()
+    changed = {key: value for key, value in config.objective if value != getattr(defaults, key)}
+    if row is None or not changed or row.settable.flops_weight is not None:
         return []
     able = ", ".join(name for name, other in PROBLEMS.items() if other.settable.flops_weight is not None)
     return [
-        f"objective.flops_weight = {shown(weight)}: the objective of {config.problem} has no FLOPs in it (that of "
-        f"{able} does); leave it out"
+        f"objective.{key} = {shown(value)}: the objective of {config.problem} has no FLOPs in it (that of {able} "
+        "does); leave it out"
+        for key, value in changed.items()
     ]
 
 
@@ -294,6 +314,6 @@ def _check_fixed(config: Config, row: Row | None) -> list[str]:
 
 _CHECKS = (
     *(_check_names, _check_options, _check_design, _check_budget, _check_warm_starts),
-    *(_check_data, _check_checkpoints, _check_objective, _check_fixed),
+    *(_check_data, _check_fidelity, _check_checkpoints, _check_objective, _check_fixed),
 )
 """Each: what is wrong in a configuration, whose problem has that row, if there is one of its name."""

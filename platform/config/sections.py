@@ -20,7 +20,7 @@ from fmnas.platform.messages import shown
 from fmnas.platform.named import whole
 from fmnas.platform.optimizers import OPTIMIZERS, Row
 from fmnas.search_spaces.errors import did_you_mean
-from fmnas.trainers.problem import Arrangement, Hardware
+from fmnas.trainers.problem import Arrangement, FlopsConvention, Hardware
 
 IN_PROCESS: Final = "in-process"
 """The kind of workers that is none: the driver trains itself."""
@@ -87,6 +87,10 @@ class FidelityConfig(Section):
 
     epochs: int = Field(ge=1, le=1_000_000)
     """What a full evaluation trains for; 1 where a problem has no epochs."""
+    schedule_epochs: int | None = Field(default=None, ge=1, le=1_000_000)
+    """The epochs that learning rates are planned for: at fidelity.epochs, a shorter trial is the beginning of a full
+    one, as in the BO-FM paper's runs of BOHB. null: each trial's own epochs; with checkpoints.continue_promoted,
+    fidelity.epochs. A retraining is always planned for its own."""
 
 
 class WorkersConfig(Section):
@@ -158,6 +162,9 @@ class ObjectiveConfig(Section):
     flops_weight: float | None = Field(default=None, ge=0, le=1000)
     """Of FLOPs / FLOPs of the largest network, beside the error; 0 is the error alone. null is as the problem has it:
     0.02."""
+    flops: FlopsConvention = "torch"
+    """How FLOPs are counted: torch has two per multiply-add of convolutions and the fully connected layer; pthflops,
+    the BO-FM paper's, one, and counts biases, BatchNorm, ReLU, max pools and sums, too."""
 
 
 def _scalar(given: Any) -> Any:

@@ -25,11 +25,11 @@ REASONS = {
     "seed": "the seeds of all trials and the initial designs follow from it",
     "initial_design": "the optimizers of a repeat begin with the same points, and the old ones have begun",
     "seeds": "an objective averaged over other seeds is another objective",
-    "fidelity.epochs": "an objective after other epochs is another objective",
+    "fidelity": "an objective after other epochs, or by another schedule, is another objective",
     "budget.trial_seconds": "a trial that timed out would have ended otherwise, or the other way round",
     "on_failure": "the optimizers have heard of failures in the old way",
     "fixed": "the optimizers have chosen from another space",
-    "objective": "an objective with another weight is another objective",
+    "objective": "an objective with another weight or count of FLOPs is another objective",
     "data": "an objective on other data is another objective",
     "checkpoints.continue_promoted": "promoted trials would be trained in another way",
 }

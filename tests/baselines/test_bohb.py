@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fmnas.baselines import BOHB
 from fmnas.baselines.bohb import brackets
-from fmnas.baselines.density_model import PICKS
+from fmnas.baselines.density_model import PICKS, quiet
 from fmnas.optimizers import OptimizerError
 from fmnas.search_spaces import Evaluation, Integer, LinearConstraint, Nominal, Real, Space, Trial
 from fmnas.search_spaces.records import MODEL, PROMOTION, RANDOM
@@ -159,6 +159,16 @@ def test_the_model_picks_about_two_thirds_once_it_has_data() -> None:
     assert {t.note for t in trials} == {""}
 
 
+def test_a_result_draws_no_random_numbers() -> None:
+    optimizer = BOHB(SPACE, epochs=1)
+    for _ in range(30):
+        (trial,) = asked(optimizer, 1)
+        before = np.random.get_state(legacy=False)
+        optimizer.tell(trial, score(trial))
+        np.testing.assert_equal(np.random.get_state(legacy=False), before)
+    assert optimizer._model.generator.kde_models
+
+
 def test_the_model_finds_the_good_region() -> None:
     told = played(BOHB(SPACE, epochs=1, seed=3), 90)
     by_origin = {origin: [v for t, v in told[20:] if t.origin == origin] for origin in (MODEL, RANDOM)}
@@ -266,6 +276,28 @@ def test_a_changed_history_is_noticed() -> None:
 def test_settings_are_checked(eta: int) -> None:
     with pytest.raises(OptimizerError, match=f"eta = {eta}"):
         BOHB(SPACE, epochs=9, eta=eta)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        *(("min_points_in_model", 0), ("top_n_percent", 0), ("top_n_percent", 100), ("num_samples", 0)),
+        *(("random_fraction", -0.1), ("random_fraction", 1.1), ("bandwidth_factor", 0.0), ("min_bandwidth", 0.0)),
+    ],
+)
+def test_options_of_the_model_are_checked(option: str, value: float) -> None:
+    with pytest.raises(OptimizerError, match=f"{option} = {value}: it must be at least .* and at most"):
+        BOHB(SPACE, epochs=9, **{option: value})  # type: ignore[arg-type]  # of all of them
+
+
+def test_defaults_of_the_model_are_hpbandsters() -> None:
+    from hpbandster.optimizers.config_generators import bohb
+
+    with quiet():
+        expected = bohb.BOHB(BOHB(SPACE)._model._configuration_space)
+    names = ("min_points_in_model", "top_n_percent", "num_samples", "random_fraction", "bw_factor", "min_bandwidth")
+    found = BOHB(SPACE)._model.generator
+    assert {name: getattr(found, name) for name in names} == {name: getattr(expected, name) for name in names}
 
 
 @pytest.mark.parametrize("eta", [2, 4])

@@ -83,6 +83,17 @@ def test_golden_lengths(case: dict[str, Any]) -> None:
         assert region.exhausted == (step == case["restart_at_step"])
 
 
+@pytest.mark.parametrize("broken_by", [True, False])
+def test_only_results_in_a_row_change_the_lengths(broken_by: bool) -> None:
+    rules = replace(GrowthRules.of(SPACE), successes=3, failures=3)
+    first = TrustRegion.first(rules)
+    region = first
+    for success in (not broken_by, not broken_by, broken_by, not broken_by, not broken_by):
+        region = region.after(success)
+        assert (region.side, region.radius) == (first.side, first.radius)
+    assert region.after(not broken_by).side != first.side
+
+
 @pytest.mark.parametrize("case", GOLDEN["success_test"], ids=lambda case: f"{case['new']} after {case['best']}")
 def test_golden_successes(case: dict[str, Any]) -> None:
     assert is_success(case["new"], case["best"]) == case["success"]

@@ -121,6 +121,22 @@ def test_a_mixture_of_one_component_is_modlap() -> None:
     np.testing.assert_allclose(golden(mixture, GOLDEN["theta"]), golden(modlap, GOLDEN["theta"]), rtol=1e-10)
 
 
+def test_a_mixture_is_equation_6() -> None:
+    space = Space([Real("c", 0.0, 1.0), Nominal("a", [0, 1])])  # a complete graph of 2: eigenvalues 0 and 2
+    mixture = kernels.FrequencyMixture(space, [(1.0, 1), (2.0, 3)])
+    mixture.alpha, mixture.beta, mixture.lengthscale, mixture.weights = [4.0], [0.5], [2.0], [1.0, 0.3]
+    points = torch.tensor([[0.1, 0.0], [0.6, 1.0]], dtype=torch.float64)
+    d = 0.5 / 2.0
+    low, high = (1 / (1 + b + 4 * d) + 0.3 / (1 + b + 4 * d**2) ** 3 for b in (0.0, 0.5 * 2.0))
+    assert gram(mixture, points)[0, 1] == pytest.approx((low - high) / 2)
+
+
+def test_a_mixture_of_continuous_variables_alone_has_alpha_1() -> None:
+    mixture = kernels.FrequencyMixture(Space([Real("c", 0.0, 1.0)]), [(1.0, 2)])
+    mixture.lengthscale, mixture.weights = [0.5], [1.0]
+    assert gram(mixture, torch.tensor([[0.0], [0.25]], dtype=torch.float64))[0, 1] == pytest.approx(1 / 1.5**2)
+
+
 @pytest.mark.parametrize("component", [(0.0, 1), (2.1, 1), (1.0, 0), (1.0, 1.5)])
 def test_components_outside_the_family_are_refused(component: Any) -> None:
     with pytest.raises(ValueError, match="tau must be in"):

@@ -16,6 +16,7 @@ from fmnas.comparison.numbers.paired_tests import can_show, repeats_needed
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import Config, check_config, load_config
 from fmnas.platform.config.source import shipped_configs
+from fmnas.platform.drive.forecast import remarks
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.record.experiment import build_experiment
 from fmnas.platform.record.run_directory import RunDirectory
@@ -79,6 +80,18 @@ def test_the_papers_experiment_has_the_papers_numbers() -> None:
     assert (config.data.train, config.data.validation, config.data.batch_size) == (30_000, 30_000, 32)
     assert (config.fidelity.epochs, config.seeds, config.repeats, config.budget.evaluations) == (25, 4, 4, 200)
     assert config.initial_design == 10
+    methods = {entry.label: (entry.name, entry.options) for entry in config.optimizers}
+    assert methods == {
+        "bo-fm": ("bo-fm", {}),
+        "bo-fm-paper": ("bo-fm", {"mode": "paper"}),
+        "regularized-evolution": ("regularized-evolution", {}),
+        "bohb": ("bohb", {}),
+    }
+
+
+@pytest.mark.parametrize("name", ["quickstart", "fashion_mnist_example"])
+def test_the_examples_show_no_method_without_its_model(name: str) -> None:
+    assert [remark for remark in remarks(load_config(name)) if "verdict" not in remark] == []
 
 
 def test_the_lite_experiment_differs_in_data_and_epochs_alone() -> None:
@@ -98,7 +111,9 @@ def test_the_synthetic_experiments(name: str, design: int | str, points: int) ->
     assert (config.initial_design, config.initial_points) == (design, points)
 
 
-@pytest.mark.parametrize("problem", ["joint", "fashion_mnist", "func2c", "func3c", "ackley5c"])
+@pytest.mark.parametrize(
+    "problem", ["joint", "fashion_mnist", "func2c", "func3c", "ackley5c", "svm_boston", "xgb_fashion_mnist"]
+)
 def test_the_authors_points_may_be_asked_for(problem: str, tmp_path: Path) -> None:
     data = {**GOOD, "problem": problem, "initial_design": "authors", "budget": {"evaluations": 11}}
     config = check_config(data, "here")
@@ -110,7 +125,7 @@ def test_the_authors_points_may_be_asked_for(problem: str, tmp_path: Path) -> No
 
 def test_the_authors_points_are_not_known_for_every_problem() -> None:
     data = {**GOOD, "problem": "ackley53c", "initial_design": "authors", "budget": {"evaluations": 30}}
-    known = "known for joint, func2c, func3c, ackley5c, not for ackley53c; give a number"
+    known = "known for joint, func2c, func3c, ackley5c, svm_boston, xgb_fashion_mnist, not for ackley53c; give a number"
     with pytest.raises(ConfigError, match=f"initial_design = 'authors': the authors' points are {known}"):
         check_config(data, "here")
 

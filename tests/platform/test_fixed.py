@@ -152,6 +152,9 @@ def test_an_older_experiment_has_nothing_fixed_and_goes_on(tmp_path: Path) -> No
         ({"fixed": {"x1": 0, "x2": 0, "h1": 1, "h2": 1}}, "fixed: it has all 4 variables"),
         ({"initial_design": "authors"}, "initial_design = 'authors': the authors' points are of the whole space"),
         ({"objective": {"flops_weight": 0.1}}, "objective.flops_weight = 0.1: the objective of func2c has no FLOPs"),
+        ({"objective": {"flops": "pthflops"}}, "objective.flops = 'pthflops': the objective of func2c has no FLOPs"),
+        ({"objective": {"flops": "fvcore"}}, "objective.flops = 'fvcore': it must be"),
+        ({"fidelity": {"epochs": 1, "schedule_epochs": 9}}, "fidelity.schedule_epochs = 9: func2c has no learning"),
     ],
 )
 def test_what_cannot_be_is_named(changes: dict[str, Any], message: str) -> None:

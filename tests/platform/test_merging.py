@@ -103,7 +103,10 @@ def test_the_same_repeat_twice_is_refused(one: Path, tmp_path: Path, capsys: pyt
     ("override", "key"),
     [
         ("problem=func3c", "problem = 'func2c' and 'func3c'"),
-        ("fidelity.epochs=2", "fidelity = {'epochs': 3} and {'epochs': 2}"),
+        (
+            "fidelity.epochs=2",
+            "fidelity = {'epochs': 3, 'schedule_epochs': None} and {'epochs': 2, 'schedule_epochs': None}",
+        ),
         ("budget.evaluations=7", "budget = "),
         ("initial_design=2", "initial_design = 3 and 2"),
     ],

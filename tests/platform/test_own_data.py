@@ -12,7 +12,8 @@ from fmnas.platform.cli import main
 from fmnas.platform.config.config import check_config
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.problems import problem
-from fmnas.search_spaces import Trial
+from fmnas.search_spaces import Cell, Trial
+from fmnas.trainers.images.network import count_flops, flops_ratio
 from fmnas.trainers.problem import DataSettings, Hardware, ProblemSettings
 from fmnas.trainers.split import GUESSING_ERROR
 
@@ -150,6 +151,22 @@ def test_the_weight_of_flops_is_in_the_objective_its_penalty_and_its_words() -> 
     assert len({evaluation.errors for evaluation in found}) == 1, "the training is the same"
 
 
+def test_the_count_of_flops_is_in_the_objective_and_its_words() -> None:
+    data = {"name": "digits", "train": 32, "validation": 32}
+    config = check_config({**PLAIN, "data": data, "seeds": 1, "objective": {"flops": "pthflops"}}, "here")
+    assert check_config(dict(PLAIN), "here").objective.flops == "torch"
+    usual, paper = problem("joint", settings(None)), problem("joint", config.problem_settings)
+    assert paper.objective.endswith("+ 0.02 x FLOPs / FLOPs of the largest cell (as pthflops counts them).")
+    trial = Trial(0, usual.space.sample(np.random.default_rng(0)), 1, "random")
+    ours, theirs = (task.build(task.load(), Hardware()).evaluate(trial) for task in (usual, paper))
+    cell = Cell.from_configuration(trial.configuration)
+    assert (ours.flops, theirs.flops) == (count_flops(cell), count_flops(cell, "pthflops"))
+    assert theirs.error is not None
+    assert theirs.flops_ratio == flops_ratio(cell, "pthflops") != ours.flops_ratio
+    assert theirs.objective == theirs.error + 0.02 * theirs.flops_ratio
+    assert theirs.errors == ours.errors, "the training is the same"
+
+
 def test_an_error_of_0_can_be_modelled() -> None:
     """With a weight the objective is above 0, and models see its logarithm; without, it may be 0."""
     assert problem("joint", settings(1e-9)).log_objective
@@ -177,4 +194,5 @@ def test_experiments_with_other_weights_are_not_put_into_one_report(
     out = tmp_path / "run"
     assert run(out, f"data.root={done.parent / 'mine.npz'}", "seed=6", "objective.flops_weight=0") == 0
     assert main(["report", str(done), str(out), "--out", str(tmp_path / "both")]) == 2
-    assert "objective = {'flops_weight': 0.02} and {'flops_weight': 0.0}" in capsys.readouterr().err
+    ours, theirs = ({"flops_weight": weight, "flops": "torch"} for weight in (0.02, 0.0))
+    assert f"objective = {ours} and {theirs}" in capsys.readouterr().err

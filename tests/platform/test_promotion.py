@@ -191,6 +191,51 @@ def test_what_it_needs_is_named(changes: dict[str, object], words: str) -> None:
         check_config({**JOINT, **changes}, "here")
 
 
+@pytest.mark.parametrize(
+    ("fidelity", "checkpoints", "planned"),
+    [
+        ({}, {}, None),
+        ({"schedule_epochs": 9}, {}, 9),
+        ({"schedule_epochs": 12}, {}, 12),
+        ({"schedule_epochs": 12}, {"every": 5}, 12),
+        ({}, {"every": 5, "continue_promoted": True}, 9),
+        ({"schedule_epochs": 9}, {"every": 5, "continue_promoted": True}, 9),
+    ],
+)
+def test_learning_rates_are_planned_for_what_is_set(
+    fidelity: dict[str, int], checkpoints: dict[str, object], planned: int | None
+) -> None:
+    config = check_config({**JOINT, "fidelity": {"epochs": 9, **fidelity}, "checkpoints": checkpoints}, "here")
+    assert config.problem_settings.schedule_epochs == planned
+    assert config.fidelity.schedule_epochs == fidelity.get("schedule_epochs")
+
+
+def test_planned_schedules_need_no_checkpoints(whole: tuple[Path, int], tmp_path: Path) -> None:
+    """The trials of one epoch are those of a search whose promoted trials go on; a promoted one has its own seed."""
+    assert run(tmp_path / "run", None, ["fidelity.schedule_epochs=3"]) == 0
+    assert curves(tmp_path / "run")[:3] == curves(whole[0])[:3]
+    assert trials(tmp_path / "run")[3].seed != trials(whole[0])[3].seed
+    assert run(tmp_path / "other", None, []) == 0
+    assert curves(tmp_path / "other")[:3] != curves(whole[0])[:3]
+
+
+@pytest.mark.parametrize(
+    ("epochs", "checkpoints", "words"),
+    [
+        (8, {}, r"fidelity\.schedule_epochs = 8: it must be at least fidelity\.epochs, 9"),
+        (0, {}, r"fidelity\.schedule_epochs = 0: it must be at least 1"),
+        (
+            *(12, {"every": 5, "continue_promoted": True}),
+            r"schedule_epochs = 12: with checkpoints\.continue_promoted it must be fidelity\.epochs, 9",
+        ),
+    ],
+)
+def test_schedules_that_cannot_be_are_named(epochs: int, checkpoints: dict[str, object], words: str) -> None:
+    data = {**JOINT, "fidelity": {"epochs": 9, "schedule_epochs": epochs}, "checkpoints": checkpoints}
+    with pytest.raises(ConfigError, match=words):
+        check_config(data, "here")
+
+
 def test_a_retraining_is_planned_for_its_own_epochs() -> None:
     """It may train longer than the search did."""
     data = DataSettings(name="digits", train=10, validation=10, batch_size=8)

@@ -77,7 +77,7 @@ def test_the_command_explains_and_runs_nothing(
     assert "repeats: 2\n" in told
     assert "  # How often a trial is tried when workers are lost.\n  attempts: 3\n" in told
     assert told.count("  # How many trials it may have in flight.\n  concurrency: 1\n") == 1
-    assert "# Cost: 8 runs, 160 evaluations, 640 trainings, 1,920 epochs in all\n" in told
+    assert "# Cost: 6 runs, 120 evaluations, 480 trainings, 1,440 epochs in all\n" in told
     assert "no verdict is possible" in told
     assert list(tmp_path.iterdir()) == []
     assert main(["config", "func2c", "-o", "repeats=0"]) == 2

@@ -109,11 +109,18 @@ def test_what_a_remark_advises_silences_it() -> None:
     assert remarks(after) == []
 
 
-@pytest.mark.parametrize(("epochs", "eta"), [(1, 3), (3, 3), (9, 3), (25, 3), (4, 2)])
-def test_bohb_has_its_model_after_just_the_epochs_that_are_said(epochs: int, eta: int) -> None:
+@pytest.mark.parametrize(
+    ("epochs", "eta", "options"),
+    [
+        *((1, 3, {}), (3, 3, {}), (9, 3, {}), (25, 3, {}), (4, 2, {})),
+        *((1, 3, {"min_points_in_model": 3}), (1, 3, {"min_points_in_model": 9}), (9, 3, {"min_points_in_model": 9})),
+        *((1, 3, {"top_n_percent": 90}), (9, 3, {"top_n_percent": 60, "min_points_in_model": 6})),
+    ],
+)
+def test_bohb_has_its_model_after_just_the_epochs_that_are_said(epochs: int, eta: int, options: dict[str, int]) -> None:
     space = problem("func2c").space
-    said = epochs_to_model(epochs, eta, results_needed(len(space.names)))
-    optimizer, rng = BOHB(space, epochs=epochs, eta=eta), np.random.default_rng(0)
+    said = epochs_to_model(epochs, eta, results_needed(len(space.names), **options))
+    optimizer, rng = BOHB(space, epochs=epochs, eta=eta, **options), np.random.default_rng(0)
     spent = 0
     while not optimizer._model.generator.kde_models and spent <= said:
         trial = optimizer.ask()
@@ -128,3 +135,9 @@ def test_a_budget_that_leaves_bohb_without_a_model_is_said() -> None:
     assert line.startswith("bohb: its model needs 10 results of one length, which take 11 evaluations; with 10 all")
     assert line.endswith("-o budget.evaluations=11, or more")
     assert remarks(config(["bohb"], evaluations=11)) == []
+
+
+def test_the_results_that_bohb_needs_follow_its_options() -> None:
+    for options, needed in (({"min_points_in_model": 20}, 25), ({"top_n_percent": 90}, 41)):
+        (line,) = remarks(config([{"name": "bohb", **options}], evaluations=15))
+        assert line.startswith(f"bohb: its model needs {needed} results of one length")

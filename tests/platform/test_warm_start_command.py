@@ -187,7 +187,10 @@ def test_a_colon_in_a_directory_is_no_label_before_a_slash(earlier: Path, tmp_pa
     [
         ({"problem": "func3c"}, "cannot be compared with those of .*: problem = 'func3c' and 'func2c'. Make them the"),
         ({"seeds": 3}, "seeds = 3 and 4"),
-        ({"fidelity": {"epochs": 2}}, "fidelity = {'epochs': 2} and {'epochs': 3}"),
+        (
+            {"fidelity": {"epochs": 2}},
+            "fidelity = {'epochs': 2, 'schedule_epochs': None} and {'epochs': 3, 'schedule_epochs': None}",
+        ),
         ({"fixed": {"h1": 2}}, "fixed = {'h1': 2} and {}"),
         ({"repeats": 3}, "has 2 repeats, and here are 3, .*: ask for at most 2, or extend that experiment first"),
         ({"budget": {"evaluations": 5}}, "repeat 0 of e in .* has 5 trials, and budget.evaluations is 5: .*above 5"),

@@ -254,6 +254,11 @@ def test_settings_that_cannot_be(name: str, value: object) -> None:
         TrainingSettings(**{name: value})
 
 
+def test_a_count_of_flops_that_cannot_be() -> None:
+    with pytest.raises(TrainerError, match="flops = 'fvcore': it must be one of torch, pthflops"):
+        TrainingSettings(flops="fvcore")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("device", ["gpu", "cuda:99"])
 def test_a_device_that_is_not_there(noise_split: Split, device: str) -> None:
     with pytest.raises(TrainerError, match=f"device = '{device}' cannot be used here: .*\"cpu\" always can"):

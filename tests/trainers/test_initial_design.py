@@ -1,6 +1,7 @@
 """The authors' initial points, compared with points written by their code."""
 
 import math
+from typing import Any
 
 import pytest
 
@@ -9,6 +10,7 @@ from fmnas.search_spaces import joint_space
 from fmnas.trainers import TrainerError
 from fmnas.trainers.problem import authors_points
 
+KNOWN = ["joint", "func2c", "func3c", "ackley5c", "svm_boston", "xgb_fashion_mnist"]
 # problem, seed, number of the point, coordinates in the authors' order
 POINTS = [
     ("func2c", 0, 0, [-0.027905354, 0.061928328, 1, 4]),
@@ -31,6 +33,26 @@ JOINT_POINTS = [
         [1, 5, 6, 6, 7, 5, 7, 6, 1, 4, 4, 2],
     ),
 ]
+# problem, seed, number of the point; coordinates in the authors' order, logarithms to base 10 of the log-scaled ones
+TABLE_POINTS = [
+    ("svm_boston", 0, 0, [-1.5697634, -2.8142149, -4.44977, "linear", "auto", False]),
+    ("svm_boston", 4, 9, [-1.6587116, -2.3003392, -1.7191796, "rbf", "auto", True]),
+    (
+        *("xgb_fashion_mnist", 0, 0),
+        [-3.0837162, -1.3451792, -2.224885, 2.6434586, 2, "dart", "lossguide", "multi:softmax"],
+    ),
+    (
+        *("xgb_fashion_mnist", 4, 9),
+        [-3.1904538, -0.9169493, -0.8595898, 0.8667542, 9, "gbtree", "lossguide", "multi:softprob"],
+    ),
+]
+AUTHORS_ORDER = {
+    "svm_boston": ("C", "tolerance", "nu", "kernel", "gamma", "shrinking"),
+    "xgb_fashion_mnist": (
+        *("learning_rate", "min_split_loss", "subsample", "reg_lambda"),
+        *("max_depth", "booster", "grow_policy", "loss"),
+    ),
+}
 BEST = {
     "func2c": [0.2925, 0.1245, 0.1441, 0.0670, -0.0762],
     "func3c": [0.3096, 0.2271, 0.2293, 0.9468, 0.4167],
@@ -42,6 +64,19 @@ BEST = {
 def test_points_of_the_synthetic_problems(name: str, seed: int, number: int, expected: list[float]) -> None:
     configuration = authors_points(problem(name).space, seed)[number]
     assert list(configuration.values()) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize(("name", "seed", "number", "expected"), TABLE_POINTS)
+def test_points_of_the_problems_with_a_table(name: str, seed: int, number: int, expected: list[Any]) -> None:
+    space = problem(name).space
+    configuration = authors_points(space, seed)[number]
+    in_logarithm = {v.name for v in space.continuous if v.log}
+    found = [
+        math.log10(float(configuration[n])) if n in in_logarithm else configuration[n] for n in AUTHORS_ORDER[name]
+    ]
+    reals = len(space.continuous)
+    assert found[:reals] == pytest.approx(expected[:reals], abs=1e-6)
+    assert found[reals:] == expected[reals:]
 
 
 @pytest.mark.parametrize(("where", "continuous", "vertices"), JOINT_POINTS)
@@ -61,7 +96,7 @@ def test_the_best_of_ten_is_the_one_that_was_published(name: str) -> None:
     assert best == pytest.approx(BEST[name], abs=5.1e-5)
 
 
-@pytest.mark.parametrize("name", ["joint", "func2c", "func3c", "ackley5c"])
+@pytest.mark.parametrize("name", KNOWN)
 def test_all_points_lie_in_the_space_and_shorter_lists_are_beginnings(name: str) -> None:
     space = problem(name).space
     design = authors_points(space, 11, count=200)
@@ -72,8 +107,8 @@ def test_all_points_lie_in_the_space_and_shorter_lists_are_beginnings(name: str)
     assert authors_points(space, 12) != design[:10]
 
 
-def test_they_are_known_for_four_problems() -> None:
-    assert [name for name in PROBLEMS if problem(name).has_authors_points] == ["joint", "func2c", "func3c", "ackley5c"]
+def test_they_are_known_for_the_papers_six_problems() -> None:
+    assert [name for name in PROBLEMS if problem(name).has_authors_points] == KNOWN
 
 
 def test_there_is_at_least_one() -> None:

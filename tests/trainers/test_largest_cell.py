@@ -121,6 +121,13 @@ def test_so_no_cell_exceeds_it(seed: int) -> None:
     assert added_up(cell) <= added_up(heaviest) <= added_up(largest_cell()) == MOST
 
 
+@pytest.mark.parametrize("seed", range(25))
+def test_nor_by_the_count_of_pthflops(seed: int) -> None:
+    cell = random_cell(seed)
+    heaviest = count_flops(replace(cell, operations=largest_cell().operations), "pthflops")
+    assert count_flops(cell, "pthflops") <= heaviest <= count_flops(largest_cell(), "pthflops")
+
+
 def test_ratios_are_at_most_one() -> None:
     assert flops_ratio(largest_cell()) == 1.0
     assert 0 < flops_ratio(Cell(largest_cell().inputs, (("identity", "identity"),) * 4, 3)) == frame() / MOST

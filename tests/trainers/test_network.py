@@ -1,6 +1,7 @@
 """The network: parameters and FLOPs of six known cells, wiring against a slow reference, initialisation."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -80,6 +81,15 @@ KNOWN = {
         (1, 2, 3, 4),
     ),
 }
+# FLOPs of their live states by pthflops 0.4.2, whose JIT path is what the authors used.
+PTHFLOPS = {
+    "largest": 35_720_464,
+    "rnd0": 12_592_960,
+    "rnd1": 3_416_128,
+    "rnd2": 10_393_072,
+    "rnd3": 9_549_216,
+    "rnd4": 3_824_624,
+}
 known_cells = pytest.mark.parametrize("name", KNOWN)
 
 
@@ -117,6 +127,18 @@ def test_flops_are_the_authors(name: str) -> None:
     cell, _, flops, _ = KNOWN[name]
     assert count_flops(cell) == flops
     assert flops_ratio(cell) == flops / 70_274_048
+    assert count_flops(cell, "pthflops") == PTHFLOPS[name]
+    assert flops_ratio(cell, "pthflops") == PTHFLOPS[name] / 35_720_464
+
+
+def test_the_conventions_order_cheap_operations_differently() -> None:
+    def chain_of(operation: str) -> Cell:
+        return replace(largest_cell(), operations=((operation, operation),) * 4)
+
+    pool, conv = chain_of("maxpool5x5"), chain_of("conv1x1")
+    assert count_flops(pool) < count_flops(conv)
+    assert count_flops(pool, "pthflops") > count_flops(conv, "pthflops")
+    assert count_flops(pool) == count_flops(chain_of("identity"))
 
 
 def apply_slowly(module: nn.Module, name: str, x: Tensor) -> Tensor:

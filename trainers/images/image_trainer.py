@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from typing import get_args
 
 import torch
 
@@ -39,7 +40,7 @@ from fmnas.trainers.images.fast import fast_learner
 from fmnas.trainers.images.network import build_network, count_flops, flops_ratio
 from fmnas.trainers.images.stacked import Stack, StackedLearner
 from fmnas.trainers.images.training import Learner, TrainingContext, plain_learner
-from fmnas.trainers.problem import Arrangement
+from fmnas.trainers.problem import Arrangement, FlopsConvention
 from fmnas.trainers.split import GUESSING_ERROR, Split
 
 logger = logging.getLogger(__name__)
@@ -62,6 +63,7 @@ class TrainingSettings:
     early_validation: the validation images, the first of the split, that epochs before a trial's last are measured on;
     None: all. The last epoch, and with it the objective, is always of all.
     flops_weight: of FLOPs / FLOPs of the largest cell in the objective.
+    flops: how both are counted: see `network.py`.
     """
 
     seeds: int = 4
@@ -72,6 +74,7 @@ class TrainingSettings:
     schedule_epochs: int | None = None
     early_validation: int | None = None
     flops_weight: float = FLOPS_WEIGHT
+    flops: FlopsConvention = "torch"
 
     def __post_init__(self) -> None:
         for name in ("seeds", "batch_size", "threads", "schedule_epochs", "early_validation"):
@@ -82,6 +85,8 @@ class TrainingSettings:
                 raise TrainerError(f"{name} = {value}: it must be an integer of at least 1")
         if not 0 <= self.flops_weight < math.inf:
             raise TrainerError(f"flops_weight = {self.flops_weight}: it must be a finite number of at least 0")
+        if self.flops not in get_args(FlopsConvention):
+            raise TrainerError(f"flops = {self.flops!r}: it must be one of {', '.join(get_args(FlopsConvention))}")
 
 
 class ImageTrainer:
@@ -155,12 +160,12 @@ class ImageTrainer:
         if not self._may_go_on(trial):
             self._discard(trial)
         errors = tuple(training.errors[-1] for training in trainings)
-        ratio = flops_ratio(cell)
+        ratio = flops_ratio(cell, self.settings.flops)
         return Evaluation(
             objective=_mean(errors) + self.settings.flops_weight * ratio,
             epochs=trial.epochs,
             errors=errors,
-            flops=count_flops(cell),
+            flops=count_flops(cell, self.settings.flops),
             flops_ratio=ratio,
             curve=tuple(_mean(of_epoch) for of_epoch in zip(*(t.errors for t in trainings), strict=True)),
             seconds=self._clock() - start,

@@ -13,12 +13,23 @@
 A cell's first output is the state `cell.output`: it becomes S(-1) of the next cell. Its second, S4, becomes S(0).
 Every convolution has a bias. The largest cell has 279,226 parameters and 35,137,024 multiply-adds per image.
 
-FLOPs: Two per multiply-add of convolutions and the fully connected layer, as torch counts them.
+FLOPs per image, by two conventions:
+
+| layer | torch, as its counter has it | pthflops, as the paper has it |
+|---|---|---|
+| convolution | 2 per multiply-add | 1 per multiply-add, 1 per output for the bias |
+| fully connected | 2 per multiply-add | 1 per multiply-add |
+| BatchNorm, ReLU | 0 | 2 per element, each |
+| max pool k x k | 0 | k^2 - 1 per output |
+| sum of two operations | 0 | 1 per element |
+| all of the largest cell | 70,274,048 | 35,720,464 |
 """
 
 from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
+from math import prod
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +37,7 @@ from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
 from fmnas.search_spaces import CanonicalCell, Cell, canonical_form, largest_cell
+from fmnas.trainers.problem import FlopsConvention
 from fmnas.trainers.split import CLASSES, IMAGE_SIZE
 
 STEM_CHANNELS = 16
@@ -152,21 +164,35 @@ def initialise(network: nn.Module, generator: torch.Generator) -> None:
             nn.init.zeros_(module.bias)
 
 
-def count_flops(cell: Cell) -> int:
-    """FLOPs of the cell's network: 70,274,048 for the largest cell. Milliseconds; remembered for its canonical form."""
-    return flops_of_form(canonical_form(cell))
+_aten = torch.ops.aten
+PTHFLOPS: dict[Any, Callable[..., int]] = {
+    _aten.convolution: lambda x, weight, *_, out_shape, **__: prod(out_shape) * (prod(weight[1:]) + 1),
+    _aten.addmm: lambda bias, x, weight, *_, **__: prod(x) * weight[1],
+    _aten.native_batch_norm: lambda x, *_, **__: 2 * prod(x),
+    _aten._native_batch_norm_legit_no_training: lambda x, *_, **__: 2 * prod(x),  # what some versions make of it
+    _aten.relu: lambda x, **_: 2 * prod(x),
+    _aten.max_pool2d_with_indices: lambda x, kernel, *_, out_shape: prod(out_shape[0]) * (prod(kernel) - 1),
+    _aten.add: lambda x, *_, **__: prod(x),
+}
+"""Of pthflops 0.4.2 (its JIT path): the count of an operation from the shapes of what it takes and gives."""
+
+
+def count_flops(cell: Cell, convention: FlopsConvention = "torch") -> int:
+    """FLOPs of the cell's network, by a convention of the table above. Milliseconds; cached by canonical form."""
+    return flops_of_form(canonical_form(cell), convention)
 
 
 @cache
-def flops_of_form(form: CanonicalCell) -> int:
+def flops_of_form(form: CanonicalCell, convention: FlopsConvention = "torch") -> int:
     """FLOPs of the network that all cells of this form share."""
     with torch.device("meta"):  # shapes without numbers: nothing is computed, no random state is touched
         network, image = Network(form.representative()).eval(), torch.empty(1, 1, IMAGE_SIZE, IMAGE_SIZE)
-    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+    mapping = PTHFLOPS if convention == "pthflops" else {}
+    with torch.no_grad(), FlopCounterMode(display=False, custom_mapping=mapping) as counter:
         network(image)
     return int(counter.get_total_flops())
 
 
-def flops_ratio(cell: Cell) -> float:
-    """FLOPs relative to the largest cell's, in (0, 1]."""
-    return count_flops(cell) / count_flops(largest_cell())
+def flops_ratio(cell: Cell, convention: FlopsConvention = "torch") -> float:
+    """FLOPs relative to the largest cell's, by the same convention, in (0, 1]."""
+    return count_flops(cell, convention) / count_flops(largest_cell(), convention)

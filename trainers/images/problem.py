@@ -47,6 +47,7 @@ def joint(settings: ProblemSettings) -> Problem:
             threads=hardware.threads,
             arrangement=hardware.arrangement,
             flops_weight=weight,
+            flops=settings.flops,
         )
         if split.for_tests:
             return FinalTrainer(split, how)  # for as many epochs as it is told, each planned for its own
@@ -71,7 +72,8 @@ def joint(settings: ProblemSettings) -> Problem:
 def _in_words(settings: ProblemSettings, images: str) -> str:
     """What an evaluation measures. images: what they are called."""
     data, weight = settings.data, settings.flops_weight
-    flops = f" + {weight} x FLOPs / FLOPs of the largest cell" if weight else ""
+    counted = " (as pthflops counts them)" * (settings.flops == "pthflops")
+    flops = f" + {weight} x FLOPs / FLOPs of the largest cell{counted}" if weight else ""
     early = "" if data.early_validation is None else f" (before the last epoch, on {data.early_validation:,} of them)"
     return (
         f"An evaluation trains a cell {settings.seeds} times, each from another seed, on {data.train:,} images of "
@@ -91,6 +93,7 @@ JOINT = ConfigurableProblem(
         "early_validation": None,
     },
     checkpoints=True,
+    schedule=True,
     flops_weight=FLOPS_WEIGHT,
 )
 

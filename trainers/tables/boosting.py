@@ -24,6 +24,7 @@ cost more than its rows. Deep trees take longer, and so does `dart`, which looks
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -168,7 +169,8 @@ def xgb_fashion_mnist(settings: ProblemSettings, name: str = "xgb_fashion_mnist"
     assert data.train is not None
     assert data.validation is not None
     read = partial(fashion_mnist_table, data.train, data.validation, data.path)
-    return _problem(name, FASHION_MNIST_SPACE, "fashion_mnist", read, rounds=50, best_round=True)
+    problem = _problem(name, FASHION_MNIST_SPACE, "fashion_mnist", read, rounds=50, best_round=True)
+    return replace(problem, has_authors_points=name == "xgb_fashion_mnist")
 
 
 def _problem(
