@@ -99,6 +99,39 @@ def test_a_full_disk_ends_the_experiment_in_words_and_leaves_whole_lines(
     assert read_journal(path) == RECORDS
 
 
+class FullDisk:
+    """A file of which `room` more bytes can be written."""
+
+    def __init__(self, file: Any, room: int) -> None:
+        self._file, self._room = file, room
+
+    def write(self, data: Any) -> int:
+        if not self._room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written = int(self._file.write(data[: self._room]))
+        self._room -= written
+        return written
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+@pytest.mark.parametrize("room", [0, 1, 20])
+def test_a_full_disk_cuts_off_the_torn_record_and_none_before_it(tmp_path: Path, room: int) -> None:
+    path = tmp_path / "j"
+    with Journal(path) as journal:
+        for record in RECORDS:
+            journal.append(record)
+        whole = path.read_bytes()
+        journal._file = FullDisk(journal._file, room)
+        with pytest.raises(ExperimentFailed):
+            journal.append(RECORDS[-1])
+        assert path.read_bytes() == whole
+    with Journal(path) as journal:
+        journal.append({"event": "more"})
+    assert read_journal(path) == [*RECORDS, {"event": "more"}]
+
+
 def test_damage_inside_is_named_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "j"
     lines = write(path).split(b"\n")
