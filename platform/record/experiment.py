@@ -59,8 +59,12 @@ class Experiment:
         return Subspace(self.problem.space, self.config.fixed)
 
     def issued(self, run: Run, trial: Trial) -> Trial:
-        """A trial that the run's optimizer suggests as it goes on record. Raises OptimizerError as `WarmStart`."""
-        return run.warm_start.marked(replace(trial, seed=self.trial_seed(run, trial)))
+        """A trial that the run's optimizer suggests as it goes on record, with a configuration of its own.
+
+        Raises OptimizerError as `WarmStart`.
+        """
+        copied = replace(trial, configuration=dict(trial.configuration), seed=self.trial_seed(run, trial))
+        return run.warm_start.marked(copied)
 
     def trial_seed(self, run: Run, trial: Trial) -> int:
         """What the trainings of a trial that the run's optimizer suggests derive their randomness from.

@@ -4,6 +4,8 @@ While an experiment runs, the driver appends a record and then applies it; after
 again. Only `asked` differs: live, the optimizer has just suggested the trial; replayed, it is told that it once did.
 """
 
+from copy import deepcopy
+
 from fmnas.optimizers import Optimizer
 from fmnas.optimizers.ask_tell import NotRepeatedError
 from fmnas.platform.errors import ExperimentFailed, one_line, own_line
@@ -54,7 +56,7 @@ class ExperimentState(Ledger):
         """A journal says that the run's optimizer once suggested this."""
         if self._heard:
             try:
-                run.optimizer.restore(recorded)
+                run.optimizer.restore(deepcopy(recorded))
             except NotRepeatedError as error:
                 raise NotRepeatedError(f"{run.name}, {error}") from error
             except FmnasError:
@@ -67,8 +69,12 @@ class ExperimentState(Ledger):
                 ) from error
 
     def _tell(self, outcome: Outcome) -> None:
-        """A result is told; a failure is told as the configuration says; a loss is forgotten."""
-        optimizer, trial, evaluation = self.runs[outcome.run].optimizer, outcome.trial, outcome.evaluation
+        """A result is told; a failure is told as the configuration says; a loss is forgotten.
+
+        The optimizer gets copies: whatever it does to them, the ledger has what the journal has.
+        """
+        optimizer = self.runs[outcome.run].optimizer
+        trial, evaluation = deepcopy((outcome.trial, outcome.evaluation))
         if evaluation is None and outcome.status != LOST and self.experiment.config.on_failure == "penalty":
             evaluation = self._penalty(optimizer, trial)
         try:
