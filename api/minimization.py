@@ -192,7 +192,7 @@ class _Search:
         full evaluation had finished.
         """
         found, ending, reason = self._driven()
-        results = found or load_run(self.directory.root)
+        results = found or load_run(self.directory.place)
         if ending == Ending.INTERRUPTED:
             done, wanted = len(results.findings.trials), self.config.budget.evaluations
             reason = f"interrupted: {done} of {wanted} trials had begun"

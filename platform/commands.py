@@ -142,7 +142,7 @@ def report(arguments: argparse.Namespace) -> int:
         run_directory(path, write=in_place)
     summary, directory = write(arguments.directories, arguments.out)
     print_summary(summary, console)
-    say(console, f"page            {directory.page}")
+    say(console, f"page            {directory.page_as_written}")
     return ExitCode.DONE
 
 

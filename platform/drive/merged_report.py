@@ -84,13 +84,13 @@ def _merged(sources: Sequence[Member]) -> Findings:
 def _check_out(folder: RunDirectory) -> None:
     """Raise RunDirectoryError unless the folder is absent, empty, or holds an earlier report of this kind."""
     with looked_at(folder.root, "with --out DIR"):
-        if not folder.root.exists():
+        if not folder.place.exists():
             return
-        if not folder.root.is_dir():
+        if not folder.place.is_dir():
             what = "is no folder"
         elif folder.journal.exists():
             what = "holds an experiment, whose own report this would replace"
-        elif any(folder.root.iterdir()) and not _is_merged_report(folder):
+        elif any(folder.place.iterdir()) and not _is_merged_report(folder):
             what = "is not empty, and what it holds is no report of fmnas: nothing in it is replaced"
         else:
             return

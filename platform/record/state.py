@@ -8,6 +8,7 @@ from copy import deepcopy
 
 from fmnas.optimizers import Optimizer
 from fmnas.optimizers.ask_tell import NotRepeatedError
+from fmnas.optimizers.process_state import same_working_directory
 from fmnas.platform.errors import ExperimentFailed, one_line, own_line
 from fmnas.platform.record.configuration import current_config
 from fmnas.platform.record.experiment import Experiment, Run, build_experiment
@@ -56,7 +57,8 @@ class ExperimentState(Ledger):
         """A journal says that the run's optimizer once suggested this."""
         if self._heard:
             try:
-                run.optimizer.restore(deepcopy(recorded))
+                with same_working_directory():
+                    run.optimizer.restore(deepcopy(recorded))
             except NotRepeatedError as error:
                 raise NotRepeatedError(f"{run.name}, {error}") from error
             except FmnasError:
@@ -78,10 +80,11 @@ class ExperimentState(Ledger):
         if evaluation is None and outcome.status != LOST and self.experiment.config.on_failure == "penalty":
             evaluation = self._penalty(optimizer, trial)
         try:
-            if evaluation is None:
-                optimizer.forget(trial)
-            else:
-                optimizer.tell(trial, evaluation)
+            with same_working_directory():
+                if evaluation is None:
+                    optimizer.forget(trial)
+                else:
+                    optimizer.tell(trial, evaluation)
         except (Exception, SystemExit) as error:
             raise ExperimentFailed(
                 f"{outcome.run}: the optimizer failed when it heard of trial {trial.id}: {one_line(error)}"

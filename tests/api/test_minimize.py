@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -283,6 +284,34 @@ def test_searches_may_lie_in_threads_and_in_each_other() -> None:
         return inner.objective
 
     assert len(minimize(outer, SPACE, 3, "random").trials) == 3
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_a_function_may_change_the_working_directory(
+    removed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folders: list[Path] = []
+
+    def moves(configuration: dict[str, Any]) -> float:
+        folders.append(Path.cwd())
+        folder = tempfile.mkdtemp()
+        os.chdir(folder)
+        if removed:
+            os.rmdir(folder)
+        return bowl(configuration)
+
+    same = {"space": SPACE, "optimizer": "random", "out": "kept"}
+    found = minimize(moves, evaluations=4, **same)
+    assert set(folders) == {tmp_path}
+    assert Path.cwd() == tmp_path
+    assert not (tmp_path / "kept" / "driver.lock").exists()
+    again = minimize(moves, evaluations=4, **same)
+    assert (len(folders), again.best) == (4, found.best)
+    os.chdir(tmp_path)
+    minimize(moves, evaluations=6, **same)
+    assert len(folders) == 6
+    assert len(minimize(moves, SPACE, 3, "random").trials) == 3
 
 
 def test_progress_tells_every_trial(capsys: pytest.CaptureFixture[str]) -> None:
