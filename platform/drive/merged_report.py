@@ -24,7 +24,7 @@ from fmnas.platform.errors import RunDirectoryError
 from fmnas.platform.record.handed_over import kept_space
 from fmnas.platform.record.outcome import run_name
 from fmnas.platform.record.run_directory import RunDirectory, looked_at
-from fmnas.platform.record.state import ExperimentState, restore
+from fmnas.platform.record.state import ExperimentState, read
 
 Repeat = tuple[int, int]
 """An experiment's seed and a repeat in it: what a repeat is, whatever directory holds it."""
@@ -68,7 +68,7 @@ def read_findings(roots: Sequence[Path]) -> Findings:
 
 
 def _sources(roots: Sequence[Path]) -> list[Member]:
-    return [Member(directory, restore(directory, heard=False)[0]) for directory in map(RunDirectory, roots)]
+    return [Member(directory, read(directory)[0]) for directory in map(RunDirectory, roots)]
 
 
 def _merged(sources: Sequence[Member]) -> Findings:

@@ -4,15 +4,16 @@ While an experiment runs, the driver appends a record and then applies it; after
 again. Only `asked` differs: live, the optimizer has just suggested the trial; replayed, it is told that it once did.
 """
 
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 
 from fmnas.optimizers import Optimizer
 from fmnas.optimizers.ask_tell import NotRepeatedError
 from fmnas.optimizers.process_state import same_working_directory
 from fmnas.platform.errors import ExperimentFailed, one_line, own_line
-from fmnas.platform.record.configuration import current_config
+from fmnas.platform.record.configuration import check_own_code, current_config
 from fmnas.platform.record.experiment import Experiment, Run, build_experiment
-from fmnas.platform.record.handed_over import standing_in
+from fmnas.platform.record.handed_over import reading, standing_in
 from fmnas.platform.record.journal import ASKED, Journal, Record, experiment_records
 from fmnas.platform.record.ledger import Ledger
 from fmnas.platform.record.outcome import Outcome
@@ -100,11 +101,28 @@ class ExperimentState(Ledger):
         return None if penalty is None else Evaluation(penalty, epochs=trial.epochs)
 
 
-def restore(directory: RunDirectory, heard: bool = True) -> tuple[ExperimentState, str]:
-    """The state that the journal proves, and the experiment's id. heard: whether its optimizers are to go on."""
+def restore(
+    directory: RunDirectory, heard: bool = True, say: Callable[[str], None] = lambda _: None
+) -> tuple[ExperimentState, str]:
+    """The state that the journal proves, and the experiment's id, to go on with it: code that it names is imported.
+
+    heard: whether its optimizers are to go on. say: told which code is imported.
+    """
     records = experiment_records(directory)
+    check_own_code(directory, records, say)
     with standing_in(directory):
-        experiment = build_experiment(current_config(directory, records), recorded_knowledge(records))
-        state = ExperimentState(experiment, heard)
+        return _followed(directory, records, heard), str(records[0]["id"])
+
+
+def read(directory: RunDirectory) -> tuple[ExperimentState, str]:
+    """The same, to look at: no code that the experiment names is imported."""
+    records = experiment_records(directory)
+    with reading(directory, records):
+        return _followed(directory, records, heard=False), str(records[0]["id"])
+
+
+def _followed(directory: RunDirectory, records: Sequence[Record], heard: bool) -> ExperimentState:
+    experiment = build_experiment(current_config(directory, records), recorded_knowledge(records), heard)
+    state = ExperimentState(experiment, heard)
     state.replay(records[1:])
-    return state, str(records[0]["id"])
+    return state

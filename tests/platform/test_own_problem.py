@@ -324,7 +324,7 @@ def test_code_that_changes_the_working_directory_leaves_the_results_where_they_b
     here: Path, moves: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     leave = {name: "os.chdir(tempfile.gettempdir())" if name == moves else "pass" for name in ("problem", "optimizer")}
-    text = f'''
+    text = f"""
 import os, tempfile
 
 @objective([Real("x", 0, 1)])
@@ -341,7 +341,7 @@ def make(space, seed):
         {leave["optimizer"]}
 
     return ask, tell
-'''
+"""
     write(here / "moving.py", text)
     optimizers = [{"name": "made", "use": "moving.py:make"}]
     (here / "moving.yaml").write_text(json.dumps(config("moving.py:moving", optimizers=optimizers)))
