@@ -155,8 +155,8 @@ def altered_since(state: ExperimentState, directory: RunDirectory) -> list[str]:
     config = state.experiment.config
     busy = {PROBLEM, *(whose(run.optimizer_name) for run in state.runs.values() if not run.done)}
     return [
-        f"{_in_words(key, config)}: its {_code_of(key, config)} was altered since the experiment began, and results of both "
-        f"stand in one {'comparison' if key == PROBLEM else 'row'}. Unless that only mends what failed, run it "
+        f"{_in_words(key, config)}: its {_code_of(key, config)} was altered since the experiment began, and results of "
+        f"both stand in one {'comparison' if key == PROBLEM else 'row'}. Unless that only mends what failed, run it "
         "anew into another directory"
         for key, now in own_digests(config).items()
         if key in busy and is_altered(key, now, directory, state.drivers)
@@ -181,8 +181,8 @@ def differing_files(experiments: Sequence[tuple[RunDirectory, ExperimentState]])
         if len(known - {frozenset()}) > 1:
             where = "in one comparison" if key == PROBLEM else "in its row"
             told.append(
-                f"{_in_words(key, config)} was altered between these experiments: their {_code_of(key, config)}s differ, "
-                f"and results of each stand {where}."
+                f"{_in_words(key, config)} was altered between these experiments: their {_code_of(key, config)}s "
+                f"differ, and results of each stand {where}."
             )
     return told
 

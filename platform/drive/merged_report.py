@@ -23,7 +23,7 @@ from fmnas.platform.drive.results import Findings, findings_of, write_report_fil
 from fmnas.platform.errors import RunDirectoryError
 from fmnas.platform.record.handed_over import kept_space
 from fmnas.platform.record.outcome import run_name
-from fmnas.platform.record.run_directory import RunDirectory, looked_at
+from fmnas.platform.record.run_directory import RunDirectory, check_links, looked_at
 from fmnas.platform.record.state import ExperimentState, read
 
 Repeat = tuple[int, int]
@@ -83,6 +83,7 @@ def _merged(sources: Sequence[Member]) -> Findings:
 
 def _check_out(folder: RunDirectory) -> None:
     """Raise RunDirectoryError unless the folder is absent, empty, or holds an earlier report of this kind."""
+    check_links(folder)
     with looked_at(folder.root, "with --out DIR"):
         if not folder.place.exists():
             return

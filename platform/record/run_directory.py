@@ -124,6 +124,16 @@ class RunDirectory:
             )
 
 
+def check_links(directory: RunDirectory) -> None:
+    """Raise RunDirectoryError where a folder that is written to is a link out of the directory."""
+    for folder in (directory.report, directory.artifacts, directory.checkpoints):
+        if folder.is_symlink() and not folder.resolve().is_relative_to(directory.place.resolve()):
+            raise RunDirectoryError(
+                f"{folder} is a link to {cut(str(folder.resolve()))}, outside the run directory: files there would be "
+                "replaced. Remove the link, or write the report elsewhere with --out DIR"
+            )
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a file whole, see `write_aside`. Raises ExperimentFailed when the disk will not take it."""
     try:
@@ -155,6 +165,8 @@ def run_directory(path: Path, write: bool = False) -> RunDirectory:
             f"{cut(str(shut))} cannot be written by you: copy it to a place that can, or ask its owner; a report "
             "alone can be written elsewhere with --out DIR"
         )
+    if write:
+        check_links(directory)
     return directory
 
 
