@@ -83,8 +83,8 @@ def _merged(sources: Sequence[Member]) -> Findings:
 
 def _check_out(folder: RunDirectory) -> None:
     """Raise RunDirectoryError unless the folder is absent, empty, or holds an earlier report of this kind."""
-    check_links(folder)
     with looked_at(folder.root, "with --out DIR"):
+        check_links(folder)
         if not folder.place.exists():
             return
         if not folder.place.is_dir():

@@ -158,6 +158,8 @@ def run_directory(path: Path, write: bool = False) -> RunDirectory:
         for file in (directory.journal, directory.config, directory.lock):
             if file.exists():
                 file.open("rb").close()
+        if write:
+            check_links(directory)
     needed = (path, directory.journal) if write else ()
     shut = next((each for each in needed if not os.access(each, os.W_OK, effective_ids=True)), None)
     if shut is not None:
@@ -165,8 +167,6 @@ def run_directory(path: Path, write: bool = False) -> RunDirectory:
             f"{cut(str(shut))} cannot be written by you: copy it to a place that can, or ask its owner; a report "
             "alone can be written elsewhere with --out DIR"
         )
-    if write:
-        check_links(directory)
     return directory
 
 
