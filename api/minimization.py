@@ -8,7 +8,7 @@ import re
 import signal
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from fmnas.api.results import NoSuchResultError, RunResults, load_run
 from fmnas.platform.errors import ConfigError, Ending, ExperimentFailed, RunDirectoryError
-from fmnas.platform.record.journal import experiment_records
+from fmnas.platform.problems import short_name
+from fmnas.platform.record.journal import DRIVER, Record, experiment_records
 from fmnas.platform.record.run_directory import RunDirectory, new_run_directory, run_directory
 from fmnas.platform.workers.stop import StopRequest, stopped_by_signals
 from fmnas.search_spaces import Space
@@ -99,6 +100,7 @@ def minimize(
     count as evaluations.
     out: a run directory, of which `fmnas report` makes the page; None keeps nothing. A call with the directory of an
     earlier one, the same in everything, goes on with that, or gives what it found; with more evaluations it adds them.
+    It warns where the function was altered since.
     progress: whether trials are told on the screen. failures: how many failed trials in a row end it.
 
     An exception of the function is a failed trial. It ends early after too many of them in a row, or at Ctrl-C, with a
@@ -192,7 +194,7 @@ class _Search:
         full evaluation had finished.
         """
         found, ending, reason = self._driven()
-        results = found or load_run(self.directory.root)
+        results = found or load_run(self.directory.place)
         if ending == Ending.INTERRUPTED:
             done, wanted = len(results.findings.trials), self.config.budget.evaluations
             reason = f"interrupted: {done} of {wanted} trials had begun"
@@ -237,11 +239,29 @@ class _Search:
         if not self.directory.journal.is_file():
             return launch(self.config, new_run_directory(self.directory.root), around)
         directory = run_directory(self.directory.root, write=True)
+        records = experiment_records(directory)
         with standing_in(directory):
-            found = differences(current_config(directory, experiment_records(directory)), self.config)
+            found = differences(current_config(directory, records), self.config)
         self._check_same(found)
+        if caution := self._caution(records):
+            warnings.warn(caution, stacklevel=5)  # of who calls minimize
         changes = [f"{key}={found[key][1]}" for key in _MAY_DIFFER if key in found]
         return extend(directory, changes, around) if changes else resume(directory, around)
+
+    def _caution(self, records: Sequence[Record]) -> str:
+        """Why the results there may be of another function; empty where they are not. records: of the journal."""
+        from fmnas.platform.drive.inputs import PROBLEM, is_altered, own_digests
+
+        drivers = [record for record in records if record["event"] == DRIVER]
+        now, name = own_digests(self.config).get(PROBLEM), short_name(self.config.problem)
+        if now is None:
+            return f"{name} has no source and no bytecode: fmnas cannot tell whether it is the function of before"
+        if is_altered(PROBLEM, now, self.directory, drivers):
+            return (
+                f"{name} is not the function that {self.directory.root} has results of: these are kept, and new ones "
+                "stand beside them. Give another out=DIR to begin again"
+            )
+        return ""
 
     def _check_same(self, found: Mapping[str, tuple[Any, Any]]) -> None:
         """Raise RunDirectoryError unless the configurations are of one search, as far as can be known.

@@ -1,10 +1,12 @@
-"""What the whole process shares, held apart while an optimizer works: global random states and torch's threads.
+"""What the whole process shares, held apart while a user's code or an optimizer works: the working directory, global
+random states and torch's threads.
 
 state = PrivateRandomState(seed)
 with state.inside():                 # draws from `random`, `numpy.random` and torch go on where they ended
     ...
 """
 
+import os
 import random
 import sys
 from collections.abc import Callable, Iterator
@@ -65,3 +67,14 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
+
+
+@contextmanager
+def same_working_directory() -> Iterator[None]:
+    """Let the block change the working directory; afterwards it is the one of before, even if that was removed."""
+    before = os.open(".", os.O_PATH)
+    try:
+        yield
+    finally:
+        os.fchdir(before)
+        os.close(before)

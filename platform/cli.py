@@ -90,9 +90,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _command(subparsers: Subparsers, call: Call) -> argparse.ArgumentParser:
-    """The command that is called as a function is, whose docstring is its help."""
-    told = (call.__doc__ or "").removesuffix(".")
-    parser = subparsers.add_parser(call.__name__.rstrip("_"), help=told[:1].lower() + told[1:])
+    """The command that is called as a function is, whose docstring is its description, and its first line its help."""
+    description = " ".join((call.__doc__ or "").split())
+    line = (call.__doc__ or "").partition("\n")[0].removesuffix(".")
+    name, told = call.__name__.rstrip("_"), line[:1].lower() + line[1:]
+    parser = subparsers.add_parser(name, help=told, description=description.replace("%", "%%"))
     parser.set_defaults(command=call)
     return parser
 

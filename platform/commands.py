@@ -85,7 +85,10 @@ def run(arguments: argparse.Namespace, say: Say) -> _Plan:
 
 @_driven
 def resume(arguments: argparse.Namespace, say: Say) -> _Plan:
-    """Go on after a crash or Ctrl-C."""
+    """Go on after a crash or Ctrl-C.
+
+    It imports the files that its configuration names: treat a run directory like a program.
+    """
     from fmnas.platform.drive.launch import resume as go_on
 
     directory = run_directory(arguments.directory, write=True)
@@ -95,7 +98,10 @@ def resume(arguments: argparse.Namespace, say: Say) -> _Plan:
 
 @_driven
 def extend(arguments: argparse.Namespace, _: Say) -> _Plan:
-    """Let an experiment grow, e.g. -o repeats=9, and go on with it."""
+    """Let an experiment grow, e.g. -o repeats=9, and go on with it.
+
+    It imports the files that its configuration names: treat a run directory like a program.
+    """
     from fmnas.platform.drive.launch import extend as grow
 
     directory, given = run_directory(arguments.directory, write=True), arguments.overrides
@@ -108,7 +114,10 @@ def extend(arguments: argparse.Namespace, _: Say) -> _Plan:
 
 @_driven
 def retrain(arguments: argparse.Namespace, _: Say) -> _Plan:
-    """Train the best of every run anew, and measure it on test images."""
+    """Train the best of every run anew, and measure it on test images.
+
+    It imports the files that its configuration names: treat a run directory like a program.
+    """
     from fmnas.platform.drive.retraining import retrain as train_again
 
     directory = run_directory(arguments.directory, write=True)
@@ -142,14 +151,17 @@ def report(arguments: argparse.Namespace) -> int:
         run_directory(path, write=in_place)
     summary, directory = write(arguments.directories, arguments.out)
     print_summary(summary, console)
-    say(console, f"page            {directory.page}")
+    say(console, f"page            {directory.page_as_written}")
     return ExitCode.DONE
 
 
 def replay(arguments: argparse.Namespace) -> int:
-    """Ask every optimizer again, and say where its suggestions differ."""
+    """Ask every optimizer again, and say where its suggestions differ.
+
+    It imports the files that its configuration names: treat a run directory like a program.
+    """
     from fmnas.platform.messages import counted
-    from fmnas.platform.record.configuration import recorded_configs
+    from fmnas.platform.record.configuration import check_own_code, recorded_configs
     from fmnas.platform.record.experiment import build_experiment
     from fmnas.platform.record.handed_over import standing_in
     from fmnas.platform.record.journal import experiment_records
@@ -159,6 +171,7 @@ def replay(arguments: argparse.Namespace) -> int:
 
     directory, console = run_directory(arguments.directory), terminal()
     records = experiment_records(directory)
+    check_own_code(directory, records, partial(say, console))
     with standing_in(directory):
         known = recorded_knowledge(records)
         configs = recorded_configs(directory, records)

@@ -26,6 +26,7 @@ HANDED_OVER = "<minimize>"
 """What stands for the module of a thing that was given; no module is called so."""
 
 _given: ContextVar[Mapping[str, Any]] = ContextVar("given", default=MappingProxyType({}))
+_imports: ContextVar[bool] = ContextVar("imports", default=True)
 
 
 @dataclass(frozen=True)
@@ -43,16 +44,16 @@ class SourceFile:
 
 def named(use: str) -> Any:
     """What it stands for. Raises ConfigError for a name of another form, or one of nothing."""
+    if is_given(use):
+        return _given.get()[use]
     module, name = parted(use)
     if not module or not name:
         raise ConfigError("write MODULE:NAME, or FILE.py:NAME")
     if module == HANDED_OVER:
-        if not is_given(use):
-            raise ConfigError(
-                f"{name} was handed to fmnas.api.minimize and stands in no file: call minimize again with the same "
-                "function, space and out=DIR, which goes on with it or, where it is finished, gives its results"
-            )
-        return _given.get()[use]
+        raise ConfigError(
+            f"{name} was handed to fmnas.api.minimize and stands in no file: call minimize again with the same "
+            "function, space and out=DIR, which goes on with it or, where it is finished, gives its results"
+        )
     found = _imported(module)
     try:
         return getattr(found, name)
@@ -64,11 +65,23 @@ def named(use: str) -> Any:
 def given(name: str, thing: Any) -> Iterator[str]:
     """While in the block, a name, which the block is told, stands for the thing."""
     use = f"{HANDED_OVER}:{name}"
-    before = _given.set({**_given.get(), use: thing})
-    try:
+    with standing_for({use: thing}):
         yield use
+
+
+@contextmanager
+def standing_for(things: Mapping[str, Any], imports: bool = True) -> Iterator[None]:
+    """While in the block, names stand for things, by name.
+
+    imports: whether other names may be looked for in files and modules that are not of fmnas.
+    """
+    given_before = _given.set({**_given.get(), **things})
+    imports_before = _imports.set(imports and _imports.get())
+    try:
+        yield
     finally:
-        _given.reset(before)
+        _given.reset(given_before)
+        _imports.reset(imports_before)
 
 
 def is_given(use: str) -> bool:
@@ -139,7 +152,9 @@ def _public(module: ModuleType) -> Mapping[str, Any]:
 
 
 def _imported(module: str, text: bytes | None = None) -> ModuleType:
-    """The module, or the file as one. Raises ConfigError for whatever goes wrong in it."""
+    """The module, or the file as one. Raises ConfigError for whatever goes wrong in it, and where it may not be."""
+    if not _imports.get() and (module.endswith(".py") or not module.startswith("fmnas.")):
+        raise ConfigError(f"{module} is not imported: to read a run directory, none of the code that it names is run")
     try:
         return _from_file(Path(module), text) if module.endswith(".py") else _from_path(module)
     except (Exception, SystemExit) as error:

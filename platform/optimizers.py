@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, WrapValidato
 from fmnas.optimizers.optimizer import Optimizer, OptimizerError
 from fmnas.optimizers.options import allowed, members_of, options_of, parameters_of
 from fmnas.platform.errors import ConfigError, explained
-from fmnas.platform.named import named
+from fmnas.platform.named import is_given, named
 
 if TYPE_CHECKING:
     from fmnas.search_spaces import Configuration, Space
@@ -55,7 +55,8 @@ class Row:
     @cached_property
     def optimizer(self) -> type[Optimizer]:
         """The class. Raises ConfigError for a name of something else, or of nothing."""
-        found = named(OPTUNAS + self.use.removeprefix(OPTUNA) if self.use.startswith(OPTUNA) else self.use)
+        short = self.use.startswith(OPTUNA) and not is_given(self.use)
+        found = named(OPTUNAS + self.use.removeprefix(OPTUNA) if short else self.use)
         if isabstract(found):
             lacking = ", ".join(sorted(found.__abstractmethods__))
             raise ConfigError(f"{self.use} cannot be built: it lacks {lacking}")

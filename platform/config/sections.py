@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -233,9 +234,12 @@ class OptimizerConfig(Section):
     options: dict[str, Any] = Field(default_factory=dict)
     """Its own; they may as well stand beside the name."""
 
-    @property
+    @cached_property
     def row(self) -> Row:
-        """Of the registry, or its own. Raises KeyError for a name that is not there."""
+        """Of the registry, or its own; always the same, whatever its name stands for later.
+
+        Raises KeyError for a name that is not there.
+        """
         return OPTIMIZERS[self.name] if self.use is None else Row(self.name, self.use, "")
 
     @property

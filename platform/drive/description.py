@@ -7,6 +7,7 @@ from fmnas.comparison.numbers.notation import listed
 from fmnas.comparison.summary import Remark
 from fmnas.platform.config.config import AUTHORS, Config
 from fmnas.platform.config.sections import OptimizerConfig
+from fmnas.platform.named import HANDED_OVER, parted
 from fmnas.platform.problems import ALIASES, row_of, short_name
 from fmnas.platform.record.experiment import Experiment
 from fmnas.platform.record.warm_start import Knowledge
@@ -95,7 +96,9 @@ def _begins(entry: OptimizerConfig, config: Config, knowledge: Mapping[str, Know
     counts = sorted({len(trials) for trials in known.trials[: config.repeats]})
     many = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     trials = f"{many} trial{'s' * (counts[-1] > 1)} of {known.directory} ({known.label})"
-    altered = f" The file of {short_name(config.problem)} was another one there." if known.altered else ""
+    name = short_name(config.problem)
+    code = f"function {name}" if parted(config.problem)[0] == HANDED_OVER else f"file of {name}"
+    altered = f" The {code} was another one there." if known.altered else ""
     return (
         f"{entry.label} begins with {trials}{' in each repeat' * (config.repeats > 1)}, charged as {many} of its "
         f"{config.budget.evaluations} evaluations, with the seconds of their trainings; wall-clock times hold none of "

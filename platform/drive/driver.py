@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
+from fmnas.optimizers.process_state import same_working_directory
 from fmnas.platform.config.sections import WorkersConfig
 from fmnas.platform.errors import Ending, ExperimentFailed, one_line, own_line
 from fmnas.platform.record.events import asked_record, job_record
@@ -224,7 +225,7 @@ class Driver(Dispatcher[ExperimentProgress]):
         self._progress.suggesting(run.name)
         start = self._clock.elapsed()
         try:
-            with watched(lambda: self._check_stop(run)):
+            with same_working_directory(), watched(lambda: self._check_stop(run)):
                 suggested = run.optimizer.ask()
             trial = None if suggested is None else self._state.experiment.issued(run, suggested)
         except Stopped:

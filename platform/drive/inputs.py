@@ -1,18 +1,24 @@
 """What an experiment began with: whether its data, and a user's own files of code, are still the same.
 
 environment.json keeps the SHA-256 of the data that a user gave, and of the file of a user's own problem; the journal
-that of every such file, of the problem and of optimizers, with each driver, so that none is altered unseen.
+that of every such file, of the problem and of optimizers, with each driver, so that none is altered unseen. Of a
+function that was handed to `minimize`, its source takes the place of the file.
 """
 
+import dis
+import inspect
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from hashlib import sha256
 from itertools import accumulate, groupby, pairwise
+from types import CodeType
 from typing import Any
 
 from fmnas.comparison.numbers.notation import listed
 from fmnas.platform.config.config import Config
 from fmnas.platform.errors import RunDirectoryError, legible
-from fmnas.platform.named import source_file
+from fmnas.platform.named import HANDED_OVER, is_given, named, parted, source_file
 from fmnas.platform.problems import short_name
 from fmnas.platform.record.journal import OWN_FILES, Record
 from fmnas.platform.record.outcome import Outcome
@@ -67,11 +73,64 @@ def check_same_data(data: Data | None, directory: RunDirectory) -> None:
 def own_digests(config: Config) -> dict[str, str]:
     """SHA-256 of every file of a user's own that is code, by whose it is: PROBLEM, or an optimizer's, as `whose`.
 
-    A module that is named without its file has none here: it need not be one file.
+    A module that is named without its file has none here: it need not be one file. Of a function that was handed over,
+    it is `function_digest`.
     """
     uses = {whose(entry.label): entry.use for entry in config.optimizers if entry.use is not None}
     files = {PROBLEM: source_file(config.problem), **{key: source_file(use) for key, use in uses.items()}}
-    return {key: file.digest for key, file in files.items() if file is not None}
+    digests = {key: file.digest for key, file in files.items() if file is not None}
+    if is_handed_over(config) and is_given(config.problem):
+        task = named(config.problem)
+        digests[PROBLEM] = function_digest(task.function or task.build)
+    return {key: digest for key, digest in digests.items() if digest}
+
+
+def is_handed_over(config: Config) -> bool:
+    """Whether its problem is a function that was given to `minimize`."""
+    return parted(config.problem)[0] == HANDED_OVER
+
+
+def function_digest(function: Callable[..., Any]) -> str:
+    """SHA-256 of a function's source and of the numbers and texts that it is bound to.
+
+    Without a source, and of a lambda, whose source is the statement around it, the bytecode takes its place. Empty
+    where there is none of both, as of a function in C.
+    """
+    parts = list(_parts(function))
+    return sha256("\0".join(parts).encode("utf-8", "backslashreplace")).hexdigest() if parts else ""
+
+
+def _parts(function: Callable[..., Any]) -> Iterator[str]:
+    bound: list[Any] = []
+    if isinstance(function, partial):
+        bound += [*function.args, *function.keywords.values()]
+        function = function.func
+    called: Any = inspect.unwrap(function)
+    if not inspect.isroutine(called):
+        called = type(called).__call__
+    called = getattr(called, "__func__", called)
+    code = getattr(called, "__code__", None)
+    if code is None:
+        return
+    try:
+        yield from _code(code) if code.co_name == "<lambda>" else [inspect.getsource(called)]
+    except (OSError, TypeError):
+        yield from _code(code)
+    bound += [*(called.__defaults__ or ()), *(called.__kwdefaults__ or {}).values()]
+    changed = {each.argval for each in dis.get_instructions(code) if each.opname == "STORE_DEREF"}
+    cells = dict(zip(code.co_freevars, called.__closure__ or (), strict=True))
+    bound += [cell.cell_contents for name, cell in cells.items() if name not in changed]
+    yield from (repr(value) for value in bound if isinstance(value, bool | int | float | complex | str | bytes))
+
+
+def _code(code: CodeType) -> Iterator[str]:
+    """What bytecode does, wherever it stands in a file."""
+    yield from (code.co_code.hex(), repr(code.co_names), repr(code.co_varnames))
+    for value in code.co_consts:
+        if isinstance(value, CodeType):
+            yield from _code(value)
+        else:  # the order of a set's repr is another one in each process
+            yield repr(sorted(map(repr, value)) if isinstance(value, frozenset) else value)
 
 
 def whose(label: str) -> str:
@@ -96,8 +155,8 @@ def altered_since(state: ExperimentState, directory: RunDirectory) -> list[str]:
     config = state.experiment.config
     busy = {PROBLEM, *(whose(run.optimizer_name) for run in state.runs.values() if not run.done)}
     return [
-        f"{_in_words(key, config)}: its file was altered since the experiment began, and results of both "
-        f"stand in one {'comparison' if key == PROBLEM else 'row'}. Unless that only mends what failed, run it "
+        f"{_in_words(key, config)}: its {_code_of(key, config)} was altered since the experiment began, and results of "
+        f"both stand in one {'comparison' if key == PROBLEM else 'row'}. Unless that only mends what failed, run it "
         "anew into another directory"
         for key, now in own_digests(config).items()
         if key in busy and is_altered(key, now, directory, state.drivers)
@@ -122,8 +181,8 @@ def differing_files(experiments: Sequence[tuple[RunDirectory, ExperimentState]])
         if len(known - {frozenset()}) > 1:
             where = "in one comparison" if key == PROBLEM else "in its row"
             told.append(
-                f"{_in_words(key, config)} was altered between these experiments: their files differ, and results of "
-                f"each stand {where}."
+                f"{_in_words(key, config)} was altered between these experiments: their {_code_of(key, config)}s "
+                f"differ, and results of each stand {where}."
             )
     return told
 
@@ -136,10 +195,15 @@ def _in_words(key: str, config: Config) -> str:
     return names.get(key, short_name(config.problem))
 
 
+def _code_of(key: str, config: Config) -> str:
+    """What its digest is of: "file", or "function" where one was handed over."""
+    return "function" if key == PROBLEM and is_handed_over(config) else "file"
+
+
 def _alteration(key: str, versions: Sequence[Sequence[Outcome]], config: Config) -> str:
     """After how many of its trials a file was altered, and what came after that."""
     *ends, count = accumulate(map(len, versions))
-    what = f"{_in_words(key, config)}: its file was altered after {listed(list(map(str, ends)))} of"
+    what = f"{_in_words(key, config)}: its {_code_of(key, config)} was altered after {listed(list(map(str, ends)))} of"
     if key != PROBLEM:
         return f"{what} its {count} trials had ended: its row holds results of each version."
     later = dict.fromkeys(outcome.optimizer for trials in versions[1:] for outcome in trials)

@@ -24,14 +24,14 @@ from fmnas.platform.drive.sending import SYNC_SECONDS, Write, begin_tracking, ch
 from fmnas.platform.drive.warm_start import check_known_data, read_knowledge
 from fmnas.platform.environment import describe_environment, driver_in_words, same_fmnas
 from fmnas.platform.errors import Ending, ExperimentFailed
-from fmnas.platform.record.configuration import check_tracked, current_config, is_written
+from fmnas.platform.record.configuration import check_own_code, check_tracked, current_config, is_written
 from fmnas.platform.record.events import begun_record, driver_record, ended_record, extended_record
 from fmnas.platform.record.experiment import build_experiment
-from fmnas.platform.record.handed_over import keep_problem
+from fmnas.platform.record.handed_over import keep_own
 from fmnas.platform.record.journal import DriverWork, Journal, experiment_records
 from fmnas.platform.record.lock import Note, kept_up, locked
 from fmnas.platform.record.run_directory import RunDirectory, write_json, write_text
-from fmnas.platform.record.state import ExperimentState, restore
+from fmnas.platform.record.state import ExperimentState, read, restore
 from fmnas.platform.record.warm_start import Knowledge, recorded_knowledge
 from fmnas.platform.screen.ending import ExperimentResult
 from fmnas.platform.screen.progress import ExperimentProgress, Reached
@@ -131,7 +131,7 @@ def launch(config: Config, directory: RunDirectory, around: Surroundings) -> Exp
             directory.check_absent()  # another may have begun here since
             _write_config(config, directory)
             write_json(directory.environment, {**describe_environment(), **inputs})
-            keep_problem(config, experiment.problem, directory)
+            keep_own(config, experiment.problem, directory)
             with Journal(directory.journal) as journal:
                 resolved = config.model_dump(mode="json")
                 journal.append(begun_record(session.identity, resolved, around.clock.now(), knowledge))
@@ -142,7 +142,7 @@ def resume(directory: RunDirectory, around: Surroundings) -> ExperimentResult:
     """Go on with an experiment from its journal. Raises FmnasError when it cannot or its configuration was changed."""
     directory.check_present()
     with locked(directory.lock, around.screen.say) as note:
-        return _go_on(Session(*restore(directory), directory, around), note, {}, {})
+        return _go_on(Session(*restore(directory, say=around.screen.say), directory, around), note, {}, {})
 
 
 def extend(directory: RunDirectory, given: Sequence[str], around: Surroundings) -> ExperimentResult:
@@ -153,6 +153,7 @@ def extend(directory: RunDirectory, given: Sequence[str], around: Surroundings) 
     directory.check_present()
     with locked(directory.lock, around.screen.say) as note:
         records = experiment_records(directory)
+        check_own_code(directory, records, around.screen.say)
         before = current_config(directory, records)
         after = extended_config(before, given, directory.root)
         changes = growth(before, after)
@@ -186,6 +187,7 @@ def _go_on(session: Session, note: Note, changes: Mapping[str, Any], news: Mappi
     for altered in () if over else altered_since(state, directory):
         around.screen.say(altered)
     if over and not state.open:  # neither data nor workers are needed
+        keep_own(config, state.experiment.problem, directory, anew=False)
         _write_config(config, directory)
         ExperimentProgress(around.screen, state, workers=lambda: 0)  # whoever follows is told that it begins
         around.screen.close()
@@ -198,6 +200,7 @@ def _go_on(session: Session, note: Note, changes: Mapping[str, Any], news: Mappi
             _enter(session, journal, DriverWork.EXTENSION)
             grown = extended_record(changes, config.model_dump(mode="json"), around.clock.now(), news)
             state.record(journal, grown)
+        keep_own(config, state.experiment.problem, directory, anew=bool(changes))
         _write_config(config, directory)
         return _conduct(session, note, journal, pool)
 
@@ -214,7 +217,7 @@ def sync(directory: RunDirectory, around: Surroundings) -> ExperimentResult:
     directory.check_present()
     with locked(directory.lock, around.screen.say) as note:
         note(work=DriverWork.SYNC, since=around.clock.now())
-        session = Session(*restore(directory, heard=False), directory, around)
+        session = Session(*read(directory), directory, around)
         check_tracked(session.config.tracking, directory)
         check_tracking(session.config, directory)
         return session.sent_as_it_is(SYNC_SECONDS)

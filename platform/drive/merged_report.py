@@ -23,8 +23,8 @@ from fmnas.platform.drive.results import Findings, findings_of, write_report_fil
 from fmnas.platform.errors import RunDirectoryError
 from fmnas.platform.record.handed_over import kept_space
 from fmnas.platform.record.outcome import run_name
-from fmnas.platform.record.run_directory import RunDirectory, looked_at
-from fmnas.platform.record.state import ExperimentState, restore
+from fmnas.platform.record.run_directory import RunDirectory, check_links, looked_at
+from fmnas.platform.record.state import ExperimentState, read
 
 Repeat = tuple[int, int]
 """An experiment's seed and a repeat in it: what a repeat is, whatever directory holds it."""
@@ -68,7 +68,7 @@ def read_findings(roots: Sequence[Path]) -> Findings:
 
 
 def _sources(roots: Sequence[Path]) -> list[Member]:
-    return [Member(directory, restore(directory, heard=False)[0]) for directory in map(RunDirectory, roots)]
+    return [Member(directory, read(directory)[0]) for directory in map(RunDirectory, roots)]
 
 
 def _merged(sources: Sequence[Member]) -> Findings:
@@ -84,13 +84,14 @@ def _merged(sources: Sequence[Member]) -> Findings:
 def _check_out(folder: RunDirectory) -> None:
     """Raise RunDirectoryError unless the folder is absent, empty, or holds an earlier report of this kind."""
     with looked_at(folder.root, "with --out DIR"):
-        if not folder.root.exists():
+        check_links(folder)
+        if not folder.place.exists():
             return
-        if not folder.root.is_dir():
+        if not folder.place.is_dir():
             what = "is no folder"
         elif folder.journal.exists():
             what = "holds an experiment, whose own report this would replace"
-        elif any(folder.root.iterdir()) and not _is_merged_report(folder):
+        elif any(folder.place.iterdir()) and not _is_merged_report(folder):
             what = "is not empty, and what it holds is no report of fmnas: nothing in it is replaced"
         else:
             return

@@ -118,7 +118,7 @@ def retrain(directory: RunDirectory, asked: Mapping[str, int], around: Surroundi
     """
     directory.check_present()
     with locked(directory.lock, around.screen.say) as note:
-        session = Session(*restore(directory, heard=False), directory, around)
+        session = Session(*restore(directory, heard=False, say=around.screen.say), directory, around)
         config = session.config
         load = session.state.experiment.problem.load_final
         if load is None:

@@ -20,7 +20,7 @@ from fmnas.platform.messages import counted, shown
 from fmnas.platform.named import HANDED_OVER, parted
 from fmnas.platform.problems import problem
 from fmnas.platform.record.configuration import current_config
-from fmnas.platform.record.handed_over import kept_space, standing_in
+from fmnas.platform.record.handed_over import kept_space, reading
 from fmnas.platform.record.journal import DRIVER, Record, experiment_records
 from fmnas.platform.record.ledger import new_ledger
 from fmnas.platform.record.run_directory import RunDirectory, run_directory
@@ -114,7 +114,7 @@ def _source(text: str, own: str) -> tuple[Earlier, str]:
     except RuntimeError as error:  # of nobody's home
         raise ConfigError(str(error)) from None
     records = experiment_records(directory)
-    with standing_in(directory):
+    with reading(directory, records):
         source = Earlier(name, directory, current_config(directory, records), records)
     labels = [entry.label for entry in source.config.optimizers]
     if wanted and wanted not in labels:

@@ -4,7 +4,8 @@ The journal is the truth. In config.yaml a user may change what is FREE_TO_CHANG
 between the record of an extension and the writing of config.yaml left the file of before there: it is taken for that.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -13,8 +14,10 @@ from pydantic import ValidationError
 from fmnas.platform.config.config import Config, check_config
 from fmnas.platform.config.sections import TrackingConfig
 from fmnas.platform.environment import driver_in_words, provenance, same_fmnas
-from fmnas.platform.errors import RunDirectoryError, legible
+from fmnas.platform.errors import ConfigError, RunDirectoryError, cut, legible
 from fmnas.platform.messages import of_another_version, recipes
+from fmnas.platform.named import HANDED_OVER, parted
+from fmnas.platform.problems import is_own
 from fmnas.platform.record.journal import DRIVER, Record, experiment_records, stages
 from fmnas.platform.record.run_directory import RunDirectory
 
@@ -114,6 +117,34 @@ def differences(before: Any, now: Any) -> dict[str, tuple[Any, Any]]:
 def is_within(key: str, names: Iterable[str]) -> bool:
     """Whether a dotted key is one of these, or stands below one."""
     return any(key == name or key.startswith(f"{name}.") for name in names)
+
+
+def names_of(data: Mapping[str, Any]) -> list[str]:
+    """What a configuration, as plain data, names that is not in the registries: its problem, and optimizers."""
+    entries = data.get("optimizers")
+    uses = [entry.get("use") for entry in (entries if isinstance(entries, list) else ()) if isinstance(entry, dict)]
+    problem = data.get("problem")
+    own = [problem] if isinstance(problem, str) and is_own(problem) else []
+    return list(dict.fromkeys([*own, *(use for use in uses if isinstance(use, str))]))
+
+
+def check_own_code(directory: RunDirectory, records: Sequence[Record], say: Callable[[str], None]) -> None:
+    """Say which files and modules are about to be imported, because the experiment names them.
+
+    records: of the journal, from its first. Raises ConfigError where such a file is gone.
+    """
+    written = _read(directory)
+    data = [*(record["config"] for record in stages(records)), *([] if written is None else [written])]
+    modules = [parted(name)[0] for each in data for name in names_of(each)]
+    modules = [module for module in dict.fromkeys(modules) if module != HANDED_OVER]
+    for module in modules:
+        if module.endswith(".py") and not os.path.exists(module):
+            raise ConfigError(
+                f"{directory.root}: {cut(module)} cannot be imported: the file is gone. The experiment needs it to go "
+                f"on: put it back there, and try again. `fmnas {directory.command('report')}` does not need it"
+            )
+    if modules:
+        say(f"importing {', '.join(map(cut, modules))}: the configuration in {directory.root} names this code")
 
 
 def _changed(before: Config, now: Config) -> dict[str, tuple[Any, Any]]:

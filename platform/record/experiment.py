@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from fmnas.optimizers import Optimizer, random_design
+from fmnas.optimizers import Optimizer, Suggestion, random_design
 from fmnas.optimizers.subspace import SubspaceOptimizer
 from fmnas.platform.config.config import AUTHORS, Config
 from fmnas.platform.config.sections import OptimizerConfig
@@ -59,8 +59,12 @@ class Experiment:
         return Subspace(self.problem.space, self.config.fixed)
 
     def issued(self, run: Run, trial: Trial) -> Trial:
-        """A trial that the run's optimizer suggests as it goes on record. Raises OptimizerError as `WarmStart`."""
-        return run.warm_start.marked(replace(trial, seed=self.trial_seed(run, trial)))
+        """A trial that the run's optimizer suggests as it goes on record, with a configuration of its own.
+
+        Raises OptimizerError as `WarmStart`.
+        """
+        copied = replace(trial, configuration=dict(trial.configuration), seed=self.trial_seed(run, trial))
+        return run.warm_start.marked(copied)
 
     def trial_seed(self, run: Run, trial: Trial) -> int:
         """What the trainings of a trial that the run's optimizer suggests derive their randomness from.
@@ -77,24 +81,40 @@ def derived_seed(*parts: int) -> int:
     return int(np.random.SeedSequence(parts).generate_state(1)[0])
 
 
-def build_experiment(config: Config, knowledge: Mapping[str, Knowledge] = NOTHING) -> Experiment:
+def build_experiment(config: Config, knowledge: Mapping[str, Knowledge] = NOTHING, heard: bool = True) -> Experiment:
     """The experiment that a configuration describes, at its beginning.
 
-    knowledge: by label, of every optimizer with a warm_start. Raises RunDirectoryError where one has none.
+    knowledge: by label, of every optimizer with a warm_start. heard: whether its optimizers are to be asked; without
+    that, none is built. Raises RunDirectoryError where one has no knowledge.
     """
     task = problem(config.problem, config.problem_settings)
     subspace = Subspace(task.space, config.fixed)
     runs = [
-        _build_run(config, task, subspace, entry, repeat, _warm_start(entry, repeat, knowledge))
+        Run(
+            entry.label,
+            repeat,
+            RunBudget(config.budget.evaluations * config.fidelity.epochs, config.budget.seconds),
+            optimizer=_optimizer(config, task, subspace, entry, repeat, known) if heard else NotAsked(task.space),
+            concurrency=entry.concurrency,
+            warm_start=known,
+        )
         for repeat in range(config.repeats)
         for entry in config.optimizers
+        for known in (_warm_start(entry, repeat, knowledge),)
     ]
     return Experiment(config, task, tuple(runs), knowledge)
 
 
-def _build_run(
+class NotAsked(Optimizer):
+    """Stands for an optimizer in an experiment that is only read."""
+
+    def _suggest(self, rng: np.random.Generator) -> Suggestion:
+        raise RunDirectoryError("an experiment that is only read has no optimizers to ask")
+
+
+def _optimizer(
     config: Config, task: Problem, subspace: Subspace, entry: OptimizerConfig, repeat: int, known: WarmStart
-) -> Run:
+) -> Optimizer:
     row = entry.row
     design = [subspace.reduce(trial.configuration) for trial in known.trials]
     if not design and row.takes_initial_design:
@@ -111,10 +131,7 @@ def _build_run(
         initial_design=tuple(design),
     )
     optimizer = row.build(subspace.free, setting, entry.options)
-    if subspace.fixed:
-        optimizer = SubspaceOptimizer(subspace, optimizer)
-    budget = RunBudget(config.budget.evaluations * config.fidelity.epochs, config.budget.seconds)
-    return Run(entry.label, repeat, budget, optimizer=optimizer, concurrency=entry.concurrency, warm_start=known)
+    return SubspaceOptimizer(subspace, optimizer) if subspace.fixed else optimizer
 
 
 def _warm_start(entry: OptimizerConfig, repeat: int, knowledge: Mapping[str, Knowledge]) -> WarmStart:

@@ -37,7 +37,7 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
 from importlib.metadata import version
@@ -69,6 +69,9 @@ class DriverWork(StrEnum):
     SYNC = "sync"
 
 
+_NO_BEGINNING = (
+    "The first line holds the configuration that the experiment began with, without which nothing can be followed"
+)
 _CHECKSUM = re.compile(rb',"crc":"([0-9a-f]{8})"}$')
 
 
@@ -188,9 +191,9 @@ class _Reading:
                             raise self._damage(number, line, "has lost its checksum: it was changed")
                         sealed = has_checksum
                     count += 1
-                    if record.pop("n", count) != count:
-                        what = f"is not record {count}: a line is missing before it or was moved"
-                        raise self._damage(number, line, what)
+                    written = record.pop("n", count)
+                    if written != count:
+                        raise self._out_of_order(number, count, written, _numbered(file, number))
                     yield record
                 self.whole += len(line)
 
@@ -210,17 +213,51 @@ class _Reading:
             raise self._damage(number, line, "was changed: its checksum is of something else")
         return record, True
 
+    def _out_of_order(self, number: int, count: int, written: object, later: Mapping[int, int]) -> RunDirectoryError:
+        """A line that is doubled or was moved, or before which some are missing.
+
+        number: of the line. count: of the record that belongs there. written: of the one that is there. later: record
+        -> line, of what comes after it.
+        """
+        what = f"{self._path}, line {number} is not record {count}: it is record {written!r}"
+        if not isinstance(written, int) or written < count:
+            step = f"it stands there a second time, since all before it are there: delete line {number}"
+        elif count in later:
+            step = f"record {count} was moved to line {later[count]}: move that line back, to just before line {number}"
+        elif number == 1:
+            step = f"{_NO_BEGINNING}: put it back as it was"
+        else:
+            missing = next(k for k in range(1, written - count + 1) if count + k == written or count + k in later)
+            lines = f"{missing} line{'s' * (missing > 1)}"
+            step = (
+                f"{lines} before it cannot be found: put what is missing back, or insert {lines} "
+                f'{{"event":"{ILLEGIBLE}"}} just before line {number}. What was said there is lost, and what comes '
+                f"after it is kept where it can be followed without. If it cannot, cut the file to its first "
+                f"{number - 1} lines"
+            )
+        return RunDirectoryError(f"{what}. Keep a copy; {step}")
+
     def _damage(self, number: int, line: bytes, what: str) -> RunDirectoryError:
         if number == 1:
             return RunDirectoryError(
-                f"{self._path}, line 1 {what}: {line[:60]!r}. It holds the configuration that the experiment began "
-                "with, without which nothing can be followed: put it back as it was"
+                f"{self._path}, line 1 {what}: {line[:60]!r}. {_NO_BEGINNING}: put it back as it was"
             )
         return RunDirectoryError(
             f"{self._path}, line {number} {what}: {line[:60]!r}. Keep a copy; then put the line back as it was, or put "
             f'{{"event":"{ILLEGIBLE}"}} in its place: what it said is lost, and the lines after it are kept where they '
             f"can be followed without it. If they cannot, cut the file to its first {number - 1} lines"
         )
+
+
+def _numbered(lines: Iterable[bytes], before: int) -> dict[int, int]:
+    """Record -> line, of the lines of a journal that come after line `before`; damaged ones are passed over."""
+    found: dict[int, int] = {}
+    for number, line in enumerate(lines, start=before + 1):
+        with suppress(ValueError):
+            record = json.loads(line)
+            if isinstance(record, dict) and isinstance(record.get("n"), int):
+                found.setdefault(record["n"], number)
+    return found
 
 
 def _line(record: Mapping[str, Any]) -> bytes:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from fmnas.optimizers.process_state import same_working_directory
 from fmnas.platform.errors import one_line, own_line
 from fmnas.platform.record.configuration import differences
 from fmnas.platform.record.experiment import Experiment, Run
@@ -105,7 +106,8 @@ class _Replay(ExperimentState):
     def _compare(self, run: Run, recorded: Trial) -> tuple[dict[str, tuple[Any, Any]], str]:
         """What differs, and why there was nothing to compare."""
         try:
-            suggested = run.optimizer.ask()
+            with same_working_directory():
+                suggested = run.optimizer.ask()
             trial = None if suggested is None else self.experiment.issued(run, suggested)
         except Exception as error:  # whatever it is, it is a finding of the replay and not its end
             return {}, f"the optimizer failed: {one_line(error)}{own_line(error)}"

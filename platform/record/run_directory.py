@@ -6,7 +6,7 @@ import os
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, overload
 
@@ -25,14 +25,22 @@ class _In:
     @overload
     def __get__(self, directory: "RunDirectory", kind: type) -> Path: ...
     def __get__(self, directory: "RunDirectory | None", kind: type) -> "Path | _In":
-        return self if directory is None else directory.root / self._name
+        return self if directory is None else directory.place / self._name
 
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """runs/<name>: the journal is the truth; all but retrained.csv can be rebuilt from it."""
+    """runs/<name>: the journal is the truth; all but retrained.csv can be rebuilt from it.
+
+    root: as the user wrote it, for messages. place: the same as an absolute path, which every file is found by: code
+    of a user's may change the working directory.
+    """
 
     root: Path
+    place: Path = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "place", self.root.absolute())
 
     config = _In("config.yaml")
     """The configuration as resolved, with every default."""
@@ -64,7 +72,12 @@ class RunDirectory:
     @property
     def store(self) -> str:
         """URI of the default MLflow store."""
-        return f"sqlite:///{(self.root / 'mlflow.db').resolve()}"
+        return f"sqlite:///{(self.place / 'mlflow.db').resolve()}"
+
+    @property
+    def page_as_written(self) -> Path:
+        """The page below the directory as the user wrote it, for messages."""
+        return self.root / self.page.relative_to(self.place)
 
     def command(self, name: str) -> str:
         """A command on it as it can be typed after `fmnas`."""
@@ -74,8 +87,8 @@ class RunDirectory:
         """Make the folder. Raises RunDirectoryError when it exists with anything in it, or cannot be written."""
         self.check_absent()
         try:
-            self.root.mkdir(parents=True, exist_ok=True)
-            probe = self.root / ".writable"
+            self.place.mkdir(parents=True, exist_ok=True)
+            probe = self.place / ".writable"
             probe.touch()
             probe.unlink(missing_ok=True)
         except OSError as error:
@@ -95,10 +108,10 @@ class RunDirectory:
                 f"run directory {self.root} was cut off before anything ran: remove it and run the configuration "
                 "again, or give another with --out DIR"
             )
-        if self.root.exists() and not self.root.is_dir():
+        if self.place.exists() and not self.place.is_dir():
             raise RunDirectoryError(f"{self.root} is a file: give a run directory with --out DIR")
         ours = (".writable", self.lock.name)  # whether the lock is held, only the lock itself can tell
-        files = self.root.iterdir() if self.root.exists() else ()
+        files = self.place.iterdir() if self.place.exists() else ()
         if any(file.name not in ours and not file.name.startswith(f".{self.lock.name}") for file in files):
             raise RunDirectoryError(f"{self.root} exists and is not empty: give another run directory with --out DIR")
 
@@ -108,6 +121,16 @@ class RunDirectory:
             raise RunDirectoryError(
                 f"{self.root} is no run directory: {self.journal.name} is missing; give the folder that `fmnas run` "
                 "named. One that was stopped before its first line there has nothing to go on with: run it again"
+            )
+
+
+def check_links(directory: RunDirectory) -> None:
+    """Raise RunDirectoryError where a folder that is written to is a link out of the directory."""
+    for folder in (directory.report, directory.artifacts, directory.checkpoints):
+        if folder.is_symlink() and not folder.resolve().is_relative_to(directory.place.resolve()):
+            raise RunDirectoryError(
+                f"{folder} is a link to {cut(str(folder.resolve()))}, outside the run directory: files there would be "
+                "replaced. Remove the link, or write the report elsewhere with --out DIR"
             )
 
 
@@ -135,6 +158,8 @@ def run_directory(path: Path, write: bool = False) -> RunDirectory:
         for file in (directory.journal, directory.config, directory.lock):
             if file.exists():
                 file.open("rb").close()
+        if write:
+            check_links(directory)
     needed = (path, directory.journal) if write else ()
     shut = next((each for each in needed if not os.access(each, os.W_OK, effective_ids=True)), None)
     if shut is not None:

@@ -4,12 +4,16 @@ While an experiment runs, the driver appends a record and then applies it; after
 again. Only `asked` differs: live, the optimizer has just suggested the trial; replayed, it is told that it once did.
 """
 
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+
 from fmnas.optimizers import Optimizer
 from fmnas.optimizers.ask_tell import NotRepeatedError
+from fmnas.optimizers.process_state import same_working_directory
 from fmnas.platform.errors import ExperimentFailed, one_line, own_line
-from fmnas.platform.record.configuration import current_config
+from fmnas.platform.record.configuration import check_own_code, current_config
 from fmnas.platform.record.experiment import Experiment, Run, build_experiment
-from fmnas.platform.record.handed_over import standing_in
+from fmnas.platform.record.handed_over import reading, standing_in
 from fmnas.platform.record.journal import ASKED, Journal, Record, experiment_records
 from fmnas.platform.record.ledger import Ledger
 from fmnas.platform.record.outcome import Outcome
@@ -54,7 +58,8 @@ class ExperimentState(Ledger):
         """A journal says that the run's optimizer once suggested this."""
         if self._heard:
             try:
-                run.optimizer.restore(recorded)
+                with same_working_directory():
+                    run.optimizer.restore(deepcopy(recorded))
             except NotRepeatedError as error:
                 raise NotRepeatedError(f"{run.name}, {error}") from error
             except FmnasError:
@@ -67,15 +72,20 @@ class ExperimentState(Ledger):
                 ) from error
 
     def _tell(self, outcome: Outcome) -> None:
-        """A result is told; a failure is told as the configuration says; a loss is forgotten."""
-        optimizer, trial, evaluation = self.runs[outcome.run].optimizer, outcome.trial, outcome.evaluation
+        """A result is told; a failure is told as the configuration says; a loss is forgotten.
+
+        The optimizer gets copies: whatever it does to them, the ledger has what the journal has.
+        """
+        optimizer = self.runs[outcome.run].optimizer
+        trial, evaluation = deepcopy((outcome.trial, outcome.evaluation))
         if evaluation is None and outcome.status != LOST and self.experiment.config.on_failure == "penalty":
             evaluation = self._penalty(optimizer, trial)
         try:
-            if evaluation is None:
-                optimizer.forget(trial)
-            else:
-                optimizer.tell(trial, evaluation)
+            with same_working_directory():
+                if evaluation is None:
+                    optimizer.forget(trial)
+                else:
+                    optimizer.tell(trial, evaluation)
         except (Exception, SystemExit) as error:
             raise ExperimentFailed(
                 f"{outcome.run}: the optimizer failed when it heard of trial {trial.id}: {one_line(error)}"
@@ -91,11 +101,28 @@ class ExperimentState(Ledger):
         return None if penalty is None else Evaluation(penalty, epochs=trial.epochs)
 
 
-def restore(directory: RunDirectory, heard: bool = True) -> tuple[ExperimentState, str]:
-    """The state that the journal proves, and the experiment's id. heard: whether its optimizers are to go on."""
+def restore(
+    directory: RunDirectory, heard: bool = True, say: Callable[[str], None] = lambda _: None
+) -> tuple[ExperimentState, str]:
+    """The state that the journal proves, and the experiment's id, to go on with it: code that it names is imported.
+
+    heard: whether its optimizers are to go on. say: told which code is imported.
+    """
     records = experiment_records(directory)
+    check_own_code(directory, records, say)
     with standing_in(directory):
-        experiment = build_experiment(current_config(directory, records), recorded_knowledge(records))
-        state = ExperimentState(experiment, heard)
+        return _followed(directory, records, heard), str(records[0]["id"])
+
+
+def read(directory: RunDirectory) -> tuple[ExperimentState, str]:
+    """The same, to look at: no code that the experiment names is imported."""
+    records = experiment_records(directory)
+    with reading(directory, records):
+        return _followed(directory, records, heard=False), str(records[0]["id"])
+
+
+def _followed(directory: RunDirectory, records: Sequence[Record], heard: bool) -> ExperimentState:
+    experiment = build_experiment(current_config(directory, records), recorded_knowledge(records), heard)
+    state = ExperimentState(experiment, heard)
     state.replay(records[1:])
-    return state, str(records[0]["id"])
+    return state

@@ -88,7 +88,7 @@ class Teller:
         begun = self.directory if self.directory and self.directory.journal.exists() else None
         again = f"{called()} {self.again}" if begun and ending != Ending.FINISHED else None
         if self.mode == JSON:
-            where = {"run_directory": str(begun.root), "page": str(begun.page)} if begun else {}
+            where = {"run_directory": str(begun.root), "page": str(begun.page_as_written)} if begun else {}
             tell_ending(ending, ending.exit_code, {**where, "again": again, **facts})
         elif again:
             stopped = "interrupted; " if ending == Ending.INTERRUPTED else ""
@@ -96,7 +96,7 @@ class Teller:
         return ending.exit_code
 
     def _print_places(self, result: ExperimentResult, directory: RunDirectory) -> None:
-        places = {"run directory": str(directory.root), "page": str(directory.page)}
+        places = {"run directory": str(directory.root), "page": str(directory.page_as_written)}
         if result.tracking.store_experiment or result.tracking.missed:
             places |= {"MLflow store": result.store, "open it with": f"{called()} {directory.command('ui')}"}
         for what, place in places.items():

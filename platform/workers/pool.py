@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
+from fmnas.optimizers.process_state import same_working_directory
 from fmnas.platform.errors import ExperimentFailed
 from fmnas.platform.record.outcome import Job
 from fmnas.platform.workers.evaluation import Evaluator, Unfinished
@@ -122,7 +123,8 @@ class InProcessPool:
                 raise Stopped
             check_deadline()
 
-        result = self._evaluator.result(job.trial, self._tell, check, self._seconds, self._trace)
+        with same_working_directory():
+            result = self._evaluator.result(job.trial, self._tell, check, self._seconds, self._trace)
         if isinstance(result, Unfinished) and result.status == LOST:
             raise ExperimentFailed(
                 f"{job.run}, trial {job.trial.id}: {result.reason}. This process, the only worker, cannot train "

@@ -1,14 +1,17 @@
 """A function minimised in this process: found, failed, interrupted, gone on with, refused."""
 
+import linecache
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -207,6 +210,73 @@ def test_more_evaluations_are_added_to_what_is_there(tmp_path: Path) -> None:
         minimize(begun, evaluations=6, **same)
 
 
+def defined(text: str, file: str = "") -> Callable[..., Any]:
+    """What the last line of a text defines, as a cell of a notebook would; with a file, its source can be read."""
+    names: dict[str, Any] = {}
+    lines = [line + "\n" for line in text.splitlines()]
+    if file:
+        linecache.cache[file] = (len(text), None, lines, file)
+    exec(compile(text, file or "<text>", "exec"), names)
+    return cast(Callable[..., Any], names["f"])
+
+
+BEFORE, AFTER = "def f(c):\n    return c['x'] ** 2", "def f(c):\n    return 100 + (1 - c['x']) ** 2"
+MAKER = "def make(a):\n    def f(c):\n        return c['x'] + a\n    return f\nf = make({})"
+
+
+@pytest.mark.parametrize("file", ["", "cell"])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (BEFORE, AFTER),
+        ("f = lambda c: c['x'] * 2", "f = lambda c: c['x'] * 3"),
+        ("f = lambda c: abs(c['x'])", "f = lambda c: float(c['x'])"),
+        ("def f(c, k=2):\n    return k", "def f(c, k=3):\n    return k"),
+        ("f = lambda c: sum(i for i in (1, 2))", "f = lambda c: sum(i for i in (1, 3))"),
+        (MAKER.format(1), MAKER.format(2)),
+    ],
+)
+def test_an_altered_function_is_said_to_be_altered(before: str, after: str, file: str, tmp_path: Path) -> None:
+    same = {"space": SPACE, "optimizer": "random", "out": tmp_path / "kept"}
+    first, again, other = defined(before, file and "a"), defined(before, file and "b"), defined(after, file and "c")
+    for function in (first, again, other):
+        function.__name__ = "f"
+    found = minimize(first, evaluations=4, **same)
+    assert minimize(again, evaluations=5, **same).trials["objective"].tolist()[:4] == found.trials["objective"].tolist()
+    with pytest.warns(UserWarning, match="f is not the function that .*kept has results of") as warned:
+        assert len(minimize(other, evaluations=5, **same).trials) == 5
+    assert warned[0].filename == __file__
+    assert "altered" not in load_run(same["out"]).summary.caution
+    with pytest.warns(UserWarning, match="f is not the function"):
+        minimize(other, evaluations=6, **same)
+    assert "f: its function was altered after 5 of the 6 trials had ended" in load_run(same["out"]).summary.caution
+    out = tmp_path / "out"
+    minimize(other, SPACE, 8, "random", seed=3, out=out, warm_start=str(same["out"]))
+    assert "The function f was another one there." in load_run(out).summary.caution
+
+
+def test_a_function_that_counts_its_calls_is_the_same_function(tmp_path: Path) -> None:
+    count, folders = 0, list[int]()
+
+    def counts(configuration: dict[str, Any]) -> float:
+        nonlocal count
+        count += 1
+        folders.append(count)
+        return bowl(configuration)
+
+    for evaluations in (4, 5):
+        minimize(counts, SPACE, evaluations, "random", out=tmp_path / "kept")
+        minimize(partial(bowl), SPACE, evaluations, "random", out=tmp_path / "partial")
+        minimize(Counted(), SPACE, evaluations, "random", out=tmp_path / "object")
+    assert count == 5
+
+
+def test_a_function_that_cannot_be_looked_at_is_said_to_be(tmp_path: Path) -> None:
+    assert minimize(len, SPACE, 4, "random", out=tmp_path / "kept").objective == 2
+    with pytest.warns(UserWarning, match="cannot tell whether it is the function of before"):
+        minimize(len, SPACE, 5, "random", out=tmp_path / "kept")
+
+
 def test_its_directory_can_be_read_without_the_function_and_not_gone_on_with(
     kept: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -283,6 +353,34 @@ def test_searches_may_lie_in_threads_and_in_each_other() -> None:
         return inner.objective
 
     assert len(minimize(outer, SPACE, 3, "random").trials) == 3
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_a_function_may_change_the_working_directory(
+    removed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folders: list[Path] = []
+
+    def moves(configuration: dict[str, Any]) -> float:
+        folders.append(Path.cwd())
+        folder = tempfile.mkdtemp()
+        os.chdir(folder)
+        if removed:
+            os.rmdir(folder)
+        return bowl(configuration)
+
+    same = {"space": SPACE, "optimizer": "random", "out": "kept"}
+    found = minimize(moves, evaluations=4, **same)
+    assert set(folders) == {tmp_path}
+    assert Path.cwd() == tmp_path
+    assert not (tmp_path / "kept" / "driver.lock").exists()
+    again = minimize(moves, evaluations=4, **same)
+    assert (len(folders), again.best) == (4, found.best)
+    os.chdir(tmp_path)
+    minimize(moves, evaluations=6, **same)
+    assert len(folders) == 6
+    assert len(minimize(moves, SPACE, 3, "random").trials) == 3
 
 
 def test_progress_tells_every_trial(capsys: pytest.CaptureFixture[str]) -> None:

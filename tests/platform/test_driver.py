@@ -148,6 +148,14 @@ def test_a_run_never_has_more_in_flight_than_its_concurrency(
     assert all(12 < run.budget.spent <= 15 for run in state.runs.values())
 
 
+def test_epochs_in_flight_count_when_the_next_run_is_chosen(
+    tmp_path: Path, drive: Drive, configured: Configured, asks: Asks
+) -> None:
+    entries = [{"name": "random", "label": label, "concurrency": 3} for label in ("a", "b")]
+    drive(configured(optimizers=entries), tmp_path / "j", capacity=6)
+    assert [run for run, _ in asks(tmp_path / "j")][:6] == ["a/repeat-0", "b/repeat-0"] * 3
+
+
 def test_a_stop_starts_nothing_new_and_waits_for_what_runs(
     tmp_path: Path, drive: Drive, configured: Configured
 ) -> None:

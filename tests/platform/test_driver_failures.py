@@ -30,6 +30,13 @@ class Cycle:
         return next(self._fates)
 
 
+def test_a_penalty_is_told_with_the_epochs_of_its_trial(tmp_path: Path, drive: Drive, configured: Configured) -> None:
+    config = configured(optimizers=["bohb"], workers={"failures": 100})
+    _, state, _ = drive(config, tmp_path / "j", fate=lambda job: "fail" if job.trial.epochs == 3 else "finish")
+    told = [(trial.epochs, evaluation.epochs) for trial, evaluation in state.runs["bohb/repeat-0"].optimizer.history]
+    assert set(told) == {(1, 1), (3, 3)}
+
+
 def test_a_lost_worker_is_requeued_and_never_told(
     tmp_path: Path, drive: Drive, configured: Configured, results: Results
 ) -> None:

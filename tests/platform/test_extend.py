@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from fmnas.platform.config.config import Config
-from fmnas.platform.drive.extension import growth
-from fmnas.platform.errors import Ending
+from fmnas.platform.drive.extension import extended_config, growth
+from fmnas.platform.errors import ConfigError, Ending
 from fmnas.platform.record.events import driver_record, extended_record
 from fmnas.platform.record.experiment import build_experiment
 from fmnas.platform.record.journal import DriverWork, Journal, read_journal
@@ -94,6 +94,22 @@ def test_the_runs_that_are_added_are_paired_with_those_there(
             assert len({found[name, trial] for name in names}) == 1
         for trial in range(5):
             assert len({state.runs[name].seeds[trial] for name in names}) == 1
+
+
+@pytest.mark.parametrize(
+    ("seconds", "wanted", "refused"),
+    [(None, "5", True), (9.0, "5", True), (9.0, "10", False), (9.0, "null", False), (None, "null", False)],
+)
+def test_a_limit_in_seconds_may_be_raised_and_lifted_and_not_set_later(
+    tmp_path: Path, configured: Configured, seconds: float | None, wanted: str, refused: bool
+) -> None:
+    config = configured(budget={"evaluations": 5, "seconds": seconds})
+    if refused:
+        with pytest.raises(ConfigError, match=r"budget\.seconds = 5"):
+            extended_config(config, [f"budget.seconds={wanted}"], tmp_path)
+    else:
+        after = extended_config(config, [f"budget.seconds={wanted}"], tmp_path)
+        assert after.budget.seconds == (None if wanted == "null" else float(wanted))
 
 
 @pytest.mark.parametrize("concurrency", [1, 3])

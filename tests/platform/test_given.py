@@ -148,6 +148,38 @@ def test_a_path_is_printed_as_it_is(odd: Path, tmp_path: Path, capsys: pytest.Ca
         assert str(shown) in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("name", ["report", "mlartifacts", "checkpoints"])
+def test_nothing_is_written_through_a_link_out_of_the_directory(
+    name: str, odd: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, other = tmp_path / "copy", tmp_path / "other"
+    shutil.copytree(odd, run)
+    other.mkdir()
+    (other / "index.html").write_text("mine")
+    shutil.rmtree(run / name, ignore_errors=True)
+    (run / name).symlink_to(other, target_is_directory=True)
+    for command in ("report", "resume", "sync", "retrain"):
+        assert f"{run / name} is a link to {other}" in complaint([command, run], capsys)
+    assert [path.name for path in other.iterdir()] == ["index.html"]
+    assert (other / "index.html").read_text() == "mine"
+    merged = tmp_path / "merged"
+    assert main(["report", str(odd), "--out", str(merged)]) == 0
+    shutil.rmtree(merged / "report")
+    (merged / "report").symlink_to(other, target_is_directory=True)
+    assert "is a link to" in complaint(["report", odd, "--out", merged], capsys)
+
+
+def test_a_link_to_a_folder_in_the_directory_is_followed(odd: Path, tmp_path: Path) -> None:
+    run = tmp_path / "copy"
+    shutil.copytree(odd, run)
+    (run / "report").rename(run / "pages")
+    (run / "report").symlink_to("pages", target_is_directory=True)
+    (tmp_path / "link").symlink_to(run, target_is_directory=True)
+    (run / "pages" / "index.html").unlink()
+    assert main(["report", str(tmp_path / "link")]) == 0
+    assert (run / "pages" / "index.html").is_file()
+
+
 def test_the_command_that_status_names_can_be_typed(odd: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", str(odd), "--json"]) == 0
     again = json.loads(capsys.readouterr().out)["again"]

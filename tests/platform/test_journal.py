@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import tempfile
 import zlib
 from pathlib import Path
@@ -69,6 +70,78 @@ def test_a_missing_line_is_named(tmp_path: Path, missing: int) -> None:
     assert path.read_bytes() == before
 
 
+ILLEGIBLE_LINE = b'{"event":"illegible"}\n'
+
+
+def follow_advice(path: Path) -> int:
+    """Do what the messages say until the journal can be read; how often that took."""
+    for steps in range(20):
+        try:
+            read_journal(path)
+        except RunDirectoryError as error:
+            told, lines = str(error), path.read_bytes().splitlines(keepends=True)
+            if moved := re.search(r"move that line back, to just before line (\d+)", told):
+                (source,) = re.findall(r"was moved to line (\d+)", told)
+                lines.insert(int(moved[1]) - 1, lines.pop(int(source) - 1))
+            elif double := re.search(r"delete line (\d+)", told):
+                del lines[int(double[1]) - 1]
+            else:
+                ((count, place),) = re.findall(r"insert (\d+) lines? .* just before line (\d+)", told)
+                lines[int(place) - 1 : int(place) - 1] = [ILLEGIBLE_LINE] * int(count)
+            path.write_bytes(b"".join(lines))
+        else:
+            return steps
+    raise AssertionError("the advice does not help")
+
+
+@given(st.data())
+def test_what_is_advised_for_lines_out_of_order_helps(data: st.DataObject) -> None:
+    """Lines missing, doubled and moved, one or several: each record that is there is kept, and each once."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "j"
+        with Journal(path) as journal:
+            for i in range(8):
+                journal.append({**HEAD, "number": i} if i == 0 else {"event": "more", "number": i})
+        lines = path.read_bytes().splitlines(keepends=True)
+        places = st.integers(1, len(lines) - 1)
+        damaged = list(lines)
+        for damage in data.draw(st.lists(st.sampled_from(["miss", "double", "move"]), min_size=1, max_size=2)):
+            place, other = (data.draw(places.map(lambda i: min(i, len(damaged) - 1))) for _ in range(2))
+            if damage == "miss":
+                del damaged[place]
+            elif damage == "double":
+                damaged.insert(other, damaged[place])
+            else:
+                damaged.insert(other, damaged.pop(place))
+        path.write_bytes(b"".join(damaged))
+        follow_advice(path)
+        kept = [record["number"] for record in read_journal(path) if record["event"] != "illegible"]
+        assert kept == [i for i, line in enumerate(lines) if line in damaged]
+        with Journal(path) as journal:
+            journal.append({"event": "last"})
+        assert read_journal(path)[-1] == {"event": "last"}
+
+
+@pytest.mark.parametrize(
+    ("order", "told"),
+    [
+        ([0, 1, 1, 2, 3], "line 3 is not record 3: it is record 2.* delete line 3$"),
+        ([0, 2, 3], "line 2 is not record 2: it is record 3.* insert 1 line .* just before line 2"),
+        ([0, 3], "line 2 is not record 2: it is record 4.* insert 2 lines .* just before line 2"),
+        ([0, 2, 1, 3], "line 2 is not record 2: it is record 3.* moved to line 3: move .* just before line 2$"),
+        ([1, 0, 2, 3], "line 1 is not record 1: it is record 2.* moved to line 2: move .* just before line 1$"),
+    ],
+)
+def test_each_kind_of_disorder_has_an_advice_of_its_own(order: list[int], told: str, tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    lines = write(path).splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[i] for i in order))
+    with pytest.raises(RunDirectoryError, match=told):
+        read_journal(path)
+    assert follow_advice(path) == 1
+    assert [r for r in read_journal(path) if r["event"] != "illegible"] == [RECORDS[i] for i in sorted(set(order))]
+
+
 def test_a_journal_without_numbers_is_read_and_gone_on_with(tmp_path: Path) -> None:
     path = tmp_path / "j"
     old = [{"event": "experiment", "id": "a"}, *RECORDS[1:]]
@@ -97,6 +170,39 @@ def test_a_full_disk_ends_the_experiment_in_words_and_leaves_whole_lines(
         with pytest.raises(ExperimentFailed, match=r"No space left on device"):
             journal.append({"event": "more"})  # whatever happens to the disk meanwhile: a resume finds out
     assert read_journal(path) == RECORDS
+
+
+class FullDisk:
+    """A file of which `room` more bytes can be written."""
+
+    def __init__(self, file: Any, room: int) -> None:
+        self._file, self._room = file, room
+
+    def write(self, data: Any) -> int:
+        if not self._room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written = int(self._file.write(data[: self._room]))
+        self._room -= written
+        return written
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+@pytest.mark.parametrize("room", [0, 1, 20])
+def test_a_full_disk_cuts_off_the_torn_record_and_none_before_it(tmp_path: Path, room: int) -> None:
+    path = tmp_path / "j"
+    with Journal(path) as journal:
+        for record in RECORDS:
+            journal.append(record)
+        whole = path.read_bytes()
+        journal._file = FullDisk(journal._file, room)
+        with pytest.raises(ExperimentFailed):
+            journal.append(RECORDS[-1])
+        assert path.read_bytes() == whole
+    with Journal(path) as journal:
+        journal.append({"event": "more"})
+    assert read_journal(path) == [*RECORDS, {"event": "more"}]
 
 
 def test_damage_inside_is_named_with_its_line(tmp_path: Path) -> None:

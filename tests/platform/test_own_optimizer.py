@@ -1,5 +1,6 @@
 """An optimizer of a user's own, named in a configuration: it competes like any other; what is wrong with it is said."""
 
+import csv
 import json
 import shutil
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from fmnas.platform.config.config import check_config, load_config
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.named import named, whole
 from fmnas.platform.optimizers import Row, Setting
+from fmnas.search_spaces import Trial
 from fmnas.trainers.functions.synthetic import FUNC2C
 
 MINE = '''
@@ -86,6 +88,30 @@ class Opaque(Optimizer):
         return Suggestion(self.space.sample(rng), "random")
 
 
+class Edits(Optimizer):
+    """Changes every record that it can reach, and keeps a copy of each."""
+
+    def _suggest(self, rng):
+        for trial in self.pending.values():
+            trial.configuration.clear()
+        anew = self.space.sample(rng)
+        return Suggestion(anew, "random")
+
+    def _observe(self, trial, evaluation):
+        trial.configuration.update(x1=0.123, h1=None, added=1)
+        object.__setattr__(trial, "origin", "model")
+        object.__setattr__(evaluation, "objective", -100.0)
+
+    def restore(self, trial):
+        super().restore(trial)
+        trial.configuration.clear()
+        object.__setattr__(trial, "note", "changed")
+
+    def forget(self, trial):
+        trial.configuration.clear()
+        super().forget(trial)
+
+
 def not_a_class(): ...
 '''
 
@@ -115,6 +141,36 @@ def test_it_competes_resumes_replays_and_is_reported(
     for command in ("resume", "report", "replay", "status"):
         assert main([command, str(tmp_path / "run")]) == 0, command
     assert "differ" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_one_that_changes_its_records_changes_no_result(
+    run_own: Callable[..., int], mine: Path, tmp_path: Path, resumed: bool
+) -> None:
+    entry = {"name": "edits", "use": f"{mine}:Edits", "concurrency": 2}
+    assert run_own(tmp_path, entry, "random") == 0
+    out = tmp_path / "run"
+    if resumed:
+        journal = out / "journal.jsonl"
+        journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:-9]))
+        assert main(["resume", str(out), "--progress", "quiet"]) == 0
+    table, summary = (out / "trials.csv").read_bytes(), (out / "summary.json").read_bytes()
+    assert main(["report", str(out)]) == 0
+    assert (out / "trials.csv").read_bytes() == table
+    assert (out / "summary.json").read_bytes() == summary
+    records = [json.loads(line) for line in (out / "journal.jsonl").read_text().splitlines()]
+    asked = {(r["run"], r["trial"]["id"]): r["trial"] for r in records if r["event"] == "asked"}
+    assert all(set(trial["configuration"]) == set(FUNC2C.space.names) for trial in asked.values())
+    with (out / "trials.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["optimizer"] == "edits"]
+    finished = {(r["run"], r["trial"]): r["evaluation"] for r in records if r["event"] == "finished"}
+    for row in rows:
+        key = row["run"], int(row["trial"])
+        assert float(row["x1"]) == asked[key]["configuration"]["x1"]
+        assert float(row["objective"]) == finished[key]["objective"]
+    best = min(rows, key=lambda row: float(row["objective"]))
+    trial = Trial.from_dict(asked[best["run"], int(best["trial"])])
+    assert float(best["objective"]) == FUNC2C.trainer.evaluate(trial).objective
 
 
 def test_one_that_fails_when_it_is_told_of_its_history_is_named_and_the_journal_left_alone(

@@ -319,6 +319,47 @@ def test_what_hangs_is_ended_at_its_deadline(here: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("moves", ["problem", "optimizer"])
+def test_code_that_changes_the_working_directory_leaves_the_results_where_they_belong(
+    here: Path, moves: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    leave = {name: "os.chdir(tempfile.gettempdir())" if name == moves else "pass" for name in ("problem", "optimizer")}
+    text = f"""
+import os, tempfile
+
+@objective([Real("x", 0, 1)])
+def moving(configuration):
+    {leave["problem"]}
+    return configuration["x"]
+
+def make(space, seed):
+    def ask():
+        {leave["optimizer"]}
+        return {{"x": 0.5}}
+
+    def tell(configuration, objective):
+        {leave["optimizer"]}
+
+    return ask, tell
+"""
+    write(here / "moving.py", text)
+    optimizers = [{"name": "made", "use": "moving.py:make"}]
+    (here / "moving.yaml").write_text(json.dumps(config("moving.py:moving", optimizers=optimizers)))
+    assert main(["run", "moving.yaml", "--out", "out", "--progress", "lines"]) == 0
+    assert Path.cwd() == here
+    printed = capsys.readouterr().out
+    assert str(Path("out", "report", "index.html")) in printed
+    assert str(here) not in printed
+    for file in ("trials.csv", "summary.json", "report/index.html"):
+        assert (here / "out" / file).is_file()
+    assert not (here / "out" / "driver.lock").exists()
+    lines = (here / "out" / "journal.jsonl").read_bytes().splitlines(keepends=True)
+    (here / "out" / "journal.jsonl").write_bytes(b"".join(lines[:-4]))
+    for command in ("resume", "replay", "report"):
+        assert main([command, "out"]) == 0
+        assert Path.cwd() == here
+
+
 def test_a_file_that_was_altered_is_said_to_be(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,6 +2,8 @@
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,11 +12,12 @@ from hypothesis import strategies as st
 
 from fmnas.platform.config.sections import WorkersConfig
 from fmnas.platform.drive.driver import Clock, Stage
-from fmnas.platform.drive.retraining import Retraining, retraining_job, retraining_seed
+from fmnas.platform.drive.retraining import Retraining, _there, retraining_job, retraining_seed
 from fmnas.platform.errors import Ending, ExperimentFailed
 from fmnas.platform.record.experiment import derived_seed
 from fmnas.platform.record.outcome import Job, Outcome
-from fmnas.platform.record.retrained import RetrainedRow, Scale
+from fmnas.platform.record.retrained import RetrainedRow, Scale, write_retrained
+from fmnas.platform.record.run_directory import RunDirectory
 from fmnas.platform.screen.progress import RetrainingProgress
 from fmnas.platform.screen.screen import Happening, QuietScreen
 from fmnas.platform.workers.evaluation import Unfinished
@@ -188,3 +191,12 @@ def test_a_stop_waits_for_what_runs_and_a_second_does_not(requests: int, trained
     scene.pool.fate = stop
     assert scene.retraining.run() == Ending.INTERRUPTED
     assert len(scene.kept) == trained
+
+
+def test_a_row_is_kept_only_for_the_trial_that_is_still_the_best(tmp_path: Path) -> None:
+    scene = Scene()
+    scene.retraining.run()
+    older, *others = scene.kept
+    directory = RunDirectory(tmp_path)
+    write_retrained(directory.retrained, [replace(older, trial=older.trial + 1), *others])
+    assert _there(directory, CHOSEN, SCALE) == {row.run: row for row in others}
