@@ -129,8 +129,8 @@ class Posterior:
         y = likelihood.y
         self.g = float(g)
         self._ones = self.inverse.sum(-1)  # [n], A^-1 1
-        self._information = float(self._ones.sum())  # 1'A^-1 1: the precision of the mean, in units of 1 / s2
-        self.mu = float((self._ones @ y) / self._information)
+        self._precision = float(self._ones.sum())  # 1'A^-1 1: of the mean, in units of 1 / s2
+        self.mu = float((self._ones @ y) / self._precision)
         self.weights = self.inverse @ (y - self.mu)  # [n], A^-1 (y - mu)
         degrees = len(y) if likelihood.plug_in else max(len(y) - 1, 1)
         self.s2 = max(float(((y - self.mu) @ self.weights) / degrees), 1e-300)
@@ -143,9 +143,9 @@ class Posterior:
         mean, weights = self.mu + r @ self.weights, r @ self.inverse
         if self.likelihood.plug_in:
             return mean, (self.s2 * (own - (weights * r).sum(-1))).clamp(min=1e-12), weights
-        missing = 1.0 - weights.sum(-1)  # of the weights' sum: what rests on the mean
-        weights = weights + (missing / self._information)[..., None] * self._ones
-        variance = self.s2 * (own - (weights * r).sum(-1) + missing / self._information)
+        missing = 1.0 - weights.sum(-1)  # of a sum of 1: the share of the mean
+        weights = weights + (missing / self._precision)[..., None] * self._ones
+        variance = self.s2 * (own - (weights * r).sum(-1) + missing / self._precision)
         return mean, variance.clamp(min=1e-12), weights
 
     def predict(self, points: Points) -> tuple[Tensor, Tensor]:

@@ -82,6 +82,12 @@ class Problem:
     def posterior(self) -> Posterior:
         return Posterior(self.likelihood, self.eta)
 
+    @property
+    def plug_in(self) -> Posterior:
+        """The posterior that takes the mean and the output scale of maximum likelihood for known."""
+        likelihood = self.likelihood
+        return Posterior(Likelihood(likelihood.kernel, likelihood.points, self.y, plug_in=True), self.eta)
+
 
 def _problem(space: Space, n: int, seed: int = 0, kernel: str = "modlap") -> Problem:
     rng = np.random.default_rng(seed)

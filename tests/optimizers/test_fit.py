@@ -75,7 +75,7 @@ def test_likelihood_is_that_of_a_multivariate_normal(
 ) -> None:
     problem = make_problem(data.draw(spaces), n, seed, name)
     R = slow_correlation(problem, problem.X, problem.X)
-    fitted = problem.posterior
+    fitted = problem.plug_in
     fast = value_at(problem.likelihood, problem.eta)
     assert fast == pytest.approx(slow_nll(R, fitted.g, problem.y, fitted.mu, fitted.s2), rel=1e-7, abs=1e-8)
     for mu, s2 in ((0.05, 1.0), (-0.05, 1.0), (0.0, 1.1), (0.0, 0.9)):  # mean and scale are already the best ones
@@ -141,21 +141,24 @@ def test_posterior_is_the_textbooks(
     problem = make_problem(data.draw(spaces), n, seed, name)
     Z = problem.space.sample_encoded(np.random.default_rng(seed + 1), 5)
     Z[0] = problem.X[0]
-    posterior, y = problem.posterior, problem.y.numpy()
+    posterior, plug_in, y = problem.posterior, problem.plug_in, problem.y.numpy()
     g = problem.eta[-1].exp().item()
     A = slow_correlation(problem, problem.X, problem.X) + g * np.eye(n)
     R, ones = slow_correlation(problem, Z, problem.X), np.ones(n)
-    mu = ones @ np.linalg.solve(A, y) / (ones @ np.linalg.solve(A, ones))
-    s2 = (y - mu) @ np.linalg.solve(A, y - mu) / n
+    solved, k = np.linalg.solve(A, ones), np.linalg.solve(A, R.T)
+    mu = solved @ y / (solved @ ones)
+    squares = (y - mu) @ np.linalg.solve(A, y - mu)
     prior = np.diag(slow_correlation(problem, Z, Z))
     points = Points.of(problem.space, Z)
-    mean, variance = posterior.predict(points)
     r, own = posterior.correlation.of(points)
     np.testing.assert_allclose(own, prior, rtol=1e-8)
     np.testing.assert_allclose(r, R, rtol=1e-7, atol=1e-10)
-    np.testing.assert_allclose(mean, mu + R @ np.linalg.solve(A, y - mu), rtol=1e-6, atol=1e-7)
-    expected = s2 * (prior - np.einsum("ij,ji->i", R, np.linalg.solve(A, R.T)))
-    np.testing.assert_allclose(variance, np.maximum(expected, 1e-12), rtol=1e-5, atol=1e-8)
+    known = prior - np.einsum("ij,ji->i", R, k)
+    estimated = known + (1 - ones @ k) ** 2 / (solved @ ones)
+    for process, expected in ((plug_in, squares / n * known), (posterior, squares / (n - 1) * estimated)):
+        mean, variance = process.predict(points)
+        np.testing.assert_allclose(mean, mu + R @ np.linalg.solve(A, y - mu), rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(variance, np.maximum(expected, 1e-12), rtol=1e-5, atol=1e-8)
 
 
 def test_correlation_is_1_on_the_diagonal_on_average(make_problem: Any, space: Space, kernel: str) -> None:

@@ -262,7 +262,7 @@ class Process(gpytorch.models.ExactGP):
 
 def test_the_fast_likelihood_is_gpytorchs(make_problem: Any, space: Space) -> None:
     problem = make_problem(space, 9)
-    posterior = problem.posterior
+    posterior = problem.plug_in
     fitted = posterior.parameters
     alpha, beta = (fitted["alpha"], fitted["beta"]) if space.discrete else (torch.empty(0), torch.empty(0))
     X = torch.from_numpy(problem.X)

@@ -40,14 +40,14 @@ def points(space: Space) -> Points:
 
 
 def test_predictions_are_those_of_a_process_whose_mean_has_a_flat_prior(posterior: Posterior, points: Points) -> None:
-    """A mean with prior N(0, s2 v) adds v to every correlation; v = 1e6 is as good as flat."""
+    """A mean with prior N(0, s2 v) adds v to every correlation; v = 1e4 is nearly flat."""
     A, r, own = parts(posterior, points)
-    y, v = posterior.likelihood.y, 1e6
+    y, v = posterior.likelihood.y, 1e4
     weights = torch.linalg.solve(A + v, (r + v).T).T
     mean, variance = posterior.predict(points)
-    np.testing.assert_allclose(mean, weights @ y, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(mean, weights @ y, rtol=1e-3, atol=1e-4)
     expected = posterior.s2 * (own + v - (weights * (r + v)).sum(-1))
-    np.testing.assert_allclose(variance, expected.clamp(min=1e-12), rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(variance, expected.clamp(min=1e-12), rtol=2e-3, atol=5e-4)
 
 
 def test_one_degree_of_freedom_goes_into_the_mean(posterior: Posterior, points: Points) -> None:
