@@ -50,7 +50,8 @@ CAPTIONS = {
     "the final mean. Dotted: the budget. Short trainings cost their epochs and are never the best so far.",
     "train_seconds": "Trainings alone, added up: with cheap configurations an optimizer gets further.",
     "seconds": "Trainings and suggestions of a run added up, however many workers shared it.",
-    "wall_seconds": "Since the run's first start: depends on how many workers it had, and on its neighbours.",
+    "wall_seconds": "Since the run's first start, without the time in which no driver worked: depends on how many "
+    "workers it had, and on its neighbours.",
 }
 LOG_OBJECTIVE_FROM = 5.0
 """The ratio of the axis' ends from which on it is logarithmic."""

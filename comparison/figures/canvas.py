@@ -41,7 +41,7 @@ Grid = Literal["x", "both"]
 
 @dataclass(frozen=True)
 class Results:
-    """What figures are drawn from: the typed trials, their `anytime_curves` and the summary of both."""
+    """What figures are drawn from: the typed trials `in_working_time`, their `anytime_curves`, the summary of both."""
 
     trials: pd.DataFrame
     curves: pd.DataFrame

@@ -8,7 +8,7 @@ it about. A trial that was lost with its worker, or cancelled, is not: what work
 | full evaluations | results at full fidelity |
 | epochs | of charged trials; evaluations are the same in full trainings' worth |
 | training seconds | of charged trials, on their workers |
-| wall-clock | from the run's first start to its last finish, other runs' work and interruptions included |
+| wall-clock | from the run's first start to its last finish: other runs' work counts, time without a driver does not |
 | optimizer seconds | of every suggestion, whatever became of it; of pending trials, too |
 | idle seconds | of workers, while the optimizer thought |
 
@@ -22,7 +22,7 @@ train_seconds after its start, and was heard of at finished_at. What of that tim
 is that run's. A worker that no run had a use for does not wait for anyone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -96,6 +96,22 @@ class Pending:
 
     run: str
     suggest_seconds: float
+
+
+Pauses = Mapping[str, Sequence[tuple[float, float]]]
+"""SOURCE of a trial -> begin and end of each time without a driver, in seconds since the epoch; they do not overlap."""
+
+
+def in_working_time(trials: pd.DataFrame, pauses: Pauses) -> pd.DataFrame:
+    """The trials with started_at and finished_at moved back by the pauses before them: differences are working time."""
+    moved = trials.copy()
+    for source, spans in pauses.items():
+        here = trials[SOURCE] == source
+        for name in ("started_at", "finished_at"):
+            times = _seconds(trials.loc[here, name])
+            paused = sum((np.clip(times - begin, 0.0, end - begin) for begin, end in spans), np.zeros(len(times)))
+            moved.loc[here, name] = trials.loc[here, name] - pd.to_timedelta(paused, unit="s")
+    return moved
 
 
 def charged_epochs(trials: pd.DataFrame) -> "pd.Series[int]":
