@@ -17,7 +17,6 @@ from fmnas.comparison.numbers.ledger import (
 from fmnas.comparison.report import results_of
 from fmnas.search_spaces.records import ORIGINS, STATUSES
 
-
 BUDGET = Budget(evaluations=4, epochs_per_evaluation=25)
 
 
