@@ -51,10 +51,12 @@ TITLES = {
 }
 """The currencies, a panel each, those that the curves have; evaluations are epochs in another unit."""
 BEST, REGRET = "The best objective so far", "How far the best objective so far is above the known minimum"
+BARS = (
+    "Bars: its 95% interval, or one standard error where there is none; one that reaches beyond the axis is left out. "
+)
 CAPTIONS = {
-    "evaluations": ", mean over repeats. Bars: its 95% interval, or one standard error where there is none; one that "
-    "reaches beyond the axis is left out. A marker: the final mean. Dotted: the budget. Short trainings cost their "
-    "epochs and are never the best so far.",
+    "evaluations": "A marker: the final mean. Dotted: the budget. Short trainings cost their epochs and are never the "
+    "best so far.",
     "train_seconds": "Trainings alone, added up: with cheap configurations an optimizer gets further.",
     "seconds": "Trainings and suggestions of a run added up, however many workers shared it.",
     "wall_seconds": "Since the run's first start, without the time in which no driver worked: depends on how many "
@@ -107,11 +109,13 @@ def drawings(results: Results) -> Iterator[Drawing]:
     """One file with all panels; on the page each panel by itself, that of evaluations with the result."""
     summary = results.summary
     shown = _shown(results.curves, summary.minimum)
+    what = REGRET if _is_above(results.curves, summary.minimum) else BEST
+    bars = any(isfinite(low) for each in shown.lines["evaluations"] for _, low, _ in each.bars)
+    lead = f"{what}, mean over repeats. {BARS if bars else ''}"
     yield Drawing("anytime", _sheet(shown, summary.budget, f"{summary.name}: {summary.problem}"), shown=False)
     for axis in shown.lines:
-        what = REGRET if _is_above(results.curves, summary.minimum) else BEST
         leads = axis == "evaluations"
-        caption = f"{what if leads else ''}{CAPTIONS[axis]} {_left_out(shown, axis)}".rstrip()
+        caption = f"{lead if leads else ''}{CAPTIONS[axis]} {_left_out(shown, axis)}".rstrip()
         yield Drawing(f"anytime_{axis}", _panel(shown, summary.budget, axis), caption, filed=False, leads=leads)
 
 

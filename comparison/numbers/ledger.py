@@ -181,7 +181,10 @@ def _elapsed(trials: pd.DataFrame) -> "pd.Series[float]":
 
 
 def _run_row(run: pd.DataFrame, budget: Budget, idle: float, pending: Sequence[float]) -> dict[str, object]:
-    """idle: worker-seconds without those of the trials that are pending, whose suggestions took so long."""
+    """Seconds are to the microsecond, as in the table of trials.
+
+    idle: worker-seconds without those of the trials that are pending, whose suggestions took so long.
+    """
     charged = run[run["status"].isin(CHARGED)]
     epochs = int(charged_epochs(run).sum())
     whole, cells = count_duplicates(charged[["epochs", *variable_columns(charged)]], beside_cell=("epochs",))
@@ -195,11 +198,11 @@ def _run_row(run: pd.DataFrame, budget: Budget, idle: float, pending: Sequence[f
         "full_evaluations": int(is_full_result(run, budget).sum()),
         "epochs": epochs,
         "evaluations": epochs / budget.epochs_per_evaluation,
-        "train_seconds": float(worker_seconds(run).sum()),
-        "suggest_seconds": float(run["suggest_seconds"].sum()) + sum(pending),
-        "wall_seconds": float(wall_seconds(run).max()),
-        "idle_seconds": idle + sum(pending),
-        "lost_seconds": float(lost_seconds(run).sum(skipna=False)),
+        "train_seconds": round(float(worker_seconds(run).sum()), 6),
+        "suggest_seconds": round(float(run["suggest_seconds"].sum()) + sum(pending), 6),
+        "wall_seconds": round(float(wall_seconds(run).max()), 6),
+        "idle_seconds": round(idle + sum(pending), 6),
+        "lost_seconds": round(float(lost_seconds(run).sum(skipna=False)), 6),
         **{f"share_{origin}": float((run["origin"] == origin).mean()) for origin in ORIGINS},
         "diverged": int(run["diverged"].sum()),
         **dict(zip(DUPLICATES, (whole.exact, whole.isomorphic, cells.exact, cells.isomorphic), strict=True)),

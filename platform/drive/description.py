@@ -1,5 +1,6 @@
 """What an experiment measured, and with what optimizers: its report is read where its configuration is not."""
 
+import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -7,7 +8,7 @@ from fmnas.comparison.numbers.notation import listed
 from fmnas.comparison.summary import Remark
 from fmnas.platform.config.config import AUTHORS, Config
 from fmnas.platform.config.sections import OptimizerConfig
-from fmnas.platform.problems import ALIASES, row_of, short_name
+from fmnas.platform.problems import ALIASES, is_own, row_of, short_name
 from fmnas.platform.record.experiment import Experiment
 from fmnas.platform.record.warm_start import Knowledge
 from fmnas.search_spaces import Space, Subspace
@@ -50,6 +51,7 @@ def setup_of(config: Config, problem: Problem) -> list[str]:
     return [
         f"{short_name(config.problem)}: {_summary(config.problem, problem)}.",
         *_fixed(config, problem),
+        *_own_words(config, problem),
         problem.objective,
         _budget(config),
         *_beginning(config),
@@ -119,6 +121,16 @@ def _summary(name: str, problem: Problem) -> str:
     kinds = {"discrete": problem.space.discrete, "continuous": problem.space.continuous}
     variables = " and ".join(f"{len(some)} {kind}" for kind, some in kinds.items() if some)
     return row.summary if row is not None and row.summary else f"{variables} variables"
+
+
+def _own_words(config: Config, problem: Problem) -> list[str]:
+    """Of a user's own problem: the first paragraph of the function's docstring, and the data that it names."""
+    if not is_own(config.problem):
+        return []
+    doc = inspect.getdoc(problem.function) if problem.function else None
+    first = " ".join((doc or "").partition("\n\n")[0].split())
+    data = f"Data: {problem.dataset}" if problem.dataset else ""
+    return [text if text.endswith((".", "!", "?")) else f"{text}." for text in (first, data) if text]
 
 
 def _fixed(config: Config, problem: Problem) -> list[str]:

@@ -35,7 +35,10 @@ def build_trainer(
     data: Data | None,
     file: SourceFile | None = None,
 ) -> Trainer:
-    """The trainer of a problem, ready for its first trial. file: what a user's own stands in, as this node may lack it."""
+    """The trainer of a problem, ready for its first trial.
+
+    file: what a user's own stands in, as this node may lack it.
+    """
     if file is not None:
         install(file)
     trainer = problem(problem_name, settings).build(data, hardware)

@@ -119,6 +119,7 @@ def test_the_caption_says_whether_the_regret_is_drawn(make_table):
         results = results_of(trials, ReportContext("n", "p", BUDGET, {}, "", minimum=minimum))
         (caption,) = [each.caption for each in anytime.drawings(results) if each.leads]
         assert words in caption
+        assert "Bars" not in caption, "one repeat has none"
 
 
 def test_all_panels_have_one_scale_and_say_which(make_table):

@@ -134,6 +134,12 @@ def test_the_rows_as_records(make_table):
     ]
 
 
+def test_seconds_are_no_longer_than_those_of_the_trials(make_run):
+    trials = make_run("a", 0, [{"objective": 1.0, "train_seconds": 0.1, "suggest_seconds": 0.2}] * 3)
+    (run,) = ledger_table(trials, BUDGET).to_dict("records")
+    assert (run["train_seconds"], run["suggest_seconds"], run["idle_seconds"]) == (0.3, 0.6, 0.6)
+
+
 def test_a_time_without_a_driver_is_no_wall_clock_time(make_run):
     """Trials end at 10, 20, 1030 and 1040 s; no driver worked from 25 to 1020 s, nor from 1031 to 1032 s."""
     run = make_run("a", 0, [{"objective": 1.0, "at": at} for at in (10, 20, 1030, 1040)])
