@@ -96,7 +96,9 @@ class RunResults:
     @property
     def trials(self) -> "pd.DataFrame":
         """A row per trial, typed."""
-        return self.results.trials
+        from fmnas.comparison.numbers.trials import typed_trials
+
+        return typed_trials(self.findings.trials, f"the trials of {self.findings.context.name}")
 
     @property
     def curves(self) -> "pd.DataFrame":

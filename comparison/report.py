@@ -29,7 +29,7 @@ from fmnas.comparison.figures.files import save_figure, write_bytes
 from fmnas.comparison.numbers.curves import AXES, NO_TRIAL, anytime_curves, mean_curve
 from fmnas.comparison.numbers.efficiency import Reached
 from fmnas.comparison.numbers.honesty import Honesty
-from fmnas.comparison.numbers.ledger import ledger_table
+from fmnas.comparison.numbers.ledger import in_working_time, ledger_table
 from fmnas.comparison.numbers.standings import Standing
 from fmnas.comparison.numbers.trials import typed_trials
 from fmnas.comparison.page.page import page
@@ -64,7 +64,7 @@ def results_of(trials: pd.DataFrame, context: ReportContext) -> Results:
 
     Raises ReportError for a table that cannot be compared.
     """
-    trials = typed_trials(trials, f"the trials of {context.name}")
+    trials = in_working_time(typed_trials(trials, f"the trials of {context.name}"), context.pauses)
     curves = anytime_curves(trials, context.budget, runs=context.runs)
     ledger = ledger_table(trials, context.budget, context.pending)
     return Results(trials, curves, summarise(trials, curves, ledger, context))

@@ -11,7 +11,7 @@ import pandas as pd
 
 from fmnas.comparison.numbers.efficiency import Area, Equivalent, Target, areas, equivalents, targets
 from fmnas.comparison.numbers.honesty import Honesty, clock_remarks, honesty, lost_trials, spoilt_trials, unused_methods
-from fmnas.comparison.numbers.ledger import LedgerRow, Pending, ledger_rows
+from fmnas.comparison.numbers.ledger import LedgerRow, Pauses, Pending, ledger_rows
 from fmnas.comparison.numbers.notation import is_missing, number, share
 from fmnas.comparison.numbers.paired_tests import ALL, LEVEL, Comparisons, compare
 from fmnas.comparison.numbers.retrained import Retrained, retrained_summary, shortfalls
@@ -48,6 +48,7 @@ class ReportContext:
     setup: what was measured, in sentences. settings: each optimizer's options, by its name.
     minimum: of the objective, where it is known. learning: of trials, by run and number, the error after each epoch.
     files: beside the page, for a reader who wants the numbers.
+    pauses: when no driver worked at the experiment; no wall-clock time counts them.
     """
 
     name: str
@@ -68,6 +69,7 @@ class ReportContext:
     learning: Mapping[tuple[str, int], Sequence[float]] = field(default_factory=dict)
     files: Sequence[str] = ()
     searched: Mapping[str, int] = field(default_factory=dict)
+    pauses: Pauses = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ Exit codes: 0 done, 1 the experiment failed, 2 the input was wrong, 130 interrup
 """
 
 import argparse
+import codecs
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -27,11 +28,26 @@ Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 Call = Callable[[argparse.Namespace], int]
 
 
+PLAIN = "fmnas.plain"
+"""The codec error handler of `_plain`."""
+_PLAIN_SIGNS = {"–": "-", "−": "-", "±": "+-", "→": "->", "←": "<-", "…": "...", "×": "x", "≤": "<="}
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    """Signs that a terminal cannot show, as similar ones of ASCII: "?" in place of a dash reads as unknown."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(_PLAIN_SIGNS.get(sign, "?") for sign in error.object[error.start : error.end]), error.end
+
+
+codecs.register_error(PLAIN, _plain)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
     for stream in (sys.stdout, sys.stderr):  # a terminal that cannot show a letter shows another one in its place
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="replace" if stream is sys.stdout else "backslashreplace")
+            stream.reconfigure(errors=PLAIN if stream is sys.stdout else "backslashreplace")
     try:
         return _obey(_parser().parse_args(arguments))
     finally:

@@ -127,6 +127,7 @@ class Problem:
     minimum: the lowest objective there is (without noise), where it is known.
     function: the objective itself, without noise, where it is a plain function.
     has_authors_points: whether the BO-FM paper's runs began at the `authors_points` of the space.
+    description: what it is, in a paragraph; of a user's function, the first one of its docstring.
     objective: what an evaluation measures, in a sentence.
     seeds: error columns in the table of trials; 0 for a problem that measures no error beside its objective.
     dataset: what its trainings see; empty for a synthetic problem.
@@ -143,6 +144,7 @@ class Problem:
     minimum: float | None = None
     function: Callable[[Mapping[str, Any]], float] | None = None
     has_authors_points: bool = False
+    description: str = ""
     objective: str = "The objective is the value of the function."
     seeds: int = 0
     dataset: str = ""

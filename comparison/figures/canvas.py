@@ -41,7 +41,7 @@ Grid = Literal["x", "both"]
 
 @dataclass(frozen=True)
 class Results:
-    """What figures are drawn from: the typed trials, their `anytime_curves` and the summary of both."""
+    """What figures are drawn from: the typed trials `in_working_time`, their `anytime_curves`, the summary of both."""
 
     trials: pd.DataFrame
     curves: pd.DataFrame
@@ -130,9 +130,9 @@ def names_above(axes: "Axes", names: Sequence[str]) -> None:
         axes.text(0.0, row - 0.4, name, transform=axes.get_yaxis_transform(), **look)
 
 
-def few_ticks(axes: "Axes") -> None:
-    """As many ticks on the x axis as long numbers leave room for."""
-    axes.locator_params(axis="x", nbins=6)
+def few_ticks(axes: "Axes", whole: bool = False) -> None:
+    """As many ticks on the x axis as long numbers leave room for. whole: at whole numbers alone."""
+    axes.locator_params(axis="x", nbins=6, integer=whole)
 
 
 def names_down(axes: "Axes", names: Sequence[str]) -> None:

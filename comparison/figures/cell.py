@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from fmnas.comparison.figures.canvas import PANEL, SMALL, Drawing, Results, label, logarithmic, plain, sheet
 from fmnas.comparison.figures.palette import CARD, GROUND, INK, SOFT, styles
 from fmnas.comparison.numbers.cells import has_cell
-from fmnas.comparison.numbers.notation import number
+from fmnas.comparison.numbers.notation import number, shown
 from fmnas.comparison.summary import FinalRow
 from fmnas.search_spaces import Cell, Schedule
 from fmnas.search_spaces.nasnet import SGD_NAMES, STATES
@@ -201,4 +201,4 @@ def write_values(axes: "Axes", schedule: Schedule) -> None:
     for i, name in enumerate(SGD_NAMES):
         y = 0.92 - 0.18 * i
         axes.text(0.62, y, name.replace("_", " "), ha="right", va="center", fontsize=SMALL, color=SOFT)
-        axes.text(0.68, y, f"{getattr(schedule, name):.3g}", ha="left", va="center", fontsize=SMALL, color=INK)
+        axes.text(0.68, y, shown(getattr(schedule, name)), ha="left", va="center", fontsize=SMALL, color=INK)

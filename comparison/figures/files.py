@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from html import escape
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fmnas.comparison.figures.palette import variables
 from fmnas.comparison.numbers.trials import ReportNotWritten
@@ -94,9 +94,30 @@ def _bytes(figure: "Figure", name: str, kind: str, letters: bool = False) -> byt
 
 @contextmanager
 def _drawing(name: str) -> Iterator[None]:
-    """Deterministic ids, and no warning about a letter that the font lacks: it is drawn as a box."""
+    """Deterministic ids, small fonts, and no warning about a letter that the font lacks: it is drawn as a box."""
     import matplotlib as mpl
 
-    with mpl.rc_context({"svg.hashsalt": name}), warnings.catch_warnings():
+    with mpl.rc_context({"svg.hashsalt": name}), warnings.catch_warnings(), _without_layout_tables():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         yield
+
+
+@contextmanager
+def _without_layout_tables() -> Iterator[None]:
+    """Leave the tables for kerning and ligatures out of a PDF's fonts: no PDF reads them.
+
+    matplotlib cuts a font to its letters for every PDF, and these tables take more than half of that time. It takes
+    fontTools' default options, which nothing public sets.
+    """
+    from fontTools.subset import Options
+
+    options: Any = Options
+    before = getattr(options, "_drop_tables_default", None)
+    if before is None:  # another fontTools
+        yield
+        return
+    options._drop_tables_default = [*before, "GDEF", "GPOS", "GSUB", "kern"]
+    try:
+        yield
+    finally:
+        options._drop_tables_default = before

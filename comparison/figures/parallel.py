@@ -3,7 +3,7 @@
 The variables stand below one another, not side by side: names and categories can be read without turning the head.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from fmnas.comparison.figures.canvas import SMALL, Drawing, Results, sheet
 from fmnas.comparison.figures.importance import is_numeric, thinned
 from fmnas.comparison.figures.palette import GROUND, INK, LINE, SOFT, VERMILION
 from fmnas.comparison.numbers.ledger import is_full_result
+from fmnas.comparison.numbers.notation import shown
 from fmnas.comparison.numbers.trials import Budget, variable_columns
 
 if TYPE_CHECKING:
@@ -61,7 +62,8 @@ def drawings(results: Results) -> Iterator[Drawing]:
 def parallel_figure(full: pd.DataFrame) -> "Figure | None":
     """A line per full evaluation, the best last: None with fewer than FEWEST_LINES or than two variables that vary."""
     varying = [name for name in variable_columns(full) if full[name].nunique() > 1]
-    coordinates = [coordinate(full[name]) for name in varying[:MOST_VARIABLES]]
+    drawn = [full[name] for name in varying[:MOST_VARIABLES]]
+    coordinates = [coordinate(values, _relatives(values, drawn)) for values in drawn]
     if len(full) < FEWEST_LINES or len(coordinates) < 2:
         return None
     figure = sheet(8.8, 0.9 + 0.46 * len(coordinates))
@@ -92,25 +94,35 @@ def shown_trials(trials: pd.DataFrame, budget: Budget) -> pd.DataFrame:
     return pd.concat([thinned(full.iloc[:-BEST_LINES], MOST_LINES - BEST_LINES), full.iloc[-BEST_LINES:]])
 
 
-def coordinate(values: "pd.Series[Any]") -> Coordinate:
+def _relatives(values: "pd.Series[Any]", others: "Sequence[pd.Series[Any]]") -> set[Any]:
+    """The categories of all variables that have one in common with this one, as the operations of a cell's edges."""
+    mine = set(values)
+    shared = [set(other) for other in others if not is_numeric(other) and not mine.isdisjoint(other)]
+    return set().union(*shared) if not is_numeric(values) else mine
+
+
+def coordinate(values: "pd.Series[Any]", categories: Iterable[Any] = ()) -> Coordinate:
     """One variable's places: numbers from the smallest to the largest, other values evenly spaced.
 
+    categories: more that have a place among them, though this variable never took them.
     Trials of the same category are spread around its place by a fixed pattern, so that lines do not hide one another.
     """
-    name, distinct = str(values.name), sorted(set(values), key=lambda value: (str(type(value)), value))
+    name, taken = str(values.name), set(values)
+    distinct = sorted(taken.union(categories), key=lambda value: (str(type(value)), value))
     if is_numeric(values) and (len(distinct) > CATEGORIES or any(value != int(value) for value in distinct)):
         numbers = values.to_numpy(dtype=np.float64)
         log = numbers.min() > 0 and numbers.max() / numbers.min() >= LOG_VARIABLE_FROM
         scaled = np.log(numbers) if log else numbers
         places = (scaled - scaled.min()) / np.ptp(scaled)
-        return Coordinate(name, places, ((0.0, f"{numbers.min():.3g}"), (1.0, f"{numbers.max():.3g}")))
+        return Coordinate(name, places, ((0.0, shown(float(numbers.min()))), (1.0, shown(float(numbers.max())))))
     codes = np.array([distinct.index(value) for value in values], dtype=np.float64)
     spread = 0.5 / len(distinct)
     jitter = spread * ((np.arange(len(codes)) * 0.618034) % 1.0 - 0.5)
     centres = (np.arange(len(distinct)) + 0.5) / len(distinct)
-    return Coordinate(
-        name, centres[codes.astype(int)] + jitter, tuple(zip(centres.tolist(), map(str, distinct), strict=True))
+    ticks = tuple(
+        (place, str(value)) for place, value in zip(centres.tolist(), distinct, strict=True) if value in taken
     )
+    return Coordinate(name, centres[codes.astype(int)] + jitter, ticks)
 
 
 def _draw_lines(axes: "Axes", places: NDArray[np.float64], trials: int) -> None:

@@ -39,6 +39,8 @@ MOST_NAMED_WORKERS = 40
 class Timeline:
     """The work of an experiment, in seconds since the first start; of several run directories, since that of each.
 
+    The seconds are those of the trials: of working time, where they are given in it.
+
     busy: columns worker (row of the figure), optimizer, start, end. ended: those of trials without a result, as columns
     worker, optimizer, status, at. workers: their names, in the order of the rows. seconds: from first start to last
     finish. busy_share: how much of their time (`capacity`) the workers were busy with trials. directories: how many run
@@ -59,10 +61,11 @@ def drawings(results: Results) -> Iterator[Drawing]:
     if times is None:
         return
     caption = (
-        f"Workers were busy {times.busy_share:.0%} of their time up to the last finish. A row is a worker's "
-        "process: one that takes the place of a lost one, or comes with a resume, has a row of its own. Gaps: a "
-        "worker waited for a suggestion, for others at the end, or the experiment was interrupted. Last attempts "
-        "only: the time of attempts that were repeated is a gap, too. Trials closer than a hair are one bar."
+        f"Workers were busy {times.busy_share:.0%} of their time up to the last finish. Time without a driver, before "
+        "a resume or an extension, is left out. A row is a worker's process: one that takes the place of a lost one, "
+        "or comes with a resume, has a row of its own. Gaps: a worker waited for a suggestion, or for others at the "
+        "end. Last attempts only: the time of attempts that were repeated is a gap, too. Trials closer than a hair are "
+        "one bar."
     )
     yield Drawing("timeline", timeline_figure(times), caption, wide=True)
 

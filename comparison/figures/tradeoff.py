@@ -44,7 +44,7 @@ def fronts(results: Results) -> Iterator[Drawing]:
     highest = min(max(row.front[0][1] for row in rows.values()), HIGHEST * lowest + 1e-3)
     axes.set_ylim(lowest - 0.08 * (highest - lowest) - 1e-4, highest + 0.08 * (highest - lowest) + 1e-4)
     few_ticks(axes)
-    label(axes, x="FLOPs, share of the largest cell's", y="validation error", title="Error against FLOPs")
+    label(axes, x="FLOPs, share of the largest cell's", y="validation error", title="Pareto fronts")
     legend(figure, look, {})
     yield Drawing("tradeoff", figure, FRONTS)
 

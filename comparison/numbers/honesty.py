@@ -9,7 +9,7 @@ corrected: what the time was, nobody knows any more.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -31,6 +31,8 @@ LOST_CAUSE = (
 )
 SLACK = 60.0
 """Seconds by which start and finish may disagree with what was measured: messages and busy machines take time."""
+SLOW_START, SLOW_SECONDS = 3.0, 1.0
+"""A worker's first trial is slow from so many times its others' median on, and so many seconds above it."""
 STILL = 3600.0
 """Seconds without any trial or suggestion that are worth a word."""
 
@@ -81,10 +83,26 @@ def honesty(
     for name, design in by_design.items():
         if design not in DESIGNS:
             raise ReportError(f"by_design: {name!r} has {design!r}; an optimizer chooses by {', '.join(DESIGNS)}")
+    slow = slow_starts(trials)
     return [
-        _record(str(name), by_design.get(str(name), MODEL), trials[trials["optimizer"] == name], runs)
+        _record(str(name), by_design.get(str(name), MODEL), trials[trials["optimizer"] == name], runs, slow)
         for name, runs in ledger.groupby("optimizer", sort=True)
     ]
+
+
+def slow_starts(trials: pd.DataFrame) -> "pd.Series[float]":
+    """Of each trial that is the first of its worker and slow (SLOW_START, SLOW_SECONDS): how much longer it took, in
+    seconds, than the median of the worker's other trials of as many epochs.
+    """
+    timed = trials[trials["train_seconds"].notna() & trials["started_at"].notna() & (trials["worker"] != "")]
+    extra: dict[Hashable, float] = {}
+    for _, worked in timed.sort_values("started_at", kind="stable").groupby([SOURCE, "worker"], sort=False):
+        first = worked.index[0]
+        others = worked.loc[worked["epochs"] == worked.loc[first, "epochs"], "train_seconds"].iloc[1:]
+        took, usual = float(worked.loc[first, "train_seconds"]), float(others.median())
+        if len(others) > 1 and took > SLOW_START * usual and took >= usual + SLOW_SECONDS:
+            extra[first] = took - usual
+    return pd.Series(extra, dtype="float64")
 
 
 def unused_methods(records: Sequence[Honesty]) -> list[str]:
@@ -121,7 +139,7 @@ def lost_trials(ledger: pd.DataFrame) -> list[str]:
     return [*told, LOST_CAUSE] if told else []
 
 
-def _record(optimizer: str, design: str, trials: pd.DataFrame, runs: pd.DataFrame) -> Honesty:
+def _record(optimizer: str, design: str, trials: pd.DataFrame, runs: pd.DataFrame, slow: "pd.Series[float]") -> Honesty:
     count, asks = int(runs["trials"].sum()), int((runs["trials"] + runs["pending"]).sum())
     weights = runs["trials"] / count
     shares = {origin: float((runs[f"share_{origin}"] * weights).sum()) for origin in ORIGINS}
@@ -140,6 +158,7 @@ def _record(optimizer: str, design: str, trials: pd.DataFrame, runs: pd.DataFram
         *([f"its model could not be fitted in {failed_fits} of {asks} asks"] if failed_fits else []),
         *([f"{part} repeat an earlier one of their run"] if repeated > MANY_DUPLICATES * charged else []),
         *_mixed(trials[list(WAY_COLUMNS)]),
+        *_slow(slow[slow.index.isin(trials.index)]),
         *([f"suggestions took {share:.0%} of its training and suggestion time"] if share > DEAR else []),
     ]
     unused = new > 0 and by_chance == new
@@ -182,6 +201,17 @@ def _mixed(how: pd.DataFrame) -> list[str]:
     most_first = sorted(ways.items(), key=lambda way: (-way[1], way[0]))
     told = ", ".join(f"{count} {arrangement} on {device}" for (device, arrangement), count in most_first)
     return [f"its trials were trained in {len(ways)} ways, whose results differ by rounding: {told}"]
+
+
+def _slow(extra: "pd.Series[float]") -> list[str]:
+    """Where first trials of workers were slow: imports and the like are in its training time."""
+    if extra.empty:
+        return []
+    return [
+        f"{len(extra)} of its trials {'was' if len(extra) == 1 else 'were'} the first of a worker and took more than "
+        f"{SLOW_START:g} times as long as the others there, {duration(float(extra.sum()))} more in all: what a process "
+        "does once (imports, compiling) is probably in its training time"
+    ]
 
 
 def clock_remarks(trials: pd.DataFrame) -> list[str]:

@@ -8,7 +8,7 @@ it about. A trial that was lost with its worker, or cancelled, is not: what work
 | full evaluations | results at full fidelity |
 | epochs | of charged trials; evaluations are the same in full trainings' worth |
 | training seconds | of charged trials, on their workers |
-| wall-clock | from the run's first start to its last finish, other runs' work and interruptions included |
+| wall-clock | from the run's first start to its last finish: other runs' work counts, time without a driver does not |
 | optimizer seconds | of every suggestion, whatever became of it; of pending trials, too |
 | idle seconds | of workers, while the optimizer thought |
 
@@ -22,7 +22,7 @@ train_seconds after its start, and was heard of at finished_at. What of that tim
 is that run's. A worker that no run had a use for does not wait for anyone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -98,6 +98,22 @@ class Pending:
     suggest_seconds: float
 
 
+Pauses = Mapping[str, Sequence[tuple[float, float]]]
+"""SOURCE of a trial -> begin and end of each time without a driver, in seconds since the epoch; they do not overlap."""
+
+
+def in_working_time(trials: pd.DataFrame, pauses: Pauses) -> pd.DataFrame:
+    """The trials with started_at and finished_at moved back by the pauses before them: differences are working time."""
+    moved = trials.copy()
+    for source, spans in pauses.items():
+        here = trials[SOURCE] == source
+        for name in ("started_at", "finished_at"):
+            times = _seconds(trials.loc[here, name])
+            paused = sum((np.clip(times - begin, 0.0, end - begin) for begin, end in spans), np.zeros(len(times)))
+            moved.loc[here, name] = trials.loc[here, name] - pd.to_timedelta(paused, unit="s")
+    return moved
+
+
 def charged_epochs(trials: pd.DataFrame) -> "pd.Series[int]":
     """The epochs that each trial costs: its fidelity if its status is in CHARGED, else 0."""
     epochs = trials["epochs"].astype("int64")
@@ -165,7 +181,10 @@ def _elapsed(trials: pd.DataFrame) -> "pd.Series[float]":
 
 
 def _run_row(run: pd.DataFrame, budget: Budget, idle: float, pending: Sequence[float]) -> dict[str, object]:
-    """idle: worker-seconds without those of the trials that are pending, whose suggestions took so long."""
+    """Seconds are to the microsecond, as in the table of trials.
+
+    idle: worker-seconds without those of the trials that are pending, whose suggestions took so long.
+    """
     charged = run[run["status"].isin(CHARGED)]
     epochs = int(charged_epochs(run).sum())
     whole, cells = count_duplicates(charged[["epochs", *variable_columns(charged)]], beside_cell=("epochs",))
@@ -179,11 +198,11 @@ def _run_row(run: pd.DataFrame, budget: Budget, idle: float, pending: Sequence[f
         "full_evaluations": int(is_full_result(run, budget).sum()),
         "epochs": epochs,
         "evaluations": epochs / budget.epochs_per_evaluation,
-        "train_seconds": float(worker_seconds(run).sum()),
-        "suggest_seconds": float(run["suggest_seconds"].sum()) + sum(pending),
-        "wall_seconds": float(wall_seconds(run).max()),
-        "idle_seconds": idle + sum(pending),
-        "lost_seconds": float(lost_seconds(run).sum(skipna=False)),
+        "train_seconds": round(float(worker_seconds(run).sum()), 6),
+        "suggest_seconds": round(float(run["suggest_seconds"].sum()) + sum(pending), 6),
+        "wall_seconds": round(float(wall_seconds(run).max()), 6),
+        "idle_seconds": round(idle + sum(pending), 6),
+        "lost_seconds": round(float(lost_seconds(run).sum(skipna=False)), 6),
         **{f"share_{origin}": float((run["origin"] == origin).mean()) for origin in ORIGINS},
         "diverged": int(run["diverged"].sum()),
         **dict(zip(DUPLICATES, (whole.exact, whole.isomorphic, cells.exact, cells.isomorphic), strict=True)),

@@ -11,6 +11,8 @@ from typing import Any
 import pandas as pd
 
 MISSING = "–"
+LARGE = 1e6
+"""From here on, a mean with its error is written with an exponent."""
 
 
 def number(value: float | None, digits: int = 4) -> str:
@@ -23,8 +25,8 @@ def with_error(value: float, error: float) -> str:
     if not isfinite(error) or error <= 0:
         return number(value)
     decimals = max(0, 1 - floor(log10(error)))
-    if decimals > 9:
-        return f"{value:.4e} ± {error:.1e}"
+    if decimals > 9 or abs(value) >= LARGE:
+        return f"{value:.3e} ± {error:.1e}"
     return f"{value:.{decimals}f} ± {error:.{decimals}f}"
 
 

@@ -20,6 +20,7 @@ from fmnas.comparison.numbers.notation import count, is_missing, listed, number
 from fmnas.comparison.numbers.paired_tests import ALL, LEVEL, TOO_FEW, Comparisons
 from fmnas.comparison.numbers.resampling import shortcoming
 from fmnas.comparison.numbers.retrained import shortfalls
+from fmnas.comparison.numbers.standings import Checkpoint
 from fmnas.comparison.numbers.verdict import power
 from fmnas.comparison.page import tables
 from fmnas.comparison.summary import ReportContext, Summary
@@ -196,6 +197,12 @@ def _shares(summary: Summary) -> Facts:
     steps = summary.checkpoints
     return {
         "table": tables.checkpoints(summary),
-        "spent": ", ".join(f"{step.share:.0%} are {count(step.evaluations)} evaluations" for step in steps),
+        "spent": ", ".join(map(_spent, steps)),
         "short": shortcoming(*(len(row.values) for step in steps[-1:] for row in step.rows)),
     }
+
+
+def _spent(step: Checkpoint) -> str:
+    """What a checkpoint is in evaluations, and in whole epochs where these are no whole evaluations."""
+    part = "" if step.evaluations == int(step.evaluations) else f" ({step.epochs} whole epochs)"
+    return f"{step.share:.0%} are {count(step.evaluations)} evaluations{part}"

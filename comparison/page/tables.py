@@ -92,7 +92,7 @@ def pairs(tests: Comparisons) -> Table:
                 FIRST: f"{test.first} is better",
                 SECOND: f"{test.second} is better",
             }.get(test.verdict, test.verdict),
-            "difference": lambda test: number(test.difference, digits=3),
+            "difference": lambda test: number(test.difference),
             "95% interval": lambda test: interval(test.low, test.high),
             "p": lambda test: number(test.p, digits=2),
             "p corrected": lambda test: number(test.p_corrected, digits=2),

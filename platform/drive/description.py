@@ -8,7 +8,7 @@ from fmnas.comparison.summary import Remark
 from fmnas.platform.config.config import AUTHORS, Config
 from fmnas.platform.config.sections import OptimizerConfig
 from fmnas.platform.named import HANDED_OVER, parted
-from fmnas.platform.problems import ALIASES, row_of, short_name
+from fmnas.platform.problems import ALIASES, is_own, row_of, short_name
 from fmnas.platform.record.experiment import Experiment
 from fmnas.platform.record.warm_start import Knowledge
 from fmnas.search_spaces import Space, Subspace
@@ -51,6 +51,7 @@ def setup_of(config: Config, problem: Problem) -> list[str]:
     return [
         f"{short_name(config.problem)}: {_summary(config.problem, problem)}.",
         *_fixed(config, problem),
+        *_own_words(config, problem),
         problem.objective,
         _budget(config),
         *_beginning(config),
@@ -122,6 +123,15 @@ def _summary(name: str, problem: Problem) -> str:
     kinds = {"discrete": problem.space.discrete, "continuous": problem.space.continuous}
     variables = " and ".join(f"{len(some)} {kind}" for kind, some in kinds.items() if some)
     return row.summary if row is not None and row.summary else f"{variables} variables"
+
+
+def _own_words(config: Config, problem: Problem) -> list[str]:
+    """The description of a user's own problem, and the data that it names."""
+    if not is_own(config.problem):
+        return []
+    data = f"Data: {problem.dataset}" if problem.dataset else ""
+    texts = filter(None, (problem.description, data))
+    return [text if text.endswith((".", "!", "?")) else f"{text}." for text in texts]
 
 
 def _fixed(config: Config, problem: Problem) -> list[str]:

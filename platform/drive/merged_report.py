@@ -193,6 +193,7 @@ def _renumbered(source: Member, numbers: Mapping[Repeat, int]) -> Findings:
         retrained=None if context.retrained is None else numbered(context.retrained),
         pending=[replace(each, run=names[each.run]) for each in context.pending],
         runs=runs,
+        pauses={str(source.directory.root): context.pauses[""]},
         learning={(names[run], trial): curve for (run, trial), curve in context.learning.items()},
     )
     return Findings(trials, context)
@@ -219,6 +220,7 @@ def _context(sources: Sequence[Member], contexts: Sequence[ReportContext]) -> Re
         setup=list(dict.fromkeys(sentence for context in contexts for sentence in context.setup)),
         settings={name: options for context in contexts for name, options in context.settings.items()},
         learning={trial: curve for context in contexts for trial, curve in context.learning.items()},
+        pauses={source: spans for context in contexts for source, spans in context.pauses.items()},
     )
 
 

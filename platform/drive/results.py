@@ -103,6 +103,7 @@ def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext
         minimum=state.experiment.problem.minimum,
         files=PAGE_FILES,
         searched=searched_of(config),
+        pauses={"": state.pauses},
         learning={(each.run, each.trial.id): each.evaluation.curve for each in state.outcomes if each.evaluation},
     )
 

@@ -28,8 +28,11 @@ from fmnas.platform.record.run_directory import RunDirectory, write_json
 from fmnas.search_spaces import FmnasError, Space
 from fmnas.trainers.problem import ConfigurableProblem, Problem
 
-KEPT = ("penalty", "epochs", "log_objective", "minimum", "dataset", "seeds", "objective", "has_authors_points")
-"""Of a problem, beside its space; the last three are not in directories of older versions."""
+KEPT = (
+    *("penalty", "epochs", "log_objective", "minimum", "dataset", "seeds", "objective", "has_authors_points"),
+    "description",
+)
+"""Of a problem, in addition to its space."""
 SETTABLE = ("data", "checkpoints", "flops_weight")
 """Of a problem of which a configuration may set something."""
 

@@ -6,6 +6,7 @@
 Every record changes it in one place. It builds no optimizer and writes nothing; `ExperimentState` adds the optimizers.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -128,6 +129,8 @@ class Ledger:
         how many trials had ended when it began.
     extensions: the record of every extension, and how many trials had ended before it.
     status: how the last driver left, an `Ending`; empty if it did not say, or still works.
+    pauses: begin and end of each time in which no driver worked at the experiment, in seconds since the epoch. A driver
+        that died worked until its last record.
     """
 
     def __init__(self, accounts: Iterable[RunAccount], full: int) -> None:
@@ -140,7 +143,8 @@ class Ledger:
         self.ended_before: list[int] = []
         self.extensions: list[tuple[Record, int]] = []
         self.status = ""
-        self._last_at = 0.0
+        self.pauses: list[tuple[float, float]] = []
+        self._last_at, self._worked_until = 0.0, math.inf
 
     def replay(self, records: Iterable[Record]) -> None:
         """Take the records of a journal that come after its first.
@@ -168,6 +172,7 @@ class Ledger:
         """Take one record; the outcome if a trial ended with it."""
         event, last_at = record["event"], self._last_at
         self._last_at = record.get("at", last_at)
+        self._take_pause(event, record)
         if event == DRIVER:
             self.drivers.append(record)
             self.ended_before.append(len(self.outcomes))
@@ -192,6 +197,15 @@ class Ledger:
         elif event not in (DRIVER, ILLEGIBLE):
             raise ValueError(f"an event {event!r} is not known")
         return None
+
+    def _take_pause(self, event: str, record: Record) -> None:
+        """Keep the time without a driver that ends with this record, if one does; a retraining is part of it."""
+        if event == DRIVER and record["work"] == DriverWork.EXPERIMENT:
+            if self._worked_until < record["at"]:
+                self.pauses.append((self._worked_until, record["at"]))
+            self._worked_until = record["at"]
+        elif event not in (DRIVER, EXTENDED):
+            self._worked_until = self._last_at
 
     def cancelled(self) -> Iterator[Outcome]:
         """Trials that a stop left in the middle: a resume starts them again."""

@@ -1,7 +1,10 @@
 """How a worker evaluates a trial: it hears of its epochs, ends it when it must end, and checks what comes of it."""
 
 import inspect
+import logging
 import math
+import random
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,8 +17,33 @@ from fmnas.search_spaces import Conditions, Evaluation, Trial
 from fmnas.search_spaces.records import FAILED, LOST, TIMED_OUT
 from fmnas.trainers import DeviceFailedError, EvaluationStoppedError, Trainer, TrainerError, TrainingFailedError
 
+logger = logging.getLogger(__name__)
+
 COOPERATION_SECONDS = 2.0
 """How long a trainer that looks whether to stop may take to do so before it is broken off."""
+
+
+def warm_up_torch(device: str) -> None:
+    """Take a step of SGD and of Adam with one weight, if torch is loaded: its first step in a process imports a lot.
+
+    Without this, those seconds are on the clock of the first trial. Random states stay as they are; a failure is left
+    to the first trial, which has a reason to report it. device: as torch names it.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return
+    states = random.getstate(), np.random.get_state()
+    try:
+        with torch.random.fork_rng(devices=[]), torch.enable_grad():
+            weight = torch.zeros(1, 1, device=device, requires_grad=True)
+            (weight @ weight).sum().backward()
+            for kind in (torch.optim.SGD, torch.optim.Adam):
+                kind([weight], lr=0.1).step()
+    except Exception:
+        logger.warning("torch could not take a step on %s before the first trial", device, exc_info=True)
+    finally:
+        random.setstate(states[0])
+        np.random.set_state(states[1])
 
 
 @dataclass(frozen=True)

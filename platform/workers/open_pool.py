@@ -13,6 +13,7 @@ from fmnas.platform.errors import ClusterError
 from fmnas.platform.named import SourceFile, install, source_file
 from fmnas.platform.problems import problem
 from fmnas.platform.workers.cluster import connect, live_nodes, most_workers, own_cluster_lives
+from fmnas.platform.workers.evaluation import warm_up_torch
 from fmnas.platform.workers.pool import InProcessPool, Pool
 from fmnas.platform.workers.stop import StopRequest
 from fmnas.trainers import Trainer, TrainerError
@@ -83,8 +84,9 @@ def _sent(ray: Any, name: str) -> SourceFile | None:
 def _trainer_here(work: Work, settings: ProblemSettings) -> Trainer:
     """In this process: on its GPU, if workers are promised one, or on one thread."""
     workers = work.config.workers
+    task = problem(work.config.problem, settings)
     try:
-        return problem(work.config.problem, settings).build(work.data, workers.hardware)
+        trainer = task.build(work.data, workers.hardware)
     except TrainerError as error:
         if workers.gpus == 0:
             raise
@@ -92,3 +94,13 @@ def _trainer_here(work: Work, settings: ProblemSettings) -> Trainer:
             f"workers.gpus = {workers.gpus:g} with workers.kind = in-process, and this process has no such GPU "
             f"({error}). workers.gpus: 0 trains on its CPU"
         ) from error
+    if task.function is None or _names_torch(task.function):  # an optimizer, too, may have loaded torch here
+        warm_up_torch(workers.hardware.device)
+    return trainer
+
+
+def _names_torch(function: Callable[..., Any]) -> bool:
+    """Whether the file of a function imports torch, or something of torch, at its top."""
+    values = getattr(function, "__globals__", {}).values()
+    names = (getattr(value, "__module__", None) or getattr(value, "__name__", None) for value in values)
+    return any(isinstance(name, str) and name.partition(".")[0] == "torch" for name in names)

@@ -14,7 +14,7 @@ from fmnas.platform.errors import one_line
 from fmnas.platform.named import SourceFile, install
 from fmnas.platform.problems import problem
 from fmnas.platform.workers.board import BoardWriter
-from fmnas.platform.workers.evaluation import Evaluator, Unfinished
+from fmnas.platform.workers.evaluation import Evaluator, Unfinished, warm_up_torch
 from fmnas.platform.workers.stop import deadline
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers import Trainer, TrainerError
@@ -35,10 +35,15 @@ def build_trainer(
     data: Data | None,
     file: SourceFile | None = None,
 ) -> Trainer:
-    """The trainer of a problem. file: what a user's own stands in, as this node may lack it."""
+    """The trainer of a problem, ready for its first trial.
+
+    file: what a user's own stands in, as this node may lack it.
+    """
     if file is not None:
         install(file)
-    return problem(problem_name, settings).build(data, hardware)
+    trainer = problem(problem_name, settings).build(data, hardware)
+    warm_up_torch(hardware.device)
+    return trainer
 
 
 class Worker:

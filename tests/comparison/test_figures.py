@@ -63,7 +63,9 @@ def test_a_multi_fidelity_comparison(make_table, tmp_path):
     curves = [line for line in right.lines if line.get_drawstyle() == "steps-post"]
     bars = [line for line in right.lines if line not in curves]
     assert len(curves) == 2
-    assert len(bars) == 2 * len(SHARES) - 2  # of bohb, not all repeats have a result before the half
+    # Of bohb, not all repeats have a result before the half, and then the bar from 0.2 to 0.92 is beyond the axis.
+    assert len(bars) == 2 * len(SHARES) - 3
+    assert all(low <= y <= high for bar in bars for y in bar.get_ydata())
     assert all(len(set(line.get_xdata())) == 1 for line in bars)
 
 
@@ -117,6 +119,7 @@ def test_the_caption_says_whether_the_regret_is_drawn(make_table):
         results = results_of(trials, ReportContext("n", "p", BUDGET, {}, "", minimum=minimum))
         (caption,) = [each.caption for each in anytime.drawings(results) if each.leads]
         assert words in caption
+        assert "Bars" not in caption, "one repeat has none"
 
 
 def test_all_panels_have_one_scale_and_say_which(make_table):
@@ -136,6 +139,67 @@ def test_all_panels_have_one_scale_and_say_which(make_table):
         "seconds": 0,
         "wall_seconds": 0,
     }
+
+
+def bars_of(axes):
+    """x, low and high of each bar."""
+    return [(*bar.get_xdata()[:1], *bar.get_ydata()) for bar in axes.lines if bar.get_drawstyle() == "default"]
+
+
+def test_bars_stand_within_the_line_of_their_optimizer(make_table):
+    """Each optimizer has a repeat that ends early by the clock, and one that goes on for hours."""
+    quick = [{"objective": of, "train_seconds": 1.0} for of in (2.0, 1.5, 1.2, 1.1)]
+    slow = [{"objective": of, "train_seconds": of * s} for of, s in ((2.0, 0.1), (1.4, 0.2), (1.2, 9000.0))]
+    trials = make_table({(name, r): run for name in "abcd" for r, run in enumerate((quick, slow))})
+    curves = anytime_curves(trials, Budget(4, 25))
+    (axes,) = anytime_panel(curves, BUDGET, "train_seconds").axes
+    lines = [line for line in axes.lines if line.get_drawstyle() == "steps-post"]
+    first, last = (edge(line.get_xdata()[i] for line in lines) for edge, i in ((min, 0), (max, -1)))
+    assert last == 4.0
+    assert axes.get_xlabel() == "training time (seconds)"
+    bars = bars_of(axes)
+    assert len(bars) == 4 * (len(SHARES) - 1)  # the first of each is higher than the axis
+    assert all(first <= x <= last for x, _, _ in bars)
+    assert len({x for x, _, _ in bars}) == len(bars), "side by side"
+    assert axes.get_xlim()[1] < 1.1 * last
+
+
+def test_an_optimizer_without_a_line_is_named_with_the_reason(make_table):
+    """Of "late" one repeat has no result when the other ends by the clock; of "none" a repeat has none at all."""
+    late = [{"objective": 1.0, "train_seconds": 900.0, "at": 900.0}]
+    failed = [{"status": "failed"}]
+    runs = {"plain": ([2.0, 1.0], [2.0, 1.0]), "late": ([2.0, 1.0], late), "none": ([1.0], failed)}
+    trials = make_table({(name, r): run for name, both in runs.items() for r, run in enumerate(both)})
+    shown = list(anytime.drawings(results_of(trials, ReportContext("n", "p", BUDGET, {}, ""))))
+    captions = {each.name: each.caption for each in shown}
+    assert "Not drawn: none, because not every repeat has a" in captions["anytime_evaluations"]
+    assert "late" not in captions["anytime_evaluations"].partition("Not drawn")[2]
+    for axis in ("train_seconds", "seconds"):
+        assert "Not drawn: late, because one of its repeats ends" in captions[f"anytime_{axis}"]
+        assert "Not drawn: none, because not every repeat" in captions[f"anytime_{axis}"]
+        panel = next(each for each in shown if each.name == f"anytime_{axis}").figure.axes[0]
+        assert "2 of 3 optimizers not drawn" in [text.get_text() for text in panel.texts]
+    everything = results_of(trials[trials["optimizer"] == "plain"], ReportContext("n", "p", BUDGET, {}, ""))
+    assert not any("Not drawn" in each.caption for each in anytime.drawings(everything))
+
+
+def test_final_results_take_a_quarter_of_the_axis(make_table):
+    """All begin at 0.4 and stay there for half of the budget, and end at 0.100 to 0.106: the axis is cut above."""
+    ends = {"a": 0.1, "b": 0.102, "c": 0.106}
+    trials = make_table({(name, 0): [0.4, 0.4, 0.2, end] for name, end in ends.items()})
+    (axes,) = anytime_panel(anytime_curves(trials, BUDGET), BUDGET, "evaluations").axes[:1]
+    bottom, top = axes.get_ylim()
+    assert bottom < 0.1
+    assert top > 0.106
+    assert 0.15 * (top - bottom) <= 0.006
+    (alone,) = anytime_panel(anytime_curves(trials[trials["optimizer"] == "a"], BUDGET), BUDGET, "evaluations").axes[:1]
+    assert alone.get_ylim()[1] > 0.4, "one optimizer has nothing to differ from"
+
+
+def test_evaluations_have_whole_ticks(make_table):
+    (axes,) = anytime_panel(anytime_curves(make_table({("a", 0): [3.0, 2.0, 1.0]}), BUDGET), BUDGET, "evaluations").axes
+    axes.figure.draw_without_rendering()
+    assert all(float(tick).is_integer() for tick in axes.get_xticks())
 
 
 def test_rounding_is_no_range_of_an_axis(make_table):

@@ -1,5 +1,7 @@
 import re
 
+import pytest
+
 from fmnas.comparison.figures.canvas import sheet
 from fmnas.comparison.figures.files import inline_svg, save_figure
 from fmnas.comparison.figures.palette import BLUE, INK
@@ -54,3 +56,18 @@ def test_a_pdf_holds_its_letters_as_letters(tmp_path):
     assert b"/Type0" in content
     assert b"/Type3" not in content
     assert b"CreationDate" not in content
+
+
+def test_a_pdf_holds_no_tables_of_the_fonts_layout(tmp_path):
+    """To cut them takes longer than all else of a PDF; the defaults of fontTools are afterwards what they were."""
+    from fontTools.subset import Options
+    from matplotlib.backends import _backend_pdf_ps
+
+    before, seen = list(Options().drop_tables), []
+    original = _backend_pdf_ps.font_as_file
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_backend_pdf_ps, "font_as_file", lambda font: seen.append(set(font.keys())) or original(font))
+        save_figure(figure("first fit"), tmp_path, "figure")
+    assert seen
+    assert all(not tables & {"GDEF", "GPOS", "GSUB", "kern"} and {"glyf", "hmtx"} <= tables for tables in seen)
+    assert Options().drop_tables == before

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fmnas.comparison import Budget, ReportContext, ReportError, anytime_curves, ledger_table
-from fmnas.comparison.numbers.honesty import honesty, lost_trials, spoilt_trials, unused_methods
+from fmnas.comparison.numbers.honesty import honesty, lost_trials, slow_starts, spoilt_trials, unused_methods
 from fmnas.comparison.numbers.ledger import Pending
 from fmnas.comparison.summary import summarise
 from fmnas.search_spaces.records import ORIGINS
@@ -192,3 +192,28 @@ def test_an_optimizer_whose_trials_were_trained_in_more_than_one_way_is_named(ma
     plain = {"device": "", "arrangement": ""}
     warnings = only(make_run("bo-fm", 0, quick([{**MODEL, **plain, **each} for each in how]))).warnings
     assert [text.startswith("its trials were trained in " + told) for text in warnings] == [True] * bool(told)
+
+
+def test_a_slow_first_trial_of_a_worker_is_a_warning_of_its_optimizer(make_table):
+    """The first trial on w0 is b's, and takes 6 s; on w1 it takes 0.9 s more than the others, on w2 twice as long."""
+
+    def trial(at, seconds, worker="w0", **more):
+        return {"objective": 1.0, "at": at, "train_seconds": seconds, "worker": worker, "suggest_seconds": 0.0, **more}
+
+    first = trial(10, 6.0)
+    short = trial(15, 0.01, epochs=3)
+    runs = {
+        ("a", 0): [*(trial(at, 0.1) for at in (20, 30, 40)), *(trial(at, 0.1, "w1") for at in (20, 30, 40))],
+        ("b", 0): [
+            first,
+            short,
+            trial(10, 1.0, "w1"),
+            *(trial(at, s, "w2") for at, s in ((10, 9), (20, 4.5), (30, 4.5))),
+        ],
+    }
+    trials = make_table(runs)
+    assert list(slow_starts(trials)) == [pytest.approx(5.9)]
+    warnings = {row.optimizer: row.warnings for row in honesty(trials, ledger_table(trials, BUDGET))}
+    assert sum("first of a worker" in text for text in warnings["b"]) == 1
+    assert not any("first of a worker" in text for text in warnings["a"])
+    assert slow_starts(trials.iloc[:0]).empty

@@ -1,16 +1,20 @@
 from dataclasses import asdict
+from datetime import timedelta
 
 import numpy as np
 import pytest
 
-from fmnas.comparison import Budget, ledger_table
+from fmnas.comparison import Budget, ReportContext, ledger_table
+from fmnas.comparison.figures.timeline import timeline
 from fmnas.comparison.numbers.ledger import (
     LEDGER_COLUMNS,
     LedgerRow,
     Pending,
+    in_working_time,
     ledger_rows,
     wall_seconds,
 )
+from fmnas.comparison.report import results_of
 from fmnas.search_spaces.records import ORIGINS, STATUSES
 
 BUDGET = Budget(evaluations=4, epochs_per_evaluation=25)
@@ -128,3 +132,26 @@ def test_the_rows_as_records(make_table):
         ("a/repeat-0", 1, 1, 1.0),
         ("b/repeat-1", 1, 0, 1.0),
     ]
+
+
+def test_seconds_are_no_longer_than_those_of_the_trials(make_run):
+    trials = make_run("a", 0, [{"objective": 1.0, "train_seconds": 0.1, "suggest_seconds": 0.2}] * 3)
+    (run,) = ledger_table(trials, BUDGET).to_dict("records")
+    assert (run["train_seconds"], run["suggest_seconds"], run["idle_seconds"]) == (0.3, 0.6, 0.6)
+
+
+def test_a_time_without_a_driver_is_no_wall_clock_time(make_run):
+    """Trials end at 10, 20, 1030 and 1040 s; no driver worked from 25 to 1020 s, nor from 1031 to 1032 s."""
+    run = make_run("a", 0, [{"objective": 1.0, "at": at} for at in (10, 20, 1030, 1040)])
+    start = (run["finished_at"].iloc[0] - timedelta(seconds=10)).timestamp()
+    pauses = [(start + 25, start + 1020), (start + 1031, start + 1032)]
+    worked = in_working_time(run, {"": pauses})
+    np.testing.assert_allclose(wall_seconds(worked), [7, 17, 32, 41], atol=1e-5)
+    assert worked.dtypes.equals(run.dtypes)
+    assert in_working_time(run, {"elsewhere": pauses}).equals(run)
+
+    context = ReportContext("e", "p", BUDGET, {}, "", pauses={"": pauses})
+    results = results_of(run, context)
+    assert results.summary.ledger[0].wall_seconds == pytest.approx(41, abs=1e-4)
+    assert results.curves["wall_seconds"].max() == pytest.approx(41, abs=1e-4)
+    assert timeline(results.trials).busy_share == pytest.approx(28 / 41, abs=1e-4)

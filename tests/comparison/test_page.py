@@ -15,6 +15,7 @@ from fmnas.comparison.figures.canvas import Drawing, Results, sheet
 from fmnas.comparison.figures.intervals import MOST_ROWS, differences, final, intervals, retrained
 from fmnas.comparison.numbers.notation import MISSING, count, duration, interval, share, shown
 from fmnas.comparison.numbers.paired_tests import compare
+from fmnas.comparison.numbers.standings import Checkpoint
 from fmnas.comparison.numbers.trials import typed_trials
 from fmnas.comparison.page.page import page, sections
 from fmnas.comparison.page.tables import Table
@@ -293,3 +294,22 @@ def test_columns_without_a_value_are_dropped():
     assert table.filled() == Table(("a",), (("x",), ("y",)), "wide")
     assert table.filled({"c"}) == Table(("a", "c"), (("x", ""), ("y", MISSING)), "wide")
     assert not Table(("a",), ((MISSING,),)).filled()
+
+
+def test_a_share_of_the_budget_is_told_in_whole_epochs(plain_summary):
+    """A quarter of 30 epochs is 7, which are 2.3 evaluations of 3 epochs; a half is 15, which are 5."""
+    steps = (Checkpoint(0.25, 7, 7 / 3, ()), Checkpoint(0.5, 15, 5.0, ()))
+    (section,) = (s for s in sections(replace(plain_summary, checkpoints=steps), CONTEXT, []) if s.id == "checkpoints")
+    assert section.facts["spent"] == "25% are 2.3 evaluations (7 whole epochs), 50% are 5 evaluations"
+
+
+def test_the_anytime_figures_have_a_legend_where_they_stand(summary):
+    """Once with the figure that leads, once in the section that is folded."""
+    html = page(summary, CONTEXT, [picture("curves"), picture("lead", leads=True)])
+    folded = html[html.index("id='curves'") :].partition("</section>")[0]
+    assert folded.count("class='legend'") == 1
+    assert html.count("class='legend'") == 2
+
+
+def test_differences_have_as_many_digits_as_objectives(summary):
+    assert "-0.01000" in page(summary, CONTEXT, [])

@@ -44,3 +44,17 @@ def test_too_little_to_draw(make_run):
     few = [{"objective": 1.0, "x": i, "k": i} for i in range(4)]
     assert parallel_figure(make_run("a", 0, few)) is None
     assert parallel_figure(make_run("a", 0, [float(i) for i in range(20)])) is None  # one variable
+
+
+def test_a_category_stands_at_the_same_place_in_every_variable_that_shares_it(make_run):
+    """Three edges of a cell took different operations, some alike; "x" is another variable's."""
+    rows = zip(["conv", "pool", "conv", "pool", "conv"], ["skip", "conv"] * 2 + ["skip"], "xyxyx", strict=True)
+    trials = make_run("a", 0, [{"objective": 1.0, "op1": a, "op2": b, "other": c} for a, b, c in rows])
+    (axes,) = parallel_figure(trials).axes
+    texts = {(round(text.get_position()[1]), text.get_text()): text.get_position()[0] for text in axes.texts}
+    rows = {label.get_text(): row for row, label in enumerate(axes.get_yticklabels())}
+    assert texts[rows["op1"], "conv"] == texts[rows["op2"], "conv"]
+    places = [texts[rows["op1"], "conv"], texts[rows["op1"], "pool"], texts[rows["op2"], "skip"]]
+    assert places == pytest.approx([1 / 6, 3 / 6, 5 / 6])
+    assert (rows["op1"], "skip") not in texts, "it never took that"
+    assert texts[rows["other"], "x"] == pytest.approx(0.25)

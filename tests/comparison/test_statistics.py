@@ -186,6 +186,8 @@ def test_numbers():
     assert with_error(0.0685, 0.000379) == "0.06850 ± 0.00038"
     assert with_error(1234.5, 210.0) == "1234 ± 210"
     assert with_error(1.0, float("nan")) == "1.000"
+    assert with_error(1.23456e300, 4e298) == "1.235e+300 ± 4.0e+298"
+    assert with_error(1.23456e-300, 4e-302) == "1.235e-300 ± 4.0e-302"
     assert (number(None), number(float("nan")), number(0.0685)) == ("–", "–", "0.06850")
     assert (number(12.3, digits=2), number(1234.4), number(100.0)) == ("12", "1234", "100.0")
     assert (duration(0.123), duration(300), duration(187_920)) == ("0.123 s", "5.0 min", "52.2 h")

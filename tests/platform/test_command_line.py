@@ -372,3 +372,15 @@ def test_what_calls_sys_exit_has_failed(monkeypatch: pytest.MonkeyPatch, capsys:
     monkeypatch.setattr("fmnas.platform.config.source.shipped_configs", lambda: sys.exit(0))
     assert main(["list", "configs"]) == 1
     assert "sys.exit(0)" in capsys.readouterr().err
+
+
+def test_a_terminal_without_utf_8_shows_a_dash_as_a_dash(tmp_path: Path) -> None:
+    """One repeat has no standard error, and random search no method: both cells are a dash."""
+    options = ["optimizers=[random]", "workers.kind=in-process", "tracking.enabled=false", "budget.evaluations=5"]
+    command = [sys.executable, "-m", "fmnas.platform.cli", "run", "smoke", "--progress", "quiet", "--out", "run"]
+    command += [part for option in options for part in ("-o", option)]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    done = subprocess.run(command, capture_output=True, check=True, cwd=tmp_path, env=environment)
+    (row,) = (line.split() for line in done.stdout.decode("ascii").splitlines() if line.startswith("random   "))
+    assert (row[2], row[-1]) == ("-", "-")
+    assert "?" not in " ".join(row)

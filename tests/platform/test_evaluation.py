@@ -2,6 +2,7 @@
 
 import errno
 import json
+import random
 import threading
 import time
 import traceback
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 from fmnas.platform.drive.driver import epochs_reached
 from fmnas.platform.record.outcome import Job
 from fmnas.platform.workers import evaluation as evaluations
-from fmnas.platform.workers.evaluation import Evaluator, Unfinished
+from fmnas.platform.workers.evaluation import Evaluator, Unfinished, warm_up_torch
 from fmnas.platform.workers.pool import InProcessPool
 from fmnas.platform.workers.stop import LOOK_SECONDS, PastDeadline, Stopped, StopRequest, deadline, late
 from fmnas.search_spaces import Evaluation, Trial
@@ -244,3 +245,24 @@ def test_a_trial_fails_whether_or_not_somebody_reads_why(monkeypatch: pytest.Mon
     assert isinstance(event.result, Unfinished)
     assert event.result.status == FAILED
     assert "diverged = 'maybe'" in event.result.reason
+
+
+def test_the_first_step_of_torch_leaves_no_trace() -> None:
+    """No random state, default or switch of the process is another after it, and gradients may be off before it."""
+    torch = pytest.importorskip("torch")
+
+    def states() -> tuple[object, ...]:
+        numbers = np.random.get_state()
+        arrays = (numbers[1].tobytes(), torch.get_rng_state().numpy().tobytes())
+        switches = (torch.get_num_threads(), torch.get_default_dtype(), torch.is_grad_enabled())
+        return random.getstate(), numbers[0], numbers[2:], *arrays, *switches
+
+    with torch.no_grad():
+        before = states()
+        warm_up_torch("cpu")
+        assert states() == before
+
+
+def test_a_device_that_fails_at_the_first_step_fails_no_worker() -> None:
+    pytest.importorskip("torch")
+    warm_up_torch("no-such-device")

@@ -3,8 +3,8 @@
 import pytest
 
 from fmnas.platform.errors import RunDirectoryError
-from fmnas.platform.record.events import asked_record, job_record
-from fmnas.platform.record.journal import STARTED, Record
+from fmnas.platform.record.events import asked_record, driver_record, ended_record, extended_record, job_record
+from fmnas.platform.record.journal import STARTED, DriverWork, Record
 from fmnas.platform.record.ledger import Ledger, new_ledger
 from fmnas.platform.record.outcome import Job
 from fmnas.search_spaces import Evaluation, Trial
@@ -81,3 +81,22 @@ def test_what_runs_is_what_this_driver_started() -> None:
 def test_a_record_that_does_not_follow_is_named_by_its_line() -> None:
     with pytest.raises(RunDirectoryError, match=r"line 2 of the journal \(event 'finished', run 'random/repeat-0'"):
         ledger_of(told("random/repeat-0", 0, 0.3)[2:])
+
+
+def test_a_pause_is_the_time_from_one_driver_of_the_experiment_to_the_next() -> None:
+    """The first driver says that it ends, the second dies after its last record; a retraining is no work on trials."""
+
+    def driver(work: DriverWork, at: float) -> Record:
+        return driver_record(work, at, {})
+
+    def trial(number: int, at: float) -> list[Record]:
+        return [record | {"at": at + record["at"]} for record in told("random/repeat-0", number, 0.5)]
+
+    ledger = ledger_of(
+        [driver(DriverWork.EXPERIMENT, 0.0), *trial(0, 0.0), ended_record("interrupted", "", 8.0)],
+        [driver(DriverWork.RETRAINING, 30.0)],
+        [driver(DriverWork.EXPERIMENT, 100.0), *trial(1, 100.0)],
+        [driver(DriverWork.EXTENSION, 200.0), extended_record({}, CONFIG, 201.0)],
+        [driver(DriverWork.EXPERIMENT, 202.0), *trial(2, 202.0)],
+    )
+    assert ledger.pauses == [(8.0, 100.0), (105.0, 202.0)]

@@ -83,3 +83,68 @@ def test_an_experiment_on_a_function_loads_what_trains_nowhere(tmp_path: Path) -
     arguments = ["run", "paper/func2c", *(flag for option in options for flag in ("-o", option)), "--out", "run"]
     run = f"from fmnas.platform.cli import main\nassert main({arguments!r}) == 0"
     assert {*loaded(run, tmp_path)} <= {"pandas", "scipy", "matplotlib"}
+
+
+PROBLEM = """
+{0}
+from fmnas.search_spaces import Real
+from fmnas.trainers import objective
+
+@objective([Real("lr", 1e-3, 1.0)])
+def step(configuration):
+    return (configuration["lr"] - 0.1) ** 2
+"""
+
+
+@pytest.mark.parametrize(("imports", "expected"), [("import torch", ["torch"]), ("", [])])
+def test_a_worker_takes_the_first_step_of_torch_where_its_problem_loads_torch(
+    imports: str, expected: list[str], tmp_path: Path
+) -> None:
+    """Then a training imports nothing more, which would be on the clock of the worker's first trial."""
+    (tmp_path / "mine.py").write_text(PROBLEM.format(imports))
+    run = f"""
+from fmnas.platform.workers.ray_worker import build_trainer
+from fmnas.trainers.problem import Hardware, ProblemSettings
+trainer = build_trainer({str(tmp_path / "mine.py")!r} + ":step", ProblemSettings(), Hardware(), None)
+before = set(sys.modules)
+if "torch" in before:
+    torch = sys.modules["torch"]
+    weight = torch.nn.Parameter(torch.zeros(1))
+    optimizer = torch.optim.AdamW([weight])
+    (weight * weight).sum().backward()
+    optimizer.step()
+new = [name for name in set(sys.modules) - before if not name.startswith("torch.optim")]
+assert not new, new
+"""
+    assert [name for name in loaded(run, tmp_path) if name == "torch"] == expected
+
+
+@pytest.mark.parametrize(("imports", "expected"), [("from torch import nn", True), ("", False)])
+def test_a_trainer_in_this_process_does_so_where_its_file_names_torch(
+    imports: str, expected: bool, tmp_path: Path
+) -> None:
+    """An optimizer has loaded torch, too: whoever tunes a plain function does not wait for it."""
+    (tmp_path / "mine.py").write_text(PROBLEM.format(imports))
+    arguments = ["run", "smoke", *(flag for option in OWN for flag in ("-o", option)), "--out", "run"]
+    run = f"""
+import fmnas.platform.workers.open_pool as pool
+taken = []
+pool.warm_up_torch = taken.append
+from fmnas.platform.cli import main
+assert main({arguments!r}) == 0
+assert bool(taken) == {expected}, taken
+assert "torch" in sys.modules
+"""
+    loaded(run, tmp_path)
+
+
+OWN = [
+    "problem=mine.py:step",
+    "seeds=1",
+    "fidelity.epochs=1",
+    "optimizers=[bo-fm]",
+    "initial_design=2",
+    "budget.evaluations=3",
+    "workers.kind=in-process",
+    "tracking.enabled=false",
+]

@@ -2,11 +2,13 @@
 
 import csv
 import json
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from fmnas.platform.cli import main
+from fmnas.platform.record.journal import DRIVER, Journal, read_journal
 
 FAST = ["-o", "workers.kind=in-process", "-o", "tracking.enabled=false", "-o", "initial_design=3"]
 SMALL = ["-o", "budget.evaluations=6", "-o", "repeats=2"]
@@ -185,3 +187,22 @@ def test_without_out_it_lies_beside_the_runs(
     assert main(["report", str(one), str(more)]) == 0
     assert "runs/report-one-more/report/index.html" in capsys.readouterr().out
     assert (tmp_path / "runs" / "report-one-more" / "trials.csv").is_file()
+
+
+def test_the_time_before_an_extension_is_no_wall_clock_time_of_any_report(one: Path, tmp_path: Path) -> None:
+    """One of two directories is extended 1,000 s later: its journal is moved by as much from the extension on."""
+    two = run(tmp_path / "two", "optimizers=[tpe]")
+    assert main(["extend", str(two), "-o", "repeats=3", "--progress", "quiet"]) == 0
+    journal = two / "journal.jsonl"
+    records = read_journal(journal)
+    first, second, *_ = (i for i, record in enumerate(records) if record["event"] == DRIVER)
+    assert first < second
+    journal.unlink()
+    with Journal(journal) as log:
+        for i, record in enumerate(records):
+            log.append(record | {"at": record["at"] + (1000 if i >= second else 0)}, wait=False)
+    for summary in (merged(tmp_path / "alone", two), merged(tmp_path / "both", one, two)):
+        assert max(row["wall_seconds"] for row in summary["ledger"] if row["optimizer"] == "tpe") < 500
+    finished = sorted(row["finished_at"] for row in rows(tmp_path / "both") if row["optimizer"] == "tpe")
+    seconds = datetime.fromisoformat(finished[-1]) - datetime.fromisoformat(finished[0])
+    assert seconds.total_seconds() > 1000, "trials.csv has the real times"

@@ -171,3 +171,23 @@ def test_trials_that_wait_are_sent_where_no_results_can_be_written(tmp_path: Pat
     with pytest.raises(ExperimentFailed, match="the disk is full"):
         finish_tracking(tracker, state, RunDirectory(tmp_path), "finished", full)
     assert tracker.finished == "finished"
+
+
+def test_the_page_says_what_an_own_problem_says_of_itself(tmp_path: Path) -> None:
+    """The first paragraph of the docstring, on one line, and the data."""
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from fmnas.search_spaces import Real\n"
+        "from fmnas.trainers import objective\n"
+        "@objective([Real('x', 0, 1)], dataset='digits')\n"
+        "def told(configuration):\n"
+        "    '''Error of a network\n    on digits\n\n    Details.\n    '''\n"
+        "    return configuration['x']\n"
+        "silent = objective([Real('x', 0, 1)])(lambda configuration: configuration['x'])\n"
+    )
+    for name, expected in (("told", ["Error of a network on digits.", "Data: digits."]), ("silent", [])):
+        data = {"name": "t", "problem": f"{path}:{name}", "optimizers": ["random"], "budget": {"evaluations": 20}}
+        given = check_config(data, "here")
+        setup = setup_of(given, problem(given.problem))
+        assert setup[1 : 1 + len(expected)] == expected
+        assert setup[1 + len(expected)] == "The objective is the value of the function."

@@ -80,6 +80,7 @@ def objective(
             log_objective=log_objective,
             minimum=minimum,
             function=function,
+            description=" ".join((inspect.getdoc(function) or "").partition("\n\n")[0].split()),
             dataset=dataset,
         )
 
