@@ -53,6 +53,14 @@ class ClusterError(FmnasError):
     """A Ray cluster that cannot be reached or lacks what was asked for."""
 
 
+class BreakOff(BaseException):
+    """Raised inside work that must end now; not an Exception, so that the work does not mistake it for its own."""
+
+
+LET_THROUGH = (KeyboardInterrupt, BreakOff)
+"""What ends this process's own work. Anything else that a user's code raises, a BaseException too, is its failure."""
+
+
 class ExperimentFailed(Exception):  # noqa: N818  # it is an ending, not a mistake in a call
     """Something is broken that more trials will not mend: too many of them failed in a row, an optimizer, a disk."""
 
@@ -80,9 +88,9 @@ def explained(told: str, call: Callable[..., Made], /, *given: Any, **named: Any
     """What a call of a user's code returns. Raises ConfigError, which begins as told, for what is not one of ours."""
     try:
         return call(*given, **named)
-    except FmnasError:
+    except (FmnasError, *LET_THROUGH):
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         raise ConfigError(f"{told}: {one_line(error)}") from error
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any
 
-from fmnas.platform.errors import ConfigError, one_line, own_line
+from fmnas.platform.errors import LET_THROUGH, ConfigError, one_line, own_line
 from fmnas.search_spaces.errors import did_you_mean
 
 HANDED_OVER = "<minimize>"
@@ -142,7 +142,9 @@ def _imported(module: str, text: bytes | None = None) -> ModuleType:
     """The module, or the file as one. Raises ConfigError for whatever goes wrong in it."""
     try:
         return _from_file(Path(module), text) if module.endswith(".py") else _from_path(module)
-    except (Exception, SystemExit) as error:
+    except LET_THROUGH:
+        raise
+    except BaseException as error:
         if isinstance(error, ModuleNotFoundError) and error.name == module.partition(".")[0]:
             raise ConfigError(f"there is no module {error.name}, here or where Python looks: install it, or name a "
                               "file, FILE.py:NAME") from None  # fmt: skip

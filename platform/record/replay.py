@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from fmnas.platform.errors import one_line, own_line
+from fmnas.platform.errors import LET_THROUGH, one_line, own_line
 from fmnas.platform.record.configuration import differences
 from fmnas.platform.record.experiment import Experiment, Run
 from fmnas.platform.record.journal import EXTENDED, Record
@@ -107,7 +107,9 @@ class _Replay(ExperimentState):
         try:
             suggested = run.optimizer.ask()
             trial = None if suggested is None else self.experiment.issued(run, suggested)
-        except Exception as error:  # whatever it is, it is a finding of the replay and not its end
+        except LET_THROUGH:
+            raise
+        except BaseException as error:  # whatever it is, it is a finding of the replay and not its end
             return {}, f"the optimizer failed: {one_line(error)}{own_line(error)}"
         if trial is None:
             return {}, "the optimizer had nothing to suggest"

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fmnas.platform.errors import legible, one_line
-from fmnas.platform.workers.stop import BreakOff, PastDeadline, late, watched
+from fmnas.platform.errors import LET_THROUGH, BreakOff, legible, one_line, own_line
+from fmnas.platform.workers.stop import PastDeadline, late, watched
 from fmnas.search_spaces import Conditions, Evaluation, Trial
 from fmnas.search_spaces.records import FAILED, LOST, TIMED_OUT
 from fmnas.trainers import DeviceFailedError, EvaluationStoppedError, Trainer, TrainerError, TrainingFailedError
@@ -81,6 +81,10 @@ class Evaluator:
             return checked(self._trainer.evaluate(trial, **given))
         except SystemExit as error:  # it would end this process without a word
             raise TrainingFailedError(f"it called sys.exit({error.code!r})") from error
+        except (Exception, *LET_THROUGH):
+            raise
+        except BaseException as error:  # e.g. asyncio.CancelledError
+            raise TrainingFailedError(f"{one_line(error)}{own_line(error)}") from error
 
 
 def _counted(tell: Callable[[int], None]) -> Callable[[int, int, float], None]:

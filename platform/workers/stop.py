@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 
+from fmnas.platform.errors import BreakOff
+
 LOOK_SECONDS = 0.2
 """How often work in this process is looked after."""
 
@@ -39,10 +41,6 @@ class StopRequest:
         if self.since is None or self.count > 1:
             return self.count > 1
         return self.elapsed() >= self.since + grace_seconds
-
-
-class BreakOff(BaseException):
-    """Raised inside work that must end now; not an Exception, so that the work does not mistake it for its own."""
 
 
 class Stopped(BreakOff):

@@ -175,6 +175,7 @@ def test_a_file_finds_the_modules_beside_it_and_is_found_without_its_place(
         ("several.py:NOTHING", ["its make returned a NoneType"]),
         ("1 / 0", ["cannot be imported", "ZeroDivisionError"]),
         ("raise SystemExit(3)", ["cannot be imported", "SystemExit"]),
+        ("import asyncio; raise asyncio.CancelledError", ["cannot be imported", "CancelledError"]),
         ("def f(:", ["cannot be imported", "SyntaxError", "line 6"]),
         ("import no_such_package", ["cannot be imported", "No module named 'no_such_package'"]),
         ("X = 1", ["holds no problem", "@objective"]),
@@ -231,12 +232,18 @@ def test_data_that_cannot_be_loaded_are_said_before_anything_is_touched(
 
 
 FAILING = """
+import asyncio
 import sys
 import numpy
 RESULTS = {
     "raise": lambda: 1 / 0, "exit": lambda: sys.exit(3), "none": lambda: None, "text": lambda: "0.5",
     "nan": lambda: float("nan"), "truth": lambda: True, "fine": lambda: numpy.float32(0.5),
 }
+
+def cancel():
+    raise asyncio.CancelledError("by whom")
+
+RESULTS["cancel"] = cancel
 
 @objective([Real("x", 0, 1), Nominal("what", list(RESULTS))])
 def failing(configuration):
@@ -245,8 +252,9 @@ def failing(configuration):
     return RESULTS[configuration["what"]]()
 """
 REASONS = {
-    "raise": "ZeroDivisionError: division by zero (failing.py, line 10)",
-    "exit": "it called sys.exit(3) (failing.py, line 10)",
+    "raise": "ZeroDivisionError: division by zero (failing.py, line 11)",
+    "exit": "it called sys.exit(3) (failing.py, line 11)",
+    "cancel": "TrainingFailedError: CancelledError: by whom (failing.py, line 16)",
     "none": "it returned None (NoneType)",
     "text": "it returned '0.5' (str)",
     "nan": "it returned nan (float)",

@@ -25,6 +25,7 @@ from fmnas.search_spaces.records import FAILED, FINISHED, LOST, TIMED_OUT
 from fmnas.trainers.problem import Hardware, ProblemSettings
 
 MINE = """
+import asyncio
 import os
 import sys
 import time
@@ -39,6 +40,9 @@ class OddError(Exception):
 def raises():
     raise OddError(1, 2)
 
+def cancels():
+    raise asyncio.CancelledError("by whom")
+
 def prints():
     for _ in range(30_000):
         print("x" * 1000)
@@ -48,7 +52,7 @@ def hangs():
     time.sleep(600)
 
 DEEDS = {"fine": lambda: 0.5, "raise": raises, "exit": sys.exit, "kill": lambda: os._exit(1), "print": prints,
-         "hang": hangs}
+         "hang": hangs, "cancel": cancels}
 
 @objective([Nominal("deed", list(DEEDS))])
 def does(configuration):
@@ -96,13 +100,14 @@ def test_a_worker_has_it_without_the_file_and_outlives_what_it_does(ray: Any, mi
     file = _sent(ray, name)
     shutil.rmtree(mine.parent)  # as on a node that lacks it
     workers = pool(ray, name, file)
-    events = {deed: answer(workers, job(deed)) for deed in ("raise", "exit", "print", "hang", "kill", "fine")}
+    events = {deed: answer(workers, job(deed)) for deed in ("raise", "exit", "cancel", "print", "hang", "kill", "fine")}
     workers.close()
     results = {deed: event.result for deed, event in events.items()}
     kinds = {deed: each.status if isinstance(each, Unfinished) else FINISHED for deed, each in results.items()}
     assert kinds == {
         "raise": FAILED,
         "exit": FAILED,
+        "cancel": FAILED,
         "print": FINISHED,
         "hang": TIMED_OUT,
         "kill": LOST,
@@ -112,7 +117,9 @@ def test_a_worker_has_it_without_the_file_and_outlives_what_it_does(ray: Any, mi
     assert events["fine"].result.objective == 0.5
     assert isinstance(events["raise"].result, Unfinished)
     assert events["raise"].result.status == FAILED
-    assert events["raise"].result.reason == "TrainingFailedError: OddError: 1 and 2 (mine.py, line 14)"
+    assert events["raise"].result.reason == "TrainingFailedError: OddError: 1 and 2 (mine.py, line 15)"
+    assert isinstance(events["cancel"].result, Unfinished)
+    assert events["cancel"].result.reason == "TrainingFailedError: CancelledError: by whom (mine.py, line 18)"
     assert isinstance(events["exit"].result, Unfinished)
     assert events["exit"].result.status == FAILED
     assert "it called sys.exit" in events["exit"].result.reason
