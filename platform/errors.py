@@ -69,7 +69,8 @@ LONGEST = 200
 """How many characters of a value a message shows."""
 
 _COLOUR_CODES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
+"""Control characters, and those that change the direction in which a terminal writes."""
 
 
 def legible(text: str) -> str:
@@ -106,9 +107,20 @@ def own_line(error: BaseException) -> str:
     return f" ({Path(frame.f_code.co_filename).name}, line {line})"
 
 
+def print_traceback(error: BaseException) -> None:
+    """Print the traceback of an exception to standard error, without the calls of fmnas that lead to other code."""
+    stack = error.__traceback__
+    while stack is not None and _of_fmnas(stack.tb_frame):
+        stack = stack.tb_next
+    traceback.print_exception(type(error), error, stack or error.__traceback__)
+
+
 def _of_a_library(frame: FrameType) -> bool:
-    file, module = frame.f_code.co_filename, str(frame.f_globals.get("__name__", ""))
-    return module.partition(".")[0] == "fmnas" or file.startswith(("<", *_LIBRARIES))
+    return _of_fmnas(frame) or frame.f_code.co_filename.startswith(("<", *_LIBRARIES))
+
+
+def _of_fmnas(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] == "fmnas"
 
 
 def cut(text: str) -> str:

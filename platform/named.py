@@ -148,9 +148,10 @@ def _imported(module: str, text: bytes | None = None) -> ModuleType:
         if isinstance(error, ModuleNotFoundError) and error.name == module.partition(".")[0]:
             raise ConfigError(f"there is no module {error.name}, here or where Python looks: install it, or name a "
                               "file, FILE.py:NAME") from None  # fmt: skip
-        missing = isinstance(error, FileNotFoundError) and error.filename == module
-        advice = "; give its path from the current folder, or a whole one" if missing else ""
-        raise ConfigError(f"{module} cannot be imported: {one_line(error)}{own_line(error)}{advice}") from error
+        if isinstance(error, FileNotFoundError) and error.filename == module:
+            raise ConfigError(f"there is no file {module}: give its path from the current folder, or an absolute path"
+                              ) from None  # fmt: skip
+        raise ConfigError(f"{module} cannot be imported: {one_line(error)}{own_line(error)}") from error
 
 
 def _from_path(module: str) -> ModuleType:

@@ -7,6 +7,7 @@ place (the optimizer is rebuilt up to there), and the replay goes on: one change
 what it would have led to.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -17,6 +18,10 @@ from fmnas.platform.record.experiment import Experiment, Run
 from fmnas.platform.record.journal import EXTENDED, Record
 from fmnas.platform.record.state import ExperimentState
 from fmnas.search_spaces import FmnasError, Trial
+
+
+MOST_DIFFERENCES = 100
+"""After so many differences of a run the rest of it is not compared: each takes as long as the run up to there."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,7 @@ def replay(
     """
     state, coming = _Replay(build(), {}, ()), iter(extended)
     found: list[Difference] = []
+    counts = Counter[str]()  # differences of each run
     lost: set[str] = set()  # runs whose record cannot be followed any further
     for index, record in enumerate(records):
         if record["event"] == EXTENDED:
@@ -64,11 +70,16 @@ def replay(
         difference = state.difference
         if difference is None:
             continue
-        try:
-            _rebuild(state, build(), records[: index + 1])
-        except FmnasError as error:
+        counts[difference.run] += 1
+        if counts[difference.run] == MOST_DIFFERENCES:
             lost.add(difference.run)
-            difference = replace(difference, reason=f"from here this run cannot be followed: {error}")
+            difference = replace(difference, reason=f"{MOST_DIFFERENCES} differ: the rest of this run is not compared")
+        else:
+            try:
+                _rebuild(state, build(), records[: index + 1])
+            except FmnasError as error:
+                lost.add(difference.run)
+                difference = replace(difference, reason=f"from here this run cannot be followed: {error}")
         found.append(difference)
     return Replayed(state.asks, tuple(found))
 

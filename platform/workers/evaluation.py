@@ -2,7 +2,10 @@
 
 import inspect
 import math
+import sys
+import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -69,7 +72,8 @@ class Evaluator:
     ) -> Evaluation | Unfinished:
         """The same, or why there is none. seconds: its deadline. raised: told what the trial raised, with its stack."""
         try:
-            return self.evaluate(trial, tell, check)
+            with settings_restored():
+                return self.evaluate(trial, tell, check)
         except PastDeadline:
             return timed_out(seconds)
         except Exception as error:
@@ -85,6 +89,26 @@ class Evaluator:
             raise
         except BaseException as error:  # e.g. asyncio.CancelledError
             raise TrainingFailedError(f"{one_line(error)}{own_line(error)}") from error
+
+
+@contextmanager
+def settings_restored() -> Iterator[None]:
+    """At the end of the block, put back settings of this process that the next trial must not inherit.
+
+    These are the recursion limit, the filters of warnings and, where torch is loaded, its threads and default dtype.
+    """
+    torch, limit, filters = sys.modules.get("torch"), sys.getrecursionlimit(), list(warnings.filters)
+    threads, dtype = (torch.get_num_threads(), torch.get_default_dtype()) if torch else (0, None)
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(limit)
+        if warnings.filters != filters:  # not catch_warnings, which would show again what was shown once
+            warnings.filters = filters
+        if torch and threads != torch.get_num_threads():
+            torch.set_num_threads(threads)
+        if torch and dtype != torch.get_default_dtype():
+            torch.set_default_dtype(dtype)
 
 
 def _counted(tell: Callable[[int], None]) -> Callable[[int, int, float], None]:
