@@ -2,8 +2,8 @@
 
 import os
 import sys
-from collections.abc import Container, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout, suppress
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from rich.cells import cell_len
@@ -104,6 +104,30 @@ def _print_table(table: Table, console: Console) -> None:
         needed = Measurement.get(console, boundless, table).maximum
         console = Console(file=console.file, width=max(console.width, needed))
     console.print(table)
+
+
+@contextmanager
+def reserved_output() -> Iterator[TextIO]:
+    """Standard output for the caller alone: in the block, what anybody else prints there goes to standard error.
+
+    Yields the file to print on. Processes that start in the block inherit this, too.
+    """
+    stdout = sys.stdout
+    try:
+        number, errors = stdout.fileno(), sys.stderr.fileno()
+    except (OSError, ValueError):  # not a real file, as in a notebook
+        with redirect_stdout(sys.stderr):
+            yield stdout
+        return
+    stdout.flush()
+    with open(os.dup(number), "w", encoding=stdout.encoding, errors=stdout.errors) as own:
+        os.dup2(errors, number)
+        try:
+            with redirect_stdout(sys.stderr):
+                yield own
+        finally:
+            PatientOutput(own).flush()
+            os.dup2(own.fileno(), number)
 
 
 class PatientOutput:

@@ -125,16 +125,22 @@ def _half_done(frame: FrameType | None) -> int:
 
 
 @contextmanager
-def stopped_by_signals(alone: signal.Signals | None = None) -> Iterator[StopRequest]:
+def stopped_by_signals(
+    alone: signal.Signals | None = None, say: Callable[[str], None] | None = None
+) -> Iterator[StopRequest]:
     """Ctrl-C, SIGTERM and a terminal that is closed (SIGHUP, unless `nohup` ignores it) ask the driver to stop.
 
-    Before it runs and after, the second of them ends the process. alone: the one signal of them that is to be heeded.
+    While the driver's loop runs it stops by itself, and the third signal raises KeyboardInterrupt; before the loop and
+    after it, the first does.
+    alone: the one signal of them that is to be heeded. say: told that the work stops before KeyboardInterrupt is raised.
     """
     stop = StopRequest()
 
     def handle(number: int, frame: object) -> None:
         stop.ask()
-        if stop.count > (2 if stop.heeded else 1):
+        if stop.count > (2 if stop.heeded else 0):
+            if say is not None:
+                say("stopping")
             raise KeyboardInterrupt
 
     heeded = [signal.SIGINT, signal.SIGTERM]
