@@ -113,21 +113,23 @@ def reserved_output() -> Iterator[TextIO]:
     Yields the file to print on. Processes that start in the block inherit this, too.
     """
     stdout = sys.stdout
-    try:
-        number, errors = stdout.fileno(), sys.stderr.fileno()
-    except (OSError, ValueError):  # not a real file, as in a notebook
-        with redirect_stdout(sys.stderr):
-            yield stdout
-        return
     stdout.flush()
-    with open(os.dup(number), "w", encoding=stdout.encoding, errors=stdout.errors) as own:
-        os.dup2(errors, number)
-        try:
-            with redirect_stdout(sys.stderr):
-                yield own
-        finally:
-            PatientOutput(own).flush()
-            os.dup2(own.fileno(), number)
+    try:
+        real = stdout.fileno() == 1
+    except OSError:  # no real file, as in a test
+        real = False
+    before = os.dup(1)
+    own = open(os.dup(1), "w", encoding=stdout.encoding, errors=stdout.errors) if real else stdout
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield own
+    finally:
+        PatientOutput(own).flush()
+        os.dup2(before, 1)
+        os.close(before)
+        if real:
+            own.close()
 
 
 class PatientOutput:
