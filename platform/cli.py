@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
-    """The arguments as their command takes them. Exits with the help where there is no command, or too little for it."""
+    """The arguments as their command takes them. Exits with the help where there is none, or `list` is alone."""
     parser, commands_by_name = _parser()
     if not arguments:
         parser.print_help(sys.stderr)

@@ -45,7 +45,8 @@ class Member(NamedTuple):
 def report(roots: Sequence[Path], out: Path | None, say: Callable[[str], None]) -> tuple[Summary, RunDirectory]:
     """Write the report of run directories; the summary, and the folder with trials.csv, summary.json and report/.
 
-    say: told each step as it begins. out: that folder. Without it, it is the run directory itself if there is one, else runs/report-NAMES.
+    say: told each step as it begins.
+    out: that folder. Without it, it is the run directory itself if there is one, else runs/report-NAMES.
     Raises RunDirectoryError for directories that cannot be compared, or an `out` that holds anything but
     an earlier report of this kind; it is looked at before anything is read.
     """

@@ -19,7 +19,6 @@ from fmnas.platform.record.journal import EXTENDED, Record
 from fmnas.platform.record.state import ExperimentState
 from fmnas.search_spaces import FmnasError, Trial
 
-
 MOST_DIFFERENCES = 100
 """After so many differences of a run the rest of it is not compared: each takes as long as the run up to there."""
 

@@ -67,7 +67,7 @@ class RunsTable:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """As the terminal is now; rich calls this."""
         shown = self.rows if len(self.rows) <= max(FEWEST, console.height - BESIDE) else folded(self.rows)
-        header = RUN_COLUMNS if options.max_width >= ALL_COLUMNS_FROM else NARROW_COLUMNS
+        header: Sequence[str] = RUN_COLUMNS if options.max_width >= ALL_COLUMNS_FROM else NARROW_COLUMNS
         if _needed(_full_widths(shown, header)) > options.max_width:  # the share beside the bar tells the same
             header = tuple(name for name in header if name != "budget")
         table = Table(box=None, pad_edge=False)

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Container, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from rich.cells import cell_len
@@ -119,17 +119,16 @@ def reserved_output() -> Iterator[TextIO]:
     except OSError:  # no real file, as in a test
         real = False
     before = os.dup(1)
-    own = open(os.dup(1), "w", encoding=stdout.encoding, errors=stdout.errors) if real else stdout
+    opened = os.fdopen(os.dup(1), "w", encoding=stdout.encoding, errors=stdout.errors) if real else nullcontext(stdout)
     os.dup2(2, 1)
-    try:
-        with redirect_stdout(sys.stderr):
-            yield own
-    finally:
-        PatientOutput(own).flush()
-        os.dup2(before, 1)
-        os.close(before)
-        if real:
-            own.close()
+    with opened as own:
+        try:
+            with redirect_stdout(sys.stderr):
+                yield own
+        finally:
+            PatientOutput(own).flush()
+            os.dup2(before, 1)
+            os.close(before)
 
 
 class PatientOutput:

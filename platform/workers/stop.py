@@ -132,7 +132,7 @@ def stopped_by_signals(
 
     While the driver's loop runs it stops by itself, and the third signal raises KeyboardInterrupt; before the loop and
     after it, the first does.
-    alone: the one signal of them that is to be heeded. say: told that the work stops before KeyboardInterrupt is raised.
+    alone: the one signal of them that is to be heeded. say: told of it before KeyboardInterrupt is raised.
     """
     stop = StopRequest()
 

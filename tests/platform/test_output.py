@@ -207,10 +207,10 @@ def test_what_a_function_prints_does_not_reach_the_output_that_a_program_reads(t
 
 def test_standard_output_is_as_it_was_after_it_was_reserved(capfd: pytest.CaptureFixture[str]) -> None:
     with reserved_output() as own:
-        print("to errors")
+        sys.stdout.write("to errors\n")
         os.write(1, b"to errors\n")
         print("to output", file=own)
-    print("after")
+    sys.stdout.write("after\n")
     assert capfd.readouterr() == ("to output\nafter\n", "to errors\nto errors\n")
 
 
