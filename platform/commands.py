@@ -55,7 +55,7 @@ def _driven(plan: Callable[[argparse.Namespace, Say], _Plan]) -> Callable[[argpa
         reserved = reserved_output() if mode in (JSON, QUIET) else nullcontext(sys.stdout)
         with reserved as file, stopped_by_signals(say=complain) as stop:
             console = terminal(output(file))
-            screen, teller = open_screen(mode, console, file), Teller(mode, console, file)
+            screen, teller = open_screen(mode, console, file), Teller(mode, console, file=file)
             try:
                 planned = plan(arguments, screen.say)
                 teller = replace(teller, directory=planned.directory, again=planned.again)
@@ -148,7 +148,7 @@ def report(arguments: argparse.Namespace) -> int:
 
     summary, directory = write(arguments.directories, arguments.out, partial(say, console))
     print_summary(summary, console)
-    say(console, f"page            {directory.page.resolve().as_uri()}")
+    say(console, f"page            {directory.page.absolute()}")
     return ExitCode.DONE
 
 

@@ -53,15 +53,15 @@ class ExperimentResult:
 class Teller:
     """Tells of an ending.
 
-    mode: one of the screen's. console, file: where to, for people and, as JSON, for programs. directory: None while it
-    is not known. again: the command, without `fmnas`, that goes on with it.
+    mode: one of the screen's. directory: None while it is not known. again: the command, without `fmnas`, that goes on
+    with it. file: where JSON goes; standard output if None.
     """
 
     mode: str
     console: Console
-    file: TextIO | None = None
     directory: RunDirectory | None = None
     again: str = ""
+    file: TextIO | None = None
 
     def tell(self, result: ExperimentResult) -> int:
         """Everything about it; returns the exit code."""
@@ -99,7 +99,7 @@ class Teller:
         return ending.exit_code
 
     def _print_places(self, result: ExperimentResult, directory: RunDirectory) -> None:
-        places = {"run directory": str(directory.root), "page": directory.page.resolve().as_uri()}
+        places = {"run directory": str(directory.root), "page": str(directory.page.absolute())}
         if result.tracking.store_experiment or result.tracking.missed:
             places |= {"MLflow store": result.store, "open it with": f"{called()} {directory.command('ui')}"}
         for what, place in places.items():

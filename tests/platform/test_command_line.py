@@ -441,7 +441,17 @@ def test_ctrl_c_while_results_are_written_is_heeded_and_the_report_writes_the_re
     assert (out / "summary.json").exists()
     printed = capsys.readouterr()
     assert f"reading {out}" in printed.out
-    assert (out / "report" / "index.html").as_uri() in printed.out
+    assert str(out / "report" / "index.html") in printed.out
+
+
+def test_the_page_is_named_by_its_absolute_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "smoke", *FAST, *LITTLE, "--out", "run"]) == 0
+    assert str(tmp_path / "run" / "report" / "index.html") in capsys.readouterr().out
+    assert main(["report", "run"]) == 0
+    assert str(tmp_path / "run" / "report" / "index.html") in capsys.readouterr().out
 
 
 def test_an_experiment_that_is_stopped_before_its_first_trial_has_no_report(

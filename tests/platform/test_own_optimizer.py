@@ -181,7 +181,7 @@ def test_a_file_is_looked_for_here_and_then_beside_the_configuration(
     monkeypatch.chdir(elsewhere)
     found = load_config(Path("..") / "folder" / "my.yaml")
     assert (found.problem, found.optimizers[1].use) == (f"{folder}/task.py:task", f"{folder}/own.py:Halving")
-    with pytest.raises(ConfigError, match=r"own\.py cannot be imported"):
+    with pytest.raises(ConfigError, match=r"there is no file .*own\.py"):
         load_config(config, ["optimizers=[{name: halving, use: 'own.py:Halving'}]"])
     shutil.copy(mine, elsewhere / "own.py")
     assert load_config(config).optimizers[1].use == f"{elsewhere}/own.py:Halving"
@@ -209,7 +209,7 @@ def test_files_with_similar_paths_are_told_apart(tmp_path: Path) -> None:
         ("{mine}:not_a_class", ["no class of optimizers"]),
         ("{mine}:Unfinished", ["cannot be built", "_suggest"]),
         ("{mine}:Opaque", ["plain types"]),
-        ("{mine}.py:Mine", ["cannot be imported", "FileNotFoundError"]),
+        ("{mine}.py:Mine", ["there is no file {mine}.py"]),
         ("{broken}:Mine", ["cannot be imported", "ZeroDivisionError", "broken.py, line "]),
         ("{leaves}:Mine", ["cannot be imported", "SystemExit"]),
     ],
@@ -225,7 +225,7 @@ def test_what_cannot_be_used_is_refused_by_name(
     message = str(caught.value)
     assert "optimizers.0.use" in message
     for word in words:
-        assert word in message
+        assert word.replace("{mine}", str(mine)) in message
 
 
 def test_its_options_are_checked_by_its_constructor(own_config: Callable[..., dict[str, Any]], mine: Path) -> None:
