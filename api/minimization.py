@@ -216,7 +216,7 @@ class _Search:
 
         found: list[RunResults] = []
 
-        def write(directory: RunDirectory, state: "ExperimentState") -> "Summary":
+        def write(directory: RunDirectory, state: "ExperimentState", say: Callable[[str], None]) -> "Summary":
             found.append(RunResults(findings_of(directory, state)))
             return found[-1].summary
 

@@ -26,6 +26,10 @@ class OptimizerError(FmnasError, ValueError):
     """An optimizer was given settings or calls that make no sense."""
 
 
+LONGEST_NOTE = 1000
+"""How many characters of a suggestion's note are kept."""
+
+
 def check_budget(evaluations: int | None) -> None:
     """Raise OptimizerError for a number of evaluations below 1; None: not known."""
     if evaluations is not None and evaluations < 1:
@@ -34,7 +38,10 @@ def check_budget(evaluations: int | None) -> None:
 
 @dataclass(frozen=True)
 class Suggestion:
-    """What an optimizer wants tried next. Epochs None: full fidelity. The rest is as in `Trial`."""
+    """What an optimizer wants tried next. Epochs None: full fidelity. The rest is as in `Trial`.
+
+    note: cut after LONGEST_NOTE characters.
+    """
 
     configuration: Configuration
     origin: str
@@ -124,13 +131,21 @@ class Optimizer(ABC):
         epochs, parent = _whole("epochs", suggestion.epochs), _whole("parent", suggestion.parent)
         if epochs is not None and not 1 <= epochs <= self.epochs:
             raise OptimizerError(f"epochs = {epochs!r}: it must be from 1 to {self.epochs}")
+        if parent is not None and not 0 <= parent < self._asked:
+            earlier = f"from 0 to {self._asked - 1}, or None" if self._asked else "and there is none yet: give None"
+            raise OptimizerError(
+                f"trial {self._asked}: parent = {parent}: it must be the number of an earlier trial, {earlier}"
+            )
         if suggestion.origin == WARM_START:
             raise OptimizerError(f"origin = {WARM_START!r}: it must be one of {', '.join(SUGGESTED)}")
         memo = tuple(map(float, suggestion.memo))
         if not all(map(math.isfinite, memo)):
             raise OptimizerError(f"memo = {memo}: each number of it must be finite, or a journal could not hold it")
+        note = suggestion.note
+        if len(note) > LONGEST_NOTE:
+            note = f"{note[: LONGEST_NOTE - 3]}..."
         configuration = self.space.own(suggestion.configuration)
-        return replace(suggestion, configuration=configuration, epochs=epochs, parent=parent, memo=memo)
+        return replace(suggestion, configuration=configuration, epochs=epochs, parent=parent, note=note, memo=memo)
 
     def tell(self, trial: Trial, evaluation: Evaluation | float) -> None:
         """Take the result of a pending trial.

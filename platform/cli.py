@@ -6,14 +6,15 @@ Exit codes: 0 done, 1 the experiment failed, 2 the input was wrong, 130 interrup
 import argparse
 import codecs
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from importlib.metadata import version
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TypeAlias
 
 try:
+    from importlib.metadata import version
+
     from fmnas.platform import commands
     from fmnas.platform.config.uri import hide_passwords
     from fmnas.platform.errors import ExitCode, ExperimentFailed
@@ -21,6 +22,9 @@ try:
     from fmnas.platform.screen.screen import JSON, PROGRESS_MODES
     from fmnas.platform.screen.terminal import PatientOutput, complain
     from fmnas.search_spaces import FmnasError
+    from fmnas.search_spaces.errors import did_you_mean
+except KeyboardInterrupt:  # Ctrl-C right after the start
+    sys.exit(130)
 except ImportError as missing:  # without these not even the doctor can begin
     sys.exit(f"fmnas: {missing}: a package that it needs is not whole; install fmnas again, as README.md says")
 
@@ -49,10 +53,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors=PLAIN if stream is sys.stdout else "backslashreplace")
     try:
-        return _obey(_parser().parse_args(arguments))
+        return _obey(_parsed(sys.argv[1:] if arguments is None else arguments))
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
     finally:
         with suppress(OSError):  # of a full disk Python tells at its end
             _flush()
+
+
+def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    """The arguments as their command takes them. Exits with the help where there is none, or `list` is alone."""
+    parser, commands_by_name = _parser()
+    if not arguments:
+        parser.print_help(sys.stderr)
+        sys.exit(ExitCode.WRONG_INPUT)
+    name = arguments[0]
+    if not name.startswith("-") and name not in commands_by_name:
+        known = list(commands_by_name)
+        complain(f"{name}: there is no such command; they are {', '.join(known)}.{did_you_mean(name, known)}")
+        sys.exit(ExitCode.WRONG_INPUT)
+    if list(arguments) == ["list"]:
+        commands_by_name[name].print_help(sys.stderr)
+        sys.exit(ExitCode.WRONG_INPUT)
+    return parser.parse_args(arguments)
 
 
 def _flush() -> None:
@@ -94,7 +117,8 @@ def _ended(parsed: argparse.Namespace, status: str, reason: Exception, code: Exi
     return code
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
+    """The parser, and that of each command by its name."""
     parser = argparse.ArgumentParser(
         prog="fmnas", description="Which optimizer is better, on real trainings, at the same budget."
     )
@@ -102,7 +126,7 @@ def _parser() -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_drives(subparsers)
     _add_looks(subparsers)
-    return parser
+    return parser, subparsers.choices
 
 
 def _command(subparsers: Subparsers, call: Call) -> argparse.ArgumentParser:
@@ -177,7 +201,7 @@ def _add_looks(subparsers: Subparsers) -> None:
     config.add_argument("--time", action="store_true", help="train a little, to say how long it would take here")
 
     listing = _command(subparsers, commands.list_)
-    listing.add_argument("what", choices=["problems", "optimizers", "configs"])
+    listing.add_argument("what", type=_listed, metavar="WHAT", help="problems, optimizers or configs")
     listing.add_argument("--options", action="store_true", help="of optimizers: what each takes, with its default")
 
     check = _command(subparsers, commands.check)
@@ -187,6 +211,14 @@ def _add_looks(subparsers: Subparsers) -> None:
 
     doctor = _command(subparsers, commands.doctor)
     doctor.add_argument("--address", help="of a Ray cluster, or auto")
+
+
+def _listed(text: str) -> str:
+    allowed = ("problems", "optimizers", "configs")
+    if text not in allowed:
+        hint = did_you_mean(text, allowed)
+        raise argparse.ArgumentTypeError(f"{text!r}: it must be one of {', '.join(allowed)}.{hint}")
+    return text
 
 
 def _port(text: str) -> int:

@@ -8,7 +8,7 @@ import json
 import shlex
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial, wraps
 from pathlib import Path
@@ -20,8 +20,8 @@ from rich.text import Text
 from fmnas.platform.errors import ConfigError, ExitCode, ExperimentFailed, RunDirectoryError
 from fmnas.platform.record.run_directory import RunDirectory, new_run_directory, run_directory
 from fmnas.platform.screen.ending import Teller
-from fmnas.platform.screen.screen import LINES, LIVE, LineScreen, mode_for, open_screen
-from fmnas.platform.screen.terminal import complain, output, print_summary, say, terminal
+from fmnas.platform.screen.screen import JSON, LINES, LIVE, QUIET, LineScreen, mode_for, open_screen
+from fmnas.platform.screen.terminal import complain, output, print_summary, reserved_output, say, terminal
 from fmnas.platform.workers.stop import stopped_by_signals
 from fmnas.search_spaces import FmnasError
 
@@ -46,14 +46,16 @@ def _driven(plan: Callable[[argparse.Namespace, Say], _Plan]) -> Callable[[argpa
     """The command that drives what is planned to its ending, and tells of it.
 
     plan: given also what says a line to whoever waits. Signals are heeded before its imports, which take seconds.
+    With JSON or quiet, standard output holds what these promise and nothing else.
     """
 
     @wraps(plan)
     def command(arguments: argparse.Namespace) -> int:
-        console = terminal(output())
-        mode = mode_for(arguments.progress, console)
-        screen, teller = open_screen(mode, console), Teller(mode, console)
-        with stopped_by_signals() as stop:
+        mode = mode_for(arguments.progress, terminal())
+        reserved = reserved_output() if mode in (JSON, QUIET) else nullcontext(sys.stdout)
+        with reserved as file, stopped_by_signals(say=complain) as stop:
+            console = terminal(output(file))
+            screen, teller = open_screen(mode, console, file), Teller(mode, console, file=file)
             try:
                 planned = plan(arguments, screen.say)
                 teller = replace(teller, directory=planned.directory, again=planned.again)
@@ -75,6 +77,7 @@ def run(arguments: argparse.Namespace, say: Say) -> _Plan:
     from fmnas.platform.config.config import load_config
     from fmnas.platform.tracking.password import settled
 
+    say(f"reading {arguments.config}")
     config = settled(load_config(arguments.config, arguments.overrides), Path.cwd())
     directory = new_run_directory(arguments.out or Path("runs") / config.name)
     say(f"{config.in_a_line}, into {directory.root}")
@@ -89,22 +92,23 @@ def resume(arguments: argparse.Namespace, say: Say) -> _Plan:
 
     It imports the files that its configuration names: treat a run directory like a program.
     """
-    from fmnas.platform.drive.launch import resume as go_on
-
     directory = run_directory(arguments.directory, write=True)
     say(f"going on with {directory.root}")
+    from fmnas.platform.drive.launch import resume as go_on
+
     return _Plan(directory, directory.command("resume"), lambda around: go_on(directory, around))
 
 
 @_driven
-def extend(arguments: argparse.Namespace, _: Say) -> _Plan:
+def extend(arguments: argparse.Namespace, say: Say) -> _Plan:
     """Let an experiment grow, e.g. -o repeats=9, and go on with it.
 
     It imports the files that its configuration names: treat a run directory like a program.
     """
+    directory, given = run_directory(arguments.directory, write=True), arguments.overrides
+    say(f"extending {directory.root}")
     from fmnas.platform.drive.launch import extend as grow
 
-    directory, given = run_directory(arguments.directory, write=True), arguments.overrides
     told = [each for each in given if not each.startswith("tracking")]  # that may hold a password
     again = shlex.join(["extend", str(directory.root), *(part for each in told for part in ("-o", each))])
     return _Plan(
@@ -113,14 +117,15 @@ def extend(arguments: argparse.Namespace, _: Say) -> _Plan:
 
 
 @_driven
-def retrain(arguments: argparse.Namespace, _: Say) -> _Plan:
+def retrain(arguments: argparse.Namespace, say: Say) -> _Plan:
     """Train the best of every run anew, and measure it on test images.
 
     It imports the files that its configuration names: treat a run directory like a program.
     """
+    directory = run_directory(arguments.directory, write=True)
+    say(f"retraining the best of {directory.root}")
     from fmnas.platform.drive.retraining import retrain as train_again
 
-    directory = run_directory(arguments.directory, write=True)
     given = {name: getattr(arguments, name) for name in ("epochs", "images", "seeds")}
     asked = {name: value for name, value in given.items() if value is not None}
     options = "".join(f" --{name} {value}" for name, value in asked.items())
@@ -143,15 +148,16 @@ def status(arguments: argparse.Namespace) -> int:
 
 def report(arguments: argparse.Namespace) -> int:
     """Table, figures and page of a run directory, or of several together."""
-    from fmnas.platform.drive.merged_report import report as write
-
     console = terminal()
     in_place = arguments.out is None and len(arguments.directories) == 1
     for path in arguments.directories:
         run_directory(path, write=in_place)
-    summary, directory = write(arguments.directories, arguments.out)
+    say(console, f"reading {', '.join(map(str, arguments.directories))}")
+    from fmnas.platform.drive.merged_report import report as write
+
+    summary, directory = write(arguments.directories, arguments.out, partial(say, console))
     print_summary(summary, console)
-    say(console, f"page            {directory.page_as_written}")
+    say(console, f"page            {directory.page}")
     return ExitCode.DONE
 
 
@@ -207,12 +213,13 @@ def sync(arguments: argparse.Namespace) -> int:
 
 def ui(arguments: argparse.Namespace) -> int:
     """Open MLflow's UI on the store of a run directory."""
+    directory = run_directory(arguments.directory or _latest_tracked(Path("runs")))
+    say(terminal(), f"starting MLflow's UI on the store of {directory.root}")
     from fmnas.platform.record.configuration import current_tracking
     from fmnas.platform.tracking.database import find_files_again
     from fmnas.platform.tracking.password import tracking_uri
     from fmnas.platform.tracking.ui import open_ui
 
-    directory = run_directory(arguments.directory or _latest_tracked(Path("runs")))
     name, tracking = current_tracking(directory)
     uri = tracking_uri(tracking, directory)
     if tracking.uri is None:
@@ -265,12 +272,13 @@ def doctor(arguments: argparse.Namespace) -> int:
     """What this machine and cluster can do, and what is missing."""
     from fmnas.platform.doctor import examine
 
-    console = terminal()
-    findings = examine(arguments.address)
-    for finding in findings:
+    console, good = terminal(), True
+    for finding in examine(arguments.address):
+        good = good and finding.good
         word, colour = ("ok", "green") if finding.good else ("missing", "red")
         _print_verdict(console, word, colour, f"{finding.what:<18} {finding.detail}")
-    return ExitCode.DONE if all(finding.good for finding in findings) else ExitCode.FAILED
+        sys.stdout.flush()  # the next may take seconds
+    return ExitCode.DONE if good else ExitCode.FAILED
 
 
 def check(arguments: argparse.Namespace) -> int:

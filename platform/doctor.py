@@ -33,8 +33,11 @@ class Finding:
     detail: str
 
 
-def examine(address: str | None) -> list[Finding]:
-    """Look at packages, data, devices, cluster and disk. Nothing is changed, but data may be fetched into the cache."""
+def examine(address: str | None) -> Iterator[Finding]:
+    """Look at packages, data, devices, cluster and disk, each finding as it comes.
+
+    Nothing is changed, but data may be fetched into the cache.
+    """
     checks: dict[str, Callable[[], Iterator[Finding]]] = {
         "packages": _packages,
         "GPUs": _devices,
@@ -42,7 +45,8 @@ def examine(address: str | None) -> list[Finding]:
         "Ray": lambda: _cluster(address),
         "disk": _disk,
     }
-    return [finding for what, check in checks.items() for finding in _looked(what, check)]
+    for what, check in checks.items():
+        yield from _looked(what, check)
 
 
 def _looked(what: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:

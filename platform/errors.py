@@ -53,6 +53,14 @@ class ClusterError(FmnasError):
     """A Ray cluster that cannot be reached or lacks what was asked for."""
 
 
+class BreakOff(BaseException):
+    """Raised inside work that must end now; not an Exception, so that the work does not mistake it for its own."""
+
+
+LET_THROUGH = (KeyboardInterrupt, BreakOff)
+"""What ends this process's own work. Anything else that a user's code raises, a BaseException too, is its failure."""
+
+
 class ExperimentFailed(Exception):  # noqa: N818  # it is an ending, not a mistake in a call
     """Something is broken that more trials will not mend: too many of them failed in a row, an optimizer, a disk."""
 
@@ -61,7 +69,8 @@ LONGEST = 200
 """How many characters of a value a message shows."""
 
 _COLOUR_CODES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
+"""Control characters, and those that change the direction in which a terminal writes."""
 
 
 def legible(text: str) -> str:
@@ -80,9 +89,9 @@ def explained(told: str, call: Callable[..., Made], /, *given: Any, **named: Any
     """What a call of a user's code returns. Raises ConfigError, which begins as told, for what is not one of ours."""
     try:
         return call(*given, **named)
-    except FmnasError:
+    except (FmnasError, *LET_THROUGH):
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         raise ConfigError(f"{told}: {one_line(error)}") from error
 
 
@@ -98,9 +107,20 @@ def own_line(error: BaseException) -> str:
     return f" ({Path(frame.f_code.co_filename).name}, line {line})"
 
 
+def print_traceback(error: BaseException) -> None:
+    """Print the traceback of an exception to standard error, without the calls of fmnas that lead to other code."""
+    stack = error.__traceback__
+    while stack is not None and _of_fmnas(stack.tb_frame):
+        stack = stack.tb_next
+    traceback.print_exception(type(error), error, stack or error.__traceback__)
+
+
 def _of_a_library(frame: FrameType) -> bool:
-    file, module = frame.f_code.co_filename, str(frame.f_globals.get("__name__", ""))
-    return module.partition(".")[0] == "fmnas" or file.startswith(("<", *_LIBRARIES))
+    return _of_fmnas(frame) or frame.f_code.co_filename.startswith(("<", *_LIBRARIES))
+
+
+def _of_fmnas(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] == "fmnas"
 
 
 def cut(text: str) -> str:

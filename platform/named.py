@@ -19,7 +19,7 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any
 
-from fmnas.platform.errors import ConfigError, one_line, own_line
+from fmnas.platform.errors import LET_THROUGH, ConfigError, one_line, own_line
 from fmnas.search_spaces.errors import did_you_mean
 
 HANDED_OVER = "<minimize>"
@@ -157,13 +157,16 @@ def _imported(module: str, text: bytes | None = None) -> ModuleType:
         raise ConfigError(f"{module} is not imported: to read a run directory, none of the code that it names is run")
     try:
         return _from_file(Path(module), text) if module.endswith(".py") else _from_path(module)
-    except (Exception, SystemExit) as error:
+    except LET_THROUGH:
+        raise
+    except BaseException as error:
         if isinstance(error, ModuleNotFoundError) and error.name == module.partition(".")[0]:
             raise ConfigError(f"there is no module {error.name}, here or where Python looks: install it, or name a "
                               "file, FILE.py:NAME") from None  # fmt: skip
-        missing = isinstance(error, FileNotFoundError) and error.filename == module
-        advice = "; give its path from the current folder, or a whole one" if missing else ""
-        raise ConfigError(f"{module} cannot be imported: {one_line(error)}{own_line(error)}{advice}") from error
+        if isinstance(error, FileNotFoundError) and error.filename == module:
+            raise ConfigError(f"there is no file {module}: give its path from the current folder, or an absolute path"
+                              ) from None  # fmt: skip
+        raise ConfigError(f"{module} cannot be imported: {one_line(error)}{own_line(error)}") from error
 
 
 def _from_path(module: str) -> ModuleType:

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from fmnas.optimizers.process_state import same_working_directory
 from fmnas.platform.config.sections import WorkersConfig
-from fmnas.platform.errors import Ending, ExperimentFailed, one_line, own_line
+from fmnas.platform.errors import LET_THROUGH, Ending, ExperimentFailed, one_line, own_line
 from fmnas.platform.record.events import asked_record, job_record
 from fmnas.platform.record.experiment import Run
 from fmnas.platform.record.journal import STARTED, Journal, Record
@@ -230,7 +230,9 @@ class Driver(Dispatcher[ExperimentProgress]):
             trial = None if suggested is None else self._state.experiment.issued(run, suggested)
         except Stopped:
             return None
-        except (Exception, SystemExit) as error:
+        except LET_THROUGH:
+            raise
+        except BaseException as error:
             told = f"{one_line(error)}{own_line(error)}"
             raise ExperimentFailed(f"{run.name}: the optimizer failed: {told}") from error
         seconds = self._clock.elapsed() - start

@@ -18,7 +18,7 @@ from fmnas.comparison.numbers.paired_tests import repeats_needed
 from fmnas.optimizers.optimizer import Plan
 from fmnas.platform.config.config import ALL_PAIRS, Config
 from fmnas.platform.config.sections import AUTO, IN_PROCESS
-from fmnas.platform.errors import one_line
+from fmnas.platform.errors import LET_THROUGH, one_line
 from fmnas.platform.messages import counted
 from fmnas.platform.problems import problem
 from fmnas.platform.workers.cluster import fitting
@@ -82,7 +82,9 @@ def measured(config: Config, clock: Callable[[], float] = time.perf_counter) -> 
         began = clock()
         try:
             trainer.evaluate(trial)
-        except Exception as error:
+        except LET_THROUGH:
+            raise
+        except BaseException as error:
             failures.append(f"{trial.configuration}: {one_line(error)}")
         else:
             seconds.append(clock() - began)

@@ -97,7 +97,13 @@ class Session:
 
     def sent(self, tracker: Tracker, ending: str, reason: str = "") -> ExperimentResult:
         """The results, written and sent, see `finish_tracking`."""
-        report, summary = finish_tracking(tracker, self.state, self.directory, ending, self.around.write)
+        say = self.around.screen.say
+        try:
+            report, summary = finish_tracking(tracker, self.state, self.directory, ending, say, self.around.write)
+        except KeyboardInterrupt:
+            command = self.directory.command("report")
+            say(f"stopped before all was written: the journal has every result, and `fmnas {command}` writes the rest")
+            raise
         store = shown_uri(self.config.tracking.uri or self.directory.store)
         return ExperimentResult(Ending(ending), reason, summary, report, store)
 
@@ -191,7 +197,6 @@ def _go_on(session: Session, note: Note, changes: Mapping[str, Any], news: Mappi
         _write_config(config, directory)
         ExperimentProgress(around.screen, state, workers=lambda: 0)  # whoever follows is told that it begins
         around.screen.close()
-        _say_writing(session)
         return session.sent_as_it_is()
     data = state.experiment.problem.load()
     check_same_data(data, directory)
@@ -249,9 +254,10 @@ def _conduct(session: Session, note: Note, journal: Journal, pool: Pool) -> Expe
         ending, reason = session.driven(Driver(state, stage, journal, tracker))
         if state.status != ending:  # else it said so before and did nothing since
             state.record(journal, ended_record(ending, reason, around.clock.now()))
+        if ending == Ending.INTERRUPTED and not (state.outcomes or state.open):
+            raise KeyboardInterrupt  # no trial has begun: there is nothing to report
         if ending == Ending.FINISHED:  # what is left is of trials that were killed
             shutil.rmtree(session.directory.checkpoints, ignore_errors=True)
-        _say_writing(session)
         return session.sent(tracker, ending, reason)
 
 
@@ -259,9 +265,3 @@ def _noted(pool: Pool, reached: Reached, since: float) -> dict[str, Any]:
     """What the lock tells of the driver at work. reached: run, trial and epoch of each trial that told of one."""
     trials = [[run, trial, epoch] for (run, trial), epoch in reached().items()]
     return {"work": DriverWork.EXPERIMENT, "workers": pool.size, "since": since, "reached": trials}
-
-
-def _say_writing(session: Session) -> None:
-    if session.around.write is None:
-        to_mlflow = ", and to MLflow" if session.config.tracking.enabled else ""
-        session.around.screen.say(f"writing tables, figures and the page{to_mlflow}")

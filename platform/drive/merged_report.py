@@ -6,7 +6,7 @@ compared repeat by repeat; with another seed they hold other repeats, which get 
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,9 +42,10 @@ class Member(NamedTuple):
         return self.state.experiment.config
 
 
-def report(roots: Sequence[Path], out: Path | None = None) -> tuple[Summary, RunDirectory]:
+def report(roots: Sequence[Path], out: Path | None, say: Callable[[str], None]) -> tuple[Summary, RunDirectory]:
     """Write the report of run directories; the summary, and the folder with trials.csv, summary.json and report/.
 
+    say: told each step as it begins.
     out: that folder. Without it, it is the run directory itself if there is one, else runs/report-NAMES.
     Raises RunDirectoryError for directories that cannot be compared, or an `out` that holds anything but
     an earlier report of this kind; it is looked at before anything is read.
@@ -55,7 +56,7 @@ def report(roots: Sequence[Path], out: Path | None = None) -> tuple[Summary, Run
     if not in_place:
         _check_out(folder)
     found = read_findings(roots) if in_place else _merged(_sources(roots))
-    return write_report_files(folder, found.trials, found.context), folder
+    return write_report_files(folder, found.trials, found.context, say), folder
 
 
 def read_findings(roots: Sequence[Path]) -> Findings:

@@ -1,6 +1,6 @@
 """From a state to the files of a run directory that people read: trials.csv, summary.json, report/."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,18 +54,22 @@ def findings_of(directory: RunDirectory, state: ExperimentState) -> Findings:
     return Findings(trials_table(ended, state.experiment.problem.seeds), context_of(directory, state))
 
 
-def write_results(directory: RunDirectory, state: ExperimentState) -> Summary:
-    """Write them all from the state; returns the summary."""
+def write_results(directory: RunDirectory, state: ExperimentState, say: Callable[[str], None]) -> Summary:
+    """Write them all from the state; returns the summary. say: told each step as it begins."""
     found = findings_of(directory, state)
-    return write_report_files(directory, found.trials, found.context)
+    return write_report_files(directory, found.trials, found.context, say)
 
 
-def write_report_files(directory: RunDirectory, trials: pd.DataFrame, context: ReportContext) -> Summary:
-    """Write trials.csv, summary.json and report/ into a folder; returns the summary.
+def write_report_files(
+    directory: RunDirectory, trials: pd.DataFrame, context: ReportContext, say: Callable[[str], None]
+) -> Summary:
+    """Write trials.csv, summary.json and report/ into a folder; returns the summary. say: told each step as it begins.
 
     Raises ExperimentFailed where the disk will not take them.
     """
+    say("writing tables")
     write_text(directory.trials, trials.to_csv(index=False))
+    say("drawing figures and writing the page")
     try:
         summary = write_report(trials, context, directory.report)
     except ReportNotWritten as error:

@@ -22,7 +22,8 @@ from fmnas.platform.tracking.password import keep_password, tracking_uri
 from fmnas.platform.tracking.store import MlflowStore
 from fmnas.platform.tracking.tracker import FLUSH_SECONDS, BackgroundTracker, NoTracker, Tracker, TrackingReport
 
-Write = Callable[[RunDirectory, ExperimentState], Summary]
+Say = Callable[[str], None]
+Write = Callable[[RunDirectory, ExperimentState, Say], Summary]
 """Writes what people read of an experiment, as `write_results` does, or less; returns the summary."""
 SYNC_SECONDS = 24 * 3600.0
 """As FLUSH_SECONDS, of a sync."""
@@ -53,21 +54,25 @@ def begin_tracking(
 
 
 def finish_tracking(
-    tracker: Tracker, state: ExperimentState, directory: RunDirectory, status: str, write: Write | None = None
+    tracker: Tracker, state: ExperimentState, directory: RunDirectory, status: str, say: Say, write: Write | None = None
 ) -> tuple[TrackingReport, Summary]:
-    """Write the results, and give the tracker them and what a stop left in the middle. write: None as a rule.
+    """Write the results, and give the tracker them and what a stop left in the middle.
+
+    say: told each step as it begins. write: None as a rule.
 
     Where they cannot be written, the trials that wait are sent all the same, before that is raised.
     """
     for outcome in state.cancelled():
         tracker.trial(outcome)
     try:
-        summary = (write or write_results)(directory, state)
+        summary = (write or write_results)(directory, state, say)
     except ExperimentFailed:
         tracker.finish(status, [], {})
         raise
     drawn = sorted(path for path in directory.report.glob("*") if path.suffix in (".png", ".csv"))
     tables = [directory.trials, directory.summary, directory.retrained]
+    if state.experiment.config.tracking.enabled:
+        say("sending the results to MLflow")
     files = [directory.config, directory.environment, *tables, directory.page, *drawn]
     return tracker.finish(status, files, summary.to_json()), summary
 

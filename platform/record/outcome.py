@@ -104,12 +104,12 @@ class Outcome:
             "repeat": self.repeat,
             "trial": self.trial.id,
             "origin": self.trial.origin,
-            "parent": self.trial.parent,
+            "parent": _storable(self.trial.parent),
             "epochs": self.trial.epochs,
             "objective": self.objective,
             "error": self.error,
             **{f"error_seed_{i}": error for i, error in enumerate(errors, start=1)},
-            "flops": evaluation.flops if evaluation else None,
+            "flops": _storable(evaluation.flops) if evaluation else None,
             "flops_ratio": evaluation.flops_ratio if evaluation else None,
             "diverged": evaluation.diverged if evaluation else False,
             "status": self.status,
@@ -127,6 +127,11 @@ class Outcome:
             "note": self.trial.note,
             **self.trial.configuration,
         }
+
+
+def _storable(number: float | None) -> float | None:
+    """The number; None for one that is too large for a column of 64-bit integers."""
+    return number if number is None or abs(number) < 2**63 else None
 
 
 def trials_table(outcomes: Iterable[Outcome], seeds: int) -> "pd.DataFrame":

@@ -7,17 +7,21 @@ place (the optimizer is rebuilt up to there), and the replay goes on: one change
 what it would have led to.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from fmnas.optimizers.process_state import same_working_directory
-from fmnas.platform.errors import one_line, own_line
+from fmnas.platform.errors import LET_THROUGH, one_line, own_line
 from fmnas.platform.record.configuration import differences
 from fmnas.platform.record.experiment import Experiment, Run
 from fmnas.platform.record.journal import EXTENDED, Record
 from fmnas.platform.record.state import ExperimentState
 from fmnas.search_spaces import FmnasError, Trial
+
+MOST_DIFFERENCES = 100
+"""After so many differences of a run the rest of it is not compared: each takes as long as the run up to there."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,7 @@ def replay(
     """
     state, coming = _Replay(build(), {}, ()), iter(extended)
     found: list[Difference] = []
+    counts = Counter[str]()  # differences of each run
     lost: set[str] = set()  # runs whose record cannot be followed any further
     for index, record in enumerate(records):
         if record["event"] == EXTENDED:
@@ -65,11 +70,16 @@ def replay(
         difference = state.difference
         if difference is None:
             continue
-        try:
-            _rebuild(state, build(), records[: index + 1])
-        except FmnasError as error:
+        counts[difference.run] += 1
+        if counts[difference.run] == MOST_DIFFERENCES:
             lost.add(difference.run)
-            difference = replace(difference, reason=f"from here this run cannot be followed: {error}")
+            difference = replace(difference, reason=f"{MOST_DIFFERENCES} differ: the rest of this run is not compared")
+        else:
+            try:
+                _rebuild(state, build(), records[: index + 1])
+            except FmnasError as error:
+                lost.add(difference.run)
+                difference = replace(difference, reason=f"from here this run cannot be followed: {error}")
         found.append(difference)
     return Replayed(state.asks, tuple(found))
 
@@ -109,7 +119,9 @@ class _Replay(ExperimentState):
             with same_working_directory():
                 suggested = run.optimizer.ask()
             trial = None if suggested is None else self.experiment.issued(run, suggested)
-        except Exception as error:  # whatever it is, it is a finding of the replay and not its end
+        except LET_THROUGH:
+            raise
+        except BaseException as error:  # whatever it is, it is a finding of the replay and not its end
             return {}, f"the optimizer failed: {one_line(error)}{own_line(error)}"
         if trial is None:
             return {}, "the optimizer had nothing to suggest"

@@ -74,11 +74,6 @@ class RunDirectory:
         """URI of the default MLflow store."""
         return f"sqlite:///{(self.place / 'mlflow.db').resolve()}"
 
-    @property
-    def page_as_written(self) -> Path:
-        """The page below the directory as the user wrote it, for messages."""
-        return self.root / self.page.relative_to(self.place)
-
     def command(self, name: str) -> str:
         """A command on it as it can be typed after `fmnas`."""
         return f"{name} {shlex.quote(str(self.root))}"

@@ -10,7 +10,7 @@ from copy import deepcopy
 from fmnas.optimizers import Optimizer
 from fmnas.optimizers.ask_tell import NotRepeatedError
 from fmnas.optimizers.process_state import same_working_directory
-from fmnas.platform.errors import ExperimentFailed, one_line, own_line
+from fmnas.platform.errors import LET_THROUGH, ExperimentFailed, one_line, own_line
 from fmnas.platform.record.configuration import check_own_code, current_config
 from fmnas.platform.record.experiment import Experiment, Run, build_experiment
 from fmnas.platform.record.handed_over import reading, standing_in
@@ -62,9 +62,9 @@ class ExperimentState(Ledger):
                     run.optimizer.restore(deepcopy(recorded))
             except NotRepeatedError as error:
                 raise NotRepeatedError(f"{run.name}, {error}") from error
-            except FmnasError:
-                raise  # the journal's doing
-            except Exception as error:
+            except (FmnasError, *LET_THROUGH):
+                raise  # the first is the journal's doing
+            except BaseException as error:
                 raise ExperimentFailed(
                     f"{run.name}: the optimizer failed when it heard that it once suggested trial {recorded.id}: "
                     f"{one_line(error)}{own_line(error)}. The journal is whole: mend the optimizer and resume; `fmnas "
@@ -86,7 +86,9 @@ class ExperimentState(Ledger):
                     optimizer.forget(trial)
                 else:
                     optimizer.tell(trial, evaluation)
-        except (Exception, SystemExit) as error:
+        except LET_THROUGH:
+            raise
+        except BaseException as error:
             raise ExperimentFailed(
                 f"{outcome.run}: the optimizer failed when it heard of trial {trial.id}: {one_line(error)}"
                 f"{own_line(error)}. The result is in the journal: mend the optimizer and resume; `fmnas report` needs "

@@ -16,12 +16,14 @@ A run that was broken off before it could write its results lacks what comes aft
 run_directory and page, too.
 """
 
+import os
 import shlex
+import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console
 
@@ -52,13 +54,14 @@ class Teller:
     """Tells of an ending.
 
     mode: one of the screen's. directory: None while it is not known. again: the command, without `fmnas`, that goes on
-    with it.
+    with it. file: where JSON goes; standard output if None.
     """
 
     mode: str
     console: Console
     directory: RunDirectory | None = None
     again: str = ""
+    file: TextIO | None = None
 
     def tell(self, result: ExperimentResult) -> int:
         """Everything about it; returns the exit code."""
@@ -88,15 +91,15 @@ class Teller:
         begun = self.directory if self.directory and self.directory.journal.exists() else None
         again = f"{called()} {self.again}" if begun and ending != Ending.FINISHED else None
         if self.mode == JSON:
-            where = {"run_directory": str(begun.root), "page": str(begun.page_as_written)} if begun else {}
-            tell_ending(ending, ending.exit_code, {**where, "again": again, **facts})
+            where = {"run_directory": str(begun.root), "page": str(begun.page)} if begun else {}
+            tell_ending(ending, ending.exit_code, {**where, "again": again, **facts}, self.file)
         elif again:
             stopped = "interrupted; " if ending == Ending.INTERRUPTED else ""
             say(self.console, f"{stopped}resume with     {again}")
         return ending.exit_code
 
     def _print_places(self, result: ExperimentResult, directory: RunDirectory) -> None:
-        places = {"run directory": str(directory.root), "page": str(directory.page_as_written)}
+        places = {"run directory": str(directory.root), "page": str(directory.page)}
         if result.tracking.store_experiment or result.tracking.missed:
             places |= {"MLflow store": result.store, "open it with": f"{called()} {directory.command('ui')}"}
         for what, place in places.items():
@@ -115,14 +118,17 @@ class Teller:
             )
 
 
-def tell_ending(status: str, code: int, facts: Mapping[str, Any]) -> None:
-    """The last line of `--progress json`. facts: the others, and the reason where there is one."""
-    JsonScreen().tell(Happening("ending", {"status": status, "reason": "", "exit_code": code, **facts}))
+def tell_ending(status: str, code: int, facts: Mapping[str, Any], file: TextIO | None = None) -> None:
+    """The last line of `--progress json`. facts: the others, and the reason where there is one. file: as JsonScreen."""
+    JsonScreen(file).tell(Happening("ending", {"status": status, "reason": "", "exit_code": code, **facts}))
 
 
 def called() -> str:
-    """How this command was called, so that what is printed can be typed: the virtual environment may not be active."""
-    return shlex.quote(sys.argv[0]) if Path(sys.argv[0]).name == "fmnas" else "fmnas"
+    """How to call this command again: by its path where `fmnas` would not find it, as outside a virtual environment."""
+    program = sys.argv[0]
+    if Path(program).name != "fmnas" or os.path.realpath(shutil.which("fmnas") or "") == os.path.realpath(program):
+        return "fmnas"
+    return shlex.quote(program)
 
 
 def _results(result: ExperimentResult) -> dict[str, Any]:

@@ -210,7 +210,7 @@ def _job(job: Job) -> dict[str, Any]:
 
 def _ended_line(run: Run, outcome: Outcome) -> str:
     evaluation, trial = outcome.evaluation, outcome.trial
-    value = f"{evaluation.objective:.5f}" if evaluation else f"{outcome.status}: {outcome.reason}"
+    value = as_number(evaluation.objective) if evaluation else f"{outcome.status}: {outcome.reason}"
     flag = " diverged" if evaluation and evaluation.diverged else ""
     return (
         f"{run.name}  trial {trial.id} ({trial.origin}, {trial.epochs} ep)  "
@@ -255,8 +255,8 @@ class RetrainingProgress(JobProgress):
         self._rows[row.run] = row
         facts = {"run": row.run, "trial": row.trial, "selected_error": row.selected_error, "test_error": row.error}
         line = (
-            f"{row.run}  trial {row.trial}  validation error of the search {row.selected_error:.5f}  "
-            f"test error {row.error:.5f}  {len(self._rows)} of {len(self._chosen)}"
+            f"{row.run}  trial {row.trial}  validation error of the search {as_number(row.selected_error)}  "
+            f"test error {as_number(row.error)}  {len(self._rows)} of {len(self._chosen)}"
         )
         self._tell("ended", facts, line)
 

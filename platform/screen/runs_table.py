@@ -4,7 +4,7 @@ A narrow terminal sees the columns that matter, whole; one that is too low for a
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -67,7 +67,9 @@ class RunsTable:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """As the terminal is now; rich calls this."""
         shown = self.rows if len(self.rows) <= max(FEWEST, console.height - BESIDE) else folded(self.rows)
-        header = RUN_COLUMNS if options.max_width >= ALL_COLUMNS_FROM else NARROW_COLUMNS
+        header: Sequence[str] = RUN_COLUMNS if options.max_width >= ALL_COLUMNS_FROM else NARROW_COLUMNS
+        if _needed(_full_widths(shown, header)) > options.max_width:  # the share beside the bar tells the same
+            header = tuple(name for name in header if name != "budget")
         table = Table(box=None, pad_edge=False)
         for name, width in _widths(shown, header, options.max_width).items():
             right = name in ("", "epochs", "left", "best")
@@ -103,16 +105,26 @@ def folded(rows: Sequence[RunRow]) -> list[RunRow]:
 
 def _widths(rows: Sequence[RunRow], header: Sequence[str], whole: int) -> dict[str, int]:
     """Of each column: where there is not room for all, the names of runs and what they do are cut, and nothing else."""
-    full = {name: max([len(name), *(len(_cell(row, name)) for row in rows)]) for name in header}
-    excess = sum(full.values()) + GAP * (len(header) - 1) - whole
+    full = _full_widths(rows, header)
+    excess = _needed(full) - whole
     doing = max(LEAST_WIDTH, full["now"] - max(0, excess))
     excess -= full["now"] - doing
     return {**full, "now": min(full["now"], doing), "run": max(LEAST_WIDTH, full["run"] - max(0, excess))}
 
 
+def _full_widths(rows: Sequence[RunRow], header: Sequence[str]) -> dict[str, int]:
+    """Of each column, with nothing cut."""
+    return {name: max([len(name), *(len(_cell(row, name)) for row in rows)]) for name in header}
+
+
+def _needed(widths: Mapping[str, int]) -> int:
+    """The width of a table of such columns."""
+    return sum(widths.values()) + GAP * (len(widths) - 1)
+
+
 def as_number(value: float | None) -> str:
-    """An objective or error for a table; a dash if there is none."""
-    return "-" if value is None else f"{value:.5f}"
+    """An objective or error with four significant digits, as the final table has it; a dash if there is none."""
+    return "-" if value is None else f"{value:#.4g}".rstrip(".")
 
 
 def _cell(row: RunRow, header: str) -> str:

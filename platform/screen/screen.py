@@ -106,8 +106,11 @@ class LineScreen(Screen):
             self.say(happening.line)
 
     def say(self, text: str) -> None:
-        """A line of its own."""
-        say(self._console, text)
+        """A line of its own; at a terminal that is narrower it breaks between words."""
+        if self._console.is_terminal:
+            self._console.print(text, highlight=False, markup=False)
+        else:
+            say(self._console, text)
 
 
 class LiveScreen(LineScreen):
@@ -165,10 +168,10 @@ def mode_for(given: str | None, console: Console) -> str:
     return given or (LIVE if console.is_terminal else LINES)
 
 
-def open_screen(mode: str, console: Console) -> Screen:
-    """The screen of one of PROGRESS_MODES."""
+def open_screen(mode: str, console: Console, file: TextIO | None = None) -> Screen:
+    """The screen of one of PROGRESS_MODES. file: for JSON; standard output if None."""
     if mode == JSON:
-        return JsonScreen()
+        return JsonScreen(file)
     if mode == QUIET:
         return QuietScreen()
     return LiveScreen(console) if mode == LIVE else LineScreen(console)

@@ -52,7 +52,7 @@ from fmnas.platform.record.ledger import Ledger, OpenTrial, RunAccount, new_ledg
 from fmnas.platform.record.lock import Holder, look
 from fmnas.platform.record.run_directory import RunDirectory
 from fmnas.platform.screen.ending import called
-from fmnas.platform.screen.runs_table import as_number
+from fmnas.platform.screen.runs_table import Doing, as_number
 from fmnas.platform.screen.screen import as_reached, as_time, spent_of, time_left
 from fmnas.platform.screen.terminal import plain_table, say
 from fmnas.platform.workers.pool import without_place
@@ -182,7 +182,7 @@ def _driver(driver: Holder | None) -> dict[str, Any] | None:
 
 def _event(record: Record) -> dict[str, Any]:
     evaluation = record.get("evaluation")
-    objective = f"objective {evaluation['objective']:.5f}" if evaluation else ""
+    objective = f"objective {as_number(evaluation['objective'])}" if evaluation else ""
     said = ": ".join(record[key] for key in ("status", "reason") if record.get(key)) or grown(record.get("changes", {}))
     text = objective or legible(said) or str(record.get("work", ""))
     return {**{key: record.get(key) for key in ("at", "event", "run", "trial", "worker")}, "text": text}
@@ -202,7 +202,7 @@ def print_status(facts: Mapping[str, Any], console: Console) -> None:
     """The same for a person."""
     tell = partial(say, console)
     tell(f"{facts['name']} ({short_name(facts['problem'])}) in {facts['directory']}: {_in_words(facts)}")
-    console.print(_table(facts["runs"]), markup=False)
+    console.print(_table(facts), markup=False)
     workers = "" if facts["workers"] is None else f" of {facts['workers']}"
     tell(
         f"{facts['spent_share']:.0%} of all budgets spent ({facts['spent_epochs']}/{facts['budget_epochs']} epochs), "
@@ -229,10 +229,10 @@ def _in_words(facts: Mapping[str, Any]) -> str:
     return f"{facts['state']}, process {driver['pid']} on {driver['host']}{unseen}"
 
 
-def _table(runs: Sequence[Mapping[str, Any]]) -> Table:
+def _table(facts: Mapping[str, Any]) -> Table:
     table = plain_table(("run", "incumbent", "trial", "trials", "epochs", "", "now"), {"run", "now"})
-    for run in runs:
-        best, running = run["incumbent"], run["running"]
+    for run in facts["runs"]:
+        best = run["incumbent"]
         trials = f"{run['trials']} ({run['unfinished']} without a result)" if run["unfinished"] else str(run["trials"])
         table.add_row(
             run["run"],
@@ -241,10 +241,19 @@ def _table(runs: Sequence[Mapping[str, Any]]) -> Table:
             trials,
             f"{run['spent_epochs']}/{run['budget_epochs']}",
             f"{run['spent_epochs'] / run['budget_epochs']:.0%}",
-            ", ".join(
-                f"trial {each['trial']} on {without_place(each['worker'])} "
-                f"({as_reached(each['epoch'], each['epochs'], each['seconds'])})"
-                for each in running
-            ),
+            _doing(run, facts["state"]),
         )
     return table
+
+
+def _doing(run: Mapping[str, Any], state: str) -> str:
+    """What a run does now: its trials, or what the live table of its driver calls it without any."""
+    if run["spent_epochs"] >= run["budget_epochs"]:
+        return Doing.DONE
+    if state == "working" and not run["running"]:
+        return Doing.WAITING
+    return ", ".join(
+        f"trial {each['trial']} on {without_place(each['worker'])} "
+        f"({as_reached(each['epoch'], each['epochs'], each['seconds'])})"
+        for each in run["running"]
+    )

@@ -2,8 +2,8 @@
 
 import os
 import sys
-from collections.abc import Container, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from rich.cells import cell_len
@@ -104,6 +104,31 @@ def _print_table(table: Table, console: Console) -> None:
         needed = Measurement.get(console, boundless, table).maximum
         console = Console(file=console.file, width=max(console.width, needed))
     console.print(table)
+
+
+@contextmanager
+def reserved_output() -> Iterator[TextIO]:
+    """Standard output for the caller alone: in the block, what anybody else prints there goes to standard error.
+
+    Yields the file to print on. Processes that start in the block inherit this, too.
+    """
+    stdout = sys.stdout
+    stdout.flush()
+    try:
+        real = stdout.fileno() == 1
+    except OSError:  # no real file, as in a test
+        real = False
+    before = os.dup(1)
+    opened = os.fdopen(os.dup(1), "w", encoding=stdout.encoding, errors=stdout.errors) if real else nullcontext(stdout)
+    os.dup2(2, 1)
+    with opened as own:
+        try:
+            with redirect_stdout(sys.stderr):
+                yield own
+        finally:
+            PatientOutput(own).flush()
+            os.dup2(before, 1)
+            os.close(before)
 
 
 class PatientOutput:

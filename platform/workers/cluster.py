@@ -45,7 +45,12 @@ def connect(address: str | None) -> Any:
     for name, value in (_QUIET if address else {**_QUIET, **_LOCAL}).items():
         os.environ.setdefault(name, value)
     with _own_signals():
-        return _own_cluster() if address is None else _standing_cluster(address)
+        ray = _own_cluster() if address is None else _standing_cluster(address)
+    with suppress(AttributeError):
+        # log_to_driver=False leaves out Ray's own messages no more than this private switch is public: of each worker
+        # that dies Ray would print 1,100 characters to standard output. The driver tells of it in a line.
+        ray._private.worker._worker_logs_enabled = False
+    return ray
 
 
 def own_folder() -> Path:

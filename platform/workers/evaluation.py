@@ -5,14 +5,16 @@ import logging
 import math
 import random
 import sys
+import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from fmnas.platform.errors import legible, one_line
-from fmnas.platform.workers.stop import BreakOff, PastDeadline, late, watched
+from fmnas.platform.errors import LET_THROUGH, BreakOff, legible, one_line, own_line
+from fmnas.platform.workers.stop import PastDeadline, late, watched
 from fmnas.search_spaces import Conditions, Evaluation, Trial
 from fmnas.search_spaces.records import FAILED, LOST, TIMED_OUT
 from fmnas.trainers import DeviceFailedError, EvaluationStoppedError, Trainer, TrainerError, TrainingFailedError
@@ -97,7 +99,8 @@ class Evaluator:
     ) -> Evaluation | Unfinished:
         """The same, or why there is none. seconds: its deadline. raised: told what the trial raised, with its stack."""
         try:
-            return self.evaluate(trial, tell, check)
+            with settings_restored():
+                return self.evaluate(trial, tell, check)
         except PastDeadline:
             return timed_out(seconds)
         except Exception as error:
@@ -109,6 +112,30 @@ class Evaluator:
             return checked(self._trainer.evaluate(trial, **given))
         except SystemExit as error:  # it would end this process without a word
             raise TrainingFailedError(f"it called sys.exit({error.code!r})") from error
+        except (Exception, *LET_THROUGH):
+            raise
+        except BaseException as error:  # e.g. asyncio.CancelledError
+            raise TrainingFailedError(f"{one_line(error)}{own_line(error)}") from error
+
+
+@contextmanager
+def settings_restored() -> Iterator[None]:
+    """At the end of the block, put back settings of this process that the next trial must not inherit.
+
+    These are the recursion limit, the filters of warnings and, where torch is loaded, its threads and default dtype.
+    """
+    torch, limit, filters = sys.modules.get("torch"), sys.getrecursionlimit(), list(warnings.filters)
+    threads, dtype = (torch.get_num_threads(), torch.get_default_dtype()) if torch else (0, None)
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(limit)
+        if warnings.filters != filters:  # not catch_warnings, which would show again what was shown once
+            warnings.filters = filters
+        if torch and threads != torch.get_num_threads():
+            torch.set_num_threads(threads)
+        if torch and dtype != torch.get_default_dtype():
+            torch.set_default_dtype(dtype)
 
 
 def _counted(tell: Callable[[int], None]) -> Callable[[int, int, float], None]:

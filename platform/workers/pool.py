@@ -8,20 +8,19 @@ the pool. What finished is whole, and all its numbers are finite.
 
 import math
 import socket
-import traceback
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
 from fmnas.optimizers.process_state import same_working_directory
-from fmnas.platform.errors import ExperimentFailed
+from fmnas.platform.errors import ExperimentFailed, print_traceback
 from fmnas.platform.record.outcome import Job
 from fmnas.platform.workers.evaluation import Evaluator, Unfinished
 from fmnas.platform.workers.stop import Stopped, StopRequest, deadline
 from fmnas.search_spaces import Evaluation
 from fmnas.search_spaces.records import LOST
-from fmnas.trainers import Trainer
+from fmnas.trainers import Trainer, TrainerError, TrainingFailedError
 
 
 def without_place(worker: str) -> str:
@@ -68,7 +67,7 @@ class Pool(Protocol):
 
 
 class InProcessPool:
-    """One job at a time in this process, for a debugger: an exception's stack is printed as it is, if `traced`.
+    """One job at a time in this process, for a debugger: the traceback of what a trial raised is printed, if `traced`.
 
     There is no other worker to give a job to when the device fails, and this process cannot use it any more: the
     experiment ends, the job is on record as cancelled, and a resume, which is a new process, repeats it.
@@ -133,9 +132,10 @@ class InProcessPool:
         return Event(job, self._worker, result)
 
     def _trace(self, error: Exception) -> None:
-        if self._traced:
+        if self._traced and not isinstance(error, TrainerError):  # a TrainerError is about the result: no code raised
+            cause = error.__cause__ if isinstance(error, TrainingFailedError) else None
             with suppress(OSError):  # nobody reads what goes wrong
-                traceback.print_exception(error)
+                print_traceback(cause or error)
 
     def _tell(self, epochs: int) -> None:
         self._epochs = epochs

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fmnas.platform.environment import package_version
-from fmnas.platform.errors import one_line
+from fmnas.platform.errors import LET_THROUGH, one_line
 from fmnas.platform.named import SourceFile, install
 from fmnas.platform.problems import problem
 from fmnas.platform.workers.board import BoardWriter
@@ -57,7 +57,9 @@ class Worker:
         self._place, self._board = f"{socket.gethostname()}:{os.getpid()}", board
         try:
             self._evaluator = Evaluator(build(data))
-        except Exception as error:  # on one line, and the last of what Ray says: where it was and what went wrong
+        except LET_THROUGH:
+            raise
+        except BaseException as error:  # on one line, and the last of what Ray says: where it was and what went wrong
             raise TrainerError(f"on {self._place}: {one_line(error)}") from None
 
     def ready(self) -> dict[str, str]:

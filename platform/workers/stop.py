@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 
+from fmnas.platform.errors import BreakOff
+
 LOOK_SECONDS = 0.2
 """How often work in this process is looked after."""
 
@@ -39,10 +41,6 @@ class StopRequest:
         if self.since is None or self.count > 1:
             return self.count > 1
         return self.elapsed() >= self.since + grace_seconds
-
-
-class BreakOff(BaseException):
-    """Raised inside work that must end now; not an Exception, so that the work does not mistake it for its own."""
 
 
 class Stopped(BreakOff):
@@ -127,16 +125,22 @@ def _half_done(frame: FrameType | None) -> int:
 
 
 @contextmanager
-def stopped_by_signals(alone: signal.Signals | None = None) -> Iterator[StopRequest]:
+def stopped_by_signals(
+    alone: signal.Signals | None = None, say: Callable[[str], None] | None = None
+) -> Iterator[StopRequest]:
     """Ctrl-C, SIGTERM and a terminal that is closed (SIGHUP, unless `nohup` ignores it) ask the driver to stop.
 
-    Before it runs and after, the second of them ends the process. alone: the one signal of them that is to be heeded.
+    While the driver's loop runs it stops by itself, and the third signal raises KeyboardInterrupt; before the loop and
+    after it, the first does.
+    alone: the one signal of them that is to be heeded. say: told of it before KeyboardInterrupt is raised.
     """
     stop = StopRequest()
 
     def handle(number: int, frame: object) -> None:
         stop.ask()
-        if stop.count > (2 if stop.heeded else 1):
+        if stop.count > (2 if stop.heeded else 0):
+            if say is not None:
+                say("stopping")
             raise KeyboardInterrupt
 
     heeded = [signal.SIGINT, signal.SIGTERM]

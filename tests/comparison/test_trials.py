@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -35,6 +36,16 @@ def test_the_platform_writes_what_this_room_reads():
     assert set(COLUMNS) <= set(columns)
     assert columns[columns.index(LAST_COLUMN) + 1 :] == ["lr", "op", "in2", "n"]
     assert columns[columns.index("lost_seconds") :][:5] == ["lost_seconds", *WAY_COLUMNS, "fallback", LAST_COLUMN]
+
+
+def test_numbers_too_large_for_the_table_are_left_out_of_it() -> None:
+    huge = outcome(1)
+    assert huge.evaluation is not None
+    trial = replace(huge.trial, parent=10**30)
+    huge = replace(huge, trial=trial, evaluation=replace(huge.evaluation, flops=2**63))
+    table = outcomes.trials_table([outcome(0), huge], 2)
+    assert table["parent"].isna().all()
+    assert [pd.isna(flops) for flops in table["flops"]] == [False, True]
 
 
 @pytest.mark.parametrize("seeds", [0, 2])

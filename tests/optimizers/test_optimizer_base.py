@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion, random_design
+from fmnas.optimizers.optimizer import LONGEST_NOTE
 from fmnas.search_spaces import Evaluation, FmnasError, Integer, Real, Space, SpaceError, Trial
 from fmnas.search_spaces.records import INITIAL, PROMOTION, RANDOM
 
@@ -22,13 +23,16 @@ class Drawing(Optimizer):
     def _suggest(self, rng: np.random.Generator) -> Suggestion | None:
         if len(self.pending) == 2:
             return None
-        return Suggestion(self.space.sample(rng), PROMOTION, epochs=3, parent=7, note="drawn")
+        parent = self._asked - 1 if self._asked else None
+        return Suggestion(self.space.sample(rng), PROMOTION, epochs=3, parent=parent, note="drawn")
 
 
 def test_a_suggestion_becomes_a_trial() -> None:
-    trial = Drawing(SPACE, seed=5, epochs=25).ask()
+    optimizer = Drawing(SPACE, seed=5, epochs=25)
+    optimizer.ask()
+    trial = optimizer.ask()
     assert trial is not None
-    assert (trial.id, trial.origin, trial.epochs, trial.parent, trial.note) == (0, PROMOTION, 3, 7, "drawn")
+    assert (trial.id, trial.origin, trial.epochs, trial.parent, trial.note) == (1, PROMOTION, 3, 0, "drawn")
 
 
 @pytest.mark.parametrize(
@@ -41,6 +45,9 @@ def test_a_suggestion_becomes_a_trial() -> None:
         (Suggestion({"x": 0.5}, RANDOM), "k"),
         (Suggestion({"x": 0.5, "k": 3}, RANDOM, epochs=2.5), "epochs = 2.5: it must be a whole number"),  # type: ignore[arg-type]
         (Suggestion({"x": 0.5, "k": 3}, RANDOM, parent="0"), "parent = '0': it must be a whole number"),  # type: ignore[arg-type]
+        (Suggestion({"x": 0.5, "k": 3}, RANDOM, parent=1), "parent = 1: it must be the number of an earlier trial"),
+        (Suggestion({"x": 0.5, "k": 3}, RANDOM, parent=10**30), "parent = 10+: .* from 0 to 0"),
+        (Suggestion({"x": 0.5, "k": 3}, RANDOM, parent=-1), "parent = -1"),
         (Suggestion({"x": 0.5, "k": 3}, RANDOM, memo=(0.5, math.nan)), r"memo = \(0.5, nan\): each number"),
     ],
 )
@@ -49,10 +56,31 @@ def test_a_suggestion_that_is_none_is_refused_and_takes_no_number(wrong: Suggest
         def _suggest(self, rng: np.random.Generator) -> Suggestion | None:
             return wrong
 
-    optimizer = Wrong(SPACE, epochs=25)
+    optimizer = Wrong(SPACE, epochs=25, initial_design=DESIGN[:1])
+    first = optimizer.ask()
+    assert first is not None
     with pytest.raises(FmnasError, match=words):
         optimizer.ask()
-    assert optimizer.pending == {}
+    assert optimizer.pending == {0: first}
+
+
+def test_the_first_trial_has_no_parent() -> None:
+    class Orphan(Drawing):
+        def _suggest(self, rng: np.random.Generator) -> Suggestion | None:
+            return Suggestion(self.space.sample(rng), RANDOM, parent=0)
+
+    with pytest.raises(OptimizerError, match=r"trial 0: parent = 0: .* there is none yet"):
+        Orphan(SPACE).ask()
+
+
+def test_a_long_note_is_cut() -> None:
+    class Talking(Drawing):
+        def _suggest(self, rng: np.random.Generator) -> Suggestion | None:
+            return Suggestion(self.space.sample(rng), RANDOM, note="n" * (LONGEST_NOTE + self._asked))
+
+    optimizer = Talking(SPACE)
+    notes = [trial.note for trial in (optimizer.ask(), optimizer.ask()) if trial]
+    assert notes == ["n" * LONGEST_NOTE, "n" * (LONGEST_NOTE - 3) + "..."]
 
 
 def test_a_trial_holds_pythons_own_numbers_as_the_variables_have_them() -> None:
@@ -69,7 +97,8 @@ def test_a_trial_holds_pythons_own_numbers_as_the_variables_have_them() -> None:
             return given
 
     design: Any = [{"k": 3.0, "x": 1}]
-    trials = [Numpys(SPACE, epochs=25).ask(), Drawing(SPACE, initial_design=design).ask()]
+    numpys = Numpys(SPACE, epochs=25, initial_design=DESIGN)
+    trials = [[numpys.ask() for _ in range(3)][-1], Drawing(SPACE, initial_design=design).ask()]
     assert [trial and json.dumps(trial.to_dict()["configuration"]) for trial in trials] == [
         '{"x": 0.5, "k": 3}',
         '{"x": 1.0, "k": 3}',

@@ -17,7 +17,10 @@ import yaml
 from fmnas.platform import commands
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import check_config, load_config
+from fmnas.platform.drive.driver import Driver
+from fmnas.platform.errors import Ending
 from fmnas.platform.record.journal import Journal
+from fmnas.platform.screen.ending import called
 from fmnas.trainers.functions.synthetic import FUNC2C
 from fmnas.trainers.problem import authors_points
 
@@ -366,6 +369,104 @@ def test_the_ui_says_where_mlflow_was_told_nothing_and_needs_no_configuration(
     capsys.readouterr()
     assert main(["ui", str(out)]) == 2
     assert "tracking.enabled = false: MLflow has nothing of this experiment" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], ["usage: fmnas", "an experiment", "doctor"]),
+        (["list"], ["usage: fmnas list", "problems", "--options"]),
+        (["rnu"], ["there is no such command", "Did you mean 'run'?"]),
+        (["list", "optimizer"], ["Did you mean 'optimizers'?"]),
+    ],
+    ids=["nothing", "list", "unknown command", "unknown list"],
+)
+def test_a_command_that_is_not_there_or_lacks_something_gets_help(
+    arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    for word in words:
+        assert word in printed.err
+
+
+def test_the_short_name_is_printed_where_it_finds_the_same_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "bin" / "fmnas"
+    program.parent.mkdir()
+    program.write_text("")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "argv", [str(program)])
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert called() == str(program)
+    monkeypatch.setenv("PATH", str(program.parent))
+    assert called() == "fmnas"
+
+
+def test_ctrl_c_during_the_first_imports_ends_without_a_traceback() -> None:
+    code = """
+import sys
+
+class Interrupt:
+    @staticmethod
+    def find_spec(name, *_):
+        if name == "fmnas.platform.commands":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupt)
+import fmnas.platform.cli
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "")
+
+
+def test_ctrl_c_while_results_are_written_is_heeded_and_the_report_writes_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr("fmnas.platform.drive.results.write_report", lambda *_: signal.raise_signal(signal.SIGINT))
+        assert main(["run", "smoke", *FAST, *LITTLE, "--out", str(out)]) == 130
+    printed = capsys.readouterr()
+    assert "stopping" in printed.err
+    assert f"fmnas report {out}" in printed.out
+    assert f"fmnas resume {out}" in printed.out
+    assert not (out / "summary.json").exists()
+    assert not (out / "driver.lock").exists()
+    assert main(["report", str(out)]) == 0
+    assert (out / "summary.json").exists()
+    printed = capsys.readouterr()
+    assert f"reading {out}" in printed.out
+    assert str(out / "report" / "index.html") in printed.out
+
+
+def test_the_page_is_named_by_its_absolute_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "smoke", *FAST, *LITTLE, "--out", "run"]) == 0
+    assert str(tmp_path / "run" / "report" / "index.html") in capsys.readouterr().out
+    assert main(["report", "run"]) == 0
+    assert str(tmp_path / "run" / "report" / "index.html") in capsys.readouterr().out
+
+
+def test_an_experiment_that_is_stopped_before_its_first_trial_has_no_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(driver: Driver) -> Ending:
+        return Ending.INTERRUPTED
+
+    out = tmp_path / "run"
+    monkeypatch.setattr(Driver, "run", interrupted)
+    assert main(["run", "smoke", *FAST, *LITTLE, "--out", str(out)]) == 130
+    assert f"fmnas resume {out}" in capsys.readouterr().out
+    assert (out / "journal.jsonl").exists()
+    assert not (out / "report").exists()
+    assert not (out / "trials.csv").exists()
 
 
 def test_what_calls_sys_exit_has_failed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

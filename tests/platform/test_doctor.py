@@ -84,6 +84,16 @@ def test_what_breaks_down_is_a_line_and_hides_nothing_else(
     assert sum(line.endswith("as [/red] it should be") for line in lines) == len(CHECKS) - 1
 
 
+def test_a_finding_is_there_before_the_next_check_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    def begun(*_: object) -> list[doctor.Finding]:
+        raise AssertionError("the next check has begun")
+
+    for name in CHECKS[1:]:
+        monkeypatch.setattr(doctor, name, begun)
+    monkeypatch.setattr(doctor, "_packages", lambda: [doctor.Finding("one", True, "")])
+    assert next(iter(doctor.examine(None))).what == "one"
+
+
 def test_packages_that_do_not_import_are_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.setitem(sys.modules, "hpbandster.core.dispatcher", None)

@@ -3,11 +3,15 @@
 import errno
 import json
 import random
+import sys
 import threading
 import time
 import traceback
+import warnings
+from asyncio import CancelledError
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,9 +26,9 @@ from fmnas.platform.workers import evaluation as evaluations
 from fmnas.platform.workers.evaluation import Evaluator, Unfinished, warm_up_torch
 from fmnas.platform.workers.pool import InProcessPool
 from fmnas.platform.workers.stop import LOOK_SECONDS, PastDeadline, Stopped, StopRequest, deadline, late
-from fmnas.search_spaces import Evaluation, Trial
+from fmnas.search_spaces import Evaluation, Real, Trial
 from fmnas.search_spaces.records import FAILED, TIMED_OUT
-from fmnas.trainers import EvaluationStoppedError, TrainerError
+from fmnas.trainers import EvaluationStoppedError, TrainerError, objective
 from fmnas.trainers.contract import Report, Stop, ignore, never
 
 TRIAL = Trial(0, {}, 3, "random")
@@ -235,16 +239,16 @@ def test_what_is_no_result_is_named(fields: dict[str, Any]) -> None:
 
 
 def test_a_trial_fails_whether_or_not_somebody_reads_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(error: Exception) -> None:
+    def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(traceback, "print_exception", full)
-    pool = InProcessPool(Numpy(diverged="maybe"), traced=True)
+    pool = InProcessPool(Interrupting(ValueError("no")), traced=True)
     pool.submit(JOB)
     event = pool.next_event(0.0)
     assert isinstance(event.result, Unfinished)
     assert event.result.status == FAILED
-    assert "diverged = 'maybe'" in event.result.reason
+    assert event.result.reason == "ValueError: no"
 
 
 def test_the_first_step_of_torch_leaves_no_trace() -> None:
@@ -266,3 +270,86 @@ def test_the_first_step_of_torch_leaves_no_trace() -> None:
 def test_a_device_that_fails_at_the_first_step_fails_no_worker() -> None:
     pytest.importorskip("torch")
     warm_up_torch("no-such-device")
+
+
+def test_what_a_trial_sets_in_its_process_is_put_back_for_the_next() -> None:
+    import torch
+
+    def settings() -> tuple[Any, ...]:
+        return torch.get_num_threads(), torch.get_default_dtype(), sys.getrecursionlimit(), list(warnings.filters)
+
+    class Setting(Numpy):
+        def evaluate(self, trial: Trial) -> Evaluation:
+            torch.set_num_threads(torch.get_num_threads() + 2)
+            torch.set_default_dtype(torch.float64)
+            sys.setrecursionlimit(sys.getrecursionlimit() + 100)
+            warnings.simplefilter("ignore")
+            inside.append(settings())
+            if trial.id:
+                raise ValueError
+            return super().evaluate(trial)
+
+    inside: list[tuple[Any, ...]] = []
+    before = settings()
+    for number in (0, 1):
+        Evaluator(Setting()).result(replace(TRIAL, id=number), unheard, None, 1.0, lambda error: None)
+        assert settings() == before
+    assert all(one != other for one, other in zip(inside[0], before, strict=True))
+
+
+class Interrupting(Numpy):
+    """Raises what no trial may keep for itself, or what one must."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self._error = error
+
+    def evaluate(self, trial: Trial) -> Evaluation:
+        raise self._error
+
+
+class OwnExit(BaseException):
+    """Neither an Exception nor of Python's own."""
+
+
+@pytest.mark.parametrize("error", [CancelledError("by whom"), OwnExit("by whom"), GeneratorExit("by whom")])
+def test_a_trial_that_raises_no_exception_has_failed(error: BaseException) -> None:
+    result = Evaluator(Interrupting(error)).result(TRIAL, unheard, None, 1.0, lambda error: None)
+    assert isinstance(result, Unfinished)
+    assert result.status == FAILED
+    assert f"{type(error).__name__}: by whom" in result.reason
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), Stopped()])
+def test_what_ends_the_process_is_let_through(error: BaseException) -> None:
+    with pytest.raises(type(error)):
+        Evaluator(Interrupting(error)).result(TRIAL, unheard, None, 1.0, lambda error: None)
+
+
+def test_what_turns_the_direction_of_writing_is_left_out_of_a_reason() -> None:
+    error = ValueError("a\u202eb\u2066c\u200fd \x1b[31me")
+    result = Evaluator(Interrupting(error)).result(TRIAL, unheard, None, 1.0, lambda error: None)
+    assert isinstance(result, Unfinished)
+    assert result.reason == "ValueError: a b c d e"
+
+
+def test_in_process_a_traceback_begins_with_the_call_of_the_function(capsys: pytest.CaptureFixture[str]) -> None:
+    def fails(configuration: Any) -> float:
+        raise ValueError("no such column")
+
+    pool = InProcessPool(objective([Real("x", 0, 1)])(fails).trainer)
+    pool.submit(Job("random/repeat-0", Trial(0, {"x": 0.5}, 1, "random")))
+    assert pool.next_event(0.0) is not None
+    said = capsys.readouterr().err
+    assert said.count("  File ") == 1
+    assert f'"{__file__}", line ' in said
+    assert said.endswith("ValueError: no such column\n")
+
+
+def test_in_process_a_result_that_is_none_prints_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    pool = InProcessPool(objective([Real("x", 0, 1)])(lambda configuration: float("nan")).trainer)
+    pool.submit(Job("random/repeat-0", Trial(0, {"x": 0.5}, 1, "random")))
+    event = pool.next_event(0.0)
+    assert isinstance(event.result, Unfinished)
+    assert "nan" in event.result.reason
+    assert capsys.readouterr().err == ""

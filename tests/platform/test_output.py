@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from fmnas.platform.record.journal import Journal, read_journal
 from fmnas.platform.screen.screen import Happening, JsonScreen, LineScreen, LiveScreen, Screen
-from fmnas.platform.screen.terminal import PatientOutput, terminal
+from fmnas.platform.screen.terminal import PatientOutput, reserved_output, terminal
 
 FMNAS = [sys.executable, str(Path(__file__).with_name("one_figure.py"))]
 LITTLE = ["-o", "workers.kind=in-process", "-o", "tracking.enabled=false", "-o", "optimizers=[random]"]
@@ -155,6 +156,7 @@ def test_what_nohup_ignores_stays_ignored(monkeypatch: pytest.MonkeyPatch) -> No
         assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
         with stopped_by_signals() as stop:
+            stop.heeded = True
             signal.raise_signal(signal.SIGHUP)
             assert stop.count == 1
     finally:
@@ -169,3 +171,55 @@ def test_a_terminal_that_lacks_a_letter_shows_another(tmp_path: Path, encoding: 
     done = subprocess.run(command, env=environment, capture_output=True)
     assert done.returncode == 0, done.stderr
     assert b"random" in done.stdout
+
+
+TALKING = """
+import os
+from fmnas.search_spaces import Real
+from fmnas.trainers import objective
+
+print("printed at import")
+
+@objective([Real("x", 0, 1)])
+def talks(configuration):
+    print("printed in a trial")
+    os.write(1, b"written in a trial\\n")
+    return configuration["x"]
+"""
+
+
+@pytest.mark.parametrize("mode", ["json", "quiet"])
+def test_what_a_function_prints_does_not_reach_the_output_that_a_program_reads(tmp_path: Path, mode: str) -> None:
+    (tmp_path / "talks.py").write_text(TALKING)
+    changes = [f"problem={tmp_path / 'talks.py'}:talks", "initial_design=1", "budget.evaluations=3"]
+    options = [*LITTLE, *(flag for change in changes for flag in ("-o", change))]
+    command = [*FMNAS, "run", "smoke", *options, "--progress", mode, "--out", str(tmp_path / "run")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    if mode == "json":
+        assert [json.loads(line)["event"] for line in done.stdout.splitlines()][-1] == "ending"
+    else:
+        assert done.stdout.split()[0] == "optimizer"
+    for words in ("printed at import", "printed in a trial", "written in a trial"):
+        assert words not in done.stdout
+        assert words in done.stderr
+
+
+def test_standard_output_is_as_it_was_after_it_was_reserved(capfd: pytest.CaptureFixture[str]) -> None:
+    with reserved_output() as own:
+        sys.stdout.write("to errors\n")
+        os.write(1, b"to errors\n")
+        print("to output", file=own)
+    sys.stdout.write("after\n")
+    assert capfd.readouterr() == ("to output\nafter\n", "to errors\nto errors\n")
+
+
+def test_lines_break_between_words_at_a_terminal_and_nowhere_in_a_file() -> None:
+    text = "8 repeats of 4 optimizers: no verdict is possible, 9 are needed"
+    for is_terminal in (True, False):
+        file = io.StringIO()
+        console = Console(file=file, width=30, force_terminal=is_terminal, color_system=None)
+        LineScreen(console).say(text)
+        lines = file.getvalue().splitlines()
+        assert " ".join(line.strip() for line in lines) == text
+        assert max(map(len, lines)) <= 30 if is_terminal else len(lines) == 1

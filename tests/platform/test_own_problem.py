@@ -160,11 +160,11 @@ def test_a_file_finds_the_modules_beside_it_and_is_found_without_its_place(
 @pytest.mark.parametrize(
     ("use", "words"),
     [
-        ("nowhere.py", ["nowhere.py cannot be imported", "No such file", "path from the current folder"]),
-        ("~nobody_at_all/mine.py", ["mine.py cannot be imported", "No such file"]),
+        ("nowhere.py", ["there is no file", "nowhere.py", "path from the current folder"]),
+        ("~nobody_at_all/mine.py", ["there is no file ~nobody_at_all/mine.py"]),
         ("a\0.py", ["cannot be imported", "null"]),
         ("x" * 5000 + ".py", ["cannot be imported", "too long"]),
-        (".py:mine", ["cannot be imported"]),
+        (".py:mine", ["there is no file"]),
         ("several.py:ODD", ["problem = ", "low < high"]),
         ("nowhere.at_all:mine", ["no module nowhere", "FILE.py:NAME"]),
         ("several.py:flatt", ["has no flatt", "Did you mean 'flat'"]),
@@ -175,6 +175,7 @@ def test_a_file_finds_the_modules_beside_it_and_is_found_without_its_place(
         ("several.py:NOTHING", ["its make returned a NoneType"]),
         ("1 / 0", ["cannot be imported", "ZeroDivisionError"]),
         ("raise SystemExit(3)", ["cannot be imported", "SystemExit"]),
+        ("import asyncio; raise asyncio.CancelledError", ["cannot be imported", "CancelledError"]),
         ("def f(:", ["cannot be imported", "SyntaxError", "line 6"]),
         ("import no_such_package", ["cannot be imported", "No module named 'no_such_package'"]),
         ("X = 1", ["holds no problem", "@objective"]),
@@ -231,12 +232,18 @@ def test_data_that_cannot_be_loaded_are_said_before_anything_is_touched(
 
 
 FAILING = """
+import asyncio
 import sys
 import numpy
 RESULTS = {
     "raise": lambda: 1 / 0, "exit": lambda: sys.exit(3), "none": lambda: None, "text": lambda: "0.5",
     "nan": lambda: float("nan"), "truth": lambda: True, "fine": lambda: numpy.float32(0.5),
 }
+
+def cancel():
+    raise asyncio.CancelledError("by whom")
+
+RESULTS["cancel"] = cancel
 
 @objective([Real("x", 0, 1), Nominal("what", list(RESULTS))])
 def failing(configuration):
@@ -245,8 +252,9 @@ def failing(configuration):
     return RESULTS[configuration["what"]]()
 """
 REASONS = {
-    "raise": "ZeroDivisionError: division by zero (failing.py, line 10)",
-    "exit": "it called sys.exit(3) (failing.py, line 10)",
+    "raise": "ZeroDivisionError: division by zero (failing.py, line 11)",
+    "exit": "it called sys.exit(3) (failing.py, line 11)",
+    "cancel": "TrainingFailedError: CancelledError: by whom (failing.py, line 16)",
     "none": "it returned None (NoneType)",
     "text": "it returned '0.5' (str)",
     "nan": "it returned nan (float)",
@@ -383,7 +391,7 @@ def test_a_file_that_is_gone_is_asked_for(here: Path, monkeypatch: pytest.Monkey
     text = (here / "mine.py").read_text()
     (here / "mine.py").unlink()
     monkeypatch.setattr("sys.modules", {k: v for k, v in sys.modules.items() if "fmnas_own" not in k})
-    with pytest.raises(ConfigError, match=r"mine\.py cannot be imported(.|\n)*put it back there, and try again"):
+    with pytest.raises(ConfigError, match=r"there is no file .*mine\.py(.|\n)*put it back there, and try again"):
         restore(RunDirectory(here / "run"))
     (here / "mine.py").write_text(text)
     assert main(["resume", str(here / "run"), "--progress", "quiet"]) == 0

@@ -186,7 +186,7 @@ def test_what_happened_is_told_with_how_it_stands() -> None:
     assert (facts["spent_epochs"], facts["budget_epochs"], facts["spent_share"]) == (3, 30, 0.1)
     assert facts["seconds_left"] == 90.0, "3 epochs took 10 seconds, 27 are ahead"
     assert facts["workers_busy"] == 0
-    assert "trial 0 (model, 3 ep)  0.25000  best 0.25000  epochs 3/15" in ended.line
+    assert "trial 0 (model, 3 ep)  0.2500  best 0.2500  epochs 3/15" in ended.line
     assert not ended.bad
     for happening in scene.told:
         assert set(happening.facts) == FACTS[happening.event]
@@ -222,7 +222,7 @@ def test_the_table_has_incumbents_budgets_workers_and_what_is_left() -> None:
     scene.now += 2.0
     drawn = scene.drawn()
     first, second = drawn.splitlines()[2:4]
-    for words in ("random/repeat-0", "20%", "1.0/5", "3/15", "0.25000", "training 1 (2 s)", "0:48"):
+    for words in ("random/repeat-0", "20%", "1.0/5", "3/15", "0.2500", "training 1 (2 s)", "0:48"):
         assert words in first
     assert "suggesting" in second
     assert "1 of 2 workers busy, 10% of all budgets spent, 1:48 left" in drawn
@@ -280,8 +280,9 @@ def test_json_from_the_command_line_tells_all_and_ends_with_the_ending(
     out = tmp_path / "run"
     assert main(["run", "smoke", *CALM, "--progress", "json", "--out", str(out)]) == 0
     told = events(capsys.readouterr().out)
-    assert "random, bohb on func2c" in told[0]["text"], "at once"
-    assert "no verdict is possible" in told[1]["text"], "before anything begins"
+    assert "smoke" in told[0]["text"], "at once"
+    assert "random, bohb on func2c" in told[1]["text"]
+    assert "no verdict is possible" in told[2]["text"], "before anything begins"
     begun = [record["event"] for record in told if record["event"] != "said"]
     assert [begun[0], begun[-1]] == ["begun", "ending"]
     for record in told[:-1]:
@@ -305,7 +306,8 @@ def test_wrong_input_ends_with_an_ending_too(tmp_path: Path, capsys: pytest.Capt
     arguments = ["run", "smoke", "-o", "nonsense=1", "--progress", "json", "--out", str(tmp_path / "run")]
     assert main(arguments) == 2
     printed = capsys.readouterr()
-    (ending,) = events(printed.out)
+    reading, ending = events(printed.out)
+    assert (reading["event"], reading["text"]) == ("said", "reading smoke")
     assert (ending["event"], ending["status"], ending["exit_code"]) == ("ending", "wrong input", 2)
     assert "nonsense: unknown key" in ending["reason"]
     assert "nonsense: unknown key" in printed.err

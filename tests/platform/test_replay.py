@@ -145,6 +145,22 @@ def test_where_a_run_cannot_be_followed_it_is_said_and_the_others_go_on(tmp_path
     assert found.asks["random/repeat-0"] == 18
 
 
+def test_after_so_many_differences_the_rest_of_a_run_is_not_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fmnas.platform.record.replay.MOST_DIFFERENCES", 4)
+    config = configured("random", concurrency=1)
+    records = drive(config, tmp_path / "j")
+    for record in records:
+        if record["event"] == "asked":
+            record["trial"]["configuration"]["x1"] = 0.125
+    found = replayed(config, records)
+    assert len(found.differences) == 4
+    assert [bool(difference.reason) for difference in found.differences] == [False, False, False, True]
+    assert found.asks == {"random/repeat-0": 4}
+    assert all(difference.changes for difference in found.differences)
+
+
 def test_the_command_ends_with_0_or_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "run"
     fast = ["-o", "workers.kind=in-process", "-o", "tracking.enabled=false"]

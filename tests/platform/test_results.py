@@ -76,7 +76,7 @@ def test_a_report_that_the_disk_does_not_take_is_a_failure_and_no_wrong_input(tm
     (tmp_path / "report").touch()  # a file where a folder is to be
     context = ReportContext("t", "func2c", Budget(3, 1), {}, "")
     with pytest.raises(ExperimentFailed, match=r"cannot write .*report.*; the journal has it all"):
-        write_report_files(RunDirectory(tmp_path), pd.DataFrame(), context)
+        write_report_files(RunDirectory(tmp_path), pd.DataFrame(), context, print)
 
 
 def test_the_terminal_shows_the_tests_of_the_test_errors() -> None:
@@ -169,7 +169,7 @@ def test_trials_that_wait_are_sent_where_no_results_can_be_written(tmp_path: Pat
 
     tracker, state = Followed(), ExperimentState(build_experiment(config("random")))
     with pytest.raises(ExperimentFailed, match="the disk is full"):
-        finish_tracking(tracker, state, RunDirectory(tmp_path), "finished", full)
+        finish_tracking(tracker, state, RunDirectory(tmp_path), "finished", print, full)
     assert tracker.finished == "finished"
 
 

@@ -37,13 +37,13 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def summary(searched: Path) -> Summary:
     """Its summary."""
-    return report([searched])[0]
+    return report([searched], None, print)[0]
 
 
 @pytest.fixture
 def out(searched: Path, summary: Summary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of it, whose report, which takes seconds, is not written again."""
-    monkeypatch.setattr("fmnas.platform.drive.sending.write_results", lambda directory, state: summary)
+    monkeypatch.setattr("fmnas.platform.drive.sending.write_results", lambda *_: summary)
     return Path(copytree(searched, tmp_path / "run"))
 
 

@@ -186,6 +186,18 @@ def test_the_epoch_that_the_driver_noted_is_told_of_what_runs(
         assert "trial 1 on w (14 s)" in capsys.readouterr().out
 
 
+def test_a_run_without_a_trial_in_flight_waits_while_its_driver_works(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = written(tmp_path, records(asked(0, 101.0)))
+    with locked(directory.lock, print) as note:
+        note(work="experiment", workers=3, since=100.0)
+        print_status(status_of(directory, now=130.0), Console(width=150))
+    assert "waiting" in capsys.readouterr().out
+    print_status(status_of(directory, now=130.0), Console(width=150))
+    assert "waiting" not in capsys.readouterr().out
+
+
 def test_what_a_dead_driver_left_does_not_run(tmp_path: Path) -> None:
     directory = written(tmp_path, HISTORY)
     facts = status_of(directory, now=130.0)

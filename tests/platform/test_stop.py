@@ -60,6 +60,20 @@ def test_the_first_request_gives_time_and_the_second_none() -> None:
     assert stop.over(6.0)
 
 
+def test_the_loop_heeds_two_signals_and_whatever_else_runs_none() -> None:
+    said: list[str] = []
+    with stopped_by_signals(say=said.append) as stop:
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        assert said == ["stopping"]
+        stop.count, stop.heeded = 0, True
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        assert (stop.count, len(said)) == (2, 1)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
 def test_what_is_watched_ends_when_the_check_says_so_and_only_then() -> None:
     def stop() -> None:
         raise Stopped
@@ -307,13 +321,14 @@ def test_a_sigterm_while_ray_starts_is_ours(monkeypatch: pytest.MonkeyPatch) -> 
 
     def start(**_: object) -> None:
         signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(number))  # as Ray does
-        signal.raise_signal(signal.SIGTERM)
         signal.alarm(1000)
+        signal.raise_signal(signal.SIGTERM)
 
     monkeypatch.setattr(ray, "init", start)
     with stopped_by_signals() as stop:
         ours = signal.getsignal(signal.SIGTERM)
-        connect(None)
+        with pytest.raises(KeyboardInterrupt):
+            connect(None)
         assert stop.count == 1
         assert signal.getsignal(signal.SIGTERM) is ours
         assert signal.alarm(0) == 0, "Ray's alarm is off"
@@ -337,6 +352,8 @@ def test_a_sigterm_while_ray_starts_leaves_the_directory_to_be_resumed(tmp_path:
         time.sleep(0.02)
     driver.process.send_signal(signal.SIGTERM)  # Ray starts its first processes now
     printed = driver.end()
+    assert "stopping" in printed
+    assert not (out / "trials.csv").exists(), "nothing has ended: there is nothing to report"
     assert driver.process.returncode == 130, printed
     assert f"fmnas resume {out}" in printed
     assert "Traceback" not in printed
@@ -348,11 +365,12 @@ def test_a_sigterm_while_the_configuration_is_read_ends_with_130_and_nothing_beg
 ) -> None:
     def read(*_: object) -> None:
         signal.raise_signal(signal.SIGTERM)
-        signal.raise_signal(signal.SIGTERM)  # the second does not wait
 
-    monkeypatch.setattr("fmnas.platform.config.config.load_config", read)
+    monkeypatch.setattr("fmnas.platform.config.config.load_config", read)  # what a user waits for is said before it
     before = signal.getsignal(signal.SIGTERM)
     assert main(["run", "smoke", "--progress", "json", "--out", str(tmp_path / "run")]) == 130
-    assert json.loads(capsys.readouterr().out)["status"] == "interrupted"
+    reading, ending = map(json.loads, capsys.readouterr().out.splitlines())
+    assert reading["text"] == "reading smoke"
+    assert ending["status"] == "interrupted"
     assert signal.getsignal(signal.SIGTERM) is before
     assert not (tmp_path / "run").exists()

@@ -1,6 +1,7 @@
 """A problem of a user's own on Ray: its file is sent to workers, and what its function does harms no other trial."""
 
 import shutil
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,7 @@ from fmnas.search_spaces.records import FAILED, FINISHED, LOST, TIMED_OUT
 from fmnas.trainers.problem import Hardware, ProblemSettings
 
 MINE = """
+import asyncio
 import os
 import sys
 import time
@@ -39,6 +41,9 @@ class OddError(Exception):
 def raises():
     raise OddError(1, 2)
 
+def cancels():
+    raise asyncio.CancelledError("by whom")
+
 def prints():
     for _ in range(30_000):
         print("x" * 1000)
@@ -48,7 +53,7 @@ def hangs():
     time.sleep(600)
 
 DEEDS = {"fine": lambda: 0.5, "raise": raises, "exit": sys.exit, "kill": lambda: os._exit(1), "print": prints,
-         "hang": hangs}
+         "hang": hangs, "cancel": cancels}
 
 @objective([Nominal("deed", list(DEEDS))])
 def does(configuration):
@@ -91,18 +96,23 @@ def job(deed: str) -> Job:
     return Job("random/repeat-0", Trial(0, {"deed": deed}, 1, "random"))
 
 
-def test_a_worker_has_it_without_the_file_and_outlives_what_it_does(ray: Any, mine: Path, answer: Answer) -> None:
+def test_a_worker_has_it_without_the_file_and_outlives_what_it_does(
+    ray: Any, mine: Path, answer: Answer, capfd: pytest.CaptureFixture[str]
+) -> None:
     name = f"{mine}:does"
     file = _sent(ray, name)
     shutil.rmtree(mine.parent)  # as on a node that lacks it
     workers = pool(ray, name, file)
-    events = {deed: answer(workers, job(deed)) for deed in ("raise", "exit", "print", "hang", "kill", "fine")}
+    events = {deed: answer(workers, job(deed)) for deed in ("raise", "exit", "cancel", "print", "hang", "kill", "fine")}
+    time.sleep(2.0)  # Ray's own message of a dead worker would come within a second
     workers.close()
+    assert "raylet" not in "".join(capfd.readouterr())
     results = {deed: event.result for deed, event in events.items()}
     kinds = {deed: each.status if isinstance(each, Unfinished) else FINISHED for deed, each in results.items()}
     assert kinds == {
         "raise": FAILED,
         "exit": FAILED,
+        "cancel": FAILED,
         "print": FINISHED,
         "hang": TIMED_OUT,
         "kill": LOST,
@@ -112,7 +122,9 @@ def test_a_worker_has_it_without_the_file_and_outlives_what_it_does(ray: Any, mi
     assert events["fine"].result.objective == 0.5
     assert isinstance(events["raise"].result, Unfinished)
     assert events["raise"].result.status == FAILED
-    assert events["raise"].result.reason == "TrainingFailedError: OddError: 1 and 2 (mine.py, line 14)"
+    assert events["raise"].result.reason == "TrainingFailedError: OddError: 1 and 2 (mine.py, line 15)"
+    assert isinstance(events["cancel"].result, Unfinished)
+    assert events["cancel"].result.reason == "TrainingFailedError: CancelledError: by whom (mine.py, line 18)"
     assert isinstance(events["exit"].result, Unfinished)
     assert events["exit"].result.status == FAILED
     assert "it called sys.exit" in events["exit"].result.reason
@@ -137,7 +149,7 @@ def test_the_class_of_its_data_is_sent_as_well(ray: Any, mine: Path, answer: Ans
     ("name", "text", "words"),
     [
         ("/nowhere/of_own.py:does", b"import no_such_package", "of_own.py cannot be imported: ModuleNotFoundError"),
-        ("/nowhere/of_own.py:does", None, "of_own.py cannot be imported: FileNotFoundError"),
+        ("/nowhere/of_own.py:does", None, "there is no file /nowhere/of_own.py"),
         ("no_such_module:does", None, "there is no module no_such_module"),
     ],
 )
