@@ -1,15 +1,26 @@
 """The configuration of an experiment: YAML, checked by pydantic, every default filled in."""
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import Field, ValidationError
 
-from fmnas.optimizers.optimizer import OptimizerError
+from fmnas.platform.config.checks import CHECKS, CHECKS_HERE
+from fmnas.platform.config.dependent_keys import (
+    ALL_PAIRS,
+    AUTHORS,
+    default_initial_points,
+    default_kind,
+    fall_back,
+    without_effect,
+)
 from fmnas.platform.config.own_problem import completed, with_files_beside
 from fmnas.platform.config.sections import (
+    AUTO,
+    RAY,
     BudgetConfig,
     CheckpointsConfig,
     DataConfig,
@@ -22,18 +33,13 @@ from fmnas.platform.config.sections import (
     WorkersConfig,
     number_or,
 )
-from fmnas.platform.config.source import override, parse, read_source
+from fmnas.platform.config.source import apply_overrides, parse, read_source
 from fmnas.platform.errors import ConfigError
-from fmnas.platform.messages import CALL, MEND, PUT_BACK, counted, describe, explain, shown, unknown
-from fmnas.platform.optimizers import OPTIMIZERS
-from fmnas.platform.problems import ALIASES, PROBLEMS, Row, row_of, short_name
-from fmnas.search_spaces.subspace import misfits
-from fmnas.trainers.problem import AUTHORS_POINTS, USER_SETS, DataSettings, Problem, ProblemSettings
+from fmnas.platform.messages import CALL, MEND, PUT_BACK, counted, describe, explain
+from fmnas.platform.problems import Row, is_own, row_of, short_name
+from fmnas.trainers.problem import AUTHORS_POINTS, DataSettings, ProblemSettings
 
-AUTHORS = "authors"
-"""The initial design of the BO-FM paper's own runs."""
-ALL_PAIRS = "all"
-"""Hypotheses on every pair of optimizers; what the room `comparison` calls ALL, which takes long to import."""
+__all__ = ["ALL_PAIRS", "AUTHORS", "Config", "check_config", "load_config"]
 
 
 class Config(Section):
@@ -53,9 +59,9 @@ class Config(Section):
     """How often each optimizer runs, each time from another seed and another initial design."""
     seed: int = Field(default=0, ge=0, lt=2**64)
     """What all randomness derives from."""
-    initial_design: Annotated[int | Literal["authors"], number_or(AUTHORS, 0, 100_000)] = 10
+    initial_design: Annotated[int | Literal["authors"] | None, number_or(AUTHORS, 0, 100_000, null=True)] = None
     """How many random points the optimizers of a repeat share; or authors: repeat r, from 0, has the points that the
-    BO-FM paper's run with seed r began with."""
+    BO-FM paper's run with seed r began with. null: a third of budget.evaluations, at least 1 and at most 10."""
     seeds: int = Field(default=4, ge=1, le=1000)
     """Trainings that are averaged in one evaluation."""
     budget: BudgetConfig
@@ -80,6 +86,8 @@ class Config(Section):
     @property
     def initial_points(self) -> int:
         """How many points the initial design has."""
+        if self.initial_design is None:
+            return default_initial_points(self.budget.evaluations)
         return AUTHORS_POINTS if self.initial_design == AUTHORS else int(self.initial_design)
 
     @property
@@ -112,187 +120,98 @@ class Config(Section):
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
 
 
-def load_config(source: str | Path, overrides: Sequence[str] = (), advice: str = MEND) -> Config:
-    """Read a configuration file, or a shipped one by its name; apply overrides `key=value`; check everything.
+def _say_nothing(_: str) -> None: ...
 
-    Raises ConfigError that names every offending key, its value, what is allowed and the next step, `advice`.
+
+def load_config(
+    source: str | Path,
+    overrides: Sequence[str] = (),
+    say: Callable[[str], None] = _say_nothing,
+    address: str | None = None,
+) -> Config:
+    """The configuration of a new experiment on this machine: of a file, or a shipped one by its name.
+
+    overrides: each `key=value`, or `key+=value` for one more entry of a list. say: called with a line for each value
+    that an override left without a meaning, and that was changed, and for each that has no effect. address: of the Ray
+    cluster that is to be used; None without one.
+
+    Raises ConfigError that names every offending key, its value, what is allowed and the next step.
     """
     path, text = read_source(source)
     data = parse(text, str(path))
     data.setdefault("name", path.stem)
     if path.is_file():
         with_files_beside(data, path.parent)
-    for each in overrides:
-        override(data, each)
-    return check_config(data, str(path), advice)
+    before = copy.deepcopy(data)
+    keys = apply_overrides(data, overrides)
+    for key in dict.fromkeys(key for key in keys if keys.count(key) > 1 and not key.endswith("+")):
+        say(f"-o {key} is given {keys.count(key)} times: the last one counts")
+    overridden = {key.removesuffix("+") for key in keys}
+    for line in fall_back(data, before, overridden):
+        say(line)
+    workers = data.get("workers", {})
+    if address is not None and isinstance(workers, dict) and workers.get("kind", AUTO) == AUTO:
+        data["workers"] = {**workers, "kind": RAY}
+    config = check_config(data, str(path), here=True)
+    for line in without_effect(config, overridden, address):
+        say(line)
+    if is_own(config.problem) and "workers" not in data:
+        name = short_name(config.problem)
+        say(f"Ray's workers evaluate {name}: if that takes milliseconds, -o workers.kind=in-process starts sooner")
+    return config
 
 
-def check_config(data: dict[str, Any], place: str, advice: str = MEND) -> Config:
-    """A checked Config from plain data; `place` names its source in errors, and `advice` says how to mend it there."""
+def check_config(data: dict[str, Any], place: str, advice: str = MEND, here: bool = False) -> Config:
+    """A checked Config from plain data, with the values of all keys that were left out.
+
+    place: names its source in errors. advice: says how to correct it there. here: whether it is to be run on this
+    machine, so that its data, its MLflow store and a GPU for this process must be here.
+
+    Raises ConfigError with everything that is wrong: only a check that reads a wrong key is left out.
+    """
+    problems: list[str] = []
+    wrong: set[str] = set()
     try:
-        config = Config.model_validate(completed(data))
+        data = completed(data)
     except ConfigError as error:
-        raise ConfigError(explain(place, [str(error)], advice if advice in (MEND, CALL) else PUT_BACK)) from None
+        problems, wrong = [str(error)], {"problem"}
+        data = {"fidelity": _STAND_INS["fidelity"], **data}
+        advice = advice if advice in (MEND, CALL) else PUT_BACK
+    try:
+        config = Config.model_validate(data)
     except ValidationError as error:
-        raise ConfigError(explain(place, [describe(e, Config) for e in error.errors()], advice)) from None
-    row = row_of(config.problem)
-    problems = [each for check in _CHECKS for each in check(config, row)]
+        problems += [describe(e, Config) for e in error.errors()]
+        wrong |= {key for e in error.errors() for key in e["loc"][:1]}
+        config = Config.model_validate(_STAND_INS | {key: value for key, value in data.items() if key not in wrong})
+    row = None if "problem" in wrong else row_of(config.problem)
+    checks = {**CHECKS, **(CHECKS_HERE if here else {})}
+    problems += [each for check, keys in checks.items() if not wrong & {*keys} for each in check(config, row)]
     if problems:
         raise ConfigError(explain(place, problems, advice))
     assert row is not None, "its absence is a problem"
-    settings = row.complete(config.problem_settings)
+    return _resolved(config, row)
+
+
+_STAND_INS = {
+    "name": "unnamed",
+    "problem": "unknown",
+    "optimizers": ["random"],
+    "budget": {"evaluations": 1},
+    "fidelity": {"epochs": 1},
+}
+"""Values for required keys that are missing or wrong, so that the other keys can be checked."""
+
+
+def _resolved(config: Config, row: Row) -> Config:
+    """A checked configuration with the values that follow from others, in place of null and auto."""
+    settings, workers = row.complete(config.problem_settings), config.workers
+    kind = workers.kind
+    if kind == AUTO:
+        kind = default_kind(workers, row, [entry.concurrency for entry in config.optimizers])
     sections = {
+        "initial_design": config.initial_points if config.initial_design is None else config.initial_design,
         "data": config.data.model_copy(update=vars(settings.data)),
         "objective": config.objective.model_copy(update={"flops_weight": settings.flops_weight}),
+        "workers": workers.model_copy(update={"kind": kind}),
     }
     return config.model_copy(update=sections)
-
-
-def _check_names(config: Config, row: Row | None) -> list[str]:
-    found = []
-    if row is None:
-        wrong = unknown("problem", config.problem, [*PROBLEMS, *ALIASES], "fmnas list problems")
-        found.append(f"{wrong} One of your own is FILE.py:NAME or MODULE:NAME.")
-    for i, entry in enumerate(config.optimizers):
-        if entry.use is None and entry.name not in OPTIMIZERS:
-            found.append(unknown(f"optimizers.{i}", entry.name, list(OPTIMIZERS), "fmnas list optimizers"))
-    labels = [entry.label for entry in config.optimizers]
-    found += [
-        f"optimizers: {label!r} is given twice: leave one out or, to compare its options, tell them apart by labels: "
-        f"{{name: {label}, label: {label}-2, KEY: VALUE}}"
-        for label in dict.fromkeys(labels)
-        if labels.count(label) > 1
-    ]
-    if config.hypotheses not in {ALL_PAIRS, *labels}:
-        found.append(
-            f"hypotheses = {config.hypotheses!r}: it must be {ALL_PAIRS}, for every pair, or the one optimizer of this "
-            f"configuration that is tested against each of the rest: {', '.join(dict.fromkeys(labels))}"
-        )
-    return found
-
-
-def _check_options(config: Config, _: Row | None) -> list[str]:
-    """Of the optimizers that have some, or are a user's: the others' defaults are good, and they need not be loaded."""
-    found = []
-    for i, entry in enumerate(config.optimizers):
-        if entry.use is not None or (entry.options and entry.name in OPTIMIZERS):
-            try:
-                entry.row.complete(entry.options)
-            except ValidationError as error:
-                schema, place, besides = entry.row.options, ("optimizers", i), ("concurrency", "warm_start")
-                found += [describe(each, schema, place, besides) for each in error.errors()]
-            except OptimizerError as error:
-                found.append(f"optimizers.{i}.{error}")
-            except (ConfigError, TypeError) as error:
-                found.append(f"optimizers.{i}.use = {shown(entry.use)}: {error}")
-    return found
-
-
-def _check_design(config: Config, row: Row | None) -> list[str]:
-    if config.initial_design != AUTHORS or row is None:
-        return []
-    if config.fixed:
-        why = "of the whole space, and fixed leaves a part of it"
-    elif not _has_authors_points(row):
-        able = ", ".join(name for name, other in PROBLEMS.items() if _has_authors_points(other))
-        why = f"known for {able}, not for {config.problem}"
-    else:
-        return []
-    return [f"initial_design = {AUTHORS!r}: the authors' points are {why}; give a number of random points"]
-
-
-def _has_authors_points(row: Row) -> bool:
-    return row.problem(ProblemSettings()).has_authors_points
-
-
-def _check_budget(config: Config, _: Row | None) -> list[str]:
-    if config.budget.evaluations > config.initial_points:
-        return []
-    takers = [entry.label for entry in config.optimizers if entry.warm_start is None and _takes_design(entry)]
-    if not takers:
-        return []
-    points = f" ({config.initial_points} points)" if config.initial_design == AUTHORS else ""
-    return [
-        f"budget.evaluations = {config.budget.evaluations}: it must exceed initial_design = "
-        f"{config.initial_design!r}{points}, or {', '.join(takers)} would have nothing left to choose; "
-        "raise the one or lower the other"
-    ]
-
-
-def _check_warm_starts(config: Config, _: Row | None) -> list[str]:
-    return [
-        f"optimizers.{i}.warm_start = {shown(entry.warm_start)}: {entry.label} takes no initial design, in whose place "
-        "an optimizer hears of earlier trials; leave it out"
-        for i, entry in enumerate(config.optimizers)
-        if entry.warm_start is not None and _takes_design(entry) is False
-    ]
-
-
-def _takes_design(entry: OptimizerConfig) -> bool | None:
-    """None where there is no such optimizer, which is said of its `name` or `use`."""
-    try:
-        return entry.row.takes_initial_design
-    except (KeyError, ConfigError):
-        return None
-
-
-def _check_data(config: Config, row: Row | None) -> list[str]:
-    given = {key: value for key, value in config.data if value is not None}
-    if row is None or not given:
-        return []
-    takes = row.settable.data
-    has_none = isinstance(row.found, Problem) and not row.found.dataset
-    without = "none, it has no data" if has_none else "none, its data are fixed"
-    taken = ", ".join(f"data.{key}" for key in takes) or without
-    found = [
-        f"data.{key} = {shown(value)}: {config.problem} does not take it (of data.* it takes {taken}); leave it out"
-        for key, value in given.items()
-        if key not in takes
-    ]
-    early, complete = config.data.early_validation, row.complete(config.problem_settings).data
-    if not found and complete.name in USER_SETS and complete.root is None:
-        found.append(
-            f"data.root: missing; data.name = {complete.name} needs a folder with its IDX files, or an .npz file"
-        )
-    if not found and early is not None and complete.validation is not None and early > complete.validation:
-        found.append(f"data.early_validation = {early}: it must be at most data.validation, {complete.validation}")
-    return found
-
-
-def _check_checkpoints(config: Config, row: Row | None) -> list[str]:
-    chosen = config.checkpoints
-    wanted = {key: value for key, value in chosen if value is not None and value is not False}
-    if row is not None and wanted and not row.settable.checkpoints:
-        able = ", ".join(name for name, other in PROBLEMS.items() if other.settable.checkpoints)
-        return [
-            f"checkpoints.{key} = {shown(value)}: {config.problem} keeps no checkpoints ({able} does); leave it out"
-            for key, value in wanted.items()
-        ]
-    if chosen.continue_promoted and chosen.every is None:
-        return [
-            "checkpoints.continue_promoted = true: it needs checkpoints.every, the epochs between two checkpoints; "
-            "set that, e.g. to 5, or leave continue_promoted out"
-        ]
-    return []
-
-
-def _check_objective(config: Config, row: Row | None) -> list[str]:
-    weight = config.objective.flops_weight
-    if row is None or weight is None or row.settable.flops_weight is not None:
-        return []
-    able = ", ".join(name for name, other in PROBLEMS.items() if other.settable.flops_weight is not None)
-    return [
-        f"objective.flops_weight = {shown(weight)}: the objective of {config.problem} has no FLOPs in it (that of "
-        f"{able} does); leave it out"
-    ]
-
-
-def _check_fixed(config: Config, row: Row | None) -> list[str]:
-    return misfits(row.problem(config.problem_settings).space, config.fixed) if row and config.fixed else []
-
-
-_CHECKS = (
-    *(_check_names, _check_options, _check_design, _check_budget, _check_warm_starts),
-    *(_check_data, _check_checkpoints, _check_objective, _check_fixed),
-)
-"""Each: what is wrong in a configuration, whose problem has that row, if there is one of its name."""
