@@ -42,7 +42,7 @@ class Setting:
 class Options(BaseModel):
     """An optimizer's own options; none by default."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, protected_namespaces=())
 
 
 @dataclass(frozen=True)
