@@ -22,6 +22,14 @@ ALL_PAIRS = "all"
 AUTHORS = "authors"
 """The initial design of the BO-FM paper's own runs."""
 MOST_INITIAL_POINTS = 10
+STAND_INS = {
+    "name": "unnamed",
+    "problem": "unknown",
+    "optimizers": ["random"],
+    "budget": {"evaluations": 1},
+    "fidelity": {"epochs": 1},
+}
+"""Values for required keys that are missing or wrong, so that the other keys can be checked."""
 
 
 def default_initial_points(evaluations: int) -> int:
@@ -103,8 +111,8 @@ def _without_authors_points(data: dict[str, Any], row: Row, overridden: Collecti
         yield f"initial_design = {data['initial_design']} random points: {why}"
 
 
-def without_effect(config: "Config", overridden: Collection[str], address: str | None) -> Iterator[str]:
-    """A line for values that were set and change nothing. address: of a Ray cluster, as the command was given it."""
+def without_effect(config: "Config", overridden: Collection[str]) -> Iterator[str]:
+    """A line for values that were set and change nothing. overridden: the keys of the overrides."""
     workers = config.workers
     if workers.kind == IN_PROCESS:
         set_keys = [f"workers.{key} = {shown(getattr(workers, key))}" for key in _of_several_workers(workers)]
@@ -113,7 +121,6 @@ def without_effect(config: "Config", overridden: Collection[str], address: str |
             for i, entry in enumerate(config.optimizers)
             if entry.concurrency > 1
         ]
-        set_keys += [f"--address {address}"] if address is not None else []
         if set_keys:
             yield f"without effect: {', '.join(set_keys)}: workers.kind = {IN_PROCESS} runs one trial at a time here"
     row = problem_row(config.problem)

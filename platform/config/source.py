@@ -90,6 +90,15 @@ def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> list[str]
     return keys
 
 
+def replaced(keys: Sequence[str]) -> list[str]:
+    """A line for each key that is overridden more than once. keys: of `apply_overrides`."""
+    return [
+        f"-o {cut(key)} is given {keys.count(key)} times: the last one counts"
+        for key in dict.fromkeys(keys)
+        if keys.count(key) > 1 and not key.endswith("+")
+    ]
+
+
 def override(data: dict[str, Any], given: str) -> str:
     """Apply one `key=value`, or `key+=value` for one more entry of a list, with a value in YAML; returns its key.
 
