@@ -185,8 +185,8 @@ def check_config(data: dict[str, Any], place: str, advice: str = MEND, here: boo
         config = Config.model_validate(data)
     except ValidationError as error:
         problems += [describe(e, Config) for e in error.errors()]
-        wrong |= {key for e in error.errors() for key in e["loc"][:1]}
-        config = Config.model_validate(STAND_INS | {key: value for key, value in data.items() if key not in wrong})
+        wrong |= {str(key) for e in error.errors() for key in e["loc"][:1]}
+        config = Config.model_validate(STAND_INS | {key: value for key, value in data.items() if str(key) not in wrong})
     row = None if "problem" in wrong else row_of(config.problem)
     checks = {**_CHECKS, **(CHECKS_HERE if here else {})}
     problems += [each for check, keys in checks.items() if not wrong & {*keys} for each in check(config, row)]
@@ -199,14 +199,12 @@ def check_config(data: dict[str, Any], place: str, advice: str = MEND, here: boo
 def _resolved(config: Config, row: Row) -> Config:
     """A checked configuration with the values that follow from others, in place of null and auto."""
     settings, workers = row.complete(config.problem_settings), config.workers
-    kind = workers.kind
-    if kind == AUTO:
-        kind = default_kind(workers, row, [entry.concurrency for entry in config.optimizers])
+    auto = default_kind(workers, row, [entry.concurrency for entry in config.optimizers])
     sections = {
         "initial_design": config.initial_points if config.initial_design is None else config.initial_design,
         "data": config.data.model_copy(update=vars(settings.data)),
         "objective": config.objective.model_copy(update={"flops_weight": settings.flops_weight}),
-        "workers": workers.model_copy(update={"kind": kind}),
+        "workers": workers.model_copy(update={"kind": auto if workers.kind == AUTO else workers.kind}),
     }
     return config.model_copy(update=sections)
 

@@ -40,14 +40,14 @@ def default_initial_points(evaluations: int) -> int:
     return min(MOST_INITIAL_POINTS, max(1, evaluations // 3), evaluations - 1)
 
 
-def default_kind(workers: WorkersConfig, row: Row | None, concurrency: Iterable[int]) -> str:
+def default_kind(workers: WorkersConfig, row: Row, concurrency: Iterable[int]) -> str:
     """Where trials run, for workers.kind = auto: in this process for a function that takes milliseconds, else on Ray.
 
     Whoever says how many workers there are, what one takes, or that an optimizer has several trials in flight wants
     workers, and gets them. concurrency: of each optimizer.
     """
     asked = workers.model_fields_set & {"count", "cpus", "gpus"} or any(number > 1 for number in concurrency)
-    return IN_PROCESS if row is not None and row.takes_milliseconds and not asked else RAY
+    return IN_PROCESS if row.takes_milliseconds and not asked else RAY
 
 
 def fall_back(data: dict[str, Any], before: Mapping[str, Any], overridden: Collection[str]) -> Iterator[str]:
@@ -83,7 +83,9 @@ def _without_old_problem(data: dict[str, Any], row: Row, overridden: Collection[
     dropped = []
     for section, names in foreign.items():
         values = data.get(section)
-        for name in list(values) if isinstance(values, dict) else ():
+        if not isinstance(values, dict):
+            continue
+        for name in list(values):
             if name in names and not _is_changed(f"{section}.{name}", overridden):
                 del values[name]
                 dropped.append(f"{section}.{name}")

@@ -273,7 +273,7 @@ def test_every_mistake_is_told_at_once_also_beside_one_of_types() -> None:
         "fixed": {"op1": "conv9x9"},
         "data": {"train": 70_000, "root": "/nowhere/at/all"},
     }
-    message = refusal({"name": "t", **wrong}, here=True)
+    message = refusal({"name": "t", 5: 6, **wrong}, here=True)
     keys = ["fidelity", "optimizers.1", "hypotheses", "budget.evaluations", "objective.flops_weight", "fixed.op1"]
     for key in (*keys, "data.train", "data.root"):
         assert f"\n  {key}" in message
