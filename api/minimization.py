@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from fmnas.platform.screen.screen import Screen
 
 Function = Callable[..., Any]
-MOST_INITIAL_POINTS = 10
-"""How many random points come first; a third of the evaluations where that is less."""
 ARGUMENTS = {
     "budget.evaluations": "evaluations",
     "workers.failures": "failures",
@@ -119,7 +117,6 @@ def minimize(
             "problem": use,
             "optimizers": [{**_optimizer(optimizer), **options}],
             "seed": seed,
-            "initial_design": _points(evaluations),
             "budget": {"evaluations": evaluations},
             "workers": {"kind": "in-process", "grace_seconds": 0.0, "failures": failures},
             "tracking": {"enabled": False},
@@ -163,13 +160,6 @@ def _in_words_of_the_call(message: str) -> str:
     for key, argument in ARGUMENTS.items():
         message = message.replace(key, argument)
     return message
-
-
-def _points(evaluations: object) -> int:
-    """Of the initial design; none for what is no number of evaluations, which is refused as such."""
-    if not isinstance(evaluations, int):
-        return 0
-    return max(0, min(MOST_INITIAL_POINTS, max(1, evaluations // 3), evaluations - 1))
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace, say: Say) -> _Plan:
     from fmnas.platform.tracking.password import settled
 
     say(f"reading {arguments.config}")
-    config = settled(load_config(arguments.config, arguments.overrides), Path.cwd())
+    config = settled(load_config(arguments.config, arguments.overrides, say, arguments.address), Path.cwd())
     directory = new_run_directory(arguments.out or Path("runs") / config.name)
     say(f"{config.in_a_line}, into {directory.root}")
     from fmnas.platform.drive.launch import launch  # what a configuration must be is known by now
@@ -234,9 +234,10 @@ def config(arguments: argparse.Namespace) -> int:
     from fmnas.platform.config.reference import commented
     from fmnas.platform.drive.forecast import cost_of, measured, not_trained, remarks
 
-    found = load_config(arguments.config, arguments.overrides)
+    said: list[str] = []
+    found = load_config(arguments.config, arguments.overrides, said.append)
     time = [f"Time: {measured(found)}"] if arguments.time else []
-    told = [f"Cost: {cost_of(found)}", *not_trained(found), *time, *remarks(found)]
+    told = [*said, f"Cost: {cost_of(found)}", *not_trained(found), *time, *remarks(found)]
     sys.stdout.write(commented(found) + "".join(f"# {line}\n" for line in told))
     return ExitCode.DONE
 

@@ -77,7 +77,7 @@ def recipes(changed: Iterable[str], directory: str) -> str:
         "repeats": "-o repeats=N",
         "budget.evaluations": "-o budget.evaluations=N",
         "budget.seconds": "-o budget.seconds=N",
-        "optimizers": "-o 'optimizers=[OLD, NEW]'",
+        "optimizers": "-o optimizers+=NEW",
     }
     ways = [how for key, how in grown.items() if any(each == key or each.startswith(f"{key}.") for each in changed)]
     if not ways:
@@ -105,8 +105,7 @@ def describe(
         if prefix:
             return f"{key}: missing; it has no default: write {place[-1]}: VALUE beside the optimizer's name"
         section = key.partition(".")[0]
-        besides_that = ", or 1 for a function without epochs" if section == "fidelity" else ""
-        return f"{key}: missing; it is required: write e.g. {section}: {TOP_EXAMPLES.get(section, '...')}{besides_that}"
+        return f"{key}: missing; it is required: write e.g. {section}: {TOP_EXAMPLES.get(section, '...')}"
     return f"{key} = {shown(error['input'])}: {_rule(error, [*prefix, *place])}"
 
 

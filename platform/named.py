@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from importlib import import_module
 from importlib.util import find_spec
+from inspect import isabstract
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any
@@ -58,7 +59,8 @@ def named(use: str) -> Any:
     try:
         return getattr(found, name)
     except AttributeError:
-        raise ConfigError(f"{module} has no {name}.{did_you_mean(name, list(_public(found)))}") from None
+        usable = [other for other, thing in _public(found).items() if not isabstract(thing)]
+        raise ConfigError(f"{module} has no {name}.{did_you_mean(name, usable)}") from None
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 A row's class is loaded when it is asked for: a list of names, or a wrong key elsewhere, needs no torch.
 """
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -41,7 +42,7 @@ class Setting:
 class Options(BaseModel):
     """An optimizer's own options; none by default."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, protected_namespaces=())
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,9 @@ class Row:
             name: (_bounded(option.annotation), ... if option.default is Parameter.empty else option.default)
             for name, option in options_of(self.optimizer).items()
         }
-        return create_model(f"{self.optimizer.__name__}Options", __base__=Options, **fields)
+        with warnings.catch_warnings():  # a constructor may have a parameter `copy`, which a BaseModel has, too
+            warnings.filterwarnings("ignore", "Field name .* shadows an attribute in parent", UserWarning)
+            return create_model(f"{self.optimizer.__name__}Options", __base__=Options, **fields)
 
     @cached_property
     def takes_initial_design(self) -> bool:

@@ -38,6 +38,11 @@ class Row:
         return there
 
     @property
+    def takes_milliseconds(self) -> bool:
+        """Whether an evaluation is known to take milliseconds at most: all in trainers/functions are plain formulas."""
+        return self.use.startswith("fmnas.trainers.functions.")
+
+    @property
     def settable(self) -> ConfigurableProblem:
         """What a configuration may set of it; of a problem as it is, nothing."""
         found = self.found

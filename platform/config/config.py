@@ -1,6 +1,7 @@
 """The configuration of an experiment: YAML, checked by pydantic, every default filled in."""
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -8,8 +9,20 @@ import yaml
 from pydantic import Field, ValidationError
 
 from fmnas.optimizers.optimizer import OptimizerError
+from fmnas.platform.config.dependent_keys import (
+    ALL_PAIRS,
+    AUTHORS,
+    STAND_INS,
+    default_initial_points,
+    default_kind,
+    fall_back,
+    without_effect,
+)
+from fmnas.platform.config.machine_checks import CHECKS_HERE, Check
 from fmnas.platform.config.own_problem import completed, with_files_beside
 from fmnas.platform.config.sections import (
+    AUTO,
+    RAY,
     BudgetConfig,
     CheckpointsConfig,
     DataConfig,
@@ -22,18 +35,15 @@ from fmnas.platform.config.sections import (
     WorkersConfig,
     number_or,
 )
-from fmnas.platform.config.source import override, parse, read_source
+from fmnas.platform.config.source import apply_overrides, parse, read_source, replaced
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.messages import CALL, MEND, PUT_BACK, counted, describe, explain, shown, unknown
 from fmnas.platform.optimizers import OPTIMIZERS
-from fmnas.platform.problems import ALIASES, PROBLEMS, Row, row_of, short_name
+from fmnas.platform.problems import ALIASES, PROBLEMS, Row, is_own, row_of, short_name
 from fmnas.search_spaces.subspace import misfits
 from fmnas.trainers.problem import AUTHORS_POINTS, USER_SETS, DataSettings, Problem, ProblemSettings
 
-AUTHORS = "authors"
-"""The initial design of the BO-FM paper's own runs."""
-ALL_PAIRS = "all"
-"""Hypotheses on every pair of optimizers; what the room `comparison` calls ALL, which takes long to import."""
+__all__ = ["ALL_PAIRS", "AUTHORS", "Config", "check_config", "load_config"]
 
 
 class Config(Section):
@@ -53,10 +63,10 @@ class Config(Section):
     """How often each optimizer runs, each time from another seed and another initial design."""
     seed: int = Field(default=0, ge=0, lt=2**64)
     """What all randomness derives from."""
-    initial_design: Annotated[int | Literal["authors"], number_or(AUTHORS, 0, 100_000)] = 10
+    initial_design: Annotated[int | Literal["authors"] | None, number_or(AUTHORS, 0, 100_000, null=True)] = None
     """How many random points the optimizers of a repeat share; or authors: with `seed: 0`, repeat r, from 0, has the
-    ten points that the BO-FM paper's run with seed r began with; with any other seed, ten points drawn in the same way
-    from a seed that depends on `seed` and on the repeat."""
+    ten points of the BO-FM paper's run with seed r; with another seed, ten points drawn in the same way, from a seed
+    that depends on `seed` and on the repeat. null: a third of budget.evaluations, at least 1 and at most 10."""
     seeds: int = Field(default=4, ge=1, le=1000)
     """Trainings that are averaged in one evaluation."""
     budget: BudgetConfig
@@ -81,6 +91,8 @@ class Config(Section):
     @property
     def initial_points(self) -> int:
         """How many points the initial design has."""
+        if self.initial_design is None:
+            return default_initial_points(self.budget.evaluations)
         return AUTHORS_POINTS if self.initial_design == AUTHORS else int(self.initial_design)
 
     @property
@@ -115,63 +127,120 @@ class Config(Section):
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
 
 
-def load_config(source: str | Path, overrides: Sequence[str] = (), advice: str = MEND) -> Config:
-    """Read a configuration file, or a shipped one by its name; apply overrides `key=value`; check everything.
+def _say_nothing(_: str) -> None: ...
 
-    Raises ConfigError that names every offending key, its value, what is allowed and the next step, `advice`.
+
+def load_config(
+    source: str | Path,
+    overrides: Sequence[str] = (),
+    say: Callable[[str], None] = _say_nothing,
+    address: str | None = None,
+) -> Config:
+    """The configuration of a new experiment on this machine: of a file, or a shipped one by its name.
+
+    overrides: each `key=value`, or `key+=value` for one more entry of a list. say: called with a line for each value
+    that an override left without a meaning, and that was changed, and for each that has no effect. address: of the Ray
+    cluster that is to be used; None without one.
+
+    Raises ConfigError that names every offending key, its value, what is allowed and the next step.
     """
     path, text = read_source(source)
     data = parse(text, str(path))
     data.setdefault("name", path.stem)
     if path.is_file():
         with_files_beside(data, path.parent)
-    for each in overrides:
-        override(data, each)
-    return check_config(data, str(path), advice)
+    before = copy.deepcopy(data)
+    keys = apply_overrides(data, overrides)
+    overridden = {key.removesuffix("+") for key in keys}
+    for line in (*replaced(keys), *fall_back(data, before, overridden)):
+        say(line)
+    workers = data.get("workers", {})
+    if address is not None and isinstance(workers, dict) and workers.get("kind", AUTO) == AUTO:
+        data["workers"] = {**workers, "kind": RAY}
+    config = check_config(data, str(path), here=True)
+    for line in without_effect(config, overridden):
+        say(line)
+    if is_own(config.problem) and "workers" not in data:
+        say(
+            f"Ray's workers evaluate {short_name(config.problem)}: where that takes milliseconds, "
+            "-o workers.kind=in-process starts sooner"
+        )
+    return config
 
 
-def check_config(data: dict[str, Any], place: str, advice: str = MEND) -> Config:
-    """A checked Config from plain data; `place` names its source in errors, and `advice` says how to mend it there."""
+def check_config(data: dict[str, Any], place: str, advice: str = MEND, here: bool = False) -> Config:
+    """A checked Config from plain data, with the values of all keys that were left out.
+
+    place: names its source in errors. advice: says how to correct it there. here: whether it is to be run on this
+    machine, so that its data, its MLflow store and a GPU for this process must be here.
+
+    Raises ConfigError with everything that is wrong: only a check that reads a wrong key is left out.
+    """
+    problems: list[str] = []
+    wrong: set[str] = set()
     try:
-        config = Config.model_validate(completed(data))
+        data = completed(data)
     except ConfigError as error:
-        raise ConfigError(explain(place, [str(error)], advice if advice in (MEND, CALL) else PUT_BACK)) from None
+        problems, wrong = [str(error)], {"problem"}
+        data = {"fidelity": STAND_INS["fidelity"], **data}
+        advice = advice if advice in (MEND, CALL) else PUT_BACK
+    try:
+        config = Config.model_validate(data)
     except ValidationError as error:
-        raise ConfigError(explain(place, [describe(e, Config) for e in error.errors()], advice)) from None
-    row = row_of(config.problem)
-    problems = [each for check in _CHECKS for each in check(config, row)]
+        problems += [describe(e, Config) for e in error.errors()]
+        wrong |= {str(key) for e in error.errors() for key in e["loc"][:1]}
+        config = Config.model_validate(STAND_INS | {key: value for key, value in data.items() if str(key) not in wrong})
+    row = None if "problem" in wrong else row_of(config.problem)
+    checks = {**_CHECKS, **(CHECKS_HERE if here else {})}
+    problems += [each for check, keys in checks.items() if not wrong & {*keys} for each in check(config, row)]
     if problems:
         raise ConfigError(explain(place, problems, advice))
     assert row is not None, "its absence is a problem"
-    settings = row.complete(config.problem_settings)
+    return _resolved(config, row)
+
+
+def _resolved(config: Config, row: Row) -> Config:
+    """A checked configuration with the values that follow from others, in place of null and auto."""
+    settings, workers = row.complete(config.problem_settings), config.workers
+    auto = default_kind(workers, row, [entry.concurrency for entry in config.optimizers])
     sections = {
+        "initial_design": config.initial_points if config.initial_design is None else config.initial_design,
         "data": config.data.model_copy(update=vars(settings.data)),
         "objective": config.objective.model_copy(update={"flops_weight": settings.flops_weight}),
+        "workers": workers.model_copy(update={"kind": auto if workers.kind == AUTO else workers.kind}),
     }
     return config.model_copy(update=sections)
 
 
-def _check_names(config: Config, row: Row | None) -> list[str]:
-    found = []
-    if row is None:
-        wrong = unknown("problem", config.problem, [*PROBLEMS, *ALIASES], "fmnas list problems")
-        found.append(f"{wrong} One of your own is FILE.py:NAME or MODULE:NAME.")
-    for i, entry in enumerate(config.optimizers):
-        if entry.use is None and entry.name not in OPTIMIZERS:
-            found.append(unknown(f"optimizers.{i}", entry.name, list(OPTIMIZERS), "fmnas list optimizers"))
+def _check_problem(config: Config, row: Row | None) -> list[str]:
+    if row is not None:
+        return []
+    wrong = unknown("problem", config.problem, [*PROBLEMS, *ALIASES], "fmnas list problems")
+    return [f"{wrong} One of your own is FILE.py:NAME or MODULE:NAME."]
+
+
+def _check_names(config: Config, _: Row | None) -> list[str]:
     labels = [entry.label for entry in config.optimizers]
-    found += [
+    return [
+        unknown(f"optimizers.{i}", entry.name, list(OPTIMIZERS), "fmnas list optimizers")
+        for i, entry in enumerate(config.optimizers)
+        if entry.use is None and entry.name not in OPTIMIZERS
+    ] + [
         f"optimizers: {label!r} is given twice: leave one out or, to compare its options, tell them apart by labels: "
         f"{{name: {label}, label: {label}-2, KEY: VALUE}}"
         for label in dict.fromkeys(labels)
         if labels.count(label) > 1
     ]
-    if config.hypotheses not in {ALL_PAIRS, *labels}:
-        found.append(
-            f"hypotheses = {config.hypotheses!r}: it must be {ALL_PAIRS}, for every pair, or the one optimizer of this "
-            f"configuration that is tested against each of the rest: {', '.join(dict.fromkeys(labels))}"
-        )
-    return found
+
+
+def _check_hypotheses(config: Config, _: Row | None) -> list[str]:
+    labels = dict.fromkeys(entry.label for entry in config.optimizers)
+    if config.hypotheses in {ALL_PAIRS, *labels}:
+        return []
+    return [
+        f"hypotheses = {config.hypotheses!r}: it must be {ALL_PAIRS}, for every pair, or the one optimizer of this "
+        f"configuration that is tested against each of the rest: {', '.join(labels)}"
+    ]
 
 
 def _check_options(config: Config, _: Row | None) -> list[str]:
@@ -211,7 +280,9 @@ def _has_authors_points(row: Row) -> bool:
 def _check_budget(config: Config, _: Row | None) -> list[str]:
     if config.budget.evaluations > config.initial_points:
         return []
-    takers = [entry.label for entry in config.optimizers if entry.warm_start is None and _takes_design(entry)]
+    takers = dict.fromkeys(
+        entry.label for entry in config.optimizers if entry.warm_start is None and _takes_design(entry)
+    )
     if not takers:
         return []
     points = f" ({config.initial_points} points)" if config.initial_design == AUTHORS else ""
@@ -312,8 +383,18 @@ def _check_fixed(config: Config, row: Row | None) -> list[str]:
     return misfits(row.problem(config.problem_settings).space, config.fixed) if row and config.fixed else []
 
 
-_CHECKS = (
-    *(_check_names, _check_options, _check_design, _check_budget, _check_warm_starts),
-    *(_check_data, _check_fidelity, _check_checkpoints, _check_objective, _check_fixed),
-)
-"""Each: what is wrong in a configuration, whose problem has that row, if there is one of its name."""
+_CHECKS: dict[Check, tuple[str, ...]] = {
+    _check_problem: ("problem",),
+    _check_names: ("optimizers",),
+    _check_hypotheses: ("optimizers", "hypotheses"),
+    _check_options: ("optimizers",),
+    _check_design: ("problem", "initial_design", "fixed"),
+    _check_budget: ("optimizers", "initial_design", "budget"),
+    _check_warm_starts: ("optimizers",),
+    _check_data: ("problem", "data"),
+    _check_fidelity: ("problem", "fidelity", "checkpoints"),
+    _check_checkpoints: ("problem", "checkpoints"),
+    _check_objective: ("problem", "objective"),
+    _check_fixed: ("problem", "fixed"),
+}
+"""Check -> the keys that it reads. A check returns what is wrong, given the row of the problem, if there is one."""

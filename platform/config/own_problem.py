@@ -5,7 +5,8 @@
     problem: ./tune_me.py          the one problem in it
     problem: my_module:svm         of a module, which each node must have
 
-What may be left out: `fidelity`, as the problem has its own epochs, and `seeds`.
+What may be left out: `fidelity`, as the problem has its own epochs, and `seeds`. `fidelity` may also be left out for a
+problem of the registry that has no epochs.
 """
 
 from collections.abc import Mapping
@@ -15,22 +16,25 @@ from typing import Any
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.messages import shown
 from fmnas.platform.named import found_beside, parted, those_in, whole
-from fmnas.platform.problems import HOW, Row, is_own
+from fmnas.platform.problems import HOW, Row, is_own, row_of
 from fmnas.search_spaces import FmnasError
 from fmnas.trainers.problem import ConfigurableProblem, Problem, ProblemSettings
 
 
 def completed(data: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration's plain data with the whole name of its own problem, and what that has in place of what is left
-    out; those of any other configuration as they are.
+    """A configuration's plain data with the whole name of its own problem, and what its problem has in place of what is
+    left out.
 
     Raises ConfigError, naming the key, for a problem that cannot be used.
     """
     name = data.get("problem")
-    if not isinstance(name, str) or not is_own(name):
+    if not isinstance(name, str):
         return dict(data)
+    if not is_own(name):
+        return dict(data) if "fidelity" in data or _has_epochs(row_of(name)) else {**data, "fidelity": {"epochs": 1}}
     try:
-        row = _row(whole(name))
+        row = problem_row(name)
+        assert row is not None, "a problem that a user brings has a row"
         task = row.problem(ProblemSettings())
         _check_names(task)
     except FmnasError as error:
@@ -55,7 +59,22 @@ def with_files_beside(data: dict[str, Any], folder: Path) -> None:
             place[key] = found_beside(place[key], folder)
 
 
-def _row(use: str) -> Row:
+def problem_row(name: Any) -> Row | None:
+    """Of the problem that a configuration names; None for one that the registry does not have.
+
+    Raises ConfigError for one of a user's that is not there.
+    """
+    if not isinstance(name, str):
+        return None
+    return _own_row(whole(name)) if is_own(name) else row_of(name)
+
+
+def _has_epochs(row: Row | None) -> bool:
+    """Whether a problem of the registry has epochs, of which a configuration must say how many make a full training."""
+    return row is not None and not row.takes_milliseconds and row.problem(ProblemSettings()).epochs > 1
+
+
+def _own_row(use: str) -> Row:
     """Of a whole name. Raises ConfigError where nothing is named and there is not exactly one problem."""
     module, name = parted(use)
     if not name:

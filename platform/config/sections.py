@@ -25,8 +25,10 @@ from fmnas.trainers.problem import Arrangement, FlopsConvention, Hardware
 
 IN_PROCESS: Final = "in-process"
 """The kind of workers that is none: the driver trains itself."""
+RAY: Final = "ray"
+"""The kind of workers that are actors of Ray."""
 AUTO: Final = "auto"
-"""As many workers as the runs can use."""
+"""As many workers as the runs can use; of the kind that suits the problem."""
 LONG = 1e9
 """Seconds, some thirty years: timers of the operating system take no more than a few times that."""
 LABEL_FORM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
@@ -56,11 +58,15 @@ def must(hold: Callable[[Any], object], told: str) -> AfterValidator:
     return AfterValidator(checked)
 
 
-def number_or(word: str, least: int, most: int) -> BeforeValidator:
-    """Lets a word pass, and a whole number between these."""
+def number_or(word: str, least: int, most: int, null: bool = False) -> BeforeValidator:
+    """Lets a word pass, and a whole number between these; null too, if `null` says so."""
 
     def checked(given: Any) -> Any:
-        if given == word or (isinstance(given, int) and not isinstance(given, bool) and least <= given <= most):
+        if (
+            (null and given is None)
+            or given == word
+            or (isinstance(given, int) and not isinstance(given, bool) and least <= given <= most)
+        ):
             return given
         raise ValueError(f"it must be a whole number of at least {least} and at most {most}, or {word}")
 
@@ -84,7 +90,7 @@ class BudgetConfig(Section):
 
 
 class FidelityConfig(Section):
-    """What a full evaluation is."""
+    """What a full evaluation is. It may be left out where a problem has no epochs, and for one of your own."""
 
     epochs: int = Field(ge=1, le=1_000_000)
     """What a full evaluation trains for; 1 where a problem has no epochs."""
@@ -97,8 +103,10 @@ class FidelityConfig(Section):
 class WorkersConfig(Section):
     """The pool of workers."""
 
-    kind: Literal["ray", "in-process"] = "ray"
-    """ray; or in-process, one trial at a time in the driver's own process, for a debugger and for cheap functions."""
+    kind: Literal["auto", "ray", "in-process"] = AUTO
+    """ray; in-process, one trial at a time in the driver's own process, for a debugger and for functions that take
+    milliseconds; or auto: in-process for the synthetic functions and engineers' problems of the registry, unless count,
+    cpus, gpus, an optimizer's concurrency or --address is given, and ray for everything else."""
     count: Annotated[int | Literal["auto"], number_or(AUTO, 1, 100_000)] = AUTO
     """How many; auto takes what the cluster holds and the runs can use."""
     cpus: float = Field(default=1, ge=SHARE, le=100_000)

@@ -1,5 +1,6 @@
 """Where a configuration comes from: a file or a shipped one, as strict YAML, with overrides from the command line."""
 
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -73,9 +74,38 @@ def parse(text: str, place: str) -> dict[str, Any]:
     return data
 
 
-def override(data: dict[str, Any], given: str) -> None:
-    """Apply one `key=value`, its value in YAML. Raises ConfigError where it makes no sense."""
+def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> list[str]:
+    """Apply each `key=value` in turn; the keys, one of an appended value with its "+".
+
+    Raises ConfigError as `override`, and for an override that a later one of the section around it discards.
+    """
+    keys = [override(data, each) for each in overrides]
+    for i, later in enumerate(keys):
+        for earlier in keys[:i]:
+            if earlier.startswith(f"{later}."):
+                raise ConfigError(
+                    f"-o {cut(earlier)}: -o {cut(later)} comes after it and replaces it: give -o {cut(later)} first, "
+                    "or leave one of the two out"
+                )
+    return keys
+
+
+def replaced(keys: Sequence[str]) -> list[str]:
+    """A line for each key that is overridden more than once. keys: of `apply_overrides`."""
+    return [
+        f"-o {cut(key)} is given {keys.count(key)} times: the last one counts"
+        for key in dict.fromkeys(keys)
+        if keys.count(key) > 1 and not key.endswith("+")
+    ]
+
+
+def override(data: dict[str, Any], given: str) -> str:
+    """Apply one `key=value`, or `key+=value` for one more entry of a list, with a value in YAML; returns its key.
+
+    Raises ConfigError where it makes no sense.
+    """
     key, equals, text = given.partition("=")
+    appends, key = key.endswith("+"), key.removesuffix("+")
     told = f"-o {cut(given)}"
     if not equals or not key:
         raise ConfigError(f"{told}: write key=value, e.g. -o budget.evaluations=20")
@@ -97,7 +127,14 @@ def override(data: dict[str, Any], given: str) -> None:
     at = _at(last, place)
     if at is None:
         raise ConfigError(f"{told}: {_no_key(key, place)}")
-    place[at] = value
+    if not appends:
+        place[at] = value
+        return key
+    entries = place.get(at, []) if isinstance(place, dict) else place[at]
+    if not isinstance(entries, list):
+        raise ConfigError(f"{told}: += adds to a list, and {shown(key)} is none; the list is optimizers")
+    place[at] = [*entries, *(value if isinstance(value, list) else [value])]
+    return f"{key}+"
 
 
 def _at(part: str, place: Any) -> Any:

@@ -7,8 +7,10 @@ from fmnas.comparison.numbers.notation import listed
 from fmnas.comparison.summary import Remark
 from fmnas.platform.config.config import AUTHORS, Config
 from fmnas.platform.config.sections import OptimizerConfig
+from fmnas.platform.messages import shown
 from fmnas.platform.named import HANDED_OVER, parted
 from fmnas.platform.problems import ALIASES, is_own, row_of, short_name
+from fmnas.platform.record.configuration import differences
 from fmnas.platform.record.experiment import Experiment
 from fmnas.platform.record.warm_start import Knowledge
 from fmnas.search_spaces import Space, Subspace
@@ -34,10 +36,11 @@ def objective_settings(config: Config, space: Space | None = None, digest: str =
 
 
 def differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[str]:
-    """A line for each key that both have, with another value: `key = OURS and THEIRS`."""
+    """A line for each value that differs, of the keys that both have: `key = OURS and THEIRS`."""
     for key in ours:
         if key in theirs and ours[key] != theirs[key]:
-            yield f"{key} = {ours[key]!r} and {theirs[key]!r}"
+            for name, (mine, other) in differences({key: ours[key]}, {key: theirs[key]}).items():
+                yield f"{name} = {shown(mine)} and {shown(other)}"
 
 
 def competitor(entry: OptimizerConfig) -> dict[str, Any]:

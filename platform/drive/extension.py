@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fmnas.platform.config.config import Config, check_config
-from fmnas.platform.config.source import override
+from fmnas.platform.config.source import apply_overrides
 from fmnas.platform.drive.description import competitor
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.messages import explain, shown
@@ -41,20 +41,26 @@ ADVICE = (
 )
 
 
+ADDING = "-o optimizers+=NEW"
+"""How to say that there is to be one optimizer more."""
+
+
 def extended_config(config: Config, given: Sequence[str], root: Path) -> Config:
     """The configuration with what is `given`, as `KEY=VALUE`: bare labels of optimizers that it has stand for these.
 
+    `optimizers+=NEW` adds one; where the experiment has it already, nothing is added, so the command can be repeated.
     root: the run directory, for messages. Raises ConfigError, naming every key that cannot be so and why.
     """
     place = f"the experiment in {root}"
     if not given:
-        raise ConfigError(f"{place}: say what is to grow: -o repeats=N, -o budget.evaluations=N, {_adding(config)}")
+        raise ConfigError(f"{place}: say what is to grow: -o repeats=N, -o budget.evaluations=N, {ADDING}")
     data = config.model_dump(mode="json")
-    for each in given:
-        override(data, each)
+    keys = apply_overrides(data, given)
     known = {entry.label: entry.model_dump(mode="json") for entry in config.optimizers}
     if isinstance(data["optimizers"], list):
         data["optimizers"] = [known.get(each, each) if isinstance(each, str) else each for each in data["optimizers"]]
+        if "optimizers+" in keys:
+            data["optimizers"] = _each_once(data["optimizers"], known)
     wanted = check_config(data, place, ADVICE)
     refusals = [*_of_budgets(config, wanted), *_of_optimizers(config, wanted), *_of_the_rest(config, wanted)]
     if refusals:
@@ -99,9 +105,14 @@ def _growing(config: Config) -> dict[str, Any]:
     return {key: plain[key] for key in GROWING}
 
 
-def _adding(config: Config) -> str:
-    """How to say that there is to be one optimizer more."""
-    return f"-o 'optimizers=[{', '.join(entry.label for entry in config.optimizers)}, NEW]'"
+def _each_once(entries: Sequence[Any], known: Mapping[str, Any]) -> list[Any]:
+    """The entries; of those with the label of an optimizer that the experiment has, the last."""
+    labels = [str(entry.get("label", entry.get("name"))) if isinstance(entry, dict) else "" for entry in entries]
+    return [
+        entry
+        for i, (label, entry) in enumerate(zip(labels, entries, strict=True))
+        if label not in known or label not in labels[i + 1 :]
+    ]
 
 
 def _of_budgets(config: Config, wanted: Config) -> list[str]:
@@ -121,7 +132,7 @@ def _of_optimizers(config: Config, wanted: Config) -> list[str]:
     missing = [entry.label for entry in config.optimizers if entry.label not in now]
     left_out = (
         f"optimizers: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} left out, and what was done is "
-        f"kept: write {_adding(config)}; of some of them alone a report of other directories tells"
+        f"kept: write {ADDING} for one more; of some of them alone a report of other directories tells"
     )
     altered = [
         f"optimizers: {entry.label} has other settings here, and did what it did with those it has: write its label "

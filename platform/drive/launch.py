@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from fmnas.platform.config.config import Config
+from fmnas.platform.config.sections import IN_PROCESS
 from fmnas.platform.config.uri import shown_uri
 from fmnas.platform.drive.description import warm_starts_of
 from fmnas.platform.drive.driver import Clock, Dispatcher, Driver, Stage, epochs_reached
@@ -83,6 +84,8 @@ class Session:
         config, around, every = self.config, self.around, self.config.checkpoints.every
         kept = Checkpoints(self.directory.checkpoints.resolve(), every) if every else None
         seconds = math.inf if config.budget.trial_seconds is None else config.budget.trial_seconds
+        if around.address is not None and config.workers.kind == IN_PROCESS:
+            around.screen.say(f"without effect: --address {around.address}: workers.kind = {IN_PROCESS}")
         work = Work(config, data, config.seeds, config.concurrency, seconds, kept, around.traced)
         return open_pool(work, around.address, around.stop, around.screen.say)
 

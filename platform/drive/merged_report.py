@@ -120,8 +120,17 @@ def _check_alike(sources: Sequence[Member]) -> None:
         if lines:
             raise RunDirectoryError(
                 f"{first.directory.root} and {other.directory.root} cannot be put into one report: they differ in\n"
-                f"{lines}\nReport them one by one."
+                f"{lines}\nReport them one by one.{_same_budget(first, other)}"
             )
+
+
+def _same_budget(*members: Member) -> str:
+    """How to give both as many evaluations, where they have not; else empty."""
+    fewer, more = sorted(members, key=lambda member: member.config.budget.evaluations)
+    if fewer.config.budget.evaluations == more.config.budget.evaluations:
+        return ""
+    how = f"fmnas {fewer.directory.command('extend')} -o budget.evaluations={more.config.budget.evaluations}"
+    return f" Where only budget.evaluations differs, `{how}` makes them alike."
 
 
 def _settings(source: Member) -> dict[str, Any]:

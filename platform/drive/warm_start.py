@@ -97,7 +97,7 @@ def _read(config: Config, space: Space, own: str, text: str, kept: Knowledge | N
             raise ConfigError(
                 f"{has} no finished trial of {source.config.fidelity.epochs} epochs: there is nothing to know"
             )
-        _check_budget(config.budget, known[-1], has)
+        _check_budget(config.budget, known[-1], has, source.directory)
         _check_space(space, known[-1], source.name)
     drivers = [record for record in source.records if record["event"] == DRIVER]
     altered = is_altered(PROBLEM, own_digests(config).get(PROBLEM), source.directory, drivers)
@@ -137,12 +137,13 @@ def _check_comparable(config: Config, space: Space, source: Earlier) -> None:
         )
 
 
-def _check_budget(budget: BudgetConfig, trials: Sequence[KnownTrial], has: str) -> None:
-    """Whether something is left to choose after these. has: who has them, for messages."""
+def _check_budget(budget: BudgetConfig, trials: Sequence[KnownTrial], has: str, directory: RunDirectory) -> None:
+    """Raise ConfigError where nothing is left to choose after these. has: who has them, in words. directory: theirs."""
     if len(trials) >= budget.evaluations:
         raise ConfigError(
             f"{has} {counted(len(trials), 'trial')}, and budget.evaluations is {budget.evaluations}: nothing would "
-            f"be left to choose; raise it above {len(trials)}"
+            f"be left to choose; raise it above {len(trials)}, say to N (one report of both directories takes the same "
+            f"budget there: `fmnas {directory.command('extend')} -o budget.evaluations=N`)"
         )
     seconds = sum(trial.evaluation.seconds for trial in trials)
     if budget.seconds is not None and seconds >= budget.seconds:

@@ -206,7 +206,7 @@ def test_a_changed_configuration_is_not_resumed(tmp_path: Path, capsys: pytest.C
 @pytest.mark.parametrize(
     ("change", "way"),
     [
-        ({"optimizers": ["random", "bohb"]}, "-o 'optimizers=[OLD, NEW]'`."),
+        ({"optimizers": ["random", "bohb"]}, "-o optimizers+=NEW`."),
         ({"repeats": 2, "budget": {"evaluations": 7}}, "-o repeats=N -o budget.evaluations=N`."),
         ({"seed": 7}, ""),
     ],

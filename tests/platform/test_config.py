@@ -206,11 +206,16 @@ def test_every_mistake_is_told_at_once() -> None:
 def test_overrides_reach_nested_keys_and_lists(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_text(yaml.safe_dump({**{k: v for k, v in GOOD.items() if k != "name"}, "problem": "svm_boston"}))
-    overrides = ["budget.evaluations=9", "data.root=/data", "optimizers.1.population=7", "optimizers.0.mode=paper"]
+    overrides = [
+        "budget.evaluations=9",
+        f"data.root={tmp_path}",
+        "optimizers.1.population=7",
+        "optimizers.0.mode=paper",
+    ]
     config = load_config(path, overrides)
     assert config.name == "a"
     assert config.budget.evaluations == 9
-    assert config.data.root == "/data"
+    assert config.data.root == str(tmp_path)
     assert config.optimizers[1].options == {"population": 7}
     assert config.optimizers[0].options == {"mode": "paper"}
 

@@ -72,7 +72,7 @@ def test_cocabo_receives_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_random_designs_differ_by_the_seed() -> None:
     first, second = (built(seed=seed).runs[0].optimizer.initial_design for seed in (0, 1))
-    assert len(first) == len(second) == 10
+    assert len(first) == len(second) == 5
     assert first != second
 
 

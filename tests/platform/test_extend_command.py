@@ -76,6 +76,21 @@ def test_it_ends_as_if_it_had_been_so_from_the_start(
     assert facts["spent_share"] == 1.0
 
 
+def test_an_optimizer_can_be_added_without_the_labels_of_the_others_and_only_once(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for added in ("optimizers+=bo-fm", "optimizers+=bo-fm", "optimizers+=[{name: bo-fm}, random]"):
+        assert extend(run, added) == 0
+        labels = [entry["label"] for entry in yaml.safe_load((run / "config.yaml").read_text())["optimizers"]]
+        assert labels == ["random", "regularized-evolution", "bo-fm"]
+    assert (run / "journal.jsonl").read_text().count('"event":"extended"') == 1
+    capsys.readouterr()
+    assert extend(run, "optimizers+={name: tpe, label: random}") == 2
+    assert "random has other settings here" in capsys.readouterr().err
+    assert extend(run, "repeats=2", "optimizers+=nobody", "optimizers+=5") == 2
+    assert "optimizers.4 = 5" in capsys.readouterr().err
+
+
 def test_said_again_it_goes_on_and_adds_nothing(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert extend(run, "repeats=2") == 0
     journal = (run / "journal.jsonl").read_bytes()
@@ -126,8 +141,7 @@ def test_a_larger_budget_is_said_of_who_was_told_the_smaller_one(
 REFUSED = {
     "repeats=0": "repeats = 0: it must be at least 1",
     "budget.evaluations=4": "budget.evaluations = 4: it must exceed initial_design",
-    "optimizers=[random]": "regularized-evolution is left out, and what was done is kept: write "
-    "-o 'optimizers=[random, regularized-evolution, NEW]'",
+    "optimizers=[random]": "regularized-evolution is left out, and what was done is kept: write -o optimizers+=NEW",
     "optimizers=[bo-fm]": "random, regularized-evolution are left out",
     "optimizers=bo-fm": "it must be a list",
     "optimizers=[random, {name: regularized-evolution}]": "regularized-evolution has other settings here",

@@ -125,7 +125,9 @@ def test_experiments_with_other_values_are_not_put_into_one_report(
     other = tmp_path / "other"
     assert run(other, "seed=5", optimizers="[random]") == 0
     assert main(["report", str(done), str(other), "--out", str(tmp_path / "both")]) == 2
-    assert "fixed = {'h1': 2, 'x1': 0.25} and {}" in capsys.readouterr().err
+    message = capsys.readouterr().err
+    assert "fixed.h1 = 2 and null" in message
+    assert "fixed.x1 = 0.25 and null" in message
 
 
 def test_an_older_experiment_has_nothing_fixed_and_goes_on(tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ def test_a_wrong_override_is_answered_with_what_to_write(
         (HERE.replace("{epochs: 1}", "{epochs: 1, epochs: 2}"), "my.yaml, line 5, column 23: 'epochs' is given twice"),
         ("- a\n", "my.yaml: a configuration is a mapping of keys such as problem, optimizers, budget"),
         ("problem: func2c\noptimizers: [random]\nfidelity: {epochs: 1}", "write e.g. budget: {evaluations: 20}"),
-        ("problem: func2c\noptimizers: [random]\nbudget: {evaluations: 9}", "write e.g. fidelity: {epochs: 5}"),
+        ("problem: joint\noptimizers: [random]\nbudget: {evaluations: 9}", "write e.g. fidelity: {epochs: 5}"),
         (
             "problem: func2c\nbudget: {evaluations: 9}",
             "optimizers: missing; it is required: write e.g. optimizers: [bo",

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from datetime import datetime
 from pathlib import Path
 
@@ -105,11 +106,8 @@ def test_the_same_repeat_twice_is_refused(one: Path, tmp_path: Path, capsys: pyt
     ("override", "key"),
     [
         ("problem=func3c", "problem = 'func2c' and 'func3c'"),
-        (
-            "fidelity.epochs=2",
-            "fidelity = {'epochs': 3, 'schedule_epochs': None} and {'epochs': 2, 'schedule_epochs': None}",
-        ),
-        ("budget.evaluations=7", "budget = "),
+        ("fidelity.epochs=2", "fidelity.epochs = 3 and 2"),
+        ("budget.evaluations=7", "budget.evaluations = 6 and 7"),
         ("initial_design=2", "initial_design = 3 and 2"),
     ],
 )
@@ -120,11 +118,24 @@ def test_what_cannot_be_compared_is_refused(
     assert key in refused(capsys, one, other, "--out", tmp_path / "both")
 
 
+def test_two_budgets_are_made_one_by_the_extension_that_the_refusal_names(
+    one: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fewer = Path(shutil.copytree(one, tmp_path / "fewer"))
+    more = run(tmp_path / "more", "optimizers=[random]", "seed=7", "budget.evaluations=7")
+    for pair in ((fewer, more), (more, fewer)):
+        message = refused(capsys, *pair, "--out", tmp_path / "both")
+        assert f"`fmnas extend {fewer} -o budget.evaluations=7`" in message
+        assert "{" not in message
+    assert main(["extend", str(fewer), "-o", "budget.evaluations=7", "--progress", "quiet"]) == 0
+    assert main(["report", str(fewer), str(more), "--out", str(tmp_path / "both")]) == 0
+
+
 def test_the_same_name_with_other_options_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     name = "regularized-evolution"
     first = run(tmp_path / "first", f"optimizers=[{{name: {name}, population: 4, tournament: 2}}]")
     second = run(tmp_path / "second", f"optimizers=[{{name: {name}, population: 5, tournament: 2}}]", "seed=7")
-    assert f"optimizer {name} = " in refused(capsys, first, second)
+    assert f"optimizer {name}.population = 4 and 5" in refused(capsys, first, second)
 
 
 def test_a_report_does_not_replace_that_of_an_experiment(

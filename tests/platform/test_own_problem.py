@@ -130,7 +130,7 @@ def test_what_is_left_out_is_as_the_problem_has_it(here: Path, use: str, epochs:
 
 def test_a_registered_problem_still_says_its_epochs() -> None:
     with pytest.raises(ConfigError, match="fidelity: missing"):
-        check_config(config("func2c"), "own.yaml")
+        check_config(config("joint"), "own.yaml")
 
 
 def test_a_name_is_whole_in_the_record_and_short_where_people_read_it(here: Path) -> None:

@@ -136,7 +136,7 @@ class Scene:
     def __init__(self) -> None:
         optimizers = ["random", "bohb"]
         config = {"name": "t", "problem": "func2c", "optimizers": optimizers, "initial_design": 1}
-        config |= {"budget": {"evaluations": 5}, "fidelity": {"epochs": 3}}
+        config |= {"budget": {"evaluations": 5}, "fidelity": {"epochs": 3}, "workers": {"kind": "ray"}}
         self.state = ExperimentState(build_experiment(check_config(config, "here")))
         self.told: list[Happening] = []
         self.table: Any = None

@@ -165,7 +165,7 @@ def test_reports_do_not_mix_the_two(
     other = changed(whole[0], tmp_path / "other", "continue_promoted: true", "continue_promoted: false")
     begun_so(other, '"continue_promoted":true', '"continue_promoted":false')
     assert main(["report", str(whole[0]), str(other.root), "--out", str(tmp_path / "both")]) == 2
-    assert "checkpoints.continue_promoted = True and False" in capsys.readouterr().err
+    assert "checkpoints.continue_promoted = true and false" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,327 @@
+"""Keys that depend on other keys: defaults, what an override leaves without a meaning, what has no effect."""
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fmnas.platform.cli import main
+from fmnas.platform.config.config import Config, check_config, load_config
+from fmnas.platform.config.dependent_keys import default_initial_points
+from fmnas.platform.config.source import apply_overrides
+from fmnas.platform.errors import ConfigError
+from fmnas.platform.problems import PROBLEMS
+
+GOOD = {"name": "t", "problem": "func2c", "optimizers": ["random"], "budget": {"evaluations": 20}}
+OWN = """
+from fmnas.search_spaces import Real
+from fmnas.trainers import objective
+
+
+@objective([Real("x", 0.0, 1.0)])
+def bowl(configuration):
+    return configuration["x"] ** 2
+"""
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def loaded(source: str, *overrides: str, address: str | None = None) -> tuple[Config, list[str]]:
+    """The configuration, and the lines that are said about it."""
+    said: list[str] = []
+    return load_config(source, overrides, said.append, address), said
+
+
+def refusal(data: dict[str, Any], here: bool = False) -> str:
+    with pytest.raises(ConfigError) as caught:
+        check_config(data, "here", here=here)
+    return str(caught.value)
+
+
+def test_hypotheses_on_an_optimizer_that_an_override_removes_become_all_pairs() -> None:
+    config, (line,) = loaded("func2c", "optimizers=[tpe, smac]")
+    assert config.hypotheses == "all"
+    assert "hypotheses" in line
+    assert "bo-fm" in line
+    kept, said = loaded("func2c", "optimizers=[tpe, bo-fm]")
+    assert (kept.hypotheses, said) == ("bo-fm", [])
+
+
+def test_hypotheses_of_the_command_line_or_wrong_in_the_file_alone_are_refused() -> None:
+    with pytest.raises(ConfigError, match="hypotheses = 'bohb'"):
+        loaded("func2c", "optimizers=[tpe, smac]", "hypotheses=bohb")
+    Path("wrong.yaml").write_text(yaml.safe_dump({**GOOD, "hypotheses": "bohb"}))
+    with pytest.raises(ConfigError, match="hypotheses = 'bohb'"):
+        loaded("wrong.yaml", "optimizers=[tpe, smac]")
+
+
+def test_data_and_seeds_of_another_problem_are_left_out() -> None:
+    config, (line,) = loaded("quickstart", "problem=func2c")
+    assert (config.data.train, config.data.validation) == (None, None)
+    assert "data.train, data.validation, seeds" in line
+    same, said = loaded("quickstart", "problem=fashion_mnist")
+    assert (same.data.train, said) == (512, [])
+    with pytest.raises(ConfigError, match=r"data\.train = 100: func2c does not take it"):
+        loaded("quickstart", "problem=func2c", "data.train=100")
+
+
+def test_what_the_new_problem_does_not_know_is_left_out() -> None:
+    Path("mine.py").write_text(OWN)
+    file = {**GOOD, "problem": "joint", "fidelity": {"epochs": 3}, "objective": {"flops_weight": 0.1}, "seeds": 2}
+    Path("all.yaml").write_text(yaml.safe_dump({**file, "checkpoints": {"every": 2}, "fixed": {"op1": "conv3x3"}}))
+    config, (line, hint) = loaded("all.yaml", "problem=mine.py:bowl")
+    assert (config.fixed, config.checkpoints.every, config.objective.flops_weight, config.seeds) == ({}, None, None, 1)
+    for key in ("objective.flops_weight", "checkpoints.every", "fixed.op1", "seeds"):
+        assert key in line
+    assert "workers.kind=in-process" in hint
+
+
+def test_random_points_take_the_place_of_the_authors_where_an_override_leaves_none() -> None:
+    for override in ("problem=ackley53c", "fixed={x1: 0}", "fixed.x1=0"):
+        config, (line,) = loaded("func2c", override)
+        assert config.initial_design == 10
+        assert "initial_design = 10" in line
+    assert loaded("func2c", "problem=func3c")[0].initial_design == "authors"
+    with pytest.raises(ConfigError, match="initial_design = 'authors'"):
+        loaded("func2c", "problem=ackley53c", "initial_design=authors")
+    with pytest.raises(ConfigError, match="initial_design = 'authors'"):
+        check_config({**GOOD, "initial_design": "authors", "fixed": {"x1": 0.0}}, "here")
+
+
+@pytest.mark.parametrize("value", ["5", "[5]", "{a: [1]}", "null", "joint", "[null]"])
+@pytest.mark.parametrize("key", ["problem", "optimizers", "data", "fixed", "budget", "initial_design", "workers"])
+def test_an_override_of_a_wrong_type_is_refused_in_words(key: str, value: str) -> None:
+    try:
+        loaded("joint_hpo_only", "problem=func2c", f"{key}={value}", address="auto")
+    except ConfigError as error:
+        assert key in str(error)  # noqa: PT017  # either outcome is right
+
+
+def test_the_same_holds_for_a_file_of_the_user_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("mine.yaml").write_text(yaml.safe_dump({**GOOD, "optimizers": ["bo-fm", "random"], "hypotheses": "bo-fm"}))
+    assert main(["config", "mine.yaml", "-o", "optimizers=[random, tpe]"]) == 0
+    told = capsys.readouterr().out
+    assert yaml.safe_load(told)["hypotheses"] == "all"
+    assert "# hypotheses = all" in told
+
+
+def test_an_optimizer_can_be_added_to_the_list() -> None:
+    config, said = loaded(
+        "func2c", "optimizers+=tpe", "optimizers+=[smac, {name: bo-fm, label: other, kernel: moddif}]"
+    )
+    labels = [entry.label for entry in config.optimizers]
+    assert labels == ["bo-fm", "regularized-evolution", "bohb", "random", "tpe", "smac", "other"]
+    assert said == []
+    for override in ("repeats+=1", "problem+=a", "budget+=3"):
+        with pytest.raises(ConfigError, match=r"\+="):
+            loaded("func2c", override)
+
+
+def test_an_override_that_a_later_one_discards_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"optimizers\.0\.kernel.*-o optimizers"):
+        loaded("func2c", "optimizers.0.kernel=moddif", "optimizers=[random]")
+    config, _ = loaded("func2c", "optimizers=[bo-fm]", "optimizers.0.kernel=moddif", "optimizers+=random")
+    assert config.optimizers[0].options == {"kernel": "moddif"}
+    data = {"data": {}}
+    with pytest.raises(ConfigError, match=r"data\.train"):
+        apply_overrides(data, ["data.train=3", "data={train: 4}"])
+
+
+def test_of_two_overrides_of_one_key_the_last_counts_and_a_line_says_it() -> None:
+    config, (line,) = loaded("func2c", "seed=1", "seed=2")
+    assert config.seed == 2
+    assert "seed" in line
+
+
+@pytest.mark.parametrize(
+    ("evaluations", "points"), [(1, 0), (2, 1), (3, 1), (5, 1), (9, 3), (29, 9), (30, 10), (500, 10)]
+)
+def test_a_small_budget_has_a_small_initial_design(evaluations: int, points: int, tmp_path: Path) -> None:
+    assert default_initial_points(evaluations) == points
+    config = check_config({**GOOD, "budget": {"evaluations": evaluations}}, "here")
+    assert (config.initial_design, config.initial_points) == (points, points)
+    assert yaml.safe_load(config.to_yaml())["initial_design"] == points
+
+
+def test_a_problem_without_epochs_needs_no_fidelity() -> None:
+    for name, row in PROBLEMS.items():
+        if row.takes_milliseconds or name in ("nusvr_diabetes", "dt_wine", "mlp_digits"):
+            assert check_config({**GOOD, "problem": name}, "here").fidelity.epochs == 1
+    for name in ("joint", "xgb_digits"):
+        assert "fidelity: missing" in refusal({**GOOD, "problem": name})
+    assert "fidelity" not in refusal({**GOOD, "problem": "func2"})
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind"),
+    [
+        ({}, "in-process"),
+        ({"problem": "pressure_vessel"}, "in-process"),
+        ({"problem": "environmental_model_correct"}, "in-process"),
+        ({"problem": "nusvr_diabetes"}, "ray"),
+        ({"problem": "joint", "fidelity": {"epochs": 1}}, "ray"),
+        ({"workers": {"kind": "ray"}}, "ray"),
+        ({"workers": {"kind": "auto", "attempts": 5}}, "in-process"),
+        ({"workers": {"count": "auto"}}, "ray"),
+        ({"workers": {"cpus": 1}}, "ray"),
+        ({"workers": {"gpus": 0}}, "ray"),
+        ({"optimizers": [{"name": "random", "concurrency": 2}]}, "ray"),
+        ({"optimizers": [{"name": "random", "concurrency": 2}], "workers": {"kind": "in-process"}}, "in-process"),
+    ],
+)
+def test_a_function_of_milliseconds_runs_in_process_unless_workers_are_asked_for(
+    changes: dict[str, Any], kind: str
+) -> None:
+    config = check_config({**GOOD, **changes}, "here")
+    assert config.workers.kind == kind
+    again = check_config(yaml.safe_load(config.to_yaml()), "here")
+    assert again == config, "a resume has the same kind of workers"
+
+
+def test_an_address_or_a_problem_of_ones_own_means_ray() -> None:
+    assert loaded("func2c", address="auto")[0].workers.kind == "ray"
+    assert loaded("func2c", "workers.kind=in-process", address="auto")[0].workers.kind == "in-process"
+    Path("mine.py").write_text(OWN)
+    Path("mine.yaml").write_text(
+        json.dumps({"problem": "mine.py", "optimizers": ["random"], "budget": {"evaluations": 9}})
+    )
+    own, (hint,) = loaded("mine.yaml")
+    assert own.workers.kind == "ray"
+    assert "workers.kind=in-process" in hint
+    assert loaded("mine.yaml", "workers.kind=in-process")[1] == []
+
+
+def test_a_run_of_a_function_writes_the_kind_of_its_workers_and_a_resume_keeps_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    flags = ["budget.evaluations=4", "initial_design=2", "repeats=1", "optimizers=[random]", "tracking.enabled=false"]
+    assert main(["run", "func2c", *(word for flag in flags for word in ("-o", flag)), "--out", "out"]) == 0
+    assert yaml.safe_load(Path("out/config.yaml").read_text())["workers"]["kind"] == "in-process"
+    begun = json.loads(Path("out/journal.jsonl").read_text().splitlines()[0])
+    assert begun["config"]["workers"]["kind"] == "in-process"
+    capsys.readouterr()
+    extended = ["extend", "out", "-o", "budget.evaluations=5", "--address", "nowhere:1", "--progress", "lines"]
+    assert main(extended) == 0
+    assert "without effect: --address nowhere:1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (["workers.kind=in-process", "workers.count=4"], ["workers.count = 4"]),
+        (["workers.kind=in-process", "workers.attempts=7"], ["workers.attempts = 7"]),
+        (["workers.kind=in-process", "optimizers.1.concurrency=8"], ["optimizers.1.concurrency = 8"]),
+        (["seeds=4"], ["seeds = 4"]),
+        (["tracking.enabled=false", "tracking.experiment=mine"], ["tracking.experiment"]),
+    ],
+)
+def test_a_key_without_effect_is_said(overrides: list[str], words: list[str]) -> None:
+    _, (line,) = loaded("func2c", *overrides)
+    for word in words:
+        assert word in line
+
+
+@pytest.mark.parametrize("name", ["func2c", "paper/func2c", "quickstart", "smoke", "xgb_digits"])
+def test_nothing_is_said_of_a_shipped_configuration(name: str) -> None:
+    assert loaded(name)[1] == []
+
+
+JOINT = {**GOOD, "problem": "joint", "fidelity": {"epochs": 1}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"data": {"name": "digits", "train": 1200, "validation": 600}}, ["data.train = 1200", "1,797"]),
+        ({"data": {"train": 30_001}}, ["data.train = 30001", "60,000"]),
+        ({"data": {"root": "/nowhere/at/all"}}, ["data.root = '/nowhere/at/all'"]),
+        ({"tracking": {"uri": "htp://foo"}}, ["tracking.uri = 'htp://foo'"]),
+        ({"workers": {"kind": "in-process", "gpus": 1}}, ["workers.gpus = 1"]),
+    ],
+)
+def test_what_a_run_on_this_machine_would_refuse_is_refused_with_the_configuration(
+    changes: dict[str, Any], words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    message = refusal({**JOINT, **changes}, here=True)
+    for word in words:
+        assert word in message
+    Path("my.yaml").write_text(yaml.safe_dump({**JOINT, **changes}))
+    assert main(["config", "my.yaml"]) == 2
+    check_config({**JOINT, **changes}, "a run directory, which may have been moved to another machine")
+
+
+def test_what_fits_the_data_is_taken() -> None:
+    data = {"name": "digits", "train": 1197, "validation": 600, "root": str(Path().absolute())}
+    check_config({**JOINT, "data": data}, "here", here=True)
+    check_config({**JOINT, "tracking": {"uri": "htp://foo", "enabled": False}}, "here", here=True)
+
+
+def test_every_mistake_is_told_at_once_also_beside_one_of_types() -> None:
+    wrong = {
+        "problem": "joint",
+        "optimizers": ["bo-fm", "randm"],
+        "hypotheses": "bohb",
+        "budget": {"evaluations": 0},
+        "objective": {"flops_weight": -1},
+        "fixed": {"op1": "conv9x9"},
+        "data": {"train": 70_000, "root": "/nowhere/at/all"},
+    }
+    message = refusal({"name": "t", 5: 6, **wrong}, here=True)
+    keys = ["fidelity", "optimizers.1", "hypotheses", "budget.evaluations", "objective.flops_weight", "fixed.op1"]
+    for key in (*keys, "data.train", "data.root"):
+        assert f"\n  {key}" in message
+    assert "initial_design" not in message, "budget.evaluations is unknown"
+
+
+def test_a_problem_that_cannot_be_used_hides_nothing_else() -> None:
+    message = refusal({**GOOD, "problem": "nofile.py:svm", "optimizers": ["randm"], "repeats": 0})
+    for key in ("problem = ", "optimizers.0 = ", "repeats = 0"):
+        assert f"\n  {key}" in message
+    assert "fidelity" not in message
+
+
+def test_an_optimizer_that_competes_twice_is_named_once() -> None:
+    twice = [{"name": "bo-fm"}, {"name": "bo-fm"}]
+    message = refusal({**GOOD, "optimizers": twice, "budget": {"evaluations": 3}, "initial_design": 3})
+    (line,) = (line for line in message.splitlines() if "nothing left" in line)
+    assert line.count("bo-fm") == 1
+
+
+STRANGE = """
+class Asks:
+    def __init__(self, space):
+        self.space = space
+
+    def ask(self):
+        return {variable: 0 for variable in self.space.names}
+
+    def tell(self, configuration, objective): ...
+
+
+def make(space, seed, copy: bool = True, json: int = 1, model_dump: int = 2):
+    return Asks(space)
+"""
+
+
+def test_options_may_have_the_names_of_attributes_of_their_schema() -> None:
+    Path("strange.py").write_text(STRANGE)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        entry = {"name": "strange", "use": "strange.py:make", "copy": False, "model_dump": 5}
+        config = check_config({**GOOD, "optimizers": [entry]}, "here")
+    assert config.optimizers[0].settings == {"copy": False, "json": 1, "model_dump": 5}
+    entry["copy"] = 3
+    assert "optimizers.0.copy = 3" in refusal({**GOOD, "optimizers": [entry]})
+
+
+def test_no_abstract_class_is_suggested() -> None:
+    message = refusal({**GOOD, "optimizers": [{"name": "x", "use": "optuna:NopeSampler"}]})
+    assert "BaseSampler" not in message
+    assert "Sampler'" in message
