@@ -104,23 +104,25 @@ def locked(path: Path, say: Callable[[str], None]) -> Iterator[Note]:
     say: told when the lock of a dead process is taken over. Raises RunDirectoryError while another holds it.
     """
     here = Holder.this()
-    with _alone(path.parent):
-        held = look(path)
-        if held is not None:
-            if not held.dead:
-                raise RunDirectoryError(_refusal(path, held))
-            say(f"{path}: its driver (process {held.pid} on {held.host}) is dead; taking over")
-        _take(path, here, new=held is None)
 
     def note(**facts: Any) -> None:
         if look(path) == here:
             with suppress(OSError):  # a full disk; it is only for those who look
                 _write(path, replace(here, facts=facts))
 
+    taken = False
     try:
+        with _alone(path.parent):
+            held = look(path)
+            if held is not None and not held.dead:
+                raise RunDirectoryError(_refusal(path, held))
+            _take(path, here, new=held is None)
+            taken = True
+        if held is not None:
+            say(f"{path}: its driver (process {held.pid} on {held.host}) is dead; taking over")
         yield note
     finally:
-        if look(path) == here:  # not if someone was told to remove it and did
+        if taken and look(path) == here:  # not if someone was told to remove it and did
             path.unlink()
 
 

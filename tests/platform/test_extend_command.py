@@ -114,26 +114,26 @@ def test_a_larger_budget_is_said_of_who_was_told_the_smaller_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "run"
-    optimizers = "optimizers=[random, bo-fm]"
+    optimizers = "optimizers=[random, cocabo]"
     assert main(["run", "smoke", *FAST, "-o", optimizers, "--out", str(run), "--progress", "quiet"]) == 0
     capsys.readouterr()
-    given = ["-o", "budget.evaluations=6", "-o", "optimizers=[random, bo-fm, cocabo]"]
+    given = ["-o", "budget.evaluations=6", "-o", "optimizers=[random, cocabo, bo-fm]"]
     assert main(["extend", str(run), *given, "--progress", "lines"]) == 0
-    told = "bo-fm was told of a budget of 5 evaluations for what it suggested before the extension, and of 6 after it"
+    told = "cocabo was told of a budget of 5 evaluations for what it suggested before the extension, and of 6 after it"
     assert told in capsys.readouterr().out
     summary = json.loads((run / "summary.json").read_text())
     assert {name: row["evaluations"] for name, row in summary["optimizers"].items()} == {
-        "random": 6.0, "bo-fm": 6.0, "cocabo": 6.0
+        "random": 6.0, "cocabo": 6.0, "bo-fm": 6.0
     }  # fmt: skip
     remarks = [remark.text for remark in context_of(RunDirectory(run), restore(RunDirectory(run))[0]).remarks]
     assert any(text.startswith(told) for text in remarks)
     assert not any("A p-value is right" in text for text in remarks), "one repeat has no p"
-    assert not any(text.startswith(f"{name} was told of a budget") for name in ("random", "cocabo") for text in remarks)
+    assert not any(text.startswith(f"{name} was told of a budget") for name in ("random", "bo-fm") for text in remarks)
     assert told in (run / "report" / "index.html").read_text()
-    assert extend(run, "repeats=2", "optimizers=[random, bo-fm, cocabo, {name: bo-fm, label: late}]") == 0
+    assert extend(run, "repeats=2", "optimizers=[random, cocabo, bo-fm, {name: cocabo, label: late}]") == 0
     assert json.loads((run / "summary.json").read_text())["optimizers"].keys() >= {"late"}
     remarks = [remark.text for remark in context_of(RunDirectory(run), restore(RunDirectory(run))[0]).remarks]
-    assert [text.split()[0] for text in remarks if "was told of a budget of" in text] == ["bo-fm"]
+    assert [text.split()[0] for text in remarks if "was told of a budget of" in text] == ["cocabo"]
     assert len([text for text in remarks if text.startswith("The experiment was extended")]) == 2
     assert len([text for text in remarks if "A p-value is right" in text]) == 1, "said once, however often it grew"
 

@@ -356,8 +356,7 @@ def make(space, seed):
     assert main(["run", "moving.yaml", "--out", "out", "--progress", "lines"]) == 0
     assert Path.cwd() == here
     printed = capsys.readouterr().out
-    assert str(Path("out", "report", "index.html")) in printed
-    assert str(here) not in printed
+    assert str(here / "out" / "report" / "index.html") in printed
     for file in ("trials.csv", "summary.json", "report/index.html"):
         assert (here / "out" / file).is_file()
     assert not (here / "out" / "driver.lock").exists()
@@ -391,7 +390,7 @@ def test_a_file_that_is_gone_is_asked_for(here: Path, monkeypatch: pytest.Monkey
     text = (here / "mine.py").read_text()
     (here / "mine.py").unlink()
     monkeypatch.setattr("sys.modules", {k: v for k, v in sys.modules.items() if "fmnas_own" not in k})
-    with pytest.raises(ConfigError, match=r"there is no file .*mine\.py(.|\n)*put it back there, and try again"):
+    with pytest.raises(ConfigError, match=r"mine\.py cannot be imported: the file is gone\."):
         restore(RunDirectory(here / "run"))
     (here / "mine.py").write_text(text)
     assert main(["resume", str(here / "run"), "--progress", "quiet"]) == 0

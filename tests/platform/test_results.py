@@ -36,11 +36,10 @@ def config(*optimizers: object) -> Config:
     return check_config({**data, "budget": {"evaluations": 20}, "fidelity": {"epochs": 1}}, "here")
 
 
-def test_it_is_told_that_bofm_knows_its_budget_and_the_others_do_not() -> None:
-    (remark,) = remarks_of(config("random", "bo-fm", "bohb", "regularized-evolution"))
-    assert remark.optimizer == "bo-fm"
-    assert remark.text.startswith("bo-fm knows the size of its budget and makes use of it")
-    assert remarks_of(config("random", {"name": "bo-fm", "mode": "paper"})) == []
+def test_cocabo_alone_is_said_to_know_its_budget() -> None:
+    (remark,) = remarks_of(config("random", "bo-fm", "bohb", "regularized-evolution", "cocabo"))
+    assert remark.optimizer == "cocabo"
+    assert "knows the size of its budget" in remark.text
 
 
 @pytest.mark.parametrize(
