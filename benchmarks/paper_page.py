@@ -56,8 +56,9 @@ Published values are as printed.
 
 **BO-FM, Tables E.1 to E.5**: five runs, mean ± standard error (ddof 0). We take them to be of 200 evaluations, and
 XGBFashionMNIST to be of 100. The paper does not state the budget. The evidence is the authors' plotting code: it prints
-the last entry of whole curves for four problems, and cuts XGBFashionMNIST alone to 100. So compare at 200; a table of 100 evaluations says little about them. bo-fm-paper is the method of the paper;
-bo-fm is the default here, which goes beyond it ([bo-fm.md](bo-fm.md)). The rows of the five other kernels are of the
+the last entry of whole curves for four problems, and cuts XGBFashionMNIST alone to 100. So compare at 200; a table of
+100 evaluations says little about them. bo-fm-paper is the method of the paper; bo-fm is the default here, which goes
+beyond it ([bo-fm.md](bo-fm.md)). The rows of the five other kernels are of the
 default here and of the paper's method there. Their SMAC evaluated configurations again, their TPE is univariate and its
 curve counts the ten initial points twice, and their CoCaBO fits every tenth iteration.
 

@@ -7,7 +7,8 @@
 W workers are simulated: W trials are pending before the first result, and each result, the oldest trial's, is followed
 by the next suggestion. Each seed starts from ten points by the recipe of the paper's authors. `crowded` is the share of
 pairs of trials pending together, chosen by the model, that agree in every discrete variable and lie within 0.01 of each
-other in every continuous one (unit cube); once a run has come to the optimum, nothing is counted. FILE is written after each run; given again, it is continued.
+other in every continuous one (unit cube); once a run has come to the optimum, nothing is counted. FILE is written after
+each run; given again, it is continued.
 """
 
 import argparse
