@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from fmnas.api.results import NoSuchResultError, RunResults, load_run
 from fmnas.platform.errors import ConfigError, Ending, ExperimentFailed, RunDirectoryError
+from fmnas.platform.experiment.journal import DRIVER, Record, experiment_records
+from fmnas.platform.experiment.run_directory import RunDirectory, new_run_directory, run_directory
 from fmnas.platform.problems import short_name
-from fmnas.platform.record.journal import DRIVER, Record, experiment_records
-from fmnas.platform.record.run_directory import RunDirectory, new_run_directory, run_directory
-from fmnas.platform.workers.stop import StopRequest, stopped_by_signals
+from fmnas.platform.workers.cancellation import StopRequest, stopped_by_signals
 from fmnas.search_spaces import Space
 from fmnas.search_spaces.variables import Variable
 from fmnas.trainers import Problem, TrainerError, objective
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
     from fmnas.comparison import Summary
     from fmnas.platform.config.config import Config
-    from fmnas.platform.drive.launch import Surroundings
-    from fmnas.platform.record.state import ExperimentState
-    from fmnas.platform.screen.ending import ExperimentResult
-    from fmnas.platform.screen.screen import Screen
+    from fmnas.platform.display.modes import Screen
+    from fmnas.platform.display.summary import ExperimentResult
+    from fmnas.platform.experiment.state import ExperimentState
+    from fmnas.platform.runner.run import Surroundings
 
 Function = Callable[..., Any]
 ARGUMENTS = {
@@ -106,7 +106,7 @@ def minimize(
     it ended so and no evaluation had finished.
     """
     from fmnas.platform.config.config import check_config
-    from fmnas.platform.messages import CALL
+    from fmnas.platform.config.errors import CALL
     from fmnas.platform.named import given
 
     task = _problem(function, space)
@@ -201,8 +201,8 @@ class _Search:
 
         No page is written, which would take longer than most searches: `fmnas report` writes it.
         """
-        from fmnas.platform.drive.launch import Surroundings
-        from fmnas.platform.drive.results import findings_of
+        from fmnas.platform.report.write import findings_of
+        from fmnas.platform.runner.run import Surroundings
 
         found: list[RunResults] = []
 
@@ -222,9 +222,9 @@ class _Search:
         return (found[-1] if found else None), result.ending, result.reason
 
     def _begun(self, around: "Surroundings") -> "ExperimentResult":
-        from fmnas.platform.drive.launch import extend, launch, resume
-        from fmnas.platform.record.configuration import current_config, differences
-        from fmnas.platform.record.handed_over import standing_in
+        from fmnas.platform.experiment.configuration import current_config, differences
+        from fmnas.platform.experiment.saved_problem import standing_in
+        from fmnas.platform.runner.run import extend, launch, resume
 
         if not self.directory.journal.is_file():
             return launch(self.config, new_run_directory(self.directory.root), around)
@@ -240,7 +240,7 @@ class _Search:
 
     def _caution(self, records: Sequence[Record]) -> str:
         """Why the results there may be of another function; empty where they are not. records: of the journal."""
-        from fmnas.platform.drive.inputs import PROBLEM, is_altered, own_digests
+        from fmnas.platform.experiment.provenance import PROBLEM, is_altered, own_digests
 
         drivers = [record for record in records if record["event"] == DRIVER]
         now, name = own_digests(self.config).get(PROBLEM), short_name(self.config.problem)
@@ -258,8 +258,8 @@ class _Search:
 
         found: their `differences`. What is asked may have more evaluations than what was begun, but not fewer.
         """
-        from fmnas.platform.record.configuration import is_within
-        from fmnas.platform.record.handed_over import kept_space
+        from fmnas.platform.experiment.configuration import is_within
+        from fmnas.platform.experiment.saved_problem import kept_space
 
         changed = [
             f"  {key} = {asked}: it began with {begun}"
@@ -279,8 +279,8 @@ class _Search:
 
 
 def _screen(shown: bool) -> "Screen":
-    from fmnas.platform.screen.screen import QUIET, mode_for, open_screen
-    from fmnas.platform.screen.terminal import terminal
+    from fmnas.platform.display.console import terminal
+    from fmnas.platform.display.modes import QUIET, mode_for, open_screen
 
     console = terminal()
     return open_screen(mode_for(None if shown else QUIET, console), console)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from fmnas.comparison import Summary
     from fmnas.comparison.figures.canvas import Results
-    from fmnas.platform.drive.results import Findings
+    from fmnas.platform.report.write import Findings
 
 
 class NoSuchResultError(FmnasError, LookupError):
@@ -50,9 +50,9 @@ def load_run(directory: str | Path, *more: str | Path) -> "RunResults":
 
     Raises RunDirectoryError for what is no run directory, or for several that cannot be compared.
     """
-    from fmnas.platform.drive.merged_report import read_findings
     from fmnas.platform.errors import RunDirectoryError
-    from fmnas.platform.record.run_directory import run_directory
+    from fmnas.platform.experiment.run_directory import run_directory
+    from fmnas.platform.report.merge import read_findings
 
     if not all(isinstance(each, str | Path) for each in (directory, *more)):
         raise RunDirectoryError(f"load_run({directory!r}): give paths; several one by one: load_run(*directories)")
@@ -96,7 +96,7 @@ class RunResults:
     @property
     def trials(self) -> "pd.DataFrame":
         """A row per trial, typed."""
-        from fmnas.comparison.numbers.trials import typed_trials
+        from fmnas.comparison.analysis.trials import typed_trials
 
         return typed_trials(self.findings.trials, f"the trials of {self.findings.context.name}")
 

@@ -15,12 +15,12 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from fmnas.baselines.density_model import DensityModel, quiet
-from fmnas.baselines.foreign_spaces import to_configspace
+from fmnas.baselines.kde_model import DensityModel, quiet
+from fmnas.baselines.space_conversion import to_configspace
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion
+from fmnas.optimizers.isolation import PrivateRandomState
 from fmnas.optimizers.optimizer import Plan
 from fmnas.optimizers.options import Between, check_options
-from fmnas.optimizers.process_state import PrivateRandomState
 from fmnas.search_spaces import Evaluation, Space, Trial
 from fmnas.search_spaces.records import PROMOTION
 

@@ -23,11 +23,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fmnas.baselines.wrapped import WrappedOptimizer
+from fmnas.baselines.external import WrappedOptimizer
 from fmnas.optimizers import Suggestion
 from fmnas.optimizers.gp.points import nothing_to_model
+from fmnas.optimizers.isolation import one_thread
 from fmnas.optimizers.options import Between, check_options
-from fmnas.optimizers.process_state import one_thread
 from fmnas.search_spaces import Configuration, Space, Trial
 from fmnas.search_spaces.records import FAILED_FIT, FALLBACK, MODEL, RANDOM
 

@@ -56,8 +56,8 @@ from fmnas.optimizers.gp.parameters import LogUniform, Parameter, Values
 from fmnas.optimizers.gp.points import Points, new_among, nothing_to_model, standardised
 from fmnas.optimizers.gp.region import HammingBall, Region
 from fmnas.optimizers.gp.search import SearchSettings, SearchState, Surface, alternate, start_points
+from fmnas.optimizers.isolation import one_thread
 from fmnas.optimizers.optimizer import Suggestion
-from fmnas.optimizers.process_state import one_thread
 from fmnas.search_spaces import Configuration, Evaluation, Space, SpaceError, Trial
 from fmnas.search_spaces.records import FAILED_FIT, MODEL, RANDOM
 from fmnas.search_spaces.variables import Floats

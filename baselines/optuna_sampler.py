@@ -23,12 +23,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fmnas.baselines.foreign_spaces import from_optuna, optuna_distributions, to_optuna
-from fmnas.baselines.wrapped import WrappedOptimizer, silent
+from fmnas.baselines.external import WrappedOptimizer, silent
+from fmnas.baselines.space_conversion import from_optuna, optuna_distributions, to_optuna
 from fmnas.optimizers import OptimizerError, Suggestion
 from fmnas.optimizers.ask_tell import ReplayedOptimizer
+from fmnas.optimizers.isolation import PrivateRandomState
 from fmnas.optimizers.options import plain_parameters, with_parameters
-from fmnas.optimizers.process_state import PrivateRandomState
 from fmnas.search_spaces import Configuration, Evaluation, Space, Trial
 from fmnas.search_spaces.errors import optional_module
 from fmnas.search_spaces.records import MODEL, RANDOM

@@ -19,8 +19,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
-from fmnas.baselines.foreign_spaces import configuration_space, from_configspace, to_configspace
-from fmnas.baselines.wrapped import LOOKED_AT, WrappedOptimizer
+from fmnas.baselines.external import LOOKED_AT, WrappedOptimizer
+from fmnas.baselines.space_conversion import configuration_space, from_configspace, to_configspace
 from fmnas.optimizers import Suggestion
 from fmnas.optimizers.options import Between, check_options
 from fmnas.search_spaces import Space

@@ -13,8 +13,8 @@ again. An infeasible suggestion is withdrawn, and Optuna draws again.
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-from fmnas.baselines.foreign_spaces import to_optuna
 from fmnas.baselines.optuna_sampler import OptunaOptimizer
+from fmnas.baselines.space_conversion import to_optuna
 from fmnas.optimizers import Suggestion
 from fmnas.optimizers.options import Between, check_options
 from fmnas.search_spaces import Space

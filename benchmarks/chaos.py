@@ -36,19 +36,19 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from fmnas.platform.cli import main as fmnas
 from fmnas.platform.config.config import Config, check_config
-from fmnas.platform.drive.driver import Driver, Stage
-from fmnas.platform.record.experiment import build_experiment
-from fmnas.platform.record.journal import Journal, Record, read_journal
-from fmnas.platform.record.outcome import Job
-from fmnas.platform.record.state import ExperimentState
-from fmnas.platform.screen.progress import ExperimentProgress
-from fmnas.platform.screen.screen import QuietScreen
-from fmnas.platform.tracking.tracker import NoTracker
+from fmnas.platform.display.modes import QuietScreen
+from fmnas.platform.display.progress import ExperimentProgress
+from fmnas.platform.experiment.experiment import build_experiment
+from fmnas.platform.experiment.journal import Journal, Record, read_journal
+from fmnas.platform.experiment.state import ExperimentState
+from fmnas.platform.experiment.trial_result import Job
+from fmnas.platform.mlflow.tracker import NoTracker
+from fmnas.platform.runner.driver import Driver, Stage
+from fmnas.platform.workers.cancellation import StopRequest
 from fmnas.platform.workers.cluster import connect
 from fmnas.platform.workers.pool import Event, InProcessPool, Pool
 from fmnas.platform.workers.ray_pool import RayPool
 from fmnas.platform.workers.ray_worker import build_trainer
-from fmnas.platform.workers.stop import StopRequest
 from fmnas.search_spaces import Evaluation
 from fmnas.search_spaces.records import FINISHED, LOST
 from fmnas.trainers.problem import Hardware

@@ -33,16 +33,16 @@ from rich.console import Console
 
 from fmnas.platform.config.config import check_config
 from fmnas.platform.config.sections import WorkersConfig
-from fmnas.platform.drive.driver import Driver, Stage
-from fmnas.platform.record.experiment import build_experiment
-from fmnas.platform.record.journal import Journal, Record, read_journal
-from fmnas.platform.record.state import ExperimentState
-from fmnas.platform.screen.progress import ExperimentProgress
-from fmnas.platform.screen.screen import LineScreen
-from fmnas.platform.tracking.tracker import NoTracker
+from fmnas.platform.display.modes import LineScreen
+from fmnas.platform.display.progress import ExperimentProgress
+from fmnas.platform.experiment.experiment import build_experiment
+from fmnas.platform.experiment.journal import Journal, Record, read_journal
+from fmnas.platform.experiment.state import ExperimentState
+from fmnas.platform.mlflow.tracker import NoTracker
+from fmnas.platform.runner.driver import Driver, Stage
+from fmnas.platform.workers.cancellation import StopRequest
 from fmnas.platform.workers.cluster import connect, live_nodes
 from fmnas.platform.workers.ray_pool import RayPool
-from fmnas.platform.workers.stop import StopRequest
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FINISHED, LOST
 from fmnas.trainers.contract import Report, ignore

@@ -4,7 +4,7 @@
 
 A row for each number of repeats: the share of simulated sets whose interval holds the mean, by the percentile interval,
 by BCa (bias-corrected and accelerated; Efron, 1987), and by the expanded percentile interval of
-`fmnas.comparison.numbers.resampling`, which reports use. All three take the same resamples. Every set is drawn from a
+`fmnas.comparison.analysis.resampling`, which reports use. All three take the same resamples. Every set is drawn from a
 standard normal distribution; the standard error of a share is at most 0.5 / sqrt(sets). `--fresh`: sets that nobody has
 seen. `--quick`: 500 sets.
 """
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from fmnas.comparison.numbers.resampling import CONFIDENCE, mean_interval, weights
+from fmnas.comparison.analysis.resampling import CONFIDENCE, mean_interval, weights
 
 REPEATS = (2, 3, 4, 5, 6, 7, 8, 10)
 METHODS = ("percentile", "BCa", "expanded percentile")

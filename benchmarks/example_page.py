@@ -13,14 +13,14 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from fmnas.comparison.numbers.retrained import read_retrained
-from fmnas.comparison.numbers.trials import Budget, PlannedRun, read_trials
+from fmnas.comparison.analysis.retrained import read_retrained
+from fmnas.comparison.analysis.trials import Budget, PlannedRun, read_trials
 from fmnas.comparison.report import write_report
 from fmnas.comparison.summary import ReportContext
 from fmnas.platform.config.config import load_config
-from fmnas.platform.drive.description import remarks_of, settings_of, setup_of
+from fmnas.platform.experiment.trial_result import run_name
 from fmnas.platform.problems import problem
-from fmnas.platform.record.outcome import run_name
+from fmnas.platform.report.setup_section import remarks_of, settings_of, setup_of
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "docs" / "example"
 KEPT = ("index.html", "anytime.png", "retrained.png")

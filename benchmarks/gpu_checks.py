@@ -29,8 +29,8 @@ from fmnas.search_spaces import Cell
 from fmnas.trainers.images.batches import streams, to_device, training_batches
 from fmnas.trainers.images.cuda_graph import CaptureError
 from fmnas.trainers.images.devices import exactly
+from fmnas.trainers.images.multi_seed import StackedLearner
 from fmnas.trainers.images.network import build_network
-from fmnas.trainers.images.stacked import StackedLearner
 from fmnas.trainers.images.training import TrainingContext, plain_learner, train_step
 from fmnas.trainers.split import Split
 

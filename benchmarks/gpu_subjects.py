@@ -21,8 +21,8 @@ from fmnas.search_spaces.nasnet import OPERATIONS
 from fmnas.trainers.images.batches import streams, to_device
 from fmnas.trainers.images.cuda_graph import captured
 from fmnas.trainers.images.data import fashion_mnist_set, search_split
+from fmnas.trainers.images.multi_seed import Stack, StackedLearner
 from fmnas.trainers.images.network import build_network
-from fmnas.trainers.images.stacked import Stack, StackedLearner
 from fmnas.trainers.images.training import TrainingContext
 from fmnas.trainers.split import Split
 

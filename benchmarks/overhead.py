@@ -22,21 +22,21 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from fmnas.platform.config.config import Config, check_config
 from fmnas.platform.config.sections import WorkersConfig
-from fmnas.platform.drive.driver import Driver, Stage
-from fmnas.platform.record.experiment import build_experiment
-from fmnas.platform.record.journal import Journal, read_journal
-from fmnas.platform.record.outcome import Job
-from fmnas.platform.record.state import ExperimentState
-from fmnas.platform.screen.progress import ExperimentProgress
-from fmnas.platform.screen.screen import QuietScreen
-from fmnas.platform.tracking.client import TrackingSettings
-from fmnas.platform.tracking.store import MlflowStore
-from fmnas.platform.tracking.tracker import BackgroundTracker, NoTracker, Tracker
-from fmnas.platform.workers.board import start_board
+from fmnas.platform.display.modes import QuietScreen
+from fmnas.platform.display.progress import ExperimentProgress
+from fmnas.platform.experiment.experiment import build_experiment
+from fmnas.platform.experiment.journal import Journal, read_journal
+from fmnas.platform.experiment.state import ExperimentState
+from fmnas.platform.experiment.trial_result import Job
+from fmnas.platform.mlflow.client import TrackingSettings
+from fmnas.platform.mlflow.store import MlflowStore
+from fmnas.platform.mlflow.tracker import BackgroundTracker, NoTracker, Tracker
+from fmnas.platform.runner.driver import Driver, Stage
+from fmnas.platform.workers.cancellation import StopRequest
 from fmnas.platform.workers.cluster import connect
 from fmnas.platform.workers.pool import Event, Pool
+from fmnas.platform.workers.progress_actor import start_board
 from fmnas.platform.workers.ray_pool import RayPool, Watch
-from fmnas.platform.workers.stop import StopRequest
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers.contract import Report, Stop, ignore, never
 

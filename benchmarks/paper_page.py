@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 from paper_tables import Competitor, Taken
 
+from fmnas.comparison.analysis.formatting import MISSING, number, share, with_error
 from fmnas.comparison.figures.canvas import PANEL, label, legend, logarithmic, plain, sheet
 from fmnas.comparison.figures.palette import Style, styles
-from fmnas.comparison.numbers.notation import MISSING, number, share, with_error
 from fmnas.platform.config.config import load_config
 from fmnas.platform.problems import PROBLEMS
 from fmnas.trainers.problem import Problem

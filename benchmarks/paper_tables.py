@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmnas.comparison.numbers.curves import anytime_curves
-from fmnas.comparison.numbers.trials import Budget, read_trials
+from fmnas.comparison.analysis.curves import anytime_curves
+from fmnas.comparison.analysis.trials import Budget, read_trials
 from fmnas.platform.config.sections import OptimizerConfig
 from fmnas.search_spaces.records import MODEL, MUTATION, RANDOM
 

@@ -14,11 +14,11 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from fmnas.platform.config.config import load_config
-from fmnas.platform.drive.launch import Surroundings, launch
-from fmnas.platform.record.run_directory import RunDirectory
-from fmnas.platform.screen.screen import LAST_EVENTS, Happening
-from fmnas.platform.screen.terminal import print_summary
-from fmnas.platform.workers.stop import StopRequest
+from fmnas.platform.display.console import print_summary
+from fmnas.platform.display.modes import LAST_EVENTS, Happening
+from fmnas.platform.experiment.run_directory import RunDirectory
+from fmnas.platform.runner.run import Surroundings, launch
+from fmnas.platform.workers.cancellation import StopRequest
 
 ROOT = Path(__file__).resolve().parent.parent
 HALF = 0.5

@@ -36,8 +36,8 @@ from fmnas.trainers.contract import never
 from fmnas.trainers.images.batches import streams, to_device
 from fmnas.trainers.images.devices import exactly
 from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
+from fmnas.trainers.images.multi_seed import Stack, StackedLearner
 from fmnas.trainers.images.network import build_network, count_flops
-from fmnas.trainers.images.stacked import Stack, StackedLearner
 from fmnas.trainers.images.training import TrainingContext
 from fmnas.trainers.problem import Arrangement
 from fmnas.trainers.split import Split

@@ -1,15 +1,15 @@
 """From a table of trials to curves, tables, figures and a page. Knows nothing of drivers, Ray or MLflow."""
 
+from fmnas.comparison.analysis.checkpoints import final_table
+from fmnas.comparison.analysis.costs import ledger_table
+from fmnas.comparison.analysis.curves import anytime_curves, incumbent_at, mean_curve
+from fmnas.comparison.analysis.duplicates import Duplicates, duplicates, has_cell
+from fmnas.comparison.analysis.trials import Budget, ReportError, ReportNotWritten, read_trials
+from fmnas.comparison.analysis.verdict import caution, headline
 from fmnas.comparison.figures.anytime import anytime_figure
 from fmnas.comparison.figures.cell import cell_figure
 from fmnas.comparison.figures.files import save_figure
 from fmnas.comparison.figures.palette import styles
-from fmnas.comparison.numbers.cells import Duplicates, duplicates, has_cell
-from fmnas.comparison.numbers.curves import anytime_curves, incumbent_at, mean_curve
-from fmnas.comparison.numbers.ledger import ledger_table
-from fmnas.comparison.numbers.standings import final_table
-from fmnas.comparison.numbers.trials import Budget, ReportError, ReportNotWritten, read_trials
-from fmnas.comparison.numbers.verdict import caution, headline
 from fmnas.comparison.report import write_report
 from fmnas.comparison.summary import FINAL_HEADER, ReportContext, Summary, final_rows
 

@@ -23,15 +23,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmnas.comparison.analysis.checkpoints import Standing
+from fmnas.comparison.analysis.costs import in_working_time, ledger_table
+from fmnas.comparison.analysis.curves import AXES, NO_TRIAL, anytime_curves, mean_curve
+from fmnas.comparison.analysis.efficiency import Reached
+from fmnas.comparison.analysis.sanity_checks import Honesty
+from fmnas.comparison.analysis.trials import typed_trials
 from fmnas.comparison.figures import drawn
 from fmnas.comparison.figures.canvas import Results
 from fmnas.comparison.figures.files import save_figure, write_bytes
-from fmnas.comparison.numbers.curves import AXES, NO_TRIAL, anytime_curves, mean_curve
-from fmnas.comparison.numbers.efficiency import Reached
-from fmnas.comparison.numbers.honesty import Honesty
-from fmnas.comparison.numbers.ledger import in_working_time, ledger_table
-from fmnas.comparison.numbers.standings import Standing
-from fmnas.comparison.numbers.trials import typed_trials
 from fmnas.comparison.page.page import page
 from fmnas.comparison.summary import ReportContext, Summary, summarise
 

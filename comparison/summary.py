@@ -9,16 +9,23 @@ from typing import Any
 
 import pandas as pd
 
-from fmnas.comparison.numbers.efficiency import Area, Equivalent, Target, areas, equivalents, targets
-from fmnas.comparison.numbers.honesty import Honesty, clock_remarks, honesty, lost_trials, spoilt_trials, unused_methods
-from fmnas.comparison.numbers.ledger import LedgerRow, Pauses, Pending, ledger_rows
-from fmnas.comparison.numbers.notation import is_missing, number, share
-from fmnas.comparison.numbers.paired_tests import ALL, LEVEL, Comparisons, compare
-from fmnas.comparison.numbers.retrained import Retrained, retrained_summary, shortfalls
-from fmnas.comparison.numbers.standings import Checkpoint, FinalNumbers, checkpoints, final_table
-from fmnas.comparison.numbers.tradeoff import Tradeoff, tradeoffs
-from fmnas.comparison.numbers.trials import Budget, PlannedRun, configuration_of, variable_columns
-from fmnas.comparison.numbers.verdict import caution, headline, power, retrained_caution, retrained_headline
+from fmnas.comparison.analysis.checkpoints import Checkpoint, FinalNumbers, checkpoints, final_table
+from fmnas.comparison.analysis.costs import LedgerRow, Pauses, Pending, ledger_rows
+from fmnas.comparison.analysis.efficiency import Area, Equivalent, Target, areas, equivalents, targets
+from fmnas.comparison.analysis.formatting import is_missing, number, share
+from fmnas.comparison.analysis.paired_tests import ALL, LEVEL, Comparisons, compare
+from fmnas.comparison.analysis.retrained import Retrained, retrained_summary, shortfalls
+from fmnas.comparison.analysis.sanity_checks import (
+    Honesty,
+    clock_remarks,
+    honesty,
+    lost_trials,
+    spoilt_trials,
+    unused_methods,
+)
+from fmnas.comparison.analysis.tradeoff import Tradeoff, tradeoffs
+from fmnas.comparison.analysis.trials import Budget, PlannedRun, configuration_of, variable_columns
+from fmnas.comparison.analysis.verdict import caution, headline, power, retrained_caution, retrained_headline
 from fmnas.search_spaces.records import FINISHED, WARM_START
 
 

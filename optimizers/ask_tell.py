@@ -21,9 +21,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fmnas.optimizers.isolation import PrivateRandomState
 from fmnas.optimizers.optimizer import Optimizer, OptimizerError, Suggestion
 from fmnas.optimizers.options import plain_parameters, with_parameters
-from fmnas.optimizers.process_state import PrivateRandomState
 from fmnas.search_spaces import Configuration, Evaluation, FmnasError, Space, Trial
 from fmnas.search_spaces.records import MODEL
 

@@ -24,8 +24,8 @@ from fmnas.optimizers.gp.points import Points, new_among, nothing_to_model
 from fmnas.optimizers.gp.process import Posterior
 from fmnas.optimizers.gp.region import Region
 from fmnas.optimizers.gp.search import SearchSettings, SearchState, Surface, alternate, start_points
+from fmnas.optimizers.isolation import one_thread
 from fmnas.optimizers.optimizer import Optimizer, OptimizerError, Suggestion, random_design
-from fmnas.optimizers.process_state import one_thread
 from fmnas.search_spaces import Configuration, Evaluation, Space, Trial
 from fmnas.search_spaces.records import FAILED_FIT, FALLBACK, MODEL, RANDOM
 

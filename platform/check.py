@@ -28,9 +28,9 @@ from fmnas.optimizers.contract import BrokenRuleError, Rule, Subject
 from fmnas.optimizers.contract.checks import Suggested, suggested_everywhere
 from fmnas.optimizers.contract.play import DESIGN, DESIGN_SEED, EPOCHS, SPACES, ask, played
 from fmnas.optimizers.contract.rules import rules
+from fmnas.platform.config.errors import describe, unknown
 from fmnas.platform.config.source import override
 from fmnas.platform.errors import ConfigError, legible, one_line, own_line
-from fmnas.platform.messages import describe, unknown
 from fmnas.platform.named import whole
 from fmnas.platform.optimizers import OPTIMIZERS, Row, Setting
 from fmnas.search_spaces import FmnasError, Space

@@ -17,10 +17,10 @@ try:
 
     from fmnas.platform import commands
     from fmnas.platform.config.uri import hide_passwords
+    from fmnas.platform.display.console import PatientOutput, complain
+    from fmnas.platform.display.modes import JSON, PROGRESS_MODES
+    from fmnas.platform.display.summary import tell_ending
     from fmnas.platform.errors import ExitCode, ExperimentFailed
-    from fmnas.platform.screen.ending import tell_ending
-    from fmnas.platform.screen.screen import JSON, PROGRESS_MODES
-    from fmnas.platform.screen.terminal import PatientOutput, complain
     from fmnas.search_spaces import FmnasError
     from fmnas.search_spaces.errors import did_you_mean
 except KeyboardInterrupt:  # Ctrl-C right after the start

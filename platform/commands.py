@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
+from fmnas.platform.display.console import complain, output, print_summary, reserved_output, say, terminal
+from fmnas.platform.display.modes import JSON, LINES, LIVE, QUIET, LineScreen, mode_for, open_screen
+from fmnas.platform.display.summary import Teller
 from fmnas.platform.errors import ConfigError, ExitCode, ExperimentFailed, RunDirectoryError
-from fmnas.platform.record.run_directory import RunDirectory, new_run_directory, run_directory
-from fmnas.platform.screen.ending import Teller
-from fmnas.platform.screen.screen import JSON, LINES, LIVE, QUIET, LineScreen, mode_for, open_screen
-from fmnas.platform.screen.terminal import complain, output, print_summary, reserved_output, say, terminal
-from fmnas.platform.workers.stop import stopped_by_signals
+from fmnas.platform.experiment.run_directory import RunDirectory, new_run_directory, run_directory
+from fmnas.platform.workers.cancellation import stopped_by_signals
 from fmnas.search_spaces import FmnasError
 
 if TYPE_CHECKING:
-    from fmnas.platform.drive.launch import Surroundings
+    from fmnas.platform.display.summary import ExperimentResult
     from fmnas.platform.optimizers import Row
-    from fmnas.platform.screen.ending import ExperimentResult
+    from fmnas.platform.runner.run import Surroundings
 
 Say = Callable[[str], None]
 
@@ -59,7 +59,7 @@ def _driven(plan: Callable[[argparse.Namespace, Say], _Plan]) -> Callable[[argpa
             try:
                 planned = plan(arguments, screen.say)
                 teller = replace(teller, directory=planned.directory, again=planned.again)
-                from fmnas.platform.drive.launch import Surroundings
+                from fmnas.platform.runner.run import Surroundings
 
                 around = Surroundings(arguments.address, screen, stop, traced=mode in (LIVE, LINES))
                 return teller.tell(planned.start(around))
@@ -75,13 +75,13 @@ def _driven(plan: Callable[[argparse.Namespace, Say], _Plan]) -> Callable[[argpa
 def run(arguments: argparse.Namespace, say: Say) -> _Plan:
     """Run an experiment."""
     from fmnas.platform.config.config import load_config
-    from fmnas.platform.tracking.password import settled
+    from fmnas.platform.mlflow.password import settled
 
     say(f"reading {arguments.config}")
     config = settled(load_config(arguments.config, arguments.overrides, say, arguments.address), Path.cwd())
     directory = new_run_directory(arguments.out or Path("runs") / config.name)
     say(f"{config.in_a_line}, into {directory.root}")
-    from fmnas.platform.drive.launch import launch  # what a configuration must be is known by now
+    from fmnas.platform.runner.run import launch  # what a configuration must be is known by now
 
     return _Plan(directory, directory.command("resume"), lambda around: launch(config, directory, around))
 
@@ -94,7 +94,7 @@ def resume(arguments: argparse.Namespace, say: Say) -> _Plan:
     """
     directory = run_directory(arguments.directory, write=True)
     say(f"going on with {directory.root}")
-    from fmnas.platform.drive.launch import resume as go_on
+    from fmnas.platform.runner.run import resume as go_on
 
     return _Plan(directory, directory.command("resume"), lambda around: go_on(directory, around))
 
@@ -107,7 +107,7 @@ def extend(arguments: argparse.Namespace, say: Say) -> _Plan:
     """
     directory, given = run_directory(arguments.directory, write=True), arguments.overrides
     say(f"extending {directory.root}")
-    from fmnas.platform.drive.launch import extend as grow
+    from fmnas.platform.runner.run import extend as grow
 
     told = [each for each in given if not each.startswith("tracking")]  # that may hold a password
     again = shlex.join(["extend", str(directory.root), *(part for each in told for part in ("-o", each))])
@@ -124,7 +124,7 @@ def retrain(arguments: argparse.Namespace, say: Say) -> _Plan:
     """
     directory = run_directory(arguments.directory, write=True)
     say(f"retraining the best of {directory.root}")
-    from fmnas.platform.drive.retraining import retrain as train_again
+    from fmnas.platform.runner.retraining import retrain as train_again
 
     given = {name: getattr(arguments, name) for name in ("epochs", "images", "seeds")}
     asked = {name: value for name, value in given.items() if value is not None}
@@ -136,7 +136,7 @@ def retrain(arguments: argparse.Namespace, say: Say) -> _Plan:
 
 def status(arguments: argparse.Namespace) -> int:
     """How an experiment stands, also while a driver works."""
-    from fmnas.platform.screen.status import print_status, status_of
+    from fmnas.platform.display.status import print_status, status_of
 
     facts = status_of(run_directory(arguments.directory))
     if arguments.json:
@@ -153,7 +153,7 @@ def report(arguments: argparse.Namespace) -> int:
     for path in arguments.directories:
         run_directory(path, write=in_place)
     say(console, f"reading {', '.join(map(str, arguments.directories))}")
-    from fmnas.platform.drive.merged_report import report as write
+    from fmnas.platform.report.merge import report as write
 
     summary, directory = write(arguments.directories, arguments.out, partial(say, console))
     print_summary(summary, console)
@@ -166,14 +166,14 @@ def replay(arguments: argparse.Namespace) -> int:
 
     It imports the files that its configuration names: treat a run directory like a program.
     """
-    from fmnas.platform.messages import counted
-    from fmnas.platform.record.configuration import check_own_code, recorded_configs
-    from fmnas.platform.record.experiment import build_experiment
-    from fmnas.platform.record.handed_over import standing_in
-    from fmnas.platform.record.journal import experiment_records
-    from fmnas.platform.record.replay import difference_in_words
-    from fmnas.platform.record.replay import replay as ask_again
-    from fmnas.platform.record.warm_start import recorded_knowledge
+    from fmnas.platform.config.errors import counted
+    from fmnas.platform.experiment.configuration import check_own_code, recorded_configs
+    from fmnas.platform.experiment.experiment import build_experiment
+    from fmnas.platform.experiment.journal import experiment_records
+    from fmnas.platform.experiment.replay import difference_in_words
+    from fmnas.platform.experiment.replay import replay as ask_again
+    from fmnas.platform.experiment.saved_problem import standing_in
+    from fmnas.platform.experiment.warm_start import recorded_knowledge
 
     directory, console = run_directory(arguments.directory), terminal()
     records = experiment_records(directory)
@@ -194,9 +194,9 @@ def replay(arguments: argparse.Namespace) -> int:
 
 def sync(arguments: argparse.Namespace) -> int:
     """Send to MLflow what it missed."""
-    from fmnas.platform.drive.launch import Surroundings
-    from fmnas.platform.drive.launch import sync as send
-    from fmnas.platform.workers.stop import StopRequest
+    from fmnas.platform.runner.run import Surroundings
+    from fmnas.platform.runner.run import sync as send
+    from fmnas.platform.workers.cancellation import StopRequest
 
     directory, console = run_directory(arguments.directory, write=True), terminal()
     sent = send(directory, Surroundings(None, LineScreen(console), StopRequest()))
@@ -215,10 +215,10 @@ def ui(arguments: argparse.Namespace) -> int:
     """Open MLflow's UI on the store of a run directory."""
     directory = run_directory(arguments.directory or _latest_tracked(Path("runs")))
     say(terminal(), f"starting MLflow's UI on the store of {directory.root}")
-    from fmnas.platform.record.configuration import current_tracking
-    from fmnas.platform.tracking.database import find_files_again
-    from fmnas.platform.tracking.password import tracking_uri
-    from fmnas.platform.tracking.ui import open_ui
+    from fmnas.platform.experiment.configuration import current_tracking
+    from fmnas.platform.mlflow.database import find_files_again
+    from fmnas.platform.mlflow.password import tracking_uri
+    from fmnas.platform.mlflow.ui import open_ui
 
     name, tracking = current_tracking(directory)
     uri = tracking_uri(tracking, directory)
@@ -232,7 +232,7 @@ def config(arguments: argparse.Namespace) -> int:
     """Print a configuration with every default, explained, and its cost."""
     from fmnas.platform.config.config import load_config
     from fmnas.platform.config.reference import commented
-    from fmnas.platform.drive.forecast import cost_of, measured, not_trained, remarks
+    from fmnas.platform.runner.preflight import cost_of, measured, not_trained, remarks
 
     said: list[str] = []
     found = load_config(arguments.config, arguments.overrides, said.append)
@@ -318,7 +318,7 @@ def _options(row: "Row") -> str:
 
 def _latest_tracked(folder: Path) -> Path:
     """The latest run directory of which MLflow was told; the latest of all where there is none such."""
-    from fmnas.platform.record.configuration import current_tracking
+    from fmnas.platform.experiment.configuration import current_tracking
 
     journals = sorted(folder.glob("*/journal.jsonl"), key=lambda path: path.stat().st_mtime, reverse=True)
     if not journals:

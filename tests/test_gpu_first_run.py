@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from fmnas.search_spaces import Cell
-from fmnas.trainers.images.stacked import StackedLearner
+from fmnas.trainers.images.multi_seed import StackedLearner
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPT = ROOT / "benchmarks" / "gpu_first_run.py"

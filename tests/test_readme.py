@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fmnas.comparison.numbers.paired_tests import can_show
+from fmnas.comparison.analysis.paired_tests import can_show
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import check_config, load_config
 from fmnas.platform.config.source import shipped_configs

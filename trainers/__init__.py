@@ -10,7 +10,7 @@ from fmnas.trainers.contract import (
     TrainerError,
     TrainingFailedError,
 )
-from fmnas.trainers.functions.own import objective
+from fmnas.trainers.functions.objective import objective
 from fmnas.trainers.problem import DataSettings, Hardware, Problem, ProblemSettings
 
 __all__ = [

@@ -17,6 +17,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from fmnas.comparison.analysis.curves import incumbent_at, mean_curve
+from fmnas.comparison.analysis.float_ties import equal
+from fmnas.comparison.analysis.formatting import listed
+from fmnas.comparison.analysis.resampling import Floats
+from fmnas.comparison.analysis.trials import Budget
 from fmnas.comparison.figures.canvas import (
     PANEL,
     SMALL,
@@ -33,11 +38,6 @@ from fmnas.comparison.figures.canvas import (
     time_unit,
 )
 from fmnas.comparison.figures.palette import SOFT, Style, styles
-from fmnas.comparison.numbers.curves import incumbent_at, mean_curve
-from fmnas.comparison.numbers.notation import listed
-from fmnas.comparison.numbers.resampling import Floats
-from fmnas.comparison.numbers.rounding import equal
-from fmnas.comparison.numbers.trials import Budget
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

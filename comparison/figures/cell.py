@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
+from fmnas.comparison.analysis.duplicates import has_cell
+from fmnas.comparison.analysis.formatting import number, shown
 from fmnas.comparison.figures.canvas import PANEL, SMALL, Drawing, Results, label, logarithmic, plain, sheet
 from fmnas.comparison.figures.palette import CARD, GROUND, INK, SOFT, styles
-from fmnas.comparison.numbers.cells import has_cell
-from fmnas.comparison.numbers.notation import number, shown
 from fmnas.comparison.summary import FinalRow
 from fmnas.search_spaces import Cell, Schedule
 from fmnas.search_spaces.nasnet import SGD_NAMES, STATES

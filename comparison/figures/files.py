@@ -9,8 +9,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fmnas.comparison.analysis.trials import ReportNotWritten
 from fmnas.comparison.figures.palette import variables
-from fmnas.comparison.numbers.trials import ReportNotWritten
 from fmnas.search_spaces.files import write_aside
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import chdtri
 
+from fmnas.comparison.analysis.costs import is_full_result
+from fmnas.comparison.analysis.trials import Budget, variable_columns
 from fmnas.comparison.figures.canvas import PANEL, Drawing, Results, label, names_down, panel
 from fmnas.comparison.figures.palette import BLUE, LINE, VERMILION
-from fmnas.comparison.numbers.ledger import is_full_result
-from fmnas.comparison.numbers.trials import Budget, variable_columns
 
 CAPTION = (
     "Share of the variance of the objective's ranks that lies between groups of one variable's values (eta squared, "

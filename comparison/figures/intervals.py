@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from math import isfinite
 from typing import Any
 
+from fmnas.comparison.analysis.paired_tests import FIRST, SECOND
+from fmnas.comparison.analysis.resampling import shortcoming
 from fmnas.comparison.figures.canvas import PANEL, Drawing, Results, few_ticks, label, names_above, panel
 from fmnas.comparison.figures.palette import BLUE, GROUND, INK, SOFT, styles
-from fmnas.comparison.numbers.paired_tests import FIRST, SECOND
-from fmnas.comparison.numbers.resampling import shortcoming
 from fmnas.comparison.summary import Summary
 
 FINAL = (

@@ -11,12 +11,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from fmnas.comparison.analysis.costs import is_full_result
+from fmnas.comparison.analysis.formatting import shown
+from fmnas.comparison.analysis.trials import Budget, variable_columns
 from fmnas.comparison.figures.canvas import SMALL, Drawing, Results, sheet
 from fmnas.comparison.figures.importance import is_numeric, thinned
 from fmnas.comparison.figures.palette import GROUND, INK, LINE, SOFT, VERMILION
-from fmnas.comparison.numbers.ledger import is_full_result
-from fmnas.comparison.numbers.notation import shown
-from fmnas.comparison.numbers.trials import Budget, variable_columns
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from fmnas.comparison.analysis.trials import SOURCE
 from fmnas.comparison.figures.canvas import Drawing, Results, bar, label, legend, names_down, panel, time_unit
 from fmnas.comparison.figures.palette import GROUND, INK, styles
-from fmnas.comparison.numbers.trials import SOURCE
 from fmnas.search_spaces.records import CANCELLED, FAILED, FINISHED, LOST, TIMED_OUT
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from fmnas.comparison.analysis.formatting import is_missing
+from fmnas.comparison.analysis.tradeoff import results_by
 from fmnas.comparison.figures.canvas import Drawing, Results, few_ticks, label, legend, line, panel
 from fmnas.comparison.figures.palette import styles
-from fmnas.comparison.numbers.notation import is_missing
-from fmnas.comparison.numbers.tradeoff import results_by
 
 FRONTS = (
     "Dots: full results of all repeats. Lines: their Pareto fronts, where nothing is lower in both. FLOPs are those of "

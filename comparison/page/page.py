@@ -12,16 +12,16 @@ from pathlib import Path
 import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
+from fmnas.comparison.analysis.checkpoints import Checkpoint
+from fmnas.comparison.analysis.efficiency import AREA_FROM
+from fmnas.comparison.analysis.formatting import count, is_missing, listed, number
+from fmnas.comparison.analysis.paired_tests import ALL, LEVEL, TOO_FEW, Comparisons
+from fmnas.comparison.analysis.resampling import shortcoming
+from fmnas.comparison.analysis.retrained import shortfalls
+from fmnas.comparison.analysis.verdict import power
 from fmnas.comparison.figures.canvas import Drawing
 from fmnas.comparison.figures.files import inline_svg
 from fmnas.comparison.figures.palette import Style, declarations, styles, variables
-from fmnas.comparison.numbers.efficiency import AREA_FROM
-from fmnas.comparison.numbers.notation import count, is_missing, listed, number
-from fmnas.comparison.numbers.paired_tests import ALL, LEVEL, TOO_FEW, Comparisons
-from fmnas.comparison.numbers.resampling import shortcoming
-from fmnas.comparison.numbers.retrained import shortfalls
-from fmnas.comparison.numbers.standings import Checkpoint
-from fmnas.comparison.numbers.verdict import power
 from fmnas.comparison.page import tables
 from fmnas.comparison.summary import ReportContext, Summary
 

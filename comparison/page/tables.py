@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, Literal, TypeVar
 
-from fmnas.comparison.numbers.efficiency import Equivalent, Reached
-from fmnas.comparison.numbers.notation import (
+from fmnas.comparison.analysis.efficiency import Equivalent, Reached
+from fmnas.comparison.analysis.formatting import (
     MISSING,
     count,
     counts,
@@ -18,8 +18,8 @@ from fmnas.comparison.numbers.notation import (
     shown,
     with_error,
 )
-from fmnas.comparison.numbers.paired_tests import FIRST, SECOND, Comparisons
-from fmnas.comparison.numbers.retrained import Retrained
+from fmnas.comparison.analysis.paired_tests import FIRST, SECOND, Comparisons
+from fmnas.comparison.analysis.retrained import Retrained
 from fmnas.comparison.summary import FINAL_HEADER, Summary, final_rows
 
 Kind = Literal["", "text", "wide"]

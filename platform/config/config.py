@@ -18,8 +18,8 @@ from fmnas.platform.config.dependent_keys import (
     fall_back,
     without_effect,
 )
+from fmnas.platform.config.errors import CALL, MEND, PUT_BACK, counted, describe, explain, shown, unknown
 from fmnas.platform.config.machine_checks import CHECKS_HERE, Check
-from fmnas.platform.config.own_problem import completed, with_files_beside
 from fmnas.platform.config.sections import (
     AUTO,
     RAY,
@@ -36,8 +36,8 @@ from fmnas.platform.config.sections import (
     number_or,
 )
 from fmnas.platform.config.source import apply_overrides, parse, read_source, replaced
+from fmnas.platform.config.user_problem import completed, with_files_beside
 from fmnas.platform.errors import ConfigError
-from fmnas.platform.messages import CALL, MEND, PUT_BACK, counted, describe, explain, shown, unknown
 from fmnas.platform.optimizers import OPTIMIZERS
 from fmnas.platform.problems import ALIASES, PROBLEMS, Row, is_own, row_of, short_name
 from fmnas.search_spaces.subspace import misfits

@@ -7,9 +7,9 @@ meaning, and which values have no effect beside others.
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from fmnas.platform.config.own_problem import problem_row
+from fmnas.platform.config.errors import shown
 from fmnas.platform.config.sections import IN_PROCESS, RAY, DataConfig, WorkersConfig
-from fmnas.platform.messages import shown
+from fmnas.platform.config.user_problem import problem_row
 from fmnas.platform.problems import Row, is_own, short_name
 from fmnas.search_spaces import FmnasError
 from fmnas.trainers.problem import Problem, ProblemSettings

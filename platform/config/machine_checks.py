@@ -7,9 +7,9 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from fmnas.platform.config.errors import shown
 from fmnas.platform.config.sections import IN_PROCESS
 from fmnas.platform.config.uri import TrackingError, check_uri
-from fmnas.platform.messages import shown
 from fmnas.platform.problems import Row
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from textwrap import wrap
 from typing import Any
 
 from fmnas.platform.config.config import Config
-from fmnas.platform.messages import SECTIONS, TOP_EXAMPLES
+from fmnas.platform.config.errors import SECTIONS, TOP_EXAMPLES
 
 REQUIRED = "required"
 EXAMPLES = TOP_EXAMPLES | {

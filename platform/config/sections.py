@@ -16,8 +16,8 @@ from pydantic import (
     model_validator,
 )
 
+from fmnas.platform.config.errors import shown
 from fmnas.platform.config.uri import shown_uri
-from fmnas.platform.messages import shown
 from fmnas.platform.named import whole
 from fmnas.platform.optimizers import OPTIMIZERS, Row
 from fmnas.search_spaces.errors import did_you_mean

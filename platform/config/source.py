@@ -10,8 +10,8 @@ from yaml.constructor import ConstructorError
 from yaml.nodes import MappingNode, Node, ScalarNode
 from yaml.reader import ReaderError
 
+from fmnas.platform.config.errors import shown
 from fmnas.platform.errors import ConfigError, cut
-from fmnas.platform.messages import shown
 from fmnas.search_spaces.errors import did_you_mean
 
 _OUT_OF_PLACE = "it is no YAML from here on: look for a bracket, a quote or an indentation that does not fit"

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fmnas.platform.errors import LET_THROUGH, BreakOff, legible, one_line, own_line
-from fmnas.platform.workers.stop import PastDeadline, late, watched
+from fmnas.platform.workers.cancellation import PastDeadline, late, watched
 from fmnas.search_spaces import Conditions, Evaluation, Trial
 from fmnas.search_spaces.records import FAILED, LOST, TIMED_OUT
 from fmnas.trainers import DeviceFailedError, EvaluationStoppedError, Trainer, TrainerError, TrainingFailedError

@@ -13,11 +13,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
-from fmnas.optimizers.process_state import same_working_directory
+from fmnas.optimizers.isolation import same_working_directory
 from fmnas.platform.errors import ExperimentFailed, print_traceback
-from fmnas.platform.record.outcome import Job
+from fmnas.platform.experiment.trial_result import Job
+from fmnas.platform.workers.cancellation import Stopped, StopRequest, deadline
 from fmnas.platform.workers.evaluation import Evaluator, Unfinished
-from fmnas.platform.workers.stop import Stopped, StopRequest, deadline
 from fmnas.search_spaces import Evaluation
 from fmnas.search_spaces.records import LOST
 from fmnas.trainers import Trainer, TrainerError, TrainingFailedError

@@ -9,11 +9,11 @@ from typing import Any
 
 from fmnas.platform.config.sections import WorkersConfig
 from fmnas.platform.errors import LONGEST, ExperimentFailed, legible, one_line
-from fmnas.platform.record.outcome import Job
-from fmnas.platform.workers.board import BoardReader
+from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.workers.cluster import fitting, live_nodes, own_logs
 from fmnas.platform.workers.evaluation import Unfinished, timed_out
 from fmnas.platform.workers.pool import Event
+from fmnas.platform.workers.progress_actor import BoardReader
 from fmnas.platform.workers.ray_worker import NODE, PLACE, Build, Worker, refusal, remark, versions
 from fmnas.search_spaces import Evaluation
 from fmnas.search_spaces.records import FAILED, LOST

@@ -13,12 +13,12 @@ from fmnas.platform.environment import package_version
 from fmnas.platform.errors import LET_THROUGH, one_line
 from fmnas.platform.named import SourceFile, install
 from fmnas.platform.problems import problem
-from fmnas.platform.workers.board import BoardWriter
+from fmnas.platform.workers.cancellation import deadline
 from fmnas.platform.workers.evaluation import Evaluator, Unfinished, warm_up_torch
-from fmnas.platform.workers.stop import deadline
+from fmnas.platform.workers.progress_actor import BoardWriter
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers import Trainer, TrainerError
-from fmnas.trainers.memory import give_back_memory, keep_freed_memory
+from fmnas.trainers.allocator import give_back_memory, keep_freed_memory
 from fmnas.trainers.problem import Data, Hardware, ProblemSettings
 
 Build = Callable[[Data | None], Trainer]

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fmnas.baselines.wrapped import WrappedOptimizer
+from fmnas.baselines.external import WrappedOptimizer
 from fmnas.optimizers import BayesianOptimizer, Optimizer, random_design
 from fmnas.optimizers.bofm import Mode
 from fmnas.optimizers.contract import Subject, checks

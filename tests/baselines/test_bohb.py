@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fmnas.baselines import BOHB
 from fmnas.baselines.bohb import brackets
-from fmnas.baselines.density_model import PICKS, quiet
+from fmnas.baselines.kde_model import PICKS, quiet
 from fmnas.optimizers import OptimizerError
 from fmnas.search_spaces import Evaluation, Integer, LinearConstraint, Nominal, Real, Space, Trial
 from fmnas.search_spaces.records import MODEL, PROMOTION, RANDOM

@@ -12,8 +12,8 @@ import torch
 from optuna.samplers import BaseSampler, BruteForceSampler, GridSampler, NSGAIISampler, RandomSampler, TPESampler
 from optuna.trial import TrialState
 
-from fmnas.baselines.foreign_spaces import from_optuna
 from fmnas.baselines.optuna_sampler import OptunaSampler, is_sampler, optimizer_asking
+from fmnas.baselines.space_conversion import from_optuna
 from fmnas.optimizers import OptimizerError, random_design
 from fmnas.search_spaces import Integer, LinearConstraint, Nominal, Ordinal, Real, Space, Trial
 from fmnas.search_spaces.records import FALLBACK, INITIAL, MODEL, RANDOM

@@ -11,9 +11,9 @@ import torch
 
 from fmnas.baselines import RandomSearch
 from fmnas.baselines.botorch import BoTorch
+from fmnas.baselines.external import LOOKED_AT, WrappedOptimizer
 from fmnas.baselines.smac import SMAC
 from fmnas.baselines.tpe import TPE
-from fmnas.baselines.wrapped import LOOKED_AT, WrappedOptimizer
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion, random_design
 from fmnas.search_spaces import (
     Configuration,

@@ -10,13 +10,13 @@ import pandas as pd
 import pytest
 
 from fmnas.comparison import Summary
-from fmnas.comparison.numbers.efficiency import Area, Equivalent, Reached, Target
-from fmnas.comparison.numbers.honesty import Honesty
-from fmnas.comparison.numbers.paired_tests import NONE, SECOND, TOO_FEW, Comparisons, PairedTest
-from fmnas.comparison.numbers.retrained import Retrained, RetrainedBest, RetrainedMean
-from fmnas.comparison.numbers.standings import Checkpoint, Standing
-from fmnas.comparison.numbers.tradeoff import Tradeoff
-from fmnas.comparison.numbers.trials import typed_trials
+from fmnas.comparison.analysis.checkpoints import Checkpoint, Standing
+from fmnas.comparison.analysis.efficiency import Area, Equivalent, Reached, Target
+from fmnas.comparison.analysis.paired_tests import NONE, SECOND, TOO_FEW, Comparisons, PairedTest
+from fmnas.comparison.analysis.retrained import Retrained, RetrainedBest, RetrainedMean
+from fmnas.comparison.analysis.sanity_checks import Honesty
+from fmnas.comparison.analysis.tradeoff import Tradeoff
+from fmnas.comparison.analysis.trials import typed_trials
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 Table = Callable[..., pd.DataFrame]

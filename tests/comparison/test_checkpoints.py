@@ -3,7 +3,7 @@ import pytest
 from scipy.stats import sem
 
 from fmnas.comparison import Budget, anytime_curves
-from fmnas.comparison.numbers.standings import checkpoints, mean_ranks
+from fmnas.comparison.analysis.checkpoints import checkpoints, mean_ranks
 
 BUDGET = Budget(evaluations=4, epochs_per_evaluation=25)
 NAN = float("nan")

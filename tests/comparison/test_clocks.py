@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from fmnas.comparison import Budget, ReportContext, anytime_curves, ledger_table
-from fmnas.comparison.numbers.honesty import clock_remarks
+from fmnas.comparison.analysis.sanity_checks import clock_remarks
 from fmnas.comparison.summary import summarise
 
 

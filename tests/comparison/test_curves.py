@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from scipy.stats import sem
 
 from fmnas.comparison import Budget, ReportError, anytime_curves, incumbent_at, mean_curve
-from fmnas.comparison.numbers.curves import standard_error
-from fmnas.comparison.numbers.resampling import mean_interval
+from fmnas.comparison.analysis.curves import standard_error
+from fmnas.comparison.analysis.resampling import mean_interval
 
 NAN = float("nan")
 BUDGET = Budget(evaluations=4, epochs_per_evaluation=25)

@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fmnas.comparison import Budget, anytime_curves, incumbent_at
-from fmnas.comparison.numbers.efficiency import areas, equivalents, targets
-from fmnas.comparison.numbers.standings import checkpoints
+from fmnas.comparison.analysis.checkpoints import checkpoints
+from fmnas.comparison.analysis.efficiency import areas, equivalents, targets
 
 BUDGET = Budget(evaluations=4, epochs_per_evaluation=25)
 NAN = float("nan")

@@ -17,13 +17,13 @@ from fmnas.comparison import (
     save_figure,
     write_report,
 )
+from fmnas.comparison.analysis.trials import typed_trials
 from fmnas.comparison.figures import anytime, tradeoff
 from fmnas.comparison.figures.anytime import SHARES, TITLES, anytime_panel, currencies
 from fmnas.comparison.figures.canvas import time_unit
 from fmnas.comparison.figures.cell import DEAD_STATE, LOWEST_RATE, cell_panel, cells_figure, schedule_panel
 from fmnas.comparison.figures.files import FORMATS
 from fmnas.comparison.figures.palette import SERIES_COLOURS
-from fmnas.comparison.numbers.trials import typed_trials
 from fmnas.comparison.report import results_of
 from fmnas.search_spaces import Cell, FmnasError, joint_space
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from fmnas.comparison import Budget, ReportContext, ReportError, anytime_curves, ledger_table
-from fmnas.comparison.numbers.honesty import honesty, lost_trials, slow_starts, spoilt_trials, unused_methods
-from fmnas.comparison.numbers.ledger import Pending
+from fmnas.comparison.analysis.costs import Pending
+from fmnas.comparison.analysis.sanity_checks import honesty, lost_trials, slow_starts, spoilt_trials, unused_methods
 from fmnas.comparison.summary import summarise
 from fmnas.search_spaces.records import ORIGINS
 

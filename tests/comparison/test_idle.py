@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fmnas.comparison.numbers.ledger import idle_seconds
+from fmnas.comparison.analysis.costs import idle_seconds
 
 
 def test_one_worker_waits_for_every_suggestion(make_run):

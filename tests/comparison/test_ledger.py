@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from fmnas.comparison import Budget, ReportContext, ledger_table
-from fmnas.comparison.figures.timeline import timeline
-from fmnas.comparison.numbers.ledger import (
+from fmnas.comparison.analysis.costs import (
     LEDGER_COLUMNS,
     LedgerRow,
     Pending,
@@ -14,6 +13,7 @@ from fmnas.comparison.numbers.ledger import (
     ledger_rows,
     wall_seconds,
 )
+from fmnas.comparison.figures.timeline import timeline
 from fmnas.comparison.report import results_of
 from fmnas.search_spaces.records import ORIGINS, STATUSES
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fmnas.comparison.numbers.cells import network_numbers
+from fmnas.comparison.analysis.duplicates import network_numbers
 from fmnas.search_spaces import Cell, SpaceError, canonical_form, joint_space
 from fmnas.search_spaces.nasnet import CELL_NAMES
 

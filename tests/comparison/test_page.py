@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fmnas.comparison import Budget, ReportContext, anytime_curves, write_report
+from fmnas.comparison.analysis.checkpoints import Checkpoint
+from fmnas.comparison.analysis.formatting import MISSING, count, duration, interval, share, shown
+from fmnas.comparison.analysis.paired_tests import compare
+from fmnas.comparison.analysis.trials import typed_trials
 from fmnas.comparison.figures import FIGURES, drawn
 from fmnas.comparison.figures.canvas import Drawing, Results, sheet
 from fmnas.comparison.figures.intervals import MOST_ROWS, differences, final, intervals, retrained
-from fmnas.comparison.numbers.notation import MISSING, count, duration, interval, share, shown
-from fmnas.comparison.numbers.paired_tests import compare
-from fmnas.comparison.numbers.standings import Checkpoint
-from fmnas.comparison.numbers.trials import typed_trials
 from fmnas.comparison.page.page import page, sections
 from fmnas.comparison.page.tables import Table
 from fmnas.comparison.summary import Incident, Remark

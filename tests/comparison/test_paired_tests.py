@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import rankdata, wilcoxon
 
-from fmnas.comparison.numbers.paired_tests import (
+from fmnas.comparison.analysis.paired_tests import (
     FIRST,
     NONE,
     SECOND,

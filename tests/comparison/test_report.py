@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from fmnas.comparison import FINAL_HEADER, Budget, ReportContext, final_rows, write_report
-from fmnas.comparison.numbers.trials import PlannedRun
+from fmnas.comparison.analysis.trials import PlannedRun
 from fmnas.comparison.summary import Remark
 from fmnas.search_spaces import joint_space
 

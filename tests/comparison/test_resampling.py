@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import bootstrap
 
-from fmnas.comparison.numbers import resampling
-from fmnas.comparison.numbers.resampling import COVERAGE, mean_interval, shortcoming, tail, weights
+from fmnas.comparison.analysis import resampling
+from fmnas.comparison.analysis.resampling import COVERAGE, mean_interval, shortcoming, tail, weights
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 

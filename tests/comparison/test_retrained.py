@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 
 from fmnas.comparison import Budget, ReportContext, ReportError, anytime_curves, ledger_table, write_report
-from fmnas.comparison.numbers.resampling import mean_interval
-from fmnas.comparison.numbers.retrained import read_retrained, retrained_summary
-from fmnas.comparison.numbers.verdict import power
+from fmnas.comparison.analysis.resampling import mean_interval
+from fmnas.comparison.analysis.retrained import read_retrained, retrained_summary
+from fmnas.comparison.analysis.verdict import power
 from fmnas.comparison.report import write_tables
 from fmnas.comparison.summary import summarise
 

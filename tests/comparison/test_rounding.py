@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fmnas.comparison.numbers.paired_tests import compare
-from fmnas.comparison.numbers.rounding import equal, reaches, settled, settled_differences
-from fmnas.comparison.numbers.standings import mean_ranks
+from fmnas.comparison.analysis.checkpoints import mean_ranks
+from fmnas.comparison.analysis.float_ties import equal, reaches, settled, settled_differences
+from fmnas.comparison.analysis.paired_tests import compare
 
 FOLDS = st.lists(st.integers(0, 54), min_size=5, max_size=5)
 """Mistakes in five folds of 54 rows each: as the problem dt_wine has them."""

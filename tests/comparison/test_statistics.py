@@ -3,11 +3,11 @@ import pytest
 from scipy.stats import sem, wilcoxon
 
 from fmnas.comparison import Budget, anytime_curves, final_table, ledger_table, mean_curve
-from fmnas.comparison.numbers import verdict
-from fmnas.comparison.numbers.notation import duration, number, with_error
-from fmnas.comparison.numbers.paired_tests import compare, smallest_p
-from fmnas.comparison.numbers.standings import checkpoints, common_epochs
-from fmnas.comparison.numbers.trials import PlannedRun
+from fmnas.comparison.analysis import verdict
+from fmnas.comparison.analysis.checkpoints import checkpoints, common_epochs
+from fmnas.comparison.analysis.formatting import duration, number, with_error
+from fmnas.comparison.analysis.paired_tests import compare, smallest_p
+from fmnas.comparison.analysis.trials import PlannedRun
 from fmnas.comparison.summary import ReportContext, summarise
 
 BUDGET = Budget(evaluations=3, epochs_per_evaluation=25)

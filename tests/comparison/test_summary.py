@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from fmnas.comparison import Budget, ReportContext, Summary, anytime_curves, ledger_table
-from fmnas.comparison.numbers.ledger import Pending
-from fmnas.comparison.numbers.trials import PlannedRun
+from fmnas.comparison.analysis.costs import Pending
+from fmnas.comparison.analysis.trials import PlannedRun
 from fmnas.comparison.summary import Remark, summarise
 
 KEPT = Path(__file__).with_name("summary.json")

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmnas.comparison import Budget, ReportContext, anytime_curves, write_report
-from fmnas.comparison.numbers.tradeoff import hypervolume, pareto_front, tradeoffs
+from fmnas.comparison.analysis.tradeoff import hypervolume, pareto_front, tradeoffs
 
 BUDGET = Budget(3, 25)
 UNIT = st.floats(0.0, 0.99)

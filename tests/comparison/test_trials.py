@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from fmnas.comparison import Budget, ReportError, read_trials
-from fmnas.comparison.numbers.trials import (
+from fmnas.comparison.analysis.trials import (
     COLUMNS,
     LAST_COLUMN,
     WAY_COLUMNS,
@@ -13,7 +13,7 @@ from fmnas.comparison.numbers.trials import (
     typed_trials,
     variable_columns,
 )
-from fmnas.platform.record import outcome as outcomes
+from fmnas.platform.experiment import trial_result as outcomes
 from fmnas.search_spaces import Conditions, Evaluation, Trial
 
 

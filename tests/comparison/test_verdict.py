@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from scipy.stats import sem
 
 from fmnas.comparison import caution, headline
-from fmnas.comparison.numbers.notation import listed
-from fmnas.comparison.numbers.paired_tests import compare
-from fmnas.comparison.numbers.standings import FinalNumbers, FinalTable
-from fmnas.comparison.numbers.verdict import power
+from fmnas.comparison.analysis.checkpoints import FinalNumbers, FinalTable
+from fmnas.comparison.analysis.formatting import listed
+from fmnas.comparison.analysis.paired_tests import compare
+from fmnas.comparison.analysis.verdict import power
 
 CLAIM = re.compile(r"(?<!whether )\b(\S+) is better(?: than (\S+))?", re.IGNORECASE)
 

@@ -15,8 +15,8 @@ from fmnas.optimizers.ask_tell import (
     can_make,
     optimizer_made_by,
 )
+from fmnas.optimizers.isolation import PrivateRandomState
 from fmnas.optimizers.options import plain_parameters
-from fmnas.optimizers.process_state import PrivateRandomState
 from fmnas.search_spaces import Configuration, Integer, Nominal, Real, Space, Trial
 from fmnas.search_spaces.records import INITIAL, MODEL
 

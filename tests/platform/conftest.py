@@ -21,20 +21,20 @@ import pytest
 from fmnas.comparison import figures
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import Config, check_config
-from fmnas.platform.drive.driver import Clock, Driver, Stage
-from fmnas.platform.record.experiment import build_experiment
-from fmnas.platform.record.journal import Journal, read_journal
-from fmnas.platform.record.outcome import Job
-from fmnas.platform.record.state import ExperimentState
-from fmnas.platform.record.warm_start import NOTHING, Knowledge
-from fmnas.platform.screen.progress import ExperimentProgress
-from fmnas.platform.screen.screen import QuietScreen
-from fmnas.platform.tracking.client import TrackingSettings, load_mlflow
-from fmnas.platform.tracking.tracker import NoTracker
-from fmnas.platform.tracking.ui import ui_command, ui_environment
+from fmnas.platform.display.modes import QuietScreen
+from fmnas.platform.display.progress import ExperimentProgress
+from fmnas.platform.experiment.experiment import build_experiment
+from fmnas.platform.experiment.journal import Journal, read_journal
+from fmnas.platform.experiment.state import ExperimentState
+from fmnas.platform.experiment.trial_result import Job
+from fmnas.platform.experiment.warm_start import NOTHING, Knowledge
+from fmnas.platform.mlflow.client import TrackingSettings, load_mlflow
+from fmnas.platform.mlflow.tracker import NoTracker
+from fmnas.platform.mlflow.ui import ui_command, ui_environment
+from fmnas.platform.runner.driver import Clock, Driver, Stage
+from fmnas.platform.workers.cancellation import StopRequest
 from fmnas.platform.workers.evaluation import Unfinished
 from fmnas.platform.workers.pool import Event, Pool
-from fmnas.platform.workers.stop import StopRequest
 from fmnas.search_spaces.records import FAILED, FINISHED, LOST, TIMED_OUT
 
 FIGURES = figures.FIGURES
@@ -147,7 +147,7 @@ def quick_stores(whole_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def copied(path: Path, _: TrackingSettings) -> Iterator[Path]:
         yield Path(shutil.copy(whole_store, path.with_name("copied.db")))
 
-    monkeypatch.setattr("fmnas.platform.tracking.database._made", copied)
+    monkeypatch.setattr("fmnas.platform.mlflow.database._made", copied)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fmnas.platform.cli import main
-from fmnas.platform.record.journal import OWN_FILES, Journal
+from fmnas.platform.experiment.journal import OWN_FILES, Journal
 
 PROBLEM = """
 from fmnas.search_spaces import Real

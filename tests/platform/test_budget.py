@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmnas.platform.record.ledger import RunAccount, RunBudget
+from fmnas.platform.experiment.ledger import RunAccount, RunBudget
 
 
 @given(st.integers(1, 60), st.lists(st.tuples(st.integers(1, 9), st.sampled_from(["settle", "release", "leave"]))))

@@ -17,10 +17,10 @@ import yaml
 from fmnas.platform import commands
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import check_config, load_config
-from fmnas.platform.drive.driver import Driver
+from fmnas.platform.display.summary import called
 from fmnas.platform.errors import Ending
-from fmnas.platform.record.journal import Journal
-from fmnas.platform.screen.ending import called
+from fmnas.platform.experiment.journal import Journal
+from fmnas.platform.runner.driver import Driver
 from fmnas.trainers.functions.synthetic import FUNC2C
 from fmnas.trainers.problem import authors_points
 
@@ -244,7 +244,7 @@ def test_resume_of_a_finished_experiment_shows_it_again(
     main(["run", "smoke", *FAST, *LITTLE, "--out", str(out)])
     first = capsys.readouterr().out.split("optimizer", 1)[1]
     trials = (out / "trials.csv").read_bytes()
-    monkeypatch.setattr("fmnas.platform.drive.launch.open_pool", None)  # neither workers nor data are needed
+    monkeypatch.setattr("fmnas.platform.runner.run.open_pool", None)  # neither workers nor data are needed
     assert main(["resume", str(out)]) == 0
     assert capsys.readouterr().out.split("optimizer", 1)[1] == first
     assert (out / "trials.csv").read_bytes() == trials
@@ -429,7 +429,7 @@ def test_ctrl_c_while_results_are_written_is_heeded_and_the_report_writes_the_re
 ) -> None:
     out = tmp_path / "run"
     with monkeypatch.context() as patch:
-        patch.setattr("fmnas.platform.drive.results.write_report", lambda *_: signal.raise_signal(signal.SIGINT))
+        patch.setattr("fmnas.platform.report.write.write_report", lambda *_: signal.raise_signal(signal.SIGINT))
         assert main(["run", "smoke", *FAST, *LITTLE, "--out", str(out)]) == 130
     printed = capsys.readouterr()
     assert "stopping" in printed.err

@@ -12,14 +12,14 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fmnas.comparison.numbers.paired_tests import can_show, repeats_needed
+from fmnas.comparison.analysis.paired_tests import can_show, repeats_needed
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import Config, check_config, load_config
 from fmnas.platform.config.source import shipped_configs
-from fmnas.platform.drive.forecast import remarks
 from fmnas.platform.errors import ConfigError
-from fmnas.platform.record.experiment import build_experiment
-from fmnas.platform.record.run_directory import RunDirectory
+from fmnas.platform.experiment.experiment import build_experiment
+from fmnas.platform.experiment.run_directory import RunDirectory
+from fmnas.platform.runner.preflight import remarks
 
 CONFIGS = ("smoke", "quickstart", "fashion_mnist")
 MUTATIONS = int(os.environ.get("FMNAS_MUTATIONS", "300"))
@@ -318,7 +318,7 @@ def test_a_mutated_configuration_is_taken_or_explained_and_names_no_place_outsid
 
     with pytest.MonkeyPatch.context() as patch, redirect_stderr(io.StringIO()) as told:
         patch.chdir(folder)
-        patch.setattr("fmnas.platform.drive.launch.launch", launch)
+        patch.setattr("fmnas.platform.runner.run.launch", launch)
         assert main(["run", str(path)]) == 2
     assert not [talk for talk in ("Traceback", "Input should") if talk in told.getvalue()]
     assert told.getvalue().startswith("fmnas: ")

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmnas.platform.config.sections import WorkersConfig
-from fmnas.platform.drive.driver import Clock, Dispatcher, Flight, Stage
 from fmnas.platform.errors import Ending, ExperimentFailed
-from fmnas.platform.record.outcome import Job
+from fmnas.platform.experiment.trial_result import Job
+from fmnas.platform.runner.driver import Clock, Dispatcher, Flight, Stage
+from fmnas.platform.workers.cancellation import StopRequest
 from fmnas.platform.workers.evaluation import Unfinished
 from fmnas.platform.workers.pool import Event
-from fmnas.platform.workers.stop import StopRequest
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FAILED, LOST
 

@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 
 from fmnas.optimizers import Optimizer
 from fmnas.platform.config.config import Config
-from fmnas.platform.drive.driver import Driver, Stage
+from fmnas.platform.display.modes import QuietScreen
+from fmnas.platform.display.progress import ExperimentProgress
 from fmnas.platform.errors import Ending, RunDirectoryError
-from fmnas.platform.record.experiment import build_experiment
-from fmnas.platform.record.journal import Journal, read_journal
-from fmnas.platform.record.outcome import Job
-from fmnas.platform.record.state import ExperimentState
-from fmnas.platform.screen.progress import ExperimentProgress
-from fmnas.platform.screen.screen import QuietScreen
-from fmnas.platform.tracking.tracker import NoTracker
+from fmnas.platform.experiment.experiment import build_experiment
+from fmnas.platform.experiment.journal import Journal, read_journal
+from fmnas.platform.experiment.state import ExperimentState
+from fmnas.platform.experiment.trial_result import Job
+from fmnas.platform.mlflow.tracker import NoTracker
+from fmnas.platform.runner.driver import Driver, Stage
+from fmnas.platform.workers.cancellation import StopRequest
 from fmnas.platform.workers.pool import Pool
-from fmnas.platform.workers.stop import StopRequest
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import CANCELLED
 from fmnas.trainers.functions.synthetic import FunctionTrainer

@@ -9,10 +9,10 @@ import pytest
 
 from fmnas.platform.config.config import Config
 from fmnas.platform.errors import Ending, ExperimentFailed
-from fmnas.platform.record.experiment import build_experiment
-from fmnas.platform.record.journal import read_journal
-from fmnas.platform.record.outcome import Job
-from fmnas.platform.record.state import ExperimentState
+from fmnas.platform.experiment.experiment import build_experiment
+from fmnas.platform.experiment.journal import read_journal
+from fmnas.platform.experiment.state import ExperimentState
+from fmnas.platform.experiment.trial_result import Job
 from fmnas.search_spaces.records import CANCELLED, FAILED, FINISHED, LOST, TIMED_OUT
 
 Drive = Callable[..., tuple[str, ExperimentState, Any]]

@@ -20,12 +20,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmnas.platform.drive.driver import epochs_reached
-from fmnas.platform.record.outcome import Job
+from fmnas.platform.experiment.trial_result import Job
+from fmnas.platform.runner.driver import epochs_reached
 from fmnas.platform.workers import evaluation as evaluations
+from fmnas.platform.workers.cancellation import LOOK_SECONDS, PastDeadline, Stopped, StopRequest, deadline, late
 from fmnas.platform.workers.evaluation import Evaluator, Unfinished, warm_up_torch
 from fmnas.platform.workers.pool import InProcessPool
-from fmnas.platform.workers.stop import LOOK_SECONDS, PastDeadline, Stopped, StopRequest, deadline, late
 from fmnas.search_spaces import Evaluation, Real, Trial
 from fmnas.search_spaces.records import FAILED, TIMED_OUT
 from fmnas.trainers import EvaluationStoppedError, TrainerError, objective
@@ -149,7 +149,7 @@ def test_epochs_are_those_of_every_trainings_last_report(reports: list[tuple[int
 def test_a_late_check_raises_so_many_seconds_after_it_first_would_have(seconds: int, first: int, passed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         clock = SimpleNamespace(monotonic=lambda: first)
-        patch.setattr("fmnas.platform.workers.stop.time", clock)
+        patch.setattr("fmnas.platform.workers.cancellation.time", clock)
         check = late(past, seconds)
         with nullcontext() if seconds else pytest.raises(PastDeadline):
             check()

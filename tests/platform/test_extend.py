@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from fmnas.platform.config.config import Config
-from fmnas.platform.drive.extension import extended_config, growth
 from fmnas.platform.errors import ConfigError, Ending
-from fmnas.platform.record.events import driver_record, extended_record
-from fmnas.platform.record.experiment import build_experiment
-from fmnas.platform.record.journal import DriverWork, Journal, read_journal
-from fmnas.platform.record.replay import replay
-from fmnas.platform.record.state import ExperimentState
+from fmnas.platform.experiment.events import driver_record, extended_record
+from fmnas.platform.experiment.experiment import build_experiment
+from fmnas.platform.experiment.journal import DriverWork, Journal, read_journal
+from fmnas.platform.experiment.replay import replay
+from fmnas.platform.experiment.state import ExperimentState
+from fmnas.platform.runner.extension import extended_config, growth
 
 Drive = Callable[..., tuple[str, ExperimentState, Any]]
 Configured = Callable[..., Config]

@@ -10,18 +10,18 @@ import pandas as pd
 import pytest
 import yaml
 
-from fmnas.comparison.numbers.trials import read_trials
+from fmnas.comparison.analysis.trials import read_trials
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import load_config
-from fmnas.platform.drive.extension import REASONS
-from fmnas.platform.drive.results import context_of
 from fmnas.platform.environment import provenance
-from fmnas.platform.record.configuration import FREE_TO_CHANGE, GROWING, flat, is_within
-from fmnas.platform.record.journal import Journal, Record, read_journal
-from fmnas.platform.record.lock import locked
-from fmnas.platform.record.retrained import RetrainedRow, write_retrained
-from fmnas.platform.record.run_directory import RunDirectory
-from fmnas.platform.record.state import restore
+from fmnas.platform.experiment.configuration import FREE_TO_CHANGE, GROWING, flat, is_within
+from fmnas.platform.experiment.journal import Journal, Record, read_journal
+from fmnas.platform.experiment.lock import locked
+from fmnas.platform.experiment.retrained import RetrainedRow, write_retrained
+from fmnas.platform.experiment.run_directory import RunDirectory
+from fmnas.platform.experiment.state import restore
+from fmnas.platform.report.write import context_of
+from fmnas.platform.runner.extension import REASONS
 
 EVOLUTION = "{name: regularized-evolution, population: 4, tournament: 2}"
 FAST = ["-o", "workers.kind=in-process", "-o", "tracking.enabled=false", "-o", "budget.evaluations=5"]
@@ -281,7 +281,7 @@ def test_a_reader_that_knows_no_extensions_is_told_who_wrote_it(
     with Journal(path) as journal:
         for record in records:
             journal.append({**record, "event": "unheard-of"} if record["event"] == "extended" else record)
-    monkeypatch.setattr("fmnas.platform.record.ledger.provenance", lambda: {**provenance(), "fmnas": "0.0.9"})
+    monkeypatch.setattr("fmnas.platform.experiment.ledger.provenance", lambda: {**provenance(), "fmnas": "0.0.9"})
     assert main(["status", str(run)]) == 2
     said = capsys.readouterr().err
     assert "it was written by fmnas" in said

@@ -13,8 +13,8 @@ import pytest
 
 from fmnas.baselines import RandomSearch
 from fmnas.platform.cli import main
-from fmnas.platform.drive.driver import Clock
-from fmnas.platform.record.journal import Journal, read_journal
+from fmnas.platform.experiment.journal import Journal, read_journal
+from fmnas.platform.runner.driver import Clock
 from fmnas.platform.workers.evaluation import Unfinished
 from fmnas.platform.workers.ray_worker import Worker
 from fmnas.search_spaces import Evaluation, Trial

@@ -10,15 +10,15 @@ import pytest
 from fmnas.optimizers import random_design
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import check_config, load_config
-from fmnas.platform.drive.description import setup_of
-from fmnas.platform.drive.forecast import remarks
 from fmnas.platform.errors import ConfigError
+from fmnas.platform.experiment.experiment import build_experiment
+from fmnas.platform.experiment.journal import read_journal
+from fmnas.platform.experiment.replay import replay
+from fmnas.platform.experiment.run_directory import RunDirectory
+from fmnas.platform.experiment.state import restore
 from fmnas.platform.problems import problem
-from fmnas.platform.record.experiment import build_experiment
-from fmnas.platform.record.journal import read_journal
-from fmnas.platform.record.replay import replay
-from fmnas.platform.record.run_directory import RunDirectory
-from fmnas.platform.record.state import restore
+from fmnas.platform.report.setup_section import setup_of
+from fmnas.platform.runner.preflight import remarks
 from fmnas.search_spaces.nasnet import CELL_NAMES, SGD_NAMES
 
 FIXED = {"h1": 2, "x1": 0.25}

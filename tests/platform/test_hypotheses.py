@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from fmnas.comparison.numbers.paired_tests import ALL
+from fmnas.comparison.analysis.paired_tests import ALL
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import ALL_PAIRS, Config, check_config
-from fmnas.platform.drive.merged_report import _hypotheses
-from fmnas.platform.drive.results import context_of
 from fmnas.platform.errors import ConfigError
-from fmnas.platform.record.run_directory import RunDirectory
-from fmnas.platform.record.state import restore
+from fmnas.platform.experiment.run_directory import RunDirectory
+from fmnas.platform.experiment.state import restore
+from fmnas.platform.report.merge import _hypotheses
+from fmnas.platform.report.write import context_of
 
 FAST = ["-o", "workers.kind=in-process", "-o", "tracking.enabled=false", "-o", "initial_design=3"]
 SMALL = ["-o", "budget.evaluations=4", "-o", "repeats=2"]

@@ -15,10 +15,10 @@ from pydantic import BaseModel
 
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import Config, check_config, load_config
+from fmnas.platform.config.errors import of_another_version, shown
 from fmnas.platform.errors import LONGEST, ConfigError
-from fmnas.platform.messages import of_another_version, shown
+from fmnas.platform.experiment.journal import Journal
 from fmnas.platform.optimizers import OPTIMIZERS, Options
-from fmnas.platform.record.journal import Journal
 
 HERE = "problem: func2c\noptimizers: [random]\ninitial_design: 2\nbudget: {evaluations: 20}\nfidelity: {epochs: 1}\n"
 GOOD = {**yaml.safe_load(HERE), "name": "t"}

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmnas.platform.errors import ExperimentFailed, RunDirectoryError
-from fmnas.platform.record.journal import Journal, read_journal
+from fmnas.platform.experiment.journal import Journal, read_journal
 
 HEAD: dict[str, Any] = {"event": "experiment", "id": "a", "format": 2}
 RECORDS = [HEAD, *({"event": "asked", "run": "a/repeat-0", "trial": {"id": i}, "at": 0.1 + i} for i in range(1, 4))]

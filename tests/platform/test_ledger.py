@@ -3,10 +3,10 @@
 import pytest
 
 from fmnas.platform.errors import RunDirectoryError
-from fmnas.platform.record.events import asked_record, driver_record, ended_record, extended_record, job_record
-from fmnas.platform.record.journal import STARTED, DriverWork, Record
-from fmnas.platform.record.ledger import Ledger, new_ledger
-from fmnas.platform.record.outcome import Job
+from fmnas.platform.experiment.events import asked_record, driver_record, ended_record, extended_record, job_record
+from fmnas.platform.experiment.journal import STARTED, DriverWork, Record
+from fmnas.platform.experiment.ledger import Ledger, new_ledger
+from fmnas.platform.experiment.trial_result import Job
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FAILED, FINISHED
 

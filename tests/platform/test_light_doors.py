@@ -127,7 +127,7 @@ def test_a_trainer_in_this_process_does_so_where_its_file_names_torch(
     (tmp_path / "mine.py").write_text(PROBLEM.format(imports))
     arguments = ["run", "smoke", *(flag for option in OWN for flag in ("-o", option)), "--out", "run"]
     run = f"""
-import fmnas.platform.workers.open_pool as pool
+import fmnas.platform.workers.factory as pool
 taken = []
 pool.warm_up_torch = taken.append
 from fmnas.platform.cli import main

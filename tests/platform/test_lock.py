@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from fmnas.platform.errors import RunDirectoryError
-from fmnas.platform.record import lock
-from fmnas.platform.record.lock import Holder, kept_up, locked, look
+from fmnas.platform.experiment import lock
+from fmnas.platform.experiment.lock import Holder, kept_up, locked, look
 
 FMNAS = [sys.executable, str(Path(__file__).with_name("one_figure.py"))]
 LONG = ["-o", "workers.kind=in-process", "-o", "tracking.enabled=false", "-o", "optimizers=[random]"]
@@ -26,7 +26,7 @@ HOLD = """
 import sys
 from pathlib import Path
 from fmnas.platform.errors import RunDirectoryError
-from fmnas.platform.record.lock import locked
+from fmnas.platform.experiment.lock import locked
 print("ready", flush=True)
 sys.stdin.readline()
 try:
@@ -218,7 +218,7 @@ def test_after_a_killed_driver_the_next_takes_over(tmp_path: Path) -> None:
 
 
 def test_a_note_is_kept_up_while_the_work_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fmnas.platform.record.lock.NOTE_SECONDS", 0.01)
+    monkeypatch.setattr("fmnas.platform.experiment.lock.NOTE_SECONDS", 0.01)
     path, now = tmp_path / "driver.lock", {"epoch": 0}
 
     def noted() -> object:
@@ -242,7 +242,7 @@ def test_a_note_is_kept_up_while_the_work_goes_on(tmp_path: Path, monkeypatch: p
 def test_a_lock_that_was_meddled_with_does_not_end_the_keeping_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fmnas.platform.record.lock.NOTE_SECONDS", 0.01)
+    monkeypatch.setattr("fmnas.platform.experiment.lock.NOTE_SECONDS", 0.01)
     path, asked = tmp_path / "driver.lock", list[int]()
 
     def facts() -> dict[str, int]:

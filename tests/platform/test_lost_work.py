@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from fmnas.comparison import Budget, ledger_table
-from fmnas.comparison.numbers.trials import typed_trials
+from fmnas.comparison.analysis.trials import typed_trials
 from fmnas.platform.config.config import check_config
-from fmnas.platform.record.events import asked_record, job_record
-from fmnas.platform.record.experiment import build_experiment
-from fmnas.platform.record.journal import STARTED
-from fmnas.platform.record.outcome import Job, trials_table
-from fmnas.platform.record.state import ExperimentState
+from fmnas.platform.experiment.events import asked_record, job_record
+from fmnas.platform.experiment.experiment import build_experiment
+from fmnas.platform.experiment.journal import STARTED
+from fmnas.platform.experiment.state import ExperimentState
+from fmnas.platform.experiment.trial_result import Job, trials_table
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import CANCELLED, FAILED, FINISHED, LOST
 

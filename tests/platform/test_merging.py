@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fmnas.platform.cli import main
-from fmnas.platform.record.journal import DRIVER, Journal, read_journal
+from fmnas.platform.experiment.journal import DRIVER, Journal, read_journal
 
 FAST = ["-o", "workers.kind=in-process", "-o", "tracking.enabled=false", "-o", "initial_design=3"]
 SMALL = ["-o", "budget.evaluations=6", "-o", "repeats=2"]
@@ -152,7 +152,7 @@ def test_a_report_replaces_no_files_of_a_user(
     def never(*_: object) -> None:
         raise AssertionError("nothing is to be written")
 
-    monkeypatch.setattr("fmnas.platform.drive.merged_report.write_report_files", never)
+    monkeypatch.setattr("fmnas.platform.report.merge.write_report_files", never)
     thesis = tmp_path / "thesis"
     (thesis / "report").mkdir(parents=True)
     mine = {"trials.csv": "years", "summary.json": '{"name": "mine"}', "report/index.html": "<p>mine"}

@@ -10,8 +10,8 @@ from fmnas.optimizers import Optimizer, OptimizerError
 from fmnas.optimizers.options import parameters_of
 from fmnas.platform.config.config import check_config
 from fmnas.platform.errors import ConfigError
+from fmnas.platform.experiment.experiment import build_experiment
 from fmnas.platform.optimizers import OPTIMIZERS
-from fmnas.platform.record.experiment import build_experiment
 from fmnas.search_spaces import Configuration, Trial
 
 

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from fmnas.platform.record.journal import Journal, read_journal
-from fmnas.platform.screen.screen import Happening, JsonScreen, LineScreen, LiveScreen, Screen
-from fmnas.platform.screen.terminal import PatientOutput, reserved_output, terminal
+from fmnas.platform.display.console import PatientOutput, reserved_output, terminal
+from fmnas.platform.display.modes import Happening, JsonScreen, LineScreen, LiveScreen, Screen
+from fmnas.platform.experiment.journal import Journal, read_journal
 
 FMNAS = [sys.executable, str(Path(__file__).with_name("one_figure.py"))]
 LITTLE = ["-o", "workers.kind=in-process", "-o", "tracking.enabled=false", "-o", "optimizers=[random]"]
@@ -146,7 +146,7 @@ def _own_terminal() -> None:
 
 
 def test_what_nohup_ignores_stays_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fmnas.platform.workers.stop import stopped_by_signals
+    from fmnas.platform.workers.cancellation import stopped_by_signals
 
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fmnas.platform.errors import ClusterError
-from fmnas.platform.record.journal import read_journal
+from fmnas.platform.experiment.journal import read_journal
 from fmnas.platform.workers import cluster
 from fmnas.platform.workers.cluster import connect, own_folder
 

@@ -12,10 +12,10 @@ import pytest
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import check_config
 from fmnas.platform.errors import ConfigError
+from fmnas.platform.experiment.run_directory import RunDirectory
+from fmnas.platform.experiment.state import restore
 from fmnas.platform.named import SourceFile, install, source_file
 from fmnas.platform.problems import problem, short_name
-from fmnas.platform.record.run_directory import RunDirectory
-from fmnas.platform.record.state import restore
 
 HEAD = """
 from fmnas.search_spaces import Nominal, Real

@@ -18,10 +18,10 @@ import yaml
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import Config
 from fmnas.platform.config.uri import TrackingError, check_uri, hide_passwords, login_place, masked_uri, shown_uri
-from fmnas.platform.record.journal import read_journal
-from fmnas.platform.record.run_directory import RunDirectory
-from fmnas.platform.tracking.password import URI_VARIABLE, keep_password, tracking_uri
-from fmnas.platform.tracking.tracker import BackgroundTracker, TrackingReport
+from fmnas.platform.experiment.journal import read_journal
+from fmnas.platform.experiment.run_directory import RunDirectory
+from fmnas.platform.mlflow.password import URI_VARIABLE, keep_password, tracking_uri
+from fmnas.platform.mlflow.tracker import BackgroundTracker, TrackingReport
 
 Forge = Callable[[Path, Callable[[str], str]], None]
 SECRET = "S3cr/et"
@@ -33,7 +33,7 @@ QUICK = ["-o", "workers.kind=in-process", "-o", "optimizers=[random]", "-o", "bu
 @pytest.fixture(autouse=True)
 def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that is down is given up at once, and pages have no figures."""
-    monkeypatch.setattr("fmnas.platform.tracking.tracker.FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("fmnas.platform.mlflow.tracker.FIRST_PAUSE", 0.01)
     monkeypatch.setattr("fmnas.comparison.report.drawn", lambda *_: [])
     monkeypatch.delenv(URI_VARIABLE, raising=False)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fmnas.comparison.numbers.trials import COLUMNS
+from fmnas.comparison.analysis.trials import COLUMNS
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import check_config
 from fmnas.platform.errors import ConfigError

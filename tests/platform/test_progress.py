@@ -17,18 +17,14 @@ from rich.console import Console
 from rich.text import Text
 
 from fmnas.comparison import Budget, ReportContext, anytime_curves, ledger_table
-from fmnas.comparison.numbers.paired_tests import compare
-from fmnas.comparison.numbers.retrained import Retrained, RetrainedMean
-from fmnas.comparison.numbers.trials import typed_trials
+from fmnas.comparison.analysis.paired_tests import compare
+from fmnas.comparison.analysis.retrained import Retrained, RetrainedMean
+from fmnas.comparison.analysis.trials import typed_trials
 from fmnas.comparison.summary import summarise
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import check_config
-from fmnas.platform.errors import ConfigError
-from fmnas.platform.record.experiment import build_experiment
-from fmnas.platform.record.outcome import Job, Outcome
-from fmnas.platform.record.state import ExperimentState
-from fmnas.platform.screen.progress import ExperimentProgress
-from fmnas.platform.screen.screen import (
+from fmnas.platform.display.console import print_summary
+from fmnas.platform.display.modes import (
     PROGRESS_MODES,
     Happening,
     JsonScreen,
@@ -40,7 +36,11 @@ from fmnas.platform.screen.screen import (
     open_screen,
     time_left,
 )
-from fmnas.platform.screen.terminal import print_summary
+from fmnas.platform.display.progress import ExperimentProgress
+from fmnas.platform.errors import ConfigError
+from fmnas.platform.experiment.experiment import build_experiment
+from fmnas.platform.experiment.state import ExperimentState
+from fmnas.platform.experiment.trial_result import Job, Outcome
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FINISHED, TIMED_OUT, WARM_START
 
@@ -331,7 +331,7 @@ def test_an_interruption_says_how_to_go_on_in_every_mode(
     for mode in ("lines", "quiet", "json"):
         out = tmp_path / mode
         with monkeypatch.context() as patch:
-            patch.setattr("fmnas.platform.drive.driver.Driver._drive", broken_off)
+            patch.setattr("fmnas.platform.runner.driver.Driver._drive", broken_off)
             assert main(["run", "smoke", *CALM, "--progress", mode, "--out", str(out)]) == 130
         printed = capsys.readouterr().out
         assert f"fmnas resume {out}" in printed

@@ -10,11 +10,11 @@ import pytest
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import check_config
 from fmnas.platform.errors import ConfigError, RunDirectoryError
+from fmnas.platform.experiment.experiment import build_experiment, derived_seed
+from fmnas.platform.experiment.journal import Journal, read_journal
+from fmnas.platform.experiment.run_directory import RunDirectory
+from fmnas.platform.experiment.state import restore
 from fmnas.platform.problems import problem
-from fmnas.platform.record.experiment import build_experiment, derived_seed
-from fmnas.platform.record.journal import Journal, read_journal
-from fmnas.platform.record.run_directory import RunDirectory
-from fmnas.platform.record.state import restore
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers.images.image_trainer import FinalTrainer, ImageTrainer
 from fmnas.trainers.images.training import Learner

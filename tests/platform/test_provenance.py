@@ -13,8 +13,8 @@ import pytest
 from fmnas.platform import environment
 from fmnas.platform.cli import main
 from fmnas.platform.environment import provenance, same_fmnas
-from fmnas.platform.record import events, ledger
-from fmnas.platform.record.journal import Journal, read_journal
+from fmnas.platform.experiment import events, ledger
+from fmnas.platform.experiment.journal import Journal, read_journal
 
 FAST = ["-o", "workers.kind=in-process", "-o", "tracking.enabled=false", "-o", "optimizers=[random]"]
 
@@ -45,7 +45,7 @@ def another(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
     found = {**provenance(), **changes}
     for module in (environment, ledger, events):
         monkeypatch.setattr(module, "provenance", lambda: found)
-    monkeypatch.setattr("fmnas.platform.record.configuration.provenance", lambda: found)
+    monkeypatch.setattr("fmnas.platform.experiment.configuration.provenance", lambda: found)
 
 
 def test_every_driver_says_what_it_is_and_a_finished_experiment_has_no_more(finished: Path, tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_two_processes_may_write_the_same_file_at_once(tmp_path: Path) -> None:
     import sys
 
     code = (
-        "import sys; from pathlib import Path; from fmnas.platform.record.run_directory import write_text\n"
+        "import sys; from pathlib import Path; from fmnas.platform.experiment.run_directory import write_text\n"
         "for i in range(200): write_text(Path(sys.argv[1]), 'x' * 1000)"
     )
     path = tmp_path / "trials.csv"

@@ -10,7 +10,7 @@ import pytest
 from fmnas.optimizers import BOFM
 from fmnas.optimizers.bofm import MODES
 from fmnas.platform.config.config import load_config
-from fmnas.platform.record.experiment import Experiment, Run, build_experiment
+from fmnas.platform.experiment.experiment import Experiment, Run, build_experiment
 
 PUBLISHED = -0.2063  # the paper's ModLap on Func2C, mean of five runs, with a standard error of 0.0000
 TOLERANCE = 1e-4

@@ -13,9 +13,9 @@ import yaml
 
 from fmnas.api import load_run
 from fmnas.platform.cli import main
-from fmnas.platform.record.configuration import current_tracking
-from fmnas.platform.record.journal import Journal, read_journal
-from fmnas.platform.record.run_directory import RunDirectory
+from fmnas.platform.experiment.configuration import current_tracking
+from fmnas.platform.experiment.journal import Journal, read_journal
+from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.search_spaces import FmnasError
 
 PROBLEM = """

@@ -12,9 +12,9 @@ from fmnas.platform.cli import main
 from fmnas.platform.config.config import Config, check_config, load_config
 from fmnas.platform.config.reference import REQUIRED, commented, keys, markdown
 from fmnas.platform.config.source import override, shipped_configs
-from fmnas.platform.drive import forecast
-from fmnas.platform.drive.forecast import Cost, cost_of, measured
 from fmnas.platform.problems import problem
+from fmnas.platform.runner import preflight as forecast
+from fmnas.platform.runner.preflight import Cost, cost_of, measured
 from fmnas.trainers import Trainer
 from fmnas.trainers.problem import Hardware
 

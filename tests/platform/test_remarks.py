@@ -9,8 +9,8 @@ import pytest
 from fmnas.baselines import BOHB
 from fmnas.baselines.bohb import epochs_to_model, results_needed
 from fmnas.platform.config.config import Config, check_config
-from fmnas.platform.drive.forecast import cost_of, remarks
 from fmnas.platform.problems import problem
+from fmnas.platform.runner.preflight import cost_of, remarks
 
 PLAIN = {"name": "t", "problem": "func2c", "initial_design": 1, "fidelity": {"epochs": 1}}
 

@@ -9,19 +9,19 @@ import pytest
 
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import Config, check_config
-from fmnas.platform.drive.driver import Driver, Stage
+from fmnas.platform.display.modes import QuietScreen
+from fmnas.platform.display.progress import ExperimentProgress
 from fmnas.platform.errors import Ending
-from fmnas.platform.record.experiment import build_experiment
-from fmnas.platform.record.journal import Journal, Record, read_journal
-from fmnas.platform.record.outcome import Job
-from fmnas.platform.record.replay import Replayed, difference_in_words, replay
-from fmnas.platform.record.state import ExperimentState
-from fmnas.platform.screen.progress import ExperimentProgress
-from fmnas.platform.screen.screen import QuietScreen
-from fmnas.platform.tracking.tracker import NoTracker
+from fmnas.platform.experiment.experiment import build_experiment
+from fmnas.platform.experiment.journal import Journal, Record, read_journal
+from fmnas.platform.experiment.replay import Replayed, difference_in_words, replay
+from fmnas.platform.experiment.state import ExperimentState
+from fmnas.platform.experiment.trial_result import Job
+from fmnas.platform.mlflow.tracker import NoTracker
+from fmnas.platform.runner.driver import Driver, Stage
+from fmnas.platform.workers.cancellation import StopRequest
 from fmnas.platform.workers.evaluation import Unfinished
 from fmnas.platform.workers.pool import Event
-from fmnas.platform.workers.stop import StopRequest
 from fmnas.search_spaces.records import FAILED, LOST, TIMED_OUT
 
 MODEL_BASED = {"bo-fm": "model", "bohb": "model", "regularized-evolution": "mutation", "random": "random"}
@@ -148,7 +148,7 @@ def test_where_a_run_cannot_be_followed_it_is_said_and_the_others_go_on(tmp_path
 def test_after_so_many_differences_the_rest_of_a_run_is_not_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fmnas.platform.record.replay.MOST_DIFFERENCES", 4)
+    monkeypatch.setattr("fmnas.platform.experiment.replay.MOST_DIFFERENCES", 4)
     config = configured("random", concurrency=1)
     records = drive(config, tmp_path / "j")
     for record in records:

@@ -14,21 +14,21 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from fmnas.comparison import FINAL_HEADER, Budget, ReportContext, anytime_curves, ledger_table
-from fmnas.comparison.numbers.paired_tests import Comparisons, PairedTest
-from fmnas.comparison.numbers.retrained import Retrained, RetrainedMean
-from fmnas.comparison.numbers.trials import typed_trials
+from fmnas.comparison.analysis.paired_tests import Comparisons, PairedTest
+from fmnas.comparison.analysis.retrained import Retrained, RetrainedMean
+from fmnas.comparison.analysis.trials import typed_trials
 from fmnas.comparison.summary import FinalRow, Summary, summarise
 from fmnas.platform.config.config import Config, check_config
-from fmnas.platform.drive.description import remarks_of, searched_of, setup_of
-from fmnas.platform.drive.results import write_report_files
-from fmnas.platform.drive.sending import finish_tracking
+from fmnas.platform.display.console import print_summary
 from fmnas.platform.errors import ExperimentFailed
+from fmnas.platform.experiment.experiment import build_experiment
+from fmnas.platform.experiment.run_directory import RunDirectory
+from fmnas.platform.experiment.state import ExperimentState
+from fmnas.platform.mlflow.setup import finish_tracking
+from fmnas.platform.mlflow.tracker import NoTracker, TrackingReport
 from fmnas.platform.problems import problem
-from fmnas.platform.record.experiment import build_experiment
-from fmnas.platform.record.run_directory import RunDirectory
-from fmnas.platform.record.state import ExperimentState
-from fmnas.platform.screen.terminal import print_summary
-from fmnas.platform.tracking.tracker import NoTracker, TrackingReport
+from fmnas.platform.report.setup_section import remarks_of, searched_of, setup_of
+from fmnas.platform.report.write import write_report_files
 
 
 def config(*optimizers: object) -> Config:

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from fmnas.comparison import Summary
 from fmnas.platform.cli import main
-from fmnas.platform.drive.merged_report import report
 from fmnas.platform.errors import RunDirectoryError
-from fmnas.platform.record.retrained import RetrainedRow, Scale, retrained_rows, write_retrained
+from fmnas.platform.experiment.retrained import RetrainedRow, Scale, retrained_rows, write_retrained
+from fmnas.platform.report.merge import report
 from fmnas.trainers.images.image_trainer import FinalTrainer
 
 TINY = ["data.train=40", "data.validation=24", "seeds=1", "fidelity.epochs=1", "budget.evaluations=3"]
@@ -43,7 +43,7 @@ def summary(searched: Path) -> Summary:
 @pytest.fixture
 def out(searched: Path, summary: Summary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of it, whose report, which takes seconds, is not written again."""
-    monkeypatch.setattr("fmnas.platform.drive.sending.write_results", lambda *_: summary)
+    monkeypatch.setattr("fmnas.platform.mlflow.setup.write_results", lambda *_: summary)
     return Path(copytree(searched, tmp_path / "run"))
 
 

@@ -11,18 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmnas.platform.config.sections import WorkersConfig
-from fmnas.platform.drive.driver import Clock, Stage
-from fmnas.platform.drive.retraining import Retraining, _there, retraining_job, retraining_seed
+from fmnas.platform.display.modes import Happening, QuietScreen
+from fmnas.platform.display.progress import RetrainingProgress
 from fmnas.platform.errors import Ending, ExperimentFailed
-from fmnas.platform.record.experiment import derived_seed
-from fmnas.platform.record.outcome import Job, Outcome
-from fmnas.platform.record.retrained import RetrainedRow, Scale, write_retrained
-from fmnas.platform.record.run_directory import RunDirectory
-from fmnas.platform.screen.progress import RetrainingProgress
-from fmnas.platform.screen.screen import Happening, QuietScreen
+from fmnas.platform.experiment.experiment import derived_seed
+from fmnas.platform.experiment.retrained import RetrainedRow, Scale, write_retrained
+from fmnas.platform.experiment.run_directory import RunDirectory
+from fmnas.platform.experiment.trial_result import Job, Outcome
+from fmnas.platform.runner.driver import Clock, Stage
+from fmnas.platform.runner.retraining import Retraining, _there, retraining_job, retraining_seed
+from fmnas.platform.workers.cancellation import StopRequest
 from fmnas.platform.workers.evaluation import Unfinished
 from fmnas.platform.workers.pool import Event
-from fmnas.platform.workers.stop import StopRequest
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FAILED, FINISHED, LOST
 from fmnas.trainers.images.batches import streams

@@ -5,8 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from fmnas.comparison.numbers.notation import number
-from fmnas.platform.screen.runs_table import BESIDE, Doing, RunRow, RunsTable, as_number, folded
+from fmnas.comparison.analysis.formatting import number
+from fmnas.platform.display.runs_table import BESIDE, Doing, RunRow, RunsTable, as_number, folded
 
 NAMES = ("bo-fm", "regularized-evolution", "bohb", "random")
 

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from fmnas.platform.cli import main
-from fmnas.platform.record.lock import locked, look
-from fmnas.platform.record.run_directory import RunDirectory
-from fmnas.platform.record.state import restore
-from fmnas.platform.screen.status import print_status, status_of
+from fmnas.platform.display.status import print_status, status_of
+from fmnas.platform.experiment.lock import locked, look
+from fmnas.platform.experiment.run_directory import RunDirectory
+from fmnas.platform.experiment.state import restore
 from fmnas.search_spaces import Evaluation
 
 FMNAS = [sys.executable, str(Path(__file__).with_name("one_figure.py"))]

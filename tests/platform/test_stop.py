@@ -20,11 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmnas.platform.cli import main
-from fmnas.platform.record.outcome import Job
-from fmnas.platform.workers.cluster import connect
-from fmnas.platform.workers.evaluation import Unfinished
-from fmnas.platform.workers.pool import InProcessPool
-from fmnas.platform.workers.stop import (
+from fmnas.platform.experiment.trial_result import Job
+from fmnas.platform.workers.cancellation import (
     LOOK_SECONDS,
     PastDeadline,
     Stopped,
@@ -33,6 +30,9 @@ from fmnas.platform.workers.stop import (
     stopped_by_signals,
     watched,
 )
+from fmnas.platform.workers.cluster import connect
+from fmnas.platform.workers.evaluation import Unfinished
+from fmnas.platform.workers.pool import InProcessPool
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FAILED, TIMED_OUT
 from fmnas.trainers.contract import Report, ignore
@@ -98,7 +98,7 @@ def broken_off(work: Callable[[], None]) -> None:
 def test_what_is_broken_off_has_time_to_end_and_is_broken_off_again_where_it_does_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("fmnas.platform.workers.stop.AGAIN_SECONDS", 10 * LOOK_SECONDS)
+    monkeypatch.setattr("fmnas.platform.workers.cancellation.AGAIN_SECONDS", 10 * LOOK_SECONDS)
     told = []
 
     def swallow() -> None:
@@ -167,9 +167,9 @@ def test_in_another_thread_nothing_is_broken_off() -> None:
 @given(seconds=st.floats(0, 1e9), passed=st.floats(0, 1e9))
 def test_a_deadline_has_passed_after_its_seconds_and_not_before(seconds: float, passed: float) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fmnas.platform.workers.stop.time", SimpleNamespace(monotonic=lambda: 0.0))
+        patch.setattr("fmnas.platform.workers.cancellation.time", SimpleNamespace(monotonic=lambda: 0.0))
         check, never = deadline(seconds), deadline(math.inf)
-        patch.setattr("fmnas.platform.workers.stop.time", SimpleNamespace(monotonic=lambda: passed))
+        patch.setattr("fmnas.platform.workers.cancellation.time", SimpleNamespace(monotonic=lambda: passed))
         never()
         with pytest.raises(PastDeadline) if passed > seconds else nullcontext():
             check()

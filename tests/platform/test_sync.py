@@ -13,7 +13,7 @@ import yaml
 from mlflow.exceptions import MlflowException
 
 from fmnas.platform.cli import main
-from fmnas.platform.tracking.client import load_mlflow
+from fmnas.platform.mlflow.client import load_mlflow
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers.functions.synthetic import FunctionTrainer
 
@@ -41,7 +41,7 @@ def test_a_server_that_comes_and_goes_is_sent_everything_once(
         return evaluate(self, trial)
 
     monkeypatch.setattr(FunctionTrainer, "evaluate", evaluate_meanwhile)
-    monkeypatch.setattr("fmnas.platform.tracking.tracker.LONGEST_PAUSE", 0.5)
+    monkeypatch.setattr("fmnas.platform.mlflow.tracker.LONGEST_PAUSE", 0.5)
     overrides = ["workers.kind=in-process", "optimizers=[random]", "budget.evaluations=20"]
     flags = [flag for override in (*overrides, f"tracking.uri={server.url}") for flag in ("-o", override)]
     assert main(["run", "smoke", *flags, "--out", str(out)]) == 0

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fmnas.platform.record.outcome import Outcome, RunStanding
-from fmnas.platform.tracking.tracker import TRIES_IN_A_ROW, BackgroundTracker, NoTracker, Tracker, TrackingReport
+from fmnas.platform.experiment.trial_result import Outcome, RunStanding
+from fmnas.platform.mlflow.tracker import TRIES_IN_A_ROW, BackgroundTracker, NoTracker, Tracker, TrackingReport
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FINISHED
 
@@ -179,7 +179,7 @@ def test_a_store_that_is_down_costs_neither_the_driver_nor_the_end() -> None:
 
 def test_a_store_that_was_down_for_days_gets_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     """After some thousand attempts, of which each doubles the pause up to the longest."""
-    monkeypatch.setattr("fmnas.platform.tracking.tracker.LONGEST_PAUSE", 0.0)
+    monkeypatch.setattr("fmnas.platform.mlflow.tracker.LONGEST_PAUSE", 0.0)
     failures = iter([ConnectionError("down")] * 1100)
 
     def fail_at_first(call: str) -> None:

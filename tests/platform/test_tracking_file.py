@@ -19,10 +19,10 @@ import yaml
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import Config
 from fmnas.platform.config.uri import TrackingError
-from fmnas.platform.record.run_directory import RunDirectory
-from fmnas.platform.tracking.client import TrackingSettings
-from fmnas.platform.tracking.database import fault_of, prepare_file
-from fmnas.platform.tracking.password import settled, tracking_uri
+from fmnas.platform.experiment.run_directory import RunDirectory
+from fmnas.platform.mlflow.client import TrackingSettings
+from fmnas.platform.mlflow.database import fault_of, prepare_file
+from fmnas.platform.mlflow.password import settled, tracking_uri
 
 pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy:DeprecationWarning")
 TRIALS = 11
@@ -167,7 +167,7 @@ def test_a_directory_that_was_moved_takes_its_files_along(
     move(before, after)
     left = files(before)
     opened: list[set[str]] = []
-    monkeypatch.setattr("fmnas.platform.tracking.ui.open_ui", lambda *_, **__: opened.append(locations(after)))
+    monkeypatch.setattr("fmnas.platform.mlflow.ui.open_ui", lambda *_, **__: opened.append(locations(after)))
     assert main(["ui", str(after)]) == 0
     again = tmp_path / "again"
     shutil.copytree(after, again)

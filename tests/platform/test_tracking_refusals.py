@@ -11,8 +11,8 @@ from mlflow.protos.databricks_pb2 import (
 )
 from sqlalchemy import exc
 
-from fmnas.platform.tracking.client import TrackingSettings
-from fmnas.platform.tracking.store import MlflowStore
+from fmnas.platform.mlflow.client import TrackingSettings
+from fmnas.platform.mlflow.store import MlflowStore
 
 
 def wrapped(error: Exception, code: int) -> Exception:

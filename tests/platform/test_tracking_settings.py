@@ -3,7 +3,7 @@
 import pytest
 
 from fmnas.platform.config.uri import TrackingError, check_uri
-from fmnas.platform.tracking.client import TrackingSettings
+from fmnas.platform.mlflow.client import TrackingSettings
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from fmnas.comparison import styles
-from fmnas.platform.record.outcome import Outcome, RunStanding
-from fmnas.platform.tracking.client import TrackingSettings
-from fmnas.platform.tracking.layout import final_numbers, params, result_note
-from fmnas.platform.tracking.store import MlflowStore
-from fmnas.platform.tracking.tracker import BackgroundTracker
+from fmnas.platform.experiment.trial_result import Outcome, RunStanding
+from fmnas.platform.mlflow.client import TrackingSettings
+from fmnas.platform.mlflow.records import final_numbers, params, result_note
+from fmnas.platform.mlflow.store import MlflowStore
+from fmnas.platform.mlflow.tracker import BackgroundTracker
 from fmnas.search_spaces import Evaluation, Nominal, Real, Space, Trial
 from fmnas.search_spaces.records import CANCELLED, FAILED, FINISHED, LOST
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from fmnas.platform.record.outcome import Outcome, RunStanding
-from fmnas.platform.tracking.client import MlflowExperiment, TrackingSettings
-from fmnas.platform.tracking.store import MlflowStore
-from fmnas.platform.tracking.tracker import BackgroundTracker, TrackingReport
+from fmnas.platform.experiment.trial_result import Outcome, RunStanding
+from fmnas.platform.mlflow.client import MlflowExperiment, TrackingSettings
+from fmnas.platform.mlflow.store import MlflowStore
+from fmnas.platform.mlflow.tracker import BackgroundTracker, TrackingReport
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FINISHED
 

@@ -16,9 +16,9 @@ from urllib.request import ProxyHandler, build_opener
 import pytest
 
 from fmnas.platform.config.uri import TrackingError
-from fmnas.platform.tracking.client import TrackingSettings
-from fmnas.platform.tracking.tracker import BackgroundTracker
-from fmnas.platform.tracking.ui import open_ui, ui_command, ui_environment
+from fmnas.platform.mlflow.client import TrackingSettings
+from fmnas.platform.mlflow.tracker import BackgroundTracker
+from fmnas.platform.mlflow.ui import open_ui, ui_command, ui_environment
 
 LOADER = "ignore:The ``noload`` loader strategy:DeprecationWarning"
 
@@ -124,7 +124,7 @@ def test_the_command_listens_on_the_loopback_and_hides_passwords() -> None:
 
 @pytest.mark.filterwarnings(LOADER)
 def test_a_server_shows_the_links_and_ends_with_us(tmp_path: Path) -> None:
-    from fmnas.platform.tracking.store import MlflowStore
+    from fmnas.platform.mlflow.store import MlflowStore
 
     uri, port = f"sqlite:///{tmp_path}/mlflow.db", free_port()
     tracker = BackgroundTracker(MlflowStore(TrackingSettings(uri, "an experiment", "abc")))
@@ -132,7 +132,7 @@ def test_a_server_shows_the_links_and_ends_with_us(tmp_path: Path) -> None:
     assert tracker.finish("finished", [], {}).reason == ""
     # A suite started in the background ignores Ctrl-C, and so would what it starts.
     heed = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
-    script = f"{heed}; from fmnas.platform.tracking.ui import open_ui; open_ui({uri!r}, {port})"
+    script = f"{heed}; from fmnas.platform.mlflow.ui import open_ui; open_ui({uri!r}, {port})"
     with subprocess.Popen([sys.executable, "-uc", script], stdout=subprocess.PIPE, text=True) as ui:
         assert ui.stdout is not None
         said = []

@@ -6,8 +6,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from fmnas.platform.tracking.layout import valid_name
-from fmnas.platform.tracking.views import experiment_link, is_ours, links_from_tags, page_note, view_tags
+from fmnas.platform.mlflow.records import valid_name
+from fmnas.platform.mlflow.views import experiment_link, is_ours, links_from_tags, page_note, view_tags
 from fmnas.search_spaces import Real, Space, joint_space
 
 CAMPAIGN = "0123456789abcdef"

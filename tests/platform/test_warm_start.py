@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion
 from fmnas.platform.config.config import Config
-from fmnas.platform.drive.description import setup_of, warm_starts_of
-from fmnas.platform.drive.extension import growth
 from fmnas.platform.errors import Ending, ExperimentFailed, RunDirectoryError
+from fmnas.platform.experiment.events import begun_record, driver_record, extended_record
+from fmnas.platform.experiment.experiment import build_experiment
+from fmnas.platform.experiment.journal import DriverWork, Journal, read_journal
+from fmnas.platform.experiment.replay import replay
+from fmnas.platform.experiment.warm_start import Knowledge, KnownTrial, recorded_knowledge
 from fmnas.platform.problems import problem
-from fmnas.platform.record.events import begun_record, driver_record, extended_record
-from fmnas.platform.record.experiment import build_experiment
-from fmnas.platform.record.journal import DriverWork, Journal, read_journal
-from fmnas.platform.record.replay import replay
-from fmnas.platform.record.warm_start import Knowledge, KnownTrial, recorded_knowledge
+from fmnas.platform.report.setup_section import setup_of, warm_starts_of
+from fmnas.platform.runner.extension import growth
 from fmnas.search_spaces import Evaluation, Subspace, Trial
 from fmnas.search_spaces.records import WARM_START
 

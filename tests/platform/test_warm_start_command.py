@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from fmnas.api import minimize
-from fmnas.comparison.numbers.trials import read_trials
+from fmnas.comparison.analysis.trials import read_trials
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import Config, check_config, load_config
-from fmnas.platform.drive.warm_start import check_known_data, read_knowledge
 from fmnas.platform.errors import ConfigError, FmnasError
-from fmnas.platform.record.journal import read_journal
+from fmnas.platform.experiment.journal import read_journal
+from fmnas.platform.runner.warm_start import check_known_data, read_knowledge
 from fmnas.search_spaces import Nominal, Real
 from fmnas.search_spaces.records import WARM_START
 

@@ -15,10 +15,10 @@ from fmnas.search_spaces.nasnet import OPERATIONS
 from fmnas.trainers import DeviceFailedError, TrainerError, TrainingFailedError
 from fmnas.trainers.images import cuda_graph as captured
 from fmnas.trainers.images import image_trainer, training
-from fmnas.trainers.images.arrangement import Arranged, arrange
 from fmnas.trainers.images.data import digits_set, search_split
 from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
-from fmnas.trainers.images.stacked import StackedLearner
+from fmnas.trainers.images.multi_seed import StackedLearner
+from fmnas.trainers.images.seed_parallelism import Arranged, arrange
 from fmnas.trainers.split import Split
 
 MakeTrial = Callable[..., Trial]

@@ -27,10 +27,10 @@ from torch.utils._pytree import tree_leaves
 
 from fmnas.search_spaces import Cell, Schedule, joint_space, largest_cell
 from fmnas.search_spaces.nasnet import OPERATIONS
-from fmnas.trainers.images import stacked as stacked_training
+from fmnas.trainers.images import multi_seed as stacked_training
 from fmnas.trainers.images.batches import DeviceData, streams
+from fmnas.trainers.images.multi_seed import Stack, StackedLearner
 from fmnas.trainers.images.network import build_network
-from fmnas.trainers.images.stacked import Stack, StackedLearner
 from fmnas.trainers.images.training import TrainingContext
 
 META, SEEDS, BATCH = torch.device("meta"), 2, 8

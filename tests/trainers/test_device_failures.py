@@ -13,14 +13,14 @@ import torch
 
 from fmnas.search_spaces import Conditions, Evaluation, Trial
 from fmnas.trainers import DeviceFailedError, TrainingFailedError
+from fmnas.trainers.allocator import give_back_memory
 from fmnas.trainers.checkpoints import Checkpoints
 from fmnas.trainers.images import devices, image_trainer
 from fmnas.trainers.images.cuda_graph import CaptureError, captured
 from fmnas.trainers.images.devices import exactly, usable_device
 from fmnas.trainers.images.image_trainer import FinalTrainer, ImageTrainer, TrainingSettings
+from fmnas.trainers.images.multi_seed import StackedLearner
 from fmnas.trainers.images.problem import train_a_little
-from fmnas.trainers.images.stacked import StackedLearner
-from fmnas.trainers.memory import give_back_memory
 from fmnas.trainers.split import Split
 
 MakeTrial = Callable[..., Trial]

@@ -14,8 +14,7 @@ from torch.nn import functional
 from fmnas.search_spaces import Cell, Schedule, joint_space, largest_cell
 from fmnas.search_spaces.nasnet import OPERATIONS
 from fmnas.trainers.images.batches import DeviceData, streams, to_device, training_batches
-from fmnas.trainers.images.data import digits_set, search_split
-from fmnas.trainers.images.fast import (
+from fmnas.trainers.images.cpu_fast import (
     FastMaxPool,
     FastNetwork,
     MergedConvolution,
@@ -30,6 +29,7 @@ from fmnas.trainers.images.fast import (
     separate_maximum,
     sliding_maximum,
 )
+from fmnas.trainers.images.data import digits_set, search_split
 from fmnas.trainers.images.network import build_network
 from fmnas.trainers.images.training import Learner, TrainingContext, plain_learner, train_step
 from fmnas.trainers.split import Split

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from fmnas.trainers import DataError
-from fmnas.trainers.images import given
+from fmnas.trainers.images import user_images as given
 from fmnas.trainers.images.data import final_split, search_split
 from fmnas.trainers.images.fashion_mnist import DATA_FILES
-from fmnas.trainers.images.given import ARRAYS, read_given, title
 from fmnas.trainers.images.problem import joint
+from fmnas.trainers.images.user_images import ARRAYS, read_given, title
 from fmnas.trainers.problem import DataSettings, ProblemSettings
 from fmnas.trainers.split import permutation
 

@@ -13,12 +13,12 @@ import torch
 
 from fmnas.search_spaces import Cell, SpaceError, Trial, joint_space
 from fmnas.trainers import TrainerError
-from fmnas.trainers.images import fast as fast_training
+from fmnas.trainers.images import cpu_fast as fast_training
 from fmnas.trainers.images import image_trainer, training
 from fmnas.trainers.images.data import digits_set, search_split
 from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
+from fmnas.trainers.images.multi_seed import StackedLearner
 from fmnas.trainers.images.network import Network, build_network, count_flops
-from fmnas.trainers.images.stacked import StackedLearner
 from fmnas.trainers.images.training import Learner
 from fmnas.trainers.split import Split
 

@@ -14,7 +14,7 @@ from fmnas.trainers import EvaluationStoppedError, TrainerError, TrainingFailedE
 from fmnas.trainers.checkpoints import Checkpoints, pack, unpack
 from fmnas.trainers.images import training
 from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
-from fmnas.trainers.images.stacked import StackedLearner
+from fmnas.trainers.images.multi_seed import StackedLearner
 from fmnas.trainers.split import Split
 
 MakeTrial = Callable[..., Trial]

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from fmnas.trainers import memory
-from fmnas.trainers.memory import keep_freed_memory
+from fmnas.trainers import allocator as memory
+from fmnas.trainers.allocator import keep_freed_memory
 
 PROGRAM = """
 import json, sys
@@ -17,7 +17,7 @@ import numpy as np
 from fmnas.search_spaces import Trial, joint_space
 from fmnas.trainers.split import Split
 from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
-from fmnas.trainers.memory import keep_freed_memory
+from fmnas.trainers.allocator import keep_freed_memory
 kept = keep_freed_memory() if sys.argv[1] == "keep" else None
 rng, arrays = np.random.default_rng(0), []
 for count in (64, 20):

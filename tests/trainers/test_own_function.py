@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fmnas.search_spaces import Evaluation, Integer, LinearConstraint, Nominal, Real, Space, SpaceError, Trial
 from fmnas.trainers import DeviceFailedError, EvaluationStoppedError, TrainerError, TrainingFailedError, objective
-from fmnas.trainers.functions.own import OFFERED, ObjectiveTrainer, finite_number
+from fmnas.trainers.functions.objective import OFFERED, ObjectiveTrainer, finite_number
 from fmnas.trainers.images import devices
 
 VARIABLES = [Real("x", 0.0, 1.0), Nominal("op", ["a", "b"])]

@@ -18,8 +18,8 @@ from fmnas.trainers.checkpoints import Checkpoints
 from fmnas.trainers.images import image_trainer as module
 from fmnas.trainers.images.batches import streams
 from fmnas.trainers.images.image_trainer import FinalTrainer, ImageTrainer, TrainingSettings
+from fmnas.trainers.images.multi_seed import StackedLearner
 from fmnas.trainers.images.network import Network, build_network
-from fmnas.trainers.images.stacked import StackedLearner
 from fmnas.trainers.images.training import Learner
 from fmnas.trainers.split import Split
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fmnas.trainers.contract import Report, Stop, ignore, never
-from fmnas.trainers.images.arrangement import train_side_by_side
+from fmnas.trainers.images.seed_parallelism import train_side_by_side
 
 
 def counting(number: int, report: Report, stop: Stop) -> tuple[int, int]:

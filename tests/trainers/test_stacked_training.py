@@ -18,8 +18,8 @@ from fmnas.trainers.images.batches import DeviceData, normalise, streams, to_dev
 from fmnas.trainers.images.cuda_graph import CaptureError
 from fmnas.trainers.images.data import digits_set, search_split
 from fmnas.trainers.images.devices import exactly
+from fmnas.trainers.images.multi_seed import Stack, StackedLearner
 from fmnas.trainers.images.network import Network, build_network
-from fmnas.trainers.images.stacked import Stack, StackedLearner
 from fmnas.trainers.images.training import Learner, TrainingContext, plain_learner, train_step
 from fmnas.trainers.split import Split
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from fmnas.trainers.allocator import words
 from fmnas.trainers.contract import DeviceFailedError
-from fmnas.trainers.memory import words
 
 WARM_UP = 3
 """Steps before the recording: libraries choose their kernels and take their memory in the first ones."""

@@ -17,7 +17,7 @@ import numpy as np
 from fmnas.search_spaces.variables import Floats
 from fmnas.trainers.contract import DataError
 from fmnas.trainers.images.fashion_mnist import default_cache, find_fashion_mnist, path_from_environment
-from fmnas.trainers.images.given import read_given
+from fmnas.trainers.images.user_images import read_given
 from fmnas.trainers.problem import USER_SETS, DataSettings
 from fmnas.trainers.split import IMAGE_SIZE, Bytes, ImageSet, Split, permutation
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
+from fmnas.trainers.allocator import give_back_memory, words
 from fmnas.trainers.contract import DeviceFailedError, TrainerError
-from fmnas.trainers.memory import give_back_memory, words
 
 Flag = tuple[Any, str, Any]
 """A part of torch's backends, an attribute of it, and its value."""

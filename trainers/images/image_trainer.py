@@ -27,18 +27,18 @@ import torch
 from fmnas.search_spaces import Cell, Conditions, Evaluation, Schedule, Trial, joint_space
 from fmnas.trainers.checkpoints import Checkpoints, Rows
 from fmnas.trainers.contract import Report, Stop, TrainerError, TrainingFailedError, check_trial, ignore, never
-from fmnas.trainers.images.arrangement import (
+from fmnas.trainers.images.batches import streams, to_device
+from fmnas.trainers.images.cpu_fast import fast_learner
+from fmnas.trainers.images.devices import device_name, evaluation_batch, exactly, usable_device
+from fmnas.trainers.images.multi_seed import Stack, StackedLearner
+from fmnas.trainers.images.network import build_network, count_flops, flops_ratio
+from fmnas.trainers.images.seed_parallelism import (
     Task,
     Training,
     arrange,
     named_failure,
     train_side_by_side,
 )
-from fmnas.trainers.images.batches import streams, to_device
-from fmnas.trainers.images.devices import device_name, evaluation_batch, exactly, usable_device
-from fmnas.trainers.images.fast import fast_learner
-from fmnas.trainers.images.network import build_network, count_flops, flops_ratio
-from fmnas.trainers.images.stacked import Stack, StackedLearner
 from fmnas.trainers.images.training import Learner, TrainingContext, plain_learner
 from fmnas.trainers.problem import Arrangement, FlopsConvention
 from fmnas.trainers.split import GUESSING_ERROR, Split

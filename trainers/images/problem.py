@@ -10,13 +10,13 @@ import numpy as np
 from fmnas.search_spaces import Conditions, Trial, joint_space
 from fmnas.trainers.contract import Trainer
 from fmnas.trainers.images.data import final_split, image_set, search_split
-from fmnas.trainers.images.given import title
 from fmnas.trainers.images.image_trainer import (
     FLOPS_WEIGHT,
     FinalTrainer,
     ImageTrainer,
     TrainingSettings,
 )
+from fmnas.trainers.images.user_images import title
 from fmnas.trainers.problem import ConfigurableProblem, Hardware, Problem, ProblemSettings
 from fmnas.trainers.split import GUESSING_ERROR, Split
 

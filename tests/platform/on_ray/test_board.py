@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from fmnas.platform.config.sections import WorkersConfig
-from fmnas.platform.record.outcome import Job
-from fmnas.platform.workers import board as boards
-from fmnas.platform.workers.board import BoardReader, BoardWriter, ProgressBoard, start_board
+from fmnas.platform.experiment.trial_result import Job
+from fmnas.platform.workers import progress_actor as boards
 from fmnas.platform.workers.pool import Event, Pool
+from fmnas.platform.workers.progress_actor import BoardReader, BoardWriter, ProgressBoard, start_board
 from fmnas.platform.workers.ray_pool import RayPool, Watch
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers.contract import Report, Stop, ignore, never

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from fmnas.platform.config.sections import WorkersConfig
+from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.problems import problem
-from fmnas.platform.record.outcome import Job
+from fmnas.platform.workers.cancellation import LOOK_SECONDS
 from fmnas.platform.workers.evaluation import Unfinished
 from fmnas.platform.workers.pool import Event, InProcessPool, Pool
 from fmnas.platform.workers.ray_pool import RayPool
 from fmnas.platform.workers.ray_worker import build_trainer
-from fmnas.platform.workers.stop import LOOK_SECONDS
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import TIMED_OUT
 from fmnas.trainers import Trainer

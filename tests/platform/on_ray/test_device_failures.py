@@ -12,22 +12,22 @@ import torch
 
 from fmnas.platform.config.config import Config
 from fmnas.platform.config.sections import WorkersConfig
-from fmnas.platform.drive.driver import Driver, Stage
+from fmnas.platform.display.modes import QuietScreen
+from fmnas.platform.display.progress import ExperimentProgress
 from fmnas.platform.errors import ClusterError, Ending, ExperimentFailed
-from fmnas.platform.record.experiment import build_experiment
-from fmnas.platform.record.journal import Journal, read_journal
-from fmnas.platform.record.outcome import Job
-from fmnas.platform.record.state import ExperimentState
-from fmnas.platform.screen.progress import ExperimentProgress
-from fmnas.platform.screen.screen import QuietScreen
-from fmnas.platform.tracking.tracker import NoTracker
-from fmnas.platform.workers import open_pool as opening
+from fmnas.platform.experiment.experiment import build_experiment
+from fmnas.platform.experiment.journal import Journal, read_journal
+from fmnas.platform.experiment.state import ExperimentState
+from fmnas.platform.experiment.trial_result import Job
+from fmnas.platform.mlflow.tracker import NoTracker
+from fmnas.platform.runner.driver import Driver, Stage
+from fmnas.platform.workers import factory as opening
+from fmnas.platform.workers.cancellation import PastDeadline, StopRequest
 from fmnas.platform.workers.evaluation import Unfinished, timed_out
-from fmnas.platform.workers.open_pool import Work, open_pool
+from fmnas.platform.workers.factory import Work, open_pool
 from fmnas.platform.workers.pool import Event, InProcessPool, Pool
 from fmnas.platform.workers.ray_pool import RayPool
 from fmnas.platform.workers.ray_worker import Worker
-from fmnas.platform.workers.stop import PastDeadline, StopRequest
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FAILED, LOST
 from fmnas.trainers import DeviceFailedError, Trainer, TrainerError

@@ -12,12 +12,12 @@ import pytest
 
 from fmnas.platform.config.sections import WorkersConfig
 from fmnas.platform.errors import ExperimentFailed
+from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.named import SourceFile
 from fmnas.platform.problems import problem
-from fmnas.platform.record.outcome import Job
 from fmnas.platform.workers.cluster import own_folder
 from fmnas.platform.workers.evaluation import Unfinished
-from fmnas.platform.workers.open_pool import _sent
+from fmnas.platform.workers.factory import _sent
 from fmnas.platform.workers.pool import Event, Pool
 from fmnas.platform.workers.ray_pool import RayPool
 from fmnas.platform.workers.ray_worker import build_trainer

@@ -17,8 +17,8 @@ import pytest
 
 from fmnas.platform.config.sections import WorkersConfig
 from fmnas.platform.errors import ClusterError, ExperimentFailed
+from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.problems import problem
-from fmnas.platform.record.outcome import Job
 from fmnas.platform.workers.cluster import fitting, most_workers
 from fmnas.platform.workers.evaluation import Unfinished, timed_out
 from fmnas.platform.workers.pool import Event, InProcessPool, Pool

@@ -1,0 +1,187 @@
+"""How the optimizers stand at equal cost: at a quarter, at half and at all of the budget; and the final table."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from fmnas.comparison.analysis.costs import DUPLICATES
+from fmnas.comparison.analysis.curves import mean_and_error
+from fmnas.comparison.analysis.float_ties import settled
+from fmnas.comparison.analysis.resampling import mean_interval
+from fmnas.comparison.analysis.trials import Budget
+
+CHECKPOINT_SHARES = (0.25, 0.5, 1.0)
+
+Values = dict[str, dict[int, float]]
+"""optimizer -> repeat -> the objective of its incumbent; NaN before its first full-fidelity result."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One optimizer at a checkpoint.
+
+    values: repeat -> objective of its incumbent; NaN for a repeat without a full-fidelity result.
+    mean, standard_error: over the repeats (ddof = 1); NaN when one has no value, the latter also with one repeat.
+    low, high: 95% bootstrap interval of the mean. rank: mean over repeats of its rank within the repeat, where ties
+    share; only over repeats in which every optimizer has a value, NaN without any.
+    """
+
+    optimizer: str
+    mean: float
+    standard_error: float
+    low: float
+    high: float
+    rank: float
+    values: Mapping[int, float]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """All optimizers after the same epochs, the lowest mean first. share: of the epochs at which all are compared."""
+
+    share: float
+    epochs: int
+    evaluations: float
+    rows: tuple[Standing, ...]
+
+
+@dataclass(frozen=True)
+class FinalNumbers:
+    """One optimizer at the epochs at which all are compared; mean, standard_error and values as in `Standing`.
+
+    repeats: of the optimizer, with those that have no trial yet where the curves know of them.
+    best, best_error, best_run, best_trial: the lowest of the values, its validation error, where it was found.
+    epochs, evaluations: spent by then, mean over repeats.
+    model_share: share of all the optimizer's trials that a model suggested.
+    duplicates and the other DUPLICATES of `ledger_table`: of all the optimizer's runs together.
+    """
+
+    repeats: int
+    mean: float
+    standard_error: float
+    values: Mapping[int, float]
+    best: float
+    best_error: float
+    best_run: str | None
+    best_trial: int | None
+    epochs: float
+    evaluations: float
+    model_share: float
+    duplicates: int
+    isomorphic_duplicates: int
+    known_cells: int
+    isomorphic_cells: int
+
+
+@dataclass(frozen=True)
+class FinalTable:
+    """Every optimizer by name, the lowest mean first.
+
+    common_epochs, budget_epochs: where the comparison is made, 0 without any trial, and where it is to be made.
+    """
+
+    rows: Mapping[str, FinalNumbers]
+    common_epochs: int
+    budget_epochs: int
+
+
+def checkpoints(curves: pd.DataFrame, at: int, budget: Budget) -> list[Checkpoint]:
+    """One for each of CHECKPOINT_SHARES of `at` epochs, in whole epochs."""
+    found = []
+    for share in CHECKPOINT_SHARES:
+        epochs = int(share * at)
+        rows = tuple(standings(values_at(curves, epochs)))
+        found.append(Checkpoint(share, epochs, epochs / budget.epochs_per_evaluation, rows))
+    return found
+
+
+def values_at(curves: pd.DataFrame, epochs: int) -> Values:
+    """The incumbent of every run after so many epochs."""
+    runs = curves.drop_duplicates("run")[["run", "optimizer", "repeat"]]
+    ends = _ends(curves, epochs).set_index("run")["incumbent"]
+    values: Values = {}
+    for run, optimizer, repeat in runs.itertuples(index=False):
+        values.setdefault(str(optimizer), {})[int(repeat)] = float(ends.get(run, np.nan))
+    return values
+
+
+def standings(values: Values) -> list[Standing]:
+    """Every optimizer's statistics, the lowest mean first."""
+    ranks = mean_ranks(values)
+    rows = []
+    for optimizer, mine in values.items():
+        low, high = map(float, mean_interval(np.array(list(mine.values()))))
+        rows.append(Standing(optimizer, *mean_and_error(mine), low, high, ranks.get(optimizer, np.nan), mine))
+    return sorted(rows, key=lambda row: (np.isnan(row.mean), row.mean, row.optimizer))
+
+
+def mean_ranks(values: Values) -> dict[str, float]:
+    """The mean rank of each optimizer over the repeats in which all have a value; empty without any."""
+    known = [{repeat for repeat, value in mine.items() if np.isfinite(value)} for mine in values.values()]
+    shared = sorted(set.intersection(*known)) if known else []
+    if not shared:
+        return {}
+    by_repeat = [settled(np.array([mine[repeat] for mine in values.values()])) for repeat in shared]
+    ranks = pd.DataFrame(by_repeat).rank(axis=1).mean(axis=0)
+    return {optimizer: float(rank) for optimizer, rank in zip(values, ranks, strict=True)}
+
+
+def common_epochs(ledger: pd.DataFrame, budget: Budget, finished: bool = False) -> int:
+    """The epochs at which all runs can be compared: the budget, or less while a run is still on its way.
+
+    A run is through when it cannot pay another full training, or its seconds are spent; all are when the experiment is
+    finished. While one is not, all are compared at what that which spent least of these has spent.
+    """
+    if ledger.empty:
+        return 0
+    if finished:
+        return budget.epochs
+    through = ledger["epochs"] > budget.epochs - budget.epochs_per_evaluation
+    if budget.seconds is not None:
+        through |= ledger["train_seconds"] + ledger["suggest_seconds"] >= budget.seconds
+    return budget.epochs if through.all() else int(ledger["epochs"][~through].min())
+
+
+def final_table(curves: pd.DataFrame, ledger: pd.DataFrame, budget: Budget, finished: bool = False) -> FinalTable:
+    """All optimizers at equal epochs: those of `common_epochs`, which explains `finished`."""
+    at = common_epochs(ledger, budget, finished)
+    ends = _ends(curves, at)
+    rows = {
+        name: _final(values, ends[ends["optimizer"] == name], ledger[ledger["optimizer"] == name], budget)
+        for name, values in values_at(curves, at).items()
+    }
+    # Missing values come last.
+    names = sorted(rows, key=lambda name: (*np.nan_to_num((rows[name].mean, rows[name].best), nan=np.inf), name))
+    return FinalTable({name: rows[name] for name in names}, at, budget.epochs)
+
+
+def _final(values: Mapping[int, float], ends: pd.DataFrame, runs: pd.DataFrame, budget: Budget) -> FinalNumbers:
+    """ends: the last row of each of the optimizer's curves by then. runs: its rows of the ledger."""
+    mean, error = mean_and_error(values)
+    best, best_error, run, trial = np.nan, np.nan, None, None
+    if ends["incumbent"].notna().any():
+        first = ends.sort_values("incumbent", kind="stable").iloc[0]  # NaN comes last
+        best, best_error = float(first["incumbent"]), float(first["incumbent_error"])
+        run, trial = first["run"], int(first["incumbent_trial"])
+    epochs = float(ends["epochs"].sum() / len(values))
+    return FinalNumbers(
+        repeats=len(values),
+        mean=mean,
+        standard_error=error,
+        values=values,
+        best=best,
+        best_error=best_error,
+        best_run=run,
+        best_trial=trial,
+        epochs=epochs,
+        evaluations=epochs / budget.epochs_per_evaluation,
+        model_share=float(np.average(runs["share_model"], weights=runs["trials"])),
+        **{name: int(runs[name].sum()) for name in DUPLICATES},
+    )
+
+
+def _ends(curves: pd.DataFrame, epochs: int) -> pd.DataFrame:
+    """The last row of every run's curve after so many epochs; of a run that begins later, none."""
+    return curves[curves["epochs"] <= epochs].drop_duplicates("run", keep="last")

@@ -1,0 +1,278 @@
+"""What is told while an experiment runs, or its best configurations are trained again, in words and in facts.
+
+The facts of an event beside `event` and `at`, as `--progress json` gives them. Of an experiment:
+
+| event | facts |
+|---|---|
+| begun | name, problem, runs, workers, and the budget's |
+| started | run, trial, attempt, origin, epochs, worker, and the budget's |
+| ended | run, trial, status, objective, error, diverged, reason, incumbent, run_epochs, and the budget's |
+| lost | run, trial, attempt, worker, reason, and the budget's: a worker is gone, its trial may be repeated |
+| said | text |
+
+The budget's: spent_epochs, budget_epochs, spent_share, seconds_left (None while unknown), workers_busy, workers.
+Objectives, errors and incumbents are None where there are none. Of a retraining:
+
+| event | facts |
+|---|---|
+| begun | name, epochs, images, seeds, runs, and how it stands |
+| started | run, trial, attempt, worker, and how it stands |
+| ended | run, trial, selected_error, test_error, and how it stands |
+| failed, lost | run, trial, attempt, worker, reason, and how it stands; who is lost may be repeated |
+| said | text |
+
+How it stands: done, of, seconds_left (None while unknown), workers_busy, workers.
+"""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from fmnas.platform.config.sections import IN_PROCESS
+from fmnas.platform.display.console import plain_table
+from fmnas.platform.display.modes import Happening, Screen, as_reached, as_time, spent_of, time_left
+from fmnas.platform.display.runs_table import Doing, RunRow, RunsTable, as_number
+from fmnas.platform.experiment.experiment import Run
+from fmnas.platform.experiment.retrained import RetrainedRow, Scale
+from fmnas.platform.experiment.state import ExperimentState
+from fmnas.platform.experiment.trial_result import Job, Outcome
+from fmnas.platform.problems import short_name
+from fmnas.platform.workers.pool import without_place
+from fmnas.search_spaces.records import FINISHED, WARM_START
+
+Reached = Callable[[], Mapping[tuple[str, int], int]]
+"""(run, trial) -> the epoch that it has reached, of those in flight as far as it is known."""
+
+
+class JobProgress(ABC):
+    """What is told of jobs, whatever they are for.
+
+    workers: tells how many there are. reached: how far the jobs are. elapsed: monotonic seconds.
+    """
+
+    def __init__(
+        self, screen: Screen, workers: Callable[[], int], reached: Reached, elapsed: Callable[[], float]
+    ) -> None:
+        self._screen, self._workers, self._reached, self._elapsed = screen, workers, reached, elapsed
+        self._flying: dict[tuple[str, int], tuple[float, int]] = {}  # (run, trial) -> since when, for how many epochs
+        self._begun = elapsed()
+
+    def lost(self, job: Job, worker: str, reason: str) -> None:
+        """A worker is gone with its job, which may be repeated."""
+        self._gone("lost", "was lost with", job, worker, reason)
+
+    @abstractmethod
+    def started(self, job: Job, worker: str) -> None:
+        """A worker has begun a job."""
+
+    @abstractmethod
+    def _standing(self) -> dict[str, Any]:
+        """The facts of how it stands."""
+
+    def _start(self, job: Job, facts: Mapping[str, Any], line: str = "") -> None:
+        """A live table shows it anyway."""
+        self._flying[job.run, job.trial.id] = self._elapsed(), job.trial.epochs
+        self._screen.tell(Happening("started", {**_job(job), **facts, **self._standing()}, line, shown_live=False))
+
+    def _gone(self, event: str, what: str, job: Job, worker: str, reason: str) -> None:
+        self._flying.pop((job.run, job.trial.id), None)
+        line = f"{without_place(worker)} {what} trial {job.trial.id} of {job.run}: {reason}"
+        self._tell(event, {**_job(job), "worker": worker, "reason": reason}, line, bad=True)
+
+    def _tell(self, event: str, facts: Mapping[str, Any], line: str = "", bad: bool = False) -> None:
+        self._screen.tell(Happening(event, {**facts, **self._standing()}, line, bad))
+
+    def _time_left(self, runs: Sequence[tuple[float, float]]) -> float | None:
+        """As `time_left`, of what was done and what is ahead, at the pace of this session."""
+        return time_left(runs, self._elapsed() - self._begun)
+
+    def _crew(self, left: float | None) -> dict[str, Any]:
+        """The facts that all have. left: seconds."""
+        rounded = None if left is None else round(left, 1)
+        return {"seconds_left": rounded, "workers_busy": len(self._flying), "workers": self._workers()}
+
+    def _foot(self) -> str:
+        """How it stands, below a table."""
+        told = self._standing()
+        spent = f", {told['spent_share']:.0%} of all budgets spent" if "spent_share" in told else ""
+        return f"{told['workers_busy']} of {told['workers']} workers busy{spent}, {as_time(told['seconds_left'])} left"
+
+    def _training(self, run: str) -> dict[int, str]:
+        """Trial -> how far it is, of the run's in flight."""
+        now, reached = self._elapsed(), self._reached()
+        return {
+            trial: as_reached(reached.get((name, trial)), epochs, now - since)
+            for (name, trial), (since, epochs) in list(self._flying.items())
+            if name == run
+        }
+
+
+class ExperimentProgress(JobProgress):
+    """Tells a screen of an experiment."""
+
+    def __init__(
+        self,
+        screen: Screen,
+        state: ExperimentState,
+        workers: Callable[[], int] = lambda: 1,
+        elapsed: Callable[[], float] = time.monotonic,
+        reached: Reached = dict,
+    ) -> None:
+        super().__init__(screen, workers, reached, elapsed)
+        self._state, self._suggesting = state, ""
+        self._before = {run.name: run.budget.spent for run in state.runs.values()}
+        config = state.experiment.config
+        self._tell("begun", {"name": config.name, "problem": config.problem, "runs": list(state.runs)})
+        screen.show(self._table)
+
+    def suggesting(self, run: str) -> None:
+        """Its optimizer is thinking about the next trial; "" when it is done."""
+        self._suggesting = run
+
+    def started(self, job: Job, worker: str) -> None:
+        """With where it is from, and its epochs; a line where that is not over at once."""
+        trial, again = job.trial, f", attempt {job.attempt}" if job.attempt > 1 else ""
+        takes_long = self._state.experiment.config.workers.kind != IN_PROCESS
+        line = (
+            f"{job.run}  trial {trial.id} ({trial.origin}, {trial.epochs} ep{again})  starts on {without_place(worker)}"
+        )
+        facts = {"origin": trial.origin, "epochs": trial.epochs, "worker": worker}
+        self._start(job, facts, line if takes_long else "")
+
+    def ended(self, outcome: Outcome) -> None:
+        """Run, trial, objective, incumbent, budget. What an earlier experiment evaluated says nothing of the pace."""
+        self._flying.pop((outcome.run, outcome.trial.id), None)
+        if outcome.trial.origin == WARM_START:
+            self._before[outcome.run] += outcome.trial.epochs
+        run, evaluation = self._state.runs[outcome.run], outcome.evaluation
+        facts = {
+            "run": outcome.run,
+            "trial": outcome.trial.id,
+            "status": outcome.status,
+            "objective": outcome.objective,
+            "error": outcome.error,
+            "diverged": bool(evaluation and evaluation.diverged),
+            "reason": outcome.reason,
+            "incumbent": run.incumbent,
+            "run_epochs": run.budget.spent,
+        }
+        self._tell("ended", facts, _ended_line(run, outcome), bad=outcome.status != FINISHED)
+
+    def say(self, text: str) -> None:
+        """As it is."""
+        self._screen.say(text)
+
+    def _standing(self) -> dict[str, Any]:
+        runs = self._state.runs.values()
+        return {**spent_of(runs), **self._crew(self._left(*runs))}
+
+    def _left(self, *runs: Run) -> float | None:
+        """Seconds until these runs have spent their budgets, or what they will spend of them."""
+        return self._time_left([(run.budget.spent - self._before[run.name], run.epochs_ahead) for run in runs])
+
+    def _table(self) -> RenderableType:
+        config, full = self._state.experiment.config, self._state.experiment.epochs
+        rows = [
+            RunRow(
+                run.name,
+                run.optimizer_name,
+                run.budget.spent,
+                run.budget.epochs,
+                full,
+                run.incumbent,
+                *self._doing(run),
+                self._left(run),
+            )
+            for run in self._state.runs.values()
+        ]
+        what = f"{config.name}: {short_name(config.problem)}, {config.budget.evaluations} evaluations each"
+        return RunsTable(f"{what}; lower is better", rows, self._foot())
+
+    def _doing(self, run: Run) -> tuple[Doing, str]:
+        """And in words, with the trials that train."""
+        trials = [f"{trial} ({reached})" for trial, reached in self._training(run.name).items()]
+        if run.name == self._suggesting:
+            doing = Doing.SUGGESTING
+        elif trials:
+            return Doing.TRAINING, f"{Doing.TRAINING} {', '.join(trials[:4])}"
+        else:
+            doing = Doing.DONE if run.done else Doing.WAITING
+        return doing, doing
+
+
+def _job(job: Job) -> dict[str, Any]:
+    return {"run": job.run, "trial": job.trial.id, "attempt": job.attempt}
+
+
+def _ended_line(run: Run, outcome: Outcome) -> str:
+    evaluation, trial = outcome.evaluation, outcome.trial
+    value = as_number(evaluation.objective) if evaluation else f"{outcome.status}: {outcome.reason}"
+    flag = " diverged" if evaluation and evaluation.diverged else ""
+    return (
+        f"{run.name}  trial {trial.id} ({trial.origin}, {trial.epochs} ep)  "
+        f"{value}{flag}  best {as_number(run.incumbent)}  epochs {run.budget.spent}/{run.budget.epochs}"
+    )
+
+
+class RetrainingProgress(JobProgress):
+    """Tells a screen of a retraining.
+
+    chosen: all incumbents. there: rows that an earlier call left. facts: the experiment's name, and how its best are
+    trained.
+    """
+
+    def __init__(
+        self,
+        screen: Screen,
+        chosen: Sequence[Outcome],
+        there: Mapping[str, RetrainedRow],
+        facts: tuple[str, Scale],
+        workers: Callable[[], int],
+        elapsed: Callable[[], float] = time.monotonic,
+        reached: Reached = dict,
+    ) -> None:
+        super().__init__(screen, workers, reached, elapsed)
+        self._chosen = chosen
+        self._rows = {outcome.run: there[outcome.run] for outcome in chosen if outcome.run in there}
+        self._before = len(self._rows)
+        name, scale = facts
+        what = {"name": name, "epochs": scale.epochs, "images": scale.images, "seeds": scale.seeds}
+        line = f"{name}: {len(chosen) - self._before} of {len(chosen)} best configurations to retrain, {scale}"
+        self._tell("begun", {**what, "runs": [outcome.run for outcome in chosen]}, line)
+        screen.show(self._table)
+
+    def started(self, job: Job, worker: str) -> None:
+        """For programs alone."""
+        self._start(job, {"worker": worker})
+
+    def ended(self, row: RetrainedRow) -> None:
+        """What was chosen by, and what came out."""
+        self._flying.pop((row.run, row.trial), None)
+        self._rows[row.run] = row
+        facts = {"run": row.run, "trial": row.trial, "selected_error": row.selected_error, "test_error": row.error}
+        line = (
+            f"{row.run}  trial {row.trial}  validation error of the search {as_number(row.selected_error)}  "
+            f"test error {as_number(row.error)}  {len(self._rows)} of {len(self._chosen)}"
+        )
+        self._tell("ended", facts, line)
+
+    def failed(self, job: Job, worker: str, reason: str) -> None:
+        """It is given up."""
+        self._gone("failed", "failed at", job, worker, reason)
+
+    def _standing(self) -> dict[str, Any]:
+        done, of = len(self._rows), len(self._chosen)
+        return {"done": done, "of": of, **self._crew(self._time_left([(done - self._before, of - done)]))}
+
+    def _table(self) -> RenderableType:
+        table = plain_table(("run", "trial", "validation error", "test error", "now"), {"run", "now"})
+        for outcome in self._chosen:
+            row, reached = self._rows.get(outcome.run), self._training(outcome.run).get(outcome.trial.id)
+            doing = Doing.WAITING if reached is None else f"{Doing.TRAINING} ({reached})"
+            error, test = as_number(outcome.error), as_number(row.error if row else None)
+            table.add_row(outcome.run, str(outcome.trial.id), error, test, Doing.DONE if row else doing)
+        return Group(table, Text(self._foot()))

@@ -1,0 +1,1 @@
+"""The report of an experiment, and of several together."""

@@ -1,0 +1,138 @@
+"""What should be known before an experiment begins: what it costs, and what in it will not do what it is for.
+
+It costs trainings and epochs and, by a measurement, hours on this machine. Nothing that is remarked is wrong input: it
+says what to change, as an override of `fmnas run`.
+"""
+
+import math
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+
+from fmnas.comparison.analysis.formatting import duration, listed
+from fmnas.comparison.analysis.paired_tests import repeats_needed
+from fmnas.optimizers.optimizer import Plan
+from fmnas.platform.config.config import ALL_PAIRS, Config
+from fmnas.platform.config.errors import counted
+from fmnas.platform.config.sections import AUTO, IN_PROCESS
+from fmnas.platform.errors import LET_THROUGH, one_line
+from fmnas.platform.problems import problem
+from fmnas.platform.workers.cluster import fitting
+from fmnas.search_spaces import Subspace, Trial
+from fmnas.search_spaces.records import RANDOM
+
+TIMED, TRIED = 3, 10
+"""How many random configurations are timed, and at most tried: some problems cannot evaluate every one."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of all runs together. trainings: of an evaluation's seeds each; epochs: of one training, times their number."""
+
+    runs: int
+    evaluations: int
+    trainings: int
+    epochs: int
+
+    def __str__(self) -> str:
+        numbers = {"run": self.runs, "evaluation": self.evaluations, "training": self.trainings, "epoch": self.epochs}
+        return ", ".join(counted(number, what) for what, number in numbers.items()) + " in all"
+
+
+def cost_of(config: Config) -> Cost:
+    """What the budget comes to when all of it is spent."""
+    runs = len(config.optimizers) * config.repeats
+    evaluations = runs * config.budget.evaluations
+    trainings = evaluations * max(1, problem(config.problem, config.problem_settings).seeds)
+    return Cost(runs, evaluations, trainings, trainings * config.fidelity.epochs)
+
+
+def not_trained(config: Config) -> list[str]:
+    """A word on the trials of that budget that are known before: how many they are, their run directories tell."""
+    labels = [entry.label for entry in config.optimizers if entry.warm_start is not None]
+    if not labels:
+        return []
+    begin = "begins" if len(labels) == 1 else "begin"
+    return [f"Not trained of these: the trials that {listed(labels)} {begin} with (warm_start), which are charged"]
+
+
+def measured(config: Config, clock: Callable[[], float] = time.perf_counter) -> str:
+    """How long that would take on this machine, in words.
+
+    It is the median of TIMED random configurations, evaluated for one epoch each, one after the other, as one of the
+    workers would. Configurations differ by several times, an optimizer may prefer dear ones, and suggestions are not in
+    it. Those that fail are told of, and others tried. Raises what the problem's data and the making of its trainer
+    raise.
+    """
+    workers = _workers(config)
+    if not workers:
+        need = f"workers.cpus = {config.workers.cpus:g} and workers.gpus = {config.workers.gpus:g}"
+        return f"not known: this machine has no room for a worker of {need}"
+    task = problem(config.problem, config.problem_settings)
+    space = Subspace(task.space, config.fixed)
+    trainer, rng = task.build(task.load(), config.workers.hardware), np.random.default_rng(config.seed)
+    seconds: list[float] = []
+    failures: list[str] = []
+    while len(seconds) < TIMED and len(seconds) + len(failures) < TRIED:
+        trial = Trial(len(seconds) + len(failures), space.complete(space.free.sample(rng)), 1, RANDOM)
+        began = clock()
+        try:
+            trainer.evaluate(trial)
+        except LET_THROUGH:
+            raise
+        except BaseException as error:
+            failures.append(f"{trial.configuration}: {one_line(error)}")
+        else:
+            seconds.append(clock() - began)
+    failed = f"; {len(failures)} failed, the first at {failures[0]}" if failures else ""
+    if not seconds:
+        return f"not known: none of {TRIED} random configurations could be evaluated{failed}"
+    whole = median(seconds) * cost_of(config).evaluations * config.fidelity.epochs / workers
+    return (
+        f"about {duration(whole)} on {workers} worker{'s' * (workers > 1)} of this machine, without suggestions: an "
+        f"epoch of an evaluation took {duration(median(seconds))} in the median of {len(seconds)} random "
+        f"configurations{failed}"
+    )
+
+
+def _workers(config: Config) -> int:
+    """How many would train at once here; 0 where not even one fits."""
+    workers, gpus = config.workers, 0
+    if workers.gpus:
+        import torch
+
+        gpus = torch.cuda.device_count()
+    if workers.kind == IN_PROCESS:
+        return int(workers.gpus <= gpus)
+    fit = fitting([{"CPU": float(os.cpu_count() or 1), "GPU": float(gpus)}], workers.cpus, workers.gpus)
+    return min(fit, config.concurrency if workers.count == AUTO else workers.count)
+
+
+def remarks(config: Config) -> list[str]:
+    """A line each; none for most configurations that can answer which optimizer is better."""
+    found = _of_repeats(config)
+    dimensions = len(problem(config.problem, config.problem_settings).space.names) - len(config.fixed)
+    for i, entry in enumerate(config.optimizers):
+        option, budget = f"-o optimizers.{i}.", "-o budget.evaluations"
+        plan = Plan(config.budget.evaluations, config.fidelity.epochs, dimensions, option, budget)
+        text = entry.row.optimizer.foreseen(entry.settings, plan)
+        found += [f"{entry.label}: {text}"] if text else []
+    return found
+
+
+def _of_repeats(config: Config) -> list[str]:
+    """Whether the paired tests can show anything."""
+    count, repeats = len(config.optimizers), config.repeats
+    pairs = math.comb(count, 2) if config.hypotheses == ALL_PAIRS else count - 1
+    needed = repeats_needed(pairs) if pairs else 0
+    if repeats >= needed:
+        return []
+    what = f"{count} optimizers" if config.hypotheses == ALL_PAIRS else f"{config.hypotheses} and {count - 1} others"
+    return [
+        f"{repeats} repeat{'s' * (repeats > 1)} of {what}: no verdict is possible, {needed} are needed: "
+        f"-o repeats={needed}"
+    ]
