@@ -5,14 +5,13 @@ from typing import Any
 
 from fmnas.comparison.analysis.formatting import listed
 from fmnas.comparison.summary import Remark
-from fmnas.platform.config.config import AUTHORS, Config
-from fmnas.platform.config.errors import shown
-from fmnas.platform.config.sections import OptimizerConfig
+from fmnas.platform.config.errors import format_value
+from fmnas.platform.config.schema import AUTHORS, Config, OptimizerConfig
 from fmnas.platform.experiment.configuration import differences
 from fmnas.platform.experiment.experiment import Experiment
 from fmnas.platform.experiment.warm_start import Knowledge
-from fmnas.platform.named import HANDED_OVER, parted
-from fmnas.platform.problems import ALIASES, is_own, row_of, short_name
+from fmnas.platform.problems import ALIASES, display_name, find_problem, is_user_defined
+from fmnas.platform.registry import IN_MEMORY, split_reference
 from fmnas.search_spaces import Space, Subspace
 from fmnas.trainers.problem import Problem
 
@@ -40,7 +39,7 @@ def differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[st
     for key in ours:
         if key in theirs and ours[key] != theirs[key]:
             for name, (mine, other) in differences({key: ours[key]}, {key: theirs[key]}).items():
-                yield f"{name} = {shown(mine)} and {shown(other)}"
+                yield f"{name} = {format_value(mine)} and {format_value(other)}"
 
 
 def competitor(entry: OptimizerConfig) -> dict[str, Any]:
@@ -52,7 +51,7 @@ def competitor(entry: OptimizerConfig) -> dict[str, Any]:
 def setup_of(config: Config, problem: Problem) -> list[str]:
     """Sentences: the problem, what an evaluation is, the budget, where all begin, who suggests ahead."""
     return [
-        f"{short_name(config.problem)}: {_summary(config.problem, problem)}.",
+        f"{display_name(config.problem)}: {_summary(config.problem, problem)}.",
         *_fixed(config, problem),
         *_own_words(config, problem),
         problem.objective,
@@ -84,7 +83,7 @@ def searched_of(config: Config) -> dict[str, int]:
 
 def remarks_of(config: Config) -> list[Remark]:
     """What a reader must know of an optimizer that its trials do not tell."""
-    told = ((entry.label, entry.row.optimizer.caveat(entry.settings)) for entry in config.optimizers)
+    told = ((entry.label, entry.implementation.optimizer.caveat(entry.settings)) for entry in config.optimizers)
     return [Remark(f"{label} {caveat}", label) for label, caveat in told if caveat]
 
 
@@ -100,8 +99,8 @@ def _begins(entry: OptimizerConfig, config: Config, knowledge: Mapping[str, Know
     counts = sorted({len(trials) for trials in known.trials[: config.repeats]})
     many = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     trials = f"{many} trial{'s' * (counts[-1] > 1)} of {known.directory} ({known.label})"
-    name = short_name(config.problem)
-    code = f"function {name}" if parted(config.problem)[0] == HANDED_OVER else f"file of {name}"
+    name = display_name(config.problem)
+    code = f"function {name}" if split_reference(config.problem)[0] == IN_MEMORY else f"file of {name}"
     altered = f" The {code} was another one there." if known.altered else ""
     return (
         f"{entry.label} begins with {trials}{' in each repeat' * (config.repeats > 1)}, charged as {many} of its "
@@ -113,7 +112,7 @@ def _begins(entry: OptimizerConfig, config: Config, knowledge: Mapping[str, Know
 def _unpaired(entry: OptimizerConfig, config: Config, knowledge: Mapping[str, Knowledge]) -> str:
     """Whom it would begin like without that, and does not."""
     begins = {label: (known.experiment, known.label) for label, known in knowledge.items()}
-    takers = [each.label for each in config.optimizers if each.row.takes_initial_design]
+    takers = [each.label for each in config.optimizers if each.implementation.takes_initial_design]
     others = [label for label in takers if begins.get(label) != begins[entry.label]]
     if not others:
         return ""
@@ -122,7 +121,7 @@ def _unpaired(entry: OptimizerConfig, config: Config, knowledge: Mapping[str, Kn
 
 
 def _summary(name: str, problem: Problem) -> str:
-    row = row_of(name)
+    row = find_problem(name)
     kinds = {"discrete": problem.space.discrete, "continuous": problem.space.continuous}
     variables = " and ".join(f"{len(some)} {kind}" for kind, some in kinds.items() if some)
     return row.summary if row is not None and row.summary else f"{variables} variables"
@@ -130,7 +129,7 @@ def _summary(name: str, problem: Problem) -> str:
 
 def _own_words(config: Config, problem: Problem) -> list[str]:
     """The description of a user's own problem, and the data that it names."""
-    if not is_own(config.problem):
+    if not is_user_defined(config.problem):
         return []
     data = f"Data: {problem.dataset}" if problem.dataset else ""
     texts = filter(None, (problem.description, data))
@@ -155,7 +154,7 @@ def _budget(config: Config) -> str:
 
 def _beginning(config: Config) -> list[str]:
     plain = [entry for entry in config.optimizers if entry.warm_start is None]
-    takers = [entry.label for entry in plain if entry.row.takes_initial_design]
+    takers = [entry.label for entry in plain if entry.implementation.takes_initial_design]
     if not takers or not config.initial_points:
         return []
     points = "points" if config.initial_points > 1 else "point"

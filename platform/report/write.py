@@ -20,7 +20,7 @@ from fmnas.platform.experiment.provenance import alterations, read_environment
 from fmnas.platform.experiment.run_directory import RunDirectory, write_json, write_text
 from fmnas.platform.experiment.state import ExperimentState
 from fmnas.platform.experiment.trial_result import trials_table
-from fmnas.platform.problems import short_name
+from fmnas.platform.problems import display_name
 from fmnas.platform.report.setup_section import remarks_of, searched_of, settings_of, setup_of, warm_starts_of
 from fmnas.platform.runner.extension import two_budgets
 
@@ -84,7 +84,7 @@ def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext
     retrained, outdated = _retrained(directory.retrained, state)
     return ReportContext(
         name=config.name,
-        problem=short_name(config.problem),
+        problem=display_name(config.problem),
         budget=Budget(config.budget.evaluations, config.fidelity.epochs, config.budget.seconds),
         environment=_environment(directory, state),
         config_text=config.to_yaml(),  # and not the file: an older one may hold a password
@@ -101,7 +101,7 @@ def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext
             *outdated,
         ],
         runs=[PlannedRun(run.name, run.optimizer_name, run.repeat) for run in state.runs.values()],
-        by_design={entry.label: entry.row.optimizer.chooses for entry in config.optimizers},
+        by_design={entry.label: entry.implementation.optimizer.chooses for entry in config.optimizers},
         setup=setup_of(config, state.experiment.problem),
         settings=settings_of(config),
         minimum=state.experiment.problem.minimum,

@@ -11,8 +11,8 @@ from typing import Any
 
 from fmnas.platform.environment import package_version
 from fmnas.platform.errors import LET_THROUGH, one_line
-from fmnas.platform.named import SourceFile, install
 from fmnas.platform.problems import problem
+from fmnas.platform.registry import SourceFile, load_source
 from fmnas.platform.workers.cancellation import deadline
 from fmnas.platform.workers.evaluation import Evaluator, Unfinished, warm_up_torch
 from fmnas.platform.workers.progress_actor import BoardWriter
@@ -40,7 +40,7 @@ def build_trainer(
     file: what a user's own stands in, as this node may lack it.
     """
     if file is not None:
-        install(file)
+        load_source(file)
     trainer = problem(problem_name, settings).build(data, hardware)
     warm_up_torch(hardware.device)
     return trainer

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 
 from fmnas.api import load_run, minimize
 from fmnas.platform.cli import main
-from fmnas.platform.config.config import Config
+from fmnas.platform.config.schema import Config
 from fmnas.platform.errors import ConfigError, ExperimentFailed, RunDirectoryError
 from fmnas.search_spaces import Evaluation, FmnasError, LinearConstraint, Nominal, Real, Space, Trial
 from fmnas.trainers import Problem, TrainerError, objective

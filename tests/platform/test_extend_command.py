@@ -12,7 +12,7 @@ import yaml
 
 from fmnas.comparison.analysis.trials import read_trials
 from fmnas.platform.cli import main
-from fmnas.platform.config.config import load_config
+from fmnas.platform.config.load import load_config
 from fmnas.platform.environment import provenance
 from fmnas.platform.experiment.configuration import FREE_TO_CHANGE, GROWING, flat, is_within
 from fmnas.platform.experiment.journal import Journal, Record, read_journal

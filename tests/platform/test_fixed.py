@@ -9,7 +9,7 @@ import pytest
 
 from fmnas.optimizers import random_design
 from fmnas.platform.cli import main
-from fmnas.platform.config.config import check_config, load_config
+from fmnas.platform.config.load import check_config, load_config
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.experiment.experiment import build_experiment
 from fmnas.platform.experiment.journal import read_journal

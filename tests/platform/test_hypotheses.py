@@ -8,7 +8,8 @@ import pytest
 
 from fmnas.comparison.analysis.paired_tests import ALL
 from fmnas.platform.cli import main
-from fmnas.platform.config.config import ALL_PAIRS, Config, check_config
+from fmnas.platform.config.load import check_config
+from fmnas.platform.config.schema import ALL_PAIRS, Config
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.experiment.state import restore

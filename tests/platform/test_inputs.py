@@ -14,11 +14,12 @@ import yaml
 from pydantic import BaseModel
 
 from fmnas.platform.cli import main
-from fmnas.platform.config.config import Config, check_config, load_config
-from fmnas.platform.config.errors import of_another_version, shown
+from fmnas.platform.config.errors import format_value, version_hint
+from fmnas.platform.config.load import check_config, load_config
+from fmnas.platform.config.schema import Config
 from fmnas.platform.errors import LONGEST, ConfigError
 from fmnas.platform.experiment.journal import Journal
-from fmnas.platform.optimizers import OPTIMIZERS, Options
+from fmnas.platform.registry import OPTIMIZERS, Options
 
 HERE = "problem: func2c\noptimizers: [random]\ninitial_design: 2\nbudget: {evaluations: 20}\nfidelity: {epochs: 1}\n"
 GOOD = {**yaml.safe_load(HERE), "name": "t"}
@@ -173,7 +174,7 @@ def with_value(key: str, value: object) -> dict[str, Any]:
 def test_no_key_takes_a_number_that_is_not_finite(key: str, value: float) -> None:
     with pytest.raises(ConfigError) as caught:
         check_config(with_value(key, value), "here")
-    assert f"{key} = {shown(value)}: " in str(caught.value)
+    assert f"{key} = {format_value(value)}: " in str(caught.value)
     assert ("it must be a finite number" in str(caught.value)) == (key in FLOATS)
 
 
@@ -202,15 +203,15 @@ def test_a_default_tournament_may_exceed_a_small_population() -> None:
 
 
 def test_a_value_is_shown_as_yaml_has_it_and_cut() -> None:
-    assert shown({"a": [None, True, "b c"], "d": float("inf")}) == "{a: [null, true, 'b c'], d: .inf}"
-    assert shown("x" * 5000) == f"'{'x' * (LONGEST - 1)}..."
+    assert format_value({"a": [None, True, "b c"], "d": float("inf")}) == "{a: [null, true, 'b c'], d: .inf}"
+    assert format_value("x" * 5000) == f"'{'x' * (LONGEST - 1)}..."
     endless: list[Any] = []
     endless.append(endless)
-    assert shown(endless) == "[" * LONGEST + "..."
+    assert format_value(endless) == "[" * LONGEST + "..."
     bomb: list[Any] = ["x"] * 10
     for _ in range(30):
         bomb = [bomb] * 10
-    assert len(shown(bomb)) == LONGEST + 3
+    assert len(format_value(bomb)) == LONGEST + 3
 
 
 @pytest.mark.parametrize("where", ["config.yaml", "journal.jsonl"])
@@ -238,9 +239,9 @@ def test_what_another_version_wrote_is_not_to_be_mended(where: str, capsys: pyte
 
 
 def test_the_version_that_began_an_experiment_is_named_where_it_is_known() -> None:
-    assert of_another_version("fmnas 9.1").endswith(": go on with fmnas 9.1.")
+    assert version_hint("fmnas 9.1").endswith(": go on with fmnas 9.1.")
     with pytest.raises(ConfigError, match=r"go on with fmnas 9\.1\."):
-        check_config({**GOOD, "future": 1}, "here", of_another_version("fmnas 9.1"))
+        check_config({**GOOD, "future": 1}, "here", version_hint("fmnas 9.1"))
 
 
 def test_a_file_that_cannot_be_read_is_named(capsys: pytest.CaptureFixture[str]) -> None:

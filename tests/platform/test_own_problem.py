@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from fmnas.platform.cli import main
-from fmnas.platform.config.config import check_config
+from fmnas.platform.config.load import check_config
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.experiment.state import restore
-from fmnas.platform.named import SourceFile, install, source_file
-from fmnas.platform.problems import problem, short_name
+from fmnas.platform.problems import display_name, problem
+from fmnas.platform.registry import SourceFile, load_source, read_source_file
 
 HEAD = """
 from fmnas.search_spaces import Nominal, Real
@@ -136,9 +136,9 @@ def test_a_registered_problem_still_says_its_epochs() -> None:
 def test_a_name_is_whole_in_the_record_and_short_where_people_read_it(here: Path) -> None:
     checked = check_config(config("./mine.py"), "own.yaml")
     assert checked.problem == f"{here}/mine.py:bowl"
-    assert short_name(checked.problem) == "mine.py:bowl"
-    assert short_name("several:flat") == "several:flat"
-    assert short_name("func2c") == "func2c"
+    assert display_name(checked.problem) == "mine.py:bowl"
+    assert display_name("several:flat") == "several:flat"
+    assert display_name("func2c") == "func2c"
 
 
 def test_a_file_finds_the_modules_beside_it_and_is_found_without_its_place(
@@ -148,13 +148,13 @@ def test_a_file_finds_the_modules_beside_it_and_is_found_without_its_place(
     (here / "deep" / "helper_of_own_problem.py").write_text("LOW = -1.0\n")
     text = 'from helper_of_own_problem import LOW\nhelped = objective([Real("x", LOW, 1.0)])(lambda c: c["x"])\n'
     path = write(here / "deep" / "helped.py", text)
-    file = source_file(f"{path}:helped")
+    file = read_source_file(f"{path}:helped")
     assert file == SourceFile(str(path), path.read_bytes())
     sent = SourceFile(str(here / "nowhere" / "sent.py"), file.text)  # as on a node that lacks it
     monkeypatch.syspath_prepend(str(here / "deep"))
-    assert install(sent).helped.space == problem(f"{path}:helped").space
+    assert load_source(sent).helped.space == problem(f"{path}:helped").space
     assert problem(f"{sent.path}:helped").space == problem(f"{path}:helped").space
-    assert source_file("a_module:helped") is None
+    assert read_source_file("a_module:helped") is None
 
 
 @pytest.mark.parametrize(

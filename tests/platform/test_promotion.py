@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fmnas.platform.cli import main
-from fmnas.platform.config.config import check_config
+from fmnas.platform.config.load import check_config
 from fmnas.platform.errors import ConfigError, RunDirectoryError
 from fmnas.platform.experiment.experiment import build_experiment, derived_seed
 from fmnas.platform.experiment.journal import Journal, read_journal

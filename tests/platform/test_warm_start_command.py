@@ -11,7 +11,8 @@ import pytest
 from fmnas.api import minimize
 from fmnas.comparison.analysis.trials import read_trials
 from fmnas.platform.cli import main
-from fmnas.platform.config.config import Config, check_config, load_config
+from fmnas.platform.config.load import check_config, load_config
+from fmnas.platform.config.schema import Config
 from fmnas.platform.errors import ConfigError, FmnasError
 from fmnas.platform.experiment.journal import read_journal
 from fmnas.platform.runner.warm_start import check_known_data, read_knowledge

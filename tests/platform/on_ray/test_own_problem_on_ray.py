@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from fmnas.platform.config.sections import WorkersConfig
+from fmnas.platform.config.schema import WorkersConfig
 from fmnas.platform.errors import ExperimentFailed
 from fmnas.platform.experiment.trial_result import Job
-from fmnas.platform.named import SourceFile
 from fmnas.platform.problems import problem
+from fmnas.platform.registry import SourceFile
 from fmnas.platform.workers.cluster import own_folder
 from fmnas.platform.workers.evaluation import Unfinished
 from fmnas.platform.workers.factory import _sent
