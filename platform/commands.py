@@ -17,18 +17,17 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from fmnas.platform.config.errors import format_count
 from fmnas.platform.display.console import complain, output, print_summary, reserved_output, say, terminal
 from fmnas.platform.display.modes import JSON, LINES, LIVE, QUIET, LineScreen, mode_for, open_screen
 from fmnas.platform.display.summary import Teller
 from fmnas.platform.errors import ConfigError, ExitCode, ExperimentFailed, RunDirectoryError
 from fmnas.platform.experiment.run_directory import RunDirectory, new_run_directory, run_directory
-from fmnas.platform.registry import OptimizerEntry
 from fmnas.platform.workers.cancellation import stopped_by_signals
 from fmnas.search_spaces import FmnasError
 
 if TYPE_CHECKING:
     from fmnas.platform.display.summary import ExperimentResult
+    from fmnas.platform.registry import OptimizerEntry
     from fmnas.platform.runner.run import Surroundings
 
 Say = Callable[[str], None]
@@ -154,7 +153,7 @@ def report(arguments: argparse.Namespace) -> int:
     for path in arguments.directories:
         run_directory(path, write=in_place)
     say(console, f"reading {', '.join(map(str, arguments.directories))}")
-    from fmnas.platform.report.merge import report as write
+    from fmnas.platform.report.merge import write_report_of as write
 
     summary, directory = write(arguments.directories, arguments.out, partial(say, console))
     print_summary(summary, console)
@@ -167,6 +166,7 @@ def replay(arguments: argparse.Namespace) -> int:
 
     It imports the files that its configuration names: treat a run directory like a program.
     """
+    from fmnas.platform.config.errors import format_count
     from fmnas.platform.experiment.configuration import check_own_code, recorded_configs
     from fmnas.platform.experiment.experiment import build_experiment
     from fmnas.platform.experiment.journal import experiment_records
@@ -271,15 +271,15 @@ def list_(arguments: argparse.Namespace) -> int:
 
 def doctor(arguments: argparse.Namespace) -> int:
     """What this machine and cluster can do, and what is missing."""
-    from fmnas.platform.doctor import examine
+    from fmnas.platform.doctor import run_checks
 
-    console, good = terminal(), True
-    for finding in examine(arguments.address):
-        good = good and finding.good
-        word, colour = ("ok", "green") if finding.good else ("missing", "red")
-        _print_verdict(console, word, colour, f"{finding.what:<18} {finding.detail}")
-        sys.stdout.flush()  # the next may take seconds
-    return ExitCode.DONE if good else ExitCode.FAILED
+    console, passed = terminal(), True
+    for result in run_checks(arguments.address):
+        passed = passed and result.passed
+        word, colour = ("ok", "green") if result.passed else ("missing", "red")
+        _print_verdict(console, word, colour, f"{result.name:<18} {result.detail}")
+        sys.stdout.flush()  # the next check may take seconds
+    return ExitCode.DONE if passed else ExitCode.FAILED
 
 
 def check(arguments: argparse.Namespace) -> int:

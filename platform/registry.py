@@ -22,14 +22,14 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, create_model
-
 from fmnas.optimizers.optimizer import Optimizer, OptimizerError
 from fmnas.optimizers.options import get_options, get_parameters
 from fmnas.platform.errors import LET_THROUGH, ConfigError, explained, one_line, own_line
 from fmnas.search_spaces.errors import did_you_mean
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from fmnas.search_spaces import Configuration, Space
 
 IN_MEMORY = "<minimize>"
@@ -219,12 +219,6 @@ class OptimizerContext:
     initial_design: "tuple[Configuration, ...]"
 
 
-class Options(BaseModel):
-    """Base of the schemas of optimizers' options."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, protected_namespaces=())
-
-
 @dataclass(frozen=True)
 class OptimizerEntry:
     """An optimizer by name. use: the reference to its class, which is imported on first use. summary: one line."""
@@ -244,15 +238,18 @@ class OptimizerEntry:
         return _as_optimizer_class(target, self.use)
 
     @cached_property
-    def options(self) -> type[Options]:
+    def options(self) -> "type[BaseModel]":
         """The schema of the options: types, bounds and defaults are those of the constructor."""
+        from pydantic import ConfigDict, create_model
+
+        strict = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, protected_namespaces=())
         fields: dict[str, Any] = {
             name: (option.annotation, ... if option.default is Parameter.empty else option.default)
             for name, option in get_options(self.optimizer).items()
         }
         with warnings.catch_warnings():  # a constructor may have a parameter `copy`, as a BaseModel does
             warnings.filterwarnings("ignore", "Field name .* shadows an attribute in parent", UserWarning)
-            return create_model(f"{self.optimizer.__name__}Options", __base__=Options, **fields)
+            return create_model(f"{self.optimizer.__name__}Options", __config__=strict, **fields)
 
     @cached_property
     def takes_initial_design(self) -> bool:

@@ -153,9 +153,9 @@ def _check_checkpoints(config: Config, entry: ProblemEntry) -> Iterator[str]:
 def _check_objective(config: Config, entry: ProblemEntry) -> Iterator[str]:
     if entry.configurable.flops_weight is not None:
         return
-    names = _supporting(lambda other: other.configurable.flops_weight is not None)
     for key, value in config.objective:
         if value != getattr(ObjectiveConfig(), key):
+            names = _supporting(lambda other: other.configurable.flops_weight is not None)
             allowed = f"{config.problem} has no FLOPs term ({names} has); leave it out"
             yield f"objective.{key} = {format_value(value)}: {allowed}"
 

@@ -17,6 +17,10 @@ CALL_HINT = "Fix it in the call."
 RESTORE_HINT = "The experiment needs its problem as it was at the start: restore it and try again."
 
 
+_TEXTS = dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "must be a mapping, {KEY: VALUE}")
+"""Type of an error -> its text, where pydantic's names a class of fmnas."""
+
+
 def format_problems(place: str, problems: Sequence[str], advice: str = EDIT_HINT) -> str:
     """The message about a configuration from `place`: each problem once, then how to fix them."""
     lines = "\n".join(f"  {problem}" for problem in dict.fromkeys(problems))
@@ -73,7 +77,7 @@ def format_errors(
         elif each["type"] == "missing":
             lines.setdefault(f"{key}: missing, and it has no default", [])
         else:
-            text = each["msg"].removeprefix("Value error, ")
+            text = _TEXTS.get(each["type"], each["msg"].removeprefix("Value error, "))
             if each["type"] == "float_type" and isinstance(each["input"], str):
                 text += " (YAML reads 1e-3 as text; write 1.0e-3)"
             lines.setdefault(f"{key} = {format_value(each['input'])}", []).append(text)
@@ -120,6 +124,9 @@ class _ValueFormat(reprlib.Repr):
 
     def repr_NoneType(self, value: None, level: int) -> str:  # noqa: N802  # reprlib looks for this name
         return "null"
+
+    def repr_float(self, value: float, level: int) -> str:
+        return repr(value).replace("inf", ".inf").replace("nan", ".nan")
 
     def repr_int(self, value: int, level: int) -> str:  # Python refuses to print a very large one in decimals
         return str(value) if value.bit_length() < 4 * LONGEST else hex(value)

@@ -72,7 +72,7 @@ def _load_yaml(text: str, place: str) -> Any:
         raise ConfigError(f"{place}: nested too deeply") from None
     except (yaml.YAMLError, ValueError, OverflowError, LookupError, AttributeError, TypeError) as error:
         # e.g. 2001-99-99, which looks like a date
-        raise ConfigError(f"{place}: invalid YAML: {legible(str(error))}; quote what is text") from None
+        raise ConfigError(f"{place}: invalid YAML: {legible(str(error))}") from None
 
 
 def parse_yaml(text: str, place: str) -> dict[str, Any]:

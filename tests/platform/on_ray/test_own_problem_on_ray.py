@@ -149,8 +149,8 @@ def test_the_class_of_its_data_is_sent_as_well(ray: Any, mine: Path, answer: Ans
     ("name", "text", "words"),
     [
         ("/nowhere/of_own.py:does", b"import no_such_package", "of_own.py cannot be imported: ModuleNotFoundError"),
-        ("/nowhere/of_own.py:does", None, "there is no file /nowhere/of_own.py"),
-        ("no_such_module:does", None, "there is no module no_such_module"),
+        ("/nowhere/of_own.py:does", None, "no file /nowhere/of_own.py"),
+        ("no_such_module:does", None, "no module named no_such_module"),
     ],
 )
 def test_a_worker_that_cannot_build_it_says_where_and_why(
