@@ -1,8 +1,10 @@
-"""Numbers and times as `fmnas run` and `fmnas status` show them, and the estimate of the time left."""
+"""Numbers, times and tables as the commands show them, and the estimate of the time left."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
 
 if TYPE_CHECKING:
     from fmnas.platform.experiment.ledger import RunAccount
@@ -53,3 +55,13 @@ def format_progress(epoch: int | None, epochs: int, seconds: float) -> str:
 def format_value(value: float | None) -> str:
     """Format an objective or error with four significant digits, as in the final table; "-" if None."""
     return "-" if value is None else f"{value:#.4g}".rstrip(".")
+
+
+def plain_table(header: Sequence[str], rows: Iterable[Sequence[str]], text_columns: Collection[str]) -> Table:
+    """Return a table without lines. text_columns: aligned left; numbers are aligned right."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in header:
+        table.add_column(name, justify="left" if name in text_columns else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    return table
