@@ -21,7 +21,7 @@ from fmnas.platform.config.errors import counted
 from fmnas.platform.config.sections import AUTO, IN_PROCESS
 from fmnas.platform.errors import LET_THROUGH, one_line
 from fmnas.platform.problems import problem
-from fmnas.platform.workers.cluster import fitting
+from fmnas.platform.workers.cluster import workers_that_fit
 from fmnas.search_spaces import Subspace, Trial
 from fmnas.search_spaces.records import RANDOM
 
@@ -108,7 +108,7 @@ def _workers(config: Config) -> int:
         gpus = torch.cuda.device_count()
     if workers.kind == IN_PROCESS:
         return int(workers.gpus <= gpus)
-    fit = fitting([{"CPU": float(os.cpu_count() or 1), "GPU": float(gpus)}], workers.cpus, workers.gpus)
+    fit = workers_that_fit([{"CPU": float(os.cpu_count() or 1), "GPU": float(gpus)}], workers.cpus, workers.gpus)
     return min(fit, config.concurrency if workers.count == AUTO else workers.count)
 
 
