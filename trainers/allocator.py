@@ -2,7 +2,9 @@
 
 By default, glibc returns a step's large buffers to the system and requests them again, which costs 4 to 20% of a step
 of the largest cell on CPUs. The setting is of the whole process, so worker processes change it and a library must not.
-No number changes. torch is used only if something else has imported it.
+No number changes.
+
+torch keeps GPU memory that it does not use; it is asked to release it only if something else has imported torch.
 """
 
 import ctypes

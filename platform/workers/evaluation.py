@@ -8,34 +8,22 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from fmnas.platform.errors import LET_THROUGH, BreakOff, legible, one_line, own_line
 from fmnas.platform.workers.cancellation import PastDeadline, interruptible
+from fmnas.platform.workers.pool import FailedEvaluation, timed_out
 from fmnas.search_spaces import Conditions, Evaluation, Trial
-from fmnas.search_spaces.records import FAILED, LOST, TIMED_OUT
+from fmnas.search_spaces.records import FAILED, LOST
 from fmnas.trainers import DeviceFailedError, EvaluationStoppedError, Trainer, TrainerError, TrainingFailedError
 
 logger = logging.getLogger(__name__)
 
 COOPERATION_SECONDS = 2.0
 """How long a trainer that takes `stop` may run past its deadline before it is interrupted."""
-
-
-@dataclass(frozen=True)
-class FailedEvaluation:
-    """The outcome of a job without an evaluation. status: FAILED, TIMED_OUT or LOST. reason: one line."""
-
-    status: str
-    reason: str
-
-
-def timed_out(seconds: float) -> FailedEvaluation:
-    """Return the outcome of a job that was ended after `seconds`."""
-    return FailedEvaluation(TIMED_OUT, f"timed out after {seconds:g} s (budget.trial_seconds)")
 
 
 class Evaluator:

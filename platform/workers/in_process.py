@@ -9,8 +9,8 @@ from fmnas.optimizers.isolation import same_working_directory
 from fmnas.platform.errors import ExperimentFailed, print_traceback
 from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.workers.cancellation import Stopped, StopRequest, deadline
-from fmnas.platform.workers.evaluation import Evaluator, FailedEvaluation
-from fmnas.platform.workers.pool import Event
+from fmnas.platform.workers.evaluation import Evaluator
+from fmnas.platform.workers.pool import Event, FailedEvaluation
 from fmnas.search_spaces.records import LOST
 from fmnas.trainers import Trainer, TrainerError, TrainingFailedError
 

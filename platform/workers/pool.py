@@ -10,8 +10,21 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from fmnas.platform.experiment.trial_result import Job
-from fmnas.platform.workers.evaluation import FailedEvaluation
 from fmnas.search_spaces import Evaluation
+from fmnas.search_spaces.records import TIMED_OUT
+
+
+@dataclass(frozen=True)
+class FailedEvaluation:
+    """The outcome of a job without an evaluation. status: FAILED, TIMED_OUT or LOST. reason: one line."""
+
+    status: str
+    reason: str
+
+
+def timed_out(seconds: float) -> FailedEvaluation:
+    """Return the outcome of a job that was ended after `seconds`."""
+    return FailedEvaluation(TIMED_OUT, f"timed out after {seconds:g} s (budget.trial_seconds)")
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from fmnas.platform.config.sections import WorkersConfig
 from fmnas.platform.errors import LONGEST, ExperimentFailed, legible, one_line
 from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.workers.cluster import LocalCluster, live_nodes, workers_that_fit
-from fmnas.platform.workers.evaluation import FailedEvaluation, timed_out
-from fmnas.platform.workers.pool import Event
+from fmnas.platform.workers.pool import Event, FailedEvaluation, timed_out
 from fmnas.platform.workers.progress_actor import ProgressReader
 from fmnas.platform.workers.ray_worker import (
     NODE,

@@ -12,7 +12,8 @@ from fmnas.platform.errors import LET_THROUGH, one_line
 from fmnas.platform.named import SourceFile, install
 from fmnas.platform.problems import problem
 from fmnas.platform.workers.cancellation import deadline
-from fmnas.platform.workers.evaluation import Evaluator, FailedEvaluation, warm_up_torch
+from fmnas.platform.workers.evaluation import Evaluator, warm_up_torch
+from fmnas.platform.workers.pool import FailedEvaluation
 from fmnas.platform.workers.progress_actor import progress_reporter
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers import Trainer, TrainerError

@@ -33,8 +33,7 @@ from fmnas.platform.mlflow.tracker import NoTracker
 from fmnas.platform.mlflow.ui import ui_command, ui_environment
 from fmnas.platform.runner.driver import Clock, Driver, Stage
 from fmnas.platform.workers.cancellation import StopRequest
-from fmnas.platform.workers.evaluation import FailedEvaluation
-from fmnas.platform.workers.pool import Event, Pool
+from fmnas.platform.workers.pool import Event, FailedEvaluation, Pool
 from fmnas.search_spaces.records import FAILED, FINISHED, LOST, TIMED_OUT
 
 FIGURES = figures.FIGURES

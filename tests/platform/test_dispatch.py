@@ -12,8 +12,7 @@ from fmnas.platform.errors import Ending, ExperimentFailed
 from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.runner.driver import Clock, Dispatcher, Flight, Stage
 from fmnas.platform.workers.cancellation import StopRequest
-from fmnas.platform.workers.evaluation import FailedEvaluation
-from fmnas.platform.workers.pool import Event
+from fmnas.platform.workers.pool import Event, FailedEvaluation
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FAILED, LOST
 

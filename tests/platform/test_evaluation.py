@@ -22,8 +22,9 @@ from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.runner.driver import epochs_reached
 from fmnas.platform.workers import evaluation
 from fmnas.platform.workers.cancellation import CHECK_SECONDS, PastDeadline, Stopped, StopRequest, deadline
-from fmnas.platform.workers.evaluation import Evaluator, FailedEvaluation, timed_out, validate_evaluation, warm_up_torch
+from fmnas.platform.workers.evaluation import Evaluator, validate_evaluation, warm_up_torch
 from fmnas.platform.workers.in_process import InProcessPool
+from fmnas.platform.workers.pool import FailedEvaluation, timed_out
 from fmnas.search_spaces import Evaluation, Real, Trial
 from fmnas.search_spaces.records import FAILED, TIMED_OUT
 from fmnas.trainers import EvaluationStoppedError, TrainerError, objective

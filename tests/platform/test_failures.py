@@ -15,7 +15,7 @@ from fmnas.baselines import RandomSearch
 from fmnas.platform.cli import main
 from fmnas.platform.experiment.journal import Journal, read_journal
 from fmnas.platform.runner.driver import Clock
-from fmnas.platform.workers.evaluation import FailedEvaluation
+from fmnas.platform.workers.pool import FailedEvaluation
 from fmnas.platform.workers.ray_worker import Worker
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FAILED

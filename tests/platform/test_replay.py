@@ -20,8 +20,7 @@ from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.mlflow.tracker import NoTracker
 from fmnas.platform.runner.driver import Driver, Stage
 from fmnas.platform.workers.cancellation import StopRequest
-from fmnas.platform.workers.evaluation import FailedEvaluation
-from fmnas.platform.workers.pool import Event
+from fmnas.platform.workers.pool import Event, FailedEvaluation
 from fmnas.search_spaces.records import FAILED, LOST, TIMED_OUT
 
 MODEL_BASED = {"bo-fm": "model", "bohb": "model", "regularized-evolution": "mutation", "random": "random"}

@@ -21,8 +21,7 @@ from fmnas.platform.experiment.trial_result import Job, Outcome
 from fmnas.platform.runner.driver import Clock, Stage
 from fmnas.platform.runner.retraining import Retraining, _there, retraining_job, retraining_seed
 from fmnas.platform.workers.cancellation import StopRequest
-from fmnas.platform.workers.evaluation import FailedEvaluation
-from fmnas.platform.workers.pool import Event
+from fmnas.platform.workers.pool import Event, FailedEvaluation
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FAILED, FINISHED, LOST
 from fmnas.trainers.images.batches import streams

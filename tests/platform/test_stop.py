@@ -29,8 +29,8 @@ from fmnas.platform.workers.cancellation import (
     stop_on_signals,
 )
 from fmnas.platform.workers.cluster import connect
-from fmnas.platform.workers.evaluation import timed_out
 from fmnas.platform.workers.in_process import InProcessPool
+from fmnas.platform.workers.pool import timed_out
 from fmnas.search_spaces import Evaluation, Trial
 
 FMNAS = [sys.executable, str(Path(__file__).with_name("one_figure.py"))]

@@ -15,9 +15,8 @@ import pytest
 from fmnas.platform.config.sections import WorkersConfig
 from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.problems import problem
-from fmnas.platform.workers.evaluation import FailedEvaluation
 from fmnas.platform.workers.in_process import InProcessPool
-from fmnas.platform.workers.pool import Event, Pool
+from fmnas.platform.workers.pool import Event, FailedEvaluation, Pool
 from fmnas.platform.workers.ray_pool import RayPool
 from fmnas.platform.workers.ray_worker import build_trainer
 from fmnas.search_spaces import Evaluation, Trial

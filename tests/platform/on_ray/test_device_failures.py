@@ -23,10 +23,9 @@ from fmnas.platform.mlflow.tracker import NoTracker
 from fmnas.platform.runner.driver import Driver, Stage
 from fmnas.platform.workers import factory
 from fmnas.platform.workers.cancellation import PastDeadline, StopRequest
-from fmnas.platform.workers.evaluation import FailedEvaluation, timed_out
 from fmnas.platform.workers.factory import PoolSpec, open_pool
 from fmnas.platform.workers.in_process import InProcessPool
-from fmnas.platform.workers.pool import Event, Pool
+from fmnas.platform.workers.pool import Event, FailedEvaluation, Pool, timed_out
 from fmnas.platform.workers.ray_pool import RayPool
 from fmnas.platform.workers.ray_worker import Worker
 from fmnas.search_spaces import Evaluation, Trial

@@ -16,9 +16,8 @@ from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.named import SourceFile
 from fmnas.platform.problems import problem
 from fmnas.platform.workers.cluster import LocalCluster, session_directory
-from fmnas.platform.workers.evaluation import FailedEvaluation
 from fmnas.platform.workers.factory import _ship_source
-from fmnas.platform.workers.pool import Event, Pool
+from fmnas.platform.workers.pool import Event, FailedEvaluation, Pool
 from fmnas.platform.workers.ray_pool import RayPool
 from fmnas.platform.workers.ray_worker import build_trainer
 from fmnas.search_spaces import Evaluation, Trial

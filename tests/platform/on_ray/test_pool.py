@@ -18,9 +18,8 @@ from fmnas.platform.errors import ClusterError, ExperimentFailed
 from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.problems import problem
 from fmnas.platform.workers.cluster import max_workers, workers_that_fit
-from fmnas.platform.workers.evaluation import FailedEvaluation, timed_out
 from fmnas.platform.workers.in_process import InProcessPool
-from fmnas.platform.workers.pool import Event, Pool
+from fmnas.platform.workers.pool import Event, FailedEvaluation, Pool, timed_out
 from fmnas.platform.workers.ray_pool import RayPool, describe_actor_death
 from fmnas.platform.workers.ray_worker import FMNAS, NODE, PLACE, PYTHON, TORCH, build_trainer, versions
 from fmnas.search_spaces import Evaluation, Trial
