@@ -20,8 +20,8 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
-from fmnas.platform.config.config import Config, check_config
-from fmnas.platform.config.sections import WorkersConfig
+from fmnas.platform.config.load import check_config
+from fmnas.platform.config.schema import Config, WorkersConfig
 from fmnas.platform.display.modes import QuietScreen
 from fmnas.platform.display.progress import ExperimentProgress
 from fmnas.platform.experiment.experiment import build_experiment

@@ -32,7 +32,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from fmnas.platform.config.sections import IN_PROCESS
+from fmnas.platform.config.schema import IN_PROCESS
 from fmnas.platform.display.console import plain_table
 from fmnas.platform.display.modes import Happening, Screen, as_reached, as_time, spent_of, time_left
 from fmnas.platform.display.runs_table import Doing, RunRow, RunsTable, as_number
@@ -40,7 +40,7 @@ from fmnas.platform.experiment.experiment import Run
 from fmnas.platform.experiment.retrained import RetrainedRow, Scale
 from fmnas.platform.experiment.state import ExperimentState
 from fmnas.platform.experiment.trial_result import Job, Outcome
-from fmnas.platform.problems import short_name
+from fmnas.platform.problems import display_name
 from fmnas.platform.workers.pool import short_worker_name
 from fmnas.search_spaces.records import FINISHED, WARM_START
 
@@ -190,7 +190,7 @@ class ExperimentProgress(JobProgress):
             )
             for run in self._state.runs.values()
         ]
-        what = f"{config.name}: {short_name(config.problem)}, {config.budget.evaluations} evaluations each"
+        what = f"{config.name}: {display_name(config.problem)}, {config.budget.evaluations} evaluations each"
         return RunsTable(f"{what}; lower is better", rows, self._foot())
 
     def _doing(self, run: Run) -> tuple[Doing, str]:

@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from fmnas.platform.config.sections import IN_PROCESS
+from fmnas.platform.config.schema import IN_PROCESS
 from fmnas.platform.display.formatting import (
     Activity,
     budget_fields,
@@ -38,7 +38,7 @@ from fmnas.platform.experiment.events import (
 )
 from fmnas.platform.experiment.observer import Observer, PoolStatus, mean_epochs_done
 from fmnas.platform.experiment.trial_result import Outcome
-from fmnas.platform.problems import short_name
+from fmnas.platform.problems import display_name
 from fmnas.platform.workers.pool import short_worker_name
 from fmnas.search_spaces import Trial
 from fmnas.search_spaces.records import FINISHED, WARM_START
@@ -214,7 +214,7 @@ class Progress(Observer):
         """Return the table: a row per run, cut to the width of the terminal."""
         config, fields, rows = self._state.experiment.config, self.status_fields(), self._rows()
         header = Text(
-            f"{config.name}: {short_name(config.problem)}, lower is better; {fields['workers_busy']} of "
+            f"{config.name}: {display_name(config.problem)}, lower is better; {fields['workers_busy']} of "
             f"{fields['workers']} workers busy, {format_duration(fields['seconds_left'])} left"
         )
         value = "test error" if self._retraining else "best"

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
 from fmnas.optimizers.isolation import same_working_directory
-from fmnas.platform.config.sections import WorkersConfig
+from fmnas.platform.config.schema import WorkersConfig
 from fmnas.platform.display.progress import ExperimentProgress, JobProgress
 from fmnas.platform.errors import LET_THROUGH, Ending, ExperimentFailed, one_line, own_line
 from fmnas.platform.experiment.events import asked_record, job_record

@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from fmnas.platform.config.config import Config
-from fmnas.platform.config.sections import WorkersConfig
+from fmnas.platform.config.schema import Config, WorkersConfig
 from fmnas.platform.display.progress import RetrainingProgress
 from fmnas.platform.display.summary import ExperimentResult
 from fmnas.platform.errors import Ending, ExperimentFailed, RunDirectoryError

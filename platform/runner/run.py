@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from fmnas.platform.config.config import Config
-from fmnas.platform.config.sections import IN_PROCESS
+from fmnas.platform.config.schema import IN_PROCESS, Config
 from fmnas.platform.config.uri import shown_uri
 from fmnas.platform.display.modes import Screen
 from fmnas.platform.display.progress import ExperimentProgress, Reached

@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from fmnas.platform.config.config import Config
-from fmnas.platform.config.sections import IN_PROCESS
+from fmnas.platform.config.schema import IN_PROCESS, Config
 from fmnas.platform.errors import ClusterError
-from fmnas.platform.named import SourceFile, install, source_file
 from fmnas.platform.problems import problem
+from fmnas.platform.registry import SourceFile, load_source, read_source_file
 from fmnas.platform.workers.cancellation import StopRequest
 from fmnas.platform.workers.cluster import LocalCluster, connect, live_nodes, max_workers
 from fmnas.platform.workers.evaluation import warm_up_torch
@@ -73,9 +72,9 @@ def open_pool(spec: PoolSpec, address: str | None, stop: StopRequest, notify: Ca
 
 def _ship_source(ray: Any, name: str) -> SourceFile | None:
     """Return the file of a user-defined problem, for nodes that lack it; classes in it are pickled by value."""
-    file = source_file(name)
+    file = read_source_file(name)
     if file is not None:
-        ray.cloudpickle.register_pickle_by_value(install(file))
+        ray.cloudpickle.register_pickle_by_value(load_source(file))
     return file
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from fmnas.platform.environment import package_version
 from fmnas.platform.errors import LET_THROUGH, one_line
-from fmnas.platform.named import SourceFile, install
 from fmnas.platform.problems import problem
+from fmnas.platform.registry import SourceFile, load_source
 from fmnas.platform.workers.cancellation import deadline
 from fmnas.platform.workers.evaluation import Evaluator, warm_up_torch
 from fmnas.platform.workers.pool import FailedEvaluation
@@ -36,7 +36,7 @@ def build_trainer(
 ) -> Trainer:
     """Return the problem's trainer. file: the source of a user-defined problem, which this node may lack."""
     if file is not None:
-        install(file)
+        load_source(file)
     trainer = problem(problem_name, settings).build(data, hardware)
     warm_up_torch(hardware.device)
     return trainer

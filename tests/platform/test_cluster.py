@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from fmnas.platform.cli import main
-from fmnas.platform.config.config import check_config
-from fmnas.platform.config.sections import WorkersConfig
+from fmnas.platform.config.load import check_config
+from fmnas.platform.config.schema import WorkersConfig
 from fmnas.platform.display.modes import QuietScreen
 from fmnas.platform.display.progress import ExperimentProgress
 from fmnas.platform.errors import ClusterError, Ending, ExperimentFailed

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmnas.platform.config.sections import WorkersConfig
+from fmnas.platform.config.schema import WorkersConfig
 from fmnas.platform.errors import Ending, ExperimentFailed
 from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.runner.driver import Clock, Dispatcher, Flight, Stage

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from fmnas.platform.cli import main
-from fmnas.platform.config.config import Config, check_config
+from fmnas.platform.config.load import check_config
+from fmnas.platform.config.schema import Config
 from fmnas.platform.display.modes import QuietScreen
 from fmnas.platform.display.progress import ExperimentProgress
 from fmnas.platform.errors import Ending

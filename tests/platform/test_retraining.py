@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmnas.platform.config.sections import WorkersConfig
+from fmnas.platform.config.schema import WorkersConfig
 from fmnas.platform.display.modes import Happening, QuietScreen
 from fmnas.platform.display.progress import RetrainingProgress
 from fmnas.platform.errors import Ending, ExperimentFailed

@@ -307,7 +307,7 @@ def test_a_sigterm_while_the_configuration_is_read_ends_with_130_and_nothing_beg
     def read(*_: object) -> None:
         signal.raise_signal(signal.SIGTERM)
 
-    monkeypatch.setattr("fmnas.platform.config.config.load_config", read)  # what a user waits for is said before it
+    monkeypatch.setattr("fmnas.platform.config.load.load_config", read)  # what a user waits for is said before it
     before = signal.getsignal(signal.SIGTERM)
     assert main(["run", "smoke", "--progress", "json", "--out", str(tmp_path / "run")]) == 130
     reading, ending = map(json.loads, capsys.readouterr().out.splitlines())

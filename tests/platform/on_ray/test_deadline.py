@@ -12,7 +12,7 @@ from weakref import WeakSet
 import numpy as np
 import pytest
 
-from fmnas.platform.config.sections import WorkersConfig
+from fmnas.platform.config.schema import WorkersConfig
 from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.problems import problem
 from fmnas.platform.workers.in_process import InProcessPool

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from fmnas.platform.config.config import Config
-from fmnas.platform.config.sections import WorkersConfig
+from fmnas.platform.config.schema import Config, WorkersConfig
 from fmnas.platform.display.modes import QuietScreen
 from fmnas.platform.display.progress import ExperimentProgress
 from fmnas.platform.errors import ClusterError, Ending, ExperimentFailed

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from fmnas.platform.config.sections import WorkersConfig
+from fmnas.platform.config.schema import WorkersConfig
 from fmnas.platform.errors import ExperimentFailed
 from fmnas.platform.experiment.trial_result import Job
-from fmnas.platform.named import SourceFile
 from fmnas.platform.problems import problem
+from fmnas.platform.registry import SourceFile
 from fmnas.platform.workers.cluster import LocalCluster, session_directory
 from fmnas.platform.workers.factory import _ship_source
 from fmnas.platform.workers.pool import Event, FailedEvaluation, Pool
@@ -145,8 +145,8 @@ def test_the_class_of_its_data_is_sent_as_well(ray: Any, mine: Path, answer: Ans
     ("name", "text", "words"),
     [
         ("/nowhere/of_own.py:does", b"import no_such_package", "of_own.py cannot be imported: ModuleNotFoundError"),
-        ("/nowhere/of_own.py:does", None, "there is no file /nowhere/of_own.py"),
-        ("no_such_module:does", None, "there is no module no_such_module"),
+        ("/nowhere/of_own.py:does", None, "no file /nowhere/of_own.py"),
+        ("no_such_module:does", None, "no module named no_such_module"),
     ],
 )
 def test_a_worker_that_cannot_build_it_says_where_and_why(

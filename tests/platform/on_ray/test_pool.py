@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fmnas.platform.config.sections import WorkersConfig
+from fmnas.platform.config.schema import WorkersConfig
 from fmnas.platform.errors import ClusterError, ExperimentFailed
 from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.problems import problem
