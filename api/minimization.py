@@ -20,7 +20,7 @@ from fmnas.platform.errors import ConfigError, Ending, ExperimentFailed, RunDire
 from fmnas.platform.experiment.journal import DRIVER, Record, experiment_records
 from fmnas.platform.experiment.run_directory import RunDirectory, new_run_directory, run_directory
 from fmnas.platform.problems import display_name
-from fmnas.platform.workers.cancellation import StopRequest, stopped_by_signals
+from fmnas.platform.workers.cancellation import StopRequest, stop_on_signals
 from fmnas.search_spaces import Space
 from fmnas.search_spaces.variables import Variable
 from fmnas.trainers import Problem, TrainerError, objective
@@ -211,7 +211,7 @@ class _Search:
             return found[-1].summary
 
         main = threading.current_thread() is threading.main_thread()  # which alone hears signals
-        with stopped_by_signals(signal.SIGINT) if main else nullcontext(StopRequest()) as stop:
+        with stop_on_signals(signal.SIGINT) if main else nullcontext(StopRequest()) as stop:
             around = Surroundings(None, _screen(self.shown), stop, write=write, traced=self.shown)
             try:
                 result = self._begun(around)

@@ -47,7 +47,8 @@ from fmnas.platform.mlflow.tracker import NoTracker
 from fmnas.platform.runner.driver import Driver, Stage
 from fmnas.platform.workers.cancellation import StopRequest
 from fmnas.platform.workers.cluster import connect
-from fmnas.platform.workers.pool import Event, InProcessPool, Pool
+from fmnas.platform.workers.in_process import InProcessPool
+from fmnas.platform.workers.pool import Event, Pool
 from fmnas.platform.workers.ray_pool import RayPool
 from fmnas.platform.workers.ray_worker import build_trainer
 from fmnas.search_spaces import Evaluation

@@ -22,7 +22,7 @@ from fmnas.platform.display.modes import JSON, LINES, LIVE, QUIET, LineScreen, m
 from fmnas.platform.display.summary import Teller
 from fmnas.platform.errors import ConfigError, ExitCode, ExperimentFailed, RunDirectoryError
 from fmnas.platform.experiment.run_directory import RunDirectory, new_run_directory, run_directory
-from fmnas.platform.workers.cancellation import stopped_by_signals
+from fmnas.platform.workers.cancellation import stop_on_signals
 from fmnas.search_spaces import FmnasError
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def _driven(plan: Callable[[argparse.Namespace, Say], _Plan]) -> Callable[[argpa
     def command(arguments: argparse.Namespace) -> int:
         mode = mode_for(arguments.progress, terminal())
         reserved = reserved_output() if mode in (JSON, QUIET) else nullcontext(sys.stdout)
-        with reserved as file, stopped_by_signals(say=complain) as stop:
+        with reserved as file, stop_on_signals(notify=complain) as stop:
             console = terminal(output(file))
             screen, teller = open_screen(mode, console, file), Teller(mode, console, file=file)
             try:

@@ -55,7 +55,7 @@ from fmnas.platform.experiment.lock import Holder, look
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.problems import display_name
 from fmnas.platform.registry import IN_MEMORY, split_reference
-from fmnas.platform.workers.pool import without_place
+from fmnas.platform.workers.pool import short_worker_name
 from fmnas.search_spaces.records import CHARGED, WARM_START
 
 SHOWN_EVENTS = 8
@@ -215,7 +215,7 @@ def print_status(facts: Mapping[str, Any], console: Console) -> None:
         when = datetime.fromtimestamp(event["at"]).strftime("%H:%M:%S")
         happened = _OF_DRIVERS.get(event["event"], event["event"])
         trial = f"{event['run']}, trial {event['trial']}" if event["run"] else "the driver"
-        worker = f" on {without_place(event['worker'])}" if event["worker"] else ""
+        worker = f" on {short_worker_name(event['worker'])}" if event["worker"] else ""
         tell(f"  {when}  {trial} {happened}{worker}{': ' if event['text'] else ''}{event['text']}")
     if facts["retrained"]:
         tell(f"retrained: the best of {facts['retrained']} of {len(facts['runs'])} runs")
@@ -255,7 +255,7 @@ def _doing(run: Mapping[str, Any], state: str) -> str:
     if state == "working" and not run["running"]:
         return Doing.WAITING
     return ", ".join(
-        f"trial {each['trial']} on {without_place(each['worker'])} "
+        f"trial {each['trial']} on {short_worker_name(each['worker'])} "
         f"({as_reached(each['epoch'], each['epochs'], each['seconds'])})"
         for each in run["running"]
     )

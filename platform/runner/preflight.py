@@ -20,7 +20,7 @@ from fmnas.platform.config.errors import format_count
 from fmnas.platform.config.schema import ALL_PAIRS, AUTO, IN_PROCESS, Config
 from fmnas.platform.errors import LET_THROUGH, one_line
 from fmnas.platform.problems import problem
-from fmnas.platform.workers.cluster import fitting
+from fmnas.platform.workers.cluster import workers_that_fit
 from fmnas.search_spaces import Subspace, Trial
 from fmnas.search_spaces.records import RANDOM
 
@@ -107,7 +107,7 @@ def _workers(config: Config) -> int:
         gpus = torch.cuda.device_count()
     if workers.kind == IN_PROCESS:
         return int(workers.gpus <= gpus)
-    fit = fitting([{"CPU": float(os.cpu_count() or 1), "GPU": float(gpus)}], workers.cpus, workers.gpus)
+    fit = workers_that_fit([{"CPU": float(os.cpu_count() or 1), "GPU": float(gpus)}], workers.cpus, workers.gpus)
     return min(fit, config.concurrency if workers.count == AUTO else workers.count)
 
 

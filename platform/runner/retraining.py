@@ -24,7 +24,7 @@ from fmnas.platform.experiment.trial_result import Job, Outcome, iso
 from fmnas.platform.mlflow.setup import check_tracking
 from fmnas.platform.runner.driver import Dispatcher, Flight, Stage, epochs_reached
 from fmnas.platform.runner.run import Session, Surroundings
-from fmnas.platform.workers.factory import Work, open_pool
+from fmnas.platform.workers.factory import PoolSpec, open_pool
 from fmnas.platform.workers.pool import Event
 from fmnas.search_spaces import Evaluation
 from fmnas.search_spaces.records import LOST
@@ -134,7 +134,7 @@ def retrain(directory: RunDirectory, asked: Mapping[str, int], around: Surroundi
         if left:
             split = load(scale.images)
             check_same_data(split, directory)
-            work = Work(config, split, scale.seeds, len(left))
+            work = PoolSpec(config, split, scale.seeds, len(left))
             with open_pool(work, around.address, around.stop, around.screen.say) as pool:
                 note(work=DriverWork.RETRAINING, workers=pool.size, since=around.clock.now())
                 with Journal(directory.journal) as journal:

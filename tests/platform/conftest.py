@@ -34,8 +34,7 @@ from fmnas.platform.mlflow.tracker import NoTracker
 from fmnas.platform.mlflow.ui import ui_command, ui_environment
 from fmnas.platform.runner.driver import Clock, Driver, Stage
 from fmnas.platform.workers.cancellation import StopRequest
-from fmnas.platform.workers.evaluation import Unfinished
-from fmnas.platform.workers.pool import Event, Pool
+from fmnas.platform.workers.pool import Event, FailedEvaluation, Pool
 from fmnas.search_spaces.records import FAILED, FINISHED, LOST, TIMED_OUT
 
 FIGURES = figures.FIGURES
@@ -243,11 +242,11 @@ class ScriptedPool:
         del self._flying[index]
         fate = self._fate(job)
         if fate == "lose":
-            return Event(job, "w", Unfinished(LOST, "killed"))
+            return Event(job, "w", FailedEvaluation(LOST, "killed"))
         if fate == "fail":
-            return Event(job, "w", Unfinished(FAILED, "ValueError: no"))
+            return Event(job, "w", FailedEvaluation(FAILED, "ValueError: no"))
         if fate == "time out":
-            return Event(job, "w", Unfinished(TIMED_OUT, "too slow"))
+            return Event(job, "w", FailedEvaluation(TIMED_OUT, "too slow"))
         return Event(job, "w", self._trainer.evaluate(job.trial))
 
 

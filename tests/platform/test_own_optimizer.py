@@ -40,7 +40,7 @@ class Halving(Optimizer):
         return Suggestion({**best, name: anew[name]}, "model")
 
 
-class Unfinished(Optimizer):
+class FailedEvaluation(Optimizer):
     pass
 
 
@@ -262,7 +262,7 @@ def test_files_with_similar_paths_are_told_apart(tmp_path: Path) -> None:
         ("json:JSONDecoder", ["json:JSONDecoder", "no class of optimizers", "fmnas.optimizers.Optimizer"]),
         ("{mine}:Halfing", ["has no Halfing", "Did you mean 'Halving'"]),
         ("{mine}:not_a_class", ["no class of optimizers"]),
-        ("{mine}:Unfinished", ["cannot be built", "_suggest"]),
+        ("{mine}:FailedEvaluation", ["cannot be built", "_suggest"]),
         ("{mine}:Opaque", ["plain types"]),
         ("{mine}.py:Mine", ["there is no file {mine}.py"]),
         ("{broken}:Mine", ["cannot be imported", "ZeroDivisionError", "broken.py, line "]),
