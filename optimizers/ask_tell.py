@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fmnas.optimizers.isolation import PrivateRandomState
+from fmnas.optimizers.isolation import IsolatedRNG
 from fmnas.optimizers.optimizer import Optimizer, OptimizerError, Suggestion
 from fmnas.optimizers.options import plain_parameters, with_parameters
 from fmnas.search_spaces import Configuration, Evaluation, FmnasError, Space, Trial
@@ -74,11 +74,11 @@ class AskTellOptimizer(ReplayedOptimizer):
         **options: Any,
     ) -> None:
         super().__init__(space, seed=seed, epochs=epochs, initial_design=initial_design)
-        self._random = PrivateRandomState(seed)
+        self._random = IsolatedRNG(seed)
         common = {"epochs": epochs, "initial_design": self.initial_design}
         wanted = {name: value for name, value in common.items() if name in signature(self.make).parameters}
         try:
-            with self._random.inside():
+            with self._random.activate():
                 made = self.make(space, seed, **wanted, **options)
         except FmnasError:
             raise
@@ -87,7 +87,7 @@ class AskTellOptimizer(ReplayedOptimizer):
         self._object_ask, self._object_tell = self._pair(made)
 
     def _suggest(self, rng: np.random.Generator) -> Suggestion | None:
-        with self._random.inside():
+        with self._random.activate():
             given = self._object_ask()
         if given is None:
             return None
@@ -99,7 +99,7 @@ class AskTellOptimizer(ReplayedOptimizer):
         return Suggestion(dict(given), MODEL)
 
     def _observe(self, trial: Trial, evaluation: Evaluation) -> None:
-        with self._random.inside():
+        with self._random.activate():
             self._object_tell(dict(trial.configuration), evaluation.objective)
 
     def _pair(self, made: Any) -> tuple[Callable[[], Any], Callable[[Configuration, float], Any]]:

@@ -131,14 +131,14 @@ def _class_of(found: Any, use: str) -> type[Optimizer]:
 
     Raises ConfigError for anything else.
     """
-    from fmnas.baselines.optuna_sampler import is_sampler, optimizer_asking
+    from fmnas.baselines.optuna_sampler import is_sampler, optimizer_from_sampler
     from fmnas.optimizers.ask_tell import can_make, optimizer_made_by
 
     if isinstance(found, type) and issubclass(found, Optimizer):
         return found
     try:
         if is_sampler(found):
-            return optimizer_asking(found)
+            return optimizer_from_sampler(found)
         if can_make(found):
             return optimizer_made_by(found)
     except OptimizerError as error:

@@ -40,7 +40,7 @@ from fmnas.platform.config.user_problem import completed, with_files_beside
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.optimizers import OPTIMIZERS
 from fmnas.platform.problems import ALIASES, PROBLEMS, Row, is_own, row_of, short_name
-from fmnas.search_spaces.subspace import misfits
+from fmnas.search_spaces.subspace import fixed_value_errors
 from fmnas.trainers.problem import AUTHORS_POINTS, USER_SETS, DataSettings, Problem, ProblemSettings
 
 __all__ = ["ALL_PAIRS", "AUTHORS", "Config", "check_config", "load_config"]
@@ -380,7 +380,7 @@ def _check_objective(config: Config, row: Row | None) -> list[str]:
 
 
 def _check_fixed(config: Config, row: Row | None) -> list[str]:
-    return misfits(row.problem(config.problem_settings).space, config.fixed) if row and config.fixed else []
+    return fixed_value_errors(row.problem(config.problem_settings).space, config.fixed) if row and config.fixed else []
 
 
 _CHECKS: dict[Check, tuple[str, ...]] = {
