@@ -163,7 +163,7 @@ def test_a_gap_in_the_history_is_explained() -> None:
     optimizer = Drawing(SPACE, epochs=25)
     optimizer.restore(Trial(0, {"x": 0.5, "k": 3}, 1, INITIAL))
     assert list(optimizer.pending) == [0]
-    with pytest.raises(OptimizerError, match="trial 2 .* trial 1"):
+    with pytest.raises(OptimizerError, match=r"trial 2 .* trial 1"):
         optimizer.restore(Trial(2, {"x": 0.5, "k": 3}, 1, INITIAL))
 
 
@@ -192,7 +192,7 @@ def test_what_is_no_suggestion_is_explained() -> None:
         def _suggest(self, rng: np.random.Generator) -> Any:
             return self.space.sample(rng)
 
-    with pytest.raises(OptimizerError, match="dict.*Suggestion"):
+    with pytest.raises(OptimizerError, match=r"dict.*Suggestion"):
         Plain(SPACE).ask()
 
 
