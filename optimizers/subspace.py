@@ -7,7 +7,7 @@
 The inner optimizer has only the free variables; the trials that callers see are complete.
 """
 
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -46,8 +46,15 @@ class SubspaceOptimizer(Optimizer):
         trial = self.inner.ask()
         if trial is None:
             return None
-        arguments = {field.name: getattr(trial, field.name) for field in fields(Suggestion)}
-        return Suggestion(**{**arguments, "configuration": self.subspace.complete(trial.configuration)})
+        return Suggestion(
+            self.subspace.complete(trial.configuration),
+            trial.origin,
+            trial.epochs,
+            trial.parent,
+            trial.note,
+            trial.memo,
+            trial.fallback,
+        )
 
     def _observe(self, trial: Trial, evaluation: Evaluation) -> None:
         self.inner.tell(self._reduce(trial), evaluation)

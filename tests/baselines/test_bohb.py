@@ -14,7 +14,7 @@ from fmnas.baselines.bohb import brackets
 from fmnas.baselines.kde_model import MAX_PICKS, suppress_warnings
 from fmnas.optimizers import OptimizerError
 from fmnas.search_spaces import Evaluation, Integer, LinearConstraint, Nominal, Real, Space, Trial
-from fmnas.search_spaces.records import MODEL, PROMOTION, RANDOM
+from fmnas.search_spaces.records import FALLBACK, MODEL, PROMOTION, RANDOM
 
 SPACE = Space([Real("x", 0.0, 1.0), Integer("k", 0, 4)])
 NOMINAL = Space([Real("x", 0.0, 1.0), Nominal("op", ["a", "b", "c"]), Integer("k", 0, 4)])
@@ -229,9 +229,7 @@ def test_chance_stands_in_for_infeasible_picks(by_model: bool, calls: int, monke
     trials = [trial for trial, _ in played(optimizer, 20)]
     assert len(asked) == 20 * calls
     assert {t.origin for t in trials} == {RANDOM}
-    assert {t.note for t in trials} == {
-        f"none of the model's {MAX_PICKS} picks was feasible and chance chose" * by_model
-    }
+    assert {(t.fallback, bool(t.note)) for t in trials} == {(FALLBACK * by_model, by_model)}
     assert len({str(t.configuration) for t in trials}) == 20
     for trial in trials:
         HALVED.validate(trial.configuration)
@@ -270,7 +268,7 @@ def test_a_changed_history_is_noticed() -> None:
     for trial, _ in told[:3]:
         optimizer.restore(trial)
         optimizer.tell(trial, -score(trial))  # the ranks are reversed
-    with pytest.raises(OptimizerError, match="trial 3 does not follow from the history"):
+    with pytest.raises(OptimizerError, match="trial 3 "):
         optimizer.restore(told[3][0])
 
 

@@ -268,14 +268,8 @@ def test_smac_suggests_nothing_twice_until_the_space_is_used_up() -> None:
     assert ask(optimizer).fallback == FALLBACK
 
 
-@pytest.mark.parametrize(
-    ("count", "note"),
-    [
-        (0, "json had nothing left to suggest and chance chose"),
-        (3, "none of the suggestions of json was feasible and chance chose"),
-    ],
-)
-def test_why_chance_chose_in_place_of_a_package_is_said(count: int, note: str) -> None:
+@pytest.mark.parametrize(("count", "note"), [(0, "no suggestion left"), (3, "3 suggestions were infeasible")])
+def test_the_note_says_why_a_suggestion_is_random(count: int, note: str) -> None:
     class Fixed(WrappedOptimizer):
         name, package = "fixed", "json"
 
@@ -283,4 +277,5 @@ def test_why_chance_chose_in_place_of_a_package_is_said(count: int, note: str) -
             return iter([Suggestion({"k": 3}, MODEL)] * count)
 
     trial = ask(Fixed(Space([Integer("k", 0, 3)], [LinearConstraint({"k": 1}, 2)])))
-    assert (trial.origin, trial.fallback, trial.note) == (RANDOM, FALLBACK, note)
+    assert (trial.origin, trial.fallback) == (RANDOM, FALLBACK)
+    assert note in trial.note
