@@ -12,12 +12,11 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    PlainSerializer,
     model_validator,
 )
 
 from fmnas.platform.config.errors import shown
-from fmnas.platform.config.uri import shown_uri
+from fmnas.platform.config.uri import check_no_password
 from fmnas.platform.named import whole
 from fmnas.platform.optimizers import OPTIMIZERS, Row
 from fmnas.search_spaces.errors import did_you_mean
@@ -209,15 +208,12 @@ class CheckpointsConfig(Section):
 
 
 class TrackingConfig(Section):
-    """MLflow.
-
-    A password in the URI is known to this record alone: in whatever is written from it, *** stands in its place.
-    """
+    """MLflow."""
 
     enabled: bool = True
     """Whether MLflow is told at all."""
-    uri: Annotated[str, Field(min_length=1), PlainSerializer(shown_uri)] | None = Field(default=None, repr=False)
-    """Its server or store; null: SQLite in the run directory."""
+    uri: Annotated[str, Field(min_length=1), AfterValidator(check_no_password)] | None = None
+    """Its server or store, without a password; null: SQLite in the run directory."""
     experiment: str | None = Field(default=None, min_length=1)
     """What it is called there; null: the experiment's name."""
 

@@ -2,9 +2,13 @@
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit
 
 from fmnas.search_spaces import FmnasError
+
+if TYPE_CHECKING:
+    from fmnas.platform.config.config import Config
 
 _LOGIN = re.compile(r"(://[^\s/@:'\"]*):(?:(?!://)[^'\"])*@|([^\s/@:'\"]*):(?!//)\S*@")
 """A user and a password, up to the last @: a password that is not percent-encoded may hold any character."""
@@ -62,12 +66,15 @@ def sqlite_path(uri: str) -> Path | None:
     return Path(uri.removeprefix("sqlite:///").partition("?")[0]) if uri.startswith("sqlite:///") else None
 
 
-def absolute_uri(uri: str, folder: Path) -> str:
-    """Return the URI with the path of a SQLite file made absolute, so that it is the same file for every resume."""
-    path = sqlite_path(uri)
-    if path is None or path.is_absolute() or path == Path():
-        return uri
-    return uri.replace(":///", f":///{folder}/", 1)
+def with_absolute_uri(config: "Config", folder: Path) -> "Config":
+    """Return the configuration with the path of a SQLite store made absolute, so that it is the same for a resume."""
+    uri = config.tracking.uri
+    path = sqlite_path(uri) if uri else None
+    if uri is None or path is None or path.is_absolute() or path == Path():
+        return config
+    absolute = uri.replace(":///", f":///{folder}/", 1)
+    check_uri(absolute)
+    return config.model_copy(update={"tracking": config.tracking.model_copy(update={"uri": absolute})})
 
 
 def origin(uri: str) -> tuple[str, str, int | None] | None:

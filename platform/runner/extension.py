@@ -14,9 +14,9 @@ from typing import Any
 from fmnas.platform.config.config import Config, check_config
 from fmnas.platform.config.errors import explain, shown
 from fmnas.platform.config.source import apply_overrides
+from fmnas.platform.config.uri import with_absolute_uri
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.experiment.configuration import FREE_TO_CHANGE, GROWING, differences, flat, is_within
-from fmnas.platform.mlflow.password import settled
 from fmnas.platform.report.setup_section import competitor
 
 REASONS = {
@@ -67,7 +67,7 @@ def extended_config(config: Config, given: Sequence[str], root: Path) -> Config:
         raise ConfigError(explain(place, refusals, ADVICE))
     optimizers = [*config.optimizers, *(entry for entry in wanted.optimizers if entry.label not in known)]
     extended = wanted.model_copy(update={"optimizers": optimizers})
-    return extended if extended.tracking == config.tracking else settled(extended, Path.cwd())
+    return extended if extended.tracking == config.tracking else with_absolute_uri(extended, Path.cwd())
 
 
 def growth(before: Config, after: Config) -> dict[str, Any]:
