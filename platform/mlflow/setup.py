@@ -9,6 +9,7 @@ from fmnas.comparison.summary import Summary
 from fmnas.platform.config.config import Config
 from fmnas.platform.environment import provenance
 from fmnas.platform.errors import ExperimentFailed
+from fmnas.platform.experiment.comparability import OBJECTIVE_KEYS
 from fmnas.platform.experiment.provenance import data_digest
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.experiment.state import ExperimentState
@@ -17,7 +18,7 @@ from fmnas.platform.mlflow.credentials import tracking_uri
 from fmnas.platform.mlflow.records import params
 from fmnas.platform.mlflow.sync import FLUSH_SECONDS, MlflowSync, Reconciler, Tracker, TrackingReport
 from fmnas.platform.problems import short_name
-from fmnas.platform.report.setup_section import OBJECTIVE, settings_of
+from fmnas.platform.report.setup_section import resolved_options
 from fmnas.platform.report.write import write_results
 
 Say = Callable[[str], None]
@@ -26,7 +27,7 @@ Write = Callable[[RunDirectory, ExperimentState, Say], Summary]
 SYNC_SECONDS = 24 * 3600.0
 """As FLUSH_SECONDS, for `fmnas sync`."""
 
-PARAM_KEYS = frozenset({*OBJECTIVE, "seed", "initial_design", "on_failure"})
+PARAM_KEYS = frozenset({*OBJECTIVE_KEYS, "seed", "initial_design", "on_failure"})
 """The keys of a configuration that are params of every run."""
 EXTENDABLE_KEYS = frozenset({"budget", "repeats"})
 """Those that an extension changes: tags of the parent run, since a param of MLflow never changes."""
@@ -88,7 +89,7 @@ def tracking_settings(state: ExperimentState, directory: RunDirectory, identity:
         experiment_tags=params(_subset(config, EXTENDABLE_KEYS)),
         params=params(_subset(config, PARAM_KEYS)),
         optimizers={
-            label: params({**_subset(config, PARAM_KEYS), **own}) for label, own in settings_of(config).items()
+            label: params({**_subset(config, PARAM_KEYS), **own}) for label, own in resolved_options(config).items()
         },
         space=state.experiment.subspace.free,
         artifacts=directory.artifacts,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fmnas.platform.experiment.trial_result import Outcome, RunStanding
-from fmnas.platform.mlflow.tracker import TRIES_IN_A_ROW, BackgroundTracker, NoTracker, Tracker, TrackingReport
+from fmnas.platform.mlflow.tracker import TRIES_IN_A_ROW, BackgroundTracker, Tracker, TrackingReport
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FINISHED
 
@@ -225,6 +225,6 @@ def test_a_store_that_hangs_is_left_behind_in_time() -> None:
     release.set()
 
 
-@pytest.mark.parametrize("tracker", [NoTracker(), BackgroundTracker(FakeStore())])
+@pytest.mark.parametrize("tracker", [Tracker(), BackgroundTracker(FakeStore())])
 def test_a_tracker_that_was_never_started_reports_nothing(tracker: Tracker) -> None:
     assert tracker.finish("failed", [], {}).written == 0
