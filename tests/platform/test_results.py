@@ -156,7 +156,7 @@ def test_the_tests_of_two_long_labels_are_whole_in_a_file() -> None:
 
 
 def test_trials_that_wait_are_sent_where_no_results_can_be_written(tmp_path: Path) -> None:
-    class Followed(NoTracker):
+    class Followed(Tracker):
         finished = ""
 
         def finish(self, status: str, *_: object) -> TrackingReport:
