@@ -30,8 +30,7 @@ from fmnas.platform.experiment.journal import Journal, read_journal
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.experiment.state import ExperimentState
 from fmnas.platform.experiment.trial_result import Job
-from fmnas.platform.mlflow.client import MlflowExperiment, TrackingSettings
-from fmnas.platform.mlflow.own_store import prepare_own_store
+from fmnas.platform.mlflow.client import MlflowExperiment, TrackingSettings, prepare_own_store
 from fmnas.platform.mlflow.sync import MlflowSync, Reconciler, Tracker
 from fmnas.platform.runner.driver import Driver, Stage
 from fmnas.platform.workers.cancellation import StopRequest

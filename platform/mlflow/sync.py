@@ -26,8 +26,7 @@ from fmnas.platform.experiment.retrained import retrained_rows
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.experiment.trial_result import Outcome
 from fmnas.platform.mlflow import records
-from fmnas.platform.mlflow.client import MlflowExperiment, TrackingSettings
-from fmnas.platform.mlflow.own_store import prepare_own_store
+from fmnas.platform.mlflow.client import MlflowExperiment, TrackingSettings, prepare_own_store
 from fmnas.platform.mlflow.records import KIND, PARENT, RUN, TRIAL, LoggedTrial, Point, RunProgress
 
 POLL_SECONDS, LONGEST_PAUSE = 2.0, 60.0

@@ -25,7 +25,7 @@ from fmnas.platform.experiment.experiment import build_experiment
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.experiment.state import ExperimentState
 from fmnas.platform.mlflow.setup import finish_tracking
-from fmnas.platform.mlflow.sync import TrackingReport
+from fmnas.platform.mlflow.sync import Tracker, TrackingReport
 from fmnas.platform.problems import problem
 from fmnas.platform.report.setup_section import optimizer_notes, search_fidelity, setup_statements
 from fmnas.platform.report.write import ReportInput, write_report_files

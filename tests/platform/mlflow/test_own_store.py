@@ -21,7 +21,7 @@ from mlflow import MlflowClient
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import Config
 from fmnas.platform.config.uri import with_absolute_uri
-from fmnas.platform.mlflow.own_store import prepare_own_store
+from fmnas.platform.mlflow.client import prepare_own_store
 
 pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy:DeprecationWarning")
 TRIALS = 11
