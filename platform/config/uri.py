@@ -8,7 +8,7 @@ from urllib.parse import SplitResult, urlsplit
 from fmnas.search_spaces import FmnasError
 
 if TYPE_CHECKING:
-    from fmnas.platform.config.config import Config
+    from fmnas.platform.config.schema import Config
 
 _LOGIN = re.compile(r"(://[^\s/@:'\"]*):(?:(?!://)[^'\"])*@|([^\s/@:'\"]*):(?!//)\S*@")
 """A user and a password, up to the last @: a password that is not percent-encoded may hold any character."""

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from fmnas.platform.config.sections import TrackingConfig
+from fmnas.platform.config.schema import TrackingConfig
 from fmnas.platform.config.uri import TrackingError, check_uri, origin, redact
 from fmnas.platform.experiment.run_directory import RunDirectory
 

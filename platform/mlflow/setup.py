@@ -6,7 +6,7 @@ from collections.abc import Callable, Set
 from typing import Any
 
 from fmnas.comparison.summary import Summary
-from fmnas.platform.config.config import Config
+from fmnas.platform.config.schema import Config
 from fmnas.platform.environment import provenance
 from fmnas.platform.errors import ExperimentFailed
 from fmnas.platform.experiment.comparability import OBJECTIVE_KEYS
@@ -17,7 +17,7 @@ from fmnas.platform.mlflow.client import TrackingSettings
 from fmnas.platform.mlflow.credentials import tracking_uri
 from fmnas.platform.mlflow.records import params
 from fmnas.platform.mlflow.sync import FLUSH_SECONDS, MlflowSync, Reconciler, Tracker, TrackingReport
-from fmnas.platform.problems import short_name
+from fmnas.platform.problems import display_name
 from fmnas.platform.report.setup_section import resolved_options
 from fmnas.platform.report.write import write_results
 
@@ -73,7 +73,7 @@ def tracking_settings(state: ExperimentState, directory: RunDirectory, identity:
     config, dataset, commit = state.experiment.config, state.experiment.problem.dataset, provenance()["commit"]
     used = config.data.model_dump_json(exclude={"root"}) + data_digest(directory)
     tags = {
-        "problem": short_name(config.problem),
+        "problem": display_name(config.problem),
         "dataset": dataset,
         "commit": commit or f"fmnas {provenance()['fmnas']}",
         "mlflow.source.git.commit": commit or "",
@@ -84,7 +84,7 @@ def tracking_settings(state: ExperimentState, directory: RunDirectory, identity:
         experiment=config.tracking.experiment or config.name,
         experiment_id=identity,
         name=config.name,
-        description=config.in_a_line,
+        description=config.summary_line,
         tags=tags,
         experiment_tags=params(_subset(config, EXTENDABLE_KEYS)),
         params=params(_subset(config, PARAM_KEYS)),
@@ -100,7 +100,7 @@ def tracking_settings(state: ExperimentState, directory: RunDirectory, identity:
 
 def _subset(config: Config, keys: Set[str]) -> dict[str, Any]:
     plain = config.model_dump(mode="json", include=set(keys))
-    return {**plain, "problem": short_name(config.problem)} if "problem" in keys else plain
+    return {**plain, "problem": display_name(config.problem)} if "problem" in keys else plain
 
 
 def _user() -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fmnas.platform.cli import main
-from fmnas.platform.config.sections import TrackingConfig
+from fmnas.platform.config.schema import TrackingConfig
 from fmnas.platform.config.uri import TrackingError, check_no_password, check_uri, origin, redact
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.mlflow.credentials import URI_VARIABLE, tracking_uri

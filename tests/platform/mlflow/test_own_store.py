@@ -19,7 +19,7 @@ import yaml
 from mlflow import MlflowClient
 
 from fmnas.platform.cli import main
-from fmnas.platform.config.config import Config
+from fmnas.platform.config.schema import Config
 from fmnas.platform.config.uri import with_absolute_uri
 from fmnas.platform.mlflow.client import prepare_own_store
 
