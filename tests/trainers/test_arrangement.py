@@ -18,7 +18,7 @@ from fmnas.trainers.images import image_trainer, training
 from fmnas.trainers.images.data import digits_set, search_split
 from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
 from fmnas.trainers.images.multi_seed import StackedLearner
-from fmnas.trainers.images.seed_parallelism import Arranged, arrange
+from fmnas.trainers.images.seed_parallelism import TrainingPlan, plan_training
 from fmnas.trainers.split import Split
 
 MakeTrial = Callable[..., Trial]
@@ -28,35 +28,35 @@ CPU, GPU, META = torch.device("cpu"), torch.device("cuda", 0), torch.device("met
 @pytest.mark.parametrize(
     ("arrangement", "device", "threads", "seeds", "arranged"),
     [
-        ("auto", CPU, 1, 4, Arranged("fast", 1, 1)),
-        ("auto", CPU, 2, 4, Arranged("fast", 2, 1)),
-        ("fast", CPU, 3, 2, Arranged("fast", 2, 1)),
-        ("fast", CPU, 9, 4, Arranged("fast", 4, 2)),
-        ("plain", CPU, 8, 4, Arranged("plain", 1, 8)),
-        ("plain", CPU, None, 4, Arranged("plain", 1, None)),
-        ("stacked", CPU, 8, 4, Arranged("stacked", 1, 8)),
-        ("auto", GPU, 8, 4, Arranged("stacked", 1, 8, captured=True)),
-        ("stacked", GPU, None, 1, Arranged("stacked", 1, None, captured=True)),
-        ("plain", GPU, 1, 4, Arranged("plain", 1, 1)),
-        ("auto", META, 1, 4, Arranged("plain", 1, 1)),
+        ("auto", CPU, 1, 4, TrainingPlan("fast", 1, 1)),
+        ("auto", CPU, 2, 4, TrainingPlan("fast", 2, 1)),
+        ("fast", CPU, 3, 2, TrainingPlan("fast", 2, 1)),
+        ("fast", CPU, 9, 4, TrainingPlan("fast", 4, 2)),
+        ("plain", CPU, 8, 4, TrainingPlan("plain", 1, 8)),
+        ("plain", CPU, None, 4, TrainingPlan("plain", 1, None)),
+        ("stacked", CPU, 8, 4, TrainingPlan("stacked", 1, 8)),
+        ("auto", GPU, 8, 4, TrainingPlan("stacked", 1, 8, captured=True)),
+        ("stacked", GPU, None, 1, TrainingPlan("stacked", 1, None, captured=True)),
+        ("plain", GPU, 1, 4, TrainingPlan("plain", 1, 1)),
+        ("auto", META, 1, 4, TrainingPlan("plain", 1, 1)),
     ],
 )
 def test_what_is_chosen(
-    arrangement: str, device: torch.device, threads: int | None, seeds: int, arranged: Arranged
+    arrangement: str, device: torch.device, threads: int | None, seeds: int, arranged: TrainingPlan
 ) -> None:
-    assert arrange(arrangement, device, threads, seeds) == arranged
+    assert plan_training(arrangement, device, threads, seeds) == arranged
 
 
 def test_threads_that_are_left_alone_are_torchs_own() -> None:
     torch.set_num_threads(2)
-    assert arrange("auto", CPU, None, 4) == Arranged("fast", 2, 1)
+    assert plan_training("auto", CPU, None, 4) == TrainingPlan("fast", 2, 1)
 
 
 def test_what_cannot_be_arranged() -> None:
     with pytest.raises(TrainerError, match="arrangement = 'quick': it must be one of auto, plain, fast, stacked"):
-        arrange("quick", CPU, 1, 4)
+        plan_training("quick", CPU, 1, 4)
     with pytest.raises(TrainerError, match="'fast' is for CPUs, and device = 'cuda:0': choose auto, plain or stacked"):
-        arrange("fast", GPU, 1, 4)
+        plan_training("fast", GPU, 1, 4)
 
 
 def test_a_configuration_may_force_it() -> None:
@@ -176,7 +176,7 @@ def test_what_cannot_be_captured_is_trained_in_no_other_way(
     monkeypatch.setattr(captured, "_recorded", no_graph)
     trainer = ImageTrainer(noise_split, TrainingSettings(seeds=3, batch_size=8, arrangement="stacked"))
     assert trainer.evaluate(make_trial()).curve
-    trainer._arranged = replace(trainer._arranged, captured=True)
+    trainer._plan = replace(trainer._plan, captured=True)
     reports: list[tuple[int, int, float]] = []
     with pytest.raises(DeviceFailedError, match=r"the step could not be captured .*: no kernel image is available"):
         trainer.evaluate(make_trial(), lambda *r: reports.append(r))

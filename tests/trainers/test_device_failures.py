@@ -17,7 +17,7 @@ from fmnas.trainers.allocator import give_back_memory
 from fmnas.trainers.checkpoints import Checkpoints
 from fmnas.trainers.images import devices, image_trainer
 from fmnas.trainers.images.cuda_graph import CaptureError, captured
-from fmnas.trainers.images.devices import exactly, usable_device
+from fmnas.trainers.images.devices import deterministic_float32, usable_device
 from fmnas.trainers.images.image_trainer import FinalTrainer, ImageTrainer, TrainingSettings
 from fmnas.trainers.images.multi_seed import StackedLearner
 from fmnas.trainers.images.problem import train_a_little
@@ -323,14 +323,14 @@ def test_a_retraining_loses_its_device_too(
 
 
 def test_the_device_of_a_block_is_the_current_one_whatever_its_index(gpu: StubGpu) -> None:
-    with exactly(GPU):
+    with deterministic_float32(GPU):
         assert gpu.index == 1
     assert gpu.index == 0
 
 
 def test_a_cpu_needs_none_of_it() -> None:
     give_back_memory()
-    with exactly(usable_device("cpu")):
+    with deterministic_float32(usable_device("cpu")):
         pass
 
 

@@ -21,9 +21,9 @@ from fmnas.trainers.images.cpu_fast import (
     PairedConvolution,
     PixelProduct,
     fast_learner,
+    fused_convolutions,
     machine_lanes,
     merged_weight,
-    one_after_another,
     paired_weight,
     rearranged,
     separate_maximum,
@@ -118,7 +118,7 @@ def test_two_convolutions_as_one_also_at_the_border(size: int) -> None:
     first = torch.nn.Conv2d(1, 16, size, padding=size // 2).double()
     pixelwise = torch.nn.Conv2d(16, 8, 1).double()
     images = numbers(0, 2, 1, 6, 5).double()
-    expected, found = pixelwise(first(images)), one_after_another(images, first, pixelwise)
+    expected, found = pixelwise(first(images)), fused_convolutions(images, first, pixelwise)
     torch.testing.assert_close(found, expected)
     inputs = (first.weight, first.bias, pixelwise.weight, pixelwise.bias)
     torch.testing.assert_close(gradients(found, *inputs), gradients(expected, *inputs))

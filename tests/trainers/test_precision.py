@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fmnas.trainers.images import devices
-from fmnas.trainers.images.devices import exactly
+from fmnas.trainers.images.devices import deterministic_float32
 
 GPU = torch.device("cuda", 0)
 
@@ -34,7 +34,7 @@ def test_a_gpu_computes_in_float32_whatever_the_process_prefers_and_all_is_put_b
     monkeypatch.setattr(torch.backends, "fp32_precision", everywhere)
     monkeypatch.setattr(torch.backends.cudnn, "benchmark", True)
     before = precisions()
-    with exactly(GPU):
+    with deterministic_float32(GPU):
         exact = {"enabled": True, "benchmark": False, "deterministic": True, "conv": "ieee", "matmul": "ieee"}
         assert precisions() == exact
     assert precisions() == before
@@ -51,7 +51,7 @@ def test_an_older_torch_has_its_older_flags(monkeypatch: pytest.MonkeyPatch) -> 
     matmul = Flags(allow_tf32=True)
     monkeypatch.setattr(devices.torch.backends, "cudnn", cudnn)
     monkeypatch.setattr(devices.torch.backends.cuda, "matmul", matmul)
-    with exactly(GPU):
+    with deterministic_float32(GPU):
         assert vars(cudnn) == {"enabled": True, "benchmark": False, "deterministic": True, "allow_tf32": False}
         assert not matmul.allow_tf32
     assert vars(cudnn) == {"enabled": True, "benchmark": True, "deterministic": False, "allow_tf32": True}

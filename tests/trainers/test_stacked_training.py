@@ -17,7 +17,7 @@ from fmnas.trainers.images import cuda_graph as captured
 from fmnas.trainers.images.batches import DeviceData, normalise, streams, to_device, training_batches
 from fmnas.trainers.images.cuda_graph import CaptureError
 from fmnas.trainers.images.data import digits_set, search_split
-from fmnas.trainers.images.devices import exactly
+from fmnas.trainers.images.devices import deterministic_float32
 from fmnas.trainers.images.multi_seed import Stack, StackedLearner
 from fmnas.trainers.images.network import Network, build_network
 from fmnas.trainers.images.training import Learner, TrainingContext, plain_learner, train_step
@@ -242,7 +242,7 @@ def test_replayed_steps_are_the_steps(name: str) -> None:
     gpu, split = torch.device("cuda"), search_split(digits_set(), 200, 150)
     cell = CELLS[name]
     learners = []
-    with exactly(gpu):
+    with deterministic_float32(gpu):
         for capture in (False, True):
             context = TrainingContext(to_device(split, gpu), 48, 50)
             draws = [streams(1, number) for number in range(SEEDS)]
@@ -262,7 +262,7 @@ def test_replayed_steps_are_the_steps(name: str) -> None:
 def test_one_that_diverges_leaves_the_others_alone_on_a_gpu() -> None:
     gpu, split, cell = torch.device("cuda"), search_split(digits_set(), 200, 150), CELLS["all operations"]
     found = []
-    with exactly(gpu):
+    with deterministic_float32(gpu):
         for bad in (False, True):
             networks = networks_of(cell)
             if bad:

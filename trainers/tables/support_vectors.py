@@ -1,13 +1,13 @@
-"""A support vector regression to tune: 3 nominal and 3 continuous variables, 5 splits of one table.
+"""A support vector regression: 3 nominal and 3 continuous variables, 5 splits of one table.
 
-    objective = root mean squared error on the part left out, averaged over the 5 splits
+    objective = root mean squared test error, averaged over the 5 splits
 
-It is SVMBoston-6 of the CoCaBO and BO-FM papers: scikit-learn's NuSVR on standardised features. Nothing is random:
-split s is numpy's RandomState(s^2) shuffling the rows, of which the first 70 % train.
+It is SVMBoston-6 of the CoCaBO and BO-FM papers: scikit-learn's NuSVR on standardised features. It is deterministic:
+split s is numpy's RandomState(s^2) shuffling the rows, of which the first 70 % are to train on.
 
 On the diabetes table 2,000 random points give 54.4 to 85.5, half of them above 85.4
 (`python benchmarks/scales.py --problems nusvr_diabetes`); the linear kernel with C = 10, nu = 0.5 and tolerance 1 gives
-54.27, as a test says. The papers' values are of the Boston table: these have nothing to do with them.
+54.27. The papers' values are for the Boston table, and cannot be compared with these.
 """
 
 from collections.abc import Callable
@@ -38,19 +38,19 @@ def rmse(table: Table, configuration: Configuration) -> float:
     from sklearn.svm import NuSVR
 
     parameters = dict(configuration)
-    tolerance, found = parameters.pop("tolerance"), []
+    tolerance, values = parameters.pop("tolerance"), []
     for train, test in splits(len(table.targets)):
         scaler = StandardScaler().fit(table.features[train])
         model = NuSVR(tol=tolerance, **parameters)
-        model.random_state = 0  # a regression draws nothing, but would take a seed from numpy's global generator
+        model.random_state = 0  # not used, but None would draw a seed from numpy's global generator
         model.fit(scaler.transform(table.features[train]), table.targets[train])
         errors = model.predict(scaler.transform(table.features[test])) - table.targets[test]
-        found.append(float(np.sqrt(np.mean(errors**2))))
-    return float(np.mean(found))
+        values.append(float(np.sqrt(np.mean(errors**2))))
+    return float(np.mean(values))
 
 
 def svm_boston(settings: ProblemSettings) -> Problem:
-    """On the Boston table, from the file that data.root or FMNAS_BOSTON names."""
+    """The problem on the Boston table, from the file in data.root or FMNAS_BOSTON."""
     return replace(_problem(lambda: boston_table(settings.data.path), "boston", penalty=30.0), has_authors_points=True)
 
 
@@ -59,7 +59,7 @@ def _problem(load: Callable[[], Table], dataset: str, penalty: float) -> Problem
         space=SPACE,
         build=lambda table, hardware: table_trainer(SPACE, rmse, table, "sklearn.svm", "a support vector regression"),
         penalty=penalty,
-        objective="The objective is the root mean squared error on what is left out, averaged over 5 splits.",
+        objective="The objective is the root mean squared test error, averaged over 5 splits.",
         dataset=dataset,
         load=load,
     )
