@@ -49,7 +49,7 @@ SLOW = {
         *("tracking_troubles", "tracking_ui"),
     ),
     "trainers": (
-        *("arrangement", "capture_guard", "early_validation", "fast_network"),
+        *("capture_guard", "early_validation", "fast_network"),
         *("image_trainer", "interruption", "largest_cell", "memory", "promotion", "stacked_training"),
     ),
     "tests": (

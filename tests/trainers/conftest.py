@@ -4,20 +4,30 @@ import gzip
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from fmnas.search_spaces import Configuration, Trial
+from fmnas.trainers.checkpoints import Checkpoints
 from fmnas.trainers.images import data
 from fmnas.trainers.images.idx import IDX_FILES
+from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
 from fmnas.trainers.split import ImageSet, Split
 
 CHEAP = {"op1": "conv1x1", "op2": "identity", "op3": "maxpool3x3", "op4": "identity", "op5": "identity"}
 CHEAP |= {"op6": "identity", "op7": "sepconv3x3", "op8": "identity", "in2": "0,1", "in3": "-1,0", "in4": "0,1"}
 SCHEDULE = {"learning_rate": 0.05, "momentum": 0.9, "weight_decay": 1e-4}
 SCHEDULE |= {"lr_reduction": 0.5, "reduction_point_1": 0.5, "reduction_point_2": 0.5}
+
+
+class Reports(list[tuple[int, int, float]]):
+    """The reports of an evaluation."""
+
+    def __call__(self, *report: Any) -> None:
+        self.append(report)
 
 
 @pytest.fixture(autouse=True)
@@ -54,6 +64,23 @@ def noise_split() -> Split:
     for array in arrays:
         array.flags.writeable = False
     return Split(*arrays, name="noise", place="a test")
+
+
+@pytest.fixture
+def make_trainer(noise_split: Split) -> Callable[..., ImageTrainer]:
+    """Makes a trainer on the noise, or another split, with a constant clock; other keywords are settings."""
+
+    def make(split: Split | None = None, checkpoints: Checkpoints | None = None, **settings: Any) -> ImageTrainer:
+        chosen = TrainingSettings(**{"seeds": 3, "batch_size": 8, **settings})
+        return ImageTrainer(split or noise_split, chosen, clock=lambda: 0.0, checkpoints=checkpoints)
+
+    return make
+
+
+@pytest.fixture
+def reports() -> Reports:
+    """A list that is a `Report`, too: called, it appends."""
+    return Reports()
 
 
 @pytest.fixture
