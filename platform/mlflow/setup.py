@@ -6,10 +6,11 @@ from collections.abc import Callable, Set
 from typing import Any
 
 from fmnas.comparison.summary import Summary
-from fmnas.platform.config.config import Config
+from fmnas.platform.config.schema import Config
 from fmnas.platform.config.uri import masked_uri
 from fmnas.platform.environment import provenance
 from fmnas.platform.errors import ExperimentFailed
+from fmnas.platform.experiment.comparability import OBJECTIVE_KEYS
 from fmnas.platform.experiment.provenance import data_digest
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.experiment.state import ExperimentState
@@ -18,8 +19,8 @@ from fmnas.platform.mlflow.password import keep_password, tracking_uri
 from fmnas.platform.mlflow.records import params
 from fmnas.platform.mlflow.store import MlflowStore
 from fmnas.platform.mlflow.tracker import FLUSH_SECONDS, BackgroundTracker, NoTracker, Tracker, TrackingReport
-from fmnas.platform.problems import short_name
-from fmnas.platform.report.setup_section import OBJECTIVE, settings_of
+from fmnas.platform.problems import display_name
+from fmnas.platform.report.setup_section import resolved_options
 from fmnas.platform.report.write import write_results
 
 Say = Callable[[str], None]
@@ -28,7 +29,7 @@ Write = Callable[[RunDirectory, ExperimentState, Say], Summary]
 SYNC_SECONDS = 24 * 3600.0
 """As FLUSH_SECONDS, of a sync."""
 
-SHARED = frozenset({*OBJECTIVE, "seed", "initial_design", "on_failure"})
+SHARED = frozenset({*OBJECTIVE_KEYS, "seed", "initial_design", "on_failure"})
 """The keys of a configuration that are params of every run."""
 PARENT = frozenset({"budget", "repeats"})
 """Those of the parent run alone: an extension changes them and has a new parent run, and a param never changes."""
@@ -88,19 +89,19 @@ def _new_tracker(state: ExperimentState, directory: RunDirectory, identity: str,
         experiment=config.tracking.experiment or config.name,
         experiment_id=identity,
         tags={
-            "problem": short_name(config.problem),
+            "problem": display_name(config.problem),
             "dataset": state.experiment.problem.dataset,
             "commit": driver["commit"] or f"fmnas {driver['fmnas']}",
             **_of_mlflow(driver["commit"]),
         },
         params=params(_said(config, {*SHARED, *PARENT})),
-        optimizers={label: params({**_said(config, SHARED), **own}) for label, own in settings_of(config).items()},
+        optimizers={label: params({**_said(config, SHARED), **own}) for label, own in resolved_options(config).items()},
         dataset=_dataset(config, state.experiment.problem.dataset, data_digest(directory)),
         space=state.experiment.subspace.free,
         artifacts=directory.artifacts,
         extensions=len(state.extensions),
         name=config.name,
-        description=config.in_a_line,
+        description=config.summary_line,
         own=config.tracking.uri is None,
     )
     return BackgroundTracker(MlflowStore(settings), flush_seconds, uri=settings.uri)
@@ -118,7 +119,7 @@ def _of_mlflow(commit: str | None) -> dict[str, str]:
 def _said(config: Config, keys: Set[str]) -> dict[str, Any]:
     """Some keys of a configuration."""
     plain = config.model_dump(mode="json", include=set(keys))
-    return {**plain, "problem": short_name(config.problem)}
+    return {**plain, "problem": display_name(config.problem)}
 
 
 def _dataset(config: Config, name: str, digest: str) -> tuple[str, str]:

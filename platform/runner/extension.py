@@ -11,13 +11,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fmnas.platform.config.config import Config, check_config
-from fmnas.platform.config.errors import explain, shown
+from fmnas.platform.config.errors import format_problems, format_value
+from fmnas.platform.config.load import check_config
+from fmnas.platform.config.schema import Config
 from fmnas.platform.config.source import apply_overrides
 from fmnas.platform.errors import ConfigError
+from fmnas.platform.experiment.comparability import optimizer_settings
 from fmnas.platform.experiment.configuration import FREE_TO_CHANGE, GROWING, differences, flat, is_within
 from fmnas.platform.mlflow.password import settled
-from fmnas.platform.report.setup_section import competitor
 
 REASONS = {
     "name": "its folders, and its experiment in MLflow, are called by it",
@@ -64,7 +65,7 @@ def extended_config(config: Config, given: Sequence[str], root: Path) -> Config:
     wanted = check_config(data, place, ADVICE)
     refusals = [*_of_budgets(config, wanted), *_of_optimizers(config, wanted), *_of_the_rest(config, wanted)]
     if refusals:
-        raise ConfigError(explain(place, refusals, ADVICE))
+        raise ConfigError(format_problems(place, refusals, ADVICE))
     optimizers = [*config.optimizers, *(entry for entry in wanted.optimizers if entry.label not in known)]
     extended = wanted.model_copy(update={"optimizers": optimizers})
     return extended if extended.tracking == config.tracking else settled(extended, Path.cwd())
@@ -79,25 +80,8 @@ def growth(before: Config, after: Config) -> dict[str, Any]:
 def taken(before: Config, after: Config) -> list[str]:
     """That what is free to change was changed, if anything was."""
     changed = differences(before, after).items()
-    free = [f"{key} = {shown(now)}" for key, (_, now) in changed if is_within(key, FREE_TO_CHANGE)]
+    free = [f"{key} = {format_value(now)}" for key, (_, now) in changed if is_within(key, FREE_TO_CHANGE)]
     return [f"from now on {', '.join(free)}"] if free else []
-
-
-def two_budgets(changes: Mapping[str, Any], config: Config) -> dict[str, str]:
-    """What is to be said, by its label, of each optimizer that was told one budget and is told another.
-
-    changes: of the extension. config: the experiment after it.
-    """
-    before, after = changes.get("budget.evaluations", (0, 0))
-    if before == after:
-        return {}
-    told = [entry.label for entry in config.optimizers if entry.row.takes_budget]
-    there = changes.get("optimizers", (told,))[0]
-    text = (
-        f"was told of a budget of {before} evaluations for what it suggested before the extension, and of {after} "
-        "after it: where it makes use of that, a run that began with the larger budget would have gone another way."
-    )
-    return {label: f"{label} {text}" for label in told if label in there}
 
 
 def _growing(config: Config) -> dict[str, Any]:
@@ -119,8 +103,8 @@ def _of_budgets(config: Config, wanted: Config) -> list[str]:
     """Why what was done does not fit into less; None is no limit."""
     old, new = _growing(config), _growing(wanted)
     return [
-        f"{key} = {shown(new[key])}: the experiment has {shown(old[key])}, and what it did is kept: give more, or "
-        "leave it out"
+        f"{key} = {format_value(new[key])}: the experiment has {format_value(old[key])}, and what it did is "
+        "kept: give more, or leave it out"
         for key in ("repeats", "budget.evaluations", "budget.seconds")
         if new[key] is not None and (old[key] is None or new[key] < old[key])
     ]
@@ -138,7 +122,7 @@ def _of_optimizers(config: Config, wanted: Config) -> list[str]:
         f"optimizers: {entry.label} has other settings here, and did what it did with those it has: write its label "
         f"alone for it as it is, or {{name: {entry.name}, label: {entry.label}-2, KEY: VALUE}} for one more"
         for entry in config.optimizers
-        if entry.label in now and competitor(entry) != competitor(now[entry.label])
+        if entry.label in now and optimizer_settings(entry) != optimizer_settings(now[entry.label])
     ]
     return [left_out, *altered] if missing else altered
 
@@ -146,7 +130,7 @@ def _of_optimizers(config: Config, wanted: Config) -> list[str]:
 def _of_the_rest(config: Config, wanted: Config) -> list[str]:
     """Why nothing else may change, key by key."""
     return [
-        f"{key} = {shown(now)}: the experiment has {shown(before)}: {_reason(key)}"
+        f"{key} = {format_value(now)}: the experiment has {format_value(before)}: {_reason(key)}"
         for key, (before, now) in differences(config, wanted).items()
         if not is_within(key, (*FREE_TO_CHANGE, *GROWING))
     ]

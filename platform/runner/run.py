@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from fmnas.platform.config.config import Config
-from fmnas.platform.config.sections import IN_PROCESS
+from fmnas.platform.config.schema import IN_PROCESS, Config
 from fmnas.platform.config.uri import shown_uri
 from fmnas.platform.display.modes import Screen
 from fmnas.platform.display.progress import ExperimentProgress, Reached
 from fmnas.platform.display.summary import ExperimentResult
 from fmnas.platform.environment import describe_environment, driver_in_words, same_fmnas
 from fmnas.platform.errors import Ending, ExperimentFailed
+from fmnas.platform.experiment.comparability import budget_change_notes, warm_start_notes
 from fmnas.platform.experiment.configuration import check_own_code, check_tracked, current_config, is_written
 from fmnas.platform.experiment.events import begun_record, driver_record, ended_record, extended_record
 from fmnas.platform.experiment.experiment import build_experiment
@@ -40,14 +40,12 @@ from fmnas.platform.experiment.warm_start import Knowledge, recorded_knowledge
 from fmnas.platform.mlflow.password import keep_password, withhold_credentials
 from fmnas.platform.mlflow.setup import SYNC_SECONDS, Write, begin_tracking, check_tracking, finish_tracking
 from fmnas.platform.mlflow.tracker import FLUSH_SECONDS, Tracker
-from fmnas.platform.report.setup_section import warm_starts_of
-from fmnas.platform.report.write import last_driver
 from fmnas.platform.runner.driver import Clock, Dispatcher, Driver, Stage, epochs_reached
-from fmnas.platform.runner.extension import extended_config, growth, taken, two_budgets
+from fmnas.platform.runner.extension import extended_config, growth, taken
 from fmnas.platform.runner.preflight import remarks
 from fmnas.platform.runner.warm_start import check_known_data, read_knowledge
 from fmnas.platform.workers.cancellation import StopRequest
-from fmnas.platform.workers.factory import Work, open_pool
+from fmnas.platform.workers.factory import PoolSpec, open_pool
 from fmnas.platform.workers.pool import Pool
 from fmnas.trainers.checkpoints import Checkpoints
 from fmnas.trainers.problem import Data
@@ -93,7 +91,7 @@ class Session:
         seconds = math.inf if config.budget.trial_seconds is None else config.budget.trial_seconds
         if around.address is not None and config.workers.kind == IN_PROCESS:
             around.screen.say(f"without effect: --address {around.address}: workers.kind = {IN_PROCESS}")
-        work = Work(config, data, config.seeds, config.concurrency, seconds, kept, around.traced)
+        work = PoolSpec(config, data, config.seeds, config.concurrency, seconds, kept, around.traced)
         return open_pool(work, around.address, around.stop, around.screen.say)
 
     def driven(self, dispatcher: Dispatcher[Any]) -> tuple[Ending, str]:
@@ -136,7 +134,7 @@ def launch(config: Config, directory: RunDirectory, around: Surroundings) -> Exp
     experiment, files = build_experiment(config, knowledge), own_digests(config)
     session = Session(ExperimentState(experiment), uuid.uuid4().hex, directory, around, uri_given=True)
     check_tracking(config, directory)
-    for remark in (*remarks(config), *warm_starts_of(experiment)):
+    for remark in (*remarks(config), *warm_start_notes(experiment)):
         around.screen.say(remark)
     data = experiment.problem.load()
     inputs = described(data, files)
@@ -181,8 +179,8 @@ def extend(directory: RunDirectory, given: Sequence[str], around: Surroundings) 
         news = {label: known for label, known in knowledge.items() if kept.get(label) != known}
         told = taken(before, after)
         if changes:
-            warm_starts = warm_starts_of(state.experiment) if news else []
-            told = [*remarks(after), *two_budgets(changes, after).values(), *warm_starts, *told]
+            warm_starts = warm_start_notes(state.experiment) if news else []
+            told = [*remarks(after), *budget_change_notes(changes, after).values(), *warm_starts, *told]
         elif after == before:
             told = ["the experiment has all of that already: nothing is added, and it goes on as it is"]
         for remark in told:
@@ -241,7 +239,7 @@ def sync(directory: RunDirectory, around: Surroundings) -> ExperimentResult:
 def _enter(session: Session, journal: Journal, work: DriverWork) -> None:
     """Say in the journal who goes on, and say it aloud where that is not who was here before."""
     state, directory, around = session.state, session.directory, session.around
-    before, files = last_driver(state, directory), own_digests(session.config)
+    before, files = (state.drivers[-1] if state.drivers else {}), own_digests(session.config)
     record = driver_record(work, around.clock.now(), files)
     if before and not (same_fmnas(before, record) and before.get("torch") == record["torch"]):
         around.screen.say(

@@ -14,7 +14,7 @@ import torch
 
 from fmnas.search_spaces import Conditions, Evaluation, Trial
 from fmnas.trainers import DeviceFailedError, TrainingFailedError
-from fmnas.trainers.allocator import give_back_memory
+from fmnas.trainers.allocator import release_gpu_cache
 from fmnas.trainers.checkpoints import Checkpoints
 from fmnas.trainers.images import devices, image_trainer
 from fmnas.trainers.images.cuda_graph import CaptureError, captured
@@ -287,7 +287,7 @@ def test_checkpoints_are_kept_for_a_retry_after_a_device_failure(
 
 
 def test_a_cpu_is_always_usable() -> None:
-    give_back_memory()
+    release_gpu_cache()
     with deterministic_float32(usable_device("cpu")):
         pass
 

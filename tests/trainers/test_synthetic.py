@@ -35,7 +35,7 @@ OPTIMA = {
 NOMINAL = {"func2c": (2, [3, 5]), "func3c": (2, [3, 5, 4]), "ackley5c": (1, [17] * 5)}
 NOMINAL |= {"ackley53c": (3, [2] * 50), "ackley53c_gebo": (3, [2] * 50)}
 SYNTHETIC: dict[str, Any] = {
-    name: row.found for name, row in PROBLEMS.items() if isinstance(row.found, Problem) and row.found.function
+    name: row.target for name, row in PROBLEMS.items() if isinstance(row.target, Problem) and row.target.function
 }
 problems = pytest.mark.parametrize("name", SYNTHETIC)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from fmnas.trainers.allocator import give_back_memory, words
+from fmnas.trainers.allocator import error_text, release_gpu_cache
 from fmnas.trainers.contract import DeviceFailedError, TrainerError
 
 Flag = tuple[Any, str, Any]
@@ -52,12 +52,12 @@ def deterministic_float32(device: torch.device) -> Iterator[None]:
         torch.cuda.synchronize(device)
         torch.cuda.empty_cache()  # refused indefinitely after a graph capture that did not end
     except RuntimeError as error:
-        raise DeviceFailedError(f"{device} cannot be used by this process any more: {words(error)}") from error
+        raise DeviceFailedError(f"{device} cannot be used by this process any more: {error_text(error)}") from error
     with torch.cuda.device(device), _float32():
         try:
             yield
         finally:
-            give_back_memory()
+            release_gpu_cache()
 
 
 def device_failure(error: BaseException, device: torch.device) -> str:
@@ -74,7 +74,7 @@ def device_failure(error: BaseException, device: torch.device) -> str:
         free, total = torch.cuda.mem_get_info(device)
         own = torch.cuda.memory_reserved(device) + CONTEXT_BYTES
     except RuntimeError as failure:
-        return f"{device} does not respond any more: {words(failure)}"
+        return f"{device} does not respond any more: {error_text(failure)}"
     text = str(error)  # libraries other than torch report it in their own words
     full = isinstance(error, torch.OutOfMemoryError) or "CUDA error: out of memory" in text or "ALLOC_FAILED" in text
     if full and (others := total - free - own) > 0:
