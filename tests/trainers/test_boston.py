@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fmnas.trainers import DataError
-from fmnas.trainers.tables.boston import boston_table
+from fmnas.trainers.tables.support_vectors import boston_table
 
 HEADER = ",".join(f'"c{i}"' for i in range(14))
 

@@ -37,7 +37,10 @@ SPACE = Space(
 
 
 def mean_error(table: Table, configuration: Configuration, random_state: int = 0) -> float:
-    """The objective, with this random state for each tree."""
+    """The objective.
+
+    random_state: of each tree.
+    """
     from sklearn.tree import DecisionTreeClassifier
 
     errors = []
