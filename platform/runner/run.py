@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from fmnas.platform.config.config import Config
@@ -88,7 +89,8 @@ def _drive(
 ) -> RunResult:
     """Record the first events of a plan, and work through its jobs."""
     state = plan.state
-    with Journal(directory.journal) as journal, heartbeat(directory, lambda: _driver_facts(plan, pool)):
+    facts = partial(_driver_facts, plan, pool, context.clock.now())
+    with Journal(directory.journal) as journal, heartbeat(directory, facts):
         for event in plan.events:
             journal.append(event)
             state.ledger.apply(event)
@@ -110,7 +112,8 @@ def _changes_config(plan: Plan) -> bool:
     return any(isinstance(event, Begun | Extended) for event in plan.events)
 
 
-def _driver_facts(plan: Plan, pool: PoolStatus) -> dict[str, Any]:
+def _driver_facts(plan: Plan, pool: PoolStatus, since: float) -> dict[str, Any]:
     """Return what driver.json tells of the work: its kind, workers and the epochs done of running trials."""
     done = mean_epochs_done(pool, plan.trainings).items()
-    return {"work": plan.work, "workers": pool.size, "epochs_done": [[run, trial, epochs] for (run, trial), epochs in done]}
+    epochs = [[run, trial, epochs] for (run, trial), epochs in done]
+    return {"work": plan.work, "since": since, "workers": pool.size, "epochs_done": epochs}
