@@ -90,7 +90,7 @@ def _libraries() -> dict[str, str]:
 
 
 def _gpus() -> list[str]:
-    """Return the names of this machine's GPUs; torch takes a second to load, so it is imported only if there are any."""
+    """Return the names of this machine's GPUs. torch takes a second to import, which is done only if there are any."""
     if not any(device.exists() for device in GPU_DEVICE_FILES):
         return []
     import torch

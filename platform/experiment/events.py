@@ -14,7 +14,6 @@ from fmnas.platform.experiment.warm_start import WarmStartData
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FAILED
 
-
 FORMAT = 3
 """Version of the journal's format."""
 

@@ -1,10 +1,10 @@
 """The journal: an append-only file of JSON lines, one per event, from which everything else can be rebuilt.
 
-    {"event": "asked", "run": "bo-fm/repeat-0", "trial": {...}, "suggest_seconds": 0.1, "at": 1735689600.0, "crc": "5a..."}
+    {"event": "asked", "run": "bo-fm/repeat-0", "trial": {...}, "suggest_seconds": 0.1, "at": 1735689600.0, "crc": ...}
 
-`events` describes the events. Write-ahead: a result, and every other end of a trial, is on disk before anyone sees it. A
-suggestion and a start are written at once and are on disk with the next result at the latest; after a power failure the
-file ends at some line, and what came later is suggested and trained again.
+`events` describes the events. Write-ahead: a result, and every other end of a trial, is on disk before anyone sees it.
+A suggestion and a start are written at once and are on disk with the next result at the latest; after a power failure
+the file ends at some line, and what came later is suggested and trained again.
 Each line ends with a CRC-32 of all lines up to and including itself, so a changed, missing, moved or repeated line is
 detected. A last line without its newline is incomplete; it is dropped when reading and before appending.
 """
@@ -123,7 +123,7 @@ def read_events(directory: RunDirectory) -> list[Event]:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes, int]]:
-    """Yield the number, the bytes and the checksum of each complete line. Raises RunDirectoryError for a damaged one."""
+    """Yield number, bytes and checksum of each complete line. Raises RunDirectoryError for a damaged one."""
     checksum = 0
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):

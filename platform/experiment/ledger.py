@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fmnas.platform.environment import format_driver, is_same_version, provenance
-from fmnas.platform.errors import Ending, RunDirectoryError, legible, one_line
+from fmnas.platform.errors import RunDirectoryError, legible, one_line
 from fmnas.platform.experiment.events import (
     Asked,
     Begun,

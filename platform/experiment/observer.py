@@ -72,19 +72,19 @@ class Observers(Observer):
         for observer in self._observers:
             observer.check(config)
 
-    def on_start(self, state: "ExperimentState", pool: PoolStatus) -> None:  # noqa: D102
+    def on_start(self, state: "ExperimentState", pool: PoolStatus) -> None:
         self._call(lambda each: each.on_start(state, pool))
 
-    def on_event(self, event: Event, result: TrialResult | None) -> None:  # noqa: D102
+    def on_event(self, event: Event, result: TrialResult | None) -> None:
         self._call(lambda each: each.on_event(event, result))
 
-    def on_suggesting(self, run: str) -> None:  # noqa: D102
+    def on_suggesting(self, run: str) -> None:
         self._call(lambda each: each.on_suggesting(run))
 
-    def on_message(self, text: str) -> None:  # noqa: D102
+    def on_message(self, text: str) -> None:
         self._call(lambda each: each.on_message(text))
 
-    def on_end(self, status: str, reason: str) -> None:  # noqa: D102
+    def on_end(self, status: str, reason: str) -> None:
         self._call(lambda each: each.on_end(status, reason))
 
     def _call(self, method: Callable[[Observer], None]) -> None:

@@ -1,21 +1,25 @@
 """Replay: every optimizer is built and asked again, and its suggestions are compared with the journal.
 
-The order of events is the order of asks and tells, also with several trials pending, so each suggestion must be equal to
-the last digit. After an extension, an optimizer is built for the larger experiment and told what it did before, as the
-driver did. After a mismatch, the optimizer is built again and told what the journal has, so a single changed line shows
-where it is and what would have followed from it.
+The order of events is the order of asks and tells, also with several trials pending, so each suggestion must be equal
+to the last digit. After an extension, an optimizer is built for the larger experiment and told what it did before, as
+the driver did. After a mismatch, the optimizer is built again and told what the journal has, so a single changed line
+shows where it is and what would have followed from it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 from fmnas.optimizers.isolation import same_working_directory
 from fmnas.platform.errors import LET_THROUGH, ExperimentFailed, one_line, own_line
-from fmnas.platform.experiment.configuration import diff
+from fmnas.platform.experiment.configuration import announce_user_code, diff, recorded_configs
 from fmnas.platform.experiment.events import Asked, Begun, Event, Extended
-from fmnas.platform.experiment.experiment import Experiment, Run
-from fmnas.platform.experiment.ledger import Ledger, apply_line
+from fmnas.platform.experiment.experiment import Experiment, Run, build_experiment
+from fmnas.platform.experiment.journal import read_events
+from fmnas.platform.experiment.ledger import Ledger, apply_line, fold
+from fmnas.platform.experiment.run_directory import RunDirectory
+from fmnas.platform.experiment.saved_problem import placeholder_problem
 from fmnas.platform.experiment.state import report_result, restore_suggestion
 from fmnas.platform.experiment.trial_result import TrialResult
 from fmnas.search_spaces import FmnasError, Trial
@@ -45,6 +49,16 @@ class Mismatch:
 
 Step = tuple[int, Trial | TrialResult | Experiment]
 """A line of the journal, and what it means to one run: a suggestion, a result, or a larger experiment."""
+
+
+def replay_directory(directory: RunDirectory, notify: Callable[[str], None]) -> tuple[dict[str, int], list[Mismatch]]:
+    """Replay the journal of a run directory; see `replay`. notify: called with a line on imported user code."""
+    events = read_events(directory)
+    announce_user_code(directory, events, notify)
+    with placeholder_problem(directory):
+        warm_starts = fold(events).warm_starts
+        configs = recorded_configs(directory, events)
+        return replay(events, [partial(build_experiment, config, warm_starts, False) for config in configs])
 
 
 def replay(
@@ -113,9 +127,7 @@ def _rebuild(experiment: Experiment, name: str, steps: Sequence[Step]) -> None:
             report_result(experiment, run, what)
 
 
-def _compare(
-    experiment: Experiment, run: Run, line: int, recorded: Trial, seeds: Mapping[int, int]
-) -> Mismatch | None:
+def _compare(experiment: Experiment, run: Run, line: int, recorded: Trial, seeds: Mapping[int, int]) -> Mismatch | None:
     """Ask the optimizer of a run, and compare its suggestion with the recorded one."""
     changes: dict[str, tuple[Any, Any]] = {}
     reason = ""

@@ -11,8 +11,7 @@ from fmnas.platform.experiment.trial_result import utc_timestamp
 
 
 def retrained_table(ledger: Ledger) -> pd.DataFrame | None:
-    """Return the table of the present incumbents that were retrained with the latest settings; None if there are none.
-    """
+    """Return the table of the incumbents that were retrained with the latest settings; None if there are none."""
     retrained, settings = ledger.current_retrained(), ledger.retraining
     if settings is None or not retrained:
         return None

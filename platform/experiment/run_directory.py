@@ -97,8 +97,8 @@ class RunDirectory:
         """Raise RunDirectoryError unless the directory has an experiment."""
         if not self.journal.is_file():
             raise RunDirectoryError(
-                f"{self.root} is not a run directory ({self.journal.name} is missing): give the folder that `fmnas run` "
-                "printed; if the run was stopped before it began, run it again"
+                f"{self.root} is not a run directory ({self.journal.name} is missing): give the folder that `fmnas run`"
+                " printed; if the run was stopped before it began, run it again"
             )
 
 

@@ -89,7 +89,7 @@ def placeholder_problem(directory: RunDirectory) -> Iterator[None]:
 
 @contextmanager
 def placeholders(directory: RunDirectory, events: Sequence[Event]) -> Iterator[None]:
-    """Within the context, placeholders take the place of user-defined problems and optimizers: no user code is imported.
+    """Within the context, placeholders replace user-defined problems and optimizers: no user code is imported.
 
     Raises RunDirectoryError if problem.json cannot be read, or lacks something that the journal names.
     """

@@ -54,8 +54,8 @@ class WarmStart:
         known = self.trials[trial.id]
         if (trial.configuration, trial.epochs) != (known.configuration, known.epochs):
             raise OptimizerError(
-                f"trial {trial.id}: suggested {trial.configuration} instead of {known.configuration}: an optimizer with "
-                "a warm_start must suggest its initial design first, in order"
+                f"trial {trial.id}: suggested {trial.configuration} instead of {known.configuration}: an optimizer "
+                "with a warm_start must suggest its initial design first, in order"
             )
         return replace(trial, origin=WARM_START, seed=known.seed, note=f"trial {known.number} of {self.source}")
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fmnas.platform.experiment.configuration import flat
-from fmnas.platform.experiment.trial_result import Outcome, RunStanding
+from fmnas.platform.experiment.configuration import flatten
+from fmnas.platform.experiment.trial_result import RunSnapshot, TrialResult
 from fmnas.search_spaces import Real, Space
 from fmnas.search_spaces.records import CANCELLED, FINISHED
 
@@ -62,7 +62,7 @@ class TrialRecord:
     ended: int
 
 
-def trial_record(outcome: Outcome, space: Space | None) -> TrialRecord:
+def trial_record(outcome: TrialResult, space: Space | None) -> TrialRecord:
     """The MLflow run of a trial."""
     started, ended = milliseconds(outcome.started_at), milliseconds(outcome.finished_at)
     values = _metrics(outcome, space)
@@ -81,7 +81,7 @@ def trial_record(outcome: Outcome, space: Space | None) -> TrialRecord:
     )
 
 
-def incumbent_points(before: RunStanding, now: RunStanding, timestamp: int) -> list[Point]:
+def incumbent_points(before: RunSnapshot, now: RunSnapshot, timestamp: int) -> list[Point]:
     """The points of the incumbent's lines that a trial adds: one per whole evaluation that it completes."""
     points = []
     first, last = (math.floor(standing.evaluations + _STEP_TOLERANCE) for standing in (before, now))
@@ -91,7 +91,7 @@ def incumbent_points(before: RunStanding, now: RunStanding, timestamp: int) -> l
     return points
 
 
-def last_points(now: RunStanding, timestamp: int) -> list[Point]:
+def last_points(now: RunSnapshot, timestamp: int) -> list[Point]:
     """What ends the lines of a run that stopped between two whole evaluations."""
     step = math.ceil(now.evaluations - _STEP_TOLERANCE)
     return _line(step, now.incumbent, now, timestamp) if step > now.evaluations else []
@@ -139,7 +139,7 @@ def result_note(summary: Mapping[str, Any]) -> str:
 
 def params(values: Mapping[str, Any]) -> dict[str, str]:
     """Plain values, nested or not, as params named by their path; None is left out."""
-    return {valid_name(key): as_text(value)[:6000] for key, value in flat(values).items() if value is not None}
+    return {valid_name(key): as_text(value)[:6000] for key, value in flatten(values).items() if value is not None}
 
 
 def as_text(value: Any) -> str:
@@ -147,7 +147,7 @@ def as_text(value: Any) -> str:
     return f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
-def results(outcome: Outcome | None) -> dict[str, float]:
+def results(outcome: TrialResult | None) -> dict[str, float]:
     """What was measured; nothing of a trial that did not finish."""
     if outcome is None or outcome.evaluation is None:
         return {}
@@ -156,7 +156,7 @@ def results(outcome: Outcome | None) -> dict[str, float]:
     return {name: float(value) for name, value in values.items() if value is not None}
 
 
-def best_note(outcome: Outcome) -> str:
+def best_note(outcome: TrialResult) -> str:
     """The description (Markdown) of a run: its best trial and that trial's configuration."""
     trial = outcome.trial
     rows = [f"| {name} | {as_text(value)} |" for name, value in trial.configuration.items()]
@@ -183,7 +183,7 @@ _STEP_TOLERANCE = 1e-6
 """Evaluations are epochs / full epochs: whole numbers come out whole but for rounding."""
 
 
-def _line(step: int, value: float | None, now: RunStanding, timestamp: int) -> list[Point]:
+def _line(step: int, value: float | None, now: RunSnapshot, timestamp: int) -> list[Point]:
     if value is None:
         return []
     full = now.epochs / now.evaluations  # epochs of a full evaluation
@@ -191,8 +191,8 @@ def _line(step: int, value: float | None, now: RunStanding, timestamp: int) -> l
     return [Point(INCUMBENT, value, timestamp, step), by_epochs]
 
 
-def _metrics(outcome: Outcome, space: Space | None) -> dict[str, float]:
-    evaluation, standing = outcome.evaluation, outcome.standing
+def _metrics(outcome: TrialResult, space: Space | None) -> dict[str, float]:
+    evaluation, standing = outcome.evaluation, outcome.snapshot
     known: dict[str, float | None] = {
         "epochs": outcome.trial.epochs,
         "suggest_seconds": outcome.suggest_seconds,
@@ -210,7 +210,7 @@ def _metrics(outcome: Outcome, space: Space | None) -> dict[str, float]:
     return {key: float(value) for key, value in known.items() if value is not None}
 
 
-def _trial_tags(outcome: Outcome) -> dict[str, str]:
+def _trial_tags(outcome: TrialResult) -> dict[str, str]:
     trial, evaluation = outcome.trial, outcome.evaluation
     tags = {
         "optimizer": outcome.optimizer,

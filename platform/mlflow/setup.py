@@ -11,7 +11,7 @@ from fmnas.platform.config.uri import masked_uri
 from fmnas.platform.environment import provenance
 from fmnas.platform.errors import ExperimentFailed
 from fmnas.platform.experiment.comparability import OBJECTIVE_KEYS
-from fmnas.platform.experiment.provenance import data_digest
+from fmnas.platform.experiment.provenance import data_hash
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.experiment.state import ExperimentState
 from fmnas.platform.mlflow.client import TrackingSettings
@@ -48,8 +48,8 @@ def begin_tracking(
 ) -> Tracker:
     """Started, and told of every trial that has ended."""
     tracker = _new_tracker(state, directory, identity, flush_seconds)
-    tracker.start([(run.optimizer_name, run.repeat) for run in state.runs.values()])
-    for outcome in state.outcomes:
+    tracker.start([(run.optimizer, run.repeat) for run in state.ledger.runs.values()])
+    for outcome in state.ledger.results:
         tracker.trial(outcome)
     return tracker
 
@@ -63,7 +63,7 @@ def finish_tracking(
 
     Where they cannot be written, the trials that wait are sent all the same, before that is raised.
     """
-    for outcome in state.cancelled():
+    for outcome in state.ledger.cancelled_results():
         tracker.trial(outcome)
     try:
         summary = (write or write_results)(directory, state, say)
@@ -91,15 +91,15 @@ def _new_tracker(state: ExperimentState, directory: RunDirectory, identity: str,
         tags={
             "problem": short_name(config.problem),
             "dataset": state.experiment.problem.dataset,
-            "commit": driver["commit"] or f"fmnas {driver['fmnas']}",
-            **_of_mlflow(driver["commit"]),
+            "commit": driver.commit or f"fmnas {driver.fmnas}",
+            **_of_mlflow(driver.commit),
         },
         params=params(_said(config, {*SHARED, *PARENT})),
         optimizers={label: params({**_said(config, SHARED), **own}) for label, own in resolved_options(config).items()},
-        dataset=_dataset(config, state.experiment.problem.dataset, data_digest(directory)),
+        dataset=_dataset(config, state.experiment.problem.dataset, data_hash(directory)),
         space=state.experiment.subspace.free,
         artifacts=directory.artifacts,
-        extensions=len(state.extensions),
+        extensions=len(state.ledger.extensions),
         name=config.name,
         description=config.in_a_line,
         own=config.tracking.uri is None,

@@ -21,7 +21,7 @@ from typing import Any
 
 from fmnas.comparison import styles
 from fmnas.platform.config.uri import sqlite_path
-from fmnas.platform.experiment.trial_result import Outcome, RunStanding, run_name
+from fmnas.platform.experiment.trial_result import RunSnapshot, TrialResult, run_name
 from fmnas.platform.mlflow import records as records
 from fmnas.platform.mlflow.client import MlflowExperiment, TrackingSettings
 from fmnas.platform.mlflow.database import file_identity, prepare_file
@@ -40,17 +40,17 @@ class _Progress:
 
     run_id: str
     there: set[tuple[str, int]]  # (metric, step) of the incumbent's lines
-    standing: RunStanding = field(default_factory=RunStanding)
-    best: Outcome | None = None
+    standing: RunSnapshot = field(default_factory=RunSnapshot)
+    best: TrialResult | None = None
     trials: set[int] = field(default_factory=set)
 
     def missing(self, points: Iterable[Point]) -> list[Point]:
         """Those of the incumbent's lines that are not there."""
         return [point for point in points if (point.key, point.step) not in self.there]
 
-    def take(self, outcome: Outcome, points: Iterable[Point]) -> None:
+    def take(self, outcome: TrialResult, points: Iterable[Point]) -> None:
         """A trial was written; one that had to be set aside comes after later ones."""
-        standing, found, best = outcome.standing, outcome.objective, self.best.objective if self.best else None
+        standing, found, best = outcome.snapshot, outcome.objective, self.best.objective if self.best else None
         if found is not None and found == standing.incumbent and (best is None or found < best):
             self.best = outcome
         if standing.epochs >= self.standing.epochs:
@@ -99,11 +99,11 @@ class MlflowStore:
             self._runs[run_name(optimizer, repeat)] = self._open_progress(optimizer, repeat, known)
         self.experiment = self._mlflow.id
 
-    def write(self, outcome: Outcome) -> bool:
+    def write(self, outcome: TrialResult) -> bool:
         """Write a trial and its run's progress; False if the trial was there already."""
         progress = self._runs[outcome.run]
         ended = records.milliseconds(outcome.finished_at)
-        points = records.incumbent_points(progress.standing, outcome.standing, ended)
+        points = records.incumbent_points(progress.standing, outcome.snapshot, ended)
         self._mlflow.log(progress.run_id, progress.missing(points))
         progress.take(outcome, points)
         # Last: one that the store will not take for now is tried again after others, and the lines are there by then.
@@ -187,7 +187,7 @@ class MlflowStore:
         """The tags that say what an optimizer's run is, and where it stands in the tree."""
         return {KIND: kind, "optimizer": optimizer, COLOR: self._colors[optimizer], PARENT: parent}
 
-    def _write_trial(self, outcome: Outcome) -> bool:
+    def _write_trial(self, outcome: TrialResult) -> bool:
         key = (outcome.run, outcome.trial.id)
         run_id, status = self._written.get(key, (self._begun.get(key, ""), ""))
         # A trial that was lost or cancelled may be tried again after a resume.

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fmnas.platform.config.uri import hide_passwords
-from fmnas.platform.experiment.trial_result import Outcome
+from fmnas.platform.experiment.trial_result import TrialResult
 
 if TYPE_CHECKING:
     from fmnas.platform.mlflow.store import MlflowStore
@@ -58,7 +58,7 @@ class Tracker:
     def start(self, runs: Sequence[tuple[str, int]]) -> None:
         """The runs of the experiment, in the order in which to show them."""
 
-    def trial(self, outcome: Outcome) -> None:
+    def trial(self, outcome: TrialResult) -> None:
         """A trial ended."""
 
     def finish(self, status: str, artifacts: Sequence[Path], summary: Mapping[str, Any]) -> TrackingReport:
@@ -113,7 +113,7 @@ class BackgroundTracker(Tracker):
         self._put(lambda: self._store.open(runs))
         self._thread.start()
 
-    def trial(self, outcome: Outcome) -> None:
+    def trial(self, outcome: TrialResult) -> None:
         """Queue a trial."""
         self._trials += 1
         self._put(lambda: self._write(outcome), may_wait=True)
@@ -145,7 +145,7 @@ class BackgroundTracker(Tracker):
             self._queue.append(_Job(send, may_wait))
             self._news.notify()
 
-    def _write(self, outcome: Outcome) -> None:
+    def _write(self, outcome: TrialResult) -> None:
         if self._store.write(outcome):
             self._written += 1
         else:

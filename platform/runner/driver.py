@@ -130,7 +130,6 @@ class Driver:
 
         Raises KeyboardInterrupt at the third stop request.
         """
-        self.observers.on_start(self.state, self._pool)
         self.stop.heeded = True
         try:
             self._waiting.extend(self._source.unfinished_jobs(self))

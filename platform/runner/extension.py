@@ -59,17 +59,6 @@ def extension_changes(before: Config, after: Config) -> dict[str, Any]:
     return {key: [old[key], new[key]] for key in EXTENDABLE_KEYS if old[key] != new[key]}
 
 
-def format_extension(changes: Mapping[str, Any]) -> str:
-    """Return e.g. "repeats 3 -> 5, optimizers + tpe"."""
-    texts = []
-    for key, (before, after) in changes.items():
-        if isinstance(after, list):
-            texts.append(f"{key} + {', '.join(name for name in after if name not in before)}")
-        else:
-            texts.append(f"{key} {before} -> {'no limit' if after is None else after}")
-    return ", ".join(texts)
-
-
 def format_changed_settings(before: Config, after: Config) -> str:
     """Return e.g. "workers.count = 4" of what changed in MUTABLE_KEYS; empty if nothing did."""
     changed = diff(before, after).items()

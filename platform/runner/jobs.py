@@ -62,14 +62,14 @@ class SearchJobs:
                 return job
         return None
 
-    def has_more(self) -> bool:  # noqa: D102
+    def has_more(self) -> bool:
         return not all(run.is_done for run in self._ledger.runs.values())
 
-    def started(self, running: RunningJob) -> Started:  # noqa: D102
+    def started(self, running: RunningJob) -> Started:
         job = running.job
         return Started(job.run, job.trial.id, job.attempt, running.worker, running.started_at)
 
-    def ended(self, ended: JobEnded, running: RunningJob, clock: Clock) -> Finished | Failed | Lost:  # noqa: D102
+    def ended(self, ended: JobEnded, running: RunningJob, clock: Clock) -> Finished | Failed | Lost:
         job, result, seconds, at = ended.job, ended.result, clock.elapsed() - running.since, clock.now()
         key = (job.run, job.trial.id, job.attempt, ended.worker)
         if isinstance(result, Evaluation):
@@ -79,7 +79,7 @@ class SearchJobs:
             return Lost(*key, result.reason, losses >= self._state.config.workers.attempts, at)
         return Failed(*key, result.reason, seconds, at, result.status)
 
-    def cancelled(self, running: RunningJob, reason: str, at: float) -> Cancelled:  # noqa: D102
+    def cancelled(self, running: RunningJob, reason: str, at: float) -> Cancelled:
         job = running.job
         return Cancelled(job.run, job.trial.id, job.attempt, running.worker, reason, at)
 
@@ -155,20 +155,20 @@ class RetrainingJobs:
         seed = state.config.seed
         self._jobs = [Job(each.run, retraining_trial(each, seed, epochs)) for each in results]
 
-    def unfinished_jobs(self, driver: Driver) -> Iterable[Job]:  # noqa: D102
+    def unfinished_jobs(self, driver: Driver) -> Iterable[Job]:
         return self._jobs
 
-    def next_job(self, driver: Driver) -> Job | None:  # noqa: D102
+    def next_job(self, driver: Driver) -> Job | None:
         return None
 
-    def has_more(self) -> bool:  # noqa: D102
+    def has_more(self) -> bool:
         return False
 
-    def started(self, running: RunningJob) -> RetrainingStarted:  # noqa: D102
+    def started(self, running: RunningJob) -> RetrainingStarted:
         job = running.job
         return RetrainingStarted(job.run, job.trial.id, job.attempt, running.worker, running.started_at)
 
-    def ended(self, ended: JobEnded, running: RunningJob, clock: Clock) -> Retrained | RetrainingFailed:  # noqa: D102
+    def ended(self, ended: JobEnded, running: RunningJob, clock: Clock) -> Retrained | RetrainingFailed:
         job, result, at = ended.job, ended.result, clock.now()
         key = (job.run, job.trial.id, job.attempt, ended.worker)
         if isinstance(result, Evaluation):

@@ -13,6 +13,7 @@ from fmnas.platform.config.config import Config
 from fmnas.platform.config.sections import IN_PROCESS
 from fmnas.platform.environment import format_driver, is_same_version, provenance
 from fmnas.platform.errors import Ending, RunDirectoryError
+from fmnas.platform.experiment.comparability import budget_change_notes, format_extension, warm_start_notes
 from fmnas.platform.experiment.configuration import announce_user_code, current_config
 from fmnas.platform.experiment.events import (
     FORMAT,
@@ -42,15 +43,16 @@ from fmnas.platform.runner.extension import (
     check_extension,
     extension_changes,
     format_changed_settings,
-    format_extension,
 )
 from fmnas.platform.runner.jobs import RetrainingJobs, SearchJobs
+from fmnas.platform.runner.preflight import design_warnings
 from fmnas.platform.runner.warm_start import check_warm_start_data, load_warm_starts
 from fmnas.platform.workers.factory import Work, open_pool
 from fmnas.platform.workers.pool import Pool
 from fmnas.trainers.checkpoints import Checkpoints
 from fmnas.trainers.problem import Data
 
+ConfigChange = Callable[[Config], Config]
 Notify = Callable[[str], None]
 
 
@@ -91,11 +93,13 @@ def driver_started(config: Config, work: DriverWork, at: float) -> DriverStarted
     return DriverStarted(work, provenance(), at, user_file_hashes(config))
 
 
-def plan_new(config: Config, at: float) -> Plan:
+def plan_new(config: Config, at: float, notify: Notify) -> Plan:
     """Plan a new experiment. Raises FmnasError for invalid input."""
     warm_starts = load_warm_starts(config)
     experiment = build_experiment(config, warm_starts)
     state = ExperimentState(experiment, Ledger())
+    for note in (*design_warnings(config), *warm_start_notes(experiment)):
+        notify(note)
     begun = Begun(uuid.uuid4().hex, FORMAT, config.model_dump(mode="json"), at, warm_starts)
 
     def load_data() -> Data | None:
@@ -107,8 +111,8 @@ def plan_new(config: Config, at: float) -> Plan:
     return Plan(state, [begun, started], lambda: SearchJobs(state), load_data, config.seeds, config.concurrency)
 
 
-def plan_existing(config: Config | None, directory: RunDirectory, at: float, notify: Notify) -> Plan:
-    """Plan to resume an experiment, or to extend it if `config` has grown. None: the present configuration.
+def plan_existing(config: Config | ConfigChange, directory: RunDirectory, at: float, notify: Notify) -> Plan:
+    """Plan to resume an experiment, or to extend it if `config` has grown; see `run_experiment`.
 
     Raises FmnasError if the experiment cannot be resumed, or the configuration changes what was done.
     """
@@ -116,7 +120,7 @@ def plan_existing(config: Config | None, directory: RunDirectory, at: float, not
     announce_user_code(directory, events, notify)
     with placeholder_problem(directory):
         before = current_config(directory, events)
-        config = before if config is None else config
+        config = config if isinstance(config, Config) else config(before)
         check_extension(before, config, directory.root)
         changes = extension_changes(before, config)
         recorded = fold(events).warm_starts
@@ -129,6 +133,9 @@ def plan_existing(config: Config | None, directory: RunDirectory, at: float, not
         new = {label: data for label, data in warm_starts.items() if recorded.get(label) != data}
         opening.append(Extended(changes, config.model_dump(mode="json"), at, new))
         notify(f"extending: {format_extension(changes)}")
+        new_notes = warm_start_notes(state.experiment) if new else []
+        for note in (*design_warnings(config), *budget_change_notes(changes, config).values(), *new_notes):
+            notify(note)
     if settings := format_changed_settings(before, config):
         notify(f"from now on {settings}")
     is_over = state.ledger.status == Ending.FINISHED and not changes
@@ -163,7 +170,7 @@ def plan_retraining(asked: Mapping[str, int], directory: RunDirectory, at: float
     left = _not_retrained(ledger, settings)
     if not ledger.incumbents():
         raise RunDirectoryError(
-            f"{directory.root}: no full training has finished yet: continue it with `fmnas {directory.command('resume')}`"
+            f"{directory.root}: no full training has finished: continue with `fmnas {directory.command('resume')}`"
         )
     if ledger.status != Ending.FINISHED:
         notify("the experiment is not finished: the present incumbents are retrained")

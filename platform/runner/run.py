@@ -21,7 +21,7 @@ from fmnas.platform.experiment.provenance import save_inputs
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.experiment.state import ExperimentState
 from fmnas.platform.runner.driver import Driver, RunContext
-from fmnas.platform.runner.plan import Plan, plan_existing, plan_new, plan_retraining
+from fmnas.platform.runner.plan import ConfigChange, Plan, plan_existing, plan_new, plan_retraining
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class NoWorkers:
 
 
 def run_experiment(
-    config: Config | None,
+    config: Config | ConfigChange,
     directory: RunDirectory,
     context: RunContext,
     retrain: Mapping[str, int] | None = None,
@@ -52,7 +52,7 @@ def run_experiment(
     """Run an experiment to its end.
 
     A directory without an experiment begins one, with `config`. One with an experiment resumes it, and extends it if
-    `config` has grown; None is its present configuration.
+    `config` has grown. config: may be a function of the present configuration.
     retrain: retrain the incumbents instead, with these `epochs`, `images` and `seeds` in place of the experiment's.
 
     Raises FmnasError for invalid input, with nothing written; KeyboardInterrupt at the third request to stop, and if it
@@ -63,10 +63,12 @@ def run_experiment(
     with ExitStack() as stack:
         if is_new:
             directory.check_absent()
-            assert config is not None, "a new experiment needs a configuration"
-            plan = plan_new(config, now())
+            assert isinstance(config, Config), "a new experiment has no present configuration"
+            plan = plan_new(config, now(), observers.on_message)
         else:
-            stack.enter_context(driver_lock(directory, DriverWork.EXPERIMENT if retrain is None else DriverWork.RETRAINING))
+            stack.enter_context(
+                driver_lock(directory, DriverWork.EXPERIMENT if retrain is None else DriverWork.RETRAINING)
+            )
             if retrain is None:
                 plan = plan_existing(config, directory, now(), observers.on_message)
             else:
@@ -84,9 +86,7 @@ def run_experiment(
         return _drive(plan, directory, pool, context, observers)
 
 
-def _drive(
-    plan: Plan, directory: RunDirectory, pool: Any, context: RunContext, observers: Observers
-) -> RunResult:
+def _drive(plan: Plan, directory: RunDirectory, pool: Any, context: RunContext, observers: Observers) -> RunResult:
     """Record the first events of a plan, and work through its jobs."""
     state = plan.state
     facts = partial(_driver_facts, plan, pool, context.clock.now())
@@ -95,8 +95,10 @@ def _drive(
             journal.append(event)
             state.ledger.apply(event)
         save_config(state.config, directory)
+        observers.on_start(state, pool)
+        for event in plan.events:
+            observers.on_event(event, None)
         if plan.make_source is None:
-            observers.on_start(state, pool)
             status, reason = Ending(state.ledger.status or Ending.INTERRUPTED), ""
         else:
             status, reason = Driver(state, plan.make_source(), journal, pool, observers, context).run()

@@ -23,7 +23,7 @@ from fmnas.platform.experiment.run_directory import RunDirectory, run_directory
 from fmnas.platform.experiment.saved_problem import load_space, placeholders
 from fmnas.platform.experiment.warm_start import NO_WARM_STARTS, WarmStartData, WarmStartTrial
 from fmnas.platform.problems import problem
-from fmnas.search_spaces import Space, SpaceError
+from fmnas.search_spaces import SpaceError
 from fmnas.search_spaces.errors import did_you_mean
 from fmnas.search_spaces.records import is_full
 
