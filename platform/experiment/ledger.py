@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fmnas.platform.environment import format_driver, is_same_version, provenance
-from fmnas.platform.errors import RunDirectoryError, legible, one_line
+from fmnas.platform.errors import Ending, RunDirectoryError, legible, one_line
 from fmnas.platform.experiment.events import (
     Asked,
     Begun,
@@ -198,7 +198,7 @@ class Ledger:
                 self._configure(event)
             case _:
                 self.worked_until = event.at
-        self.status = event.status if isinstance(event, Ended) else ""
+        self.status = Ending(event.status) if isinstance(event, Ended) else ""
         match event:
             case Asked():
                 self._asked(event)

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import journal_dicts
 
 from fmnas.platform.errors import ClusterError
-from fmnas.platform.experiment.journal import read_journal
 from fmnas.platform.workers import cluster
 from fmnas.platform.workers.cluster import connect, own_folder
 
@@ -25,6 +25,7 @@ LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F"}
 INTRUDER = """
 import logging, sys
 import ray
+from support import journal_dicts
 try:
     ray.init(address=sys.argv[1], log_to_driver=False, logging_level=logging.ERROR)
     print(ray.get(ray.remote(num_cpus=0)(lambda: "ran").remote()))
@@ -180,7 +181,7 @@ def test_its_death_ends_the_experiment_which_can_be_resumed(tmp_path: Path) -> N
             rf"its logs are in {own_folder()}/session_[\d_-]+_{driver.pid}/logs\.", " ".join(errors.split())
         )
         assert "Traceback" not in errors
-        records = read_journal(tmp_path / process / "journal.jsonl")
+        records = journal_dicts(tmp_path / process / "journal.jsonl")
         assert (records[-1]["event"], records[-1]["status"]) == ("ended", "failed")
         assert "the Ray that it had started on this machine died" in records[-1]["reason"]
         assert (tmp_path / process / "summary.json").exists()

@@ -14,11 +14,11 @@ from urllib.parse import quote
 
 import pytest
 import yaml
+from support import journal_dicts
 
 from fmnas.platform.cli import main
 from fmnas.platform.config.config import Config
 from fmnas.platform.config.uri import TrackingError, check_uri, hide_passwords, login_place, masked_uri, shown_uri
-from fmnas.platform.experiment.journal import read_journal
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.mlflow.password import URI_VARIABLE, keep_password, tracking_uri
 from fmnas.platform.mlflow.tracker import BackgroundTracker, TrackingReport
@@ -72,7 +72,7 @@ def test_a_run_tells_nobody_the_password(progress: str, tmp_path: Path, capfd: p
     assert holders(tmp_path) == ["run/mlflow.secret"]
     assert (out / "mlflow.secret").read_text() == f"{URI}\n"
     assert stat.S_IMODE((out / "mlflow.secret").stat().st_mode) == 0o600
-    head = read_journal(out / "journal.jsonl")[0]["config"]
+    head = journal_dicts(out / "journal.jsonl")[0]["config"]
     assert head["tracking"]["uri"] == yaml.safe_load((out / "config.yaml").read_text())["tracking"]["uri"] == MASKED
     assert MASKED in (out / "report/index.html").read_text()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fmnas.platform.experiment.trial_result import Outcome, RunStanding
+from fmnas.platform.experiment.trial_result import RunStanding, TrialResult
 from fmnas.platform.mlflow.tracker import TRIES_IN_A_ROW, BackgroundTracker, NoTracker, Tracker, TrackingReport
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FINISHED
@@ -16,10 +16,10 @@ from fmnas.search_spaces.records import FINISHED
 RUNS = [("random", 0)]
 
 
-def outcome(number: int) -> Outcome:
+def outcome(number: int) -> TrialResult:
     trial = Trial(number, {"x": 0.5}, 1, "random")
     standing = RunStanding(1.0, 1, 0.5)
-    return Outcome("random", 0, trial, FINISHED, Evaluation(0.5), 0.0, 0.0, 1.0, "worker-0", standing=standing)
+    return TrialResult("random", 0, trial, FINISHED, Evaluation(0.5), 0.0, 0.0, 1.0, "worker-0", standing=standing)
 
 
 class RefusalError(Exception):
@@ -44,7 +44,7 @@ class FakeStore:
         self._call("open")
         self.experiment = "1"
 
-    def write(self, outcome: Outcome) -> bool:
+    def write(self, outcome: TrialResult) -> bool:
         self._call(f"write {outcome.trial.id}")
         return outcome.trial.id != 99
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fmnas.comparison import styles
-from fmnas.platform.experiment.trial_result import Outcome, RunStanding
+from fmnas.platform.experiment.trial_result import RunStanding, TrialResult
 from fmnas.platform.mlflow.client import TrackingSettings
 from fmnas.platform.mlflow.records import final_numbers, params, result_note
 from fmnas.platform.mlflow.store import MlflowStore
@@ -35,24 +35,24 @@ SUMMARY = {
 }
 
 
-def finished(optimizer: str, number: int, epochs: int, objective: float) -> Outcome:
+def finished(optimizer: str, number: int, epochs: int, objective: float) -> TrialResult:
     trial = Trial(number, {"rate": 0.01, "momentum": 0.25, "op": "b"}, epochs, "model", parent=3)
     curve = tuple(1 / epoch for epoch in range(1, epochs + 1))
     evaluation = Evaluation(objective, epochs, (0.1, 0.3), 1000, 0.5, curve, seconds=7.5)
-    return Outcome(optimizer, 0, trial, FINISHED, evaluation, 0.5, 1000.0 + number, 1001.0 + number, "worker-1")
+    return TrialResult(optimizer, 0, trial, FINISHED, evaluation, 0.5, 1000.0 + number, 1001.0 + number, "worker-1")
 
 
-def unfinished(optimizer: str, number: int, status: str) -> Outcome:
+def unfinished(optimizer: str, number: int, status: str) -> TrialResult:
     trial = Trial(number, {"rate": 0.02, "momentum": 0.5, "op": "a"}, FULL, "random")
-    return Outcome(optimizer, 0, trial, status, None, 0.5, 2000.0, 2001.0, "worker-1", 3, "CUDA out of memory")
+    return TrialResult(optimizer, 0, trial, status, None, 0.5, 2000.0, 2001.0, "worker-1", 3, "CUDA out of memory")
 
 
-def standing(outcomes: Iterable[Outcome], standings: Iterable[RunStanding]) -> list[Outcome]:
+def standing(outcomes: Iterable[TrialResult], standings: Iterable[RunStanding]) -> list[TrialResult]:
     """Each with where its run stands after it."""
     return [replace(outcome, standing=after) for outcome, after in zip(outcomes, standings, strict=True)]
 
 
-def bo_fm() -> list[Outcome]:
+def bo_fm() -> list[TrialResult]:
     """Three full evaluations, the second of which failed."""
     first, third = finished("bo-fm", 0, FULL, 0.4), finished("bo-fm", 2, FULL, 0.2)
     second = unfinished("bo-fm", 1, FAILED)
@@ -60,7 +60,7 @@ def bo_fm() -> list[Outcome]:
     return standing((first, second, third), standings)
 
 
-def bohb() -> list[Outcome]:
+def bohb() -> list[TrialResult]:
     """Short trainings first, then two full ones that end between two whole evaluations: 0.4, 1.4, 2.4."""
     short = finished("bohb", 0, 4, 0.05)
     full = finished("bohb", 1, FULL, 0.3), finished("bohb", 2, FULL, 0.1)
@@ -75,7 +75,7 @@ def settings(tmp_path: Path, identity: str = "abc", uri: str = "") -> TrackingSe
 
 
 def track(
-    settings: TrackingSettings, told: Sequence[Outcome], status: str = "finished", files: Sequence[Path] = ()
+    settings: TrackingSettings, told: Sequence[TrialResult], status: str = "finished", files: Sequence[Path] = ()
 ) -> Any:
     tracker = BackgroundTracker(MlflowStore(settings), first_pause=0.05)
     tracker.start(RUNS)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fmnas.platform.experiment.trial_result import Outcome, RunStanding
+from fmnas.platform.experiment.trial_result import RunStanding, TrialResult
 from fmnas.platform.mlflow.client import MlflowExperiment, TrackingSettings
 from fmnas.platform.mlflow.store import MlflowStore
 from fmnas.platform.mlflow.tracker import BackgroundTracker, TrackingReport
@@ -21,12 +21,12 @@ OBJECTIVES = (0.4, 0.1, 0.2)
 RUNS = [("random", 0)]
 
 
-def told(number: int) -> Outcome:
+def told(number: int) -> TrialResult:
     """A full training; the second is the best."""
     trial = Trial(number, {"x": 0.5}, 10, "random")
     standing = RunStanding(number + 1.0, 10 * (number + 1), min(OBJECTIVES[: number + 1]))
     result, began = Evaluation(OBJECTIVES[number]), 1.0 + number
-    return Outcome("random", 0, trial, FINISHED, result, 0.0, began, began + 1.0, "w", standing=standing)
+    return TrialResult("random", 0, trial, FINISHED, result, 0.0, began, began + 1.0, "w", standing=standing)
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def tracker_on(path: Path) -> BackgroundTracker:
     return BackgroundTracker(MlflowStore(settings), first_pause=0.05)
 
 
-def track(path: Path, *trials: Outcome) -> TrackingReport:
+def track(path: Path, *trials: TrialResult) -> TrackingReport:
     tracker = tracker_on(path)
     tracker.start(RUNS)
     for outcome in trials:
