@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from fmnas.api.results import NoSuchResultError, RunResults, load_run
 from fmnas.platform.errors import ConfigError, Ending, ExperimentFailed, RunDirectoryError
 from fmnas.platform.experiment.run_directory import RunDirectory, new_run_directory, run_directory
-from fmnas.platform.problems import short_name
-from fmnas.platform.workers.cancellation import StopRequest, stopped_by_signals
+from fmnas.platform.problems import display_name
+from fmnas.platform.workers.cancellation import StopRequest, stop_on_signals
 from fmnas.search_spaces import Space
 from fmnas.search_spaces.variables import Variable
 from fmnas.trainers import Problem, TrainerError, objective
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from fmnas.platform.config.config import Config
+    from fmnas.platform.config.schema import Config
     from fmnas.platform.experiment.observer import Observer
 
 Function = Callable[..., Any]
@@ -96,13 +96,13 @@ def minimize(
     with a warning and the results so far. Raises FmnasError for invalid input; ExperimentFailed or KeyboardInterrupt if
     the search ended early before any full evaluation finished.
     """
-    from fmnas.platform.config.config import check_config
-    from fmnas.platform.config.errors import CALL
-    from fmnas.platform.named import given
+    from fmnas.platform.config.errors import CALL_HINT
+    from fmnas.platform.config.load import check_config
+    from fmnas.platform.registry import registered
 
     task = _as_problem(function, space)
     place = TemporaryDirectory(prefix="fmnas-") if out is None else nullcontext(str(out))
-    with place as folder, given(_function_name(function), task) as reference:
+    with place as folder, registered(_function_name(function), task) as reference:
         settings = {
             "name": re.sub(r"[^A-Za-z0-9._-]", "", f"minimize-{_function_name(function)}")[:100],
             "problem": reference,
@@ -113,7 +113,7 @@ def minimize(
             "tracking": {"enabled": False},
         }
         try:
-            config = check_config(settings, "fmnas.api.minimize", CALL)
+            config = check_config(settings, "fmnas.api.minimize", CALL_HINT)
             results, reason = _search(config, task, Path(folder), progress)
         except ConfigError as error:
             raise ConfigError(_translate_keys(str(error))) from None
@@ -167,7 +167,7 @@ def _search(config: "Config", task: Problem, root: Path, progress: bool) -> tupl
     else:
         directory = new_run_directory(root)
     is_main = threading.current_thread() is threading.main_thread()  # only the main thread receives signals
-    with stopped_by_signals(signal.SIGINT) if is_main else nullcontext(StopRequest()) as stop:
+    with stop_on_signals(signal.SIGINT) if is_main else nullcontext(StopRequest()) as stop:
         context = RunContext([_progress(progress)], stop, print_tracebacks=progress)
         try:
             run = run_experiment(config, directory, context)
@@ -195,7 +195,7 @@ def _check_same_function(config: "Config", task: Problem, directory: RunDirector
     from fmnas.platform.experiment.provenance import PROBLEM, recorded_hashes, user_file_hashes
     from fmnas.platform.experiment.saved_problem import load_space
 
-    ledger, name = fold(read_events(directory)), short_name(config.problem)
+    ledger, name = fold(read_events(directory)), display_name(config.problem)
     if ledger.config["problem"] == config.problem and load_space(directory) != task.space:
         raise RunDirectoryError(
             f"space: {directory.root} has results over different variables: pass the same space, or another out=DIR"

@@ -22,12 +22,12 @@ from fmnas.platform.display.modes import JSON, LINES, LIVE, QUIET, LineScreen, m
 from fmnas.platform.display.summary import Teller
 from fmnas.platform.errors import ConfigError, ExitCode, ExperimentFailed, RunDirectoryError
 from fmnas.platform.experiment.run_directory import RunDirectory, new_run_directory, run_directory
-from fmnas.platform.workers.cancellation import stopped_by_signals
+from fmnas.platform.workers.cancellation import stop_on_signals
 from fmnas.search_spaces import FmnasError
 
 if TYPE_CHECKING:
-    from fmnas.platform.config.config import Config
-    from fmnas.platform.optimizers import Row
+    from fmnas.platform.config.schema import Config
+    from fmnas.platform.registry import OptimizerEntry
 
 Say = Callable[[str], None]
 
@@ -54,7 +54,7 @@ def _run_command(request: Callable[[argparse.Namespace, Say], _Request]) -> Call
     def command(arguments: argparse.Namespace) -> int:
         mode = mode_for(arguments.progress, terminal())
         reserved = reserved_output() if mode in (JSON, QUIET) else nullcontext(sys.stdout)
-        with reserved as file, stopped_by_signals(say=complain) as stop:
+        with reserved as file, stop_on_signals(notify=complain) as stop:
             console = terminal(output(file))
             screen, teller = open_screen(mode, console, file), Teller(mode, console, file=file)
             try:
@@ -83,13 +83,13 @@ def _run_command(request: Callable[[argparse.Namespace, Say], _Request]) -> Call
 @_run_command
 def run(arguments: argparse.Namespace, say: Say) -> _Request:
     """Run an experiment."""
-    from fmnas.platform.config.config import load_config
-    from fmnas.platform.mlflow.password import settled
+    from fmnas.platform.config.load import load_config
+    from fmnas.platform.config.uri import with_absolute_uri
 
     say(f"reading {arguments.config}")
-    config = settled(load_config(arguments.config, arguments.overrides, say, arguments.address), Path.cwd())
+    config = with_absolute_uri(load_config(arguments.config, arguments.overrides, say, arguments.address), Path.cwd())
     directory = new_run_directory(arguments.out or Path("runs") / config.name)
-    say(f"{config.in_a_line}, into {directory.root}")
+    say(f"{config.summary_line}, into {directory.root}")
     return _Request(directory, directory.command("resume"), config, is_uri_given=True)
 
 
@@ -112,12 +112,12 @@ def extend(arguments: argparse.Namespace, say: Say) -> _Request:
     """
     directory, overrides = run_directory(arguments.directory, write=True), arguments.overrides
     say(f"extending {directory.root}")
-    from fmnas.platform.mlflow.password import settled
+    from fmnas.platform.config.uri import with_absolute_uri
     from fmnas.platform.runner.extension import extended_config
 
     def extended(present: "Config") -> "Config":
         config = extended_config(present, overrides, directory.root)
-        return config if config.tracking == present.tracking else settled(config, Path.cwd())
+        return config if config.tracking == present.tracking else with_absolute_uri(config, Path.cwd())
 
     shown = [each for each in overrides if not each.startswith("tracking")]  # that may hold a password
     again = shlex.join(["extend", str(directory.root), *(part for each in shown for part in ("-o", each))])
@@ -171,7 +171,7 @@ def replay(arguments: argparse.Namespace) -> int:
 
     It imports the files that its configuration names: treat a run directory like a program.
     """
-    from fmnas.platform.config.errors import counted
+    from fmnas.platform.config.errors import format_count
     from fmnas.platform.experiment.replay import replay_directory
 
     directory, console = run_directory(arguments.directory), terminal()
@@ -181,7 +181,7 @@ def replay(arguments: argparse.Namespace) -> int:
     for run, count in counts.items():
         differ = sum(mismatch.run == run for mismatch in mismatches)
         told = f"{differ} differ{'s' if differ == 1 else ''}" if differ else "all as recorded"
-        say(console, f"{run}: {counted(count, 'suggestion')} asked again, {told}")
+        say(console, f"{run}: {format_count(count, 'suggestion')} asked again, {told}")
     return ExitCode.FAILED if mismatches else ExitCode.DONE
 
 
@@ -207,29 +207,28 @@ def ui(arguments: argparse.Namespace) -> int:
     directory = run_directory(arguments.directory or _latest_tracked(Path("runs")))
     say(terminal(), f"starting MLflow's UI on the store of {directory.root}")
     from fmnas.platform.experiment.configuration import current_tracking
-    from fmnas.platform.mlflow.database import find_files_again
-    from fmnas.platform.mlflow.password import tracking_uri
+    from fmnas.platform.experiment.journal import read_events
+    from fmnas.platform.experiment.ledger import fold
+    from fmnas.platform.mlflow.credentials import tracking_uri
     from fmnas.platform.mlflow.ui import open_ui
 
     name, tracking = current_tracking(directory)
-    uri = tracking_uri(tracking, directory)
-    if tracking.uri is None:
-        find_files_again(uri, directory.artifacts)
-    open_ui(uri, arguments.port, experiment=tracking.experiment or name)
+    uri, identity = tracking_uri(tracking, directory), fold(read_events(directory)).id
+    open_ui(uri, arguments.port, tracking.experiment or name, identity, partial(say, terminal()))
     return ExitCode.DONE
 
 
 def config(arguments: argparse.Namespace) -> int:
     """Print a configuration with every default, explained, and its cost."""
-    from fmnas.platform.config.config import load_config
-    from fmnas.platform.config.reference import commented
+    from fmnas.platform.config.load import load_config
+    from fmnas.platform.config.reference import to_commented_yaml
     from fmnas.platform.runner.preflight import cost_of, design_warnings, measured, warm_start_cost_note
 
     said: list[str] = []
     found = load_config(arguments.config, arguments.overrides, said.append)
     time = [f"Time: {measured(found)}"] if arguments.time else []
     told = [*said, f"Cost: {cost_of(found)}", *warm_start_cost_note(found), *time, *design_warnings(found)]
-    sys.stdout.write(commented(found) + "".join(f"# {line}\n" for line in told))
+    sys.stdout.write(to_commented_yaml(found) + "".join(f"# {line}\n" for line in told))
     return ExitCode.DONE
 
 
@@ -245,7 +244,7 @@ def list_(arguments: argparse.Namespace) -> int:
         lines = {name: entry.summary for name, entry in PROBLEMS.items()}
         lines |= {alias: f"another name of {name}" for alias, name in ALIASES.items()}
     elif arguments.what == "optimizers":
-        from fmnas.platform.optimizers import OPTIMIZERS
+        from fmnas.platform.registry import OPTIMIZERS
 
         lines = {name: row.summary for name, row in OPTIMIZERS.items()}
         if arguments.options:
@@ -295,13 +294,13 @@ def _print_verdict(console: Console, word: str, colour: str, told: str) -> None:
     console.print(Text.assemble((f"{word:<7}", colour), f"  {told}"), soft_wrap=True, highlight=False)
 
 
-def _options(row: "Row") -> str:
+def _options(row: "OptimizerEntry") -> str:
     """With their defaults, and what is to choose from; and the one key beside them that not every optimizer takes."""
-    from fmnas.optimizers.options import choices_of, options_of
+    from fmnas.optimizers.options import get_choices, get_options
 
-    known, words = options_of(row.optimizer), []
-    for name, value in row.complete({}).items():
-        others = [str(each) for each in choices_of(known[name].annotation) if each != value]
+    known, words = get_options(row.optimizer), []
+    for name, value in row.validate_options({}).items():
+        others = [str(each) for each in get_choices(known[name].annotation) if each != value]
         words.append(f"{name} {value} (or {', '.join(others)})" if others else f"{name} {value}")
     told = ", ".join(words) or "no options"
     return told if row.takes_initial_design else f"{told}; no warm_start"

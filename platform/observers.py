@@ -1,20 +1,19 @@
 """The observer that a command adds to a run: it writes the report, and logs to MLflow."""
 
 from fmnas.comparison.summary import Summary
-from fmnas.platform.config.config import Config
-from fmnas.platform.config.uri import shown_uri
+from fmnas.platform.config.schema import Config
+from fmnas.platform.config.uri import redact
 from fmnas.platform.display.modes import Screen
 from fmnas.platform.display.summary import ExperimentResult
 from fmnas.platform.errors import Ending, ExperimentFailed
-from fmnas.platform.experiment.events import DriverWork, Event
+from fmnas.platform.experiment.events import DriverWork
 from fmnas.platform.experiment.lock import driver_lock
 from fmnas.platform.experiment.observer import Observer, PoolStatus
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.experiment.state import ExperimentState, read_state
-from fmnas.platform.experiment.trial_result import TrialResult
-from fmnas.platform.mlflow.password import withhold_credentials
+from fmnas.platform.mlflow.credentials import withhold_credentials
 from fmnas.platform.mlflow.setup import SYNC_SECONDS, begin_tracking, check_tracking, finish_tracking
-from fmnas.platform.mlflow.tracker import FLUSH_SECONDS, TrackingReport
+from fmnas.platform.mlflow.sync import FLUSH_SECONDS, TrackingReport
 from fmnas.platform.runner.run import NoWorkers, RunResult
 
 
@@ -50,11 +49,6 @@ class Results(Observer):
             self._screen.say(line)
         self._tracker = begin_tracking(state, self._directory, state.ledger.id, self._flush_seconds)
 
-    def on_event(self, event: Event, result: TrialResult | None) -> None:
-        """Log a trial that ended."""
-        if result is not None:
-            self._tracker.trial(result)
-
     def on_end(self, status: str, reason: str) -> None:
         """Write the report and log the rest."""
         status = self._state.ledger.status or Ending.INTERRUPTED
@@ -73,7 +67,7 @@ class Results(Observer):
         """Return what a command prints. Raises ExperimentFailed if the report could not be written."""
         if self._error is not None or self._summary is None:
             raise self._error or ExperimentFailed("the report could not be written; `fmnas report` tries again")
-        store = shown_uri(run.state.config.tracking.uri or self._directory.store)
+        store = redact(run.state.config.tracking.uri or self._directory.store)
         return ExperimentResult(run.status, run.reason, self._summary, self._report, store)
 
 

@@ -34,20 +34,11 @@ SLOW = {
     "platform": (
         *("check", "checkpoints", "cluster", "command_line", "doctor"),
         *("failures", "given", "inputs", "light_doors", "lock", "merging", "output", "own_cluster", "own_optimizer"),
-        *("extend", "extend_command", "options", "own_data", "own_problem", "passwords"),
-        *("postgresql", "problems", "progress", "promotion", "provenance", "published_quality", "replay", "retrain"),
-        *(
-            "safety",
-            "status",
-            "stop",
-            "strange_optimizer",
-            "sync",
-            "tracking_file",
-            "tracking_refusals",
-            "tracking_store",
-        ),
-        *("tracking_troubles", "tracking_ui"),
+        *("extend", "extend_command", "options", "own_data", "own_problem"),
+        *("problems", "progress", "promotion", "provenance", "published_quality", "replay", "retrain"),
+        *("safety", "status", "stop", "strange_optimizer"),
     ),
+    "mlflow": ("background", "credentials", "own_store", "postgresql", "reconciler", "sync", "ui"),
     "trainers": (
         *("arrangement", "capture_guard", "early_validation", "fashion_mnist_download", "fast_network"),
         *("image_trainer", "interruption", "largest_cell", "memory", "promotion", "stacked_training"),
@@ -55,8 +46,6 @@ SLOW = {
     "tests": (
         "contributing",
         "examples",
-        "gpu_first_run",
-        "gpu_first_run_parts",
         "mutants",
         "own_optimizer_docs",
     ),

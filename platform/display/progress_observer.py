@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from fmnas.platform.config.sections import IN_PROCESS
+from fmnas.platform.config.schema import IN_PROCESS
 from fmnas.platform.display.formatting import (
     Activity,
     budget_fields,
@@ -38,8 +38,8 @@ from fmnas.platform.experiment.events import (
 )
 from fmnas.platform.experiment.observer import Observer, PoolStatus, mean_epochs_done
 from fmnas.platform.experiment.trial_result import TrialResult
-from fmnas.platform.problems import short_name
-from fmnas.platform.workers.pool import without_place
+from fmnas.platform.problems import display_name
+from fmnas.platform.workers.pool import short_worker_name
 from fmnas.search_spaces import Trial
 from fmnas.search_spaces.records import FINISHED, WARM_START
 
@@ -135,7 +135,7 @@ class Progress(Observer):
         self._running[event.run, trial.id] = self._elapsed(), trial.epochs
         attempt = f", attempt {event.attempt}" if event.attempt > 1 else ""
         is_short = self._state.experiment.config.workers.kind == IN_PROCESS
-        line = f"{_trial_text(event.run, trial, attempt)}  starts on {without_place(event.worker)}"
+        line = f"{_trial_text(event.run, trial, attempt)}  starts on {short_worker_name(event.worker)}"
         self._log_event(event, line, logging.DEBUG if is_short else logging.INFO)
 
     def _on_result(self, event: Finished | Failed | Lost, result: TrialResult) -> None:
@@ -158,7 +158,7 @@ class Progress(Observer):
     def _on_failure(self, event: Lost | RetrainingFailed) -> None:
         self._running.pop((event.run, event.trial_id), None)
         what = "failed" if isinstance(event, RetrainingFailed) else "lost"
-        line = f"{event.run}  trial {event.trial_id}  {what} on {without_place(event.worker)}: {event.reason}"
+        line = f"{event.run}  trial {event.trial_id}  {what} on {short_worker_name(event.worker)}: {event.reason}"
         self._log_event(event, line, logging.WARNING)
 
     def _on_retrained(self, event: Retrained) -> None:
@@ -214,7 +214,7 @@ class Progress(Observer):
         """Return the table: a row per run, cut to the width of the terminal."""
         config, fields, rows = self._state.experiment.config, self.status_fields(), self._rows()
         header = Text(
-            f"{config.name}: {short_name(config.problem)}, lower is better; {fields['workers_busy']} of "
+            f"{config.name}: {display_name(config.problem)}, lower is better; {fields['workers_busy']} of "
             f"{fields['workers']} workers busy, {format_duration(fields['seconds_left'])} left"
         )
         value = "test error" if self._retraining else "best"

@@ -11,15 +11,15 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from fmnas.platform.config.config import Config, check_config
-from fmnas.platform.config.errors import of_another_version, recipes
-from fmnas.platform.config.sections import TrackingConfig
+from fmnas.platform.config.errors import extend_hint, version_hint
+from fmnas.platform.config.load import check_config
+from fmnas.platform.config.schema import Config, TrackingConfig
 from fmnas.platform.errors import ConfigError, RunDirectoryError, cut, legible
 from fmnas.platform.experiment.events import Begun, Event, Extended
 from fmnas.platform.experiment.journal import read_events
 from fmnas.platform.experiment.run_directory import RunDirectory, write_text
-from fmnas.platform.named import HANDED_OVER, parted
-from fmnas.platform.problems import is_own
+from fmnas.platform.problems import is_user_defined
+from fmnas.platform.registry import IN_MEMORY, split_reference
 
 MUTABLE_KEYS = ("workers", "tracking", "data.root", "checkpoints.every", "hypotheses")
 """Keys that a resume may change: where and how fast trials run, and which differences a report tests.
@@ -37,7 +37,7 @@ def config_events(events: Sequence[Event]) -> list[Begun | Extended]:
 
 def recorded_configs(directory: RunDirectory, events: Sequence[Event]) -> list[Config]:
     """Return the configuration at the beginning and after each extension. Raises ConfigError for an invalid one."""
-    hint = of_another_version()
+    hint = version_hint()
     return [check_config(dict(event.config), str(directory.journal), hint) for event in config_events(events)]
 
 
@@ -50,14 +50,15 @@ def current_config(directory: RunDirectory, events: Sequence[Event]) -> Config:
     data, latest = _read_yaml(directory), recorded[-1]
     if data is None:
         return latest
-    config = check_config(data, str(directory.config), of_another_version())
+    config = check_config(data, str(directory.config), version_hint())
     if any(not _fixed_differences(earlier, config) for earlier in recorded[:-1]):
         return config.model_copy(update={key: getattr(latest, key) for key in ("repeats", "budget", "optimizers")})
     if changed := _fixed_differences(latest, config):
         lines = "\n".join(f"  {key} = {now!r}: the experiment has {before!r}" for key, (before, now) in changed.items())
         raise RunDirectoryError(
             f"{directory.config} was changed:\n{lines}\nRevert the change to resume, or run the new configuration in "
-            f"a different directory. Only {', '.join(MUTABLE_KEYS)} may change.{recipes(changed, str(directory.root))}"
+            f"a different directory. Only {', '.join(MUTABLE_KEYS)} may change."
+            f"{extend_hint(changed, str(directory.root))}"
         )
     return config
 
@@ -90,7 +91,7 @@ def require_tracking(tracking: TrackingConfig, directory: RunDirectory) -> None:
 def save_config(config: Config, directory: RunDirectory) -> None:
     """Write config.yaml, unless it holds just this configuration."""
     data = _read_yaml(directory)
-    if data is None or check_config(data, str(directory.config), of_another_version()) != config:
+    if data is None or check_config(data, str(directory.config), version_hint()) != config:
         write_text(directory.config, config.to_yaml())
 
 
@@ -123,7 +124,7 @@ def user_references(config: Mapping[str, Any]) -> list[str]:
     entries = config.get("optimizers")
     uses = [entry.get("use") for entry in (entries if isinstance(entries, list) else ()) if isinstance(entry, dict)]
     problem = config.get("problem")
-    own = [problem] if isinstance(problem, str) and is_own(problem) else []
+    own = [problem] if isinstance(problem, str) and is_user_defined(problem) else []
     return list(dict.fromkeys([*own, *(use for use in uses if isinstance(use, str))]))
 
 
@@ -131,8 +132,8 @@ def announce_user_code(directory: RunDirectory, events: Sequence[Event], notify:
     """Notify which files and modules are about to be imported. Raises ConfigError if such a file is missing."""
     written = _read_yaml(directory)
     configs = [*(event.config for event in config_events(events)), *([] if written is None else [written])]
-    modules = dict.fromkeys(parted(name)[0] for config in configs for name in user_references(config))
-    modules.pop(HANDED_OVER, None)
+    modules = dict.fromkeys(split_reference(name)[0] for config in configs for name in user_references(config))
+    modules.pop(IN_MEMORY, None)
     for module in modules:
         if module.endswith(".py") and not os.path.exists(module):
             raise ConfigError(

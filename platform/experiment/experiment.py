@@ -8,13 +8,12 @@ import numpy as np
 
 from fmnas.optimizers import Optimizer, Suggestion, random_design
 from fmnas.optimizers.subspace import SubspaceOptimizer
-from fmnas.platform.config.config import AUTHORS, Config
-from fmnas.platform.config.sections import OptimizerConfig
+from fmnas.platform.config.schema import AUTHORS, Config, OptimizerConfig
 from fmnas.platform.errors import RunDirectoryError
 from fmnas.platform.experiment.trial_result import run_name
 from fmnas.platform.experiment.warm_start import NO_WARM_STARTS, WarmStart, WarmStartData
-from fmnas.platform.optimizers import Setting
 from fmnas.platform.problems import problem
+from fmnas.platform.registry import OptimizerContext
 from fmnas.search_spaces import Configuration, Subspace, Trial
 from fmnas.search_spaces.records import PROMOTION
 from fmnas.trainers.problem import Problem, authors_points
@@ -74,14 +73,14 @@ class Experiment:
         config = self.config
         entry = next(entry for entry in config.optimizers if entry.label == run.label)
         subspace = self.subspace
-        context = Setting(
+        context = OptimizerContext(
             seed=derived_seed(config.seed, run.repeat, zlib.crc32(run.label.encode())),
             epochs=config.fidelity.epochs,
             evaluations=config.budget.evaluations,
             log_objective=self.problem.log_objective,
             initial_design=tuple(_initial_design(config, subspace, entry, run)),
         )
-        optimizer = entry.row.build(subspace.free, context, entry.options)
+        optimizer = entry.implementation.build(subspace.free, context, entry.options)
         return SubspaceOptimizer(subspace, optimizer) if subspace.fixed else optimizer
 
 
@@ -120,7 +119,7 @@ def build_experiment(
 
 
 def _initial_design(config: Config, subspace: Subspace, entry: OptimizerConfig, run: Run) -> Sequence[Configuration]:
-    if run.warm_start.trials or not entry.row.takes_initial_design:
+    if run.warm_start.trials or not entry.implementation.takes_initial_design:
         return [subspace.reduce(trial.configuration) for trial in run.warm_start.trials]
     if config.initial_design == AUTHORS:
         # Seed 0 repeats the authors' runs 0, 1, 2, ...; any other seed is a new sample by their recipe.

@@ -12,6 +12,7 @@ detected. A last line without its newline is incomplete; it is dropped when read
 import json
 import os
 import zlib
+from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from importlib.metadata import version
@@ -33,11 +34,10 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._checksum, self._valid_bytes, self._write_error = 0, 0, ""
-        is_new = not path.exists()
+        is_new, existing = not path.exists(), JournalReader(path)
         if not is_new:
-            for _, line, self._checksum in _lines(path):
-                self._valid_bytes += len(line)
+            deque(existing.lines(), maxlen=0)  # checks them
+        self._checksum, self._valid_bytes, self._write_error = existing.checksum, existing.valid_bytes, ""
         try:
             self._file = path.open("ab", buffering=0)
             self._file.truncate(self._valid_bytes)
@@ -88,18 +88,58 @@ class Journal:
         self._file.close()
 
 
-def read_journal(path: Path) -> list[Event]:
-    """Return every complete event. Raises RunDirectoryError, naming the line, if one is damaged."""
-    events = []
-    for number, line, _ in _lines(path):
+class JournalReader:
+    """Reads a journal that may still grow."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._checksum, self._count, self.valid_bytes = 0, 0, 0
+
+    def read(self) -> list[Event]:
+        """Return the complete events that were appended since the last call.
+
+        Raises RunDirectoryError, naming the line, if one is damaged.
+        """
+        return list(map(self._parse, self.lines()))
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield the complete lines that were appended, once their checksums are checked."""
+        with self._path.open("rb") as file:
+            file.seek(self.valid_bytes)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return
+                number = self._count + 1
+                checksum = zlib.crc32(line[:-_CHECKSUM_BYTES], self._checksum)
+                if line[-_CHECKSUM_BYTES:] != _checksum_part(checksum):
+                    step = f"cut it to its first {number - 1} lines" if number > 1 else "run the configuration again"
+                    raise RunDirectoryError(
+                        f"{self._path}, line {number}: checksum mismatch, {line[:60]!r}: this line was changed, or a "
+                        f"line is missing or misplaced before it. Restore the file; or keep a copy, {step}, and resume "
+                        "from there"
+                    )
+                self._checksum, self._count = checksum, number
+                self.valid_bytes += len(line)
+                yield line
+
+    @property
+    def checksum(self) -> int:
+        """Checksum of the lines so far."""
+        return self._checksum
+
+    def _parse(self, line: bytes) -> Event:
         try:
-            events.append(event_from_dict(json.loads(line[:-_CHECKSUM_BYTES] + b"}")))
+            return event_from_dict(json.loads(line[:-_CHECKSUM_BYTES] + b"}"))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise RunDirectoryError(
-                f"{path}, line {number}: not an event that fmnas {version('fmnas')} knows ({one_line(error)}): use the "
-                "version that wrote it"
+                f"{self._path}, line {self._count}: not an event that fmnas {version('fmnas')} knows "
+                f"({one_line(error)}): use the version that wrote it"
             ) from None
-    return events
+
+
+def read_journal(path: Path) -> list[Event]:
+    """Return every complete event. Raises RunDirectoryError, naming the line, if one is damaged."""
+    return JournalReader(path).read()
 
 
 def read_events(directory: RunDirectory) -> list[Event]:
@@ -120,24 +160,6 @@ def read_events(directory: RunDirectory) -> list[Event]:
             f"{FORMAT}: install a newer version"
         )
     return events
-
-
-def _lines(path: Path) -> Iterator[tuple[int, bytes, int]]:
-    """Yield number, bytes and checksum of each complete line. Raises RunDirectoryError for a damaged one."""
-    checksum = 0
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            if not line.endswith(b"\n"):
-                return
-            body, end = line[:-_CHECKSUM_BYTES], line[-_CHECKSUM_BYTES:]
-            checksum = zlib.crc32(body, checksum)
-            if end != _checksum_part(checksum):
-                step = f"cut it to its first {number - 1} lines" if number > 1 else "run the configuration again"
-                raise RunDirectoryError(
-                    f"{path}, line {number}: checksum mismatch, {line[:60]!r}: this line was changed, or a line is "
-                    f"missing or misplaced before it. Restore the file; or keep a copy, {step}, and resume from there"
-                )
-            yield number, line, checksum
 
 
 def _to_line(event: Event, checksum: int) -> tuple[bytes, int]:

@@ -8,7 +8,7 @@ on disk. The ledger builds no optimizer, loads no problem and writes nothing.
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from fmnas.platform.environment import format_driver, is_same_version, provenance
@@ -31,7 +31,7 @@ from fmnas.platform.experiment.events import (
     RetrainingStarted,
     Started,
 )
-from fmnas.platform.experiment.trial_result import RunSnapshot, TrialResult, run_name
+from fmnas.platform.experiment.trial_result import TrialResult, run_name
 from fmnas.platform.experiment.warm_start import WarmStartData
 from fmnas.search_spaces import Trial
 from fmnas.search_spaces.records import CANCELLED, CHARGED, FINISHED, LOST, is_full
@@ -219,7 +219,7 @@ class Ledger:
         for (name, _), pending in self.pending.items():
             run = self.runs[name]
             if pending.cancelled is not None:
-                yield replace(_result(run, pending, pending.cancelled), snapshot=self._snapshot(run, run.incumbent))
+                yield _result(run, pending, pending.cancelled)
 
     def unfinished(self) -> Iterator[tuple[str, PendingTrial]]:
         """Yield (run, trial) of the pending trials that were not cancelled."""
@@ -305,17 +305,11 @@ class Ledger:
             run.budget.release(epochs)
         run.ended += 1
         run.without_result += evaluation is None
-        best = run.incumbent
-        if evaluation and is_full(epochs, self.full_epochs):
-            best = evaluation.objective if best is None else min(best, evaluation.objective)
-        result = replace(result, snapshot=self._snapshot(run, best))
-        if best != run.incumbent:
+        is_better = evaluation and (run.incumbent is None or evaluation.objective < run.incumbent)
+        if is_better and is_full(epochs, self.full_epochs):
             run.best = result
         self.results.append(result)
         return result
-
-    def _snapshot(self, run: RunProgress, incumbent: float | None) -> RunSnapshot:
-        return RunSnapshot(run.budget.spent / self.full_epochs, run.budget.spent, incumbent)
 
 
 def fold(events: Iterable[Event]) -> Ledger:

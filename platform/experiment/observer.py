@@ -16,7 +16,7 @@ from fmnas.platform.experiment.events import Event
 from fmnas.platform.experiment.trial_result import TrialResult
 
 if TYPE_CHECKING:
-    from fmnas.platform.config.config import Config
+    from fmnas.platform.config.schema import Config
     from fmnas.platform.experiment.state import ExperimentState
 
 _LOGGER = logging.getLogger(__name__)

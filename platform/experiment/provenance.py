@@ -13,7 +13,7 @@ from hashlib import sha256
 from types import CodeType
 from typing import Any
 
-from fmnas.platform.config.config import Config
+from fmnas.platform.config.schema import Config
 from fmnas.platform.environment import describe_environment
 from fmnas.platform.errors import RunDirectoryError, legible
 from fmnas.platform.experiment.experiment import Experiment
@@ -21,8 +21,8 @@ from fmnas.platform.experiment.ledger import Ledger
 from fmnas.platform.experiment.run_directory import RunDirectory, write_json
 from fmnas.platform.experiment.saved_problem import save_user_code
 from fmnas.platform.experiment.state import ExperimentState
-from fmnas.platform.named import HANDED_OVER, is_given, named, parted, source_file
-from fmnas.platform.problems import short_name
+from fmnas.platform.problems import display_name
+from fmnas.platform.registry import IN_MEMORY, import_reference, is_registered, read_source_file, split_reference
 from fmnas.trainers.problem import Data
 
 DATA_HASH = "data_sha256"
@@ -79,17 +79,17 @@ def user_file_hashes(config: Config) -> dict[str, str]:
     A module named without its file is not hashed: it may consist of several files.
     """
     uses = {f"optimizers.{entry.label}": entry.use for entry in config.optimizers if entry.use is not None}
-    files = {key: source_file(use) for key, use in {PROBLEM: config.problem, **uses}.items()}
+    files = {key: read_source_file(use) for key, use in {PROBLEM: config.problem, **uses}.items()}
     hashes = {key: file.digest for key, file in files.items() if file is not None}
-    if is_in_memory(config) and is_given(config.problem):
-        task = named(config.problem)
+    if is_in_memory(config) and is_registered(config.problem):
+        task = import_reference(config.problem)
         hashes[PROBLEM] = hash_function(task.function or task.build)
     return {key: digest for key, digest in hashes.items() if digest}
 
 
 def is_in_memory(config: Config) -> bool:
     """Whether the problem is a function that was passed to `minimize`."""
-    return parted(config.problem)[0] == HANDED_OVER
+    return split_reference(config.problem)[0] == IN_MEMORY
 
 
 def hash_function(function: Callable[..., Any]) -> str:
@@ -166,7 +166,7 @@ def different_file_notes(states: Sequence[ExperimentState]) -> list[str]:
 def _file_label(key: str, config: Config) -> str:
     """Return e.g. "mine.py:bowl"; for an optimizer, "mine (mine.py:Mine)"."""
     labels: Mapping[str, str] = {
-        f"optimizers.{entry.label}": f"{entry.label} ({short_name(entry.use or entry.name)})"
+        f"optimizers.{entry.label}": f"{entry.label} ({display_name(entry.use or entry.name)})"
         for entry in config.optimizers
     }
-    return labels.get(key, short_name(config.problem))
+    return labels.get(key, display_name(config.problem))

@@ -14,15 +14,15 @@ from typing import Any, ClassVar, Never
 import numpy as np
 
 from fmnas.optimizers import Optimizer
-from fmnas.optimizers.options import options_of, with_parameters
-from fmnas.platform.config.config import Config
+from fmnas.optimizers.options import get_options, subclass_with_parameters
+from fmnas.platform.config.schema import Config
 from fmnas.platform.errors import RunDirectoryError, legible
 from fmnas.platform.experiment.configuration import config_events, user_references
 from fmnas.platform.experiment.events import Event
 from fmnas.platform.experiment.experiment import PlaceholderOptimizer
 from fmnas.platform.experiment.run_directory import RunDirectory, write_json
-from fmnas.platform.named import HANDED_OVER, is_given, parted, standing_for, whole
-from fmnas.platform.problems import is_own, row_of, short_name
+from fmnas.platform.problems import display_name, find_problem, is_user_defined
+from fmnas.platform.registry import IN_MEMORY, absolute_reference, is_registered, replace_references, split_reference
 from fmnas.search_spaces import FmnasError, Space
 from fmnas.trainers.problem import ConfigurableProblem, Problem
 
@@ -56,23 +56,23 @@ def save_user_code(config: Config, task: Problem, directory: RunDirectory) -> No
     if not user_references(config.model_dump(mode="json")):
         return
     data: dict[str, Any] = {"problem": config.problem}
-    row = row_of(config.problem)
-    if is_own(config.problem) and row is not None:
-        data |= {"name": short_name(config.problem), "space": task.space.to_dict()}
+    row = find_problem(config.problem)
+    if is_user_defined(config.problem) and row is not None:
+        data |= {"name": display_name(config.problem), "space": task.space.to_dict()}
         data |= {key: _to_builtin(getattr(task, key)) for key in SAVED_FIELDS}
-        if isinstance(row.found, ConfigurableProblem):
-            data["settable"] = {key: getattr(row.found, key) for key in CONFIGURABLE_FIELDS}
+        if isinstance(row.target, ConfigurableProblem):
+            data["settable"] = {key: getattr(row.target, key) for key in CONFIGURABLE_FIELDS}
     optimizers: dict[str, Any] = {}
     for entry in config.optimizers:
         if entry.use is not None:
-            saved = optimizers.setdefault(entry.use, {**_describe_optimizer(entry.row), "settings": []})
-            saved["settings"].append([entry.settings, entry.row.optimizer.caveat(entry.settings)])
+            saved = optimizers.setdefault(entry.use, {**_describe_optimizer(entry.implementation), "settings": []})
+            saved["settings"].append([entry.settings, entry.implementation.optimizer.caveat(entry.settings)])
     write_json(directory.problem, {**data, "optimizers": optimizers})
 
 
 def load_space(directory: RunDirectory) -> Space | None:
     """Return the space of a problem that was passed to `minimize`; None otherwise. Raises RunDirectoryError."""
-    tasks = [thing for name, thing in _load(directory).items() if parted(name)[0] == HANDED_OVER]
+    tasks = [thing for name, thing in _load(directory).items() if split_reference(name)[0] == IN_MEMORY]
     return tasks[0].space if tasks else None
 
 
@@ -83,7 +83,9 @@ def placeholder_problem(directory: RunDirectory) -> Iterator[None]:
     Raises RunDirectoryError if problem.json cannot be read.
     """
     saved = _load(directory).items()
-    with standing_for({name: thing for name, thing in saved if parted(name)[0] == HANDED_OVER and not is_given(name)}):
+    with replace_references(
+        {name: thing for name, thing in saved if split_reference(name)[0] == IN_MEMORY and not is_registered(name)}
+    ):
         yield
 
 
@@ -101,13 +103,15 @@ def placeholders(directory: RunDirectory, events: Sequence[Event]) -> Iterator[N
             f"{directory.problem}: {', '.join(missing)} missing: restore the file; or, if you trust the code that "
             f"{directory.root} names, write it again with `fmnas {directory.command('resume')}`"
         )
-    with standing_for({**saved, **{whole(name): thing for name, thing in saved.items()}}, imports=False):
+    with replace_references(
+        {**saved, **{absolute_reference(name): thing for name, thing in saved.items()}}, imports=False
+    ):
         yield
 
 
 def _describe_optimizer(row: Any) -> dict[str, Any]:
     parameters = {"initial_design": row.takes_initial_design, "evaluations": row.takes_budget}
-    options = options_of(row.optimizer).items()
+    options = get_options(row.optimizer).items()
     return {
         "chooses": row.optimizer.chooses,
         "takes": [name for name, is_taken in parameters.items() if is_taken],
@@ -126,7 +130,7 @@ def _load(directory: RunDirectory) -> dict[str, Any]:
         saved = json.loads(directory.problem.read_text(encoding="utf-8"))
         name = str(saved["problem"])
         things = {str(use): _load_optimizer(str(use), data) for use, data in saved["optimizers"].items()}
-        return {**things, **({name: _load_problem(name, saved)} if is_own(name) else {})}
+        return {**things, **({name: _load_problem(name, saved)} if is_user_defined(name) else {})}
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, LookupError, TypeError, AttributeError, FmnasError) as error:
@@ -137,7 +141,7 @@ def _load(directory: RunDirectory) -> dict[str, Any]:
 
 def _load_problem(name: str, saved: Mapping[str, Any]) -> Problem | ConfigurableProblem:
     def build(data: object, hardware: object) -> Never:
-        raise RunDirectoryError(f"{short_name(name)}: the function is not saved: call minimize(..., out=DIR) with it")
+        raise RunDirectoryError(f"{display_name(name)}: the function is not saved: call minimize(..., out=DIR) with it")
 
     task = Problem(Space.from_dict(saved["space"]), build, **{key: saved[key] for key in SAVED_FIELDS if key in saved})
     if "settable" not in saved:
@@ -157,5 +161,5 @@ def _load_optimizer(use: str, saved: Mapping[str, Any]) -> type[Optimizer]:
 
     provided = [Parameter(name, Parameter.KEYWORD_ONLY, default=()) for name in saved["takes"]]
     parameters = [*provided, *map(parameter, saved["options"])]
-    title = parted(use)[1] or "Optimizer"
-    return with_parameters(SavedOptimizer, title, parameters, caveats=caveats, chooses=str(saved["chooses"]))
+    title = split_reference(use)[1] or "Optimizer"
+    return subclass_with_parameters(SavedOptimizer, title, parameters, caveats=caveats, chooses=str(saved["chooses"]))

@@ -10,9 +10,9 @@ from copy import deepcopy
 from dataclasses import dataclass
 
 from fmnas.optimizers import Optimizer
-from fmnas.optimizers.ask_tell import NotRepeatedError
+from fmnas.optimizers.ask_tell import NonReproducibleError
 from fmnas.optimizers.isolation import same_working_directory
-from fmnas.platform.config.config import Config
+from fmnas.platform.config.schema import Config
 from fmnas.platform.errors import LET_THROUGH, ExperimentFailed, one_line, own_line
 from fmnas.platform.experiment.configuration import announce_user_code, current_config
 from fmnas.platform.experiment.events import Asked, Event
@@ -65,7 +65,7 @@ def _without_optimizers(directory: RunDirectory, events: Sequence[Event]) -> Exp
 def restore_state(experiment: Experiment, events: Sequence[Event]) -> ExperimentState:
     """Return the state after the events of a journal; the new optimizers of the experiment are told all of them.
 
-    Raises RunDirectoryError for invalid events, NotRepeatedError if an optimizer does not repeat a suggestion, and
+    Raises RunDirectoryError for invalid events, NonReproducibleError if an optimizer does not repeat a suggestion, and
     ExperimentFailed if one fails.
     """
     ledger = Ledger()
@@ -83,8 +83,8 @@ def restore_suggestion(run: Run, trial: Trial) -> None:
     try:
         with same_working_directory():
             run.optimizer.restore(deepcopy(trial))
-    except NotRepeatedError as error:
-        raise NotRepeatedError(f"{run.name}, {error}") from error
+    except NonReproducibleError as error:
+        raise NonReproducibleError(f"{run.name}, {error}") from error
     except (FmnasError, *LET_THROUGH):
         raise
     except BaseException as error:

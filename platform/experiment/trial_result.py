@@ -32,19 +32,6 @@ class Job:
 
 
 @dataclass(frozen=True)
-class RunSnapshot:
-    """The state of a run right after a trial.
-
-    evaluations: budget spent, in full evaluations. epochs: epochs spent.
-    incumbent: lowest full-fidelity objective so far; None before the first.
-    """
-
-    evaluations: float = 0.0
-    epochs: int = 0
-    incumbent: float | None = None
-
-
-@dataclass(frozen=True)
 class TrialResult:
     """How a trial ended.
 
@@ -54,7 +41,6 @@ class TrialResult:
     started_at, finished_at: of the last attempt, in seconds since the epoch.
     seconds: duration of the last attempt by a monotonic clock; a finished trial has it in its evaluation.
     attempt: 1, or more if workers were lost. lost_seconds: duration of the earlier attempts, which is not charged.
-    snapshot: the state of the run after the trial.
     """
 
     optimizer: str
@@ -70,7 +56,6 @@ class TrialResult:
     reason: str = ""
     lost_seconds: float = 0.0
     seconds: float = 0.0
-    snapshot: RunSnapshot = RunSnapshot()
 
     @property
     def run(self) -> str:

@@ -20,7 +20,7 @@ from fmnas.platform.experiment.retrained import retrained_table, write_retrained
 from fmnas.platform.experiment.run_directory import RunDirectory, write_json, write_text
 from fmnas.platform.experiment.state import ExperimentState
 from fmnas.platform.experiment.trial_result import trials_table
-from fmnas.platform.problems import short_name
+from fmnas.platform.problems import display_name
 from fmnas.platform.report.setup_section import optimizer_notes, resolved_options, search_fidelity, setup_statements
 
 PAGE_FILES = (
@@ -75,7 +75,7 @@ def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext
     config, problem = state.experiment.config, state.experiment.problem
     return ReportContext(
         name=config.name,
-        problem=short_name(config.problem),
+        problem=display_name(config.problem),
         budget=Budget(config.budget.evaluations, config.fidelity.epochs, config.budget.seconds),
         environment=_environment(directory, state),
         config_text=config.to_yaml(),
@@ -92,7 +92,7 @@ def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext
             *_outdated_notes(state),
         ],
         runs=[PlannedRun(run.name, run.optimizer, run.repeat) for run in state.ledger.runs.values()],
-        by_design={entry.label: entry.row.optimizer.chooses for entry in config.optimizers},
+        by_design={entry.label: entry.implementation.optimizer.chooses for entry in config.optimizers},
         setup=setup_statements(config, problem),
         settings=resolved_options(config),
         minimum=problem.minimum,

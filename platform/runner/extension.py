@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fmnas.platform.config.config import Config, check_config
-from fmnas.platform.config.errors import explain, shown
+from fmnas.platform.config.errors import format_problems, format_value
+from fmnas.platform.config.load import check_config
+from fmnas.platform.config.schema import Config
 from fmnas.platform.config.source import apply_overrides
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.experiment.comparability import optimizer_settings
@@ -50,7 +51,7 @@ def check_extension(before: Config, after: Config, root: Path) -> None:
     """Raise ConfigError, naming every key, if a configuration changes what was done with an earlier one."""
     errors = [*_budget_errors(before, after), *_optimizer_errors(before, after), *_other_errors(before, after)]
     if errors:
-        raise ConfigError(explain(f"the experiment in {root}", errors, HINT))
+        raise ConfigError(format_problems(f"the experiment in {root}", errors, HINT))
 
 
 def extension_changes(before: Config, after: Config) -> dict[str, Any]:
@@ -62,7 +63,7 @@ def extension_changes(before: Config, after: Config) -> dict[str, Any]:
 def format_changed_settings(before: Config, after: Config) -> str:
     """Return e.g. "workers.count = 4" of what changed in MUTABLE_KEYS; empty if nothing did."""
     changed = diff(before, after).items()
-    return ", ".join(f"{key} = {shown(now)}" for key, (_, now) in changed if is_under(key, MUTABLE_KEYS))
+    return ", ".join(f"{key} = {format_value(now)}" for key, (_, now) in changed if is_under(key, MUTABLE_KEYS))
 
 
 def _extendable_values(config: Config) -> dict[str, Any]:
@@ -83,7 +84,7 @@ def _without_repetitions(entries: Sequence[Any], known: Mapping[str, Any]) -> li
 def _budget_errors(before: Config, after: Config) -> list[str]:
     old, new = _extendable_values(before), _extendable_values(after)
     return [  # None is no limit
-        f"{key} = {shown(new[key])}: cannot be lowered from {shown(old[key])}"
+        f"{key} = {format_value(new[key])}: cannot be lowered from {format_value(old[key])}"
         for key in ("repeats", "budget.evaluations", "budget.seconds")
         if new[key] is not None and (old[key] is None or new[key] < old[key])
     ]
@@ -103,7 +104,7 @@ def _optimizer_errors(before: Config, after: Config) -> list[str]:
 
 def _other_errors(before: Config, after: Config) -> list[str]:
     return [
-        f"{key} = {shown(now)}: cannot change; the experiment has {shown(earlier)}"
+        f"{key} = {format_value(now)}: cannot change; the experiment has {format_value(earlier)}"
         for key, (earlier, now) in diff(before, after).items()
         if not is_under(key, (*MUTABLE_KEYS, *EXTENDABLE_KEYS))
     ]

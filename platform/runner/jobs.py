@@ -27,7 +27,7 @@ from fmnas.platform.experiment.ledger import RunProgress
 from fmnas.platform.experiment.state import ExperimentState
 from fmnas.platform.experiment.trial_result import Job, TrialResult
 from fmnas.platform.runner.driver import Clock, Driver, RunningJob
-from fmnas.platform.workers.cancellation import Stopped, watched
+from fmnas.platform.workers.cancellation import Stopped, interruptible
 from fmnas.platform.workers.pool import Event as JobEnded
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import LOST
@@ -112,7 +112,7 @@ class SearchJobs:
         driver.observers.on_suggesting(run.name)
         start = driver.clock.elapsed()
         try:
-            with same_working_directory(), watched(lambda: self._check_stop(driver, run)):
+            with same_working_directory(), interruptible(lambda: self._check_stop(driver, run)):
                 suggested = run.optimizer.ask()
             finalize = self._experiment.finalize_trial
             trial = None if suggested is None else finalize(run, suggested, progress.seeds)

@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 
-from fmnas.platform.config.config import Config
-from fmnas.platform.config.sections import IN_PROCESS
+from fmnas.platform.config.schema import IN_PROCESS, Config
 from fmnas.platform.environment import format_driver, is_same_version, provenance
 from fmnas.platform.errors import Ending, RunDirectoryError
 from fmnas.platform.experiment.comparability import budget_change_notes, format_extension, warm_start_notes
@@ -47,7 +46,7 @@ from fmnas.platform.runner.extension import (
 from fmnas.platform.runner.jobs import RetrainingJobs, SearchJobs
 from fmnas.platform.runner.preflight import design_warnings
 from fmnas.platform.runner.warm_start import check_warm_start_data, load_warm_starts
-from fmnas.platform.workers.factory import Work, open_pool
+from fmnas.platform.workers.factory import PoolSpec, open_pool
 from fmnas.platform.workers.pool import Pool
 from fmnas.trainers.checkpoints import Checkpoints
 from fmnas.trainers.problem import Data
@@ -84,7 +83,7 @@ class Plan:
             checkpoints = Checkpoints(directory.checkpoints.resolve(), every) if every else None
         if context.address is not None and config.workers.kind == IN_PROCESS:
             notify(f"ignored: --address {context.address}: workers.kind = {IN_PROCESS}")
-        spec = Work(config, data, self.trainings, self.jobs, seconds, checkpoints, context.print_tracebacks)
+        spec = PoolSpec(config, data, self.trainings, self.jobs, seconds, checkpoints, context.print_tracebacks)
         return open_pool(spec, context.address, context.stop, notify)
 
 

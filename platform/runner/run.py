@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from fmnas.platform.config.config import Config
+from fmnas.platform.config.schema import Config
 from fmnas.platform.errors import Ending
 from fmnas.platform.experiment.configuration import save_config
 from fmnas.platform.experiment.events import Begun, DriverWork, Extended

@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fmnas.platform.config.config import Config
-from fmnas.platform.config.errors import counted, shown
-from fmnas.platform.config.sections import LABEL_FORM, BudgetConfig
+from fmnas.platform.config.errors import format_count, format_value
+from fmnas.platform.config.schema import LABEL_PATTERN, BudgetConfig, Config
 from fmnas.platform.errors import ConfigError, RunDirectoryError
 from fmnas.platform.experiment.comparability import format_differences, objective_settings
 from fmnas.platform.experiment.configuration import current_config
@@ -55,7 +54,7 @@ def load_warm_starts(
             try:
                 data = _load(config, entry.label, entry.warm_start, data)
             except (ConfigError, RunDirectoryError) as error:
-                raise ConfigError(f"optimizers.{i}.warm_start = {shown(entry.warm_start)}: {error}") from None
+                raise ConfigError(f"optimizers.{i}.warm_start = {format_value(entry.warm_start)}: {error}") from None
         found[entry.label] = data
     return found
 
@@ -83,7 +82,7 @@ def _load(config: Config, own_label: str, reference: str, existing: WarmStartDat
         raise ConfigError(f"{source.name} has a different objective: {'; '.join(differences)}: make them equal")
     if source.config.repeats < config.repeats:
         raise ConfigError(
-            f"{source.name} has {counted(source.config.repeats, 'repeat')}, and here are {config.repeats}: lower "
+            f"{source.name} has {format_count(source.config.repeats, 'repeat')}, and here are {config.repeats}: lower "
             "repeats, or extend that experiment first"
         )
     trials, finished = list(existing.trials if existing else ()), _finished_trials(ledger, label)
@@ -106,7 +105,7 @@ def _load(config: Config, own_label: str, reference: str, existing: WarmStartDat
 def _find_source(reference: str, own_label: str) -> tuple[SourceExperiment, str]:
     """Return the experiment of `DIR` or `DIR:LABEL`, and the optimizer: that label, the same one, or the only one."""
     name, _, wanted = reference.rpartition(":")
-    if not name or not LABEL_FORM.fullmatch(wanted):
+    if not name or not LABEL_PATTERN.fullmatch(wanted):
         name, wanted = reference, ""
     try:
         directory = run_directory(Path(name).expanduser())
@@ -128,8 +127,8 @@ def _check_budget(budget: BudgetConfig, trials: Sequence[WarmStartTrial], name: 
     """Raise ConfigError if the warm start would use up the whole budget."""
     if len(trials) >= budget.evaluations:
         raise ConfigError(
-            f"{name} has {counted(len(trials), 'trial')}, and budget.evaluations = {budget.evaluations} leaves none to "
-            f"choose: raise it above {len(trials)}"
+            f"{name} has {format_count(len(trials), 'trial')}: raise budget.evaluations = {budget.evaluations} above "
+            f"{len(trials)}, so that there is something to choose"
         )
     seconds = sum(trial.evaluation.seconds for trial in trials)
     if budget.seconds is not None and seconds >= budget.seconds:

@@ -9,7 +9,6 @@ import subprocess
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -21,7 +20,8 @@ from support import begin, events_of, journal_dicts, write_journal
 
 from fmnas.comparison import figures
 from fmnas.platform.cli import main
-from fmnas.platform.config.config import Config, check_config
+from fmnas.platform.config.load import check_config
+from fmnas.platform.config.schema import Config
 from fmnas.platform.errors import Ending, ExperimentFailed
 from fmnas.platform.experiment.events import Asked, Finished, event_from_dict
 from fmnas.platform.experiment.experiment import build_experiment
@@ -31,13 +31,12 @@ from fmnas.platform.experiment.observer import Observer
 from fmnas.platform.experiment.state import ExperimentState, restore_state
 from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.experiment.warm_start import NO_WARM_STARTS, WarmStartData
-from fmnas.platform.mlflow.client import TrackingSettings, load_mlflow
+from fmnas.platform.mlflow.client import load_mlflow
 from fmnas.platform.mlflow.ui import ui_command, ui_environment
 from fmnas.platform.runner.driver import Clock, Driver, RunContext
 from fmnas.platform.runner.jobs import SearchJobs
 from fmnas.platform.workers.cancellation import StopRequest
-from fmnas.platform.workers.evaluation import Unfinished
-from fmnas.platform.workers.pool import Event, Pool
+from fmnas.platform.workers.pool import Event, FailedEvaluation, Pool
 from fmnas.search_spaces.records import FAILED, LOST, TIMED_OUT
 
 FIGURES = figures.FIGURES
@@ -72,7 +71,7 @@ class Server:
     def start(self) -> None:
         """Until it answers."""
         self._process = subprocess.Popen(
-            ui_command(self._store, self.port),
+            ui_command(self.port),
             env=ui_environment(self._store),
             cwd=self._folder,
             stdout=subprocess.DEVNULL,
@@ -146,11 +145,10 @@ def whole_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def quick_stores(whole_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """New stores of run directories are copies of that one."""
 
-    @contextmanager
-    def copied(path: Path, _: TrackingSettings) -> Iterator[Path]:
-        yield Path(shutil.copy(whole_store, path.with_name("copied.db")))
+    def copy(path: Path, artifacts: str) -> None:
+        shutil.copy(whole_store, path)
 
-    monkeypatch.setattr("fmnas.platform.mlflow.database._made", copied)
+    monkeypatch.setattr("fmnas.platform.mlflow.client._create", copy)
 
 
 @pytest.fixture
@@ -245,11 +243,11 @@ class ScriptedPool:
         del self._flying[index]
         fate = self._fate(job)
         if fate == "lose":
-            return Event(job, "w", Unfinished(LOST, "killed"))
+            return Event(job, "w", FailedEvaluation(LOST, "killed"))
         if fate == "fail":
-            return Event(job, "w", Unfinished(FAILED, "ValueError: no"))
+            return Event(job, "w", FailedEvaluation(FAILED, "ValueError: no"))
         if fate == "time out":
-            return Event(job, "w", Unfinished(TIMED_OUT, "too slow"))
+            return Event(job, "w", FailedEvaluation(TIMED_OUT, "too slow"))
         return Event(job, "w", self._trainer.evaluate(job.trial))
 
 
@@ -329,7 +327,7 @@ def _forge(journal: Path, change: Callable[[str], str]) -> None:
 
 @pytest.fixture(scope="session")
 def forge() -> Callable[[Path, Callable[[str], str]], None]:
-    """forge(journal, change): every event after a change of its text, with a checksum that fits."""
+    """forge(journal, change): every record after a change of its text, with a checksum that fits."""
     return _forge
 
 

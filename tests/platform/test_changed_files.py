@@ -1,4 +1,4 @@
-"""A user-defined file that changes between two drivers: whoever resumes is warned, and so is every reader of a report."""
+"""A user-defined file that changes between two drivers: a resume warns of it, and so does every report."""
 
 import json
 import sys

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support import begin
 
 from fmnas.optimizers import Optimizer
-from fmnas.platform.config.config import Config
+from fmnas.platform.config.schema import Config
 from fmnas.platform.errors import Ending, RunDirectoryError
 from fmnas.platform.experiment.events import Asked, Begun, Ended, Event
 from fmnas.platform.experiment.experiment import build_experiment

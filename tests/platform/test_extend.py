@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support import begin, journal_dicts
 
-from fmnas.platform.config.config import Config
+from fmnas.platform.config.schema import Config
 from fmnas.platform.errors import ConfigError, Ending
 from fmnas.platform.experiment.events import DriverWork, Extended
 from fmnas.platform.experiment.experiment import build_experiment

@@ -12,7 +12,8 @@ from support import events_of
 
 from fmnas.comparison.analysis.trials import read_trials
 from fmnas.platform.cli import main
-from fmnas.platform.config.config import Config, load_config
+from fmnas.platform.config.load import load_config
+from fmnas.platform.config.schema import Config
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.experiment.configuration import EXTENDABLE_KEYS, MUTABLE_KEYS, flatten, is_under
 from fmnas.platform.experiment.events import Event, Extended

@@ -9,7 +9,7 @@ import pytest
 from support import events_of, write_journal
 
 from fmnas.platform.cli import main
-from fmnas.platform.config.config import check_config
+from fmnas.platform.config.load import check_config
 from fmnas.platform.errors import ConfigError, RunDirectoryError
 from fmnas.platform.experiment.events import Asked, Finished, event_from_dict, event_to_dict
 from fmnas.platform.experiment.experiment import build_experiment, derived_seed

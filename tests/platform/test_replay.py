@@ -9,7 +9,8 @@ import pytest
 from support import begin, write_journal
 
 from fmnas.platform.cli import main
-from fmnas.platform.config.config import Config, check_config
+from fmnas.platform.config.load import check_config
+from fmnas.platform.config.schema import Config
 from fmnas.platform.errors import Ending
 from fmnas.platform.experiment.events import Asked, Event, Failed, Finished, Lost
 from fmnas.platform.experiment.experiment import build_experiment
@@ -20,8 +21,8 @@ from fmnas.platform.experiment.state import restore_state
 from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.runner.driver import Driver, RunContext
 from fmnas.platform.runner.jobs import SearchJobs
-from fmnas.platform.workers.evaluation import Unfinished
 from fmnas.platform.workers.pool import Event as JobEnded
+from fmnas.platform.workers.pool import FailedEvaluation
 from fmnas.search_spaces.records import FAILED, LOST, TIMED_OUT
 
 MODEL_BASED = {"bo-fm": "model", "bohb": "model", "regularized-evolution": "mutation", "random": "random"}
@@ -59,7 +60,7 @@ class Shuffled:
         fate = self._rng.random()
         for bound, status in ((0.05, FAILED), (0.1, TIMED_OUT), (0.2, LOST)):
             if fate < bound:
-                return JobEnded(job, "w", Unfinished(status, "because"))
+                return JobEnded(job, "w", FailedEvaluation(status, "because"))
         return JobEnded(job, "w", self._trainer.evaluate(job.trial))
 
     def progress(self) -> dict[tuple[str, int], int]:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmnas.platform.config.config import Config, check_config
+from fmnas.platform.config.load import check_config
+from fmnas.platform.config.schema import Config
 from fmnas.platform.errors import Ending
 from fmnas.platform.experiment.events import (
     FORMAT,
@@ -34,8 +35,8 @@ from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.runner.driver import Clock, Driver, RunContext
 from fmnas.platform.runner.jobs import RetrainingJobs, retraining_seed, retraining_trial
 from fmnas.platform.runner.plan import _not_retrained
-from fmnas.platform.workers.evaluation import Unfinished
 from fmnas.platform.workers.pool import Event as JobEnded
+from fmnas.platform.workers.pool import FailedEvaluation
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FAILED, LOST
 from fmnas.trainers.images.batches import streams
@@ -88,7 +89,7 @@ class Pool:
         if not self._running:
             return None
         job = self._running.popleft()
-        results = {FAIL: Unfinished(FAILED, "ValueError: no"), LOSE: Unfinished(LOST, "killed")}
+        results = {FAIL: FailedEvaluation(FAILED, "ValueError: no"), LOSE: FailedEvaluation(LOST, "killed")}
         trained = Evaluation(0.4, job.trial.epochs, (0.25, 0.5), seconds=2.0)
         return JobEnded(job, "w@here:1", results.get(self.fate(job), trained))
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support import begun
 
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion
-from fmnas.platform.config.config import Config
+from fmnas.platform.config.schema import Config
 from fmnas.platform.errors import Ending, ExperimentFailed, RunDirectoryError
 from fmnas.platform.experiment.comparability import warm_start_notes
 from fmnas.platform.experiment.events import DriverWork, Extended, event_from_dict, event_to_dict
