@@ -14,12 +14,11 @@ from fmnas.platform.environment import format_driver
 from fmnas.platform.errors import Ending, ExperimentFailed
 from fmnas.platform.experiment.comparability import budget_change_notes, format_extension, warm_start_notes
 from fmnas.platform.experiment.events import DriverWork
-from fmnas.platform.experiment.ledger import settings_of
+from fmnas.platform.experiment.ledger import Ledger, settings_of
 from fmnas.platform.experiment.provenance import changed_file_notes, read_environment
-from fmnas.platform.experiment.retrained import retrained_table, write_retrained
 from fmnas.platform.experiment.run_directory import RunDirectory, write_json, write_text
 from fmnas.platform.experiment.state import ExperimentState
-from fmnas.platform.experiment.trial_result import trials_table
+from fmnas.platform.experiment.trial_result import trials_table, utc_timestamp
 from fmnas.platform.problems import display_name
 from fmnas.platform.report.setup_section import optimizer_notes, resolved_options, search_fidelity, setup_statements
 
@@ -143,3 +142,41 @@ def _environment(directory: RunDirectory, state: ExperimentState) -> dict[str, A
         for i, driver in enumerate(state.ledger.drivers, start=1)
     }
     return {**read_environment(directory), **({"drivers": drivers} if len(drivers) > 1 else {})}
+
+
+def retrained_table(ledger: Ledger) -> pd.DataFrame | None:
+    """Return the table of the incumbents that were retrained with the latest settings; None if there are none."""
+    retrained, settings = ledger.current_retrained(), ledger.retraining
+    if settings is None or not retrained:
+        return None
+    rows = []
+    for name, event in retrained.items():
+        run = ledger.runs[name]
+        best = run.best
+        assert best is not None, "only incumbents are retrained"
+        row = {
+            "run": name,
+            "optimizer": run.optimizer,
+            "repeat": run.repeat,
+            "trial": event.trial_id,
+            "selected_objective": best.objective,
+            "selected_error": best.error,
+            "test_error": sum(event.errors) / len(event.errors),
+            **{f"test_error_seed_{i}": error for i, error in enumerate(event.errors, start=1)},
+            "epochs": settings.epochs,
+            "images": settings.images,
+            "test_images": event.test_images,
+            "train_seconds": round(event.train_seconds, 6),
+            "started_at": utc_timestamp(event.started_at),
+            "finished_at": utc_timestamp(event.at),
+            "worker": event.worker,
+        }
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def write_retrained(directory: RunDirectory, ledger: Ledger) -> None:
+    """Write retrained.csv, unless no incumbent was retrained. Raises ExperimentFailed if the disk does not take it."""
+    table = retrained_table(ledger)
+    if table is not None:
+        write_text(directory.retrained, table.to_csv(index=False))

@@ -10,10 +10,10 @@ import yaml
 
 from fmnas.comparison import Summary
 from fmnas.platform.cli import main
-from fmnas.platform.experiment.retrained import write_retrained
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.experiment.state import ExperimentState
 from fmnas.platform.report.merge import write_report_of
+from fmnas.platform.report.write import write_retrained
 from fmnas.trainers.images.image_trainer import FinalTrainer
 
 TINY = ["data.train=40", "data.validation=24", "seeds=1", "fidelity.epochs=1", "budget.evaluations=3"]

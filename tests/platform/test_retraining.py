@@ -29,9 +29,9 @@ from fmnas.platform.experiment.experiment import build_experiment, derived_seed
 from fmnas.platform.experiment.journal import Journal, read_journal
 from fmnas.platform.experiment.ledger import Ledger, RetrainSettings, fold
 from fmnas.platform.experiment.observer import Observer
-from fmnas.platform.experiment.retrained import retrained_table
 from fmnas.platform.experiment.state import ExperimentState
 from fmnas.platform.experiment.trial_result import Job
+from fmnas.platform.report.write import retrained_table
 from fmnas.platform.runner.driver import Clock, Driver, RunContext
 from fmnas.platform.runner.jobs import RetrainingJobs, retraining_seed, retraining_trial
 from fmnas.platform.runner.plan import _not_retrained
