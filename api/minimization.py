@@ -201,13 +201,13 @@ class _Search:
 
         No page is written, which would take longer than most searches: `fmnas report` writes it.
         """
-        from fmnas.platform.report.write import findings_of
+        from fmnas.platform.report.write import report_input
         from fmnas.platform.runner.run import Surroundings
 
         found: list[RunResults] = []
 
         def write(directory: RunDirectory, state: "ExperimentState", say: Callable[[str], None]) -> "Summary":
-            found.append(RunResults(findings_of(directory, state)))
+            found.append(RunResults(report_input(directory, state)))
             return found[-1].summary
 
         main = threading.current_thread() is threading.main_thread()  # which alone hears signals

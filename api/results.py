@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from fmnas.comparison import Summary
     from fmnas.comparison.figures.canvas import Results
-    from fmnas.platform.report.write import Findings
+    from fmnas.platform.report.write import ReportInput
 
 
 class NoSuchResultError(FmnasError, LookupError):
@@ -52,14 +52,14 @@ def load_run(directory: str | Path, *more: str | Path) -> "RunResults":
     """
     from fmnas.platform.errors import RunDirectoryError
     from fmnas.platform.experiment.run_directory import run_directory
-    from fmnas.platform.report.merge import read_findings
+    from fmnas.platform.report.merge import load_report_input
 
     if not all(isinstance(each, str | Path) for each in (directory, *more)):
         raise RunDirectoryError(f"load_run({directory!r}): give paths; several one by one: load_run(*directories)")
     roots = [Path(each) for each in (directory, *more)]
     for root in roots:
         run_directory(root)
-    return RunResults(read_findings(roots))
+    return RunResults(load_report_input(roots))
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -69,7 +69,7 @@ class RunResults:
     The columns of the tables are those of trials.csv and of the files that comparison/report.py describes.
     """
 
-    findings: "Findings"
+    findings: "ReportInput"
 
     @cached_property
     def results(self) -> "Results":

@@ -20,7 +20,7 @@ from fmnas.comparison.summary import ReportContext
 from fmnas.platform.config.config import load_config
 from fmnas.platform.experiment.trial_result import run_name
 from fmnas.platform.problems import problem
-from fmnas.platform.report.setup_section import remarks_of, settings_of, setup_of
+from fmnas.platform.report.setup_section import optimizer_notes, resolved_options, setup_statements
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "docs" / "example"
 KEPT = ("index.html", "anytime.png", "retrained.png")
@@ -39,11 +39,11 @@ def context() -> ReportContext:
         finished=True,
         retrained=read_retrained(EXAMPLE / "retrained.csv"),
         hypotheses=config.hypotheses,
-        remarks=remarks_of(config),
+        remarks=optimizer_notes(config),
         runs=[PlannedRun(run_name(name, r), name, r) for r in range(config.repeats) for name in names],
         by_design={entry.label: entry.row.optimizer.chooses for entry in config.optimizers},
-        setup=setup_of(config, problem(config.problem, config.problem_settings)),
-        settings=settings_of(config),
+        setup=setup_statements(config, problem(config.problem, config.problem_settings)),
+        settings=resolved_options(config),
         files=["trials.csv", "retrained.csv"],
     )
 

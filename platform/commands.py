@@ -153,7 +153,7 @@ def report(arguments: argparse.Namespace) -> int:
     for path in arguments.directories:
         run_directory(path, write=in_place)
     say(console, f"reading {', '.join(map(str, arguments.directories))}")
-    from fmnas.platform.report.merge import report as write
+    from fmnas.platform.report.merge import write_report_of as write
 
     summary, directory = write(arguments.directories, arguments.out, partial(say, console))
     print_summary(summary, console)
@@ -271,15 +271,15 @@ def list_(arguments: argparse.Namespace) -> int:
 
 def doctor(arguments: argparse.Namespace) -> int:
     """What this machine and cluster can do, and what is missing."""
-    from fmnas.platform.doctor import examine
+    from fmnas.platform.doctor import run_checks
 
-    console, good = terminal(), True
-    for finding in examine(arguments.address):
-        good = good and finding.good
-        word, colour = ("ok", "green") if finding.good else ("missing", "red")
-        _print_verdict(console, word, colour, f"{finding.what:<18} {finding.detail}")
-        sys.stdout.flush()  # the next may take seconds
-    return ExitCode.DONE if good else ExitCode.FAILED
+    console, passed = terminal(), True
+    for result in run_checks(arguments.address):
+        passed = passed and result.passed
+        word, colour = ("ok", "green") if result.passed else ("missing", "red")
+        _print_verdict(console, word, colour, f"{result.name:<18} {result.detail}")
+        sys.stdout.flush()  # the next check may take seconds
+    return ExitCode.DONE if passed else ExitCode.FAILED
 
 
 def check(arguments: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""What this machine and cluster can do, what is missing, and how to get it."""
+"""Checks of the installation: packages, GPUs, data, the Ray cluster and the disk."""
 
 import importlib
 import re
@@ -12,121 +12,112 @@ from fmnas.platform.errors import legible, one_line
 from fmnas.search_spaces import FmnasError
 from fmnas.search_spaces.errors import PACKAGES
 
-OPTIONAL = {
-    "xgboost": "xgb_* problems need",
-    "optuna": "the optimizer tpe needs",
-    "smac": "the optimizer smac needs",
-    "botorch": "the optimizer botorch needs",
-}
-"""Of a package, who alone needs it: "only ... it"."""
-FREE_GIGABYTES = 2.0
-LONGEST_REASON = 300
-"""Of a foreign error, as much as is shown."""
+OPTIONAL = {"xgboost": "xgb_* problems", "optuna": "tpe", "smac": "smac", "botorch": "botorch"}
+"""Optional package -> the problems or the optimizer that need it."""
+MIN_FREE_GIGABYTES = 2.0
+MAX_REASON_CHARS = 300
+"""Characters shown of an error that is not by fmnas."""
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One thing looked at: whether it is well, and what was found or how to get it."""
+class CheckResult:
+    """Result of one check. detail: what was found, or how to fix it."""
 
-    what: str
-    good: bool
+    name: str
+    passed: bool
     detail: str
 
 
-def examine(address: str | None) -> Iterator[Finding]:
-    """Look at packages, data, devices, cluster and disk, each finding as it comes.
+def run_checks(address: str | None) -> Iterator[CheckResult]:
+    """Run all checks, yielding each result at once. Nothing is changed, but data may be downloaded to the cache.
 
-    Nothing is changed, but data may be fetched into the cache.
+    address: of a Ray cluster; None starts a local one.
     """
-    checks: dict[str, Callable[[], Iterator[Finding]]] = {
-        "packages": _packages,
-        "GPUs": _devices,
-        "FashionMNIST": _data,
-        "Ray": lambda: _cluster(address),
-        "disk": _disk,
+    checks: dict[str, Callable[[], Iterator[CheckResult]]] = {
+        "packages": _check_packages,
+        "GPUs": _check_gpus,
+        "FashionMNIST": _check_data,
+        "Ray": lambda: _check_cluster(address),
+        "disk": _check_disk,
     }
-    for what, check in checks.items():
-        yield from _looked(what, check)
+    for name, check in checks.items():
+        yield from guard(name, check)
 
 
-def _looked(what: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
-    """A check's findings, the last of which is why it broke down: what is missing must not hide the rest."""
+def guard(name: str, check: Callable[[], Iterator[CheckResult]]) -> Iterator[CheckResult]:
+    """Yield the results of a check; an exception in it becomes a failed result, so that the next checks still run."""
     try:
         yield from check()
     except FmnasError as error:
-        yield Finding(what, False, str(error))
+        yield CheckResult(name, False, str(error))
     except ImportError as error:
-        yield Finding(what, False, f"{error}: install it as README.md says, and look again")
+        yield CheckResult(name, False, f"{error}: install it (see README.md)")
     except Exception as error:
-        why = legible(str(error))[:LONGEST_REASON] or "no reason given"
-        yield Finding(what, False, f"this could not be looked at ({type(error).__name__}: {why}): mend that first")
+        reason = legible(str(error))[:MAX_REASON_CHARS]
+        yield CheckResult(name, False, f"check failed: {type(error).__name__}: {reason}")
 
 
 def required_packages() -> list[str]:
-    """What fmnas cannot do without, as its own metadata has it. Raises PackageNotFoundError where it has none."""
+    """Return the names of all required packages. Raises PackageNotFoundError if fmnas has no metadata."""
     return [re.split(r"[^\w.-]", line)[0] for line in requires("fmnas") or () if "extra ==" not in line]
 
 
-def _packages() -> Iterator[Finding]:
+def _check_packages() -> Iterator[CheckResult]:
     for name in required_packages():
-        found = package_version(name)
-        yield Finding(name, found is not None, found or f"not installed: pip install {name}")
-    for name, who_needs in OPTIONAL.items():
+        installed = package_version(name)
+        yield CheckResult(name, installed is not None, installed or f"not installed: pip install {name}")
+    for name, user in OPTIONAL.items():
         package = PACKAGES.get(name, name)
-        found = package_version(name) or package_version(package)
-        yield Finding(name, True, found or f"not installed, and only {who_needs} it: pip install {package}")
+        installed = package_version(name) or package_version(package)
+        yield CheckResult(name, True, installed or f"not installed (optional, for {user}): pip install {package}")
     try:
         importlib.import_module("hpbandster.core.dispatcher")
-    except Exception as error:  # it is unmaintained, and may break on whatever is newer than it
-        why = f"hpbandster does not import ({error}): its netifaces needs gcc and Python headers"
-        yield Finding("bohb", False, why)
+    except Exception as error:  # it is unmaintained, so any newer package may break it
+        detail = f"hpbandster does not import ({error}): its netifaces needs gcc and Python headers"
+        yield CheckResult("bohb", False, detail)
 
 
-def _devices() -> Iterator[Finding]:
-    """Each GPU is trained on: that it has a name says little."""
+def _check_gpus() -> Iterator[CheckResult]:
+    """Train for a moment on every GPU."""
     import torch
 
     from fmnas.trainers.images.problem import train_a_little
 
     count = torch.cuda.device_count()
     if not count:
-        yield Finding("GPUs", True, "none: workers train on CPUs (workers.gpus: 0)")
+        yield CheckResult("GPUs", True, "none: workers train on CPUs (workers.gpus: 0)")
     for device in (f"cuda:{i}" for i in range(count)):
         name = torch.cuda.get_device_name(device)
         try:
-            how = train_a_little(device)
+            used = train_a_little(device)
         except FmnasError as error:
-            advice = (
-                "Is its driver new enough for this torch, and is its memory free (nvidia-smi)? Where steps cannot be "
-                "captured, workers.arrangement: plain trains without, and takes longer"
-            )
-            told = f"{name} cannot train: {one_line(error)[:LONGEST_REASON]}. {advice}"
-            yield Finding(device, False, told)
+            hint = "check the driver version and free memory (nvidia-smi), or set workers.arrangement: plain"
+            reason = one_line(error)[:MAX_REASON_CHARS]
+            yield CheckResult(device, False, f"{name} cannot train: {reason}; {hint}")
         else:
-            told = f"{how.way}, torch {how.torch}, cuDNN {how.cudnn or 'none'}" if how else "it does not say how"
-            yield Finding(device, True, f"{name} trains: {told}")
+            versions = f" ({used.way}, torch {used.torch}, cuDNN {used.cudnn or 'none'})" if used else ""
+            yield CheckResult(device, True, f"{name} trains{versions}")
 
 
-def _data() -> Iterator[Finding]:
+def _check_data() -> Iterator[CheckResult]:
     from fmnas.trainers.images.data import fashion_mnist_set
 
-    yield Finding("FashionMNIST", True, fashion_mnist_set().place)
+    yield CheckResult("FashionMNIST", True, fashion_mnist_set().place)
 
 
-def _cluster(address: str | None) -> Iterator[Finding]:
+def _check_cluster(address: str | None) -> Iterator[CheckResult]:
     from fmnas.platform.workers.cluster import connect
 
     ray = connect(address)
     try:
         resources, nodes = ray.cluster_resources(), len(ray.nodes())
         amounts = f"{resources.get('CPU', 0):g} CPUs, {resources.get('GPU', 0):g} GPUs"
-        yield Finding("Ray cluster", True, f"{address or 'own'}: {nodes} node(s), {amounts}")
+        yield CheckResult("Ray cluster", True, f"{address or 'local'}: {nodes} node(s), {amounts}")
     finally:
         ray.shutdown()
 
 
-def _disk() -> Iterator[Finding]:
+def _check_disk() -> Iterator[CheckResult]:
     free = shutil.disk_usage(".").free / 1e9
-    good = free > FREE_GIGABYTES
-    lacking = "" if good else f", and it takes {FREE_GIGABYTES:g}: make room, or go where there is some"
-    yield Finding("disk", good, f"{free:.0f} GB free here{lacking}")
+    required = "" if free > MIN_FREE_GIGABYTES else f"; at least {MIN_FREE_GIGABYTES:g} GB required"
+    yield CheckResult("disk", not required, f"{free:.0f} GB free in this folder{required}")

@@ -87,6 +87,10 @@ class Knowledge:
         """What that repeat begins with."""
         return WarmStart(f"{run_name(self.label, repeat)} in {self.directory}", self.trials[repeat])
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        return asdict(self)
+
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Knowledge":
         """The inverse of `asdict`."""

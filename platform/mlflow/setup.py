@@ -10,6 +10,7 @@ from fmnas.platform.config.config import Config
 from fmnas.platform.config.uri import masked_uri
 from fmnas.platform.environment import provenance
 from fmnas.platform.errors import ExperimentFailed
+from fmnas.platform.experiment.comparability import OBJECTIVE_KEYS
 from fmnas.platform.experiment.provenance import data_digest
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.experiment.state import ExperimentState
@@ -19,7 +20,7 @@ from fmnas.platform.mlflow.records import params
 from fmnas.platform.mlflow.store import MlflowStore
 from fmnas.platform.mlflow.tracker import FLUSH_SECONDS, BackgroundTracker, NoTracker, Tracker, TrackingReport
 from fmnas.platform.problems import short_name
-from fmnas.platform.report.setup_section import OBJECTIVE, settings_of
+from fmnas.platform.report.setup_section import resolved_options
 from fmnas.platform.report.write import write_results
 
 Say = Callable[[str], None]
@@ -28,7 +29,7 @@ Write = Callable[[RunDirectory, ExperimentState, Say], Summary]
 SYNC_SECONDS = 24 * 3600.0
 """As FLUSH_SECONDS, of a sync."""
 
-SHARED = frozenset({*OBJECTIVE, "seed", "initial_design", "on_failure"})
+SHARED = frozenset({*OBJECTIVE_KEYS, "seed", "initial_design", "on_failure"})
 """The keys of a configuration that are params of every run."""
 PARENT = frozenset({"budget", "repeats"})
 """Those of the parent run alone: an extension changes them and has a new parent run, and a param never changes."""
@@ -94,7 +95,7 @@ def _new_tracker(state: ExperimentState, directory: RunDirectory, identity: str,
             **_of_mlflow(driver["commit"]),
         },
         params=params(_said(config, {*SHARED, *PARENT})),
-        optimizers={label: params({**_said(config, SHARED), **own}) for label, own in settings_of(config).items()},
+        optimizers={label: params({**_said(config, SHARED), **own}) for label, own in resolved_options(config).items()},
         dataset=_dataset(config, state.experiment.problem.dataset, data_digest(directory)),
         space=state.experiment.subspace.free,
         artifacts=directory.artifacts,

@@ -15,9 +15,9 @@ from fmnas.platform.config.config import Config, check_config
 from fmnas.platform.config.errors import explain, shown
 from fmnas.platform.config.source import apply_overrides
 from fmnas.platform.errors import ConfigError
+from fmnas.platform.experiment.comparability import optimizer_settings
 from fmnas.platform.experiment.configuration import FREE_TO_CHANGE, GROWING, differences, flat, is_within
 from fmnas.platform.mlflow.password import settled
-from fmnas.platform.report.setup_section import competitor
 
 REASONS = {
     "name": "its folders, and its experiment in MLflow, are called by it",
@@ -83,23 +83,6 @@ def taken(before: Config, after: Config) -> list[str]:
     return [f"from now on {', '.join(free)}"] if free else []
 
 
-def two_budgets(changes: Mapping[str, Any], config: Config) -> dict[str, str]:
-    """What is to be said, by its label, of each optimizer that was told one budget and is told another.
-
-    changes: of the extension. config: the experiment after it.
-    """
-    before, after = changes.get("budget.evaluations", (0, 0))
-    if before == after:
-        return {}
-    told = [entry.label for entry in config.optimizers if entry.row.takes_budget]
-    there = changes.get("optimizers", (told,))[0]
-    text = (
-        f"was told of a budget of {before} evaluations for what it suggested before the extension, and of {after} "
-        "after it: where it makes use of that, a run that began with the larger budget would have gone another way."
-    )
-    return {label: f"{label} {text}" for label in told if label in there}
-
-
 def _growing(config: Config) -> dict[str, Any]:
     plain = flat(config) | {"optimizers": [entry.label for entry in config.optimizers]}
     return {key: plain[key] for key in GROWING}
@@ -138,7 +121,7 @@ def _of_optimizers(config: Config, wanted: Config) -> list[str]:
         f"optimizers: {entry.label} has other settings here, and did what it did with those it has: write its label "
         f"alone for it as it is, or {{name: {entry.name}, label: {entry.label}-2, KEY: VALUE}} for one more"
         for entry in config.optimizers
-        if entry.label in now and competitor(entry) != competitor(now[entry.label])
+        if entry.label in now and optimizer_settings(entry) != optimizer_settings(now[entry.label])
     ]
     return [left_out, *altered] if missing else altered
 

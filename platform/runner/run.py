@@ -20,6 +20,7 @@ from fmnas.platform.display.progress import ExperimentProgress, Reached
 from fmnas.platform.display.summary import ExperimentResult
 from fmnas.platform.environment import describe_environment, driver_in_words, same_fmnas
 from fmnas.platform.errors import Ending, ExperimentFailed
+from fmnas.platform.experiment.comparability import budget_change_notes, warm_start_notes
 from fmnas.platform.experiment.configuration import check_own_code, check_tracked, current_config, is_written
 from fmnas.platform.experiment.events import begun_record, driver_record, ended_record, extended_record
 from fmnas.platform.experiment.experiment import build_experiment
@@ -40,10 +41,8 @@ from fmnas.platform.experiment.warm_start import Knowledge, recorded_knowledge
 from fmnas.platform.mlflow.password import keep_password, withhold_credentials
 from fmnas.platform.mlflow.setup import SYNC_SECONDS, Write, begin_tracking, check_tracking, finish_tracking
 from fmnas.platform.mlflow.tracker import FLUSH_SECONDS, Tracker
-from fmnas.platform.report.setup_section import warm_starts_of
-from fmnas.platform.report.write import last_driver
 from fmnas.platform.runner.driver import Clock, Dispatcher, Driver, Stage, epochs_reached
-from fmnas.platform.runner.extension import extended_config, growth, taken, two_budgets
+from fmnas.platform.runner.extension import extended_config, growth, taken
 from fmnas.platform.runner.preflight import remarks
 from fmnas.platform.runner.warm_start import check_known_data, read_knowledge
 from fmnas.platform.workers.cancellation import StopRequest
@@ -136,7 +135,7 @@ def launch(config: Config, directory: RunDirectory, around: Surroundings) -> Exp
     experiment, files = build_experiment(config, knowledge), own_digests(config)
     session = Session(ExperimentState(experiment), uuid.uuid4().hex, directory, around, uri_given=True)
     check_tracking(config, directory)
-    for remark in (*remarks(config), *warm_starts_of(experiment)):
+    for remark in (*remarks(config), *warm_start_notes(experiment)):
         around.screen.say(remark)
     data = experiment.problem.load()
     inputs = described(data, files)
@@ -181,8 +180,8 @@ def extend(directory: RunDirectory, given: Sequence[str], around: Surroundings) 
         news = {label: known for label, known in knowledge.items() if kept.get(label) != known}
         told = taken(before, after)
         if changes:
-            warm_starts = warm_starts_of(state.experiment) if news else []
-            told = [*remarks(after), *two_budgets(changes, after).values(), *warm_starts, *told]
+            warm_starts = warm_start_notes(state.experiment) if news else []
+            told = [*remarks(after), *budget_change_notes(changes, after).values(), *warm_starts, *told]
         elif after == before:
             told = ["the experiment has all of that already: nothing is added, and it goes on as it is"]
         for remark in told:
@@ -241,7 +240,7 @@ def sync(directory: RunDirectory, around: Surroundings) -> ExperimentResult:
 def _enter(session: Session, journal: Journal, work: DriverWork) -> None:
     """Say in the journal who goes on, and say it aloud where that is not who was here before."""
     state, directory, around = session.state, session.directory, session.around
-    before, files = last_driver(state, directory), own_digests(session.config)
+    before, files = (state.drivers[-1] if state.drivers else {}), own_digests(session.config)
     record = driver_record(work, around.clock.now(), files)
     if before and not (same_fmnas(before, record) and before.get("torch") == record["torch"]):
         around.screen.say(

@@ -15,6 +15,7 @@ from fmnas.platform.config.config import Config
 from fmnas.platform.config.errors import counted, shown
 from fmnas.platform.config.sections import LABEL_FORM, BudgetConfig
 from fmnas.platform.errors import ConfigError, RunDirectoryError
+from fmnas.platform.experiment.comparability import format_differences, objective_settings
 from fmnas.platform.experiment.configuration import current_config
 from fmnas.platform.experiment.journal import DRIVER, Record, experiment_records
 from fmnas.platform.experiment.ledger import new_ledger
@@ -24,7 +25,6 @@ from fmnas.platform.experiment.saved_problem import kept_space, reading
 from fmnas.platform.experiment.warm_start import NOTHING, Knowledge, KnownTrial
 from fmnas.platform.named import HANDED_OVER, parted
 from fmnas.platform.problems import problem
-from fmnas.platform.report.setup_section import differing, objective_settings
 from fmnas.search_spaces import Space, SpaceError
 from fmnas.search_spaces.errors import did_you_mean
 from fmnas.search_spaces.records import is_full
@@ -129,7 +129,7 @@ def _source(text: str, own: str) -> tuple[Earlier, str]:
 def _check_comparable(config: Config, space: Space, source: Earlier) -> None:
     given = parted(config.problem)[0] == HANDED_OVER
     ours = objective_settings(config, space if given else None)
-    lines = list(differing(ours, objective_settings(source.config, kept_space(source.directory))))
+    lines = list(format_differences(ours, objective_settings(source.config, kept_space(source.directory))))
     if lines:
         raise ConfigError(
             f"its results cannot be compared with those of {source.name}, which has another objective: "

@@ -44,9 +44,9 @@ def test_the_page_runs_from_top_to_bottom(tmp_path: Path, monkeypatch: pytest.Mo
     names: dict[str, Any] = {"__name__": "page"}
     for block in BLOCKS:
         exec(block, names)
-    assert names["again"].objective == names["found"].objective
+    assert names["again"].objective == names["result"].objective
     assert names["both"].best().objective == names["more"].objective
-    assert (len(names["found"].trials), len(names["more"].trials)) == (8, 12)
+    assert (len(names["result"].trials), len(names["more"].trials)) == (8, 12)
 
 
 def test_the_page_names_every_argument() -> None:

@@ -62,7 +62,7 @@ def test_it_ends_as_if_it_had_been_so_from_the_start(
     assert extend(run, "repeats=2", "optimizers=[random, regularized-evolution, bo-fm]") == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "extended after 10 of its trials had ended: repeats 1 -> 2, optimizers + bo-fm." in printed
-    assert "A p-value is right for a size that was chosen before" in printed
+    assert "p-values are valid for a number" in printed
     other, whole = tmp_path / "other", [*FAST, "-o", f"optimizers=[random, {EVOLUTION}, bo-fm]", "-o", "repeats=2"]
     assert main(["run", "smoke", *whole, "--out", str(other), "--progress", "quiet"]) == 0
     pd.testing.assert_frame_equal(rows(run), rows(other))
@@ -119,7 +119,7 @@ def test_a_larger_budget_is_said_of_who_was_told_the_smaller_one(
     capsys.readouterr()
     given = ["-o", "budget.evaluations=6", "-o", "optimizers=[random, cocabo, bo-fm]"]
     assert main(["extend", str(run), *given, "--progress", "lines"]) == 0
-    told = "cocabo was told of a budget of 5 evaluations for what it suggested before the extension, and of 6 after it"
+    told = "cocabo knows the size of its budget: 5 evaluations before the extension, 6 after it"
     assert told in capsys.readouterr().out
     summary = json.loads((run / "summary.json").read_text())
     assert {name: row["evaluations"] for name, row in summary["optimizers"].items()} == {
@@ -127,15 +127,15 @@ def test_a_larger_budget_is_said_of_who_was_told_the_smaller_one(
     }  # fmt: skip
     remarks = [remark.text for remark in context_of(RunDirectory(run), restore(RunDirectory(run))[0]).remarks]
     assert any(text.startswith(told) for text in remarks)
-    assert not any("A p-value is right" in text for text in remarks), "one repeat has no p"
-    assert not any(text.startswith(f"{name} was told of a budget") for name in ("random", "bo-fm") for text in remarks)
+    assert not any("p-values are valid" in text for text in remarks), "one repeat has no p"
+    assert not any(text.startswith(f"{name} knows the size") for name in ("random", "bo-fm") for text in remarks)
     assert told in (run / "report" / "index.html").read_text()
     assert extend(run, "repeats=2", "optimizers=[random, cocabo, bo-fm, {name: cocabo, label: late}]") == 0
     assert json.loads((run / "summary.json").read_text())["optimizers"].keys() >= {"late"}
     remarks = [remark.text for remark in context_of(RunDirectory(run), restore(RunDirectory(run))[0]).remarks]
-    assert [text.split()[0] for text in remarks if "was told of a budget of" in text] == ["cocabo"]
-    assert len([text for text in remarks if text.startswith("The experiment was extended")]) == 2
-    assert len([text for text in remarks if "A p-value is right" in text]) == 1, "said once, however often it grew"
+    assert [text.split()[0] for text in remarks if "evaluations before the extension" in text] == ["cocabo"]
+    assert len([text for text in remarks if text.startswith("Extended after")]) == 2
+    assert len([text for text in remarks if "p-values are valid" in text]) == 1, "said once, however often it grew"
 
 
 REFUSED = {
@@ -306,4 +306,4 @@ def test_a_retrained_configuration_that_is_not_the_best_any_more_is_not_shown(ru
     context = context_of(directory, state)
     assert context.retrained is not None
     assert list(context.retrained["run"]) == ["regularized-evolution/repeat-0"]
-    assert any(remark.text.startswith("1 of 2 retrained configurations are not the best") for remark in context.remarks)
+    assert any(remark.text.startswith("1 of 2 retrained configurations are outdated") for remark in context.remarks)

@@ -27,8 +27,8 @@ from fmnas.platform.experiment.state import ExperimentState
 from fmnas.platform.mlflow.setup import finish_tracking
 from fmnas.platform.mlflow.tracker import NoTracker, TrackingReport
 from fmnas.platform.problems import problem
-from fmnas.platform.report.setup_section import remarks_of, searched_of, setup_of
-from fmnas.platform.report.write import write_report_files
+from fmnas.platform.report.setup_section import optimizer_notes, search_fidelity, setup_statements
+from fmnas.platform.report.write import ReportInput, write_report_files
 
 
 def config(*optimizers: object) -> Config:
@@ -37,7 +37,7 @@ def config(*optimizers: object) -> Config:
 
 
 def test_cocabo_alone_is_said_to_know_its_budget() -> None:
-    (remark,) = remarks_of(config("random", "bo-fm", "bohb", "regularized-evolution", "cocabo"))
+    (remark,) = optimizer_notes(config("random", "bo-fm", "bohb", "regularized-evolution", "cocabo"))
     assert remark.optimizer == "cocabo"
     assert "knows the size of its budget" in remark.text
 
@@ -45,37 +45,37 @@ def test_cocabo_alone_is_said_to_know_its_budget() -> None:
 @pytest.mark.parametrize(
     ("points", "told"),
     [
-        (1, "All of a repeat begin with the same 1 random point."),
-        (3, "All of a repeat begin with the same 3 random points."),
-        ("authors", "All of a repeat begin with the same 10 points of the BO-FM authors' runs."),
+        (1, "Initial design: 1 random points, the same for bo-fm, random in a repeat."),
+        (3, "Initial design: 3 random points, the same for bo-fm, random in a repeat."),
+        ("authors", "Initial design: 10 points of the BO-FM authors' runs, the same for bo-fm, random in a repeat."),
     ],
 )
 def test_the_page_says_what_all_begin_with(points: object, told: str) -> None:
     given = config("bo-fm", "random").model_copy(update={"initial_design": points})
     given = given.model_copy(update={"budget": given.budget.model_copy(update={"seconds": 2e6})})
-    setup = setup_of(given, problem("func2c"))
+    setup = setup_statements(given, problem("func2c"))
     assert told in setup
-    assert "20 evaluations, and 2,000,000 seconds, in each of 1 repeat." in " ".join(setup)
+    assert "20 evaluations, at most 2,000,000 seconds. Repeats: 1." in " ".join(setup)
 
 
 def test_the_page_does_not_call_points_of_another_seed_the_authors() -> None:
     given = config("bo-fm", "random").model_copy(update={"initial_design": "authors", "seed": 7})
-    told = "All of a repeat begin with the same 10 points drawn in the way of the BO-FM authors."
-    assert told in setup_of(given, problem("func2c"))
+    told = "Initial design: 10 points by the BO-FM authors' method, the same for bo-fm, random in a repeat."
+    assert told in setup_statements(given, problem("func2c"))
 
 
 def test_what_a_retraining_may_have_less_of_is_what_the_search_trained_with() -> None:
-    assert searched_of(config("random")) == {"epochs": 1, "seeds": config("random").seeds}
+    assert search_fidelity(config("random")) == {"epochs": 1, "seeds": config("random").seeds}
     data = {"name": "t", "problem": "joint", "optimizers": ["random"], "initial_design": 3, "seeds": 2}
     data |= {"budget": {"evaluations": 20}, "fidelity": {"epochs": 4}, "data": {"train": 500, "validation": 90}}
-    assert searched_of(check_config(data, "here")) == {"epochs": 4, "images": 500, "seeds": 2}
+    assert search_fidelity(check_config(data, "here")) == {"epochs": 4, "images": 500, "seeds": 2}
 
 
 def test_a_report_that_the_disk_does_not_take_is_a_failure_and_no_wrong_input(tmp_path: Path) -> None:
     (tmp_path / "report").touch()  # a file where a folder is to be
     context = ReportContext("t", "func2c", Budget(3, 1), {}, "")
-    with pytest.raises(ExperimentFailed, match=r"cannot write .*report.*; the journal has it all"):
-        write_report_files(RunDirectory(tmp_path), pd.DataFrame(), context, print)
+    with pytest.raises(ExperimentFailed, match=r"cannot write .*report.*; the journal has all results"):
+        write_report_files(RunDirectory(tmp_path), ReportInput(pd.DataFrame(), context), print)
 
 
 def test_the_terminal_shows_the_tests_of_the_test_errors() -> None:
@@ -187,6 +187,6 @@ def test_the_page_says_what_an_own_problem_says_of_itself(tmp_path: Path) -> Non
     for name, expected in (("told", ["Error of a network on digits.", "Data: digits."]), ("silent", [])):
         data = {"name": "t", "problem": f"{path}:{name}", "optimizers": ["random"], "budget": {"evaluations": 20}}
         given = check_config(data, "here")
-        setup = setup_of(given, problem(given.problem))
+        setup = setup_statements(given, problem(given.problem))
         assert setup[1 : 1 + len(expected)] == expected
         assert setup[1 + len(expected)] == "The objective is the value of the function."

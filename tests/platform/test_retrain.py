@@ -15,7 +15,7 @@ from fmnas.comparison import Summary
 from fmnas.platform.cli import main
 from fmnas.platform.errors import RunDirectoryError
 from fmnas.platform.experiment.retrained import RetrainedRow, Scale, retrained_rows, write_retrained
-from fmnas.platform.report.merge import report
+from fmnas.platform.report.merge import write_report_of
 from fmnas.trainers.images.image_trainer import FinalTrainer
 
 TINY = ["data.train=40", "data.validation=24", "seeds=1", "fidelity.epochs=1", "budget.evaluations=3"]
@@ -37,7 +37,7 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def summary(searched: Path) -> Summary:
     """Its summary."""
-    return report([searched], None, print)[0]
+    return write_report_of([searched], None, print)[0]
 
 
 @pytest.fixture

@@ -54,7 +54,7 @@ def test_from_the_command_to_the_page_without_the_earlier_directory(
     assert run(out, f"[random, {EVOLUTION}, warm_start: '{source}:random'}}]", 8) == 0
     assert files(source) == before
     printed = " ".join(capsys.readouterr().out.split())
-    told = f"begins with 5 trials of {source} (random) in each repeat, charged as 5 of its 8 evaluations"
+    told = f"5 trials per repeat from {source} (random), charged as 5 of 8 evaluations"
     assert told in printed
     shutil.rmtree(source)
     assert told in json.loads((out / "summary.json").read_text())["caution"]
@@ -107,7 +107,7 @@ def test_an_extension_takes_more_repeats_and_optimizers_from_it(earlier: Path, t
     grown = {f"random/repeat-{r}": 6 for r in range(3)} | {f"regularized-evolution/repeat-{r}": 6 for r in (1, 2)}
     assert counts == {**grown, "regularized-evolution/repeat-0": 5}  # what it had begun with stays
     assert main(["replay", str(out)]) == 0
-    assert "5 to 6 trials" in json.loads((out / "summary.json").read_text())["caution"]
+    assert "5-6 trials" in json.loads((out / "summary.json").read_text())["caution"]
 
 
 def test_another_experiment_in_its_place_is_refused(
@@ -132,7 +132,7 @@ def test_a_problem_whose_file_was_altered_since_is_told(tmp_path: Path) -> None:
         mine.write_text(text)
         assert run(out, f"[{{name: random, warm_start: '{source}'}}]", 6, problem) == 0
         caution = json.loads((out / "summary.json").read_text())["caution"]
-        assert ("was another one there." in caution) == told
+        assert ("was different there." in caution) == told
         shutil.rmtree(out)
 
 
@@ -286,7 +286,7 @@ def test_repeats_that_know_the_same_are_not_put_together(
     for seed in (0, 7):
         assert run(tmp_path / str(seed), entry, 6, f"seed={seed}", "repeats=1") == 0
     assert main(["report", str(tmp_path / "0"), str(tmp_path / "7"), "--out", str(tmp_path / "both")]) == 2
-    assert "they are not independent, as repeats must be" in capsys.readouterr().err
+    assert "they are not independent" in capsys.readouterr().err
     assert run(tmp_path / "cold", "[{name: random, label: w}]", 6, "repeats=1", "seed=3") == 0
     assert main(["report", str(tmp_path / "0"), str(tmp_path / "cold"), "--out", str(tmp_path / "both")]) == 2
     assert "optimizer w.warm_start = " in capsys.readouterr().err

@@ -1,0 +1,62 @@
+"""Observers: they follow a running experiment and do something with what happens, such as showing or logging it.
+
+The driver calls every method from its own thread, so a method must return quickly. An exception of an observer never
+ends the experiment: the first one of each observer is logged. KeyboardInterrupt is passed on.
+
+    class PrintEvents(Observer):
+        def on_event(self, event, result):
+            print(event)
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from fmnas.platform.experiment.events import Event
+from fmnas.platform.experiment.trial_result import Outcome
+
+if TYPE_CHECKING:
+    from fmnas.platform.config.config import Config
+    from fmnas.platform.experiment.state import ExperimentState
+
+
+class PoolStatus(Protocol):
+    """What an observer may ask of the workers, at any time and from any thread."""
+
+    @property
+    def size(self) -> int:
+        """How many workers there are, ready or starting."""
+        ...
+
+    def progress(self) -> Mapping[tuple[str, int], int]:
+        """(run, trial) -> epochs that all trainings of a running trial have done, added up."""
+        ...
+
+
+class Observer:
+    """Follows an experiment. Every method does nothing by default."""
+
+    def check(self, config: "Config") -> None:
+        """Raise FmnasError if the observer cannot work with this configuration. Called before anything is written."""
+
+    def on_start(self, state: "ExperimentState", pool: PoolStatus) -> None:
+        """Called before the first job: `state` has everything that an earlier driver did."""
+
+    def on_event(self, event: Event, result: Outcome | None) -> None:
+        """Called after every event is on disk and in the state. result: of the trial that ended with it, else None."""
+
+    def on_suggesting(self, run: str) -> None:
+        """Called before the optimizer of a run is asked for a trial, and with "" when it has answered."""
+
+    def on_message(self, text: str) -> None:
+        """Called with a line for the user."""
+
+    def on_end(self, status: str, reason: str) -> None:
+        """Called once, last. status: "finished", "interrupted" or "failed"; reason: why it failed, else empty."""
+
+
+def mean_epochs_done(pool: PoolStatus, trainings: int) -> dict[tuple[str, int], int]:
+    """(run, trial) -> epochs that the trainings of a running trial have done on average, rounded down.
+
+    trainings: how many trainings a trial has; 0 counts as 1.
+    """
+    return {key: epochs // max(1, trainings) for key, epochs in pool.progress().items()}
