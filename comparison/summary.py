@@ -245,7 +245,7 @@ def _tests_json(tests: Comparisons) -> dict[str, Any]:
 
 
 def _to_json(value: Any) -> Any:
-    """A value as JSON data: records as dictionaries, numpy scalars as Python's, missing values as None, keys as text."""
+    """A value as JSON data: records as dictionaries, numpy scalars as numbers, missing values as None, keys as text."""
     if is_dataclass(value):
         value = vars(value)
     if isinstance(value, Mapping):

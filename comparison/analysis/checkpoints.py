@@ -183,5 +183,5 @@ def _final_numbers(values: Mapping[int, float], ends: pd.DataFrame, runs: pd.Dat
 
 
 def _last_rows(curves: pd.DataFrame, epochs: int) -> pd.DataFrame:
-    """The last row of every run's curve within this number of epochs; none for a run that has spent more by its first."""
+    """The last row of every run's curve within these epochs; none if the run's first trial costs more."""
     return curves[curves["epochs"] <= epochs].drop_duplicates("run", keep="last")

@@ -8,7 +8,7 @@ cause. A trial that was lost with its worker, or cancelled, is not charged.
 | full evaluations | results at full fidelity |
 | epochs | of charged trials; evaluations are the same in units of full trainings |
 | training seconds | of charged trials, on their workers |
-| wall-clock | from the run's first start to its last finish: includes other runs' work, excludes time without a driver |
+| wall-clock | from the run's first start to its last finish, with other runs' work, without time without a driver |
 | optimizer seconds | of every suggestion, whatever its trial's status; includes pending trials |
 """
 

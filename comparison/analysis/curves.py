@@ -22,7 +22,7 @@ from fmnas.comparison.analysis.resampling import Floats, mean_interval
 from fmnas.comparison.analysis.trials import Budget, PlannedRun, ReportError
 
 AXES = ("evaluations", "epochs", "seconds", "train_seconds", "wall_seconds")
-"""Epochs in units of full trainings, epochs, training plus suggestion time, training time, time since the run's start."""
+"""Full trainings' worth of epochs; epochs; training plus suggestion time; training time; time since the run's start."""
 STATISTICS = ("mean", "standard_error", "low", "high", "minimum", "maximum")
 """Of a mean curve, over repeats."""
 
@@ -88,7 +88,7 @@ def mean_curve(curves: pd.DataFrame, axis: str, grid: Sequence[float] | Floats) 
 
 
 def standard_error(values: Floats) -> Floats:
-    """Standard error of the mean over the first axis, ddof = 1; NaN for one value, 0 for values equal up to rounding."""
+    """Standard error of the mean over the first axis, ddof = 1; NaN for one value, 0 for equal values."""
     repeats = len(values)
     if repeats < 2:
         return np.full(values.shape[1:], np.nan)

@@ -67,7 +67,7 @@ def areas(curves: pd.DataFrame, end: float) -> list[Area]:
 
 
 def targets(curves: pd.DataFrame, last: Checkpoint) -> list[Target]:
-    """For every optimizer with a mean at the last checkpoint: when did each repeat of each optimizer reach that mean?"""
+    """For every optimizer with a mean at the last checkpoint: when did each repeat of each reach that mean?"""
     paths = _paths(curves, last.evaluations)
     return [
         Target(

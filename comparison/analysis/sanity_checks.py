@@ -21,8 +21,8 @@ MOSTLY_RANDOM, MANY_DUPLICATES, SLOW_SUGGESTIONS = 0.5, 0.05, 0.1
 MANY_FAILURES, MANY_REPEATED = 0.05, 0.25
 """A caution next to the result is given above these shares of failures and of duplicates."""
 LOST_TRIALS_NOTE = (
-    "The likely cause of a lost trial is a configuration that killed all workers.attempts workers. The optimizer is "
-    "not notified, and may suggest it again."
+    "A lost trial's configuration probably killed every worker that ran it (workers.attempts of them). Its optimizer "
+    "is not notified, and may suggest it again."
 )
 SLOW_START, SLOW_SECONDS = 3.0, 1.0
 """A worker's first trial is slow at this multiple of the median of its others, if it took this many seconds more."""
@@ -180,7 +180,8 @@ def _random_search_warning(origins: "pd.Series[str]", chosen: "pd.Series[str]") 
     known = {"the initial design": INITIAL, "the warm start": WARM_START}
     before = [words for words, origin in known.items() if (origins == origin).any()]
     start = f"after {before[0]}, " if before else ""
-    return f"{start}{random} of its {new} new configurations were random: {'all' if random == new else 'most'} of it was random search"
+    part = "all" if random == new else "most"
+    return f"{start}{random} of its {new} new configurations were random: {part} of it was random search"
 
 
 def _failed_fits_warning(checks: SanityChecks, asks: int) -> str:

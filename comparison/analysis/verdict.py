@@ -42,7 +42,8 @@ def headline(table: FinalTable, tests: Comparisons, seconds: float | None = None
     if seconds is not None:
         spent = f"within {format_duration(seconds)} of training and suggestion and"
     cost = f"{spent} {at} epoch{'' if at == 1 else 's'} in {which}"
-    mean = f"{'mean ' if first.repeats > 1 else ''}objective: {format_with_error(first.mean, first.standard_error)}, {cost}"
+    value = format_with_error(first.mean, first.standard_error)
+    mean = f"{'mean ' if first.repeats > 1 else ''}objective: {value}, {cost}"
     if len(table.rows) == 1:
         return f"{leader} reached this {mean}."
     tested = first.repeats > 1 or tests.most_repeats > 1
@@ -121,7 +122,7 @@ def retrained_caution(retrained: Retrained | None, search: Comparisons, reduced:
     tested = [_describe_tests(tests)] if tests.most_repeats > 1 else []
     power = describe_power(tests)
     result = " ".join(tested if power == describe_power(search) else [power, *tested])
-    return f"{text} Test errors: {result[:1].lower()}{result[1:]}" if result else text
+    return f"{text} For the test errors, {result[:1].lower()}{result[1:]}" if result else text
 
 
 def describe_power(tests: Comparisons) -> str:

@@ -15,7 +15,7 @@ from itertools import accumulate, groupby, pairwise
 from types import CodeType
 from typing import Any
 
-from fmnas.comparison.analysis.formatting import listed
+from fmnas.comparison.analysis.formatting import join_names
 from fmnas.platform.config.config import Config
 from fmnas.platform.errors import RunDirectoryError, legible
 from fmnas.platform.experiment.journal import OWN_FILES, Record
@@ -203,11 +203,13 @@ def _code_of(key: str, config: Config) -> str:
 def _alteration(key: str, versions: Sequence[Sequence[Outcome]], config: Config) -> str:
     """After how many of its trials a file was altered, and what came after that."""
     *ends, count = accumulate(map(len, versions))
-    what = f"{_in_words(key, config)}: its {_code_of(key, config)} was altered after {listed(list(map(str, ends)))} of"
+    what = (
+        f"{_in_words(key, config)}: its {_code_of(key, config)} was altered after {join_names(list(map(str, ends)))} of"
+    )
     if key != PROBLEM:
         return f"{what} its {count} trials had ended: its row holds results of each version."
     later = dict.fromkeys(outcome.optimizer for trials in versions[1:] for outcome in trials)
-    return f"{what} the {count} trials had ended: later ones, of {listed(list(later))}, are of another version."
+    return f"{what} the {count} trials had ended: later ones, of {join_names(list(later))}, are of another version."
 
 
 def _versions(key: str, state: ExperimentState, directory: RunDirectory) -> list[list[Outcome]]:

@@ -34,7 +34,7 @@ QUICK = ["-o", "workers.kind=in-process", "-o", "optimizers=[random]", "-o", "bu
 def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that is down is given up at once, and pages have no figures."""
     monkeypatch.setattr("fmnas.platform.mlflow.tracker.FIRST_PAUSE", 0.01)
-    monkeypatch.setattr("fmnas.comparison.report.drawn", lambda *_: [])
+    monkeypatch.setattr("fmnas.comparison.report.draw_figures", lambda *_: [])
     monkeypatch.delenv(URI_VARIABLE, raising=False)
 
 
@@ -50,7 +50,7 @@ def run_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of a finished run whose server never answered."""
     out = tmp_path_factory.mktemp("passwords") / "run"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fmnas.comparison.report.drawn", lambda *_: [])
+        patch.setattr("fmnas.comparison.report.draw_figures", lambda *_: [])
         assert main(["run", "smoke", *QUICK, "-o", f"tracking.uri={URI}", "--out", str(out)]) == 0
     return out
 
