@@ -19,8 +19,8 @@ from fmnas.api.results import NoSuchResultError, RunResults, load_run
 from fmnas.platform.errors import ConfigError, Ending, ExperimentFailed, RunDirectoryError
 from fmnas.platform.experiment.journal import DRIVER, Record, experiment_records
 from fmnas.platform.experiment.run_directory import RunDirectory, new_run_directory, run_directory
-from fmnas.platform.problems import short_name
-from fmnas.platform.workers.cancellation import StopRequest, stopped_by_signals
+from fmnas.platform.problems import display_name
+from fmnas.platform.workers.cancellation import StopRequest, stop_on_signals
 from fmnas.search_spaces import Space
 from fmnas.search_spaces.variables import Variable
 from fmnas.trainers import Problem, TrainerError, objective
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from fmnas.comparison import Summary
-    from fmnas.platform.config.config import Config
+    from fmnas.platform.config.schema import Config
     from fmnas.platform.display.modes import Screen
     from fmnas.platform.display.summary import ExperimentResult
     from fmnas.platform.experiment.state import ExperimentState
@@ -105,13 +105,13 @@ def minimize(
     warning and what there is. Raises FmnasError for input that cannot be, ExperimentFailed and KeyboardInterrupt where
     it ended so and no evaluation had finished.
     """
-    from fmnas.platform.config.config import check_config
-    from fmnas.platform.config.errors import CALL
-    from fmnas.platform.named import given
+    from fmnas.platform.config.errors import CALL_HINT
+    from fmnas.platform.config.load import check_config
+    from fmnas.platform.registry import registered
 
     task = _problem(function, space)
     place = TemporaryDirectory(prefix="fmnas-") if out is None else nullcontext(str(out))
-    with place as folder, given(_name(function), task) as use:
+    with place as folder, registered(_name(function), task) as use:
         settings = {
             "name": re.sub(r"[^A-Za-z0-9._-]", "", f"minimize-{_name(function)}")[:100],
             "problem": use,
@@ -122,7 +122,7 @@ def minimize(
             "tracking": {"enabled": False},
         }
         try:
-            config = check_config(settings, "fmnas.api.minimize", CALL)
+            config = check_config(settings, "fmnas.api.minimize", CALL_HINT)
         except ConfigError as error:
             raise ConfigError(_in_words_of_the_call(str(error))) from None
         results, reason = _Search(config, task, RunDirectory(Path(folder)), progress).run()
@@ -211,7 +211,7 @@ class _Search:
             return found[-1].summary
 
         main = threading.current_thread() is threading.main_thread()  # which alone hears signals
-        with stopped_by_signals(signal.SIGINT) if main else nullcontext(StopRequest()) as stop:
+        with stop_on_signals(signal.SIGINT) if main else nullcontext(StopRequest()) as stop:
             around = Surroundings(None, _screen(self.shown), stop, write=write, traced=self.shown)
             try:
                 result = self._begun(around)
@@ -243,7 +243,7 @@ class _Search:
         from fmnas.platform.experiment.provenance import PROBLEM, is_altered, own_digests
 
         drivers = [record for record in records if record["event"] == DRIVER]
-        now, name = own_digests(self.config).get(PROBLEM), short_name(self.config.problem)
+        now, name = own_digests(self.config).get(PROBLEM), display_name(self.config.problem)
         if now is None:
             return f"{name} has no source and no bytecode: fmnas cannot tell whether it is the function of before"
         if is_altered(PROBLEM, now, self.directory, drivers):

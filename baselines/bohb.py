@@ -14,13 +14,14 @@ from itertools import count
 from typing import Annotated, Any
 
 import numpy as np
+from annotated_types import Interval
 
 from fmnas.baselines.kde_model import DensityModel, quiet
 from fmnas.baselines.space_conversion import to_configspace
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion
 from fmnas.optimizers.isolation import PrivateRandomState
 from fmnas.optimizers.optimizer import Plan
-from fmnas.optimizers.options import Between, check_options
+from fmnas.optimizers.options import check_options
 from fmnas.search_spaces import Evaluation, Space, Trial
 from fmnas.search_spaces.records import PROMOTION
 
@@ -56,13 +57,13 @@ class BOHB(Optimizer):
         *,
         seed: int = 0,
         epochs: int = 1,
-        eta: Annotated[int, Between(2, 1_000_000)] = ETA,
-        min_points_in_model: Annotated[int, Between(1, 1_000_000)] | None = None,
-        top_n_percent: Annotated[int, Between(1, 99)] = TOP_PERCENT,
-        num_samples: Annotated[int, Between(1, 1_000_000)] = 64,
-        random_fraction: Annotated[float, Between(0.0, 1.0)] = 1 / 3,
-        bandwidth_factor: Annotated[float, Between(1e-3, 1e3)] = 3.0,
-        min_bandwidth: Annotated[float, Between(1e-9, 1.0)] = 1e-3,
+        eta: Annotated[int, Interval(ge=2, le=1_000_000)] = ETA,
+        min_points_in_model: Annotated[int, Interval(ge=1, le=1_000_000)] | None = None,
+        top_n_percent: Annotated[int, Interval(ge=1, le=99)] = TOP_PERCENT,
+        num_samples: Annotated[int, Interval(ge=1, le=1_000_000)] = 64,
+        random_fraction: Annotated[float, Interval(ge=0.0, le=1.0)] = 1 / 3,
+        bandwidth_factor: Annotated[float, Interval(ge=1e-3, le=1e3)] = 3.0,
+        min_bandwidth: Annotated[float, Interval(ge=1e-9, le=1.0)] = 1e-3,
     ) -> None:
         super().__init__(space, seed=seed, epochs=epochs)
         options: dict[str, Any] = {
@@ -172,7 +173,7 @@ def _random_state(rng: np.random.Generator) -> AbstractContextManager[None]:
 
 
 def brackets(
-    epochs: int, eta: Annotated[int, Between(2, 1_000_000)] = ETA
+    epochs: int, eta: Annotated[int, Interval(ge=2, le=1_000_000)] = ETA
 ) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
     """One cycle of brackets as (sizes, budgets) per rung, as HpBandSter makes them.
 

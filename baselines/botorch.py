@@ -21,13 +21,14 @@ from typing import Annotated, Any
 
 import numpy as np
 import torch
+from annotated_types import Interval
 from torch import Tensor
 
 from fmnas.baselines.external import WrappedOptimizer
 from fmnas.optimizers import Suggestion
 from fmnas.optimizers.gp.points import nothing_to_model
 from fmnas.optimizers.isolation import one_thread
-from fmnas.optimizers.options import Between, check_options
+from fmnas.optimizers.options import check_options
 from fmnas.search_spaces import Configuration, Space, Trial
 from fmnas.search_spaces.records import FAILED_FIT, FALLBACK, MODEL, RANDOM
 
@@ -50,9 +51,9 @@ class BoTorch(WrappedOptimizer):
         space: Space,
         *,
         log_objective: bool = False,
-        fit_steps: Annotated[int, Between(1, 100_000)] = 75,
-        raw_samples: Annotated[int, Between(2, 100_000)] = 256,
-        restarts: Annotated[int, Between(1, 1_000)] = 4,
+        fit_steps: Annotated[int, Interval(ge=1, le=100_000)] = 75,
+        raw_samples: Annotated[int, Interval(ge=2, le=100_000)] = 256,
+        restarts: Annotated[int, Interval(ge=1, le=1_000)] = 4,
         **others: Any,
     ) -> None:
         super().__init__(space, **others)

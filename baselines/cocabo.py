@@ -34,6 +34,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import numpy as np
+from annotated_types import Interval
 from torch import Tensor
 
 from fmnas.baselines.exp3 import Bandits
@@ -47,7 +48,7 @@ from fmnas.optimizers.gp.points import Points, new_among
 from fmnas.optimizers.gp.region import Region
 from fmnas.optimizers.gp.search import SearchSettings, SearchState, Surface, alternate, best_of
 from fmnas.optimizers.optimizer import check_budget
-from fmnas.optimizers.options import Between, check_options
+from fmnas.optimizers.options import check_options
 from fmnas.search_spaces import Evaluation, Space, Trial
 from fmnas.search_spaces.records import MODEL
 
@@ -96,7 +97,7 @@ class CoCaBO(BayesianOptimizer):
         self,
         space: Space,
         *,
-        mix: Annotated[float, Between(0.0, 1.0)] | Literal["learned"] = 0.5,
+        mix: Annotated[float, Interval(ge=0.0, le=1.0)] | Literal["learned"] = 0.5,
         evaluations: int | None = None,
         **others: Any,
     ) -> None:

@@ -28,7 +28,7 @@ from fmnas.baselines.space_conversion import from_optuna, optuna_distributions, 
 from fmnas.optimizers import OptimizerError, Suggestion
 from fmnas.optimizers.ask_tell import ReplayedOptimizer
 from fmnas.optimizers.isolation import PrivateRandomState
-from fmnas.optimizers.options import plain_parameters, with_parameters
+from fmnas.optimizers.options import subclass_with_parameters, yaml_parameters
 from fmnas.search_spaces import Configuration, Evaluation, Space, Trial
 from fmnas.search_spaces.errors import optional_module
 from fmnas.search_spaces.records import MODEL, RANDOM
@@ -153,11 +153,11 @@ def optimizer_asking(sampler: type[Any]) -> type[OptunaSampler]:
     from optuna.samplers import RandomSampler
 
     chooses = RANDOM if issubclass(sampler, RandomSampler) else MODEL
-    parameters = plain_parameters(sampler, leave_out=("seed",))
+    parameters = yaml_parameters(sampler, leave_out=("seed",))
     for module in {each.__module__ for each in sampler.__mro__}:
         for found in vars(sys.modules[module]).values():
             if type(found).__name__ == LAZY:
                 optional_module(found._name, f"the sampler {sampler.__name__}", OptimizerError)
-    return with_parameters(
+    return subclass_with_parameters(
         OptunaSampler, sampler.__name__, parameters, name=sampler.__name__, sampler=sampler, chooses=chooses
     )

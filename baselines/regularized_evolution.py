@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 import numpy as np
+from annotated_types import Interval
 
 from fmnas.baselines.mutation import mutated, mutation_for
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion
 from fmnas.optimizers.optimizer import Plan
-from fmnas.optimizers.options import Between, check_options
+from fmnas.optimizers.options import check_options
 from fmnas.search_spaces import Space
 from fmnas.search_spaces.records import MUTATION, RANDOM
 
@@ -32,8 +33,8 @@ class RegularizedEvolution(Optimizer):
         self,
         space: Space,
         *,
-        population: Annotated[int, Between(2, 10_000_000)] = POPULATION,
-        tournament: Annotated[int, Between(1, 10_000_000)] = TOURNAMENT,
+        population: Annotated[int, Interval(ge=2, le=10_000_000)] = POPULATION,
+        tournament: Annotated[int, Interval(ge=1, le=10_000_000)] = TOURNAMENT,
         **others: Any,
     ) -> None:
         super().__init__(space, **others)

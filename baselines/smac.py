@@ -19,10 +19,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
+from annotated_types import Interval
+
 from fmnas.baselines.external import LOOKED_AT, WrappedOptimizer
 from fmnas.baselines.space_conversion import configuration_space, from_configspace, to_configspace
 from fmnas.optimizers import Suggestion
-from fmnas.optimizers.options import Between, check_options
+from fmnas.optimizers.options import check_options
 from fmnas.search_spaces import Space
 from fmnas.search_spaces.records import FALLBACK, MODEL, RANDOM
 
@@ -46,8 +48,8 @@ class SMAC(WrappedOptimizer):
         self,
         space: Space,
         *,
-        challengers: Annotated[int, Between(1, 1_000_000)] = 10_000,
-        local_searches: Annotated[int, Between(1, 1_000)] = 10,
+        challengers: Annotated[int, Interval(ge=1, le=1_000_000)] = 10_000,
+        local_searches: Annotated[int, Interval(ge=1, le=1_000)] = 10,
         **others: Any,
     ) -> None:
         super().__init__(space, **others)

@@ -13,10 +13,12 @@ again. An infeasible suggestion is withdrawn, and Optuna draws again.
 from collections.abc import Iterator
 from typing import Annotated, Any
 
+from annotated_types import Interval
+
 from fmnas.baselines.optuna_sampler import OptunaOptimizer
 from fmnas.baselines.space_conversion import to_optuna
 from fmnas.optimizers import Suggestion
-from fmnas.optimizers.options import Between, check_options
+from fmnas.optimizers.options import check_options
 from fmnas.search_spaces import Space
 from fmnas.search_spaces.records import MODEL, RANDOM
 
@@ -34,7 +36,7 @@ class TPE(OptunaOptimizer):
         self,
         space: Space,
         *,
-        startup: Annotated[int, Between(1, 1_000_000)] = 10,
+        startup: Annotated[int, Interval(ge=1, le=1_000_000)] = 10,
         multivariate: bool = True,
         **others: Any,
     ) -> None:

@@ -35,7 +35,8 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from fmnas.platform.cli import main as fmnas
-from fmnas.platform.config.config import Config, check_config
+from fmnas.platform.config.load import check_config
+from fmnas.platform.config.schema import Config
 from fmnas.platform.display.modes import QuietScreen
 from fmnas.platform.display.progress import ExperimentProgress
 from fmnas.platform.experiment.experiment import build_experiment
@@ -46,7 +47,8 @@ from fmnas.platform.mlflow.tracker import NoTracker
 from fmnas.platform.runner.driver import Driver, Stage
 from fmnas.platform.workers.cancellation import StopRequest
 from fmnas.platform.workers.cluster import connect
-from fmnas.platform.workers.pool import Event, InProcessPool, Pool
+from fmnas.platform.workers.in_process import InProcessPool
+from fmnas.platform.workers.pool import Event, Pool
 from fmnas.platform.workers.ray_pool import RayPool
 from fmnas.platform.workers.ray_worker import build_trainer
 from fmnas.search_spaces import Evaluation

@@ -31,8 +31,8 @@ os.environ["RAY_AUTH_MODE"] = "disabled"  # the bridge leads nowhere else
 
 from rich.console import Console
 
-from fmnas.platform.config.config import check_config
-from fmnas.platform.config.sections import WorkersConfig
+from fmnas.platform.config.load import check_config
+from fmnas.platform.config.schema import WorkersConfig
 from fmnas.platform.display.modes import LineScreen
 from fmnas.platform.display.progress import ExperimentProgress
 from fmnas.platform.experiment.experiment import build_experiment

@@ -17,7 +17,7 @@ from fmnas.comparison.analysis.retrained import read_retrained
 from fmnas.comparison.analysis.trials import Budget, PlannedRun, read_trials
 from fmnas.comparison.report import write_report
 from fmnas.comparison.summary import ReportContext
-from fmnas.platform.config.config import load_config
+from fmnas.platform.config.load import load_config
 from fmnas.platform.experiment.trial_result import run_name
 from fmnas.platform.problems import problem
 from fmnas.platform.report.setup_section import optimizer_notes, resolved_options, setup_statements
@@ -41,7 +41,7 @@ def context() -> ReportContext:
         hypotheses=config.hypotheses,
         remarks=optimizer_notes(config),
         runs=[PlannedRun(run_name(name, r), name, r) for r in range(config.repeats) for name in names],
-        by_design={entry.label: entry.row.optimizer.chooses for entry in config.optimizers},
+        by_design={entry.label: entry.implementation.optimizer.chooses for entry in config.optimizers},
         setup=setup_statements(config, problem(config.problem, config.problem_settings)),
         settings=resolved_options(config),
         files=["trials.csv", "retrained.csv"],

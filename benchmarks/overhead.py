@@ -20,8 +20,8 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
-from fmnas.platform.config.config import Config, check_config
-from fmnas.platform.config.sections import WorkersConfig
+from fmnas.platform.config.load import check_config
+from fmnas.platform.config.schema import Config, WorkersConfig
 from fmnas.platform.display.modes import QuietScreen
 from fmnas.platform.display.progress import ExperimentProgress
 from fmnas.platform.experiment.experiment import build_experiment
@@ -35,8 +35,7 @@ from fmnas.platform.runner.driver import Driver, Stage
 from fmnas.platform.workers.cancellation import StopRequest
 from fmnas.platform.workers.cluster import connect
 from fmnas.platform.workers.pool import Event, Pool
-from fmnas.platform.workers.progress_actor import start_board
-from fmnas.platform.workers.ray_pool import RayPool, Watch
+from fmnas.platform.workers.ray_pool import RayPool
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.trainers.contract import Report, Stop, ignore, never
 
@@ -137,7 +136,7 @@ def on_ray(counts: list[int], trials: int, folder: Path) -> list[Row]:
     try:
         for count in counts:
             workers = WorkersConfig(cpus=0.01)
-            pool = RayPool(ray, Idle, None, workers, count, watch=Watch(board=start_board(ray)))
+            pool = RayPool(ray, Idle, None, workers, count)
             while pool.capacity < count:  # all are built, so that the loop alone is measured
                 pool.next_event(0.5)
                 time.sleep(0.01)

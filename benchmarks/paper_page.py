@@ -12,7 +12,7 @@ from paper_tables import Competitor, Taken
 from fmnas.comparison.analysis.formatting import MISSING, format_number, format_share, format_with_error
 from fmnas.comparison.figures.canvas import PANEL_SIZE, add_legend, new_figure, set_labels, set_log_scale, style_axes
 from fmnas.comparison.figures.palette import Style, styles
-from fmnas.platform.config.config import load_config
+from fmnas.platform.config.load import load_config
 from fmnas.platform.problems import PROBLEMS
 from fmnas.trainers.problem import Problem
 
@@ -289,5 +289,5 @@ def mean_line(taken: Taken, name: str) -> "pd.Series[float]":
 
 def minimum_of(name: str) -> float | None:
     """Of a problem that has no data, if it is known."""
-    found = PROBLEMS[name].found
+    found = PROBLEMS[name].target
     return found.minimum if isinstance(found, Problem) else None

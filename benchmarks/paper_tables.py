@@ -20,7 +20,7 @@ import pandas as pd
 
 from fmnas.comparison.analysis.curves import anytime_curves
 from fmnas.comparison.analysis.trials import Budget, read_trials
-from fmnas.platform.config.sections import OptimizerConfig
+from fmnas.platform.config.schema import OptimizerConfig
 from fmnas.search_spaces.records import MODEL, MUTATION, RANDOM
 
 HERE = Path(__file__).resolve().parent
@@ -144,8 +144,10 @@ def _competitor(entry: OptimizerConfig, trials: pd.DataFrame, commits: list[str]
         name=entry.name,
         options=entry.options,
         commits=commits,
-        caveat=entry.row.optimizer.caveat(entry.settings),
-        by_method=None if entry.row.optimizer.chooses == RANDOM else float(origins.isin((MODEL, MUTATION)).mean()),
+        caveat=entry.implementation.optimizer.caveat(entry.settings),
+        by_method=None
+        if entry.implementation.optimizer.chooses == RANDOM
+        else float(origins.isin((MODEL, MUTATION)).mean()),
     )
 
 

@@ -28,7 +28,7 @@ from fmnas.trainers.functions.synthetic import PUBLISHED_NOISE
 from fmnas.trainers.problem import ProblemSettings
 
 SYNTHETIC = {
-    name: row.found for name, row in REGISTERED.items() if isinstance(row.found, Problem) and row.found.function
+    name: row.target for name, row in REGISTERED.items() if isinstance(row.target, Problem) and row.target.function
 }
 TABLES = ("nusvr_diabetes", "dt_wine", "mlp_digits")
 PROBLEMS = (*SYNTHETIC, *TABLES)

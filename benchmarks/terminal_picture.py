@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from fmnas.platform.config.config import load_config
+from fmnas.platform.config.load import load_config
 from fmnas.platform.display.console import print_summary
 from fmnas.platform.display.modes import LAST_EVENTS, Happening
 from fmnas.platform.experiment.run_directory import RunDirectory
@@ -68,7 +68,7 @@ def main() -> None:
     console.print(f"$ fmnas run {arguments.config}")
     with tempfile.TemporaryDirectory() as folder:
         directory = RunDirectory(Path(folder) / config.name)
-        console.print(f"{config.in_a_line}, into runs/{config.name}", highlight=False)
+        console.print(f"{config.summary_line}, into runs/{config.name}", highlight=False)
         result = launch(config, directory, Surroundings(None, Camera(console), StopRequest()))
         print_summary(result.summary, console)
     arguments.out.write_text(console.export_svg(title=f"fmnas run {arguments.config}"))

@@ -42,7 +42,7 @@ from torch.nn import functional
 from training_gpu import Plan, measure_gpu
 
 from fmnas.search_spaces import Cell, Schedule, joint_space, largest_cell
-from fmnas.trainers.allocator import keep_freed_memory
+from fmnas.trainers.allocator import tune_malloc
 from fmnas.trainers.images.batches import MEAN, STANDARD_DEVIATION, Streams, streams, to_device
 from fmnas.trainers.images.cpu_fast import fast_learner
 from fmnas.trainers.images.devices import evaluation_batch
@@ -207,11 +207,11 @@ from fmnas.trainers.split import Split
 from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
 from fmnas.trainers.images.network import build_network
 from fmnas.trainers.images.batches import streams, to_device, training_batches
-from fmnas.trainers.allocator import keep_freed_memory
+from fmnas.trainers.allocator import tune_malloc
 from fmnas.trainers.images.cpu_fast import fast_learner
 from fmnas.trainers.images.training import TrainingContext, train_step
 imported = time.perf_counter()
-keep_freed_memory()
+tune_malloc()
 split = Split(*[np.ones((30000, 28, 28), np.uint8), np.ones(30000, np.uint8)] * 2, name="ones", place="memory")
 filled = time.perf_counter()
 trainer = ImageTrainer(split, TrainingSettings())
@@ -278,7 +278,7 @@ def main() -> None:
     parser.add_argument("--real", action="store_true", help="on a GPU: the largest cell in full length, too")
     parser.add_argument("--seconds", type=float, default=540.0, help="on a GPU: for all of it; FILE has each finding")
     arguments = parser.parse_args()
-    keep_freed_memory()
+    tune_malloc()
     found: dict[str, Any] = cpu_table(arguments) if arguments.part != "gpu" else {}
     found["gpu"] = None
 

@@ -1,17 +1,15 @@
-"""Anything with `ask() -> configuration` and `tell(configuration, objective)`, as an optimizer.
+"""Adapter of any object with `ask() -> configuration` and `tell(configuration, objective)` to the Optimizer contract.
 
     def make(space, seed, step=0.1):          # step: an option, which a configuration may set
-        search = Search(space, np.random.default_rng(seed), step)
-        return search                         # an object with ask and tell, or the two functions: ask, tell
+        return Search(space, np.random.default_rng(seed), step)    # or two functions: ask, tell
 
-The adapter keeps the books: it numbers the trials, knows what is pending, and plays the shared initial design, of which
-the object hears by `tell` alone. The objective is minimised. `ask` may return None: nothing before the next `tell`;
-then it must have changed nothing, since no record tells of that ask.
+The adapter numbers the trials, tracks the pending ones, and starts from the shared initial design, which it reports to
+the object by `tell`. The objective is minimised. `ask` may return None to wait for the next `tell`; it must then leave
+the object unchanged, because that ask is not recorded.
 
-No record holds what such an object knows. So it is restored by playing its life again: it is built anew, and asked and
-told in the recorded order. What it suggests must then be what the record has: it may depend on its seed and on what it
-was told, and on nothing else. It has global random states of its own, which begin with its seed, so what it draws from
-`random`, `numpy.random` and torch's default generator is settled, too; the caller's are as they were.
+The object's state is not recorded. To restore it, the adapter builds a new one and repeats the recorded asks and tells.
+So suggestions must depend on the seed and the results alone. `random`, `numpy.random` and torch's default generator are
+private to the object and begin with its seed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,44 +21,38 @@ import numpy as np
 
 from fmnas.optimizers.isolation import PrivateRandomState
 from fmnas.optimizers.optimizer import Optimizer, OptimizerError, Suggestion
-from fmnas.optimizers.options import plain_parameters, with_parameters
+from fmnas.optimizers.options import subclass_with_parameters, yaml_parameters
 from fmnas.search_spaces import Configuration, Evaluation, FmnasError, Space, Trial
 from fmnas.search_spaces.records import MODEL
 
 
-class NotRepeatedError(FmnasError):
-    """An optimizer that is restored by asking it again suggests something else than the record has."""
+class NonReproducibleError(FmnasError):
+    """An optimizer that is restored by asking it again suggests something else than was recorded."""
 
 
 class ReplayedOptimizer(Optimizer):
-    """Base of optimizers with a state that only their own asks and tells lead to: `restore` asks again."""
+    """Base of optimizers whose state follows only from their own asks and tells: `restore` asks again."""
 
     def restore(self, trial: Trial) -> None:
-        """Ask again. Raises NotRepeatedError where the suggestion is not the recorded one, or there is none."""
+        """Ask again. Raises NonReproducibleError unless the suggestion is the recorded one."""
         if trial.id != self._asked:
-            super().restore(trial)  # which refuses it
+            super().restore(trial)  # raises
         try:
             again = self.ask()
-        except Exception as error:  # of a stranger's code
-            raise NotRepeatedError(
-                f"trial {trial.id}: asked for it again, the optimizer failed ({type(error).__name__}: {error})"
-            ) from error
+        except Exception as error:  # of a user's code
+            raise NonReproducibleError(f"trial {trial.id}: ask() failed ({type(error).__name__}: {error})") from error
         if again is None or again.configuration != trial.configuration:
-            suggested = "nothing" if again is None else again.configuration
-            raise NotRepeatedError(
-                f"trial {trial.id}: the record has {trial.configuration}, and asked again in the same order the "
-                f"optimizer suggests {suggested}. It cannot go on where it was: what it suggests must follow from its "
-                "seed and its results alone (`fmnas check` says more). The finished trials are kept, and `fmnas "
-                "report` shows them"
+            configuration = again and again.configuration
+            raise NonReproducibleError(
+                f"trial {trial.id}: ask() returned {configuration}, the journal has {trial.configuration}: not "
+                "reproducible. Suggestions must depend on the seed and the results alone; `fmnas check` tests it. The "
+                "finished trials are kept: see `fmnas report`"
             )
         self.pending[trial.id] = trial
 
 
 class AskTellOptimizer(ReplayedOptimizer):
-    """An object that asks and tells; `optimizer_made_by` says of which kind.
-
-    make: builds the object, or the pair of functions, of a space, a seed and the options.
-    """
+    """An object that asks and tells. make: a factory of it, or of its two functions, as `is_factory` says."""
 
     make: ClassVar[Callable[..., Any]]
 
@@ -76,60 +68,58 @@ class AskTellOptimizer(ReplayedOptimizer):
         super().__init__(space, seed=seed, epochs=epochs, initial_design=initial_design)
         self._random = PrivateRandomState(seed)
         common = {"epochs": epochs, "initial_design": self.initial_design}
-        wanted = {name: value for name, value in common.items() if name in signature(self.make).parameters}
+        options |= {name: value for name, value in common.items() if name in signature(self.make).parameters}
         try:
             with self._random.inside():
-                made = self.make(space, seed, **wanted, **options)
+                made = self.make(space, seed, **options)
         except FmnasError:
             raise
-        except Exception as error:  # of a stranger's code
-            raise OptimizerError(f"{type(self).__name__} cannot be made: {type(error).__name__}: {error}") from error
-        self._object_ask, self._object_tell = self._pair(made)
+        except Exception as error:  # of a user's code
+            raise OptimizerError(f"{type(self).__name__} cannot be built: {type(error).__name__}: {error}") from error
+        self._object_ask, self._object_tell = self._get_functions(made)
 
     def _suggest(self, rng: np.random.Generator) -> Suggestion | None:
         with self._random.inside():
-            given = self._object_ask()
-        if given is None:
+            configuration = self._object_ask()
+        if configuration is None:
             return None
-        if not isinstance(given, Mapping):
+        if not isinstance(configuration, Mapping):
             raise OptimizerError(
-                f"{type(self).__name__} suggests {given!r}: ask() must return a mapping with a value for each of "
-                f"{', '.join(self.space.names)}"
+                f"{type(self).__name__}: ask() returned {configuration!r}: it must return a mapping with a value for "
+                f"each of {', '.join(self.space.names)}"
             )
-        return Suggestion(dict(given), MODEL)
+        return Suggestion(dict(configuration), MODEL)
 
     def _observe(self, trial: Trial, evaluation: Evaluation) -> None:
         with self._random.inside():
             self._object_tell(dict(trial.configuration), evaluation.objective)
 
-    def _pair(self, made: Any) -> tuple[Callable[[], Any], Callable[[Configuration, float], Any]]:
-        """Its two functions."""
+    def _get_functions(self, made: Any) -> tuple[Callable[[], Any], Callable[[Configuration, float], Any]]:
         if isinstance(made, tuple) and len(made) == 2 and all(map(callable, made)):
             return made
-        lacking = [name for name in ("ask", "tell") if not callable(getattr(made, name, None))]
-        if lacking:
+        missing = [name for name in ("ask", "tell") if not callable(getattr(made, name, None))]
+        if missing:
             raise OptimizerError(
-                f"{type(self).__name__} made {made!r}, which has no {' and no '.join(lacking)}: return an object with "
-                "ask() and tell(configuration, objective), or the two functions"
+                f"{type(self).__name__} returned {made!r}, which has no {' and no '.join(missing)}: return an object "
+                "with ask() and tell(configuration, objective), or the two functions"
             )
         return made.ask, made.tell
 
 
-def can_make(found: Any) -> bool:
-    """Whether it is a class with ask and tell, or a function, that takes a space and a seed."""
-    if isinstance(found, type) and not (hasattr(found, "ask") and hasattr(found, "tell")):
+def is_factory(target: Any) -> bool:
+    """Whether it is a function, or a class with ask and tell, that takes a space and a seed."""
+    if isinstance(target, type) and not (hasattr(target, "ask") and hasattr(target, "tell")):
         return False
     try:
-        signature(found).bind_partial(None, None)
-    except (TypeError, ValueError):  # it takes less, or is none, or nobody can tell
+        signature(target).bind_partial(None, None)
+    except (TypeError, ValueError):  # fewer parameters, not callable, or no signature
         return False
     return True
 
 
 @cache
-def optimizer_made_by(make: Callable[..., Any]) -> type[AskTellOptimizer]:
-    """The optimizer whose object `make(space, seed, **options)` builds. Raises OptimizerError for odd options."""
-    first = list(signature(make).parameters)[:2]
-    parameters = plain_parameters(make, leave_out=first)
+def optimizer_from_factory(make: Callable[..., Any]) -> type[AskTellOptimizer]:
+    """The optimizer class around the objects that `make(space, seed, **options)` builds."""
+    parameters = yaml_parameters(make, leave_out=list(signature(make).parameters)[:2])
     name = getattr(make, "__name__", type(make).__name__)
-    return with_parameters(AskTellOptimizer, name, parameters, make=staticmethod(make))
+    return subclass_with_parameters(AskTellOptimizer, name, parameters, make=staticmethod(make))

@@ -28,11 +28,10 @@ from fmnas.optimizers.contract import BrokenRuleError, Rule, Subject
 from fmnas.optimizers.contract.checks import Suggested, suggested_everywhere
 from fmnas.optimizers.contract.play import DESIGN, DESIGN_SEED, EPOCHS, SPACES, ask, played
 from fmnas.optimizers.contract.rules import rules
-from fmnas.platform.config.errors import describe, unknown
-from fmnas.platform.config.source import override
+from fmnas.platform.config.errors import format_errors, format_unknown
+from fmnas.platform.config.source import apply_override
 from fmnas.platform.errors import ConfigError, legible, one_line, own_line
-from fmnas.platform.named import whole
-from fmnas.platform.optimizers import OPTIMIZERS, Row, Setting
+from fmnas.platform.registry import OPTIMIZERS, OptimizerContext, OptimizerEntry, absolute_reference
 from fmnas.search_spaces import FmnasError, Space
 from fmnas.search_spaces.records import INITIAL, SUGGESTED
 
@@ -67,14 +66,14 @@ class Candidate:
     options: Mapping[str, Any]
 
     @property
-    def row(self) -> Row:
+    def row(self) -> OptimizerEntry:
         """Raises ConfigError for a name that is neither."""
         if self.use in OPTIMIZERS:
             return OPTIMIZERS[self.use]
         if ":" not in self.use:
-            refused = unknown("optimizer", self.use, list(OPTIMIZERS), "fmnas list optimizers")
+            refused = format_unknown("optimizer", self.use, list(OPTIMIZERS), "fmnas list optimizers")
             raise ConfigError(f"{refused} One of your own is named module:Class or FILE.py:Class")
-        return Row(self.use.rpartition(":")[2], whole(self.use), "")
+        return OptimizerEntry(self.use.rpartition(":")[2], absolute_reference(self.use), "")
 
     def subject(self) -> Subject:
         """What the rules take."""
@@ -82,7 +81,7 @@ class Candidate:
 
         def build(space: Space, seed: int) -> Any:
             design = tuple(random_design(space, DESIGN, DESIGN_SEED))
-            return row.build(space, Setting(seed, EPOCHS, EVALUATIONS, False, design), self.options)
+            return row.build(space, OptimizerContext(seed, EPOCHS, EVALUATIONS, False, design), self.options)
 
         origins = frozenset(SUGGESTED) - (set() if row.takes_initial_design else {INITIAL})
         return Subject(build, row.takes_initial_design, origins)
@@ -92,15 +91,15 @@ def candidate(use: str, overrides: Sequence[str]) -> Candidate:
     """The optimizer of that name, with options KEY=VALUE. Raises ConfigError for one that cannot be, or has others."""
     options: dict[str, Any] = {}
     for each in overrides:
-        override(options, each)
+        apply_override(options, each)
     found = Candidate(use, options)
     row = found.row
     if options and not row.options.model_fields:
         raise ConfigError(f"{', '.join(options)}: {use} takes no options; leave -o out")
     try:
-        row.complete(options)
+        row.validate_options(options)
     except ValidationError as error:
-        raise ConfigError("\n".join(describe(each, row.options) for each in error.errors())) from None
+        raise ConfigError("\n".join(format_errors(error, row.options, options))) from None
     except (OptimizerError, TypeError) as error:
         raise ConfigError(f"{use}: {error}") from None
     return found

@@ -22,12 +22,12 @@ from fmnas.platform.display.modes import JSON, LINES, LIVE, QUIET, LineScreen, m
 from fmnas.platform.display.summary import Teller
 from fmnas.platform.errors import ConfigError, ExitCode, ExperimentFailed, RunDirectoryError
 from fmnas.platform.experiment.run_directory import RunDirectory, new_run_directory, run_directory
-from fmnas.platform.workers.cancellation import stopped_by_signals
+from fmnas.platform.workers.cancellation import stop_on_signals
 from fmnas.search_spaces import FmnasError
 
 if TYPE_CHECKING:
     from fmnas.platform.display.summary import ExperimentResult
-    from fmnas.platform.optimizers import Row
+    from fmnas.platform.registry import OptimizerEntry
     from fmnas.platform.runner.run import Surroundings
 
 Say = Callable[[str], None]
@@ -53,7 +53,7 @@ def _driven(plan: Callable[[argparse.Namespace, Say], _Plan]) -> Callable[[argpa
     def command(arguments: argparse.Namespace) -> int:
         mode = mode_for(arguments.progress, terminal())
         reserved = reserved_output() if mode in (JSON, QUIET) else nullcontext(sys.stdout)
-        with reserved as file, stopped_by_signals(say=complain) as stop:
+        with reserved as file, stop_on_signals(notify=complain) as stop:
             console = terminal(output(file))
             screen, teller = open_screen(mode, console, file), Teller(mode, console, file=file)
             try:
@@ -74,13 +74,13 @@ def _driven(plan: Callable[[argparse.Namespace, Say], _Plan]) -> Callable[[argpa
 @_driven
 def run(arguments: argparse.Namespace, say: Say) -> _Plan:
     """Run an experiment."""
-    from fmnas.platform.config.config import load_config
+    from fmnas.platform.config.load import load_config
     from fmnas.platform.mlflow.password import settled
 
     say(f"reading {arguments.config}")
     config = settled(load_config(arguments.config, arguments.overrides, say, arguments.address), Path.cwd())
     directory = new_run_directory(arguments.out or Path("runs") / config.name)
-    say(f"{config.in_a_line}, into {directory.root}")
+    say(f"{config.summary_line}, into {directory.root}")
     from fmnas.platform.runner.run import launch  # what a configuration must be is known by now
 
     return _Plan(directory, directory.command("resume"), lambda around: launch(config, directory, around))
@@ -166,7 +166,7 @@ def replay(arguments: argparse.Namespace) -> int:
 
     It imports the files that its configuration names: treat a run directory like a program.
     """
-    from fmnas.platform.config.errors import counted
+    from fmnas.platform.config.errors import format_count
     from fmnas.platform.experiment.configuration import check_own_code, recorded_configs
     from fmnas.platform.experiment.experiment import build_experiment
     from fmnas.platform.experiment.journal import experiment_records
@@ -188,7 +188,7 @@ def replay(arguments: argparse.Namespace) -> int:
     for run, asks in replayed.asks.items():
         differ = sum(difference.run == run for difference in replayed.differences)
         told = f"{differ} differ{'s' if differ == 1 else ''}" if differ else "all as recorded"
-        say(console, f"{run}: {counted(asks, 'suggestion')} asked again, {told}")
+        say(console, f"{run}: {format_count(asks, 'suggestion')} asked again, {told}")
     return ExitCode.FAILED if replayed.differences else ExitCode.DONE
 
 
@@ -230,15 +230,15 @@ def ui(arguments: argparse.Namespace) -> int:
 
 def config(arguments: argparse.Namespace) -> int:
     """Print a configuration with every default, explained, and its cost."""
-    from fmnas.platform.config.config import load_config
-    from fmnas.platform.config.reference import commented
+    from fmnas.platform.config.load import load_config
+    from fmnas.platform.config.reference import to_commented_yaml
     from fmnas.platform.runner.preflight import cost_of, measured, not_trained, remarks
 
     said: list[str] = []
     found = load_config(arguments.config, arguments.overrides, said.append)
     time = [f"Time: {measured(found)}"] if arguments.time else []
     told = [*said, f"Cost: {cost_of(found)}", *not_trained(found), *time, *remarks(found)]
-    sys.stdout.write(commented(found) + "".join(f"# {line}\n" for line in told))
+    sys.stdout.write(to_commented_yaml(found) + "".join(f"# {line}\n" for line in told))
     return ExitCode.DONE
 
 
@@ -254,7 +254,7 @@ def list_(arguments: argparse.Namespace) -> int:
         lines = {name: entry.summary for name, entry in PROBLEMS.items()}
         lines |= {alias: f"another name of {name}" for alias, name in ALIASES.items()}
     elif arguments.what == "optimizers":
-        from fmnas.platform.optimizers import OPTIMIZERS
+        from fmnas.platform.registry import OPTIMIZERS
 
         lines = {name: row.summary for name, row in OPTIMIZERS.items()}
         if arguments.options:
@@ -304,13 +304,13 @@ def _print_verdict(console: Console, word: str, colour: str, told: str) -> None:
     console.print(Text.assemble((f"{word:<7}", colour), f"  {told}"), soft_wrap=True, highlight=False)
 
 
-def _options(row: "Row") -> str:
+def _options(row: "OptimizerEntry") -> str:
     """With their defaults, and what is to choose from; and the one key beside them that not every optimizer takes."""
-    from fmnas.optimizers.options import choices_of, options_of
+    from fmnas.optimizers.options import get_choices, get_options
 
-    known, words = options_of(row.optimizer), []
-    for name, value in row.complete({}).items():
-        others = [str(each) for each in choices_of(known[name].annotation) if each != value]
+    known, words = get_options(row.optimizer), []
+    for name, value in row.validate_options({}).items():
+        others = [str(each) for each in get_choices(known[name].annotation) if each != value]
         words.append(f"{name} {value} (or {', '.join(others)})" if others else f"{name} {value}")
     told = ", ".join(words) or "no options"
     return told if row.takes_initial_design else f"{told}; no warm_start"

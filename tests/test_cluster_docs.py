@@ -11,7 +11,7 @@ import yaml
 from pydantic import BaseModel
 
 from fmnas.platform.cli import main
-from fmnas.platform.config.config import Config
+from fmnas.platform.config.schema import Config
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE, FILES = ROOT / "docs" / "cluster.md", sorted((ROOT / "docs" / "cluster").iterdir())

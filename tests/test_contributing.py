@@ -20,7 +20,7 @@ import pytest
 from fmnas.comparison import figures
 from fmnas.comparison.figures.files import FORMATS
 from fmnas.optimizers import Optimizer, random_design
-from fmnas.platform import optimizers, problems
+from fmnas.platform import problems, registry
 from fmnas.platform.cli import main
 from fmnas.search_spaces import Nominal, Ordinal, Real, Space, Trial
 from fmnas.search_spaces.records import INITIAL
@@ -43,8 +43,13 @@ def added_to(file: str) -> str:
     return row
 
 
-OPTIMIZERS = [eval(row, vars(optimizers).copy()) for file, row in ROWS if file == "platform/optimizers.py"]
-PROBLEMS = list(problems.rows(eval(f"{{{added_to('platform/problems.py')}}}")).values())
+ADDED = [eval(row) for file, row in ROWS if file == "platform/registry.py"]
+OPTIMIZERS = [registry.OptimizerEntry(name, f"fmnas.{use}", summary) for name, use, summary in ADDED]
+PROBLEMS = [
+    problems.ProblemEntry(name, f"fmnas.trainers.{module}:{name.upper()}", summary)
+    for module, summaries in eval(f"{{{added_to('platform/problems.py')}}}").items()
+    for name, summary in summaries.items()
+]
 
 
 @pytest.fixture
@@ -70,7 +75,7 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
 def named(written: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch) -> None:
     """The examples' rows in the registries; of the figures the example alone is drawn, the others take seconds."""
     for row in OPTIMIZERS:
-        monkeypatch.setitem(optimizers.OPTIMIZERS, row.name, row)
+        monkeypatch.setitem(registry.OPTIMIZERS, row.name, row)
     for row in PROBLEMS:
         monkeypatch.setitem(problems.PROBLEMS, row.name, row)
     drawn = {"distribution": written("fmnas.comparison.figures.distribution")}
@@ -125,7 +130,7 @@ def test_with_the_examples_where_the_page_says_the_tests_pass(tmp_path: Path) ->
     for file, code in FILES.items():
         (house / file).write_text(code)
     for file, row in ROWS:
-        add(house / file, r"^(FIGURES.*|SUMMARIES = \{|    for row in \()\n", f"{row.strip()},\n")
+        add(house / file, r"^(FIGURES.*|SUMMARIES = \{|    for name, use, summary in \()\n", f"{row.strip()},\n")
     add(house / "comparison/figures/__init__.py", r"^from fmnas.comparison.figures import ", "distribution, ")
     for file, name, entry in ENTRIES:
         add(house / file, rf"^{name}\b.* = [\[{{]\n", f"{entry},\n")
@@ -148,7 +153,7 @@ def add(path: Path, after: str, text: str) -> None:
 @pytest.mark.usefixtures("named")
 @pytest.mark.parametrize("row", OPTIMIZERS, ids=lambda row: row.name)
 def test_an_optimizer_asks_is_told_and_goes_on_the_same_from_its_history(row: Any) -> None:
-    setting = optimizers.Setting(3, 5, 12, False, tuple(random_design(SPACE, 4, 0)))
+    setting = registry.OptimizerContext(3, 5, 12, False, tuple(random_design(SPACE, 4, 0)))
     optimizer, again = (row.build(SPACE, setting, {}) for _ in range(2))
     for _ in range(12):
         trial = asked(optimizer)

@@ -11,7 +11,7 @@ import yaml
 
 from fmnas.comparison.analysis.paired_tests import can_show
 from fmnas.platform.cli import main
-from fmnas.platform.config.config import check_config, load_config
+from fmnas.platform.config.load import check_config, load_config
 from fmnas.platform.config.source import shipped_configs
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -1,30 +1,30 @@
 """Keys of a configuration that depend on other keys.
 
-What stands in for a key that was left out, what an override makes of values in the file that it leaves without a
-meaning, and which values have no effect beside others.
+The default of workers.kind, the values of a file that an override makes meaningless, and values without effect.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from fmnas.platform.config.errors import shown
-from fmnas.platform.config.sections import IN_PROCESS, RAY, DataConfig, WorkersConfig
-from fmnas.platform.config.user_problem import problem_row
-from fmnas.platform.problems import Row, is_own, short_name
+from fmnas.platform.config.errors import format_value
+from fmnas.platform.config.schema import (
+    ALL_PAIRS,
+    AUTHORS,
+    IN_PROCESS,
+    RAY,
+    Config,
+    DataConfig,
+    WorkersConfig,
+    default_initial_points,
+)
+from fmnas.platform.config.user_problem import find_entry
+from fmnas.platform.problems import ProblemEntry, display_name, is_user_defined
 from fmnas.search_spaces import FmnasError
-from fmnas.trainers.problem import Problem, ProblemSettings
+from fmnas.trainers.problem import Problem
 
-if TYPE_CHECKING:
-    from fmnas.platform.config.config import Config
-
-ALL_PAIRS = "all"
-"""Hypotheses on every pair of optimizers; what the room `comparison` calls ALL, which takes long to import."""
-AUTHORS = "authors"
-"""The initial design of the BO-FM paper's own runs."""
-MOST_INITIAL_POINTS = 10
-STAND_INS = {
+PLACEHOLDERS: Mapping[str, Any] = {
     "name": "unnamed",
-    "problem": "unknown",
+    "problem": "func2c",
     "optimizers": ["random"],
     "budget": {"evaluations": 1},
     "fidelity": {"epochs": 1},
@@ -32,78 +32,67 @@ STAND_INS = {
 """Values for required keys that are missing or wrong, so that the other keys can be checked."""
 
 
-def default_initial_points(evaluations: int) -> int:
-    """How many random points an initial design has unless set: a third of the evaluations, from 1 to 10.
+def default_kind(workers: WorkersConfig, entry: ProblemEntry, concurrency: Iterable[int]) -> str:
+    """The kind of workers for workers.kind = auto: in-process for a function that takes milliseconds, else Ray.
 
-    One evaluation has none, so that something is left to choose.
+    Setting count, cpus, gpus or an optimizer's concurrency asks for Ray's workers. concurrency: of each optimizer.
     """
-    return min(MOST_INITIAL_POINTS, max(1, evaluations // 3), evaluations - 1)
-
-
-def default_kind(workers: WorkersConfig, row: Row, concurrency: Iterable[int]) -> str:
-    """Where trials run, for workers.kind = auto: in this process for a function that takes milliseconds, else on Ray.
-
-    Whoever says how many workers there are, what one takes, or that an optimizer has several trials in flight wants
-    workers, and gets them. concurrency: of each optimizer.
-    """
-    asked = workers.model_fields_set & {"count", "cpus", "gpus"} or any(number > 1 for number in concurrency)
-    return IN_PROCESS if row.takes_milliseconds and not asked else RAY
+    wants_workers = workers.model_fields_set & {"count", "cpus", "gpus"} or any(number > 1 for number in concurrency)
+    return IN_PROCESS if entry.takes_milliseconds and not wants_workers else RAY
 
 
 def fall_back(data: dict[str, Any], before: Mapping[str, Any], overridden: Collection[str]) -> Iterator[str]:
-    """Change the values in `data` that came from the file and that an override left without a meaning.
+    """Change the values of the file that an override makes meaningless; yields a line for each change.
 
-    data: the configuration with its overrides. before: as the file has it. overridden: the keys of the overrides.
-    Yields a line for each change. What an override itself says stays, and so does what the file alone has wrong.
+    data: the configuration with its overrides, which is changed. before: the file's. overridden: the keys of the
+    overrides. Values of overrides stay, and so do values that are wrong in the file itself.
     """
-    chosen, labels = before.get("hypotheses"), _labels(data)
-    is_removed = chosen in _labels(before) and labels and chosen not in labels
-    if is_removed and not _is_changed("hypotheses", overridden):
+    chosen, labels = before.get("hypotheses"), _find_labels(data)
+    is_removed = chosen in _find_labels(before) and labels and chosen not in labels
+    if is_removed and not _is_overridden("hypotheses", overridden):
         data["hypotheses"] = ALL_PAIRS
-        yield f"hypotheses = {ALL_PAIRS}: {chosen}, as the configuration has it, is not among these optimizers"
+        yield f"hypotheses = {ALL_PAIRS}: {chosen}, of the configuration, is not one of these optimizers"
     try:
-        row = problem_row(data.get("problem"))
-        if row is not None:
-            if _is_changed("problem", overridden):
-                yield from _without_old_problem(data, row, overridden)
-            yield from _without_authors_points(data, row, overridden)
-    except FmnasError:  # the problem cannot be used, which its check says
+        entry = find_entry(data.get("problem"))
+        if entry is not None:
+            if _is_overridden("problem", overridden):
+                yield from _drop_keys_of_old_problem(data, entry, overridden)
+            yield from _replace_authors_points(data, entry, overridden)
+    except FmnasError:  # the check of the problem reports it
         return
 
 
-def _without_old_problem(data: dict[str, Any], row: Row, overridden: Collection[str]) -> Iterator[str]:
+def _drop_keys_of_old_problem(data: dict[str, Any], entry: ProblemEntry, overridden: Collection[str]) -> Iterator[str]:
     """Drop what the file sets of its own problem and the problem of the override does not take."""
-    takes = row.settable
+    takes = entry.configurable
     foreign = {
         "data": set(DataConfig.model_fields) - set(takes.data),
         "objective": {"flops_weight"} if takes.flops_weight is None else set(),
         "checkpoints": set() if takes.checkpoints else {"every", "continue_promoted"},
-        "fixed": set(data["fixed"]) - {*_task(row).space.names} if isinstance(data.get("fixed"), dict) else set(),
+        "fixed": {*data["fixed"]} - {*entry.problem().space.names} if isinstance(data.get("fixed"), dict) else set(),
     }
     dropped = []
     for section, names in foreign.items():
         values = data.get(section)
-        if not isinstance(values, dict):
-            continue
-        for name in list(values):
-            if name in names and not _is_changed(f"{section}.{name}", overridden):
-                del values[name]
+        for name in list(values) if isinstance(values, dict) else ():
+            if name in names and not _is_overridden(f"{section}.{name}", overridden):
+                del data[section][name]
                 dropped.append(f"{section}.{name}")
-    if isinstance(row.found, Problem) and "seeds" in data and not _is_changed("seeds", overridden):
+    if isinstance(entry.target, Problem) and "seeds" in data and not _is_overridden("seeds", overridden):
         del data["seeds"]
         dropped.append("seeds")
     if dropped:
-        yield f"{short_name(row.name)} does not take {', '.join(dropped)} of the configuration: left out"
+        yield f"{display_name(entry.name)} does not take {', '.join(dropped)} of the configuration: left out"
 
 
-def _without_authors_points(data: dict[str, Any], row: Row, overridden: Collection[str]) -> Iterator[str]:
-    """Random points in place of the authors', where an override leaves none of theirs."""
-    if data.get("initial_design") != AUTHORS or _is_changed("initial_design", overridden):
+def _replace_authors_points(data: dict[str, Any], entry: ProblemEntry, overridden: Collection[str]) -> Iterator[str]:
+    """Replace the authors' points by random ones if an override makes them unavailable."""
+    if data.get("initial_design") != AUTHORS or _is_overridden("initial_design", overridden):
         return
-    if _is_changed("problem", overridden) and not _task(row).has_authors_points:
-        why = f"the authors' points are not known for {short_name(row.name)}"
-    elif _is_changed("fixed", overridden) and data.get("fixed"):
-        why = "the authors' points are of the whole space, and fixed leaves a part of it"
+    if _is_overridden("problem", overridden) and not entry.problem().has_authors_points:
+        why = f"the authors' points are not available for {display_name(entry.name)}"
+    elif _is_overridden("fixed", overridden) and data.get("fixed"):
+        why = "the authors' points cannot be combined with fixed"
     else:
         return
     budget = data.get("budget")
@@ -113,11 +102,11 @@ def _without_authors_points(data: dict[str, Any], row: Row, overridden: Collecti
         yield f"initial_design = {data['initial_design']} random points: {why}"
 
 
-def without_effect(config: "Config", overridden: Collection[str]) -> Iterator[str]:
-    """A line for values that were set and change nothing. overridden: the keys of the overrides."""
+def find_ineffective_keys(config: Config, overridden: Collection[str]) -> Iterator[str]:
+    """A line for values that were set and have no effect. overridden: the keys of the overrides."""
     workers = config.workers
     if workers.kind == IN_PROCESS:
-        set_keys = [f"workers.{key} = {shown(getattr(workers, key))}" for key in _of_several_workers(workers)]
+        set_keys = [f"workers.{key} = {format_value(getattr(workers, key))}" for key in _find_ray_keys(workers)]
         set_keys += [
             f"optimizers.{i}.concurrency = {entry.concurrency}"
             for i, entry in enumerate(config.optimizers)
@@ -125,35 +114,29 @@ def without_effect(config: "Config", overridden: Collection[str]) -> Iterator[st
         ]
         if set_keys:
             yield f"without effect: {', '.join(set_keys)}: workers.kind = {IN_PROCESS} runs one trial at a time here"
-    row = problem_row(config.problem)
-    default = type(config).model_fields["seeds"].default
-    is_set = _is_changed("seeds", overridden) or config.seeds != default
-    if row is not None and not is_own(row.name) and is_set and not _task(row).seeds:
+    entry = find_entry(config.problem)
+    is_set = _is_overridden("seeds", overridden) or config.seeds != Config.model_fields["seeds"].default
+    if entry is not None and not is_user_defined(entry.name) and is_set and not entry.problem().seeds:
         yield f"without effect: seeds = {config.seeds}: an evaluation of {config.problem} has no seeds to average"
     tracking = [f"tracking.{key}" for key in ("uri", "experiment") if getattr(config.tracking, key) is not None]
     if tracking and not config.tracking.enabled:
         yield f"without effect: {', '.join(tracking)}: tracking.enabled = false"
 
 
-def _of_several_workers(workers: WorkersConfig) -> list[str]:
-    """The keys that only workers on Ray heed, as far as they have another value than their default."""
+def _find_ray_keys(workers: WorkersConfig) -> list[str]:
+    """The keys with a value other than the default that only Ray's workers use."""
     fields = type(workers).model_fields
     return [key for key in ("count", "cpus", "attempts") if getattr(workers, key) != fields[key].default]
 
 
-def _task(row: Row) -> Problem:
-    return row.problem(ProblemSettings())
-
-
-def _is_changed(key: str, overridden: Collection[str]) -> bool:
+def _is_overridden(key: str, overridden: Collection[str]) -> bool:
     """Whether an override names the key, something in it or the section around it."""
     return any(key == other or key.startswith(f"{other}.") or other.startswith(f"{key}.") for other in overridden)
 
 
-def _labels(data: Mapping[str, Any]) -> list[Any]:
-    """Of the optimizers in a configuration's plain data, as far as these have some."""
+def _find_labels(data: Mapping[str, Any]) -> list[Any]:
+    """The labels of the optimizers in a configuration's plain data."""
     entries = data.get("optimizers")
-    mappings = (
-        [each if isinstance(each, dict) else {"name": each} for each in entries] if isinstance(entries, list) else []
-    )
-    return [each.get("label", each.get("name")) for each in mappings]
+    items = entries if isinstance(entries, list) else []
+    mappings = [item if isinstance(item, dict) else {"name": item} for item in items]
+    return [entry.get("label", entry.get("name")) for entry in mappings]

@@ -1,6 +1,7 @@
-"""Every key of a configuration: what it may be, its default and what it means, read off the schema.
+"""The reference of every key of a configuration, read from the schema.
 
-docs/configuration.md is made of it (`python -m fmnas.platform.config.reference`), and `fmnas config` comments with it.
+`python -m fmnas.platform.config.reference` prints docs/configuration.md; `fmnas config` prints the descriptions as
+comments.
 """
 
 import json
@@ -11,32 +12,10 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any
 
-from fmnas.platform.config.config import Config
-from fmnas.platform.config.errors import SECTIONS, TOP_EXAMPLES
+from fmnas.platform.config.schema import Config
 
 REQUIRED = "required"
-EXAMPLES = TOP_EXAMPLES | {
-    **{f"{section}.{key}": value for section, (key, value) in SECTIONS.items()},
-    "budget.seconds": "86400",
-    "budget.trial_seconds": "3600",
-    "fixed": "{op1: conv3x3, output: 3}",
-    "fidelity.schedule_epochs": "25",
-    "objective.flops_weight": "0.05",
-    "objective.flops": "pthflops",
-    "data.name": "digits",
-    "data.train": "2000",
-    "data.validation": "2000",
-    "data.batch_size": "64",
-    "data.early_validation": "500",
-    "tracking.uri": "http://mlflow.example:5000",
-    "optimizers.0.name": "bo-fm",
-    "optimizers.0.use": "mine.py:Mine",
-    "optimizers.0.label": "bo-fm-moddif",
-    "optimizers.0.warm_start": "runs/earlier:random",
-    "optimizers.0.options": "{kernel: moddif}",
-}
-"""Of keys that have no default, or one that shows nothing; of the others the default is one."""
-_LIMITS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
+_BOUNDS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
 _TYPES = {
     "integer": "whole number",
     "number": "number",
@@ -47,100 +26,88 @@ _TYPES = {
     "object": "mapping",
 }
 _KEY = re.compile(r"(?P<indent>[ -]*)(?P<key>\w+):")
-"""A key at the beginning of a line of YAML, where an optimizer's first stands after "- "."""
+"""A key at the beginning of a line of YAML; the first key of an optimizer follows "- "."""
+_HEADER = """# Every key of a configuration
+
+A configuration is a YAML file. `-o KEY=VALUE` overrides a key by its dotted name; `optimizers.0` is the first
+optimizer. `-o optimizers+=NAME` appends to the list. `fmnas config FILE` prints a configuration with all defaults, and
+its cost. `fmnas list optimizers --options` prints the options of each optimizer. This page is generated from the
+schema by `python -m fmnas.platform.config.reference`.
+
+| key | may be | default | example | meaning |
+|---|---|---|---|---|
+"""
 
 
 @dataclass(frozen=True)
-class Key:
-    """One key: its dotted name (of a list's items with 0), what it may be, its default, and what it means."""
+class ConfigKey:
+    """A key: its dotted name (0 for an item of a list), allowed values, default, meaning, and an example value."""
 
     name: str
     kind: str
     default: str
     meaning: str
-
-    @property
-    def example(self) -> str:
-        """A value that may be set."""
-        return EXAMPLES.get(self.name, self.default)
+    example: str
 
 
-def keys() -> list[Key]:
-    """All of them, in the order of the schema: a section is followed by its own."""
+def read_keys() -> list[ConfigKey]:
+    """All keys in the order of the schema; the keys of a section follow it."""
     schema = Config.model_json_schema()
-    return list(_keys(schema, schema["$defs"], ""))
+    return list(_read_section(schema, schema["$defs"], ""))
 
 
-def _keys(schema: Mapping[str, Any], known: Mapping[str, Any], prefix: str) -> Iterator[Key]:
-    for name, given in schema["properties"].items():
-        inner, items = _section(given, known), _section(given.get("items", {}), known)
-        default = REQUIRED if name in schema.get("required", ()) else "–" if inner else _default(given)
-        told = " ".join((given.get("description") or inner.get("description", "")).split())
-        kind = "list of names or mappings" if items else "mapping" if inner else _kind(given)
-        yield Key(prefix + name, kind, default, told)
-        if inner:
-            yield from _keys(inner, known, f"{prefix}{name}.")
-        if items:
-            yield from _keys(items, known, f"{prefix}{name}.0.")
+def _read_section(section: Mapping[str, Any], known: Mapping[str, Any], prefix: str) -> Iterator[ConfigKey]:
+    for name, key in section["properties"].items():
+        inner, items = _find_section(key, known), _find_section(key.get("items", {}), known)
+        value = key.get("default", {})
+        default = value if isinstance(value, str) else json.dumps(value)
+        default = REQUIRED if name in section.get("required", ()) else "–" if inner else default
+        meaning = " ".join((key.get("description") or inner.get("description", "")).split())
+        kind = "list of names or mappings" if items else "mapping" if inner else _describe(key)
+        yield ConfigKey(prefix + name, kind, default, meaning, key.get("examples", [default])[0])
+        if inner or items:
+            yield from _read_section(inner or items, known, f"{prefix}{name}." if inner else f"{prefix}{name}.0.")
 
 
-def _section(given: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The schema of the section that a key holds; empty where it holds a plain value."""
-    found = known.get(given.get("$ref", "").removeprefix("#/$defs/"), {})
+def _find_section(key: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The schema of the section under a key; empty for a plain value."""
+    found = known.get(key.get("$ref", "").removeprefix("#/$defs/"), {})
     return found if "properties" in found else {}
 
 
-def _default(given: Mapping[str, Any]) -> str:
-    value = given.get("default", {})
-    return value if isinstance(value, str) else json.dumps(value)
+def _describe(key: Mapping[str, Any]) -> str:
+    """The allowed values of a key."""
+    if "anyOf" in key:
+        return ", or ".join(map(_describe, key["anyOf"]))
+    if "enum" in key:
+        return ", ".join(map(str, key["enum"]))
+    if "const" in key:
+        return str(key["const"])
+    bounds = [f"{words} {key[bound]:,.16g}" for bound, words in _BOUNDS.items() if bound in key]
+    return " ".join([_TYPES.get(key.get("type", ""), "text"), " and ".join(bounds)]).strip()
 
 
-def _kind(given: Mapping[str, Any]) -> str:
-    """What a plain value may be, in words."""
-    if "anyOf" in given:
-        return ", or ".join(map(_kind, given["anyOf"]))
-    if "enum" in given:
-        return ", ".join(map(str, given["enum"]))
-    if "const" in given:
-        return str(given["const"])
-    bounds = [f"{words} {given[key]:,.16g}" for key, words in _LIMITS.items() if key in given]
-    return " ".join([_TYPES.get(given.get("type", ""), "text"), " and ".join(bounds)]).strip()
-
-
-def commented(config: Config) -> str:
-    """A configuration with every default, as YAML that loads to the same; above each key, once, what it means."""
-    told = {key.name.replace(".0.", "."): key.meaning for key in keys()}
+def to_commented_yaml(config: Config) -> str:
+    """A configuration with every default, as YAML that loads to the same, with a comment above each key's first use."""
+    meanings = {key.name.replace(".0.", "."): key.meaning for key in read_keys()}
     lines: list[str] = []
     place: list[str] = []
     for line in config.to_yaml().splitlines():
-        found = _KEY.match(line)
-        if found:
+        if found := _KEY.match(line):
             depth = len(found["indent"]) // 2
             place = [*place[:depth], found["key"]]
-            before = f"{'  ' * depth}# "
-            lines += wrap(told.pop(".".join(place), ""), 118, initial_indent=before, subsequent_indent=before)
+            indent = f"{'  ' * depth}# "
+            lines += wrap(meanings.pop(".".join(place), ""), 118, initial_indent=indent, subsequent_indent=indent)
         lines.append(line)
     return "\n".join(lines) + "\n"
 
 
-def markdown() -> str:
-    """The reference as a page."""
-    lines = [
-        "# Every key of a configuration",
-        "",
-        "A configuration is a YAML file; `-o KEY=VALUE` overrides a key by its dotted name, `optimizers.0` being the",
-        "first; `-o optimizers+=NAME` adds an entry to the list. `fmnas config FILE` prints one with all defaults, and",
-        "what it costs. What an optimizer itself takes, `fmnas list optimizers` says. Made from the schema by",
-        "`python -m fmnas.platform.config.reference`.",
-        "",
-        "| key | may be | default | example | meaning |",
-        "|---|---|---|---|---|",
-    ]
-    for key in keys():
-        cells = (f"`{key.name}`", key.kind, key.default, f"`{key.example}`", key.meaning)
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    return "\n".join(lines) + "\n"
+def to_markdown() -> str:
+    """docs/configuration.md."""
+    rows = [(f"`{key.name}`", key.kind, key.default, f"`{key.example}`", key.meaning) for key in read_keys()]
+    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return _HEADER + "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
-    sys.stdout.write(markdown())
+    sys.stdout.write(to_markdown())

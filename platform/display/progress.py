@@ -32,7 +32,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from fmnas.platform.config.sections import IN_PROCESS
+from fmnas.platform.config.schema import IN_PROCESS
 from fmnas.platform.display.console import plain_table
 from fmnas.platform.display.modes import Happening, Screen, as_reached, as_time, spent_of, time_left
 from fmnas.platform.display.runs_table import Doing, RunRow, RunsTable, as_number
@@ -40,8 +40,8 @@ from fmnas.platform.experiment.experiment import Run
 from fmnas.platform.experiment.retrained import RetrainedRow, Scale
 from fmnas.platform.experiment.state import ExperimentState
 from fmnas.platform.experiment.trial_result import Job, Outcome
-from fmnas.platform.problems import short_name
-from fmnas.platform.workers.pool import without_place
+from fmnas.platform.problems import display_name
+from fmnas.platform.workers.pool import short_worker_name
 from fmnas.search_spaces.records import FINISHED, WARM_START
 
 Reached = Callable[[], Mapping[tuple[str, int], int]]
@@ -80,7 +80,7 @@ class JobProgress(ABC):
 
     def _gone(self, event: str, what: str, job: Job, worker: str, reason: str) -> None:
         self._flying.pop((job.run, job.trial.id), None)
-        line = f"{without_place(worker)} {what} trial {job.trial.id} of {job.run}: {reason}"
+        line = f"{short_worker_name(worker)} {what} trial {job.trial.id} of {job.run}: {reason}"
         self._tell(event, {**_job(job), "worker": worker, "reason": reason}, line, bad=True)
 
     def _tell(self, event: str, facts: Mapping[str, Any], line: str = "", bad: bool = False) -> None:
@@ -138,7 +138,8 @@ class ExperimentProgress(JobProgress):
         trial, again = job.trial, f", attempt {job.attempt}" if job.attempt > 1 else ""
         takes_long = self._state.experiment.config.workers.kind != IN_PROCESS
         line = (
-            f"{job.run}  trial {trial.id} ({trial.origin}, {trial.epochs} ep{again})  starts on {without_place(worker)}"
+            f"{job.run}  trial {trial.id} ({trial.origin}, {trial.epochs} ep{again})  "
+            f"starts on {short_worker_name(worker)}"
         )
         facts = {"origin": trial.origin, "epochs": trial.epochs, "worker": worker}
         self._start(job, facts, line if takes_long else "")
@@ -189,7 +190,7 @@ class ExperimentProgress(JobProgress):
             )
             for run in self._state.runs.values()
         ]
-        what = f"{config.name}: {short_name(config.problem)}, {config.budget.evaluations} evaluations each"
+        what = f"{config.name}: {display_name(config.problem)}, {config.budget.evaluations} evaluations each"
         return RunsTable(f"{what}; lower is better", rows, self._foot())
 
     def _doing(self, run: Run) -> tuple[Doing, str]:

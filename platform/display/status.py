@@ -53,9 +53,9 @@ from fmnas.platform.experiment.journal import (
 from fmnas.platform.experiment.ledger import Ledger, OpenTrial, RunAccount, new_ledger
 from fmnas.platform.experiment.lock import Holder, look
 from fmnas.platform.experiment.run_directory import RunDirectory
-from fmnas.platform.named import HANDED_OVER, parted
-from fmnas.platform.problems import short_name
-from fmnas.platform.workers.pool import without_place
+from fmnas.platform.problems import display_name
+from fmnas.platform.registry import IN_MEMORY, split_reference
+from fmnas.platform.workers.pool import short_worker_name
 from fmnas.search_spaces.records import CHARGED, WARM_START
 
 SHOWN_EVENTS = 8
@@ -77,7 +77,9 @@ def status_of(directory: RunDirectory, now: float | None = None) -> dict[str, An
     begun = float(noted["since"]) if state == "working" and noted.get("since") is not None else None
     running = [] if begun is None else list(ledger.running(begun))
     reached = {(run, trial): epoch for run, trial, epoch in noted.get("reached", ())}
-    begun_by_fmnas = parted(config["problem"])[0] != HANDED_OVER  # only `minimize` can go on with what it was given
+    begun_by_fmnas = (
+        split_reference(config["problem"])[0] != IN_MEMORY
+    )  # only `minimize` can go on with what it was given
     over = driver is not None or state == Ending.FINISHED or not begun_by_fmnas
     again = None if over else f"{called()} {directory.command('resume')}"
     return {
@@ -201,7 +203,7 @@ def _retrained(directory: RunDirectory, ledger: Ledger) -> int:
 def print_status(facts: Mapping[str, Any], console: Console) -> None:
     """The same for a person."""
     tell = partial(say, console)
-    tell(f"{facts['name']} ({short_name(facts['problem'])}) in {facts['directory']}: {_in_words(facts)}")
+    tell(f"{facts['name']} ({display_name(facts['problem'])}) in {facts['directory']}: {_in_words(facts)}")
     console.print(_table(facts), markup=False)
     workers = "" if facts["workers"] is None else f" of {facts['workers']}"
     tell(
@@ -213,7 +215,7 @@ def print_status(facts: Mapping[str, Any], console: Console) -> None:
         when = datetime.fromtimestamp(event["at"]).strftime("%H:%M:%S")
         happened = _OF_DRIVERS.get(event["event"], event["event"])
         trial = f"{event['run']}, trial {event['trial']}" if event["run"] else "the driver"
-        worker = f" on {without_place(event['worker'])}" if event["worker"] else ""
+        worker = f" on {short_worker_name(event['worker'])}" if event["worker"] else ""
         tell(f"  {when}  {trial} {happened}{worker}{': ' if event['text'] else ''}{event['text']}")
     if facts["retrained"]:
         tell(f"retrained: the best of {facts['retrained']} of {len(facts['runs'])} runs")
@@ -253,7 +255,7 @@ def _doing(run: Mapping[str, Any], state: str) -> str:
     if state == "working" and not run["running"]:
         return Doing.WAITING
     return ", ".join(
-        f"trial {each['trial']} on {without_place(each['worker'])} "
+        f"trial {each['trial']} on {short_worker_name(each['worker'])} "
         f"({as_reached(each['epoch'], each['epochs'], each['seconds'])})"
         for each in run["running"]
     )

@@ -3,14 +3,13 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fmnas.platform.config.config import Config
-from fmnas.platform.config.errors import shown
-from fmnas.platform.config.sections import OptimizerConfig
+from fmnas.platform.config.errors import format_value
+from fmnas.platform.config.schema import Config, OptimizerConfig
 from fmnas.platform.experiment.configuration import differences
 from fmnas.platform.experiment.experiment import Experiment
 from fmnas.platform.experiment.warm_start import Knowledge
-from fmnas.platform.named import HANDED_OVER, parted
 from fmnas.platform.problems import ALIASES
+from fmnas.platform.registry import IN_MEMORY, split_reference
 from fmnas.search_spaces import Space
 
 OBJECTIVE_KEYS = ("problem", "fixed", "objective", "fidelity", "data", "seeds")
@@ -43,7 +42,7 @@ def format_differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> It
     common = [key for key in ours if key in theirs and ours[key] != theirs[key]]
     changed = differences({key: ours[key] for key in common}, {key: theirs[key] for key in common})
     for key, (our_value, their_value) in changed.items():
-        yield f"{key} = {shown(our_value)} and {shown(their_value)}"
+        yield f"{key} = {format_value(our_value)} and {format_value(their_value)}"
 
 
 def warm_start_notes(experiment: Experiment) -> list[str]:
@@ -56,10 +55,10 @@ def _warm_start_note(entry: OptimizerConfig, config: Config, warm_starts: Mappin
     source = warm_starts[entry.label]
     counts = sorted({len(trials) for trials in source.trials[: config.repeats]})
     count = "-".join(map(str, counts[:: max(1, len(counts) - 1)]))
-    code = "function" if parted(config.problem)[0] == HANDED_OVER else "file"
+    code = "function" if split_reference(config.problem)[0] == IN_MEMORY else "file"
     other_code = f" The {code} of the problem was different there." if source.altered else ""
     starts = {label: (other.experiment, other.label) for label, other in warm_starts.items()}
-    takers = [each.label for each in config.optimizers if each.row.takes_initial_design]
+    takers = [each.label for each in config.optimizers if each.implementation.takes_initial_design]
     unpaired = [label for label in takers if starts.get(label) != starts[entry.label]]
     pairing = f" Its pairing with {', '.join(unpaired)} is weaker: they start from other trials." if unpaired else ""
     return (
@@ -76,7 +75,7 @@ def budget_change_notes(changes: Mapping[str, Any], config: Config) -> dict[str,
     before, after = changes.get("budget.evaluations", (0, 0))
     if before == after:
         return {}
-    labels = [entry.label for entry in config.optimizers if entry.row.takes_budget]
+    labels = [entry.label for entry in config.optimizers if entry.implementation.takes_budget]
     existing = changes.get("optimizers", (labels,))[0]
     text = (
         f"knows the size of its budget: {before} evaluations before the extension, {after} after it. A run that had "

@@ -11,15 +11,15 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from fmnas.platform.config.config import Config, check_config
-from fmnas.platform.config.errors import of_another_version, recipes
-from fmnas.platform.config.sections import TrackingConfig
+from fmnas.platform.config.errors import extend_hint, version_hint
+from fmnas.platform.config.load import check_config
+from fmnas.platform.config.schema import Config, TrackingConfig
 from fmnas.platform.environment import driver_in_words, provenance, same_fmnas
 from fmnas.platform.errors import ConfigError, RunDirectoryError, cut, legible
 from fmnas.platform.experiment.journal import DRIVER, Record, experiment_records, stages
 from fmnas.platform.experiment.run_directory import RunDirectory
-from fmnas.platform.named import HANDED_OVER, parted
-from fmnas.platform.problems import is_own
+from fmnas.platform.problems import is_user_defined
+from fmnas.platform.registry import IN_MEMORY, split_reference
 
 FREE_TO_CHANGE = ("workers", "tracking", "data.root", "checkpoints.every", "hypotheses")
 """What a resume may change: where and how fast trials run, and which differences a report tests.
@@ -58,7 +58,8 @@ def current_config(directory: RunDirectory, records: Sequence[Record]) -> Config
         )
         raise RunDirectoryError(
             f"{directory.config} was changed:\n{lines}\nPut it back to resume, or run the new configuration into "
-            f"another directory. Only {', '.join(FREE_TO_CHANGE)} may change.{recipes(changed, str(directory.root))}"
+            f"another directory. Only {', '.join(FREE_TO_CHANGE)} may change."
+            f"{extend_hint(changed, str(directory.root))}"
         )
     return config
 
@@ -92,7 +93,7 @@ def check_tracked(tracking: TrackingConfig, directory: RunDirectory) -> None:
 
 def is_written(config: Config, directory: RunDirectory) -> bool:
     """Whether config.yaml says just this."""
-    return _written(directory, of_another_version()) == config
+    return _written(directory, version_hint()) == config
 
 
 def flat(data: Any, prefix: str = "") -> dict[str, Any]:
@@ -124,7 +125,7 @@ def names_of(data: Mapping[str, Any]) -> list[str]:
     entries = data.get("optimizers")
     uses = [entry.get("use") for entry in (entries if isinstance(entries, list) else ()) if isinstance(entry, dict)]
     problem = data.get("problem")
-    own = [problem] if isinstance(problem, str) and is_own(problem) else []
+    own = [problem] if isinstance(problem, str) and is_user_defined(problem) else []
     return list(dict.fromkeys([*own, *(use for use in uses if isinstance(use, str))]))
 
 
@@ -135,8 +136,8 @@ def check_own_code(directory: RunDirectory, records: Sequence[Record], say: Call
     """
     written = _read(directory)
     data = [*(record["config"] for record in stages(records)), *([] if written is None else [written])]
-    modules = [parted(name)[0] for each in data for name in names_of(each)]
-    modules = [module for module in dict.fromkeys(modules) if module != HANDED_OVER]
+    modules = [split_reference(name)[0] for each in data for name in names_of(each)]
+    modules = [module for module in dict.fromkeys(modules) if module != IN_MEMORY]
     for module in modules:
         if module.endswith(".py") and not os.path.exists(module):
             raise ConfigError(
@@ -176,4 +177,4 @@ def _advice(records: Sequence[Record]) -> str:
     """What to do about a configuration in a run directory that this fmnas does not take."""
     driver = next((record for record in records if record["event"] == DRIVER), None)
     known = driver is not None and not same_fmnas(driver, provenance())
-    return of_another_version(driver_in_words(driver) if driver is not None and known else None)
+    return version_hint(driver_in_words(driver) if driver is not None and known else None)

@@ -8,13 +8,12 @@ import numpy as np
 
 from fmnas.optimizers import Optimizer, Suggestion, random_design
 from fmnas.optimizers.subspace import SubspaceOptimizer
-from fmnas.platform.config.config import AUTHORS, Config
-from fmnas.platform.config.sections import OptimizerConfig
+from fmnas.platform.config.schema import AUTHORS, Config, OptimizerConfig
 from fmnas.platform.errors import RunDirectoryError
 from fmnas.platform.experiment.ledger import RunAccount, RunBudget
 from fmnas.platform.experiment.warm_start import NOTHING, Knowledge, WarmStart
-from fmnas.platform.optimizers import Setting
 from fmnas.platform.problems import problem
+from fmnas.platform.registry import OptimizerContext
 from fmnas.search_spaces import Subspace, Trial
 from fmnas.search_spaces.records import PROMOTION
 from fmnas.trainers.problem import Problem, authors_points
@@ -115,7 +114,7 @@ class NotAsked(Optimizer):
 def _optimizer(
     config: Config, task: Problem, subspace: Subspace, entry: OptimizerConfig, repeat: int, known: WarmStart
 ) -> Optimizer:
-    row = entry.row
+    row = entry.implementation
     design = [subspace.reduce(trial.configuration) for trial in known.trials]
     if not design and row.takes_initial_design:
         if config.initial_design == AUTHORS:
@@ -123,7 +122,7 @@ def _optimizer(
             design = authors_points(subspace.free, derived_seed(config.seed, repeat) if config.seed else repeat)
         else:
             design = random_design(subspace.free, config.initial_points, derived_seed(config.seed, repeat))
-    setting = Setting(
+    setting = OptimizerContext(
         seed=derived_seed(config.seed, repeat, zlib.crc32(entry.label.encode())),
         epochs=config.fidelity.epochs,
         evaluations=config.budget.evaluations,

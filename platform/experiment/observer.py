@@ -15,7 +15,7 @@ from fmnas.platform.experiment.events import Event
 from fmnas.platform.experiment.trial_result import Outcome
 
 if TYPE_CHECKING:
-    from fmnas.platform.config.config import Config
+    from fmnas.platform.config.schema import Config
     from fmnas.platform.experiment.state import ExperimentState
 
 

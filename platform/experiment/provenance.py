@@ -16,14 +16,14 @@ from types import CodeType
 from typing import Any
 
 from fmnas.comparison.analysis.formatting import join_names
-from fmnas.platform.config.config import Config
+from fmnas.platform.config.schema import Config
 from fmnas.platform.errors import RunDirectoryError, legible
 from fmnas.platform.experiment.journal import OWN_FILES, Record
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.experiment.state import ExperimentState
 from fmnas.platform.experiment.trial_result import Outcome
-from fmnas.platform.named import HANDED_OVER, is_given, named, parted, source_file
-from fmnas.platform.problems import short_name
+from fmnas.platform.problems import display_name
+from fmnas.platform.registry import IN_MEMORY, import_reference, is_registered, read_source_file, split_reference
 from fmnas.search_spaces.records import WARM_START
 from fmnas.trainers.problem import Data
 
@@ -77,17 +77,17 @@ def own_digests(config: Config) -> dict[str, str]:
     it is `function_digest`.
     """
     uses = {whose(entry.label): entry.use for entry in config.optimizers if entry.use is not None}
-    files = {PROBLEM: source_file(config.problem), **{key: source_file(use) for key, use in uses.items()}}
+    files = {PROBLEM: read_source_file(config.problem), **{key: read_source_file(use) for key, use in uses.items()}}
     digests = {key: file.digest for key, file in files.items() if file is not None}
-    if is_handed_over(config) and is_given(config.problem):
-        task = named(config.problem)
+    if is_handed_over(config) and is_registered(config.problem):
+        task = import_reference(config.problem)
         digests[PROBLEM] = function_digest(task.function or task.build)
     return {key: digest for key, digest in digests.items() if digest}
 
 
 def is_handed_over(config: Config) -> bool:
     """Whether its problem is a function that was given to `minimize`."""
-    return parted(config.problem)[0] == HANDED_OVER
+    return split_reference(config.problem)[0] == IN_MEMORY
 
 
 def function_digest(function: Callable[..., Any]) -> str:
@@ -190,9 +190,9 @@ def differing_files(experiments: Sequence[tuple[RunDirectory, ExperimentState]])
 def _in_words(key: str, config: Config) -> str:
     """e.g. "mine.py:bowl"; of an optimizer, "mine (mine.py:Mine)"."""
     names = {
-        whose(entry.label): f"{entry.label} ({short_name(entry.use or entry.name)})" for entry in config.optimizers
+        whose(entry.label): f"{entry.label} ({display_name(entry.use or entry.name)})" for entry in config.optimizers
     }
-    return names.get(key, short_name(config.problem))
+    return names.get(key, display_name(config.problem))
 
 
 def _code_of(key: str, config: Config) -> str:

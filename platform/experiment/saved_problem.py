@@ -15,16 +15,22 @@ from typing import Any, ClassVar, Never
 import numpy as np
 
 from fmnas.optimizers import Optimizer
-from fmnas.optimizers.options import options_of, with_parameters
-from fmnas.platform.config.config import Config
+from fmnas.optimizers.options import get_options, subclass_with_parameters
+from fmnas.platform.config.schema import Config
 from fmnas.platform.errors import RunDirectoryError, legible
 from fmnas.platform.experiment.configuration import names_of
 from fmnas.platform.experiment.experiment import NotAsked
 from fmnas.platform.experiment.journal import Record, stages
 from fmnas.platform.experiment.run_directory import RunDirectory, write_json
-from fmnas.platform.named import HANDED_OVER, is_given, parted, standing_for, whole
-from fmnas.platform.optimizers import Row
-from fmnas.platform.problems import is_own, row_of, short_name
+from fmnas.platform.problems import display_name, find_problem, is_user_defined
+from fmnas.platform.registry import (
+    IN_MEMORY,
+    OptimizerEntry,
+    absolute_reference,
+    is_registered,
+    replace_references,
+    split_reference,
+)
 from fmnas.search_spaces import FmnasError, Space
 from fmnas.trainers.problem import ConfigurableProblem, Problem
 
@@ -63,24 +69,24 @@ def keep_own(config: Config, task: Problem, directory: RunDirectory, anew: bool 
     if not names or (not anew and set(names) <= set(_read(directory))):
         return
     kept: dict[str, Any] = {"problem": config.problem}
-    if is_own(config.problem):
-        row = row_of(config.problem)
+    if is_user_defined(config.problem):
+        row = find_problem(config.problem)
         assert row is not None, "it has a row: it is no name of the registry"
-        settable = row.found if isinstance(row.found, ConfigurableProblem) else None
-        kept |= {"name": short_name(config.problem), "space": task.space.to_dict()}
+        settable = row.target if isinstance(row.target, ConfigurableProblem) else None
+        kept |= {"name": display_name(config.problem), "space": task.space.to_dict()}
         kept |= {key: _plain(getattr(task, key)) for key in KEPT}
         kept |= {} if settable is None else {"settable": {key: getattr(settable, key) for key in SETTABLE}}
     optimizers: dict[str, Any] = {}
     for entry in config.optimizers:
         if entry.use is not None:
-            told = [entry.settings, entry.row.optimizer.caveat(entry.settings)]
-            optimizers.setdefault(entry.use, {**_facts(entry.row), "settings": []})["settings"].append(told)
+            told = [entry.settings, entry.implementation.optimizer.caveat(entry.settings)]
+            optimizers.setdefault(entry.use, {**_facts(entry.implementation), "settings": []})["settings"].append(told)
     write_json(directory.problem, {**kept, "optimizers": optimizers})
 
 
 def kept_space(directory: RunDirectory) -> Space | None:
     """The space of a problem that was handed over; None where there was none. Raises RunDirectoryError."""
-    tasks = [thing for name, thing in _read(directory).items() if parted(name)[0] == HANDED_OVER]
+    tasks = [thing for name, thing in _read(directory).items() if split_reference(name)[0] == IN_MEMORY]
     return tasks[0].space if tasks else None
 
 
@@ -90,8 +96,8 @@ def standing_in(directory: RunDirectory) -> Iterator[None]:
 
     Raises RunDirectoryError for a problem.json that cannot be read.
     """
-    handed = {name: thing for name, thing in _read(directory).items() if parted(name)[0] == HANDED_OVER}
-    with standing_for({name: thing for name, thing in handed.items() if not is_given(name)}):
+    handed = {name: thing for name, thing in _read(directory).items() if split_reference(name)[0] == IN_MEMORY}
+    with replace_references({name: thing for name, thing in handed.items() if not is_registered(name)}):
         yield
 
 
@@ -105,7 +111,7 @@ def reading(directory: RunDirectory, records: Sequence[Record]) -> Iterator[None
     kept = _read(directory)
     lacking = [name for record in stages(records) for name in names_of(record["config"]) if name not in kept]
     if lacking:
-        handed = any(parted(name)[0] == HANDED_OVER for name in kept)
+        handed = any(split_reference(name)[0] == IN_MEMORY for name in kept)
         again = (
             "minimize, called again with the same arguments," if handed else f"`fmnas {directory.command('resume')}`"
         )
@@ -114,14 +120,16 @@ def reading(directory: RunDirectory, records: Sequence[Record]) -> Iterator[None
             f"fmnas has written it. {again} writes that into {directory.problem.name}. It imports the code that is "
             "named, so do it only where you trust that"
         )
-    with standing_for({**kept, **{whole(name): thing for name, thing in kept.items()}}, imports=False):
+    with replace_references(
+        {**kept, **{absolute_reference(name): thing for name, thing in kept.items()}}, imports=False
+    ):
         yield
 
 
-def _facts(row: Row) -> dict[str, Any]:
+def _facts(row: OptimizerEntry) -> dict[str, Any]:
     """What a reader asks of an optimizer."""
     takes = {"initial_design": row.takes_initial_design, "evaluations": row.takes_budget}
-    options = options_of(row.optimizer).items()
+    options = get_options(row.optimizer).items()
     defaults = {name: option.default for name, option in options if option.default is not Parameter.empty}
     return {
         "chooses": row.optimizer.chooses,
@@ -140,9 +148,9 @@ def _read(directory: RunDirectory) -> dict[str, Any]:
     """Name -> what stands in for it while the directory is read; nothing without a file."""
     try:
         kept = json.loads(directory.problem.read_text(encoding="utf-8"))
-        name = str(kept["problem"] if "problem" in kept else f"{HANDED_OVER}:{kept['name']}")
+        name = str(kept["problem"] if "problem" in kept else f"{IN_MEMORY}:{kept['name']}")
         things = {str(use): _stand_in(str(use), facts) for use, facts in kept.get("optimizers", {}).items()}
-        return {**things, **({name: _task(name, kept)} if is_own(name) else {})}
+        return {**things, **({name: _task(name, kept)} if is_user_defined(name) else {})}
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, LookupError, TypeError, AttributeError, FmnasError) as error:
@@ -154,7 +162,7 @@ def _read(directory: RunDirectory) -> dict[str, Any]:
 
 def _task(name: str, kept: Mapping[str, Any]) -> Problem | ConfigurableProblem:
     def build(data: object, hardware: object) -> Never:
-        raise RunDirectoryError(f"the function {short_name(name)} is not here, only what it was asked over")
+        raise RunDirectoryError(f"the function {display_name(name)} is not here, only what it was asked over")
 
     task = Problem(Space.from_dict(kept["space"]), build, **{key: kept[key] for key in KEPT if key in kept})
     if "settable" not in kept:
@@ -174,5 +182,5 @@ def _stand_in(use: str, facts: Mapping[str, Any]) -> type[Optimizer]:
 
     provided = [Parameter(name, Parameter.KEYWORD_ONLY, default=()) for name in facts["takes"]]
     parameters = [*provided, *map(parameter, facts["options"])]
-    title = parted(use)[1] or "Optimizer"
-    return with_parameters(KeptOptimizer, title, parameters, caveats=caveats, chooses=str(facts["chooses"]))
+    title = split_reference(use)[1] or "Optimizer"
+    return subclass_with_parameters(KeptOptimizer, title, parameters, caveats=caveats, chooses=str(facts["chooses"]))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 
 from fmnas.optimizers import Optimizer
-from fmnas.optimizers.ask_tell import NotRepeatedError
+from fmnas.optimizers.ask_tell import NonReproducibleError
 from fmnas.optimizers.isolation import same_working_directory
 from fmnas.platform.errors import LET_THROUGH, ExperimentFailed, one_line, own_line
 from fmnas.platform.experiment.configuration import check_own_code, current_config
@@ -60,8 +60,8 @@ class ExperimentState(Ledger):
             try:
                 with same_working_directory():
                     run.optimizer.restore(deepcopy(recorded))
-            except NotRepeatedError as error:
-                raise NotRepeatedError(f"{run.name}, {error}") from error
+            except NonReproducibleError as error:
+                raise NonReproducibleError(f"{run.name}, {error}") from error
             except (FmnasError, *LET_THROUGH):
                 raise  # the first is the journal's doing
             except BaseException as error:

@@ -14,8 +14,7 @@ from pathlib import Path
 
 import yaml
 
-from fmnas.platform.config.config import Config
-from fmnas.platform.config.sections import TrackingConfig
+from fmnas.platform.config.schema import Config, TrackingConfig
 from fmnas.platform.config.uri import (
     HIDDEN,
     TrackingError,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Set
 from typing import Any
 
 from fmnas.comparison.summary import Summary
-from fmnas.platform.config.config import Config
+from fmnas.platform.config.schema import Config
 from fmnas.platform.config.uri import masked_uri
 from fmnas.platform.environment import provenance
 from fmnas.platform.errors import ExperimentFailed
@@ -19,7 +19,7 @@ from fmnas.platform.mlflow.password import keep_password, tracking_uri
 from fmnas.platform.mlflow.records import params
 from fmnas.platform.mlflow.store import MlflowStore
 from fmnas.platform.mlflow.tracker import FLUSH_SECONDS, BackgroundTracker, NoTracker, Tracker, TrackingReport
-from fmnas.platform.problems import short_name
+from fmnas.platform.problems import display_name
 from fmnas.platform.report.setup_section import resolved_options
 from fmnas.platform.report.write import write_results
 
@@ -89,7 +89,7 @@ def _new_tracker(state: ExperimentState, directory: RunDirectory, identity: str,
         experiment=config.tracking.experiment or config.name,
         experiment_id=identity,
         tags={
-            "problem": short_name(config.problem),
+            "problem": display_name(config.problem),
             "dataset": state.experiment.problem.dataset,
             "commit": driver["commit"] or f"fmnas {driver['fmnas']}",
             **_of_mlflow(driver["commit"]),
@@ -101,7 +101,7 @@ def _new_tracker(state: ExperimentState, directory: RunDirectory, identity: str,
         artifacts=directory.artifacts,
         extensions=len(state.extensions),
         name=config.name,
-        description=config.in_a_line,
+        description=config.summary_line,
         own=config.tracking.uri is None,
     )
     return BackgroundTracker(MlflowStore(settings), flush_seconds, uri=settings.uri)
@@ -119,7 +119,7 @@ def _of_mlflow(commit: str | None) -> dict[str, str]:
 def _said(config: Config, keys: Set[str]) -> dict[str, Any]:
     """Some keys of a configuration."""
     plain = config.model_dump(mode="json", include=set(keys))
-    return {**plain, "problem": short_name(config.problem)}
+    return {**plain, "problem": display_name(config.problem)}
 
 
 def _dataset(config: Config, name: str, digest: str) -> tuple[str, str]:

@@ -15,7 +15,7 @@ import pandas as pd
 from fmnas.comparison.analysis.paired_tests import ALL
 from fmnas.comparison.analysis.trials import LAST_COLUMN, SOURCE, PlannedRun
 from fmnas.comparison.summary import Remark, ReportContext, Summary
-from fmnas.platform.config.config import Config
+from fmnas.platform.config.schema import Config
 from fmnas.platform.errors import RunDirectoryError
 from fmnas.platform.experiment.comparability import format_differences, objective_settings, optimizer_settings
 from fmnas.platform.experiment.provenance import data_digest, differing_files

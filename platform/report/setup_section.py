@@ -3,8 +3,8 @@
 from typing import Any
 
 from fmnas.comparison.summary import Remark
-from fmnas.platform.config.config import AUTHORS, Config
-from fmnas.platform.problems import is_own, row_of, short_name
+from fmnas.platform.config.schema import AUTHORS, Config
+from fmnas.platform.problems import display_name, find_problem, is_user_defined
 from fmnas.search_spaces import Subspace
 from fmnas.trainers.problem import Problem
 
@@ -13,8 +13,12 @@ def setup_statements(config: Config, problem: Problem) -> list[str]:
     """Return one statement each on the problem, its fixed variables, objective, budget, design and concurrency."""
     concurrent = [f"{entry.label} {entry.concurrency}" for entry in config.optimizers if entry.concurrency > 1]
     statements = [
-        f"{short_name(config.problem)}: {_problem_summary(config, problem)}",
-        *((problem.description, f"Data: {problem.dataset}" * bool(problem.dataset)) if is_own(config.problem) else ()),
+        f"{display_name(config.problem)}: {_problem_summary(config, problem)}",
+        *(
+            (problem.description, f"Data: {problem.dataset}" * bool(problem.dataset))
+            if is_user_defined(config.problem)
+            else ()
+        ),
         _fixed_variables(config, problem),
         problem.objective,
         _budget(config),
@@ -44,12 +48,12 @@ def search_fidelity(config: Config) -> dict[str, int]:
 
 def optimizer_notes(config: Config) -> list[Remark]:
     """Return what each optimizer says of itself that a reader must know and its trials do not show."""
-    notes = ((entry.label, entry.row.optimizer.caveat(entry.settings)) for entry in config.optimizers)
+    notes = ((entry.label, entry.implementation.optimizer.caveat(entry.settings)) for entry in config.optimizers)
     return [Remark(f"{label} {note}", label) for label, note in notes if note]
 
 
 def _problem_summary(config: Config, problem: Problem) -> str:
-    entry = row_of(config.problem)
+    entry = find_problem(config.problem)
     if entry is not None and entry.summary:
         return entry.summary
     counts = {"discrete": len(problem.space.discrete), "continuous": len(problem.space.continuous)}
@@ -72,7 +76,9 @@ def _budget(config: Config) -> str:
 
 
 def _initial_design(config: Config) -> str:
-    entries = [entry for entry in config.optimizers if entry.warm_start is None and entry.row.takes_initial_design]
+    entries = [
+        entry for entry in config.optimizers if entry.warm_start is None and entry.implementation.takes_initial_design
+    ]
     if not entries or not config.initial_points:
         return ""
     kind = "random points"

@@ -21,7 +21,7 @@ from fmnas.platform.experiment.provenance import alterations, read_environment
 from fmnas.platform.experiment.run_directory import RunDirectory, write_json, write_text
 from fmnas.platform.experiment.state import ExperimentState
 from fmnas.platform.experiment.trial_result import trials_table
-from fmnas.platform.problems import short_name
+from fmnas.platform.problems import display_name
 from fmnas.platform.report.setup_section import optimizer_notes, resolved_options, search_fidelity, setup_statements
 
 PAGE_FILES = (
@@ -76,7 +76,7 @@ def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext
     retrained, outdated = _retrained(directory.retrained, state)
     return ReportContext(
         name=config.name,
-        problem=short_name(config.problem),
+        problem=display_name(config.problem),
         budget=Budget(config.budget.evaluations, config.fidelity.epochs, config.budget.seconds),
         environment=_environment(directory, state),
         config_text=config.to_yaml(),
@@ -93,7 +93,7 @@ def context_of(directory: RunDirectory, state: ExperimentState) -> ReportContext
             *outdated,
         ],
         runs=[PlannedRun(run.name, run.optimizer_name, run.repeat) for run in state.runs.values()],
-        by_design={entry.label: entry.row.optimizer.chooses for entry in config.optimizers},
+        by_design={entry.label: entry.implementation.optimizer.chooses for entry in config.optimizers},
         setup=setup_statements(config, problem),
         settings=resolved_options(config),
         minimum=problem.minimum,

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
 from fmnas.optimizers.isolation import same_working_directory
-from fmnas.platform.config.sections import WorkersConfig
+from fmnas.platform.config.schema import WorkersConfig
 from fmnas.platform.display.progress import ExperimentProgress, JobProgress
 from fmnas.platform.errors import LET_THROUGH, Ending, ExperimentFailed, one_line, own_line
 from fmnas.platform.experiment.events import asked_record, job_record
@@ -27,7 +27,7 @@ from fmnas.platform.experiment.journal import STARTED, Journal, Record
 from fmnas.platform.experiment.state import ExperimentState
 from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.mlflow.tracker import Tracker
-from fmnas.platform.workers.cancellation import Stopped, StopRequest, watched
+from fmnas.platform.workers.cancellation import Stopped, StopRequest, interruptible
 from fmnas.platform.workers.pool import Event, Pool
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import CANCELLED, FINISHED, LOST
@@ -225,7 +225,7 @@ class Driver(Dispatcher[ExperimentProgress]):
         self._progress.suggesting(run.name)
         start = self._clock.elapsed()
         try:
-            with same_working_directory(), watched(lambda: self._check_stop(run)):
+            with same_working_directory(), interruptible(lambda: self._check_stop(run)):
                 suggested = run.optimizer.ask()
             trial = None if suggested is None else self._state.experiment.issued(run, suggested)
         except Stopped:

@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fmnas.platform.config.config import Config, check_config
-from fmnas.platform.config.errors import explain, shown
+from fmnas.platform.config.errors import format_problems, format_value
+from fmnas.platform.config.load import check_config
+from fmnas.platform.config.schema import Config
 from fmnas.platform.config.source import apply_overrides
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.experiment.comparability import optimizer_settings
@@ -64,7 +65,7 @@ def extended_config(config: Config, given: Sequence[str], root: Path) -> Config:
     wanted = check_config(data, place, ADVICE)
     refusals = [*_of_budgets(config, wanted), *_of_optimizers(config, wanted), *_of_the_rest(config, wanted)]
     if refusals:
-        raise ConfigError(explain(place, refusals, ADVICE))
+        raise ConfigError(format_problems(place, refusals, ADVICE))
     optimizers = [*config.optimizers, *(entry for entry in wanted.optimizers if entry.label not in known)]
     extended = wanted.model_copy(update={"optimizers": optimizers})
     return extended if extended.tracking == config.tracking else settled(extended, Path.cwd())
@@ -79,7 +80,7 @@ def growth(before: Config, after: Config) -> dict[str, Any]:
 def taken(before: Config, after: Config) -> list[str]:
     """That what is free to change was changed, if anything was."""
     changed = differences(before, after).items()
-    free = [f"{key} = {shown(now)}" for key, (_, now) in changed if is_within(key, FREE_TO_CHANGE)]
+    free = [f"{key} = {format_value(now)}" for key, (_, now) in changed if is_within(key, FREE_TO_CHANGE)]
     return [f"from now on {', '.join(free)}"] if free else []
 
 
@@ -102,8 +103,8 @@ def _of_budgets(config: Config, wanted: Config) -> list[str]:
     """Why what was done does not fit into less; None is no limit."""
     old, new = _growing(config), _growing(wanted)
     return [
-        f"{key} = {shown(new[key])}: the experiment has {shown(old[key])}, and what it did is kept: give more, or "
-        "leave it out"
+        f"{key} = {format_value(new[key])}: the experiment has {format_value(old[key])}, and what it did is "
+        "kept: give more, or leave it out"
         for key in ("repeats", "budget.evaluations", "budget.seconds")
         if new[key] is not None and (old[key] is None or new[key] < old[key])
     ]
@@ -129,7 +130,7 @@ def _of_optimizers(config: Config, wanted: Config) -> list[str]:
 def _of_the_rest(config: Config, wanted: Config) -> list[str]:
     """Why nothing else may change, key by key."""
     return [
-        f"{key} = {shown(now)}: the experiment has {shown(before)}: {_reason(key)}"
+        f"{key} = {format_value(now)}: the experiment has {format_value(before)}: {_reason(key)}"
         for key, (before, now) in differences(config, wanted).items()
         if not is_within(key, (*FREE_TO_CHANGE, *GROWING))
     ]

@@ -16,12 +16,11 @@ import numpy as np
 from fmnas.comparison.analysis.formatting import format_duration, join_names
 from fmnas.comparison.analysis.paired_tests import repeats_needed
 from fmnas.optimizers.optimizer import Plan
-from fmnas.platform.config.config import ALL_PAIRS, Config
-from fmnas.platform.config.errors import counted
-from fmnas.platform.config.sections import AUTO, IN_PROCESS
+from fmnas.platform.config.errors import format_count
+from fmnas.platform.config.schema import ALL_PAIRS, AUTO, IN_PROCESS, Config
 from fmnas.platform.errors import LET_THROUGH, one_line
 from fmnas.platform.problems import problem
-from fmnas.platform.workers.cluster import fitting
+from fmnas.platform.workers.cluster import workers_that_fit
 from fmnas.search_spaces import Subspace, Trial
 from fmnas.search_spaces.records import RANDOM
 
@@ -40,7 +39,7 @@ class Cost:
 
     def __str__(self) -> str:
         numbers = {"run": self.runs, "evaluation": self.evaluations, "training": self.trainings, "epoch": self.epochs}
-        return ", ".join(counted(number, what) for what, number in numbers.items()) + " in all"
+        return ", ".join(format_count(number, what) for what, number in numbers.items()) + " in all"
 
 
 def cost_of(config: Config) -> Cost:
@@ -108,7 +107,7 @@ def _workers(config: Config) -> int:
         gpus = torch.cuda.device_count()
     if workers.kind == IN_PROCESS:
         return int(workers.gpus <= gpus)
-    fit = fitting([{"CPU": float(os.cpu_count() or 1), "GPU": float(gpus)}], workers.cpus, workers.gpus)
+    fit = workers_that_fit([{"CPU": float(os.cpu_count() or 1), "GPU": float(gpus)}], workers.cpus, workers.gpus)
     return min(fit, config.concurrency if workers.count == AUTO else workers.count)
 
 
@@ -119,7 +118,7 @@ def remarks(config: Config) -> list[str]:
     for i, entry in enumerate(config.optimizers):
         option, budget = f"-o optimizers.{i}.", "-o budget.evaluations"
         plan = Plan(config.budget.evaluations, config.fidelity.epochs, dimensions, option, budget)
-        text = entry.row.optimizer.foreseen(entry.settings, plan)
+        text = entry.implementation.optimizer.foreseen(entry.settings, plan)
         found += [f"{entry.label}: {text}"] if text else []
     return found
 

@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from fmnas.platform.config.config import Config
-from fmnas.platform.config.sections import WorkersConfig
+from fmnas.platform.config.schema import Config, WorkersConfig
 from fmnas.platform.display.progress import RetrainingProgress
 from fmnas.platform.display.summary import ExperimentResult
 from fmnas.platform.errors import Ending, ExperimentFailed, RunDirectoryError
@@ -25,7 +24,7 @@ from fmnas.platform.experiment.trial_result import Job, Outcome, iso
 from fmnas.platform.mlflow.setup import check_tracking
 from fmnas.platform.runner.driver import Dispatcher, Flight, Stage, epochs_reached
 from fmnas.platform.runner.run import Session, Surroundings
-from fmnas.platform.workers.factory import Work, open_pool
+from fmnas.platform.workers.factory import PoolSpec, open_pool
 from fmnas.platform.workers.pool import Event
 from fmnas.search_spaces import Evaluation
 from fmnas.search_spaces.records import LOST
@@ -135,7 +134,7 @@ def retrain(directory: RunDirectory, asked: Mapping[str, int], around: Surroundi
         if left:
             split = load(scale.images)
             check_same_data(split, directory)
-            work = Work(config, split, scale.seeds, len(left))
+            work = PoolSpec(config, split, scale.seeds, len(left))
             with open_pool(work, around.address, around.stop, around.screen.say) as pool:
                 note(work=DriverWork.RETRAINING, workers=pool.size, since=around.clock.now())
                 with Journal(directory.journal) as journal:

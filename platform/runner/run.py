@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from fmnas.platform.config.config import Config
-from fmnas.platform.config.sections import IN_PROCESS
+from fmnas.platform.config.schema import IN_PROCESS, Config
 from fmnas.platform.config.uri import shown_uri
 from fmnas.platform.display.modes import Screen
 from fmnas.platform.display.progress import ExperimentProgress, Reached
@@ -46,7 +45,7 @@ from fmnas.platform.runner.extension import extended_config, growth, taken
 from fmnas.platform.runner.preflight import remarks
 from fmnas.platform.runner.warm_start import check_known_data, read_knowledge
 from fmnas.platform.workers.cancellation import StopRequest
-from fmnas.platform.workers.factory import Work, open_pool
+from fmnas.platform.workers.factory import PoolSpec, open_pool
 from fmnas.platform.workers.pool import Pool
 from fmnas.trainers.checkpoints import Checkpoints
 from fmnas.trainers.problem import Data
@@ -92,7 +91,7 @@ class Session:
         seconds = math.inf if config.budget.trial_seconds is None else config.budget.trial_seconds
         if around.address is not None and config.workers.kind == IN_PROCESS:
             around.screen.say(f"without effect: --address {around.address}: workers.kind = {IN_PROCESS}")
-        work = Work(config, data, config.seeds, config.concurrency, seconds, kept, around.traced)
+        work = PoolSpec(config, data, config.seeds, config.concurrency, seconds, kept, around.traced)
         return open_pool(work, around.address, around.stop, around.screen.say)
 
     def driven(self, dispatcher: Dispatcher[Any]) -> tuple[Ending, str]:

@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fmnas.platform.config.config import Config
-from fmnas.platform.config.errors import counted, shown
-from fmnas.platform.config.sections import LABEL_FORM, BudgetConfig
+from fmnas.platform.config.errors import format_count, format_value
+from fmnas.platform.config.schema import LABEL_PATTERN, BudgetConfig, Config
 from fmnas.platform.errors import ConfigError, RunDirectoryError
 from fmnas.platform.experiment.comparability import format_differences, objective_settings
 from fmnas.platform.experiment.configuration import current_config
@@ -23,8 +22,8 @@ from fmnas.platform.experiment.provenance import PROBLEM, data_digest, is_altere
 from fmnas.platform.experiment.run_directory import RunDirectory, run_directory
 from fmnas.platform.experiment.saved_problem import kept_space, reading
 from fmnas.platform.experiment.warm_start import NOTHING, Knowledge, KnownTrial
-from fmnas.platform.named import HANDED_OVER, parted
 from fmnas.platform.problems import problem
+from fmnas.platform.registry import IN_MEMORY, split_reference
 from fmnas.search_spaces import Space, SpaceError
 from fmnas.search_spaces.errors import did_you_mean
 from fmnas.search_spaces.records import is_full
@@ -45,7 +44,9 @@ def read_knowledge(config: Config, kept: Mapping[str, Knowledge] = NOTHING) -> d
                 try:
                     known = _read(config, space, entry.label, entry.warm_start, known)
                 except (ConfigError, RunDirectoryError) as error:
-                    raise ConfigError(f"optimizers.{i}.warm_start = {shown(entry.warm_start)}: {error}") from None
+                    raise ConfigError(
+                        f"optimizers.{i}.warm_start = {format_value(entry.warm_start)}: {error}"
+                    ) from None
             found[entry.label] = known
     return found
 
@@ -86,7 +87,7 @@ def _read(config: Config, space: Space, own: str, text: str, kept: Knowledge | N
     there = source.config.repeats
     if there < config.repeats:
         raise ConfigError(
-            f"{source.name} has {counted(there, 'repeat')}, and here are {config.repeats}, each with the "
+            f"{source.name} has {format_count(there, 'repeat')}, and here are {config.repeats}, each with the "
             f"trials of its own number there: ask for at most {there}, or extend that experiment first"
         )
     known, trials = list(kept.trials if kept else ()), _finished(source, label)
@@ -107,7 +108,7 @@ def _read(config: Config, space: Space, own: str, text: str, kept: Knowledge | N
 def _source(text: str, own: str) -> tuple[Earlier, str]:
     """The earlier experiment, and whose trials of it are meant: the label said, or the own one, or the only one."""
     name, _, wanted = text.rpartition(":")
-    if not name or not LABEL_FORM.fullmatch(wanted):
+    if not name or not LABEL_PATTERN.fullmatch(wanted):
         name, wanted = text, ""
     try:
         directory = run_directory(Path(name).expanduser())
@@ -127,7 +128,7 @@ def _source(text: str, own: str) -> tuple[Earlier, str]:
 
 
 def _check_comparable(config: Config, space: Space, source: Earlier) -> None:
-    given = parted(config.problem)[0] == HANDED_OVER
+    given = split_reference(config.problem)[0] == IN_MEMORY
     ours = objective_settings(config, space if given else None)
     lines = list(format_differences(ours, objective_settings(source.config, kept_space(source.directory))))
     if lines:
@@ -141,9 +142,9 @@ def _check_budget(budget: BudgetConfig, trials: Sequence[KnownTrial], has: str, 
     """Raise ConfigError where nothing is left to choose after these. has: who has them, in words. directory: theirs."""
     if len(trials) >= budget.evaluations:
         raise ConfigError(
-            f"{has} {counted(len(trials), 'trial')}, and budget.evaluations is {budget.evaluations}: nothing would "
-            f"be left to choose; raise it above {len(trials)}, say to N (one report of both directories takes the same "
-            f"budget there: `fmnas {directory.command('extend')} -o budget.evaluations=N`)"
+            f"{has} {format_count(len(trials), 'trial')}, and budget.evaluations is {budget.evaluations}: nothing "
+            f"would be left to choose; raise it above {len(trials)}, say to N (one report of both directories takes "
+            f"the same budget there: `fmnas {directory.command('extend')} -o budget.evaluations=N`)"
         )
     seconds = sum(trial.evaluation.seconds for trial in trials)
     if budget.seconds is not None and seconds >= budget.seconds:

@@ -1,78 +1,74 @@
-"""Where workers on Ray leave word how far their trials are: an actor beside the driver, which reads it now and then.
+"""Progress of trials on Ray: workers report epochs to an actor on the driver's node, which the driver polls.
 
-Nobody waits for it: workers send a message a second at most and want no answer, the driver asks and looks later whether
-an answer came. So when the board or a node is gone, nothing is late and nothing fails; the word is missing.
+Nobody waits for it: if the actor or a node is gone, only the progress is unknown.
 """
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any
 
-TELL_SECONDS = 1.0
-"""How long after its beginning a trial is told of first, and how long after each word the next may follow."""
+REPORT_SECONDS = 1.0
+"""How often a worker reports at most; its first report comes after as long."""
 
-READ_SECONDS = 2.0
-"""How long the driver waits between two looks at the board."""
+POLL_SECONDS = 2.0
+"""How often the driver polls."""
 
 
 class ProgressBoard:
-    """Inside the actor: job number -> epochs done."""
+    """The state of the actor: job number -> epochs done."""
 
     def __init__(self) -> None:
         self._epochs: dict[int, int] = {}
 
     def write(self, job: int, epochs: int) -> None:
-        """In the place of what was there of the job."""
+        """Replace the epochs of a job."""
         self._epochs[job] = epochs
 
     def read(self, jobs: Collection[int]) -> dict[int, int]:
-        """What is there of these jobs; the others are forgotten."""
+        """Return the epochs of these jobs and forget the others."""
         self._epochs = {job: epochs for job, epochs in self._epochs.items() if job in jobs}
         return self._epochs
 
 
-def start_board(ray: Any) -> Any:
-    """A board on the driver's own node; it takes no CPU from the workers."""
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+def progress_reporter(actor: Any, job: int) -> Callable[[int], None]:
+    """Return a callback that reports a job's epochs to the actor."""
+    due = time.monotonic() + REPORT_SECONDS
 
-    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-    return ray.remote(ProgressBoard).options(num_cpus=0, scheduling_strategy=here).remote()
-
-
-class BoardWriter:
-    """A worker's, for one job. board: the actor; None: there is none."""
-
-    def __init__(self, board: Any, job: int) -> None:
-        self._board, self._job = board, job
-        self._next = time.monotonic() + TELL_SECONDS
-
-    def tell(self, epochs: int) -> None:
-        """Write it, unless the last word is too fresh."""
+    def report(epochs: int) -> None:
+        nonlocal due
         now = time.monotonic()
-        if self._board is not None and now >= self._next:
-            self._next = now + TELL_SECONDS
-            with suppress(Exception):  # whatever it is, the trial goes on
-                self._board.write.remote(self._job, epochs)
+        if now >= due:
+            due = now + REPORT_SECONDS
+            with suppress(Exception):  # the trial continues whatever happens to the actor
+                actor.write.remote(job, epochs)
+
+    return report
 
 
-class BoardReader:
-    """The driver's. epochs: job number -> epochs done, as of the last answer."""
+class ProgressReader:
+    """Starts the actor on the driver's node and polls it; Ray ends the actor when no handle to it is left.
 
-    def __init__(self, ray: Any, board: Any) -> None:
-        self._ray, self._board = ray, board
-        self._asked: Any = None
-        self._next = time.monotonic() + READ_SECONDS
+    epochs: job number -> epochs done, as of the last answer.
+    """
+
+    def __init__(self, ray: Any) -> None:
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+        self.actor = ray.remote(ProgressBoard).options(num_cpus=0, scheduling_strategy=here).remote()
         self.epochs: Mapping[int, int] = {}
+        self._ray = ray
+        self._answer: Any = None
+        self._due = time.monotonic() + POLL_SECONDS
 
-    def look(self, jobs: Collection[int]) -> None:
-        """Take the answer if it has come; else ask, where there are jobs and it is time."""
-        if self._asked is not None:
-            done, _ = self._ray.wait([self._asked], num_returns=1, timeout=0.0)
-            if done:
-                self._asked, self.epochs = None, {}
+    def poll(self, jobs: Collection[int]) -> None:
+        """Take the answer if there is one; else ask about the jobs if it is time."""
+        if self._answer is not None:
+            if self._ray.wait([self._answer], num_returns=1, timeout=0.0)[0]:
+                answer, self._answer, self.epochs = self._answer, None, {}
                 with suppress(self._ray.exceptions.RayError):
-                    self.epochs = self._ray.get(done[0])
-        elif self._board is not None and jobs and time.monotonic() >= self._next:
-            self._next = time.monotonic() + READ_SECONDS
-            self._asked = self._board.read.remote(list(jobs))
+                    self.epochs = self._ray.get(answer)
+        elif jobs and time.monotonic() >= self._due:
+            self._due = time.monotonic() + POLL_SECONDS
+            self._answer = self.actor.read.remote(list(jobs))

@@ -1,4 +1,4 @@
-"""The pool on Ray: long-lived actors, one trial at a time in each, as many as the live nodes hold."""
+"""The pool on Ray: actors that evaluate one trial at a time, as many as fit on the live nodes."""
 
 import math
 import re
@@ -7,266 +7,258 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fmnas.platform.config.sections import WorkersConfig
+from fmnas.platform.config.schema import WorkersConfig
 from fmnas.platform.errors import LONGEST, ExperimentFailed, legible, one_line
 from fmnas.platform.experiment.trial_result import Job
-from fmnas.platform.workers.cluster import fitting, live_nodes, own_logs
-from fmnas.platform.workers.evaluation import Unfinished, timed_out
-from fmnas.platform.workers.pool import Event
-from fmnas.platform.workers.progress_actor import BoardReader
-from fmnas.platform.workers.ray_worker import NODE, PLACE, Build, Worker, refusal, remark, versions
+from fmnas.platform.workers.cluster import LocalCluster, live_nodes, workers_that_fit
+from fmnas.platform.workers.pool import Event, FailedEvaluation, timed_out
+from fmnas.platform.workers.progress_actor import ProgressReader
+from fmnas.platform.workers.ray_worker import (
+    NODE,
+    PLACE,
+    BuildTrainer,
+    Worker,
+    version_error,
+    version_warning,
+    versions,
+)
 from fmnas.search_spaces import Evaluation
 from fmnas.search_spaces.records import FAILED, LOST
 from fmnas.trainers.problem import Data
 
 NODES_SECONDS = 1.0
-"""How often the pool looks which nodes there are."""
+"""How often the pool compares its workers with the live nodes."""
 
 GRACE_SECONDS = 5.0
-"""How long after a job's deadline its worker may take to say so before it is killed."""
+"""How long after a job's deadline its worker may still answer before it is killed."""
 
-SILENT_SECONDS = 30.0
-"""How long no worker may be ready before a person is told."""
+IDLE_NOTICE_SECONDS = 30.0
+"""How long there may be no ready worker before a notice."""
 
 
 @dataclass
-class _Member:
-    """An actor. node, place: where it is, by Ray's id and as host:pid; empty until it is ready."""
+class _Actor:
+    """A worker. node, place: its node's id and its HOST:PID; empty until it is ready."""
 
     name: str
-    actor: Any
+    handle: Any
     node: str = ""
     place: str = ""
 
     @property
-    def whole_name(self) -> str:
-        """Under which its trials are recorded, however they end."""
+    def full_name(self) -> str:
+        """The name that is recorded with its trials."""
         return f"{self.name}@{self.place}"
 
 
 @dataclass(frozen=True)
-class _Task:
-    """A job in flight, its number, and when its worker must have answered, in monotonic seconds."""
+class _RunningJob:
+    """A job, its number, and when its worker is killed, in monotonic seconds."""
 
     job: Job
     number: int
-    member: _Member
-    ends_by: float
-
-
-@dataclass(frozen=True)
-class Watch:
-    """say: told what a person should know. lives: whether a cluster of our own still does; None: it is not ours.
-
-    board: where workers leave word how far their trials are; None: nowhere.
-    """
-
-    say: Callable[[str], None] = print
-    lives: Callable[[], bool] | None = None
-    board: Any = None
+    actor: _Actor
+    deadline: float
 
 
 class RayPool:
-    """Up to `most` actors on the connected cluster; fewer while fewer fit on its live nodes.
+    """Up to `max_workers` actors on the connected cluster, as many as fit on its live nodes.
 
-    Only workers that are ready are given jobs, so one that waits for a place keeps no trial waiting. Ray neither
-    restarts an actor nor retries a method: both would hide a loss from the journal. A dead actor is reported as lost
-    and replaced; so is one whose device failed, which is killed: CUDA's errors stay until their process ends.
+    Ray restarts no actor and retries no method, which would hide losses from the journal: a worker that died, or whose
+    device failed (CUDA errors last until the process ends), is reported as lost and replaced. Only ready workers get
+    jobs.
 
-    A worker ends a job at its deadline itself and lives on. One that cannot, because a call into C does not return or
-    its node is out of reach, is killed GRACE_SECONDS later and replaced.
-
-    Nodes of a standing cluster may go and others come: it is waited for. A cluster of our own is this machine: when it
-    dies, the experiment ends, and can be resumed.
-
-    build, data: what a worker makes its trainer of. trial_seconds: how long a job may take.
+    trial_seconds: deadline of a job. notify: called with notices to the user. local: the cluster if this process
+    started it.
     """
 
     def __init__(
         self,
         ray: Any,
-        build: Build,
+        build: BuildTrainer,
         data: Data | None,
         workers: WorkersConfig,
-        most: int,
+        max_workers: int,
+        *,
         trial_seconds: float = math.inf,
-        watch: Watch | None = None,
+        notify: Callable[[str], None] = print,
+        local: LocalCluster | None = None,
     ) -> None:
-        self._ray, self._workers, self._most, self._watch = ray, workers, most, watch or Watch()
+        self._ray, self._workers, self._max_workers = ray, workers, max_workers
+        self._seconds, self._notify, self._local = trial_seconds, notify, local
+        self._progress, self._jobs, self._versions = ProgressReader(ray), 0, versions()
         self._actor_class = ray.remote(Worker).options(
             num_cpus=workers.cpus, num_gpus=workers.gpus, max_restarts=0, max_task_retries=0
         )
-        # Only the data go through the object store; every actor of a node maps the same copy.
-        self._arguments = (build, ray.put(data) if data is not None else None, self._watch.board)
-        self._reader, self._jobs = BoardReader(ray, self._watch.board), 0
-        self._seconds = trial_seconds
-        self._versions = versions()
-        self._starting: dict[Any, _Member] = {}  # future of `ready` -> whose
-        self._idle: list[_Member] = []
-        self._busy: dict[Any, _Task] = {}  # future of `evaluate` -> what
+        # In the object store, so that all actors of a node share one copy.
+        self._arguments = (build, ray.put(data) if data is not None else None, self._progress.actor)
+        self._starting: dict[Any, _Actor] = {}  # future of `ready` -> actor
+        self._idle: list[_Actor] = []
+        self._busy: dict[Any, _RunningJob] = {}  # future of `evaluate` -> job
         self._failed_starts = 0
-        self._served_at = time.monotonic()
-        self._remarks: set[str] = set()
-        self._look()
+        self._last_ready = time.monotonic()
+        self._warnings: set[str] = set()
+        self._resize()
 
     @property
     def capacity(self) -> int:
-        """The number of workers that are ready."""
+        """The number of ready workers."""
         return len(self._idle) + len(self._busy)
 
     @property
     def size(self) -> int:
-        """The number of workers, those that start among them."""
-        return len(self._members())
+        """The number of workers, ready or starting."""
+        return len(self._actors())
 
     def submit(self, job: Job) -> str:
-        """Give the job to an idle worker."""
-        member = self._idle.pop(0)
+        """Give the job to an idle worker and return its name."""
+        actor = self._idle.pop(0)
         self._jobs += 1
-        future = member.actor.evaluate.remote(job.trial, self._seconds, self._jobs)
-        self._busy[future] = _Task(job, self._jobs, member, time.monotonic() + self._seconds + GRACE_SECONDS)
-        return member.whole_name
+        future = actor.handle.evaluate.remote(job.trial, self._seconds, self._jobs)
+        self._busy[future] = _RunningJob(job, self._jobs, actor, time.monotonic() + self._seconds + GRACE_SECONDS)
+        return actor.full_name
 
     def next_event(self, timeout: float) -> Event | None:
-        """Wait for any worker. Raises ExperimentFailed when workers cannot be built, or are of another version."""
+        """Wait for any worker. Raises ExperimentFailed if workers cannot be built or have another version."""
         now = time.monotonic()
-        if now >= self._looked_at + NODES_SECONDS:
-            self._look()
-        self._reader.look([task.number for task in self._busy.values()])
+        if now >= self._resized_at + NODES_SECONDS:
+            self._resize()
+        self._progress.poll([running.number for running in self._busy.values()])
         if self._idle and not self._busy:
-            timeout = 0.0  # no event will come
+            timeout = 0.0  # no event can come
         futures = [*self._busy, *self._starting]
         if not futures:
             time.sleep(timeout)
             return None
-        left = min((task.ends_by for task in self._busy.values()), default=math.inf) - now
-        # What has come in is taken first, and a result that comes in the grace time is one, too: the worker's clock,
-        # which began later than ours, says that it was in time.
+        left = min((running.deadline for running in self._busy.values()), default=math.inf) - now
         done, _ = self._ray.wait(futures, num_returns=1, timeout=max(0.0, min(timeout, left)))
         if done and done[0] in self._busy:
-            return self._end(done[0], *self._answer(done[0]))
+            return self._finish(done[0], *self._collect(done[0]))
         if done:
             self._on_ready(done[0])
         elif left <= 0:
-            overdue = min(self._busy, key=lambda future: self._busy[future].ends_by)
-            return self._end(overdue, timed_out(self._seconds), gone=True)
+            overdue = min(self._busy, key=lambda future: self._busy[future].deadline)
+            return self._finish(overdue, timed_out(self._seconds), is_gone=True)
         return None
 
     def progress(self) -> Mapping[tuple[str, int], int]:
-        """What the board told of the jobs in flight."""
-        epochs = self._reader.epochs
-        flying = [(task.job, task.number) for task in tuple(self._busy.values())]
-        return {(job.run, job.trial.id): epochs[number] for job, number in flying if number in epochs}
+        """See Pool; as of the last poll."""
+        epochs = self._progress.epochs
+        jobs = [(running.job, running.number) for running in tuple(self._busy.values())]
+        return {(job.run, job.trial.id): epochs[number] for job, number in jobs if number in epochs}
 
     def close(self) -> None:
         """Kill every worker."""
-        for member in self._members():
-            self._ray.kill(member.actor, no_restart=True)
+        for actor in self._actors():
+            self._kill(actor)
         self._idle, self._busy, self._starting = [], {}, {}
 
-    def _members(self) -> list[_Member]:
-        busy = tuple(self._busy.values())  # copied whole: another thread may ask, too
-        return [*tuple(self._starting.values()), *self._idle, *(task.member for task in busy)]
+    def _kill(self, actor: _Actor) -> None:
+        self._ray.kill(actor.handle, no_restart=True)
 
-    def _look(self) -> None:
-        """Let the pool have as many workers as fit on the nodes that are there now."""
-        self._looked_at = time.monotonic()
-        if self._watch.lives is not None and not self._watch.lives():
-            self._idle, self._busy, self._starting = [], {}, {}
-            logs = own_logs(self._ray)
-            self._ray.shutdown()  # now: a minute after its head has died, Ray would end this process
-            raise ExperimentFailed(
-                "the Ray that it had started on this machine died (killed, or out of memory?), and its workers with "
-                f"it; its logs are in {logs}. Resume"
-            )
+    def _actors(self) -> list[_Actor]:
+        busy = tuple(self._busy.values())  # copied at once, as another thread may read `size`
+        return [*tuple(self._starting.values()), *self._idle, *(running.actor for running in busy)]
+
+    def _resize(self) -> None:
+        """Start and kill workers so that there are as many as fit on the live nodes."""
+        self._resized_at = time.monotonic()
+        self._check_local_cluster()
         nodes = live_nodes(self._ray)
-        for member in [member for member in self._idle if member.node not in nodes]:
-            self._idle.remove(member)
-            self._ray.kill(member.actor, no_restart=True)
-        size = min(self._most, fitting(nodes.values(), self._workers.cpus, self._workers.gpus))
-        names = {member.name for member in self._members()}
-        for name in (f"worker-{i}" for i in range(self._most)):
+        for actor in [actor for actor in self._idle if actor.node not in nodes]:
+            self._idle.remove(actor)
+            self._kill(actor)
+        size = min(self._max_workers, workers_that_fit(nodes.values(), self._workers.cpus, self._workers.gpus))
+        names = {actor.name for actor in self._actors()}
+        for name in (f"worker-{i}" for i in range(self._max_workers)):
             if len(names) < size and name not in names:
                 names.add(name)
-                member = _Member(name, self._actor_class.remote(*self._arguments))
-                self._starting[member.actor.ready.remote()] = member
-        # One that waits for a place on a node that is gone; what is ready stays.
-        for future in list(self._starting)[: max(0, len(names) - size)]:
-            self._ray.kill(self._starting.pop(future).actor, no_restart=True)
-        self._tell_of_silence(size)
+                actor = _Actor(name, self._actor_class.remote(*self._arguments))
+                self._starting[actor.handle.ready.remote()] = actor
+        for future in list(self._starting)[: max(0, len(names) - size)]:  # they wait for a node that is gone
+            self._kill(self._starting.pop(future))
+        self._warn_if_none_ready(size)
 
-    def _tell_of_silence(self, size: int) -> None:
+    def _check_local_cluster(self) -> None:
+        if self._local is None or self._local.is_alive():
+            return
+        self._idle, self._busy, self._starting = [], {}, {}
+        self._ray.shutdown()  # else Ray ends this process a minute after its head has died
+        raise ExperimentFailed(
+            f"the local Ray cluster died (killed, or out of memory?); its logs are in {self._local.logs}. Resume"
+        )
+
+    def _warn_if_none_ready(self, size: int) -> None:
         if self.capacity:
-            self._served_at = self._looked_at
-        elif self._looked_at > self._served_at + SILENT_SECONDS:
-            self._served_at = self._looked_at
-            why = "the rest of the cluster is taken, or they are still being built" if size else "no node has room"
-            self._watch.say(
-                f"no worker is ready (each takes {self._workers.cpus:g} CPUs and {self._workers.gpus:g} GPUs): {why}; "
-                "waiting. `ray status` says who takes what"
+            self._last_ready = self._resized_at
+        elif self._resized_at > self._last_ready + IDLE_NOTICE_SECONDS:
+            self._last_ready = self._resized_at
+            reason = "the cluster is in use, or they are starting" if size else "they fit on no node"
+            self._notify(
+                f"waiting for a worker of {self._workers.cpus:g} CPUs and {self._workers.gpus:g} GPUs: {reason}; "
+                "`ray status` shows the usage"
             )
 
     def _on_ready(self, future: Any) -> None:
-        """A worker is ready, or will never be."""
-        member = self._starting.pop(future)
+        """Add a worker that has started, or count its failure."""
+        actor = self._starting.pop(future)
         try:
-            introduction = self._ray.get(future)
+            worker = self._ray.get(future)
         except self._ray.exceptions.RayError as error:
-            self._ray.kill(member.actor, no_restart=True)
-            if getattr(error, "actor_init_failed", False):  # else its node is gone; the next look starts another
+            self._kill(actor)
+            if getattr(error, "actor_init_failed", False):  # else its node died, and the next resize starts another
                 self._failed_starts += 1
                 if self._failed_starts >= self._workers.failures:
                     raise ExperimentFailed(
-                        f"{self._failed_starts} workers in a row could not be built, the last being {member.name}: "
-                        f"{_cause(error)}. Is the same fmnas installed on every node? Mend the cause and resume"
+                        f"{self._failed_starts} workers in a row could not be built, the last being {actor.name}: "
+                        f"{_init_error(error)}. Install the same fmnas on every node, fix the cause, and resume"
                     ) from None
             return
-        reason = refusal(introduction, self._versions)
-        if reason:
-            raise ExperimentFailed(reason)
-        words = remark(introduction, self._versions)
-        if words and words not in self._remarks:
-            self._remarks.add(words)
-            self._watch.say(words)
+        if message := version_error(worker, self._versions):
+            raise ExperimentFailed(message)
+        warning = version_warning(worker, self._versions)
+        if warning and warning not in self._warnings:
+            self._warnings.add(warning)
+            self._notify(warning)
         self._failed_starts = 0
-        member.node, member.place = introduction[NODE], introduction[PLACE]
-        self._idle.append(member)
+        actor.node, actor.place = worker[NODE], worker[PLACE]
+        self._idle.append(actor)
 
-    def _answer(self, future: Any) -> tuple[Evaluation | Unfinished, bool]:
-        """What came of a job, and whether its worker is gone, or of no more use."""
+    def _collect(self, future: Any) -> tuple[Evaluation | FailedEvaluation, bool]:
+        """Return a job's outcome, and whether its worker must be replaced."""
         errors = self._ray.exceptions
         try:
             result = self._ray.get(future)
-        except errors.OutOfMemoryError as error:  # Ray killed the worker before its node ran out
-            return Unfinished(FAILED, f"out of memory: {one_line(error)}"[:500]), True
-        except errors.RayError as error:  # died, unreachable, its result gone with its node
-            return Unfinished(LOST, death(error)), True
-        return result, isinstance(result, Unfinished) and result.status == LOST
+        except errors.OutOfMemoryError as error:  # Ray killed it to protect its node
+            return FailedEvaluation(FAILED, f"out of memory: {one_line(error)}"[:500]), True
+        except errors.RayError as error:  # it died, is unreachable, or its result was lost with its node
+            return FailedEvaluation(LOST, describe_actor_death(error)), True
+        return result, isinstance(result, FailedEvaluation) and result.status == LOST
 
-    def _end(self, future: Any, result: Evaluation | Unfinished, gone: bool) -> Event:
-        task = self._busy.pop(future)
-        if gone:
-            self._ray.kill(task.member.actor, no_restart=True)
-            self._look()
+    def _finish(self, future: Any, result: Evaluation | FailedEvaluation, is_gone: bool) -> Event:
+        running = self._busy.pop(future)
+        if is_gone:
+            self._kill(running.actor)
+            self._resize()
         else:
-            self._idle.append(task.member)
-        return Event(task.job, task.member.whole_name, result)
+            self._idle.append(running.actor)
+        return Event(running.job, running.actor.full_name, result)
 
 
-def death(error: BaseException) -> str:
-    """Why a worker was lost, in a short line: the same for the same cause, whatever ids Ray has for who it was."""
+def describe_actor_death(error: BaseException) -> str:
+    """Return why a worker was lost: one short line without Ray's ids, the same for the same cause."""
     text = legible(str(error))
     kind, code = (re.search(pattern, text) for pattern in (r"Worker exit type: (\w+)", r"exit code[: ]+(-?\d+)"))
     if kind:
         return f"its process died (exit type {kind[1]}{f', code {code[1]}' if code else ''})"
     if "its node has died" in text:
         return "its node died"
-    nameless = re.sub(r" ?\b[0-9a-f]{16,}\b", "", text)
-    first = re.split(r"(?<=\.) |\bclass_name:", nameless)[0].strip()
-    return f"{type(error).__name__}: {first}"[:LONGEST] if first else type(error).__name__
+    without_ids = re.sub(r" ?\b[0-9a-f]{16,}\b", "", text)
+    sentence = re.split(r"(?<=\.) |\bclass_name:", without_ids)[0].strip()
+    return f"{type(error).__name__}: {sentence}"[:LONGEST] if sentence else type(error).__name__
 
 
-def _cause(error: BaseException) -> str:
-    """Why an actor's constructor raised: the last line of what Ray says, which a worker writes to be that."""
+def _init_error(error: BaseException) -> str:
+    """Return why an actor's constructor raised: the last line of Ray's message."""
     lines = [line for line in str(error).splitlines() if line.strip()]
     return legible(lines[-1])[:700] if lines else type(error).__name__

@@ -20,8 +20,8 @@ from fmnas.optimizers.contract import Subject, checks
 from fmnas.optimizers.contract.play import CONSTRAINED, DESIGN, DESIGN_SEED, EPOCHS, SPACES, played
 from fmnas.optimizers.gp.fit import FitSettings
 from fmnas.optimizers.gp.search import SearchSettings
-from fmnas.optimizers.options import parameters_of
-from fmnas.platform.optimizers import OPTIMIZERS, Row
+from fmnas.optimizers.options import get_parameters
+from fmnas.platform.registry import OPTIMIZERS, OptimizerEntry
 from fmnas.search_spaces import Space, joint_space
 from fmnas.search_spaces.records import INITIAL, PROMOTION, RANDOM
 
@@ -29,9 +29,9 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 STRANGERS = {
     row.name: row
     for row in (
-        Row("optuna-tpe", "optuna:TPESampler", "a sampler that follows from the trials"),
-        Row("optuna-nsga", "optuna:NSGAIISampler", "a sampler with generations, which live in the study"),
-        Row("ask-tell", f"{EXAMPLES}/ask_tell.py:make", "an object with ask and tell"),
+        OptimizerEntry("optuna-tpe", "optuna:TPESampler", "a sampler that follows from the trials"),
+        OptimizerEntry("optuna-nsga", "optuna:NSGAIISampler", "a sampler with generations, which live in the study"),
+        OptimizerEntry("ask-tell", f"{EXAMPLES}/ask_tell.py:make", "an object with ask and tell"),
     )
 }
 ROWS = {**OPTIMIZERS, **STRANGERS}
@@ -54,9 +54,9 @@ SHORT = ("bohb",)
 """Those that train for less than full fidelity, and promote."""
 
 
-def build_of(row: Row) -> Callable[[Space, int], Optimizer]:
+def build_of(row: OptimizerEntry) -> Callable[[Space, int], Optimizer]:
     """Builds the optimizer of a row, with the initial design if it takes one, and any model quick."""
-    taken = parameters_of(row.optimizer)
+    taken = get_parameters(row.optimizer)
 
     def build(space: Space, seed: int) -> Optimizer:
         provided = {"seed": seed, "epochs": EPOCHS, "initial_design": random_design(space, DESIGN, DESIGN_SEED)}
@@ -69,7 +69,7 @@ def build_of(row: Row) -> Callable[[Space, int], Optimizer]:
     return build
 
 
-def subject_of(row: Row) -> Subject:
+def subject_of(row: OptimizerEntry) -> Subject:
     """A row, with where its trials may come from and the epochs that they may have."""
     short = row.name in SHORT
     design = {INITIAL} if row.takes_initial_design else set[str]()

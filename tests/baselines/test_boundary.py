@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from fmnas.optimizers import BayesianOptimizer, random_design
 from fmnas.optimizers.gp.fit import FitSettings
 from fmnas.optimizers.gp.search import SearchSettings
-from fmnas.optimizers.options import parameters_of
-from fmnas.platform.optimizers import OPTIMIZERS, Row
+from fmnas.optimizers.options import get_parameters
+from fmnas.platform.registry import OPTIMIZERS, OptimizerEntry
 from fmnas.search_spaces import Evaluation, Integer, LinearConstraint, QuadraticConstraint, Real, Space
 
 SLOW = {"smac": {"challengers": 20, "local_searches": 1}, "botorch": {"fit_steps": 5, "raw_samples": 8, "restarts": 1}}
@@ -26,9 +26,9 @@ VARIABLES = (Real("x", 0.0, 1.0), Real("rate", 1e-3, 1.0, log=True), Integer("k"
 WEIGHTS = st.floats(0.5, 2.0)
 
 
-def optimizer_of(row: Row, space: Space) -> Any:
+def optimizer_of(row: OptimizerEntry, space: Space) -> Any:
     """It, with any model quick and a short design."""
-    taken = parameters_of(row.optimizer)
+    taken = get_parameters(row.optimizer)
     provided = {"seed": 0, "epochs": 3, "initial_design": random_design(space, 4, 0)}
     optimizer = row.optimizer(space, **{k: v for k, v in provided.items() if k in taken}, **SLOW.get(row.name, {}))
     if isinstance(optimizer, BayesianOptimizer):
@@ -40,7 +40,7 @@ def optimizer_of(row: Row, space: Space) -> Any:
 @pytest.mark.parametrize("curved", [False, True], ids=["linear", "quadratic"])
 @given(a=WEIGHTS, b=WEIGHTS, bound=st.floats(0.4, 0.9))
 @settings(max_examples=3)
-def test_the_root_of_what_is_left_is_real(row: Row, curved: bool, a: float, b: float, bound: float) -> None:
+def test_the_root_of_what_is_left_is_real(row: OptimizerEntry, curved: bool, a: float, b: float, bound: float) -> None:
     pairs = {("x", "x"): a, ("rate", "rate"): b}
     constraint = QuadraticConstraint({}, pairs, bound) if curved else LinearConstraint({"x": a, "rate": b}, bound)
     optimizer = optimizer_of(row, Space(VARIABLES, [constraint]))

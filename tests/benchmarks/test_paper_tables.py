@@ -26,9 +26,9 @@ from paper_page import (
 from paper_tables import DOCS, PUBLISHED, Competitor, Taken, all_taken, folder_of, keep, read, run_directory
 
 from fmnas.platform.cli import main
-from fmnas.platform.config.config import load_config
+from fmnas.platform.config.load import load_config
 from fmnas.platform.config.source import shipped_configs
-from fmnas.platform.optimizers import OPTIMIZERS
+from fmnas.platform.registry import OPTIMIZERS
 
 PAPER = sorted(name for name in shipped_configs() if name.startswith("paper/"))
 LITTLE = ["-o", "repeats=2", "-o", "budget.evaluations=14", "-o", "hypotheses=all", "--progress", "quiet"]

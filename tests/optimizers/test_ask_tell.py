@@ -1,22 +1,16 @@
 """Objects with ask and tell as optimizers: what they hear and when, how they are restored, and what is refused."""
 
 import random
-from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from fmnas.optimizers import OptimizerError, random_design
-from fmnas.optimizers.ask_tell import (
-    AskTellOptimizer,
-    NotRepeatedError,
-    can_make,
-    optimizer_made_by,
-)
+from fmnas.optimizers.ask_tell import AskTellOptimizer, NonReproducibleError, is_factory, optimizer_from_factory
 from fmnas.optimizers.isolation import PrivateRandomState
-from fmnas.optimizers.options import plain_parameters
 from fmnas.search_spaces import Configuration, Integer, Nominal, Real, Space, Trial
 from fmnas.search_spaces.records import INITIAL, MODEL
 
@@ -39,7 +33,7 @@ class Recorder:
 
 
 def built(make: Callable[..., Any], **given: Any) -> AskTellOptimizer:
-    return optimizer_made_by(make)(SPACE, **given)
+    return optimizer_from_factory(make)(SPACE, **given)
 
 
 def test_it_hears_every_result_and_of_the_initial_design() -> None:
@@ -144,7 +138,7 @@ def test_what_is_made_must_ask_and_tell(made: Any) -> None:
     def make(space: Space, seed: int) -> Any:
         return made
 
-    with pytest.raises(OptimizerError, match=r"which has no ask and no tell: return an object"):
+    with pytest.raises(OptimizerError, match="no ask and no tell"):
         built(make)
 
 
@@ -162,7 +156,7 @@ def test_what_is_not_as_recorded_is_an_error_that_names_the_trial() -> None:
     optimizer = built(Recorder)
     trial = optimizer.ask()
     assert trial is not None
-    with pytest.raises(NotRepeatedError, match=r"trial 0: the record has .*'k': 1.* suggests .*'k': 6"):
+    with pytest.raises(NonReproducibleError, match=r"trial 0: .*'k': 6.*'k': 1"):
         built(Recorder, start=5).restore(trial)
     with pytest.raises(OptimizerError, match="the history has gaps"):
         built(Recorder).restore(Trial.from_dict({**trial.to_dict(), "id": 3}))
@@ -170,7 +164,7 @@ def test_what_is_not_as_recorded_is_an_error_that_names_the_trial() -> None:
     def broken(space: Space, seed: int) -> Any:
         return lambda: {}["nothing"], print
 
-    with pytest.raises(NotRepeatedError, match=r"trial 0: asked for it again, the optimizer failed .KeyError"):
+    with pytest.raises(NonReproducibleError, match=r"trial 0: .*KeyError"):
         built(broken).restore(trial)
 
 
@@ -193,33 +187,4 @@ class Silent:
     ],
 )
 def test_what_can_make_one(found: Any, can: bool) -> None:
-    assert can_make(found) is can
-
-
-def test_parameters_are_plain_as_far_as_yaml_goes() -> None:
-    def make(
-        space: Space,
-        rate: "float | None" = None,
-        rule: Literal["a", "b"] = "a",
-        start: Mapping[str, float] | None = None,
-        widths: "tuple[int, ...]" = (1,),
-        depth: "int | Callable[[int], int]" = 1,
-        array: "np.ndarray | None" = None,
-        elsewhere: "Nowhere | None" = None,  # type: ignore[name-defined]  # noqa: F821
-        of_elsewhere: "list[Nowhere[int]] | None" = None,  # type: ignore[name-defined]  # noqa: F821
-        unknown=3,  # type: ignore[no-untyped-def]
-        function=len,  # type: ignore[no-untyped-def]
-        **others: Any,
-    ) -> None: ...
-
-    found = {each.name: each.annotation for each in plain_parameters(make, leave_out=("space",))}
-    assert found == {
-        "rate": float | None,
-        "rule": Literal["a", "b"],
-        "start": dict[str, Any] | None,
-        "widths": list[Any],
-        "depth": int,
-        "unknown": Any,
-    }
-    with pytest.raises(OptimizerError, match="its space must be given, and is of no type"):
-        plain_parameters(make, leave_out=())
+    assert is_factory(found) is can

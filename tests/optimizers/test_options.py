@@ -1,16 +1,19 @@
 """What a user may set is read from a constructor, and refused by it."""
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import pytest
+from annotated_types import Interval
 
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion
-from fmnas.optimizers.options import Between, check_options, options_of, parameters_of
+from fmnas.optimizers.options import check_options, get_choices, get_options, get_parameters, yaml_parameters
 from fmnas.search_spaces import Real, Space
 
 SPACE = Space([Real("x", 0.0, 1.0)])
+UNIT = Interval(ge=0.0, le=1.0)
 
 
 class Mine(Optimizer):
@@ -22,10 +25,10 @@ class Mine(Optimizer):
         *,
         seed: int = 0,
         evaluations: int | None = None,
-        rate: Annotated[float, Between(0.0, 1.0)] = 0.5,
-        size: Annotated[int, Between(least=2)] = 3,
+        rate: Annotated[float, UNIT] = 0.5,
+        size: Annotated[int, Interval(ge=2)] = 3,
         rule: Literal["a", "b"] | Mapping[str, int] = "a",
-        share: Annotated[float, Between(0.0, 1.0)] | Literal["all"] = 0.5,
+        share: Annotated[float, UNIT] | Literal["all"] = 0.5,
         plain: bool = False,
     ) -> None:
         super().__init__(space, seed=seed)
@@ -35,55 +38,54 @@ class Mine(Optimizer):
         return Suggestion(self.space.sample(rng), "random")
 
 
-def told(optimizer: type[Optimizer]) -> dict[str, tuple[Any, Any]]:
-    """Annotation and default of its options."""
-    return {name: (option.annotation, option.default) for name, option in options_of(optimizer).items()}
+def annotations(optimizer: type[Optimizer]) -> dict[str, Any]:
+    return {name: option.annotation for name, option in get_options(optimizer).items()}
 
 
 def test_options_are_what_the_platform_does_not_set() -> None:
-    assert list(parameters_of(Mine)) == ["seed", "evaluations", "rate", "size", "rule", "share", "plain"]
-    assert told(Mine) == {
-        "rate": (Annotated[float, Between(0.0, 1.0)], 0.5),
-        "size": (Annotated[int, Between(2)], 3),
-        "rule": (Literal["a", "b"], "a"),  # a mapping can be given in Python alone
-        "share": (Annotated[float, Between(0.0, 1.0)] | Literal["all"], 0.5),
-        "plain": (bool, False),
+    assert list(get_parameters(Mine)) == ["seed", "evaluations", "rate", "size", "rule", "share", "plain"]
+    assert annotations(Mine) == {
+        "rate": Annotated[float, UNIT],
+        "size": Annotated[int, Interval(ge=2)],
+        "rule": Literal["a", "b"],  # a mapping can be given in Python alone
+        "share": Annotated[float, UNIT] | Literal["all"],
+        "plain": bool,
     }
+    assert [option.default for option in get_options(Mine).values()] == [0.5, 3, "a", 0.5, False]
+    assert get_choices(annotations(Mine)["share"]) == ["all"]
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "named"),
     [
-        ({"rate": 1.5}, "rate = 1.5: it must be at least 0.0 and at most 1.0"),
-        ({"size": 1}, "size = 1: it must be at least 2"),
-        ({"rule": "c"}, "rule = 'c': it must be one of 'a', 'b'"),
-        ({"share": 1.5}, "share = 1.5: it must be at least 0.0 and at most 1.0, or one of 'all'"),
-        ({"share": "some"}, "share = 'some': it must be at least 0.0 and at most 1.0, or one of 'all'"),
-        ({"rate": "all"}, "rate = 'all': it must be at least 0.0 and at most 1.0"),
+        ({"rate": 1.5}, ["rate = 1.5", "0.0", "1.0"]),
+        ({"size": 1}, ["size = 1", "2"]),
+        ({"rule": "c"}, ["rule = 'c'", "'a', 'b'"]),
+        ({"share": 1.5}, ["share = 1.5", "0.0", "1.0", "'all'"]),
+        ({"share": "some"}, ["share = 'some'", "0.0", "1.0", "'all'"]),
+        ({"rate": "all"}, ["rate = 'all'", "0.0", "1.0"]),
     ],
 )
-def test_what_an_annotation_does_not_allow_is_refused(options: dict[str, Any], words: str) -> None:
-    with pytest.raises(OptimizerError, match=f"^{words}$"):
+def test_a_value_outside_its_annotation_is_refused(options: dict[str, Any], named: list[str]) -> None:
+    with pytest.raises(OptimizerError) as caught:
         Mine(SPACE, **options)
+    assert [words for words in named if words not in str(caught.value)] == []
 
 
-def test_what_it_allows_is_taken() -> None:
-    Mine(SPACE, rate=0.0, size=10**9, rule="b", plain=True)
-    Mine(SPACE, rate=1.0, rule={"of my own": 1})
-    Mine(SPACE, share=0.0)
-    Mine(SPACE, share="all")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"rate": 0.0, "size": 10**9, "rule": "b", "plain": True},
+        {"rate": 1.0, "rule": {"own": 1}},
+        {"share": 0.0},
+        {"share": "all"},
+    ],
+)
+def test_allowed_values_are_taken(options: dict[str, Any]) -> None:
+    Mine(SPACE, **options)
 
 
-def test_an_option_that_no_configuration_could_hold_is_a_mistake() -> None:
-    class Odd(Mine):
-        def __init__(self, space: Space, *, table: dict[str, int] | None = None, what: Mapping[str, int]) -> None:
-            super().__init__(space)
-
-    with pytest.raises(TypeError, match="an option must be of plain types or Literals"):
-        options_of(Odd)
-
-
-class Modern(Optimizer):
+class Modern(Mine):
     """Its annotations are texts, as `from __future__ import annotations` makes them."""
 
     def __init__(
@@ -91,29 +93,51 @@ class Modern(Optimizer):
         space: "KnownToCheckersAlone",  # type: ignore[name-defined]  # noqa: F821
         *,
         seed: "AlsoThat" = 0,  # type: ignore[name-defined]  # noqa: F821
-        rate: "Annotated[float, Between(0.0, 1.0), 'a share']" = 0.5,
-        size: Annotated[int, "a size"] = 3,
+        share: "Annotated[float, UNIT, 'a share']" = 0.5,
+        table: "Unknown[int]" = 1,  # type: ignore[name-defined]  # noqa: F821
+        **others: Any,
     ) -> None:
-        super().__init__(space, seed=seed)
-        check_options(type(self), rate=rate, size=size)
-
-    def _suggest(self, rng: np.random.Generator) -> Suggestion:
-        return Suggestion(self.space.sample(rng), "random")
+        super().__init__(space, seed=seed, **others)
+        check_options(type(self), share=share, table=table)
 
 
-def test_only_the_annotations_of_options_must_be_known_and_only_betweens_count() -> None:
-    assert told(Modern) == {
-        "rate": (Annotated[float, Between(0.0, 1.0)], 0.5),
-        "size": (int, 3),
+def test_annotations_as_text_are_resolved_and_those_of_bases_count() -> None:
+    found = annotations(Modern)
+    assert list(found) == ["rate", "size", "rule", "share", "plain", "table"]
+    assert (found["share"], found["size"], found["table"]) == (
+        Annotated[float, UNIT, "a share"],
+        Annotated[int, Interval(ge=2)],
+        Any,
+    )
+    with pytest.raises(OptimizerError, match="share = 2"):
+        Modern(SPACE, share=2)
+
+
+def test_types_that_yaml_cannot_hold_are_left_to_the_constructor() -> None:
+    def make(
+        space: Space,
+        rate: "float | None" = None,
+        rule: Literal["a", "b"] = "a",
+        start: Mapping[str, float] | None = None,
+        widths: "list[int] | int" = 1,
+        depth: "int | Callable[[int], int]" = 1,
+        array: "np.ndarray | None" = None,
+        elsewhere: "Nowhere | None" = None,  # type: ignore[name-defined]  # noqa: F821
+        unknown=3,  # type: ignore[no-untyped-def]
+        **others: Any,
+    ) -> None: ...
+
+    class Made(Mine):
+        def __init__(self, space: Space, **others: Any) -> None: ...
+
+    vars(Made)["__init__"].__signature__ = inspect.Signature(yaml_parameters(make, leave_out=("space",)))
+    assert annotations(Made) == {
+        "rate": float | None,
+        "rule": Literal["a", "b"],
+        "start": Any,
+        "widths": list[int] | int,
+        "depth": int,
+        "array": Any,
+        "elsewhere": Any,
+        "unknown": Any,
     }
-    with pytest.raises(OptimizerError, match="rate = 2"):
-        Modern(SPACE, rate=2)
-
-
-def test_an_option_with_an_annotation_that_cannot_be_read_is_named() -> None:
-    class Riddle(Modern):
-        def __init__(self, space: Space, *, rule: "Unheard" = 1, **others: Any) -> None:  # type: ignore[name-defined]  # noqa: F821
-            super().__init__(space, **others)
-
-    with pytest.raises(OptimizerError, match=r"Riddle: the annotation of rule cannot be read .* outside TYPE_CHECKING"):
-        options_of(Riddle)

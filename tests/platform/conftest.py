@@ -20,7 +20,8 @@ import pytest
 
 from fmnas.comparison import figures
 from fmnas.platform.cli import main
-from fmnas.platform.config.config import Config, check_config
+from fmnas.platform.config.load import check_config
+from fmnas.platform.config.schema import Config
 from fmnas.platform.display.modes import QuietScreen
 from fmnas.platform.display.progress import ExperimentProgress
 from fmnas.platform.experiment.experiment import build_experiment
@@ -33,8 +34,7 @@ from fmnas.platform.mlflow.tracker import NoTracker
 from fmnas.platform.mlflow.ui import ui_command, ui_environment
 from fmnas.platform.runner.driver import Clock, Driver, Stage
 from fmnas.platform.workers.cancellation import StopRequest
-from fmnas.platform.workers.evaluation import Unfinished
-from fmnas.platform.workers.pool import Event, Pool
+from fmnas.platform.workers.pool import Event, FailedEvaluation, Pool
 from fmnas.search_spaces.records import FAILED, FINISHED, LOST, TIMED_OUT
 
 FIGURES = figures.FIGURES
@@ -242,11 +242,11 @@ class ScriptedPool:
         del self._flying[index]
         fate = self._fate(job)
         if fate == "lose":
-            return Event(job, "w", Unfinished(LOST, "killed"))
+            return Event(job, "w", FailedEvaluation(LOST, "killed"))
         if fate == "fail":
-            return Event(job, "w", Unfinished(FAILED, "ValueError: no"))
+            return Event(job, "w", FailedEvaluation(FAILED, "ValueError: no"))
         if fate == "time out":
-            return Event(job, "w", Unfinished(TIMED_OUT, "too slow"))
+            return Event(job, "w", FailedEvaluation(TIMED_OUT, "too slow"))
         return Event(job, "w", self._trainer.evaluate(job.trial))
 
 

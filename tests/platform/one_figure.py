@@ -1,4 +1,4 @@
-"""The command line, with one figure in its reports: drawing all of them takes most of a short run."""
+"""The command line with one figure per report: drawing all of them takes most of a short run."""
 
 import sys
 

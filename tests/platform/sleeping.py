@@ -1,4 +1,4 @@
-"""A problem for tests that stop, kill and resume an experiment: an epoch takes a tenth of a second and nothing else."""
+"""A problem for tests that stop, kill and resume an experiment: an epoch takes a tenth of a second."""
 
 import time
 from collections.abc import Callable

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fmnas.platform.cli import main
-from fmnas.platform.config.config import check_config
+from fmnas.platform.config.load import check_config
 from fmnas.platform.errors import ConfigError
 from fmnas.search_spaces import Trial
 from fmnas.trainers.images.image_trainer import ImageTrainer

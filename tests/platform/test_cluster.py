@@ -1,4 +1,4 @@
-"""A standing cluster of several Ray nodes on this machine: nodes come, die and freeze, and so do drivers."""
+"""A running cluster of several Ray nodes on this machine: nodes join, die and freeze, and so do drivers."""
 
 import contextlib
 import csv
@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from fmnas.platform.cli import main
-from fmnas.platform.config.config import check_config
-from fmnas.platform.config.sections import WorkersConfig
+from fmnas.platform.config.load import check_config
+from fmnas.platform.config.schema import WorkersConfig
 from fmnas.platform.display.modes import QuietScreen
 from fmnas.platform.display.progress import ExperimentProgress
 from fmnas.platform.errors import ClusterError, Ending, ExperimentFailed
@@ -36,13 +36,13 @@ from fmnas.search_spaces.records import FINISHED, LOST
 from fmnas.trainers.contract import Report, ignore
 
 HEALTH = {"initial_delay_ms": 0, "period_ms": 500, "timeout_ms": 500, "failure_threshold": 3}
-"""How soon the head gives a silent node up; Ray's own default is a minute."""
+"""How soon the head considers a silent node dead; Ray's default is a minute."""
 
 NODE = {"object_store_memory": 80 * 1024**2}
 
 
 class Sleeper:
-    """Takes a quarter of a second, and then its own number for the objective."""
+    """Takes a quarter of a second; the objective is the trial's id."""
 
     def __init__(self, data: None) -> None:
         pass
@@ -54,7 +54,7 @@ class Sleeper:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    """A head without CPUs, which nothing but the driver uses."""
+    """A head without CPUs."""
     os.environ.setdefault("RAY_AUTH_MODE", "disabled")
     from ray import cloudpickle
     from ray.cluster_utils import Cluster
@@ -78,9 +78,9 @@ def raylet(node: Any) -> int:
 
 
 def tree(pid: int) -> list[int]:
-    """A process and all that descend from it."""
+    """Return a process and its descendants."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [pid, *(each for child in children for each in tree(int(child)))]
+    return [pid, *(pid for child in children for pid in tree(int(child)))]
 
 
 def send(pids: list[int], number: signal.Signals) -> None:
@@ -196,32 +196,25 @@ def test_nothing_is_left_on_the_cluster_when_a_driver_is_killed_and_the_resume_g
 def test_a_node_with_another_version_is_refused_by_name(
     cluster: Any, ray: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The node has what is installed here; the driver says that it is of another version."""
     installed = versions()[FMNAS]
-    monkeypatch.setattr(ray_pool, "versions", lambda: {**versions(), FMNAS: "0.0.9"})
+    monkeypatch.setattr(ray_pool, "versions", lambda: {**versions(), FMNAS: "0.0.9"})  # the driver's
     node = cluster.add_node(**NODE, num_cpus=1)
-    pool = RayPool(ray, Sleeper, None, WorkersConfig(), 1)
+    pool, ends = RayPool(ray, Sleeper, None, WorkersConfig(), 1), time.monotonic() + 60.0
 
     def wait() -> None:
-        ends = time.monotonic() + 60.0
         while time.monotonic() < ends and not pool.capacity:
             pool.next_event(0.5)
 
-    message = rf"fmnas {re.escape(installed)} is installed on .*0\.0\.9.*Install fmnas"
-    with pytest.raises(ExperimentFailed, match=message):
+    with pytest.raises(ExperimentFailed, match=rf"{re.escape(installed)}.*0\.0\.9"):
         wait()
     pool.close()
     cluster.remove_node(node)
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:9", "no-such-host.invalid:6379", "127.0.0.1:99999", "10.0.0..1:6379"])
-def test_an_address_where_nothing_listens_is_refused_at_once(address: str) -> None:
-    message = rf"--address {address}: no Ray cluster answers \(nothing listens at .*`ray start --head`"
-    with pytest.raises(ClusterError, match=message):
-        connect(address)
-
-
-@pytest.mark.parametrize("address", ["nonsense", "127.0.0.1:²"])
-def test_an_address_that_is_none_is_refused(address: str) -> None:
-    with pytest.raises(ClusterError, match=f"--address {address}: no Ray cluster answers"):
+@pytest.mark.parametrize(
+    "address",
+    ["127.0.0.1:9", "no-such-host.invalid:6379", "127.0.0.1:99999", "10.0.0..1:6379", "nonsense", "127.0.0.1:²"],
+)
+def test_an_address_without_a_cluster_is_refused_at_once(address: str) -> None:
+    with pytest.raises(ClusterError, match=f"--address {address}.*`ray start --head`"):
         connect(address)

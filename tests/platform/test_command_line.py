@@ -16,7 +16,7 @@ import yaml
 
 from fmnas.platform import commands
 from fmnas.platform.cli import main
-from fmnas.platform.config.config import check_config, load_config
+from fmnas.platform.config.load import check_config, load_config
 from fmnas.platform.display.summary import called
 from fmnas.platform.errors import Ending
 from fmnas.platform.experiment.journal import Journal

@@ -7,13 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmnas.platform.config.sections import WorkersConfig
+from fmnas.platform.config.schema import WorkersConfig
 from fmnas.platform.errors import Ending, ExperimentFailed
 from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.runner.driver import Clock, Dispatcher, Flight, Stage
 from fmnas.platform.workers.cancellation import StopRequest
-from fmnas.platform.workers.evaluation import Unfinished
-from fmnas.platform.workers.pool import Event
+from fmnas.platform.workers.pool import Event, FailedEvaluation
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FAILED, LOST
 
@@ -44,9 +43,9 @@ class Pool:
         if fate == FINISH:
             return Event(job, "w", Evaluation(0.5))
         return (
-            Event(job, "w", Unfinished(FAILED, "ValueError: no"))
+            Event(job, "w", FailedEvaluation(FAILED, "ValueError: no"))
             if fate == FAIL
-            else Event(job, "w", Unfinished(LOST, "killed"))
+            else Event(job, "w", FailedEvaluation(LOST, "killed"))
         )
 
 
@@ -78,7 +77,7 @@ class Plain(Dispatcher):
 
 
 def is_lost(event: Event) -> bool:
-    return isinstance(event.result, Unfinished) and event.result.status == LOST
+    return isinstance(event.result, FailedEvaluation) and event.result.status == LOST
 
 
 def job(number: int) -> Job:

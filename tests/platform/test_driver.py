@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fmnas.optimizers import Optimizer
-from fmnas.platform.config.config import Config
+from fmnas.platform.config.schema import Config
 from fmnas.platform.display.modes import QuietScreen
 from fmnas.platform.display.progress import ExperimentProgress
 from fmnas.platform.errors import Ending, RunDirectoryError

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fmnas.platform.config.config import Config
+from fmnas.platform.config.schema import Config
 from fmnas.platform.errors import Ending, ExperimentFailed
 from fmnas.platform.experiment.experiment import build_experiment
 from fmnas.platform.experiment.journal import read_journal

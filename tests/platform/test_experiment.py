@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from fmnas.platform.config.config import check_config
+from fmnas.platform.config.load import check_config
 from fmnas.platform.experiment.experiment import Experiment, build_experiment, derived_seed
-from fmnas.platform.optimizers import OPTIMIZERS
+from fmnas.platform.registry import OPTIMIZERS
 from fmnas.search_spaces import Trial
 from fmnas.trainers.problem import authors_points
 

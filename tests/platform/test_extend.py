@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fmnas.platform.config.config import Config
+from fmnas.platform.config.schema import Config
 from fmnas.platform.errors import ConfigError, Ending
 from fmnas.platform.experiment.events import driver_record, extended_record
 from fmnas.platform.experiment.experiment import build_experiment

@@ -15,7 +15,7 @@ from fmnas.baselines import RandomSearch
 from fmnas.platform.cli import main
 from fmnas.platform.experiment.journal import Journal, read_journal
 from fmnas.platform.runner.driver import Clock
-from fmnas.platform.workers.evaluation import Unfinished
+from fmnas.platform.workers.pool import FailedEvaluation
 from fmnas.platform.workers.ray_worker import Worker
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FAILED
@@ -50,7 +50,7 @@ def test_a_failure_and_a_timeout_are_told_apart_everywhere(
 
     monkeypatch.setattr(FunctionTrainer, "evaluate", evaluate_badly)
     assert main(["run", "smoke", *LITTLE, "-o", "budget.trial_seconds=0.3", "--out", str(out)]) == 0
-    late, failed = "it ran past budget.trial_seconds = 0.3 and was ended", "MemoryError: no room for 1 GiB"
+    late, failed = "timed out after 0.3 s (budget.trial_seconds)", "MemoryError: no room for 1 GiB"
     expected = {"2": ("timed_out", late), "4": ("failed", failed)}
     for row in rows(out):
         assert (row["status"], row["reason"]) == expected.get(row["trial"], ("finished", ""))
@@ -161,7 +161,7 @@ def test_a_result_that_is_none_is_a_failure_and_the_experiment_goes_on(
     for row in rows(out):
         assert row["status"] == ("failed" if row["trial"] == "3" else "finished")
     reasons = {row["reason"] for row in rows(out)} - {""}
-    assert reasons == {f"TrainerError: it returned objective = {value!r}, which is no finite number"}
+    assert reasons == {f"TrainerError: it returned objective = {value!r}, expected a finite number"}
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_a_worker_lets_no_result_pass_that_is_none(wrong: Any) -> None:
     worker = Worker(lambda data: Odd(), None, None)  # type: ignore[arg-type,return-value]
     for seconds in (math.inf, 60.0):
         answer = worker.evaluate(Trial(0, {}, 1, "random"), seconds, 1)
-        assert isinstance(answer, Unfinished)
+        assert isinstance(answer, FailedEvaluation)
         assert answer.status == FAILED
         assert answer.reason.startswith("TrainerError: it returned")
 

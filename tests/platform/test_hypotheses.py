@@ -8,7 +8,8 @@ import pytest
 
 from fmnas.comparison.analysis.paired_tests import ALL
 from fmnas.platform.cli import main
-from fmnas.platform.config.config import ALL_PAIRS, Config, check_config
+from fmnas.platform.config.load import check_config
+from fmnas.platform.config.schema import ALL_PAIRS, Config
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.experiment.state import restore
@@ -29,7 +30,7 @@ def test_all_pairs_have_one_name() -> None:
 
 
 def test_an_optimizer_that_does_not_compete_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"hypotheses = 'bohb': it must be all, .* tested .*: bo-fm, random"):
+    with pytest.raises(ConfigError, match=r"hypotheses = 'bohb': .*bo-fm, random"):
         config(["bo-fm", "random"], "bohb")
 
 

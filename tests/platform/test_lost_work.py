@@ -6,7 +6,7 @@ import pytest
 
 from fmnas.comparison import Budget, ledger_table
 from fmnas.comparison.analysis.trials import typed_trials
-from fmnas.platform.config.config import check_config
+from fmnas.platform.config.load import check_config
 from fmnas.platform.experiment.events import asked_record, job_record
 from fmnas.platform.experiment.experiment import build_experiment
 from fmnas.platform.experiment.journal import STARTED

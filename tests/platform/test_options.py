@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from fmnas.optimizers import Optimizer, OptimizerError
-from fmnas.optimizers.options import parameters_of
-from fmnas.platform.config.config import check_config
+from fmnas.optimizers.options import get_parameters
+from fmnas.platform.config.load import check_config
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.experiment.experiment import build_experiment
-from fmnas.platform.optimizers import OPTIMIZERS
+from fmnas.platform.registry import OPTIMIZERS
 from fmnas.search_spaces import Configuration, Trial
 
 
@@ -75,7 +75,7 @@ def by_hand(like: Optimizer, name: str, **settings: Any) -> Optimizer:
     """The same, from its class: with the same design and the budget, where it takes them."""
     optimizer = OPTIMIZERS[name].optimizer
     given = {"initial_design": like.initial_design, "evaluations": EVALUATIONS}
-    taken = {key: value for key, value in given.items() if key in parameters_of(optimizer)}
+    taken = {key: value for key, value in given.items() if key in get_parameters(optimizer)}
     return optimizer(like.space, seed=like.seed, epochs=EPOCHS, **taken, **settings)
 
 

@@ -146,16 +146,16 @@ def _own_terminal() -> None:
 
 
 def test_what_nohup_ignores_stays_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fmnas.platform.workers.cancellation import stopped_by_signals
+    from fmnas.platform.workers.cancellation import stop_on_signals
 
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with stopped_by_signals() as stop:
+        with stop_on_signals() as stop:
             signal.raise_signal(signal.SIGHUP)
             assert stop.count == 0
         assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
-        with stopped_by_signals() as stop:
+        with stop_on_signals() as stop:
             stop.heeded = True
             signal.raise_signal(signal.SIGHUP)
             assert stop.count == 1

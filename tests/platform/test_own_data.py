@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fmnas.platform.cli import main
-from fmnas.platform.config.config import check_config
+from fmnas.platform.config.load import check_config
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.problems import problem
 from fmnas.search_spaces import Cell, Trial

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from fmnas.platform.cli import main
-from fmnas.platform.config.config import check_config, load_config
+from fmnas.platform.config.load import check_config, load_config
 from fmnas.platform.errors import ConfigError
-from fmnas.platform.named import named, whole
-from fmnas.platform.optimizers import Row, Setting
+from fmnas.platform.registry import OptimizerContext, OptimizerEntry, absolute_reference, import_reference
 from fmnas.search_spaces import Trial
 from fmnas.trainers.functions.synthetic import FUNC2C
 
@@ -22,14 +21,14 @@ import asyncio
 from typing import Annotated
 
 from fmnas.optimizers import Optimizer, Suggestion
-from fmnas.optimizers.options import Between
+from annotated_types import Interval
 
 
 class Halving(Optimizer):
     """The best so far with one variable drawn anew; with `shift`, from a part of the space."""
 
-    def __init__(self, space, *, seed=0, epochs=1, initial_design=(), rate: Annotated[float, Between(0, 1)] = 0.5):
-        super().__init__(space, seed=seed, epochs=epochs, initial_design=initial_design)
+    def __init__(self, space, *, rate: Annotated[float, Interval(ge=0, le=1)] = 0.5, **others):
+        super().__init__(space, **others)
         self.rate = rate
 
     def _suggest(self, rng):
@@ -41,7 +40,7 @@ class Halving(Optimizer):
         return Suggestion({**best, name: anew[name]}, "model")
 
 
-class Unfinished(Optimizer):
+class FailedEvaluation(Optimizer):
     pass
 
 
@@ -215,8 +214,8 @@ def test_a_module_of_the_current_folder_may_be_named(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.path", [entry for entry in __import__("sys").path if entry])
     mine.rename(tmp_path / "a_module_of_mine.py")
-    assert named("a_module_of_mine:Halving").__name__ == "Halving"
-    assert whole("a_module_of_mine:Halving") == "a_module_of_mine:Halving"
+    assert import_reference("a_module_of_mine:Halving").__name__ == "Halving"
+    assert absolute_reference("a_module_of_mine:Halving") == "a_module_of_mine:Halving"
 
 
 def test_a_file_is_looked_for_here_and_then_beside_the_configuration(
@@ -244,7 +243,7 @@ def test_a_file_is_looked_for_here_and_then_beside_the_configuration(
 
 
 def test_a_file_is_loaded_once(mine: Path) -> None:
-    assert named(f"{mine}:Halving") is named(f"{mine}:Halving")
+    assert import_reference(f"{mine}:Halving") is import_reference(f"{mine}:Halving")
 
 
 def test_files_with_similar_paths_are_told_apart(tmp_path: Path) -> None:
@@ -252,7 +251,7 @@ def test_files_with_similar_paths_are_told_apart(tmp_path: Path) -> None:
     for path in paths:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"WHO = {str(path)!r}\n")
-    assert [named(f"{path}:WHO") for path in paths] == [str(path) for path in paths]
+    assert [import_reference(f"{path}:WHO") for path in paths] == [str(path) for path in paths]
 
 
 @pytest.mark.parametrize(
@@ -263,7 +262,7 @@ def test_files_with_similar_paths_are_told_apart(tmp_path: Path) -> None:
         ("json:JSONDecoder", ["json:JSONDecoder", "no class of optimizers", "fmnas.optimizers.Optimizer"]),
         ("{mine}:Halfing", ["has no Halfing", "Did you mean 'Halving'"]),
         ("{mine}:not_a_class", ["no class of optimizers"]),
-        ("{mine}:Unfinished", ["cannot be built", "_suggest"]),
+        ("{mine}:FailedEvaluation", ["cannot be built", "_suggest"]),
         ("{mine}:Opaque", ["plain types"]),
         ("{mine}.py:Mine", ["there is no file {mine}.py"]),
         ("{broken}:Mine", ["cannot be imported", "ZeroDivisionError", "broken.py, line "]),
@@ -354,7 +353,7 @@ def test_one_that_cannot_be_built_is_refused_before_anything_is_written(
 
 
 def test_what_a_constructor_hands_on_is_set_as_well(mine: Path) -> None:
-    row = Row("mine", f"{mine}:Heir", "")
+    row = OptimizerEntry("mine", f"{mine}:Heir", "")
     mine.write_text(
         MINE
         + """
@@ -365,5 +364,5 @@ class Heir(Halving):
     )
     assert set(row.options.model_fields) == {"depth", "rate"}
     assert row.takes_initial_design
-    built = row.build(FUNC2C.space, Setting(7, 5, 10, False, ()), {"rate": 0.25})
+    built = row.build(FUNC2C.space, OptimizerContext(7, 5, 10, False, ()), {"rate": 0.25})
     assert (built.seed, built.epochs, vars(built)["rate"]) == (7, 5, 0.25)

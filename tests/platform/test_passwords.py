@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from fmnas.platform.cli import main
-from fmnas.platform.config.config import Config
+from fmnas.platform.config.schema import Config
 from fmnas.platform.config.uri import TrackingError, check_uri, hide_passwords, login_place, masked_uri, shown_uri
 from fmnas.platform.experiment.journal import read_journal
 from fmnas.platform.experiment.run_directory import RunDirectory

@@ -10,7 +10,7 @@ import pytest
 
 from fmnas.comparison.analysis.trials import COLUMNS
 from fmnas.platform.cli import main
-from fmnas.platform.config.config import check_config
+from fmnas.platform.config.load import check_config
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.problems import ALIASES, PROBLEMS, problem
 from fmnas.search_spaces import Evaluation, Trial

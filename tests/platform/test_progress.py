@@ -22,7 +22,7 @@ from fmnas.comparison.analysis.retrained import Retrained, RetrainedMean
 from fmnas.comparison.analysis.trials import typed_trials
 from fmnas.comparison.summary import summarise
 from fmnas.platform.cli import main
-from fmnas.platform.config.config import check_config
+from fmnas.platform.config.load import check_config
 from fmnas.platform.display.console import print_summary
 from fmnas.platform.display.modes import (
     PROGRESS_MODES,

@@ -9,7 +9,7 @@ import pytest
 
 from fmnas.optimizers import BOFM
 from fmnas.optimizers.bofm import MODES
-from fmnas.platform.config.config import load_config
+from fmnas.platform.config.load import load_config
 from fmnas.platform.experiment.experiment import Experiment, Run, build_experiment
 
 PUBLISHED = -0.2063  # the paper's ModLap on Func2C, mean of five runs, with a standard error of 0.0000

@@ -9,9 +9,10 @@ import pytest
 import yaml
 
 from fmnas.platform.cli import main
-from fmnas.platform.config.config import Config, check_config, load_config
-from fmnas.platform.config.reference import REQUIRED, commented, keys, markdown
-from fmnas.platform.config.source import override, shipped_configs
+from fmnas.platform.config.load import check_config, load_config
+from fmnas.platform.config.reference import REQUIRED, read_keys, to_commented_yaml, to_markdown
+from fmnas.platform.config.schema import Config
+from fmnas.platform.config.source import apply_override, shipped_configs
 from fmnas.platform.problems import problem
 from fmnas.platform.runner import preflight as forecast
 from fmnas.platform.runner.preflight import Cost, cost_of, measured
@@ -30,11 +31,11 @@ PLAIN = {
 
 
 def test_the_page_is_that_of_the_schema() -> None:
-    assert DOCS.read_text() == markdown()
+    assert DOCS.read_text() == to_markdown()
 
 
 def test_every_key_of_every_section_is_there_with_what_it_means() -> None:
-    found = {key.name: key for key in keys()}
+    found = {key.name: key for key in read_keys()}
     plain = check_config(dict(PLAIN), "here").model_dump(mode="json")
     for name, value in plain.items():
         assert name in found
@@ -50,7 +51,7 @@ def test_every_key_of_every_section_is_there_with_what_it_means() -> None:
 
 ELSEWHERE = {"optimizers.0.use"}
 """Whose example is a file that is not here."""
-SHOWN = [key for key in keys() if key.example not in ("–", "") and key.name not in ELSEWHERE]
+SHOWN = [key for key in read_keys() if key.example not in ("–", "") and key.name not in ELSEWHERE]
 
 
 @pytest.mark.parametrize("key", SHOWN, ids=lambda key: key.name)
@@ -58,14 +59,14 @@ def test_every_example_may_be_set(key: Any) -> None:
     data = {**deepcopy(PLAIN), "optimizers": [{"name": "bo-fm", "use": "fmnas.optimizers.bofm:BOFM"}]}
     if key.name in ("hypotheses", "fidelity.epochs", "fidelity"):
         data["optimizers"] = ["bo-fm", "random"]
-    override(data, f"{key.name}={key.example}")
+    apply_override(data, f"{key.name}={key.example}")
     check_config(data, "here")
 
 
 @pytest.mark.parametrize("name", sorted(shipped_configs()))
 def test_the_explained_configuration_loads_to_the_same(name: str) -> None:
     config = load_config(name)
-    assert Config.model_validate(yaml.safe_load(commented(config))) == config
+    assert Config.model_validate(yaml.safe_load(to_commented_yaml(config))) == config
 
 
 def test_the_command_explains_and_runs_nothing(

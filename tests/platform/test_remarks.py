@@ -8,7 +8,8 @@ import pytest
 
 from fmnas.baselines import BOHB
 from fmnas.baselines.bohb import epochs_to_model, results_needed
-from fmnas.platform.config.config import Config, check_config
+from fmnas.platform.config.load import check_config
+from fmnas.platform.config.schema import Config
 from fmnas.platform.problems import problem
 from fmnas.platform.runner.preflight import cost_of, remarks
 
@@ -27,7 +28,7 @@ def evolution(**options: int) -> dict[str, Any]:
 def test_one_of_a_thing_is_not_many() -> None:
     one = config(["random"], evaluations=1, repeats=1, initial_design=0)
     assert str(cost_of(one)) == "1 run, 1 evaluation, 1 training, 1 epoch in all"
-    assert one.in_a_line == "t: random on func2c, 1 repeat of 1 evaluation of 1 epoch"
+    assert one.summary_line == "t: random on func2c, 1 repeat of 1 evaluation of 1 epoch"
     assert str(cost_of(config(["random"], 1000))) == "8 runs, 8,000 evaluations, 8,000 trainings, 8,000 epochs in all"
 
 

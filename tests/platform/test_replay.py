@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from fmnas.platform.cli import main
-from fmnas.platform.config.config import Config, check_config
+from fmnas.platform.config.load import check_config
+from fmnas.platform.config.schema import Config
 from fmnas.platform.display.modes import QuietScreen
 from fmnas.platform.display.progress import ExperimentProgress
 from fmnas.platform.errors import Ending
@@ -20,8 +21,7 @@ from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.mlflow.tracker import NoTracker
 from fmnas.platform.runner.driver import Driver, Stage
 from fmnas.platform.workers.cancellation import StopRequest
-from fmnas.platform.workers.evaluation import Unfinished
-from fmnas.platform.workers.pool import Event
+from fmnas.platform.workers.pool import Event, FailedEvaluation
 from fmnas.search_spaces.records import FAILED, LOST, TIMED_OUT
 
 MODEL_BASED = {"bo-fm": "model", "bohb": "model", "regularized-evolution": "mutation", "random": "random"}
@@ -59,7 +59,7 @@ class Shuffled:
         fate = self._rng.random()
         for bound, status in ((0.05, FAILED), (0.1, TIMED_OUT), (0.2, LOST)):
             if fate < bound:
-                return Event(job, "w", Unfinished(status, "because"))
+                return Event(job, "w", FailedEvaluation(status, "because"))
         return Event(job, "w", self._trainer.evaluate(job.trial))
 
 

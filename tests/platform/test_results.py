@@ -18,7 +18,8 @@ from fmnas.comparison.analysis.paired_tests import Comparisons, PairedTest
 from fmnas.comparison.analysis.retrained import Retrained, RetrainedMean
 from fmnas.comparison.analysis.trials import typed_trials
 from fmnas.comparison.summary import FinalRow, Summary, summarise
-from fmnas.platform.config.config import Config, check_config
+from fmnas.platform.config.load import check_config
+from fmnas.platform.config.schema import Config
 from fmnas.platform.display.console import print_summary
 from fmnas.platform.errors import ExperimentFailed
 from fmnas.platform.experiment.experiment import build_experiment

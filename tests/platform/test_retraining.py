@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmnas.platform.config.sections import WorkersConfig
+from fmnas.platform.config.schema import WorkersConfig
 from fmnas.platform.display.modes import Happening, QuietScreen
 from fmnas.platform.display.progress import RetrainingProgress
 from fmnas.platform.errors import Ending, ExperimentFailed
@@ -21,8 +21,7 @@ from fmnas.platform.experiment.trial_result import Job, Outcome
 from fmnas.platform.runner.driver import Clock, Stage
 from fmnas.platform.runner.retraining import Retraining, _there, retraining_job, retraining_seed
 from fmnas.platform.workers.cancellation import StopRequest
-from fmnas.platform.workers.evaluation import Unfinished
-from fmnas.platform.workers.pool import Event
+from fmnas.platform.workers.pool import Event, FailedEvaluation
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import FAILED, FINISHED, LOST
 from fmnas.trainers.images.batches import streams
@@ -67,9 +66,9 @@ class ScriptedPool:
         job = self._flying.popleft()
         fate = self.fate(job)
         if fate == "lose":
-            return Event(job, "w", Unfinished(LOST, "killed"))
+            return Event(job, "w", FailedEvaluation(LOST, "killed"))
         if fate == "fail":
-            return Event(job, "w", Unfinished(FAILED, "ValueError: no"))
+            return Event(job, "w", FailedEvaluation(FAILED, "ValueError: no"))
         return Event(job, "w@here:1", Evaluation(0.4, job.trial.epochs, (0.25, 0.5), seconds=2.0))
 
 

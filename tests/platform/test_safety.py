@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from fmnas.platform.cli import main
-from fmnas.platform.config.config import check_config, load_config
+from fmnas.platform.config.load import check_config, load_config
 from fmnas.platform.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,7 +24,7 @@ CALLS_CODE = {
 
 
 SAFE_WITH = {"torch.load": "weights_only=True", "np.load": "allow_pickle=False"}
-USERS_CODE = {"platform/named.py": {"compile", "exec"}}
+USERS_CODE = {"platform/registry.py": {"compile", "exec"}}
 """What a user names as his own optimizer or problem is code, and is run as such."""
 
 

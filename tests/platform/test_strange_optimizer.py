@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fmnas.platform.cli import main
-from fmnas.platform.config.config import check_config
+from fmnas.platform.config.load import check_config
 from fmnas.platform.errors import ConfigError
 
 STRANGERS = '''

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from fmnas.platform.cli import main
-from fmnas.platform.config.config import Config
+from fmnas.platform.config.schema import Config
 from fmnas.platform.config.uri import TrackingError
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.mlflow.client import TrackingSettings

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion
-from fmnas.platform.config.config import Config
+from fmnas.platform.config.schema import Config
 from fmnas.platform.errors import Ending, ExperimentFailed, RunDirectoryError
 from fmnas.platform.experiment.comparability import warm_start_notes
 from fmnas.platform.experiment.events import begun_record, driver_record, extended_record

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fmnas.platform.config.config import check_config
+from fmnas.platform.config.load import check_config
 from fmnas.platform.errors import ConfigError
 from fmnas.search_spaces import Trial
 from fmnas.search_spaces.nasnet import OPERATIONS

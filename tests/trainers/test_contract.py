@@ -24,7 +24,9 @@ from fmnas.trainers.tables.tables import diabetes_table, digits_table, wine_tabl
 
 AnyTrainer = ImageTrainer | FunctionTrainer | BoostingTrainer
 BOOSTING = {"boosting, last round": (DIGITS_SPACE, False), "boosting, best round": (FASHION_MNIST_SPACE, True)}
-SYNTHETIC = {name: row.found for name, row in PROBLEMS.items() if isinstance(row.found, Problem) and row.found.function}
+SYNTHETIC = {
+    name: row.target for name, row in PROBLEMS.items() if isinstance(row.target, Problem) and row.target.function
+}
 FITS = {
     "support vectors": (NUSVR_DIABETES.space, partial(rmse, diabetes_table())),
     "a decision tree": (DT_WINE.space, partial(mean_error, wine_table())),

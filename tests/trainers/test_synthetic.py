@@ -65,7 +65,9 @@ SIZES = {
     "ackley53c": (3, [2] * 50),
     "ackley53c_gebo": (3, [2] * 50),
 }
-SYNTHETIC = {name: row.found for name, row in PROBLEMS.items() if isinstance(row.found, Problem) and row.found.function}
+SYNTHETIC = {
+    name: row.target for name, row in PROBLEMS.items() if isinstance(row.target, Problem) and row.target.function
+}
 problems = pytest.mark.parametrize("name", SYNTHETIC)
 
 

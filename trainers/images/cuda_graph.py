@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from fmnas.trainers.allocator import words
+from fmnas.trainers.allocator import error_text
 from fmnas.trainers.contract import DeviceFailedError
 
 WARM_UP = 3
@@ -38,7 +38,7 @@ def captured(
     except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts
         if (first := _what_ended_it(error)) is not None:
             raise first from None
-        raise CaptureError(f"the step could not be captured as a CUDA graph: {words(error)}") from error
+        raise CaptureError(f"the step could not be captured as a CUDA graph: {error_text(error)}") from error
     with torch.no_grad():
         for tensor, values in zip(state, before, strict=True):
             tensor.copy_(values)

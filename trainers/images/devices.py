@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from fmnas.trainers.allocator import give_back_memory, words
+from fmnas.trainers.allocator import error_text, release_gpu_cache
 from fmnas.trainers.contract import DeviceFailedError, TrainerError
 
 Flag = tuple[Any, str, Any]
@@ -52,12 +52,12 @@ def exactly(device: torch.device) -> Iterator[None]:
         torch.cuda.synchronize(device)
         torch.cuda.empty_cache()  # refused for ever after a recording that was not ended
     except RuntimeError as error:
-        raise DeviceFailedError(f"{device} cannot be used by this process any more: {words(error)}") from error
+        raise DeviceFailedError(f"{device} cannot be used by this process any more: {error_text(error)}") from error
     with torch.cuda.device(device), _float32():
         try:
             yield
         finally:
-            give_back_memory()
+            release_gpu_cache()
 
 
 def device_failure(error: BaseException, device: torch.device) -> str:
@@ -75,7 +75,7 @@ def device_failure(error: BaseException, device: torch.device) -> str:
         free, total = torch.cuda.mem_get_info(device)
         own = torch.cuda.memory_reserved(device) + CONTEXT_BYTES
     except RuntimeError as found:
-        return f"{device} does not answer any more: {words(found)}"
+        return f"{device} does not answer any more: {error_text(found)}"
     said = str(error)  # libraries beside torch say in words of their own that memory ran out
     told = isinstance(error, torch.OutOfMemoryError) or "CUDA error: out of memory" in said or "ALLOC_FAILED" in said
     if told and (others := total - free - own) > 0:

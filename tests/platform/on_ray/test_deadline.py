@@ -1,4 +1,4 @@
-"""Jobs past their deadline, in this process and on Ray: they end, their worker goes on, and nothing of them is left."""
+"""Jobs past their deadline, in this process and on Ray: they end, and nothing of them is left for the next job."""
 
 import signal
 import threading
@@ -12,18 +12,17 @@ from weakref import WeakSet
 import numpy as np
 import pytest
 
-from fmnas.platform.config.sections import WorkersConfig
+from fmnas.platform.config.schema import WorkersConfig
 from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.problems import problem
-from fmnas.platform.workers.cancellation import LOOK_SECONDS
-from fmnas.platform.workers.evaluation import Unfinished
-from fmnas.platform.workers.pool import Event, InProcessPool, Pool
+from fmnas.platform.workers.in_process import InProcessPool
+from fmnas.platform.workers.pool import Event, FailedEvaluation, Pool
 from fmnas.platform.workers.ray_pool import RayPool
 from fmnas.platform.workers.ray_worker import build_trainer
 from fmnas.search_spaces import Evaluation, Trial
 from fmnas.search_spaces.records import TIMED_OUT
-from fmnas.trainers import Trainer
-from fmnas.trainers.contract import Report, ignore
+from fmnas.trainers import EvaluationStoppedError, Trainer
+from fmnas.trainers.contract import Report, Stop, ignore, never
 from fmnas.trainers.problem import Data, DataSettings, Hardware, ProblemSettings
 
 SETTINGS = ProblemSettings(DataSettings(name="digits", train=64, validation=64), seeds=2)
@@ -40,44 +39,46 @@ class Scripted:
     """Does what a trial's id says; the objective is the number of things that earlier jobs left behind."""
 
     def __init__(self, data: Data | None) -> None:
-        self._data = data
         self._memories: WeakSet[Memory] = WeakSet()
 
-    def evaluate(self, trial: Trial, report: Report = ignore) -> Evaluation:
-        left = len(self._memories) + sum(thread.name.startswith("training") for thread in threading.enumerate())
-        do: dict[int, Callable[[], None]] = {0: self.nap, 1: self.hold, 2: self.hang}
-        do[trial.id]()
-        return Evaluation(float(left))
+    def evaluate(self, trial: Trial, report: Report = ignore, stop: Stop = never) -> Evaluation:
+        left = float(len(self._memories))
+        if trial.id == HOLD:
+            self._hold(stop)
+        if trial.id == HANG:  # as a call into C that does not return
+            signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
+            time.sleep(3600)
+        return Evaluation(left)
 
-    def nap(self) -> None:
-        time.sleep(3 * LOOK_SECONDS)
-
-    def hold(self) -> None:
-        """Memory in a cycle, such as frames and exceptions make."""
+    def _hold(self, stop: Stop) -> None:
+        """Hold memory in a cycle, such as frames and exceptions make, until it is told to stop."""
         memory = Memory()
         self._memories.add(memory)
         memory.itself = memory  # type: ignore[attr-defined]
-        while True:
+        while not stop():
             time.sleep(0.001)
-
-    def hang(self) -> None:
-        """As a call into C that does not return."""
-        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
-        time.sleep(3600)
+        raise EvaluationStoppedError("it was stopped")
 
 
 NAP, HOLD, HANG = range(3)
 
 
 class Threaded:
-    """The trainer of cells, its seeds in threads; without its own seconds, and with what threads earlier jobs left."""
+    """The trainer of cells, its seeds in threads; its seconds are the threads that earlier jobs left."""
 
     def __init__(self, data: Data | None) -> None:
         self._trainer = build_trainer("joint", SETTINGS, Hardware(threads=2, arrangement="fast"), data)
 
-    def evaluate(self, trial: Trial, report: Report = ignore) -> Evaluation:
+    def evaluate(self, trial: Trial, report: Report = ignore, stop: Stop = never) -> Evaluation:
         left = sum(thread.name.startswith("training") for thread in threading.enumerate())
-        return replace(self._trainer.evaluate(trial), seconds=float(left))
+        return replace(self._trainer.evaluate(trial, report, stop), seconds=float(left))
+
+
+class ThreadedAndDeaf(Threaded):
+    """The same, which is not told to stop."""
+
+    def evaluate(self, trial: Trial) -> Evaluation:  # type: ignore[override]
+        return super().evaluate(trial)
 
 
 MakePool = Callable[[Callable[[Data | None], Trainer], float], Pool]
@@ -88,14 +89,14 @@ Answer = Callable[[Pool, Job], Event]
 def make_pool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakePool]:
     """make_pool(build, trial_seconds); a worker on Ray is killed much later than it should answer."""
     monkeypatch.setattr("fmnas.platform.workers.ray_pool.GRACE_SECONDS", 300.0)
-    with ExitStack() as made:
+    with ExitStack() as stack:
 
         def make(build: Callable[[Data | None], Trainer], trial_seconds: float) -> Pool:
             if request.param == "in-process":
                 return InProcessPool(build(TASK.load()), trial_seconds)
             connected = request.getfixturevalue("ray")
-            pool = RayPool(connected, build, TASK.load(), WorkersConfig(), 1, trial_seconds)
-            return made.enter_context(closing(pool))
+            pool = RayPool(connected, build, TASK.load(), WorkersConfig(), 1, trial_seconds=trial_seconds)
+            return stack.enter_context(closing(pool))
 
         yield make
 
@@ -105,46 +106,50 @@ def job(number: int, epochs: int = 1) -> Job:
     return Job("random/repeat-0", Trial(number, {**configuration, "momentum": 0.9}, epochs, "random", seed=7))
 
 
-def test_a_job_past_its_deadline_is_ended_and_its_worker_takes_the_next(make_pool: MakePool, answer: Answer) -> None:
+def check_timed_out(event: Event, seconds: float) -> None:
+    assert isinstance(event.result, FailedEvaluation)
+    assert event.result.status == TIMED_OUT
+    assert f"{seconds:g} s" in event.result.reason
+    assert "budget.trial_seconds" in event.result.reason
+
+
+def test_a_job_past_its_deadline_ends_and_its_worker_takes_the_next(make_pool: MakePool, answer: Answer) -> None:
     pool = make_pool(Scripted, 2.0)
     first = answer(pool, job(NAP))
     assert isinstance(first.result, Evaluation)
     for _ in range(2):
         late = answer(pool, job(HOLD))
-        assert isinstance(late.result, Unfinished)
-        assert late.result.status == TIMED_OUT
-        assert late.result.reason == "it ran past budget.trial_seconds = 2 and was ended"
+        check_timed_out(late, 2.0)
         assert late.worker == first.worker
     last = answer(pool, job(NAP))
     assert isinstance(last.result, Evaluation)
     assert last.worker == first.worker, "the same process"
 
 
-def test_seeds_in_threads_end_with_their_job(make_pool: MakePool, answer: Answer) -> None:
-    pool = make_pool(Threaded, 3.0)
-    late = answer(pool, job(0, ENDLESS))
-    assert isinstance(late.result, Unfinished)
-    assert late.result.status == TIMED_OUT
+@pytest.mark.parametrize("build", [Threaded, ThreadedAndDeaf])
+def test_seeds_in_threads_end_with_their_job(
+    make_pool: MakePool, answer: Answer, build: type[Threaded], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = make_pool(build, 3.0)
+    if build is ThreadedAndDeaf:
+        monkeypatch.setattr("fmnas.platform.workers.ray_pool.GRACE_SECONDS", 1.0)
+    check_timed_out(answer(pool, job(0, ENDLESS)), 3.0)
     after = answer(pool, job(0))
     assert isinstance(after.result, Evaluation)
     assert after.result.seconds == 0.0, "threads that were left"
     assert after.result == Threaded(TASK.load()).evaluate(job(0).trial)
 
 
-def test_a_ray_worker_keeps_nothing_and_is_killed_where_it_does_not_answer(
+def test_a_ray_worker_keeps_nothing_and_is_killed_if_it_does_not_answer(
     ray: Any, monkeypatch: pytest.MonkeyPatch, answer: Answer
 ) -> None:
     pool = RayPool(ray, Scripted, None, WorkersConfig(), 1, trial_seconds=2.0)
-    late, after = answer(pool, job(HOLD)), answer(pool, job(NAP))
-    assert isinstance(late.result, Unfinished)
-    assert late.result.status == TIMED_OUT
+    check_timed_out(answer(pool, job(HOLD)), 2.0)
+    after = answer(pool, job(NAP))
     assert isinstance(after.result, Evaluation)
     assert after.result.objective == 0.0, "what the job held is free"
     monkeypatch.setattr("fmnas.platform.workers.ray_pool.GRACE_SECONDS", 1.0)
-    hung = answer(pool, job(HANG))
-    assert isinstance(hung.result, Unfinished)
-    assert hung.result.status == TIMED_OUT
-    assert hung.result.reason == late.result.reason
+    check_timed_out(answer(pool, job(HANG)), 2.0)
     assert pool.capacity == 0
     again = answer(pool, job(NAP))
     assert isinstance(again.result, Evaluation)

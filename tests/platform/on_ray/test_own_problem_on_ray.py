@@ -1,4 +1,4 @@
-"""A problem of a user's own on Ray: its file is sent to workers, and what its function does harms no other trial."""
+"""A user-defined problem on Ray: its file is sent to workers, and what its function does harms no other trial."""
 
 import shutil
 import time
@@ -10,15 +10,14 @@ from typing import Any
 
 import pytest
 
-from fmnas.platform.config.sections import WorkersConfig
+from fmnas.platform.config.schema import WorkersConfig
 from fmnas.platform.errors import ExperimentFailed
 from fmnas.platform.experiment.trial_result import Job
-from fmnas.platform.named import SourceFile
 from fmnas.platform.problems import problem
-from fmnas.platform.workers.cluster import own_folder
-from fmnas.platform.workers.evaluation import Unfinished
-from fmnas.platform.workers.factory import _sent
-from fmnas.platform.workers.pool import Event, Pool
+from fmnas.platform.registry import SourceFile
+from fmnas.platform.workers.cluster import LocalCluster, session_directory
+from fmnas.platform.workers.factory import _ship_source
+from fmnas.platform.workers.pool import Event, FailedEvaluation, Pool
 from fmnas.platform.workers.ray_pool import RayPool
 from fmnas.platform.workers.ray_worker import build_trainer
 from fmnas.search_spaces import Evaluation, Trial
@@ -100,7 +99,7 @@ def test_a_worker_has_it_without_the_file_and_outlives_what_it_does(
     ray: Any, mine: Path, answer: Answer, capfd: pytest.CaptureFixture[str]
 ) -> None:
     name = f"{mine}:does"
-    file = _sent(ray, name)
+    file = _ship_source(ray, name)
     shutil.rmtree(mine.parent)  # as on a node that lacks it
     workers = pool(ray, name, file)
     events = {deed: answer(workers, job(deed)) for deed in ("raise", "exit", "cancel", "print", "hang", "kill", "fine")}
@@ -108,7 +107,9 @@ def test_a_worker_has_it_without_the_file_and_outlives_what_it_does(
     workers.close()
     assert "raylet" not in "".join(capfd.readouterr())
     results = {deed: event.result for deed, event in events.items()}
-    kinds = {deed: each.status if isinstance(each, Unfinished) else FINISHED for deed, each in results.items()}
+    kinds = {
+        deed: result.status if isinstance(result, FailedEvaluation) else FINISHED for deed, result in results.items()
+    }
     assert kinds == {
         "raise": FAILED,
         "exit": FAILED,
@@ -118,25 +119,20 @@ def test_a_worker_has_it_without_the_file_and_outlives_what_it_does(
         "kill": LOST,
         "fine": FINISHED,
     }
-    assert isinstance(events["fine"].result, Evaluation)
-    assert events["fine"].result.objective == 0.5
-    assert isinstance(events["raise"].result, Unfinished)
-    assert events["raise"].result.status == FAILED
-    assert events["raise"].result.reason == "TrainingFailedError: OddError: 1 and 2 (mine.py, line 15)"
-    assert isinstance(events["cancel"].result, Unfinished)
-    assert events["cancel"].result.reason == "TrainingFailedError: CancelledError: by whom (mine.py, line 18)"
-    assert isinstance(events["exit"].result, Unfinished)
-    assert events["exit"].result.status == FAILED
-    assert "it called sys.exit" in events["exit"].result.reason
-    logs = Path(ray._private.worker._global_node.get_logs_dir_path())  # "session_latest" may be another one's
-    assert logs.is_relative_to(own_folder())
+    assert results["fine"] == Evaluation(0.5, epochs=1, seconds=results["fine"].seconds)
+    reasons = {deed: result.reason for deed, result in results.items() if isinstance(result, FailedEvaluation)}
+    assert reasons["raise"] == "TrainingFailedError: OddError: 1 and 2 (mine.py, line 15)"
+    assert reasons["cancel"] == "TrainingFailedError: CancelledError: by whom (mine.py, line 18)"
+    assert "sys.exit" in reasons["exit"]
+    logs = Path(LocalCluster.of(ray).logs)
+    assert logs.is_relative_to(session_directory())
     written = [path.stat().st_size for path in logs.glob("worker-*.out*")]
     assert 0 < sum(written) < 12 * 1024**2  # of 30 MB
 
 
 def test_the_class_of_its_data_is_sent_as_well(ray: Any, mine: Path, answer: Answer) -> None:
     name = f"{mine}:PLAIN"
-    file, data = _sent(ray, name), problem(name).load()
+    file, data = _ship_source(ray, name), problem(name).load()
     shutil.rmtree(mine.parent)
     workers = pool(ray, name, file, data)
     event = answer(workers, job("fine"))
@@ -149,8 +145,8 @@ def test_the_class_of_its_data_is_sent_as_well(ray: Any, mine: Path, answer: Ans
     ("name", "text", "words"),
     [
         ("/nowhere/of_own.py:does", b"import no_such_package", "of_own.py cannot be imported: ModuleNotFoundError"),
-        ("/nowhere/of_own.py:does", None, "there is no file /nowhere/of_own.py"),
-        ("no_such_module:does", None, "there is no module no_such_module"),
+        ("/nowhere/of_own.py:does", None, "no file /nowhere/of_own.py"),
+        ("no_such_module:does", None, "no module named no_such_module"),
     ],
 )
 def test_a_worker_that_cannot_build_it_says_where_and_why(

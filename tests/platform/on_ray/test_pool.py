@@ -7,25 +7,23 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from fmnas.platform.config.sections import WorkersConfig
+from fmnas.platform.config.schema import WorkersConfig
 from fmnas.platform.errors import ClusterError, ExperimentFailed
 from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.problems import problem
-from fmnas.platform.workers.cluster import fitting, most_workers
-from fmnas.platform.workers.evaluation import Unfinished, timed_out
-from fmnas.platform.workers.pool import Event, InProcessPool, Pool
-from fmnas.platform.workers.ray_pool import RayPool, Watch, death
+from fmnas.platform.workers.cluster import max_workers, workers_that_fit
+from fmnas.platform.workers.in_process import InProcessPool
+from fmnas.platform.workers.pool import Event, FailedEvaluation, Pool, timed_out
+from fmnas.platform.workers.ray_pool import RayPool, describe_actor_death
 from fmnas.platform.workers.ray_worker import FMNAS, NODE, PLACE, PYTHON, TORCH, build_trainer, versions
 from fmnas.search_spaces import Evaluation, Trial
-from fmnas.search_spaces.records import FAILED, LOST, TIMED_OUT
+from fmnas.search_spaces.records import FAILED, LOST
 from fmnas.trainers.checkpoints import Checkpoints, pack, unpack
 from fmnas.trainers.problem import DataSettings, Hardware, ProblemSettings
 
@@ -66,7 +64,7 @@ def test_a_job_that_raises_has_failed_and_the_worker_lives_on(
 ) -> None:
     give(pool, replace(job(), trial=replace(job().trial, epochs=0)))
     event = wait(pool)
-    assert isinstance(event.result, Unfinished)
+    assert isinstance(event.result, FailedEvaluation)
     assert event.result.status == FAILED
     assert "epochs" in event.result.reason
     give(pool, job())
@@ -98,7 +96,7 @@ def test_an_exception_that_pickle_cannot_bring_home_is_the_trials_own(
     pool = RayPool(ray, Odd, None, WorkersConfig(), 1)
     first, second = answer(pool, job()), answer(pool, job(1))
     pool.close()
-    assert isinstance(first.result, Unfinished)
+    assert isinstance(first.result, FailedEvaluation)
     assert first.result.status == FAILED
     assert first.result.reason == "OfTwoWordsError: this and that"
     assert second.worker == first.worker, "the worker lives on"
@@ -118,13 +116,13 @@ def test_a_killed_worker_is_lost_and_replaced_and_its_trial_goes_on_where_it_die
         assert pool.next_event(0.0) is None
     os.kill(int(first.worker.rpartition(":")[2]), signal.SIGKILL)
     lost = wait(pool)
-    assert isinstance(lost.result, Unfinished)
+    assert isinstance(lost.result, FailedEvaluation)
     assert lost.result.status == LOST
     assert lost.job == Job(long.run, long.trial)
     (path,) = folder.glob("*-0.pt")
     content = unpack(path.read_bytes())
     assert tuple(content["errors"]) != ()
-    content["errors"][0] += 1.0  # to be found again in the result: it is not trained anew
+    content["errors"][0] += 1.0  # appears in the result, as it is not trained again
     path.write_bytes(pack(content))
     give(pool, replace(long, attempt=2))
     event = wait(pool)
@@ -137,75 +135,25 @@ def test_a_killed_worker_is_lost_and_replaced_and_its_trial_goes_on_where_it_die
     assert not list(folder.iterdir())
 
 
-@pytest.fixture(scope="module")
-def exceptions() -> Any:
-    """Ray's; not imported above: `connect` sets what Ray reads when it is imported."""
-    from ray import exceptions
-
-    return exceptions
-
-
-class FakeRay:
-    """As much of Ray as the pool uses. done: the methods that have answered. fate: what each answers, or raises."""
-
-    def __init__(self, exceptions: Any, **fate: Any) -> None:
-        self.exceptions = exceptions
-        self.fate = {"ready": {**versions(), PLACE: "host:1", NODE: "a"}, **fate}
-        self.done = {"ready", "evaluate"}
-        self.cpus = {"a": 1.0}
-        self.killed: list[int] = []
-        self.made = 0
-
-    def nodes(self) -> list[dict[str, Any]]:
-        return [{"NodeID": name, "Resources": {"CPU": cpus}, "Alive": True} for name, cpus in self.cpus.items()]
-
-    def remote(self, given: Any) -> Any:
-        return self
-
-    def options(self, **given: Any) -> Any:
-        def make(*arguments: Any) -> Any:
-            self.made += 1
-            number = self.made
-            methods = {
-                name: SimpleNamespace(remote=lambda *_, name=name: (name, number)) for name in ("ready", "evaluate")
-            }
-            return SimpleNamespace(number=number, **methods)
-
-        return SimpleNamespace(remote=make)
-
-    def wait(self, futures: list[Any], num_returns: int, timeout: float) -> tuple[list[Any], list[Any]]:
-        done = [future for future in futures if future[0] in self.done]
-        return done[:1], futures
-
-    def get(self, future: Any) -> Any:
-        answer = self.fate[future[0]]
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    def put(self, data: Any) -> Any:
-        return data
-
-    def kill(self, actor: Any, no_restart: bool) -> None:
-        self.killed.append(actor.number)
-
-
 def test_a_job_that_takes_more_memory_than_there_is_has_failed_and_its_worker_is_replaced(
-    exceptions: Any, give: Give
+    fake_ray: Any, give: Give
 ) -> None:
-    killed = exceptions.OutOfMemoryError("Task was killed due to the node running low on memory.")
-    fake = FakeRay(exceptions, evaluate=killed)
+    fake = fake_ray()
+    fake.answers["evaluate"] = fake.exceptions.OutOfMemoryError(
+        "Task was killed due to the node running low on memory."
+    )
     pool = RayPool(fake, BUILD, None, WorkersConfig(), 1)
     give(pool, job())
     event = pool.next_event(1.0)
-    assert isinstance(event.result, Unfinished)
+    assert event is not None
+    assert isinstance(event.result, FailedEvaluation)
     assert event.result.status == FAILED
     assert event.result.reason.startswith("out of memory: ")
     assert (fake.made, fake.killed) == (2, [1])
 
 
 def died(who: str, detail: str) -> str:
-    """What Ray says of a dead actor."""
+    """Ray's message about a dead actor."""
     return (
         f"The actor died unexpectedly before finishing this task.\n\tclass_name: Worker\n\tactor_id: {who * 32}\n"
         f"\tpid: 2{who}34\n\tip: 127.0.0.1\nThe actor is dead because {detail}"
@@ -213,7 +161,7 @@ def died(who: str, detail: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("detail", "told"),
+    ("detail", "reason"),
     [
         (
             "its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit detail: Worker unexpectedly exits "
@@ -230,23 +178,23 @@ def died(who: str, detail: str) -> str:
     ],
 )
 def test_workers_that_died_alike_are_lost_for_the_same_short_reason(
-    exceptions: Any, give: Give, detail: str, told: str
+    fake_ray: Any, give: Give, detail: str, reason: str
 ) -> None:
     for who in "1f":
-        fake = FakeRay(exceptions, evaluate=exceptions.RayError(died(who, detail)))
+        fake = fake_ray()
+        fake.answers["evaluate"] = fake.exceptions.RayError(died(who, detail))
         pool = RayPool(fake, BUILD, None, WorkersConfig(), 1)
         give(pool, job())
         event = pool.next_event(1.0)
-        assert isinstance(event.result, Unfinished)
-        assert event.result.status == LOST
-        assert event.result.reason == told
-    gone = exceptions.RayError(f"The actor {'0b' * 16} is unavailable: it is gone. The task may have been executed.")
-    assert death(gone) == "RayError: The actor is unavailable: it is gone."
+        assert event is not None
+        assert event.result == FailedEvaluation(LOST, reason)
+    gone = fake.exceptions.RayError(f"The actor {'0b' * 16} is unavailable: it is gone. The task may have run.")
+    assert describe_actor_death(gone) == "RayError: The actor is unavailable: it is gone."
 
 
-def test_a_worker_that_is_still_being_built_is_given_nothing(monkeypatch: pytest.MonkeyPatch, exceptions: Any) -> None:
+def test_a_worker_that_is_still_being_built_is_given_nothing(monkeypatch: pytest.MonkeyPatch, fake_ray: Any) -> None:
     monkeypatch.setattr("fmnas.platform.workers.ray_pool.GRACE_SECONDS", 0.0)
-    fake = FakeRay(exceptions)
+    fake = fake_ray()
     fake.done = set()
     pool = RayPool(fake, BUILD, None, WorkersConfig(), 1, trial_seconds=1e-6)
     assert pool.next_event(0.0) is None
@@ -258,21 +206,20 @@ def test_a_worker_that_is_still_being_built_is_given_nothing(monkeypatch: pytest
     time.sleep(0.001)
     event = pool.next_event(0.0)
     assert event is not None
-    assert isinstance(event.result, Unfinished)
-    assert event.result.status == TIMED_OUT
+    assert event.result == timed_out(1e-6)
     assert (fake.made, fake.killed, pool.capacity) == (2, [1], 0)
 
 
-def test_an_answer_within_the_grace_time_is_taken_as_it_is_and_no_worker_is_killed(exceptions: Any, give: Give) -> None:
+def test_an_answer_within_the_grace_time_is_taken_and_no_worker_is_killed(fake_ray: Any, give: Give) -> None:
     evaluation = TASK.trainer.evaluate(job().trial)
-    fake = FakeRay(exceptions)
+    fake = fake_ray()
     fake.done = {"ready"}
     pool = RayPool(fake, BUILD, None, WorkersConfig(), 1, trial_seconds=1e-6)
     for answer in (timed_out(1e-6), evaluation):
         give(pool, job())
         time.sleep(0.001)
         assert pool.next_event(0.0) is None, "the deadline has passed, the grace time has not"
-        fake.done, fake.fate["evaluate"] = {"ready", "evaluate"}, answer
+        fake.done, fake.answers["evaluate"] = {"ready", "evaluate"}, answer
         event = pool.next_event(0.0)
         fake.done = {"ready"}
         assert event is not None
@@ -281,16 +228,16 @@ def test_an_answer_within_the_grace_time_is_taken_as_it_is_and_no_worker_is_kill
 
 
 def test_the_pool_grows_and_shrinks_with_the_cluster(
-    monkeypatch: pytest.MonkeyPatch, exceptions: Any, give: Give
+    monkeypatch: pytest.MonkeyPatch, fake_ray: Any, give: Give
 ) -> None:
     monkeypatch.setattr("fmnas.platform.workers.ray_pool.NODES_SECONDS", 0.0)
-    fake = FakeRay(exceptions)
+    fake = fake_ray()
     fake.done = {"ready"}
     pool = RayPool(fake, BUILD, None, WorkersConfig(), 3)
     give(pool, job())
     assert (pool.capacity, fake.made) == (1, 1)
     fake.cpus["b"] = 8.0
-    fake.fate["ready"] = {**fake.fate["ready"], NODE: "b"}
+    fake.answers["ready"] = {**fake.answers["ready"], NODE: "b"}
     for _ in range(3):
         assert pool.next_event(0.0) is None
     assert (pool.capacity, fake.made) == (3, 3), "no more than the runs can use"
@@ -306,63 +253,56 @@ def test_the_pool_grows_and_shrinks_with_the_cluster(
     assert fake.killed == [2, 3, 4], "nor is one that waits for a place there"
 
 
-def test_a_cluster_without_room_is_told_of(monkeypatch: pytest.MonkeyPatch, exceptions: Any) -> None:
+def test_a_cluster_without_room_is_reported(monkeypatch: pytest.MonkeyPatch, fake_ray: Any) -> None:
     monkeypatch.setattr("fmnas.platform.workers.ray_pool.NODES_SECONDS", 0.0)
-    monkeypatch.setattr("fmnas.platform.workers.ray_pool.SILENT_SECONDS", 0.0)
-    fake = FakeRay(exceptions)
+    monkeypatch.setattr("fmnas.platform.workers.ray_pool.IDLE_NOTICE_SECONDS", 0.0)
+    fake, notices = fake_ray(), list[str]()
     fake.cpus = {}
-    said: list[str] = []
-    pool = RayPool(fake, BUILD, None, WorkersConfig(), 1, watch=Watch(said.append))
+    pool = RayPool(fake, BUILD, None, WorkersConfig(), 1, notify=notices.append)
     assert pool.next_event(0.001) is None
-    assert "no node has room; waiting" in said[-1]
+    assert "fit on no node" in notices[-1]
     fake.cpus, fake.done = {"a": 1.0}, set()
     assert pool.next_event(0.001) is None
-    assert "taken, or they are still being built; waiting" in said[-1]
+    assert "starting" in notices[-1]
 
 
-def test_a_worker_of_another_version_is_refused_by_name(exceptions: Any) -> None:
-    fake = FakeRay(exceptions, ready={**versions(), FMNAS: "0.0.9", PLACE: "far:7", NODE: "a"})
-    pool = RayPool(fake, BUILD, None, WorkersConfig(), 1)
-    with pytest.raises(
-        ExperimentFailed, match=rf"fmnas 0\.0\.9 .* far:7, .* fmnas {version('fmnas')}.* Install .*resume"
-    ):
+@pytest.mark.parametrize("info", [{FMNAS: "0.0.9", PLACE: "far:7"}, None])
+def test_a_worker_of_another_version_is_refused_by_name(fake_ray: Any, info: dict[str, str] | None) -> None:
+    pool = RayPool(fake_ray(ready=info and {**versions(), **info}), BUILD, None, WorkersConfig(), 1)
+    with pytest.raises(ExperimentFailed) as caught:
         pool.next_event(0.0)
-    fake = FakeRay(exceptions, ready=None)  # as it was before workers introduced themselves
-    pool = RayPool(fake, BUILD, None, WorkersConfig(), 1)
-    with pytest.raises(ExperimentFailed, match=r"too old to say which"):
-        pool.next_event(0.0)
+    for text in (versions()[FMNAS], *(info or {}).values()):
+        assert text in str(caught.value)
 
 
-def test_another_python_or_torch_is_told_of_once(exceptions: Any, give: Give) -> None:
-    fake = FakeRay(exceptions, ready={**versions(), PYTHON: "3.99", TORCH: "1.0", PLACE: "far:7", NODE: "a"})
+def test_another_python_or_torch_is_reported_once(fake_ray: Any, give: Give) -> None:
+    fake = fake_ray(ready={**versions(), PYTHON: "3.99", TORCH: "1.0", PLACE: "far:7", NODE: "a"})
     fake.cpus, fake.done = {"a": 2.0}, {"ready"}
-    said: list[str] = []
-    pool = RayPool(fake, BUILD, None, WorkersConfig(), 2, watch=Watch(said.append))
+    notices: list[str] = []
+    pool = RayPool(fake, BUILD, None, WorkersConfig(), 2, notify=notices.append)
     give(pool, job())
     pool.next_event(0.0)
     assert pool.capacity == 2
-    (words,) = said
-    assert "far:7 has python 3.99 (the driver has" in words
-    assert "torch 1.0" in words
+    (notice,) = notices
+    assert all(text in notice for text in ("far:7", "python 3.99", "torch 1.0"))
 
 
 def test_workers_that_cannot_be_built_end_the_experiment_with_the_reason(
-    monkeypatch: pytest.MonkeyPatch, exceptions: Any
+    monkeypatch: pytest.MonkeyPatch, fake_ray: Any
 ) -> None:
     monkeypatch.setattr("fmnas.platform.workers.ray_pool.NODES_SECONDS", 0.0)
-    fake = FakeRay(exceptions, ready=exceptions.ActorDiedError(init_failure(exceptions)))
+    fake = fake_ray()
+    where = "\x1b[36mray::Worker.__init__()\x1b[39m (pid=7)\n" + '  File "ray_worker.py", line 27, in build\n' * 40
+    error = fake.exceptions.RayTaskError(
+        "__init__", f"{where}ImportError: no such wheel", ImportError("no such wheel")
+    )  # as Ray raises it
+    fake.answers["ready"] = fake.exceptions.ActorDiedError(error)
     pool = RayPool(fake, BUILD, None, WorkersConfig(failures=3), 1)
     assert pool.next_event(0.0) is None
     assert pool.next_event(0.0) is None
-    with pytest.raises(ExperimentFailed, match=r"not be built, .*worker-0: ImportError: no such wheel\. .*resume"):
+    with pytest.raises(ExperimentFailed, match=r"worker-0: ImportError: no such wheel"):
         pool.next_event(0.0)
     assert fake.killed == [1, 2, 3]
-
-
-def init_failure(exceptions: Any) -> Any:
-    """What Ray raises of when an actor's constructor raised."""
-    where = "\x1b[36mray::Worker.__init__()\x1b[39m (pid=7)\n" + '  File "ray_worker.py", line 27, in build\n' * 40
-    return exceptions.RayTaskError("__init__", f"{where}ImportError: no such wheel", ImportError("no such wheel"))
 
 
 @pytest.mark.parametrize(
@@ -371,15 +311,15 @@ def init_failure(exceptions: Any) -> Any:
         ([(4, 2)], 1, 0, 4),
         ([(4, 2)], 2, 0, 2),
         ([(4, 2)], 0.5, 0.25, 8),
-        ([(3, 0), (3, 0)], 2, 0, 2),  # no worker lies on two nodes
+        ([(3, 0), (3, 0)], 2, 0, 2),  # no worker spans nodes
         ([(9, 2)], 1, 0.4, 4),  # nor on two devices
         ([(9, 3)], 1, 2, 1),
         ([(9, 0), (1, 4)], 2, 1, 0),
         ([], 1, 0, 0),
     ],
 )
-def test_what_fits(nodes: list[tuple[float, float]], cpus: float, gpus: float, fit: int) -> None:
-    assert fitting(({"CPU": float(c), "GPU": float(g)} for c, g in nodes), cpus, gpus) == fit
+def test_how_many_workers_fit(nodes: list[tuple[float, float]], cpus: float, gpus: float, fit: int) -> None:
+    assert workers_that_fit(({"CPU": float(c), "GPU": float(g)} for c, g in nodes), cpus, gpus) == fit
 
 
 NODES = [{"CPU": 4.0, "GPU": 2.0}, {"CPU": 6.0}]
@@ -387,21 +327,20 @@ NODES = [{"CPU": 4.0, "GPU": 2.0}, {"CPU": 6.0}]
 
 @pytest.mark.parametrize(("count", "wanted", "most"), [("auto", 3, 3), ("auto", 99, 99), (10, 3, 10)])
 def test_how_many_workers_there_may_be(count: int | str, wanted: int, most: int) -> None:
-    assert most_workers(NODES, count, 1, 0, wanted) == most
+    assert max_workers(NODES, count, 1, 0, wanted) == most
 
 
 @pytest.mark.parametrize(
     ("count", "cpus", "gpus", "words"),
     [
-        ("auto", 1, 3, ["workers.gpus = 3", "more than 2 GPUs", "0 trains on CPUs"]),
-        ("auto", 8, 0, ["workers.cpus = 8", "more than 6 CPUs"]),
-        ("auto", 6, 1, ["workers.cpus = 6 and workers.gpus = 1", "has both"]),
-        (11, 1, 0, ["workers.count = 11", "10 fit", "10 CPUs and 2 GPUs on 2 node(s)"]),
+        ("auto", 1, 3, ["workers.gpus = 3", "2 GPUs"]),
+        ("auto", 8, 0, ["workers.cpus = 8", "6 CPUs"]),
+        ("auto", 6, 1, ["workers.cpus = 6", "workers.gpus = 1"]),
+        (11, 1, 0, ["workers.count = 11", "10 fit"]),
         (9, 0.1, 0.25, ["workers.count = 9", "8 fit"]),
     ],
 )
 def test_more_than_there_is_is_refused(count: int | str, cpus: float, gpus: float, words: list[str]) -> None:
     with pytest.raises(ClusterError) as caught:
-        most_workers(NODES, count, cpus, gpus, wanted=9)
-    for word in words:
-        assert word in str(caught.value)
+        max_workers(NODES, count, cpus, gpus, wanted=9)
+    assert all(word in str(caught.value) for word in words)

@@ -1,0 +1,344 @@
+"""The schema of a configuration: its keys, types, bounds and defaults.
+
+The text below each key is its description in docs/configuration.md and in what `fmnas config` prints.
+"""
+
+import re
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+import yaml
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    model_validator,
+)
+
+from fmnas.platform.config.errors import format_count, format_value
+from fmnas.platform.config.uri import shown_uri
+from fmnas.platform.problems import display_name
+from fmnas.platform.registry import OPTIMIZERS, OptimizerEntry, absolute_reference, find_plugins
+from fmnas.search_spaces.errors import did_you_mean
+from fmnas.trainers.problem import (
+    AUTHORS_POINTS,
+    Arrangement,
+    DataSettings,
+    FlopsConvention,
+    Hardware,
+    ProblemSettings,
+)
+
+IN_PROCESS: Final = "in-process"
+"""The value of workers.kind for which the driver trains in its own process."""
+RAY: Final = "ray"
+"""The value of workers.kind for which Ray actors train."""
+AUTO: Final = "auto"
+ALL_PAIRS = "all"
+"""The value of hypotheses for tests of every pair; `comparison` has the same as ALL, but is slow to import."""
+AUTHORS = "authors"
+"""The value of initial_design for the points of the BO-FM paper's runs."""
+MOST_INITIAL_POINTS = 10
+MAX_SECONDS = 1e9
+"""About thirty years; timers of the operating system overflow at a few times that."""
+LABEL_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
+"""An optimizer's label, which is part of the names of runs."""
+MAX_FIXED_VALUE_CHARS = 200
+MIN_RESOURCE = 0.0001
+"""The smallest share of a CPU or GPU that Ray can count."""
+
+
+class Section(BaseModel):
+    """A mapping with known keys and strict types."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
+
+
+class BudgetConfig(Section):
+    """The budget of each run."""
+
+    evaluations: int = Field(ge=1, le=10_000_000, examples=["20"])
+    """Full trainings of each optimizer in each repeat; shorter trainings cost their epochs: the budget in epochs is
+    evaluations x fidelity.epochs."""
+    seconds: float | None = Field(default=None, gt=0, le=MAX_SECONDS, examples=["86400"])
+    """Limit of training plus suggestion time; no trial starts after it. null: no limit."""
+    trial_seconds: float | None = Field(default=None, gt=0, le=MAX_SECONDS, examples=["3600"])
+    """Limit of one trial; a trial that exceeds it is stopped and has status timed_out. null: no limit."""
+
+
+class FidelityConfig(Section):
+    """The full fidelity. May be left out for a user-defined problem, and for a problem without epochs."""
+
+    epochs: int = Field(ge=1, le=1_000_000, examples=["5"])
+    """Epochs of a full training; 1 for a problem without epochs."""
+    schedule_epochs: int | None = Field(default=None, ge=1, le=1_000_000, examples=["25"])
+    """The epochs that the learning-rate schedule spans. With fidelity.epochs, a shorter trial is the beginning of a
+    full one, as in the BO-FM paper's runs of BOHB. null: each trial's own epochs; with checkpoints.continue_promoted,
+    fidelity.epochs. Retraining always uses its own epochs."""
+
+
+class WorkersConfig(Section):
+    """The pool of workers."""
+
+    kind: Literal["auto", "ray", "in-process"] = AUTO
+    """ray; in-process: one trial at a time in the driver's process, for a debugger and for functions that take
+    milliseconds; auto: in-process for the synthetic and engineering functions of the registry unless count, cpus, gpus,
+    an optimizer's concurrency or --address is given, else ray."""
+    count: Annotated[int, Field(ge=1, le=100_000)] | Literal["auto"] = AUTO
+    """Number of workers. auto: what the cluster has room for and the runs can use."""
+    cpus: float = Field(default=1, ge=MIN_RESOURCE, le=100_000)
+    """CPUs per worker. A worker with several trains that many seeds of its trial in parallel."""
+    gpus: float = Field(default=0, ge=0, le=1)
+    """GPUs per worker, at most 1: a worker trains on one GPU; with a fraction, workers share one; with 0 it trains on
+    CPUs. Several workers use several GPUs."""
+    arrangement: Arrangement = "auto"
+    """How a worker trains the seeds of one evaluation. auto: the fastest (fast on CPUs, stacked on GPUs); plain is the
+    reference implementation."""
+    attempts: int = Field(default=3, ge=1, le=1_000_000)
+    """Maximum attempts of a trial whose workers are lost."""
+    failures: int = Field(default=5, ge=1, le=1_000_000)
+    """Consecutive failed, timed-out or lost trials that end the experiment."""
+    grace_seconds: float = Field(default=30, ge=0, le=MAX_SECONDS)
+    """Seconds that Ctrl-C and SIGTERM wait for running trials."""
+
+    @model_validator(mode="after")
+    def _check_gpus(self) -> "WorkersConfig":
+        if 0 < self.gpus < MIN_RESOURCE:
+            raise ValueError(f"gpus must be 0, or at least {MIN_RESOURCE}")
+        if self.arrangement == "fast" and self.gpus > 0:
+            raise ValueError("arrangement fast is for CPUs: set gpus to 0, or arrangement to auto")
+        return self
+
+    @property
+    def hardware(self) -> Hardware:
+        """The hardware of one worker; the driver's own process trains with one thread."""
+        threads = 1 if self.kind == IN_PROCESS else max(1, int(self.cpus))
+        return Hardware("cuda" if self.gpus > 0 else "cpu", threads, self.arrangement)
+
+
+def _absolute_path(path: str) -> str:
+    try:
+        return str(Path(path).expanduser().absolute())
+    except (OSError, RuntimeError):  # an unknown user's home
+        return path  # the check of data.root reports the error
+
+
+class DataConfig(Section):
+    """The data of a real problem. A key that is null has the problem's own value."""
+
+    name: Literal["fashion_mnist", "digits", "mnist", "kmnist", "own"] | None = Field(default=None, examples=["digits"])
+    """The data set. digits is small and needs no network. mnist, kmnist and own (any images of 28 x 28 in up to ten
+    classes) are read from files in root."""
+    root: Annotated[str, AfterValidator(_absolute_path)] | None = Field(default=None, examples=["/a/folder"])
+    """The folder or .npz file with the data, or svm_boston's file; stored as an absolute path. null: FashionMNIST's
+    usual places."""
+    train: int | None = Field(default=None, ge=1, examples=["2000"])
+    """Number of training images."""
+    validation: int | None = Field(default=None, ge=1, examples=["2000"])
+    """Number of validation images; none of them is a training image."""
+    batch_size: int | None = Field(default=None, ge=1, examples=["64"])
+    """Images per step of SGD."""
+    early_validation: int | None = Field(default=None, ge=1, examples=["500"])
+    """How many of the validation images (the first of them) measure each epoch before a trial's last. The last epoch,
+    and so the objective, uses all of them. null: all."""
+
+
+class ObjectiveConfig(Section):
+    """The objective of the joint problem."""
+
+    flops_weight: float | None = Field(default=None, ge=0, le=1000, examples=["0.05"])
+    """Weight of FLOPs / FLOPs of the largest network, which is added to the error; 0: the error alone. null: the
+    problem's own, 0.02."""
+    flops: FlopsConvention = Field(default="torch", examples=["pthflops"])
+    """How FLOPs are counted. torch: two per multiply-add of convolutions and the fully connected layer. pthflops, as in
+    the BO-FM paper: one, and biases, BatchNorm, ReLU, max pools and sums count, too."""
+
+
+def _check_fixed_value(value: Any) -> Any:
+    if isinstance(value, str) and len(value) > MAX_FIXED_VALUE_CHARS:
+        raise ValueError(f"must be text of at most {MAX_FIXED_VALUE_CHARS} characters")
+    if not isinstance(value, str | bool | int | float) or (isinstance(value, int) and abs(value) >= 2**64):
+        raise ValueError("must be text, a number, true or false")
+    return value
+
+
+Fixed = dict[str, Annotated[Any, BeforeValidator(_check_fixed_value)]]
+"""Variable -> its value in every trial."""
+
+
+class CheckpointsConfig(Section):
+    """Checkpoints of running trainings.
+
+    Files of shorter trials, up to a megabyte per training, are kept until a full trial has continued from them or the
+    experiment is done.
+    """
+
+    every: int | None = Field(default=None, ge=1, le=1_000_000, examples=["5"])
+    """Epochs between checkpoints, which are written to the run directory. null: none. A trial that is repeated because
+    its worker was lost or the experiment interrupted continues from the last ones, with the same results. On a cluster,
+    all nodes must share the run directory."""
+    continue_promoted: bool = False
+    """Whether a trial that is promoted to more epochs continues the training of the trial that it promotes, with its
+    seed. Learning rates are then planned for fidelity.epochs, so a promoted trial has the results of an uninterrupted
+    training. false, as in BOHB's paper: a promoted trial trains from scratch, and learning rates are planned for each
+    trial's own epochs. Either way all epochs of a promoted trial are charged: the budget does not depend on whether a
+    file was found."""
+
+
+class TrackingConfig(Section):
+    """MLflow. A password in the URI is never written: *** replaces it."""
+
+    enabled: bool = True
+    """Whether results are sent to MLflow."""
+    uri: Annotated[str, Field(min_length=1), PlainSerializer(shown_uri)] | None = Field(
+        default=None, repr=False, examples=["http://mlflow.example:5000"]
+    )
+    """MLflow's server or store. null: SQLite in the run directory."""
+    experiment: str | None = Field(default=None, min_length=1, examples=["my-experiment"])
+    """Name of the MLflow experiment. null: the experiment's name."""
+
+
+def _check_printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("must be the path of a run directory, or DIR:LABEL")
+    return text
+
+
+class OptimizerConfig(Section):
+    """One optimizer. A bare name is short for {name: NAME}; other keys than these are the optimizer's own options."""
+
+    name: str = Field(examples=["bo-fm"])
+    """A name of the registry (`fmnas list optimizers`); with `use`, any name."""
+    use: Annotated[str, AfterValidator(absolute_reference)] | None = Field(default=None, examples=["mine.py:Mine"])
+    """The class of a user-defined optimizer, as "module:Class" or "FILE.py:Class". A file is searched for in the
+    current folder, then beside the configuration; stored as an absolute path."""
+    label: str = Field(default="", pattern=f"^{LABEL_PATTERN.pattern}$", examples=["bo-fm-moddif"])
+    """Its name in tables, curves, files and MLflow; must be unique. Default: the name."""
+    concurrency: int = Field(default=1, ge=1, le=100_000)
+    """Number of trials that may run at the same time."""
+    warm_start: Annotated[str, Field(min_length=1), AfterValidator(_check_printable)] | None = Field(
+        default=None, examples=["runs/earlier:random"]
+    )
+    """An earlier run directory, or DIR:LABEL for one of its optimizers: instead of the shared initial design, repeat r
+    starts from the finished full trials of its repeat r. They are charged, but not trained again. null: none."""
+    options: dict[str, Any] = Field(default_factory=dict, examples=["{kernel: moddif}"])
+    """The optimizer's own options; they may also be written beside the name."""
+
+    @cached_property
+    def implementation(self) -> OptimizerEntry:
+        """The optimizer of the registry, or the user-defined one. Raises KeyError for an unknown name."""
+        return OPTIMIZERS[self.name] if self.use is None else OptimizerEntry(self.name, self.use, "")
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All options with defaults. Raises as `OptimizerEntry.validate_options`."""
+        return self.implementation.validate_options(self.options)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _collect_options(cls, value: Any) -> Any:
+        """Expand a bare name, and move unknown keys into options."""
+        if isinstance(value, str):
+            value = {"name": value}
+        if not isinstance(value, dict):
+            return value
+        if "name" not in value:
+            near = [hint for key in value if (hint := did_you_mean(str(key), ["name"]))]
+            raise ValueError(f"name is missing{near[0] if near else ': write {name: NAME, KEY: VALUE}'}")
+        entry = {key: inner for key, inner in value.items() if key in cls.model_fields}
+        entry.setdefault("label", entry["name"])
+        name = entry["name"]
+        if isinstance(name, str) and name not in OPTIMIZERS and (use := find_plugins("fmnas.optimizers").get(name)):
+            entry.setdefault("use", use)
+        options = entry.get("options", {})
+        if isinstance(options, dict):
+            for key in options:
+                if key in value or key in cls.model_fields:
+                    raise ValueError(f"{format_value(key)} is under options: write it beside the name, once")
+            entry["options"] = options | {key: inner for key, inner in value.items() if key not in cls.model_fields}
+        return entry
+
+
+class Config(Section):
+    """An experiment: a problem, and optimizers with an equal budget."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$", examples=["my-experiment"])
+    """Name of the experiment, of its folder in runs/ and in MLflow; defaults to the file's name."""
+    problem: str = Field(examples=["joint"])
+    """A name of the registry (`fmnas list problems`), or a user-defined problem as FILE.py:NAME or MODULE:NAME; a file
+    is searched for in the current folder, then beside the configuration."""
+    optimizers: list[OptimizerConfig] = Field(min_length=1, examples=["[bo-fm, random]"])
+    """The optimizers to compare: names, or mappings with options."""
+    repeats: int = Field(default=1, ge=1, le=1000)
+    """Runs of each optimizer, each with a different seed and initial design."""
+    seed: int = Field(default=0, ge=0, lt=2**64)
+    """The seed of all randomness."""
+    initial_design: Annotated[int, Field(ge=0, le=100_000)] | Literal["authors"] | None = None
+    """Number of random points that the optimizers of a repeat share. authors: with `seed: 0`, repeat r (from 0) has the
+    ten points of the BO-FM paper's run with seed r; with a different seed, ten points drawn in the same way, from a
+    seed that depends on `seed` and on the repeat. null: a third of budget.evaluations, at least 1 and at most 10."""
+    seeds: int = Field(default=4, ge=1, le=1000)
+    """Trainings that are averaged in one evaluation."""
+    budget: BudgetConfig = Field(examples=["{evaluations: 20}"])
+    fidelity: FidelityConfig = Field(examples=["{epochs: 5}"])
+    on_failure: Literal["penalty", "skip"] = "penalty"
+    """What an optimizer is told about a trial that failed or timed out. penalty: the problem's penalty as the
+    objective; skip: nothing. The trial is charged either way."""
+    hypotheses: str = ALL_PAIRS
+    """Which differences the report tests. all: every pair; or the label of one optimizer: it against each other one."""
+    fixed: Fixed = Field(default_factory=dict, examples=["{op1: conv3x3, output: 3}"])
+    """Variables with the same value in every trial; the optimizers choose the others."""
+    objective: ObjectiveConfig = ObjectiveConfig()
+    data: DataConfig = Field(default=DataConfig(), examples=["{root: /a/folder}"])
+    """The data that a real problem trains on."""
+    workers: WorkersConfig = Field(default=WorkersConfig(), examples=["{cpus: 1}"])
+    checkpoints: CheckpointsConfig = Field(default=CheckpointsConfig(), examples=["{every: 5}"])
+    tracking: TrackingConfig = Field(default=TrackingConfig(), examples=["{experiment: my-experiment}"])
+
+    @property
+    def initial_points(self) -> int:
+        """Number of points of the initial design."""
+        if self.initial_design is None:
+            return default_initial_points(self.budget.evaluations)
+        return AUTHORS_POINTS if self.initial_design == AUTHORS else int(self.initial_design)
+
+    @property
+    def concurrency(self) -> int:
+        """Number of trials that all runs together may have in flight."""
+        return self.repeats * sum(entry.concurrency for entry in self.optimizers)
+
+    @property
+    def problem_settings(self) -> ProblemSettings:
+        """The settings of its problem. If promoted trials continue, learning rates are planned for full trainings."""
+        planned = self.fidelity.epochs if self.checkpoints.continue_promoted else self.fidelity.schedule_epochs
+        return ProblemSettings(
+            DataSettings(**dict(self.data)),
+            self.seeds,
+            schedule_epochs=planned,
+            flops_weight=self.objective.flops_weight,
+            flops=self.objective.flops,
+        )
+
+    @property
+    def summary_line(self) -> str:
+        """The experiment in one line."""
+        labels = ", ".join(entry.label for entry in self.optimizers)
+        cost = f"{format_count(self.budget.evaluations, 'evaluation')} of {format_count(self.fidelity.epochs, 'epoch')}"
+        return (
+            f"{self.name}: {labels} on {display_name(self.problem)}, {format_count(self.repeats, 'repeat')} of {cost}"
+        )
+
+    def to_yaml(self) -> str:
+        """The configuration with every default, as YAML that loads to the same."""
+        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
+
+
+def default_initial_points(evaluations: int) -> int:
+    """Number of initial points by default: a third of the evaluations, from 1 to 10, but fewer than the evaluations."""
+    return min(MOST_INITIAL_POINTS, max(1, evaluations // 3), evaluations - 1)

@@ -1,0 +1,67 @@
+"""Numbers, times and tables as the commands show them, and the estimate of the time left."""
+
+from collections.abc import Collection, Iterable, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from fmnas.platform.experiment.ledger import RunAccount
+
+
+class Activity(StrEnum):
+    """What a run does."""
+
+    SUGGESTING = "suggesting"
+    TRAINING = "training"
+    WAITING = "waiting"
+    DONE = "done"
+
+
+def estimate_eta(work: Sequence[tuple[float, float]], seconds: float) -> float | None:
+    """Return the seconds until concurrent runs are done; None while nothing is done.
+
+    work: of each run (done, left), both in the same unit; seconds: how long the done part took. All runs together keep
+    their pace, and no run ends sooner than at its own pace.
+    """
+    done, left = (sum(run[part] for run in work) for part in (0, 1))
+    if done <= 0:
+        return None
+    return max(seconds / done * left, *(seconds / own * rest for own, rest in work if own > 0))
+
+
+def budget_fields(runs: Collection["RunAccount"]) -> dict[str, Any]:
+    """Return the epochs that all runs have spent together, their budget, and the spent share."""
+    spent, budget = sum(run.budget.spent for run in runs), sum(run.budget.epochs for run in runs)
+    return {"spent_epochs": spent, "budget_epochs": budget, "spent_share": round(spent / budget, 6)}
+
+
+def format_duration(seconds: float | None) -> str:
+    """Format seconds as e.g. 4:05 or 1:04:05; "-" if None."""
+    if seconds is None:
+        return "-"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def format_progress(epoch: int | None, epochs: int, seconds: float) -> str:
+    """Format the progress of a running trial, e.g. "epoch 7 of 25, 41 s"; without the epoch if it is not known."""
+    elapsed = f"{seconds:.0f} s"
+    return elapsed if epoch is None else f"epoch {epoch} of {epochs}, {elapsed}"
+
+
+def format_value(value: float | None) -> str:
+    """Format an objective or error with four significant digits, as in the final table; "-" if None."""
+    return "-" if value is None else f"{value:#.4g}".rstrip(".")
+
+
+def plain_table(header: Sequence[str], rows: Iterable[Sequence[str]], text_columns: Collection[str]) -> Table:
+    """Return a table without lines. text_columns: aligned left; numbers are aligned right."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in header:
+        table.add_column(name, justify="left" if name in text_columns else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    return table
