@@ -6,6 +6,9 @@ of two differences and the test whether a target is reached must not depend on t
 
 | symbol | meaning |
 |---|---|
+| values | [n] or [...], results such as objectives, or means of them |
+| first, second | [n], the results of two optimizers by repeat |
+| target | a result, or one for each value |
 | ROUNDING_SHARE | relative tolerance: far above what a few hundred additions change, far below any real difference |
 | tolerance | [n], how far each of n values may be off: ROUNDING_SHARE times the size of what it was computed from |
 

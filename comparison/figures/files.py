@@ -86,8 +86,8 @@ def _render(figure: "Figure", name: str, kind: str, text_as_text: bool = False) 
 
     content = BytesIO()
     figure.dpi = DPI
-    settings = {"svg.fonttype": "none" if text_as_text else "path", "pdf.fonttype": 42}
-    with _drawing_context(name), mpl.rc_context(settings):
+    fonts = "none" if text_as_text else "path"
+    with _drawing_context(name), mpl.rc_context({"svg.fonttype": fonts, "pdf.fonttype": 42}):
         # `savefig` would draw once more to compute a layout, which is fixed.
         getattr(get_registered_canvas_class(kind)(figure), f"print_{kind}")(content, metadata=_NO_METADATA[kind])
     return content.getvalue()
