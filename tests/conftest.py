@@ -55,8 +55,6 @@ SLOW = {
     "tests": (
         "contributing",
         "examples",
-        "gpu_first_run",
-        "gpu_first_run_parts",
         "mutants",
         "own_optimizer_docs",
     ),

@@ -1,4 +1,4 @@
-"""Every sentence of docs/cluster.md, and every file beside it, that a machine can check."""
+"""What a machine can check of docs/cluster.md and its files: links, commands, keys, settings."""
 
 import re
 import subprocess
@@ -20,7 +20,7 @@ COMMAND = re.compile(r"fmnas (run|resume|report|replay|sync|ui|list|doctor)\b((?
 
 
 def keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """Every dotted key of a configuration."""
+    """Yield every dotted key of a configuration."""
     for name, field in model.model_fields.items():
         yield prefix + name
         kind = field.annotation
@@ -28,33 +28,30 @@ def keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
             yield from keys(kind, f"{prefix}{name}.")
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if path.suffix == ".yaml"], ids=lambda path: path.name)
-def test_yaml_is_yaml(path: Path) -> None:
-    assert isinstance(yaml.safe_load(path.read_text()), dict)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_files_are_valid(path: Path) -> None:
+    if path.suffix == ".yaml":
+        assert isinstance(yaml.safe_load(path.read_text()), dict)
+    if path.suffix == ".sh":
+        subprocess.run(["bash", "-n", str(path)], check=True)
+        assert path.stat().st_mode & 0o100
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if path.suffix == ".sh"], ids=lambda path: path.name)
-def test_scripts_are_bash(path: Path) -> None:
-    subprocess.run(["bash", "-n", str(path)], check=True)
-    assert path.stat().st_mode & 0o100
-    assert "set -euo pipefail" in path.read_text()
-
-
-def test_links_lead_somewhere_and_every_file_is_named() -> None:
+def test_links_exist_and_every_file_is_linked() -> None:
     links = set(re.findall(r"\]\((?!https?:)([^)#]+)\)", TEXTS["cluster.md"]))
     assert all((PAGE.parent / link).exists() for link in links)
     assert links >= {f"cluster/{path.name}" for path in FILES}
 
 
 def test_commands_and_their_options_exist(capsys: pytest.CaptureFixture[str]) -> None:
-    found = {(command, rest) for text in TEXTS.values() for command, rest in COMMAND.findall(text)}
-    assert {command for command, _ in found} >= {"run", "resume", "doctor", "sync", "ui"}
-    for command, rest in found:
+    commands = {(command, rest) for text in TEXTS.values() for command, rest in COMMAND.findall(text)}
+    assert {command for command, _ in commands} >= {"run", "resume", "doctor", "sync", "ui"}
+    for command, rest in commands:
         with pytest.raises(SystemExit):
             main([command, "--help"])
-        told = capsys.readouterr().out
+        printed = capsys.readouterr().out
         for option in re.findall(r"(?<![\w-])--?[a-z][a-z-]*", rest):
-            assert option in told, (command, option)
+            assert option in printed, (command, option)
 
 
 @pytest.mark.parametrize("name", TEXTS)
@@ -65,15 +62,15 @@ def test_keys_of_the_configuration_exist(name: str) -> None:
         assert key in known, key
 
 
-def test_the_head_is_given_the_same_patience_everywhere() -> None:
-    given = {
+def test_the_health_check_settings_agree() -> None:
+    settings = {
         name: set(re.findall(r"RAY_health_check_(\w+?)(?:=|, value: \")(\d+)", text))
         for name, text in TEXTS.items()
         if "RAY_health_check" in text
     }
-    assert given.keys() >= {"cluster.md", "node.sh", "slurm.sh", "ray-up.yaml", "rayjob.yaml"}
+    assert settings.keys() >= {"cluster.md", "node.sh", "slurm.sh", "ray-up.yaml", "rayjob.yaml"}
     expected = {("initial_delay_ms", "0"), ("period_ms", "2000"), ("timeout_ms", "5000"), ("failure_threshold", "3")}
-    assert all(each == expected for each in given.values()), given
+    assert all(values == expected for values in settings.values()), settings
 
 
 def test_the_image_has_the_version_of_this_package() -> None:
