@@ -43,7 +43,7 @@ from fmnas.platform.experiment.experiment import build_experiment
 from fmnas.platform.experiment.journal import Journal, Record, read_journal
 from fmnas.platform.experiment.state import ExperimentState
 from fmnas.platform.experiment.trial_result import Job
-from fmnas.platform.mlflow.tracker import NoTracker
+from fmnas.platform.mlflow.sync import Tracker
 from fmnas.platform.runner.driver import Driver, Stage
 from fmnas.platform.workers.cancellation import StopRequest
 from fmnas.platform.workers.cluster import connect
@@ -232,7 +232,7 @@ def drive(config: Config, pool: Pool, journal: Path) -> list[Record]:
     with Journal(journal) as log:
         state = ExperimentState(build_experiment(config))
         stage = Stage(pool, ExperimentProgress(QuietScreen(), state), StopRequest())
-        Driver(state, stage, log, NoTracker()).run()
+        Driver(state, stage, log, Tracker()).run()
     return read_journal(journal)
 
 

@@ -38,7 +38,7 @@ from fmnas.platform.display.progress import ExperimentProgress
 from fmnas.platform.experiment.experiment import build_experiment
 from fmnas.platform.experiment.journal import Journal, Record, read_journal
 from fmnas.platform.experiment.state import ExperimentState
-from fmnas.platform.mlflow.tracker import NoTracker
+from fmnas.platform.mlflow.sync import Tracker
 from fmnas.platform.runner.driver import Driver, Stage
 from fmnas.platform.workers.cancellation import StopRequest
 from fmnas.platform.workers.cluster import connect, live_nodes
@@ -236,7 +236,7 @@ def experiment(trials: int, folder: Path) -> Story:
     try:
         with Journal(folder / "journal.jsonl") as journal:
             stage = Stage(pool, Acts(acts, story, pool, state), StopRequest())
-            Driver(state, stage, journal, NoTracker()).run()
+            Driver(state, stage, journal, Tracker()).run()
     finally:
         pool.close()
         ray.shutdown()

@@ -24,13 +24,14 @@ from fmnas.platform.config.load import check_config
 from fmnas.platform.config.schema import Config, WorkersConfig
 from fmnas.platform.display.modes import QuietScreen
 from fmnas.platform.display.progress import ExperimentProgress
+from fmnas.platform.experiment.events import begun_record
 from fmnas.platform.experiment.experiment import build_experiment
 from fmnas.platform.experiment.journal import Journal, read_journal
+from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.experiment.state import ExperimentState
 from fmnas.platform.experiment.trial_result import Job
-from fmnas.platform.mlflow.client import TrackingSettings
-from fmnas.platform.mlflow.store import MlflowStore
-from fmnas.platform.mlflow.tracker import BackgroundTracker, NoTracker, Tracker
+from fmnas.platform.mlflow.client import MlflowExperiment, TrackingSettings, prepare_own_store
+from fmnas.platform.mlflow.sync import MlflowSync, Reconciler, Tracker
 from fmnas.platform.runner.driver import Driver, Stage
 from fmnas.platform.workers.cancellation import StopRequest
 from fmnas.platform.workers.cluster import connect
@@ -94,27 +95,31 @@ def configured(workers: int, trials: int) -> Config:
     return check_config({**data, "budget": {"evaluations": trials}, "fidelity": {"epochs": 1}}, "overhead")
 
 
-def mlflow(state: ExperimentState, folder: Path) -> BackgroundTracker:
-    """On SQLite; the database is made before the clock runs."""
+def mlflow(state: ExperimentState, folder: Path) -> MlflowSync:
+    """Log to SQLite; the database is made before the clock runs."""
     space = state.experiment.problem.space
-    settings = TrackingSettings(f"sqlite:///{folder}/mlflow.db", "overhead", "overhead", space=space, artifacts=folder)
-    MlflowStore(settings).open([("random", 0)])
-    return BackgroundTracker(MlflowStore(settings), flush_seconds=3600.0)
+    uri = f"sqlite:///{folder}/mlflow.db"
+    settings = TrackingSettings(uri, "overhead", "overhead", space=space, artifacts=folder / "files", is_own=True)
+    prepare_own_store(settings)
+    MlflowExperiment(settings)
+    return MlflowSync(Reconciler(settings, RunDirectory(folder)), flush_seconds=3600.0)
 
 
 def drive(pool: Pool, config: Config, folder: Path, tracked: bool) -> tuple[float, float | None]:
     """Seconds of the loop, and until everything was flushed."""
     state = ExperimentState(build_experiment(config))
-    tracker: Tracker = mlflow(state, folder) if tracked else NoTracker()
-    tracker.start([("random", 0)])
+    tracker = mlflow(state, folder) if tracked else Tracker()
     while not pool.capacity:
         pool.next_event(0.5)
     with Journal(folder / "journal.jsonl") as journal:
+        journal.append(begun_record("overhead", config.model_dump(mode="json"), time.time()))
+        if isinstance(tracker, MlflowSync):
+            tracker.start()
         stage = Stage(pool, ExperimentProgress(QuietScreen(), state), StopRequest())
         began = time.perf_counter()
         Driver(state, stage, journal, tracker).run()
         loop = time.perf_counter() - began
-    report = tracker.finish("finished", [], {})
+    report = tracker.finish("finished", len(state.outcomes))
     if tracked and report.missed:
         raise SystemExit(f"MLflow missed {report.missed}: {report.reason}")
     return loop, time.perf_counter() - began if tracked else None
@@ -124,7 +129,7 @@ def resume(config: Config, journal: Path) -> float:
     """Seconds until the state is there again."""
     began = time.perf_counter()
     state = ExperimentState(build_experiment(config))
-    state.replay(read_journal(journal))
+    state.replay(read_journal(journal)[1:])
     if state.open or len(state.outcomes) != config.budget.evaluations:
         raise SystemExit(f"{journal}: {len(state.outcomes)} outcomes came back")
     return time.perf_counter() - began

@@ -16,7 +16,7 @@ try:
     from importlib.metadata import version
 
     from fmnas.platform import commands
-    from fmnas.platform.config.uri import hide_passwords
+    from fmnas.platform.config.uri import redact
     from fmnas.platform.display.console import PatientOutput, complain
     from fmnas.platform.display.modes import JSON, PROGRESS_MODES
     from fmnas.platform.display.summary import tell_ending
@@ -90,10 +90,10 @@ def _obey(parsed: argparse.Namespace) -> int:
     try:
         return int(parsed.command(parsed))
     except FmnasError as error:
-        complain(hide_passwords(str(error)))
+        complain(redact(str(error)))
         return _ended(parsed, "wrong input", error, ExitCode.WRONG_INPUT)
     except ExperimentFailed as error:
-        complain(hide_passwords(f"the experiment failed: {error}"))
+        complain(redact(f"the experiment failed: {error}"))
         return _ended(parsed, "failed", error, ExitCode.FAILED)
     except ImportError as error:
         if (error.name or "").startswith("fmnas"):
@@ -113,7 +113,7 @@ def _obey(parsed: argparse.Namespace) -> int:
 def _ended(parsed: argparse.Namespace, status: str, reason: Exception, code: ExitCode) -> int:
     """The exit code; a program that follows by JSON is told of it."""
     if getattr(parsed, "progress", None) == JSON:
-        tell_ending(status, code, {"reason": hide_passwords(str(reason)), "again": None})
+        tell_ending(status, code, {"reason": redact(str(reason)), "again": None})
     return code
 
 

@@ -75,10 +75,10 @@ def _driven(plan: Callable[[argparse.Namespace, Say], _Plan]) -> Callable[[argpa
 def run(arguments: argparse.Namespace, say: Say) -> _Plan:
     """Run an experiment."""
     from fmnas.platform.config.load import load_config
-    from fmnas.platform.mlflow.password import settled
+    from fmnas.platform.config.uri import with_absolute_uri
 
     say(f"reading {arguments.config}")
-    config = settled(load_config(arguments.config, arguments.overrides, say, arguments.address), Path.cwd())
+    config = with_absolute_uri(load_config(arguments.config, arguments.overrides, say, arguments.address), Path.cwd())
     directory = new_run_directory(arguments.out or Path("runs") / config.name)
     say(f"{config.summary_line}, into {directory.root}")
     from fmnas.platform.runner.run import launch  # what a configuration must be is known by now
@@ -216,15 +216,13 @@ def ui(arguments: argparse.Namespace) -> int:
     directory = run_directory(arguments.directory or _latest_tracked(Path("runs")))
     say(terminal(), f"starting MLflow's UI on the store of {directory.root}")
     from fmnas.platform.experiment.configuration import current_tracking
-    from fmnas.platform.mlflow.database import find_files_again
-    from fmnas.platform.mlflow.password import tracking_uri
+    from fmnas.platform.experiment.journal import experiment_records
+    from fmnas.platform.mlflow.credentials import tracking_uri
     from fmnas.platform.mlflow.ui import open_ui
 
     name, tracking = current_tracking(directory)
-    uri = tracking_uri(tracking, directory)
-    if tracking.uri is None:
-        find_files_again(uri, directory.artifacts)
-    open_ui(uri, arguments.port, experiment=tracking.experiment or name)
+    uri, identity = tracking_uri(tracking, directory), str(experiment_records(directory)[0]["id"])
+    open_ui(uri, arguments.port, tracking.experiment or name, identity, partial(say, terminal()))
     return ExitCode.DONE
 
 

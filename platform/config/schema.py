@@ -15,12 +15,11 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    PlainSerializer,
     model_validator,
 )
 
 from fmnas.platform.config.errors import format_count, format_value
-from fmnas.platform.config.uri import shown_uri
+from fmnas.platform.config.uri import check_no_password
 from fmnas.platform.problems import display_name
 from fmnas.platform.registry import OPTIMIZERS, OptimizerEntry, absolute_reference, find_plugins
 from fmnas.search_spaces.errors import did_you_mean
@@ -192,14 +191,14 @@ class CheckpointsConfig(Section):
 
 
 class TrackingConfig(Section):
-    """MLflow. A password in the URI is never written: *** replaces it."""
+    """MLflow."""
 
     enabled: bool = True
     """Whether results are sent to MLflow."""
-    uri: Annotated[str, Field(min_length=1), PlainSerializer(shown_uri)] | None = Field(
-        default=None, repr=False, examples=["http://mlflow.example:5000"]
+    uri: Annotated[str, Field(min_length=1), AfterValidator(check_no_password)] | None = Field(
+        default=None, examples=["http://mlflow.example:5000"]
     )
-    """MLflow's server or store. null: SQLite in the run directory."""
+    """MLflow's server or store, without a password. null: SQLite in the run directory."""
     experiment: str | None = Field(default=None, min_length=1, examples=["my-experiment"])
     """Name of the MLflow experiment. null: the experiment's name."""
 

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console
 
-from fmnas.platform.config.uri import hide_passwords
+from fmnas.platform.config.uri import redact
 from fmnas.platform.display.console import complain, print_summary, say
 from fmnas.platform.display.modes import JSON, QUIET, Happening, JsonScreen
 from fmnas.platform.errors import Ending, ExperimentFailed
@@ -35,7 +35,7 @@ from fmnas.platform.experiment.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from fmnas.comparison.summary import Summary
-    from fmnas.platform.mlflow.tracker import TrackingReport
+    from fmnas.platform.mlflow.sync import TrackingReport
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Teller:
 
     def failed(self, error: ExperimentFailed) -> int:
         """It could not be brought to an end, or its results not be written; returns the exit code."""
-        reason = hide_passwords(str(error))
+        reason = redact(str(error))
         complain(f"the experiment failed: {reason}")
         return self._end(Ending.FAILED, {"reason": reason})
 

@@ -64,8 +64,6 @@ class RunDirectory:
     """Folder of the page and its figures."""
     page = _In("report/index.html")
     """The self-contained page."""
-    secret = _In("mlflow.secret")
-    """The tracking URI with its password, where it has one; never shown and never sent."""
     artifacts = _In("mlartifacts")
     """Where the default MLflow store keeps its artifacts."""
 

@@ -1,75 +1,61 @@
-"""One experiment in MLflow: which store it goes to, and the few calls we make, with MLflow's limits kept.
+"""One experiment in MLflow: the few calls of MlflowClient that are needed, in batches within MLflow's limits."""
 
-Creating a run, one batch and the end of the run: three round trips per
-trial, where MLflow's fluent functions make one per value.
-"""
-
+import json
 import logging
 import os
 import re
+import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from fmnas.platform.config.uri import TrackingError, check_uri, is_server
-from fmnas.platform.mlflow.records import DESCRIPTION, EXPERIMENT_ID, Point
-from fmnas.platform.mlflow.views import is_ours, page_note, view_tags
+from fmnas.platform.config.uri import TrackingError, is_server, sqlite_path
+from fmnas.platform.mlflow.records import EXPERIMENT_ID, TEST_ERROR, Point, params
+from fmnas.platform.mlflow.ui import view_tags
 from fmnas.search_spaces import Space
 
 
 @dataclass(frozen=True)
 class TrackingSettings:
-    """Where the trials go and what every run carries.
+    """Where an experiment is logged, and what all its runs have.
 
-    uri: MLflow's tracking URI.
-    experiment: the MLflow experiment's name; it is created if absent.
+    uri: MLflow's tracking URI. experiment: the name of the MLflow experiment; it is created if it does not exist.
     experiment_id: unique id of the run directory, so that two directories of the same name never mix in one store.
-    name: of the run directory's own run, the parent of all others; the experiment's unless given.
-    description: what the experiment is, in a line of plain text.
-    tags: put on every run, e.g. problem, dataset, commit.
-    space: tells which parameters are on a log scale; None if nothing is.
-    artifacts: folder for the files of a store that MLflow reaches without a server; a server has its own.
-    params: of the run directory's own run: the configuration, key by key. optimizers: of each optimizer's runs, by its
-    label.
-    dataset: what the trials train on, in MLflow's terms a name and a digest; empty for a synthetic problem.
-    extensions: how often the experiment was extended.
-    own: whether the store is a SQLite file of the run directory's own, which may be made anew from the journal.
+    name: of the run directory's own run, the parent of all others. description: of the experiment, in a line.
+    tags: of every run. experiment_tags: of the parent run. optimizers: the params of each optimizer's runs, by label.
+    space: tells which variables are on a log scale. artifacts: folder for files, if MLflow is used without a server.
+    dataset: name and digest; the name is empty for a problem without data.
+    is_own: whether the store is the SQLite file in the run directory, which may be written again from the journal.
     """
 
     uri: str
     experiment: str
     experiment_id: str
+    name: str = "experiment"
+    description: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
-    space: Space | None = None
-    artifacts: Path | None = None
+    experiment_tags: Mapping[str, str] = field(default_factory=dict)
     params: Mapping[str, str] = field(default_factory=dict)
     optimizers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    space: Space | None = None
+    artifacts: Path | None = None
     dataset: tuple[str, str] = ("", "")
-    extensions: int = 0
-    own: bool = False
-    name: str = ""
-    description: str = ""
-
-    def __post_init__(self) -> None:
-        check_uri(self.uri)
-        if not re.fullmatch(r"[\w.-]{1,64}", self.experiment_id, re.ASCII):
-            raise TrackingError(
-                f"experiment id {self.experiment_id!r}: it must be 1 to 64 letters, digits, '_', '-' or '.'"
-            )
+    is_own: bool = False
 
 
+_LOCK_SECONDS = 20.0
+"""How long to wait for a file that another process has locked."""
 NO_TELEMETRY = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
-"""The environment of what runs MLflow, which takes the word true and not 1."""
 
 
 def load_mlflow() -> ModuleType:
-    """mlflow, imported on first use (it takes seconds) with telemetry off, quiet, and with short waits.
+    """Import mlflow, which takes seconds: without telemetry, quiet, and with short timeouts.
 
-    Retries are ours (`tracker.py`), with growing pauses: MLflow's own would hold the thread for minutes, and
-    would create a run twice whose first creation was not answered.
+    It does not retry by itself: it would create a run twice if the first creation was not answered.
     """
     os.environ.update(NO_TELEMETRY)
     for name, value in {
@@ -81,82 +67,120 @@ def load_mlflow() -> ModuleType:
         "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
     }.items():
         os.environ.setdefault(name, value)
-    # A server that is down is no news to a person at every attempt; what was missed is said at the end.
-    logging.getLogger("urllib3").setLevel(logging.ERROR)
+    logging.getLogger("urllib3").setLevel(logging.ERROR)  # a server that is down is reported once, at the end
     import mlflow
 
     return mlflow
 
 
-_METRICS_PER_BATCH, _PARAMS_PER_BATCH, _TAGS_PER_BATCH = 800, 100, 100
-"""MLflow takes 1,000 metrics, 100 params and 100 tags in a batch, and 1,000 of all together."""
+def prepare_own_store(settings: TrackingSettings) -> str:
+    """Make the file if it does not exist; return a line for the user if one that could not be used was replaced.
 
-_RUNS_PER_PAGE = 1000
-_EXPERIMENT_KIND = "mlflow.experimentKind"
+    MLflow makes its tables in many steps: in a temporary file, so that a kill leaves none half made. MLflow stores
+    absolute paths of artifacts, so the store of a directory that was moved or copied is replaced, too.
+    """
+    path, artifacts = sqlite_path(settings.uri), settings.artifacts
+    assert path is not None
+    assert artifacts is not None
+    fault = _fault(path, settings.experiment, artifacts.resolve().as_uri()) if path.exists() else ""
+    if path.exists() and not fault:
+        return ""
+    number, broken = 1, path.with_name(f"{path.name}.broken")
+    while broken.exists():
+        number, broken = number + 1, path.with_name(f"{path.name}.broken-{number}")
+    for suffix in ("-journal", "-wal", "-shm", ""):
+        if (part := path.with_name(path.name + suffix)).exists():
+            part.rename(broken.with_name(broken.name + suffix))
+    new = path.with_name(f".{path.name}.new")
+    new.unlink(missing_ok=True)  # of a driver that was killed: we hold its lock
+    _create(new, artifacts.resolve().as_uri())
+    os.replace(new, path)
+    return f"{path}: {fault}; it is now {broken.name}, and all trials are logged to a new one" if fault else ""
+
+
+def _create(path: Path, artifacts: str) -> None:
+    load_mlflow()
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+    SqlAlchemyStore(f"sqlite:///{path}", artifacts).engine.dispose()
+
+
+def _fault(path: Path, experiment: str, artifacts: str) -> str:
+    """Why the file cannot be used any more; empty if it can."""
+    query = "select artifact_location from experiments where name = ?"
+    try:
+        with closing(sqlite3.connect(path, timeout=_LOCK_SECONDS)) as database:
+            locations = [location for (location,) in database.execute(query, [experiment])]
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY):
+            raise
+        return f"it cannot be read as an MLflow store ({error})"
+    if any(not location.startswith(artifacts) for location in locations):
+        return "the run directory was moved or copied since"
+    return ""
 
 
 class MlflowExperiment:
-    """The runs of one run directory in the MLflow experiment of its name, which is created if absent."""
+    """The runs of one run directory, in the MLflow experiment of its name."""
 
     def __init__(self, settings: TrackingSettings) -> None:
-        """Connect. Takes seconds the first time, for MLflow's import."""
+        """Connect, and create the experiment if it does not exist."""
         self._settings = settings
-        mlflow = load_mlflow()
-        self._client: Any = mlflow.MlflowClient(tracking_uri=settings.uri)
+        self._client: Any = load_mlflow().MlflowClient(tracking_uri=settings.uri)
         self.id = self._find_or_create()
 
-    def publish_pages(self, now: int) -> None:
-        """Store our pages, and the experiment's description unless someone wrote their own.
+    def is_reachable(self) -> bool:
+        """Return whether the store answers."""
+        try:
+            self._client.get_experiment(self.id)
+        except Exception:
+            return False
+        return True
 
-        And that the experiment is of trainings, unless it has another kind: by that MLflow chooses what to show of it.
-        """
-        settings, there = self._settings, self._client.get_experiment(self.id).tags
-        tags = view_tags(settings.experiment_id, settings.space, now)
-        if _EXPERIMENT_KIND not in there:
-            tags[_EXPERIMENT_KIND] = "custom_model_development"
-        if is_ours(there.get(DESCRIPTION, "")):
-            tags[DESCRIPTION] = page_note(settings.description or settings.experiment)
-        for key, value in tags.items():
+    def label(self) -> None:
+        """Set the tags of the experiment: its kind, its metric, its view, and its description if it has none."""
+        existing = self._client.get_experiment(self.id).tags
+        defaults = {
+            "mlflow.experimentKind": "custom_model_development",  # MLflow chooses by it what to show
+            "mlflow.experiment.primaryMetric.name": "objective",
+            "mlflow.experiment.primaryMetric.greaterIsBetter": "False",
+            "mlflow.note.content": self._settings.description,
+        }
+        new = {key: value for key, value in defaults.items() if value and key not in existing}
+        for key, value in {**new, **view_tags(self._settings.experiment_id)}.items():
             self._client.set_experiment_tag(self.id, key, value)
 
-    def runs(self, *conditions: str) -> Iterator[Any]:
-        """The runs of this run directory, page by page."""
-        ours = f"tags.`{EXPERIMENT_ID}` = '{self._settings.experiment_id}'"
-        token = None
+    def runs(self, tags: Mapping[str, str]) -> Iterator[Any]:
+        """Yield the runs of this run directory that have these tags."""
+        wanted = {EXPERIMENT_ID: self._settings.experiment_id, **tags}
+        condition, token = " and ".join(f"tags.`{key}` = '{value}'" for key, value in wanted.items()), None
         while True:
-            page = self._client.search_runs(
-                [self.id], " and ".join([ours, *conditions]), max_results=_RUNS_PER_PAGE, page_token=token
-            )
+            page = self._client.search_runs([self.id], condition, max_results=1000, page_token=token)
             yield from page
             if not (token := page.token):
                 return
 
     def create(self, name: str, tags: Mapping[str, str], started: int) -> str:
-        """A new run's id; `started` in milliseconds since the epoch. Empty tags are left out."""
-        settings = self._settings
-        common = {**settings.tags, EXPERIMENT_ID: settings.experiment_id, "mlflow.source.name": "fmnas"}
+        """Create a run and return its id. started: milliseconds since the epoch."""
+        common = {EXPERIMENT_ID: self._settings.experiment_id, "mlflow.source.name": "fmnas", **self._settings.tags}
         given = {key: value for key, value in {**common, **tags}.items() if value}
-        run = self._client.create_run(self.id, started, given, run_name=name)
-        return str(run.info.run_id)
+        return str(self._client.create_run(self.id, started, given, run_name=name).info.run_id)
 
-    def reopen(self, run_id: str) -> None:
-        """Mark a run as running again."""
-        self._client.update_run(run_id, status="RUNNING")
+    def open(self, existing: Any, name: str, tags: Mapping[str, str], params: Mapping[str, str], started: int) -> str:
+        """Return the id of a run, new or reopened, with tags and params, and the data set that it trains on.
 
-    def describe(self, run_id: str, params: Mapping[str, str]) -> None:
-        """Note a run's params and what it trains on; what is there already stays, as MLflow has it."""
-        run, (name, digest) = self._client.get_run(run_id), self._settings.dataset
-        self.log(run_id, params={key: value for key, value in params.items() if key not in run.data.params})
-        if name and not run.inputs.dataset_inputs:
-            from mlflow.entities import Dataset, DatasetInput, InputTag
-
-            dataset = Dataset(name=name, digest=digest, source_type="local", source="{}")
-            context = InputTag(key="mlflow.data.context", value="training")
-            self._client.log_inputs(run_id, [DatasetInput(dataset=dataset, tags=[context])])
-
-    def terminate(self, run_id: str, status: str, ended: int | None = None) -> None:
-        """End a run as FINISHED, FAILED or KILLED."""
-        self._client.set_terminated(run_id, status, ended)
+        existing: MLflow's record of it; None if it is to be created. Params that it has do not change.
+        """
+        if existing is None:
+            run_id, has_dataset = self.create(name, tags, started), False
+        else:
+            run_id, has_dataset = existing.info.run_id, bool(existing.inputs.dataset_inputs)
+            self._client.update_run(run_id, status="RUNNING")
+            params = {key: value for key, value in params.items() if key not in existing.data.params}
+        self.log(run_id, params=params, tags=tags if existing else {})
+        if self._settings.dataset[0] and not has_dataset:
+            self._log_dataset(run_id, *self._settings.dataset)
+        return run_id
 
     def log(
         self,
@@ -165,31 +189,32 @@ class MlflowExperiment:
         params: Mapping[str, str] | None = None,
         tags: Mapping[str, str] | None = None,
     ) -> None:
-        """One batch; more where MLflow's limits ask for it, none if there is nothing to say."""
+        """Log everything in one batch, or more if MLflow's limits require it: 1,000 values, 100 params, 100 tags."""
         from mlflow.entities import Metric, Param, RunTag
 
         batches = zip_longest(
-            _chunks([Metric(*point) for point in points], _METRICS_PER_BATCH),
-            _chunks([Param(*pair) for pair in (params or {}).items()], _PARAMS_PER_BATCH),
-            _chunks([RunTag(*pair) for pair in (tags or {}).items()], _TAGS_PER_BATCH),
+            _chunks([Metric(*point) for point in points], 800),
+            _chunks([Param(*pair) for pair in (params or {}).items()], 100),
+            _chunks([RunTag(*pair) for pair in (tags or {}).items()], 100),
             fillvalue=(),
         )
         for batch in batches:
             self._client.log_batch(run_id, *batch, synchronous=True)
 
-    def replace_tags(self, run_id: str, tags: Mapping[str, str]) -> None:
-        """Set tags; an empty one is removed."""
-        there = self._client.get_run(run_id).data.tags
-        self.log(run_id, tags={key: value for key, value in tags.items() if value})
-        for key in there.keys() & {key for key, value in tags.items() if not value}:
-            self._client.delete_tag(run_id, key)
+    def end(self, run_id: str, status: str, ended: int) -> None:
+        """End a run as FINISHED, FAILED or KILLED."""
+        self._client.set_terminated(run_id, status, ended)
 
-    def latest(self, run_id: str) -> Mapping[str, float]:
-        """The latest value of each of a run's metrics."""
+    def delete(self, run_id: str) -> None:
+        """Move a run to MLflow's trash."""
+        self._client.delete_run(run_id)
+
+    def latest_values(self, run_id: str) -> Mapping[str, float]:
+        """Return the latest value of each metric of a run."""
         return dict(self._client.get_run(run_id).data.metrics)
 
     def values(self, run_id: str, metric: str) -> dict[int, float]:
-        """Step -> the latest value that a run's metric has there."""
+        """Return step -> the latest value of a metric of a run."""
         history = sorted(self._client.get_metric_history(run_id, metric), key=lambda point: point.timestamp)
         return {point.step: point.value for point in history}
 
@@ -197,18 +222,40 @@ class MlflowExperiment:
         """Keep a copy of a file with a run."""
         self._client.log_artifact(run_id, str(path))
 
+    def log_model(self, name: str, run_id: str, test_error: float, configuration: Mapping[str, Any]) -> None:
+        """Log a retrained network of a run, once: its configuration and its test error; its weights are not kept."""
+        from mlflow.entities import Metric
+
+        name = re.sub(r"[^\w-]", "-", name)  # fewer characters are allowed here than elsewhere
+        known = self._client.search_logged_models([self.id], f"source_run_id = '{run_id}' AND name = '{name}'")
+        if str(test_error) in {model.tags.get(TEST_ERROR) for model in known}:
+            return
+        tags = {**self._settings.tags, TEST_ERROR: str(test_error)}
+        model = self._client.create_logged_model(self.id, name, run_id, tags, params(configuration))
+        metric = Metric(TEST_ERROR, test_error, 0, 0, model_id=model.model_id)
+        self._client.log_batch(run_id, [metric], synchronous=True)
+        self._client.finalize_logged_model(model.model_id, "READY")
+
+    def _log_dataset(self, run_id: str, name: str, digest: str) -> None:
+        from mlflow.entities import Dataset, DatasetInput, InputTag
+
+        source = json.dumps({"tags": {"mlflow.source.name": "fmnas"}})
+        dataset = Dataset(name=name, digest=digest, source_type="code", source=source)
+        context = InputTag(key="mlflow.data.context", value="training")
+        self._client.log_inputs(run_id, [DatasetInput(dataset=dataset, tags=[context])])
+
     def _find_or_create(self) -> str:
         name, artifacts = self._settings.experiment, self._settings.artifacts
-        found = self._client.get_experiment_by_name(name)
-        if found is None:
+        existing = self._client.get_experiment_by_name(name)
+        if existing is None:
             location = artifacts.resolve().as_uri() if artifacts and not is_server(self._settings.uri) else None
             return str(self._client.create_experiment(name, artifact_location=location))
-        if found.lifecycle_stage != "active":
+        if existing.lifecycle_stage != "active":
             raise TrackingError(
                 f"tracking.experiment = {name!r}: it was deleted in the store; restore it with "
-                f"'mlflow experiments restore -x {found.experiment_id}' or choose another name"
+                f"'mlflow experiments restore -x {existing.experiment_id}' or choose a different name"
             )
-        return str(found.experiment_id)
+        return str(existing.experiment_id)
 
 
 def _chunks(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:

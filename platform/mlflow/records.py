@@ -1,208 +1,152 @@
-"""What MLflow is told about a trial and about an optimizer's progress: plain records, no MLflow in sight.
+"""The contents of MLflow's runs, as plain records: what is logged of a trial, of an optimizer, of an experiment.
 
-A trial becomes one run: its configuration as params, its results as metrics, the validation error after each epoch
-as the curve `val_error` (step = epoch, from 1). A log-scaled variable is also a metric `log10/NAME`, because the UI's
+A trial is a run: its configuration as params, its results as metrics, the validation error after each epoch as the
+curve `val_error` (step = epoch, from 1). A variable on a log scale is also a metric `log10/NAME`, because the UI's
 charts have no log axis for params.
 
-An optimizer's progress is `incumbent`: the best full-fidelity objective once k evaluations are spent, one point for
-each whole k. Short trainings (BOHB) cost a fraction of an evaluation and their trials end between two whole numbers,
-so k gets the incumbent as it stood then. Thus every optimizer and every repeat has its points at the same steps,
-and MLflow's charts can overlay and average them. `incumbent_by_epochs` is the same line with step = epochs.
+A run of an optimizer has the line `incumbent`: the best full-fidelity objective after k evaluations, a point for each
+whole k, and `incumbent_by_epochs`, the same with step = epochs. Trials at lower fidelity (BOHB) cost a fraction of an
+evaluation and end between whole numbers; k then has the incumbent of that time. So all lines have the same steps, and
+MLflow's charts can overlay and average them.
 """
 
 import csv
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fmnas.platform.experiment.configuration import flat
-from fmnas.platform.experiment.trial_result import Outcome, RunStanding
+from fmnas.platform.experiment.trial_result import Outcome
 from fmnas.search_spaces import Real, Space
-from fmnas.search_spaces.records import CANCELLED, FINISHED
+from fmnas.search_spaces.records import CANCELLED, CHARGED, FINISHED, is_full
 
 KIND, EXPERIMENT_ID, RUN, TRIAL = "fmnas.kind", "fmnas.experiment_id", "fmnas.run", "fmnas.trial"
-EXTENSIONS = "fmnas.extensions"
-"""Tags by which runs are found again."""
+CONTENT, TEST_ERROR = "fmnas.content", "test_error"
+"""Tags by which runs are found."""
 
-COLOR, PARENT = "mlflow.runColor", "mlflow.parentRunId"
-NAME, DESCRIPTION = "mlflow.runName", "mlflow.note.content"
+COLOR, PARENT, DESCRIPTION = "mlflow.runColor", "mlflow.parentRunId", "mlflow.note.content"
 """Tags that MLflow's UI understands."""
 
-EXPERIMENT_KIND, EARLIER_KIND, RUN_KIND, TRIAL_KIND = "experiment", "earlier experiment", "run", "trial"
-MEAN_KIND, EARLIER_MEAN_KIND = "mean", "earlier mean"
-
+EXPERIMENT_KIND, RUN_KIND, TRIAL_KIND, MEAN_KIND = "experiment", "run", "trial", "mean"
 MEAN_LINES = ("mean", "low", "high")
-"""The lines that a report's mean curves give each optimizer: the mean over repeats, and its interval."""
-
+"""The metrics of a mean run: the mean over repeats, and its interval."""
 INCUMBENT_LINES = INCUMBENT, INCUMBENT_BY_EPOCHS = "incumbent", "incumbent_by_epochs"
+STATUSES = {FINISHED: "FINISHED", CANCELLED: "KILLED", "interrupted": "KILLED"}
+"""MLflow's status of a trial's or an experiment's; of any other, it is FAILED."""
+
+_TOLERANCE = 1e-6
+"""Evaluations are epochs / full epochs: whole numbers are whole up to rounding."""
 
 
 class Point(NamedTuple):
-    """One value of a metric."""
+    """A value of a metric. timestamp: in milliseconds since the epoch."""
 
     key: str
     value: float
-    timestamp: int  # milliseconds since the epoch
+    timestamp: int
     step: int
 
 
-@dataclass(frozen=True)
-class TrialRecord:
-    """A trial as MLflow stores it; times in milliseconds since the epoch."""
+class LoggedTrial(NamedTuple):
+    """A trial that ended, and its run after it. incumbent: the best full-fidelity objective; None before the first."""
 
-    name: str
-    status: str
-    tags: Mapping[str, str]
-    params: Mapping[str, str]
-    points: tuple[Point, ...]
-    started: int
-    ended: int
+    outcome: Outcome
+    epochs_spent: int
+    evaluations_spent: float
+    incumbent: float | None
 
 
-def trial_record(outcome: Outcome, space: Space | None) -> TrialRecord:
-    """The MLflow run of a trial."""
+@dataclass
+class RunProgress:
+    """An optimizer's run, folded over its trials in the journal's order.
+
+    full: epochs of a full evaluation. epochs: spent so far. best: the first trial with the lowest full-fidelity
+    objective. points: of the lines of its incumbent.
+    """
+
+    full: int
+    epochs: int = 0
+    trials: int = 0
+    best: Outcome | None = None
+    started_at: float = 0.0
+    ended_at: float = 0.0
+    points: list[Point] = field(default_factory=list)
+
+    @property
+    def incumbent(self) -> float | None:
+        """The lowest full-fidelity objective so far."""
+        return self.best.objective if self.best else None
+
+    @property
+    def evaluations(self) -> float:
+        """Epochs spent, in full evaluations."""
+        return self.epochs / self.full
+
+    def snapshot(self, outcome: Outcome) -> LoggedTrial:
+        """Return the trial with the present totals of its run."""
+        return LoggedTrial(outcome, self.epochs, self.evaluations, self.incumbent)
+
+    def add(self, outcome: Outcome) -> LoggedTrial:
+        """Fold the next trial that ended."""
+        evaluations, incumbent = self.evaluations, self.incumbent
+        self.trials += 1
+        self.started_at = min(self.started_at or math.inf, outcome.started_at - outcome.suggest_seconds)
+        self.ended_at = max(self.ended_at, outcome.finished_at)
+        if outcome.status in CHARGED:
+            self.epochs += outcome.trial.epochs
+        objective = outcome.objective if is_full(outcome.trial.epochs, self.full) else None
+        if objective is not None and (incumbent is None or objective < incumbent):
+            self.best = outcome
+        first, last = (math.floor(spent + _TOLERANCE) for spent in (evaluations, self.evaluations))
+        for step in range(first + 1, last + 1):
+            is_exact = step + _TOLERANCE > self.evaluations
+            self.points += self._points(step, self.incumbent if is_exact else incumbent)
+        return self.snapshot(outcome)
+
+    def final_points(self) -> list[Point]:
+        """Return what ends the lines of a run that stopped between two whole evaluations."""
+        step = math.ceil(self.evaluations - _TOLERANCE)
+        return self._points(step, self.incumbent) if step > self.evaluations else []
+
+    def summary(self) -> dict[str, float]:
+        """Return the final metrics of the run: its size, and the results of its best trial."""
+        return {"trials": float(self.trials), "epochs": float(self.epochs), **results(self.best)}
+
+    def _points(self, step: int, value: float | None) -> list[Point]:
+        if value is None:
+            return []
+        at = milliseconds(self.ended_at)
+        return [Point(INCUMBENT, value, at, step), Point(INCUMBENT_BY_EPOCHS, value, at, round(step * self.full))]
+
+
+def trial_points(trial: LoggedTrial, space: Space | None) -> list[Point]:
+    """Return the metrics of a trial, and its curve."""
+    outcome = trial.outcome
     started, ended = milliseconds(outcome.started_at), milliseconds(outcome.finished_at)
-    values = _metrics(outcome, space)
-    points = [Point(valid_name(key), value, ended, 0) for key, value in values.items()]
     curve = outcome.evaluation.curve if outcome.evaluation else ()
-    for epoch, error in enumerate(curve, start=1):
-        points.append(Point("val_error", error, started + (ended - started) * epoch // len(curve), epoch))
-    return TrialRecord(
-        name=f"{outcome.run}/trial-{outcome.trial.id}",
-        status={FINISHED: "FINISHED", CANCELLED: "KILLED"}.get(outcome.status, "FAILED"),
-        tags=_trial_tags(outcome),
-        params=params(outcome.trial.configuration),
-        points=tuple(points),
-        started=started,
-        ended=ended,
-    )
+    return [Point(valid_name(key), value, ended, 0) for key, value in _metrics(trial, space).items()] + [
+        Point("val_error", error, started + (ended - started) * epoch // len(curve), epoch)
+        for epoch, error in enumerate(curve, start=1)
+    ]
 
 
-def incumbent_points(before: RunStanding, now: RunStanding, timestamp: int) -> list[Point]:
-    """The points of the incumbent's lines that a trial adds: one per whole evaluation that it completes."""
-    points = []
-    first, last = (math.floor(standing.evaluations + _STEP_TOLERANCE) for standing in (before, now))
-    for step in range(first + 1, last + 1):
-        standing = now if step + _STEP_TOLERANCE > now.evaluations else before
-        points += _line(step, standing.incumbent, now, timestamp)
-    return points
-
-
-def last_points(now: RunStanding, timestamp: int) -> list[Point]:
-    """What ends the lines of a run that stopped between two whole evaluations."""
-    step = math.ceil(now.evaluations - _STEP_TOLERANCE)
-    return _line(step, now.incumbent, now, timestamp) if step > now.evaluations else []
-
-
-def mean_lines(path: Path, timestamp: int) -> dict[str, list[Point]]:
-    """The mean curves of a report, from its mean_curves.csv: optimizer -> `mean`, and its interval, `low` and `high`.
-
-    The step is the number of evaluations; between two whole ones the curve is rounded up to the next, of which the last
-    counts. Missing values have no point. Raises KeyError or ValueError for another table.
-    """
-    found: dict[str, dict[tuple[str, int], float]] = {}
-    with path.open(newline="") as file:
-        for row in csv.DictReader(file):
-            if row["axis"] == "evaluations":
-                step = math.ceil(float(row["at"]) - _STEP_TOLERANCE)
-                values = {(line, step): float(row[line]) for line in MEAN_LINES if row[line]}
-                found.setdefault(row["optimizer"], {}).update(values)
-    return {
-        optimizer: [Point(line, value, timestamp, step) for (line, step), value in values.items()]
-        for optimizer, values in found.items()
-    }
-
-
-def final_numbers(summary: Mapping[str, Any], optimizer: str) -> dict[str, float]:
-    """The metrics that compare optimizers, from a report's summary; one that is not known is left out.
-
-    objective, standard_error: of the final incumbent, over the repeats. test_error: of the best configurations,
-    trained again, the mean over the repeats.
-    """
-    final = summary.get("optimizers", {}).get(optimizer, {})
-    retrained = {row["optimizer"]: row["error"] for row in (summary.get("retrained") or {}).get("means", ())}
-    values = {
-        "objective": final.get("mean"),
-        "standard_error": final.get("standard_error"),
-        "test_error": retrained.get(optimizer),
-    }
-    return {key: float(value) for key, value in values.items() if value is not None}
-
-
-def result_note(summary: Mapping[str, Any]) -> str:
-    """The description of an experiment's own run: the report's headline and its caution; empty without a summary."""
-    return "\n\n".join(filter(None, (summary.get("headline"), summary.get("caution"))))[:5000]
-
-
-def params(values: Mapping[str, Any]) -> dict[str, str]:
-    """Plain values, nested or not, as params named by their path; None is left out."""
-    return {valid_name(key): as_text(value)[:6000] for key, value in flat(values).items() if value is not None}
-
-
-def as_text(value: Any) -> str:
-    """A value as a param shows it: a float with 12 digits, so that 0.1 + 0.2 is 0.3."""
-    return f"{value:.12g}" if isinstance(value, float) else str(value)
-
-
-def results(outcome: Outcome | None) -> dict[str, float]:
-    """What was measured; nothing of a trial that did not finish."""
-    if outcome is None or outcome.evaluation is None:
-        return {}
-    names = ("objective", "error", "flops", "flops_ratio")
-    values = {name: getattr(outcome.evaluation, name) for name in names}
-    return {name: float(value) for name, value in values.items() if value is not None}
-
-
-def best_note(outcome: Outcome) -> str:
-    """The description (Markdown) of a run: its best trial and that trial's configuration."""
-    trial = outcome.trial
-    rows = [f"| {name} | {as_text(value)} |" for name, value in trial.configuration.items()]
-    head = f"Best: trial {trial.id} ({trial.origin}), objective {results(outcome)['objective']:.6g}"
-    return "\n".join([head, "", "| variable | value |", "|---|---|", *rows])[:5000]
-
-
-def mean_name(optimizer: str) -> str:
-    """The name of the run of an optimizer's mean curve, e.g. "bo-fm/mean"."""
-    return f"{optimizer}/mean"
-
-
-def valid_name(name: str) -> str:
-    """The name of a metric or param with what MLflow does not take replaced."""
-    return re.sub(r"[^/\w.\- ]", "_", name)[:250]
-
-
-def milliseconds(seconds: float) -> int:
-    """MLflow's unit of time."""
-    return round(seconds * 1000)
-
-
-_STEP_TOLERANCE = 1e-6
-"""Evaluations are epochs / full epochs: whole numbers come out whole but for rounding."""
-
-
-def _line(step: int, value: float | None, now: RunStanding, timestamp: int) -> list[Point]:
-    if value is None:
-        return []
-    full = now.epochs / now.evaluations  # epochs of a full evaluation
-    by_epochs = Point(INCUMBENT_BY_EPOCHS, value, timestamp, round(step * full))
-    return [Point(INCUMBENT, value, timestamp, step), by_epochs]
-
-
-def _metrics(outcome: Outcome, space: Space | None) -> dict[str, float]:
-    evaluation, standing = outcome.evaluation, outcome.standing
+def _metrics(trial: LoggedTrial, space: Space | None) -> dict[str, float]:
+    outcome = trial.outcome
     known: dict[str, float | None] = {
         "epochs": outcome.trial.epochs,
         "suggest_seconds": outcome.suggest_seconds,
-        "spent/evaluations": standing.evaluations,
-        "spent/epochs": standing.epochs,
-        "spent/incumbent": standing.incumbent,
+        "spent/evaluations": trial.evaluations_spent,
+        "spent/epochs": trial.epochs_spent,
+        "spent/incumbent": trial.incumbent,
+        **results(outcome),
     }
-    if evaluation:
-        known |= {**results(outcome), "train_seconds": evaluation.seconds}
-        known |= {f"error_seed_{i}": error for i, error in enumerate(evaluation.errors, start=1)}
+    if outcome.evaluation:
+        known["train_seconds"] = outcome.evaluation.seconds
+        known |= {f"error_seed_{i}": error for i, error in enumerate(outcome.evaluation.errors, start=1)}
     for variable in space.variables if space else ():
         value = outcome.trial.configuration.get(variable.name)
         if isinstance(variable, Real) and variable.log and isinstance(value, int | float):
@@ -210,20 +154,90 @@ def _metrics(outcome: Outcome, space: Space | None) -> dict[str, float]:
     return {key: float(value) for key, value in known.items() if value is not None}
 
 
-def _trial_tags(outcome: Outcome) -> dict[str, str]:
+def trial_tags(outcome: Outcome) -> dict[str, str]:
+    """Return the tags of a trial."""
     trial, evaluation = outcome.trial, outcome.evaluation
-    tags = {
+    return {
+        KIND: TRIAL_KIND,
+        RUN: outcome.run,
+        TRIAL: str(trial.id),
         "optimizer": outcome.optimizer,
         "repeat": str(outcome.repeat),
         "origin": trial.origin,
         "status": outcome.status,
-        "reason": outcome.reason[:5000],  # also an empty one: it removes that of an interrupted attempt
+        "reason": outcome.reason[:5000],
         "worker": outcome.worker,
         "attempt": str(outcome.attempt),
         "diverged": str(bool(evaluation and evaluation.diverged)).lower(),
-        RUN: outcome.run,
-        TRIAL: str(trial.id),
+        "parent_trial": "" if trial.parent is None else str(trial.parent),
     }
-    if trial.parent is not None:
-        tags["parent_trial"] = str(trial.parent)
-    return tags
+
+
+def mean_points(path: Path, summary: Mapping[str, Any], at: int) -> dict[str, list[Point]]:
+    """Return the points of each optimizer's mean run: the report's mean curve with its interval, and final numbers.
+
+    path: mean_curves.csv. summary: summary.json. at: milliseconds since the epoch. The step is the number of
+    evaluations, rounded up; of several values at a step the last counts. objective, standard_error: of the final
+    incumbents; test_error: of the best configurations, retrained; each the mean over the repeats.
+    """
+    lines: dict[str, dict[tuple[str, int], float]] = {}
+    for row in csv.DictReader(path.read_text().splitlines()):
+        if row["axis"] == "evaluations":
+            step = math.ceil(float(row["at"]) - _TOLERANCE)
+            points = lines.setdefault(row["optimizer"], {})
+            points |= {(line, step): float(row[line]) for line in MEAN_LINES if row[line]}
+    test_errors = {row["optimizer"]: row["error"] for row in (summary.get("retrained") or {}).get("means", ())}
+    for optimizer, points in lines.items():
+        final = summary.get("optimizers", {}).get(optimizer, {})
+        numbers = {"objective": final.get("mean"), "standard_error": final.get("standard_error")}
+        numbers["test_error"] = test_errors.get(optimizer)
+        points |= {(key, 0): float(value) for key, value in numbers.items() if value is not None}
+    return {
+        optimizer: [Point(line, value, at, step) for (line, step), value in points.items()]
+        for optimizer, points in lines.items()
+    }
+
+
+def experiment_note(summary: Mapping[str, Any]) -> str:
+    """Return the description of an experiment's run: the report's headline and its caution."""
+    return "\n\n".join(filter(None, (summary.get("headline"), summary.get("caution"))))[:5000]
+
+
+def best_note(outcome: Outcome) -> str:
+    """Return the description (Markdown) of an optimizer's run: its best trial and the trial's configuration."""
+    trial, objective = outcome.trial, results(outcome)["objective"]
+    head = [f"Best: trial {trial.id} ({trial.origin}), objective {objective:.6g}", "", "| variable | value |"]
+    rows = [f"| {name} | {as_text(value)} |" for name, value in trial.configuration.items()]
+    return "\n".join([*head, "|---|---|", *rows])[:5000]
+
+
+def results(outcome: Outcome | None) -> dict[str, float]:
+    """Return what a trial measured; nothing if it did not finish."""
+    names = ("objective", "error", "flops", "flops_ratio") if outcome and outcome.evaluation else ()
+    values = {name: getattr(outcome.evaluation, name) for name in names} if outcome else {}
+    return {name: float(value) for name, value in values.items() if value is not None}
+
+
+def params(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return nested values as params, named by their dotted keys; None is left out."""
+    return {valid_name(key): as_text(value)[:6000] for key, value in flat(values).items() if value is not None}
+
+
+def as_text(value: Any) -> str:
+    """Return a value as a param shows it: a float with 12 digits, so that 0.1 + 0.2 is 0.3."""
+    return f"{value:.12g}" if isinstance(value, float) else str(value)
+
+
+def content_digest(points: Iterable[Point]) -> str:
+    """Return what tells one set of values from another, whenever they were logged."""
+    return f"{zlib.crc32(repr([(point.key, point.step, point.value) for point in points]).encode()):08x}"
+
+
+def valid_name(name: str) -> str:
+    """Return the name of a metric or param with the characters replaced that MLflow does not allow."""
+    return re.sub(r"[^/\w.\- ]", "_", name)[:250]
+
+
+def milliseconds(seconds: float) -> int:
+    """Convert to MLflow's unit of time."""
+    return round(seconds * 1000)

@@ -1,217 +1,108 @@
-"""MLflow's UI on a store: a server on the loopback, the links to our pages, and a clean end on Ctrl-C."""
+"""MLflow's UI on a store, and the view that it opens: the incumbents of all optimizers, and FLOPs against objective.
 
-import base64
+A view is the experiment tag `mlflow.sharedViewState.KEY`, opened with `?viewStateShareKey=KEY`. MLflow does not
+document it: a UI that does not know it shows its usual page. The JSON holds the state twice: bare, for older versions,
+and as a named view, which the UI's menu "Views" lists from 3.17 on.
+"""
+
 import json
 import os
-import signal
+import re
 import socket
-import subprocess
 import sys
-import tempfile
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.client import HTTPException
-from typing import IO, Any
-from urllib.error import HTTPError
-from urllib.parse import unquote, urlsplit
-from urllib.request import ProxyHandler, Request, build_opener
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlencode
 
-from fmnas.platform.config.uri import (
-    TrackingError,
-    check_uri,
-    has_password,
-    hide_passwords,
-    is_server,
-    shown_uri,
-    sqlite_path,
-)
-from fmnas.platform.mlflow.client import NO_TELEMETRY
-from fmnas.platform.mlflow.password import withhold_credentials
-from fmnas.platform.mlflow.views import experiment_link, links_from_tags
+from fmnas.platform.config.uri import TrackingError, is_server, redact, sqlite_path
+from fmnas.platform.mlflow.credentials import withhold_credentials
+from fmnas.platform.mlflow.records import EXPERIMENT_ID, INCUMBENT_LINES, KIND, RUN_KIND
 
 LOOPBACK, PORT = "127.0.0.1", 5000
-START_SECONDS = 90.0
-"""How long a server may take to answer; a first start on a slow disk takes half a minute."""
-_NO_ANSWER = (OSError, ValueError, HTTPException, LookupError, AttributeError, TypeError)
-"""What comes of asking something that is no MLflow server: it may answer anything."""
+_COLUMNS = ("metrics.`incumbent`", "metrics.`objective`", "metrics.`flops_ratio`", "tags.`best_trial`")
 
 
-def ui_command(uri: str, port: int = PORT) -> list[str]:
-    """The command that serves the store. A URI with a password goes by `ui_environment` instead, away from `ps`."""
-    store = [] if has_password(uri) else ["--backend-store-uri", uri]
-    return [sys.executable, "-m", "mlflow", "server", *store, "--host", LOOPBACK, "--port", str(port), "--workers", "1"]
+def view_key(identity: str) -> str:
+    """Return the key of the view of a run directory. identity: its unique id."""
+    return f"compare-{identity[:8]}"
+
+
+def view_tags(identity: str) -> dict[str, str]:
+    """Return the experiment tag that holds the view of a run directory."""
+    axes = {"xaxis": {"key": "flops_ratio", "type": "METRIC"}, "yaxis": {"key": "objective", "type": "METRIC"}}
+    charts = [
+        *map(_line_chart, INCUMBENT_LINES),
+        {"type": "SCATTER", **axes},
+        {"type": "BAR", "metricKey": "objective"},
+    ]
+    common = {"metricSectionId": "Comparison", "deleted": False, "isGenerated": False, "runsCountToCompare": 100}
+    section = {"uuid": "Comparison", "name": "Comparison", "display": True, "isReordered": False}
+    state = {
+        "searchFilter": f"tags.`{EXPERIMENT_ID}` = '{identity}' and tags.`{KIND}` = '{RUN_KIND}'",
+        "orderByKey": "metrics.`incumbent`",
+        "orderByAsc": True,
+        "startTime": "ALL",
+        "lifecycleFilter": "Active",
+        "selectedColumns": _COLUMNS,
+        "runsHiddenMode": "SHOW_ALL",  # by default MLflow draws the first 10 runs
+        "compareRunCharts": [{**common, **chart, "uuid": f"chart-{place}"} for place, chart in enumerate(charts)],
+        "compareRunSections": [{**section, "columns": 2, "cardHeight": 460}],
+        "isAccordionReordered": True,
+        "hideEmptyCharts": False,
+    }
+    named = {"name": "compare", "createdAt": 0, "updatedAt": 0, "state": json.dumps(state)}
+    return {f"mlflow.sharedViewState.{view_key(identity)}": json.dumps({**state, **named})}
+
+
+def view_link(base_url: str, experiment: str, identity: str) -> str:
+    """Return the address of the view. experiment: MLflow's id.
+
+    Without the workflow type, MLflow opens an empty page for language models.
+    """
+    query = {"workflowType": "machine_learning", "viewStateShareKey": view_key(identity), "compareRunsMode": "CHART"}
+    return f"{base_url.rstrip('/')}/#/experiments/{experiment}/runs?{urlencode(query)}"
+
+
+def _line_chart(metric: str) -> dict[str, Any]:
+    keys = {"metricKey": metric, "selectedMetricKeys": [metric]}
+    return {"type": "LINE", **keys, "xAxisKey": "step", "scaleType": "linear", "lineSmoothness": 0}
+
+
+def ui_command(port: int = PORT) -> list[str]:
+    """Return the command that serves the store of `ui_environment`."""
+    return [sys.executable, "-m", "mlflow", "ui", "--host", LOOPBACK, "--port", str(port), "--workers", "1"]
 
 
 def ui_environment(uri: str) -> dict[str, str]:
-    """What the command runs with: no telemetry, no job runners (half the start, two processes instead of nine)."""
-    return {
-        **os.environ,
-        **NO_TELEMETRY,
-        "MLFLOW_BACKEND_STORE_URI": uri,
-        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
-    }
+    """Return the environment of that command: without telemetry and job runners. A URI in it is not shown by `ps`."""
+    quick = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
+    return {**os.environ, **quick, "MLFLOW_BACKEND_STORE_URI": uri}
 
 
-def open_ui(uri: str, port: int = PORT, experiment: str = "", say: Callable[[str], None] = print) -> None:
-    """Serve the store until Ctrl-C, saying where to look; for a server that runs already, only say so.
+def open_ui(uri: str, port: int, experiment: str, identity: str, say: Callable[[str], None]) -> None:
+    """Say where the comparison of an experiment is, and become MLflow's UI, unless the store is a running server.
 
-    experiment: the name of the only experiment to show; empty for all. A server that the environment does not name is
-    sent no credentials but those in the URI.
+    Raises TrackingError if there is no store, no server answers, or the port is in use.
     """
-    check_uri(uri)
     if line := withhold_credentials(uri):
         say(line)
-    if is_server(uri):
-        _say_pages(uri, experiment, say)
-        return
     path = sqlite_path(uri)
     if path is not None and not path.is_file():
-        raise TrackingError(f"{path}: there is no MLflow store yet; run an experiment first, or name its run directory")
-    _check_port(port)
-    url = f"http://{LOOPBACK}:{port}"
+        raise TrackingError(f"{path}: there is no MLflow store yet; run an experiment first")
+    from fmnas.platform.mlflow.client import load_mlflow
+
     try:
-        with _terminable(), _server(uri, port) as (process, log):
-            _wait_for_answer(url, process, log)
-            _say_pages(url, experiment, say)
-            say("Ctrl-C stops it.")
-            process.wait()
-            raise _ended(process, log)
-    except KeyboardInterrupt:
-        say("MLflow UI stopped.")
-    except TrackingError as error:  # it may repeat what the server said
-        raise TrackingError(hide_passwords(str(error), uri)) from None
-
-
-def pages(base_url: str, experiment: str = "") -> dict[str, str]:
-    """Title -> address of our pages on a running server; of the experiments themselves where it has none.
-
-    base_url: with user and password if the server asks for them; no address that is returned has them.
-    """
-    base_url, login = _without_login(base_url)
-    body: dict[str, Any] = {"max_results": 200, "order_by": ["last_update_time DESC"]}
-    if experiment:
-        quoted = experiment.replace("'", "''")
-        body["filter"] = f"name = '{quoted}'"
-    search = f"{base_url.rstrip('/')}/api/2.0/mlflow/experiments/search"
-    with _open(search, 10, json.dumps(body).encode(), login) as answer:
-        experiments = json.load(answer).get("experiments", [])
-    found: dict[str, str] = {}
-    for entry in experiments:
-        name, number = entry["name"], entry["experiment_id"]
-        links = links_from_tags(base_url, number, [tag["key"] for tag in entry.get("tags", [])])
-        found |= {f"{name}: {key}": link for key, link in links.items()}
-        if not links and name != "Default":
-            found[name] = experiment_link(base_url, number)
-    return found
-
-
-def _say_pages(base_url: str, experiment: str, say: Callable[[str], None]) -> None:
-    shown = shown_uri(base_url)
-    try:
-        links = pages(base_url, experiment)
-    except _NO_ANSWER as error:
-        reason = hide_passwords(str(error), base_url)
-        raise TrackingError(f"tracking.uri = {shown!r}: no MLflow server answers ({reason}); {_next(error)}") from None
-    say(f"MLflow UI on {shown}")
-    width = max(map(len, links), default=0)
-    for title, link in links.items():
-        say(f"  {title:{width}}  {link}")
-
-
-def _next(error: Exception) -> str:
-    if isinstance(error, HTTPError):
-        error.close()  # it is an answer, with a connection of its own
-        if error.code in (401, 403):
-            return "give a user and a password that it knows: http://USER:PASSWORD@HOST"
-    return "start it"
-
-
-def _without_login(url: str) -> tuple[str, str]:
-    """The address as urllib takes it, which looks for a host named USER:PASSWORD@HOST, and the Authorization header."""
-    parts = urlsplit(url)
-    login, _, host = parts.netloc.rpartition("@")
-    user, _, password = map(unquote, login.partition(":"))
-    if not login:  # MLflow's own client heeds these, too
-        user, password = (os.environ.get(f"MLFLOW_TRACKING_{name}", "") for name in ("USERNAME", "PASSWORD"))
-    if not user and not password:
-        return url, ""
-    encoded = base64.b64encode(f"{user}:{password}".encode()).decode()
-    return parts._replace(netloc=host).geturl(), f"Basic {encoded}"
-
-
-def _open(url: str, timeout: float, body: bytes | None = None, login: str = "") -> Any:
-    request = Request(url, body, {"Content-Type": "application/json"})
-    if login:
-        request.add_unredirected_header("Authorization", login)  # for this host and no other
-    local = urlsplit(url).hostname in (LOOPBACK, "localhost", "::1")
-    # A proxy set for the outside world does not know our loopback.
-    return build_opener(*([ProxyHandler({})] if local else [])).open(request, timeout=timeout)
-
-
-def _check_port(port: int) -> None:
-    with socket.socket() as probe:
-        # As the server does: a port that merely has not cooled down is free.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((LOOPBACK, port))
-        except (OSError, OverflowError) as error:
-            raise TrackingError(
-                f"--port {port}: cannot listen on {LOOPBACK} ({error}); stop what uses it, or choose another port, "
-                f"e.g. --port {port + 1 if 0 < port < 65000 else PORT}"
-            ) from None
-
-
-@contextmanager
-def _server(uri: str, port: int) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes]]]:
-    with tempfile.TemporaryFile() as log:
-        # In our process group: Ctrl-C and a closed terminal reach the server without us.
-        process = subprocess.Popen(
-            ui_command(uri, port), env=ui_environment(uri), stdin=subprocess.DEVNULL, stdout=log, stderr=log
-        )
-        try:
-            yield process, log
-        finally:
-            process.terminate()
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """Take SIGTERM for Ctrl-C, so that the server never outlives us."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may take signals
+        existing = load_mlflow().MlflowClient(tracking_uri=uri).get_experiment_by_name(experiment)
+    except Exception as error:
+        reason = redact(f"{type(error).__name__}: {error}")
+        raise TrackingError(f"tracking.uri = {redact(uri)!r}: MLflow's store does not answer: {reason}") from None
+    url = re.sub("//[^/]*@", "//", uri) if is_server(uri) else f"http://{LOOPBACK}:{port}"
+    say(f"MLflow UI: {view_link(url, existing.experiment_id, identity) if existing else url}")
+    if is_server(uri):
         return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _wait_for_answer(url: str, process: subprocess.Popen[bytes], log: IO[bytes]) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            raise _ended(process, log)
-        try:
-            with _open(f"{url}/health", timeout=2):
-                return
-        except (OSError, HTTPException):
-            time.sleep(0.2)
-    raise TrackingError(f"{url}: MLflow's server did not answer within {START_SECONDS:g} s; {_tail(log)}")
-
-
-def _ended(process: subprocess.Popen[bytes], log: IO[bytes]) -> TrackingError:
-    return TrackingError(f"MLflow's server ended by itself with code {process.returncode}; {_tail(log)}")
-
-
-def _tail(log: IO[bytes]) -> str:
-    log.seek(0)
-    lines = log.read().decode(errors="replace").strip().splitlines()[-8:]
-    return "\n".join(["its last words:", *lines]) if lines else "it said nothing"
+    with socket.socket() as probe:
+        if probe.connect_ex((LOOPBACK, port)) == 0:
+            raise TrackingError(f"--port {port}: it is in use; choose a different one, e.g. --port {port + 1}")
+    say("Ctrl-C stops it.")
+    sys.stdout.flush()
+    os.execve(sys.executable, ui_command(port), ui_environment(uri))

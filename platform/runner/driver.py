@@ -26,7 +26,7 @@ from fmnas.platform.experiment.experiment import Run
 from fmnas.platform.experiment.journal import STARTED, Journal, Record
 from fmnas.platform.experiment.state import ExperimentState
 from fmnas.platform.experiment.trial_result import Job
-from fmnas.platform.mlflow.tracker import Tracker
+from fmnas.platform.mlflow.sync import Tracker
 from fmnas.platform.workers.cancellation import Stopped, StopRequest, interruptible
 from fmnas.platform.workers.pool import Event, Pool
 from fmnas.search_spaces import Evaluation, Trial

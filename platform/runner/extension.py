@@ -15,10 +15,10 @@ from fmnas.platform.config.errors import format_problems, format_value
 from fmnas.platform.config.load import check_config
 from fmnas.platform.config.schema import Config
 from fmnas.platform.config.source import apply_overrides
+from fmnas.platform.config.uri import with_absolute_uri
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.experiment.comparability import optimizer_settings
 from fmnas.platform.experiment.configuration import FREE_TO_CHANGE, GROWING, differences, flat, is_within
-from fmnas.platform.mlflow.password import settled
 
 REASONS = {
     "name": "its folders, and its experiment in MLflow, are called by it",
@@ -68,7 +68,7 @@ def extended_config(config: Config, given: Sequence[str], root: Path) -> Config:
         raise ConfigError(format_problems(place, refusals, ADVICE))
     optimizers = [*config.optimizers, *(entry for entry in wanted.optimizers if entry.label not in known)]
     extended = wanted.model_copy(update={"optimizers": optimizers})
-    return extended if extended.tracking == config.tracking else settled(extended, Path.cwd())
+    return extended if extended.tracking == config.tracking else with_absolute_uri(extended, Path.cwd())
 
 
 def growth(before: Config, after: Config) -> dict[str, Any]:

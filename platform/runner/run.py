@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from fmnas.platform.config.schema import IN_PROCESS, Config
-from fmnas.platform.config.uri import shown_uri
+from fmnas.platform.config.uri import redact
 from fmnas.platform.display.modes import Screen
 from fmnas.platform.display.progress import ExperimentProgress, Reached
 from fmnas.platform.display.summary import ExperimentResult
@@ -37,9 +37,9 @@ from fmnas.platform.experiment.run_directory import RunDirectory, write_json, wr
 from fmnas.platform.experiment.saved_problem import keep_own
 from fmnas.platform.experiment.state import ExperimentState, read, restore
 from fmnas.platform.experiment.warm_start import Knowledge, recorded_knowledge
-from fmnas.platform.mlflow.password import keep_password, withhold_credentials
+from fmnas.platform.mlflow.credentials import withhold_credentials
 from fmnas.platform.mlflow.setup import SYNC_SECONDS, Write, begin_tracking, check_tracking, finish_tracking
-from fmnas.platform.mlflow.tracker import FLUSH_SECONDS, Tracker
+from fmnas.platform.mlflow.sync import FLUSH_SECONDS, Tracker
 from fmnas.platform.runner.driver import Clock, Dispatcher, Driver, Stage, epochs_reached
 from fmnas.platform.runner.extension import extended_config, growth, taken
 from fmnas.platform.runner.preflight import remarks
@@ -112,7 +112,7 @@ class Session:
             command = self.directory.command("report")
             say(f"stopped before all was written: the journal has every result, and `fmnas {command}` writes the rest")
             raise
-        store = shown_uri(self.config.tracking.uri or self.directory.store)
+        store = redact(self.config.tracking.uri or self.directory.store)
         return ExperimentResult(Ending(ending), reason, summary, report, store)
 
     def sent_as_it_is(self, flush_seconds: float = FLUSH_SECONDS) -> ExperimentResult:
@@ -221,7 +221,6 @@ def _go_on(session: Session, note: Note, changes: Mapping[str, Any], news: Mappi
 def _write_config(config: Config, directory: RunDirectory) -> None:
     """Where config.yaml does not say just that."""
     if not is_written(config, directory):
-        keep_password(config, directory)
         write_text(directory.config, config.to_yaml())
 
 

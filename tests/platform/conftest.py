@@ -9,7 +9,6 @@ import subprocess
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -29,8 +28,8 @@ from fmnas.platform.experiment.journal import Journal, read_journal
 from fmnas.platform.experiment.state import ExperimentState
 from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.experiment.warm_start import NOTHING, Knowledge
-from fmnas.platform.mlflow.client import TrackingSettings, load_mlflow
-from fmnas.platform.mlflow.tracker import NoTracker
+from fmnas.platform.mlflow.client import load_mlflow
+from fmnas.platform.mlflow.sync import Tracker
 from fmnas.platform.mlflow.ui import ui_command, ui_environment
 from fmnas.platform.runner.driver import Clock, Driver, Stage
 from fmnas.platform.workers.cancellation import StopRequest
@@ -69,7 +68,7 @@ class Server:
     def start(self) -> None:
         """Until it answers."""
         self._process = subprocess.Popen(
-            ui_command(self._store, self.port),
+            ui_command(self.port),
             env=ui_environment(self._store),
             cwd=self._folder,
             stdout=subprocess.DEVNULL,
@@ -143,11 +142,10 @@ def whole_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def quick_stores(whole_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """New stores of run directories are copies of that one."""
 
-    @contextmanager
-    def copied(path: Path, _: TrackingSettings) -> Iterator[Path]:
-        yield Path(shutil.copy(whole_store, path.with_name("copied.db")))
+    def copy(path: Path, artifacts: str) -> None:
+        shutil.copy(whole_store, path)
 
-    monkeypatch.setattr("fmnas.platform.mlflow.database._made", copied)
+    monkeypatch.setattr("fmnas.platform.mlflow.client._create", copy)
 
 
 @pytest.fixture
@@ -269,7 +267,7 @@ def _drive(
     with Journal(journal) as log:
         progress = ExperimentProgress(QuietScreen(), state)
         stage = Stage(pool, progress, stop or StopRequest(), clock)
-        status = Driver(state, stage, log, NoTracker()).run()
+        status = Driver(state, stage, log, Tracker()).run()
     return status, state, pool
 
 

@@ -24,7 +24,7 @@ from fmnas.platform.errors import ClusterError, Ending, ExperimentFailed
 from fmnas.platform.experiment.experiment import build_experiment
 from fmnas.platform.experiment.journal import Journal, Record, read_journal
 from fmnas.platform.experiment.state import ExperimentState
-from fmnas.platform.mlflow.tracker import NoTracker
+from fmnas.platform.mlflow.sync import Tracker
 from fmnas.platform.runner.driver import Driver, Stage
 from fmnas.platform.workers import ray_pool
 from fmnas.platform.workers.cancellation import StopRequest
@@ -141,7 +141,7 @@ def test_nodes_come_die_and_freeze(cluster: Any, ray: Any, tmp_path: Path) -> No
     ]
     script = Scripted(state, tmp_path / "j", acts)
     with Journal(tmp_path / "j") as journal:
-        driver = Driver(state, Stage(pool, script, stop), journal, NoTracker())
+        driver = Driver(state, Stage(pool, script, stop), journal, Tracker())
         assert driver.run() == Ending.INTERRUPTED
     pool.close()
     for node in (first, *later):

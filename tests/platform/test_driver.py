@@ -21,7 +21,7 @@ from fmnas.platform.experiment.experiment import build_experiment
 from fmnas.platform.experiment.journal import Journal, read_journal
 from fmnas.platform.experiment.state import ExperimentState
 from fmnas.platform.experiment.trial_result import Job
-from fmnas.platform.mlflow.tracker import NoTracker
+from fmnas.platform.mlflow.sync import Tracker
 from fmnas.platform.runner.driver import Driver, Stage
 from fmnas.platform.workers.cancellation import StopRequest
 from fmnas.platform.workers.pool import Pool
@@ -225,7 +225,7 @@ def test_a_trial_asked_while_a_stop_comes_is_left_for_the_resume(
     run.optimizer.ask = ask_while_stopped  # type: ignore[method-assign]
     with Journal(tmp_path / "j") as log:
         stage = Stage(scripted_pool(state), ExperimentProgress(QuietScreen(), state), stop)
-        assert Driver(state, stage, log, NoTracker()).run() == Ending.INTERRUPTED
+        assert Driver(state, stage, log, Tracker()).run() == Ending.INTERRUPTED
     assert [record["event"] for record in read_journal(tmp_path / "j")] == ["asked"]
     status, _, _ = drive(config, tmp_path / "j")
     assert status == Ending.FINISHED

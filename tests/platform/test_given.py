@@ -18,7 +18,7 @@ from fmnas.platform.cli import main
 from fmnas.platform.display import summary as endings
 from fmnas.platform.errors import Ending, RunDirectoryError
 from fmnas.platform.experiment.run_directory import RunDirectory, new_run_directory, run_directory
-from fmnas.platform.mlflow.tracker import TrackingReport
+from fmnas.platform.mlflow.sync import TrackingReport
 
 LITTLE = ["workers.kind=in-process", "tracking.enabled=false", "optimizers=[random]", "budget.evaluations=5"]
 FLAGS = [flag for override in LITTLE for flag in ("-o", override)]

@@ -18,7 +18,7 @@ from fmnas.platform.experiment.journal import Journal, Record, read_journal
 from fmnas.platform.experiment.replay import Replayed, difference_in_words, replay
 from fmnas.platform.experiment.state import ExperimentState
 from fmnas.platform.experiment.trial_result import Job
-from fmnas.platform.mlflow.tracker import NoTracker
+from fmnas.platform.mlflow.sync import Tracker
 from fmnas.platform.runner.driver import Driver, Stage
 from fmnas.platform.workers.cancellation import StopRequest
 from fmnas.platform.workers.pool import Event, FailedEvaluation
@@ -71,7 +71,7 @@ def drive(config: Config, journal: Path, seed: int = 0) -> list[Record]:
     with Journal(journal) as log:
         progress = ExperimentProgress(QuietScreen(), state)
         stage = Stage(Shuffled(config, seed), progress, StopRequest())
-        assert Driver(state, stage, log, NoTracker()).run() == Ending.FINISHED
+        assert Driver(state, stage, log, Tracker()).run() == Ending.FINISHED
     return read_journal(journal)
 
 

@@ -26,7 +26,7 @@ from fmnas.platform.experiment.experiment import build_experiment
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.experiment.state import ExperimentState
 from fmnas.platform.mlflow.setup import finish_tracking
-from fmnas.platform.mlflow.tracker import NoTracker, TrackingReport
+from fmnas.platform.mlflow.sync import Tracker, TrackingReport
 from fmnas.platform.problems import problem
 from fmnas.platform.report.setup_section import optimizer_notes, search_fidelity, setup_statements
 from fmnas.platform.report.write import ReportInput, write_report_files
@@ -157,7 +157,7 @@ def test_the_tests_of_two_long_labels_are_whole_in_a_file() -> None:
 
 
 def test_trials_that_wait_are_sent_where_no_results_can_be_written(tmp_path: Path) -> None:
-    class Followed(NoTracker):
+    class Followed(Tracker):
         finished = ""
 
         def finish(self, status: str, *_: object) -> TrackingReport:

@@ -18,7 +18,7 @@ from fmnas.platform.experiment.experiment import build_experiment
 from fmnas.platform.experiment.journal import Journal, read_journal
 from fmnas.platform.experiment.state import ExperimentState
 from fmnas.platform.experiment.trial_result import Job
-from fmnas.platform.mlflow.tracker import NoTracker
+from fmnas.platform.mlflow.sync import Tracker
 from fmnas.platform.runner.driver import Driver, Stage
 from fmnas.platform.workers import factory
 from fmnas.platform.workers.cancellation import PastDeadline, StopRequest
@@ -94,7 +94,7 @@ def test_in_this_process_the_experiment_ends_uncharged_and_a_resume_repeats_the_
         progress = ExperimentProgress(QuietScreen(), state)
         stage = Stage(InProcessPool(OnAGpu()), progress, StopRequest())
         with pytest.raises(ExperimentFailed, match=r"random/repeat-0, trial 2: DeviceFailedError: cuda:0"):
-            Driver(state, stage, log, NoTracker()).run()
+            Driver(state, stage, log, Tracker()).run()
     assert evaluated == [0, 1, 2], "it is not tried again in this process"
     assert "DeviceFailedError" in capsys.readouterr().err
     assert state.runs["random/repeat-0"].budget.spent == 2 * config.fidelity.epochs

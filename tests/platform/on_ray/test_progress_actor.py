@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fmnas.platform.config.sections import WorkersConfig
+from fmnas.platform.config.schema import WorkersConfig
 from fmnas.platform.experiment.trial_result import Job
 from fmnas.platform.workers import progress_actor
 from fmnas.platform.workers.pool import Event, Pool

@@ -41,7 +41,7 @@ def test_a_server_that_comes_and_goes_is_sent_everything_once(
         return evaluate(self, trial)
 
     monkeypatch.setattr(FunctionTrainer, "evaluate", evaluate_meanwhile)
-    monkeypatch.setattr("fmnas.platform.mlflow.tracker.LONGEST_PAUSE", 0.5)
+    monkeypatch.setattr("fmnas.platform.mlflow.sync.LONGEST_PAUSE", 0.5)
     overrides = ["workers.kind=in-process", "optimizers=[random]", "budget.evaluations=20"]
     flags = [flag for override in (*overrides, f"tracking.uri={server.url}") for flag in ("-o", override)]
     assert main(["run", "smoke", *flags, "--out", str(out)]) == 0

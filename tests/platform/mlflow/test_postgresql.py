@@ -109,7 +109,7 @@ def test_a_database_that_stops_and_starts_is_sent_everything_once(
         return evaluate(self, trial)
 
     monkeypatch.setattr(FunctionTrainer, "evaluate", evaluate_meanwhile)
-    monkeypatch.setattr("fmnas.platform.mlflow.tracker.LONGEST_PAUSE", 0.5)
+    monkeypatch.setattr("fmnas.platform.mlflow.sync.LONGEST_PAUSE", 0.5)
     overrides = ["workers.kind=in-process", "optimizers=[random]", "budget.evaluations=20", f"tracking.uri={uri}"]
     flags = [flag for override in overrides for flag in ("-o", override)]
     assert main(["run", "smoke", *flags, "--out", str(out)]) == 0

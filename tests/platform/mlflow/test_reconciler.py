@@ -1,0 +1,377 @@
+"""What MLflow holds after an experiment, read back with MLflow's own client from a SQLite store."""
+
+import json
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import pytest
+
+from fmnas.comparison import styles
+from fmnas.platform.experiment.retrained import RetrainedRow, write_retrained
+from fmnas.platform.mlflow.client import MlflowExperiment
+from fmnas.platform.mlflow.records import experiment_note, params, valid_name
+from fmnas.platform.mlflow.sync import Reconciler
+from fmnas.search_spaces.records import CANCELLED, FAILED, LOST
+
+# SQLAlchemy 2.1 on MLflow's own mappings.
+pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy:DeprecationWarning")
+
+SUMMARY = {
+    "headline": "bo-fm has the lowest objective.",
+    "caution": "1 repeat: no test.",
+    "optimizers": {"bo-fm": {"mean": 0.2, "standard_error": 0.1, "best": 0.2}, "bohb": {"mean": 0.3}},
+    "retrained": {"epochs": 3, "means": [{"optimizer": "bohb", "selected_error": 0.1, "error": 0.12}]},
+}
+CURVES = """axis,at,optimizer,mean,standard_error,low,high,repeats
+evaluations,0.0,bo-fm,,,,,2
+evaluations,0.5,bo-fm,0.5,,,,2
+evaluations,1.0,bo-fm,0.4,0.1,0.3,0.5,2
+evaluations,1.75,bo-fm,0.2,0.1,0.1,0.3,2
+evaluations,2.0000000001,bohb,0.3,,,,1
+epochs,10.0,bo-fm,0.4,0.1,0.3,0.5,2
+"""
+
+
+@pytest.fixture(scope="module")
+def logged(tmp_path_factory: pytest.TempPathFactory, new_experiment: Callable[[Path], Any]) -> Any:
+    """The store of a finished experiment."""
+    experiment = new_experiment(tmp_path_factory.mktemp("logged") / "run")
+    experiment.run_bo_fm()
+    experiment.run_bohb()
+    experiment.directory.config.write_text("problem: toy\n")
+    experiment.directory.summary.write_text(json.dumps(SUMMARY))
+    report = experiment.log(description="toy: bo-fm, bohb", params={"seed": "0"}, experiment_tags={"repeats": "1"})
+    assert (report.written, report.present, report.missed, report.reason) == (6, 0, 0, "")
+    return experiment.read()
+
+
+def test_the_tree_has_a_run_per_optimizer_and_a_nested_one_per_trial(logged: Any) -> None:
+    parents = {"experiment": None, "bo-fm/repeat-0": "experiment", "bohb/repeat-0": "experiment"}
+    parents |= {f"{name}/repeat-0/trial-{n}": f"{name}/repeat-0" for name in ("bo-fm", "bohb") for n in range(3)}
+    ids = {name: run.info.run_id for name, run in logged.runs.items()}
+    found = {name: run.data.tags.get("mlflow.parentRunId") for name, run in logged.runs.items()}
+    assert found == {name: ids[parent] if parent else None for name, parent in parents.items()}
+
+
+def test_the_experiment_has_a_kind_a_primary_metric_a_view_and_its_description(logged: Any) -> None:
+    tags = logged.experiment.tags
+    assert tags["mlflow.experimentKind"] == "custom_model_development"
+    assert tags["mlflow.experiment.primaryMetric.name"] == "objective"
+    assert tags["mlflow.note.content"] == "toy: bo-fm, bohb"
+    assert "mlflow.sharedViewState.compare-abc" in tags
+
+
+def test_tags_that_a_user_changed_stay(experiment: Any) -> None:
+    experiment.log(description="ours")
+    store = experiment.read()
+    for tag in ("mlflow.experimentKind", "mlflow.note.content"):
+        store.client.set_experiment_tag(store.experiment.experiment_id, tag, "mine")
+    experiment.log(description="ours")
+    tags = experiment.read().experiment.tags
+    assert tags["mlflow.experimentKind"] == tags["mlflow.note.content"] == "mine"
+
+
+def test_a_trial_holds_its_configuration_results_and_curve(logged: Any) -> None:
+    run = logged.runs["bohb/repeat-0/trial-0"]
+    assert run.data.params == {"rate": "0.01", "momentum": "0.25", "op": "b"}
+    assert run.data.metrics == {
+        "objective": 0.05,
+        "error": 0.2,
+        "error_seed_1": 0.1,
+        "error_seed_2": 0.3,
+        "flops": 1000.0,
+        "flops_ratio": 0.5,
+        "train_seconds": 7.5,
+        "suggest_seconds": 0.5,
+        "epochs": 4.0,
+        "val_error": 0.25,
+        "log10/rate": math.log10(0.01),
+        "spent/evaluations": 0.4,
+        "spent/epochs": 4.0,
+    }
+    assert logged.line("bohb/repeat-0/trial-0", "val_error") == [(1, 1.0), (2, 1 / 2), (3, 1 / 3), (4, 1 / 4)]
+    assert (run.info.status, run.info.start_time, run.info.end_time) == ("FINISHED", 1_000_000, 1_001_000)
+    spent = logged.runs["bohb/repeat-0/trial-2"].data.metrics
+    assert (spent["spent/evaluations"], spent["spent/epochs"], spent["spent/incumbent"]) == (2.4, 24, 0.1)
+
+
+def test_a_trial_has_the_tags_that_find_it(logged: Any) -> None:
+    tags = logged.runs["bohb/repeat-0/trial-2"].data.tags
+    expected = {
+        **{"optimizer": "bohb", "repeat": "0", "problem": "toy", "commit": "deadbeef", "origin": "model"},
+        **{"status": "finished", "diverged": "false", "parent_trial": "3", "fmnas.run": "bohb/repeat-0"},
+        **{"fmnas.trial": "2", "fmnas.kind": "trial", "fmnas.experiment_id": "abc"},
+    }
+    assert tags.items() >= expected.items()
+    assert not [run for run in logged.runs.values() if "" in run.data.tags.values()]
+
+
+def test_an_optimizer_has_the_colour_of_the_report(logged: Any) -> None:
+    for name, style in styles(["bo-fm", "bohb"]).items():
+        colours = {run.data.tags["mlflow.runColor"] for key, run in logged.runs.items() if name in key}
+        assert colours == {style.colour}
+
+
+def test_a_failed_trial_has_its_reason_and_no_result(logged: Any) -> None:
+    run = logged.runs["bo-fm/repeat-0/trial-1"]
+    assert (run.info.status, run.data.tags["status"], run.data.tags["reason"]) == (
+        "FAILED",
+        FAILED,
+        "CUDA out of memory",
+    )
+    assert run.data.params["op"] == "a"
+    assert "objective" not in run.data.metrics
+
+
+def test_optimizers_have_their_incumbents_at_the_same_steps(logged: Any) -> None:
+    assert logged.line("bo-fm/repeat-0", "incumbent") == [(1, 0.4), (2, 0.4), (3, 0.2)]
+    assert logged.line("bo-fm/repeat-0", "incumbent_by_epochs") == [(10, 0.4), (20, 0.4), (30, 0.2)]
+    # After one evaluation's worth BOHB had no full training yet, after two the first; the end is rounded up.
+    assert logged.line("bohb/repeat-0", "incumbent") == [(2, 0.3), (3, 0.1)]
+    assert logged.line("bohb/repeat-0", "incumbent_by_epochs") == [(20, 0.3), (30, 0.1)]
+
+
+def test_an_optimizers_run_ends_with_its_best_trial(logged: Any) -> None:
+    run = logged.runs["bo-fm/repeat-0"]
+    assert (run.info.status, run.data.tags["best_trial"]) == ("FINISHED", "2")
+    assert {key: run.data.metrics[key] for key in ("objective", "trials", "epochs")} == {
+        "objective": 0.2,
+        "trials": 3,
+        "epochs": 30,
+    }
+    assert (run.info.start_time, run.info.end_time) == (999_500, 1_003_000)
+    assert "| op | b |" in run.data.tags["mlflow.note.content"]
+
+
+def test_the_experiments_own_run_has_params_the_report_in_words_and_its_files(logged: Any) -> None:
+    run = logged.runs["experiment"]
+    assert (run.data.params, run.data.tags["repeats"]) == ({"seed": "0"}, "1")
+    assert run.data.tags["mlflow.note.content"] == "bo-fm has the lowest objective.\n\n1 repeat: no test."
+    assert (run.info.start_time, run.info.end_time) == (500_000, 1_003_000)
+    assert set(logged.files("experiment")) == {"config.yaml", "summary.json"}
+
+
+def test_a_mean_run_per_optimizer_is_replaced_if_its_values_change(experiment: Any) -> None:
+    directory = experiment.directory
+    directory.report.mkdir()
+    directory.summary.write_text(json.dumps(SUMMARY))
+    curves = directory.report / "mean_curves.csv"
+    curves.write_text(CURVES)
+    experiment.log(status="interrupted")
+    assert "bo-fm/mean" not in experiment.read().runs
+    ids = []
+    for _ in range(2):
+        experiment.log(optimizers={"bo-fm": {"kernel": "modlap"}})
+        store = experiment.read()
+        assert store.lines("bo-fm/mean") == {
+            "mean": [(1, 0.4), (2, 0.2)],
+            "low": [(1, 0.3), (2, 0.1)],
+            "high": [(1, 0.5), (2, 0.3)],
+            "objective": [(0, 0.2)],
+            "standard_error": [(0, 0.1)],
+        }
+        assert store.lines("bohb/mean") == {"mean": [(2, 0.3)], "objective": [(0, 0.3)], "test_error": [(0, 0.12)]}
+        run = store.runs["bo-fm/mean"]
+        assert run.data.tags["mlflow.parentRunId"] == store.runs["experiment"].info.run_id
+        assert (run.info.status, run.data.params) == ("FINISHED", {"kernel": "modlap"})
+        ids.append(run.info.run_id)
+    assert ids[0] == ids[1]
+    curves.write_text(CURVES.replace("1.75,bo-fm,0.2", "1.75,bo-fm,0.25"))
+    experiment.log()
+    store = experiment.read()
+    assert store.line("bo-fm/mean", "mean") == [(1, 0.4), (2, 0.25)]
+    assert store.files("experiment")["mean_curves.csv"].read_text() == curves.read_text()
+
+
+def test_a_retrained_network_is_a_model_with_its_test_error(experiment: Any) -> None:
+    experiment.run_bo_fm()
+    common = {"selected_objective": 0.2, "selected_error": 0.2, "epochs": 3, "images": 10, "test_images": 5}
+    times = {"train_seconds": 1.0, "started_at": "", "finished_at": "", "worker": "w"}
+    row = RetrainedRow("bo-fm/repeat-0", "bo-fm", 0, 2, errors=(0.1, 0.3), **common, **times)
+    write_retrained(experiment.directory.retrained, [row])
+    for _ in range(2):
+        experiment.log()
+        store = experiment.read()
+        (model,) = store.client.search_logged_models([store.experiment.experiment_id])
+        assert model.source_run_id == store.runs["bo-fm/repeat-0"].info.run_id
+        assert (model.name, model.status, model.params["op"]) == ("bo-fm-repeat-0-trial-2", "READY", "b")
+        assert [(metric.key, metric.value) for metric in model.metrics] == [("test_error", 0.2)]
+
+
+def test_runs_have_their_params_once_and_a_dataset_that_mlflow_can_read(experiment: Any) -> None:
+    common = {"optimizers": {"bo-fm": {"kernel": "modlap"}}, "dataset": ("digits", "ab12")}
+    experiment.log(params={"fidelity.epochs": "3"}, **common)
+    experiment.log(params={"fidelity.epochs": "4", "seed": "0"}, **common)  # a resume, with a param that came later
+    runs = experiment.read().runs
+    assert runs["experiment"].data.params == {"fidelity.epochs": "3", "seed": "0"}
+    assert (runs["bo-fm/repeat-0"].data.params, runs["bohb/repeat-0"].data.params) == ({"kernel": "modlap"}, {})
+    for run in runs.values():
+        (dataset,) = run.inputs.dataset_inputs
+        assert (dataset.dataset.name, dataset.dataset.digest) == ("digits", "ab12")
+        assert [(tag.key, tag.value) for tag in dataset.tags] == [("mlflow.data.context", "training")]
+        assert mlflow.data.get_source(dataset).to_dict()["tags"]["mlflow.source.name"] == "fmnas"
+
+
+def test_a_resume_logs_only_what_is_missing(experiment: Any) -> None:
+    experiment.run_bo_fm(2)
+    assert experiment.log("interrupted").written == 2
+    assert experiment.read().runs["bo-fm/repeat-0"].info.status == "KILLED"
+    experiment.finish("bo-fm", 2, 0.2)
+    before = None
+    for written, present in ((1, 2), (0, 3)):
+        report = experiment.log()
+        assert (report.written, report.present, report.missed) == (written, present, 0)
+        store = experiment.read()
+        assert store.runs["bo-fm/repeat-0"].info.status == "FINISHED"
+        assert store.line("bo-fm/repeat-0", "incumbent") == [(1, 0.4), (2, 0.4), (3, 0.2)]
+        found = {name: store.lines(name) for name in store.runs}
+        assert before in (None, found)
+        before = found
+
+
+def test_what_is_appended_to_the_journal_is_logged_by_the_next_pass(experiment: Any) -> None:
+    reconciler = Reconciler(experiment.settings, experiment.directory)
+    experiment.finish("bo-fm", 0, 0.4)
+    reconciler.reconcile()
+    journal = experiment.directory.journal
+    before = journal.read_bytes()
+    experiment.finish("bo-fm", 1, 0.1)
+    after = journal.read_bytes()
+    for text, logged in ((after[: len(before) + 200], 1), (after, 2)):  # at first, the last line is not complete
+        journal.write_bytes(text)
+        reconciler.reconcile()
+        assert reconciler.count() == (logged, 0)
+    store = experiment.read()
+    assert store.line("bo-fm/repeat-0", "incumbent") == [(1, 0.4), (2, 0.1)]
+    assert store.runs["bo-fm/repeat-0"].info.status == "RUNNING"
+
+
+def test_a_trial_whose_logging_was_cut_off_is_completed(experiment: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a kill leaves it between the creation of its run and its values."""
+    experiment.finish("bo-fm", 0, 0.4)
+    with monkeypatch.context() as patch:
+        patch.setattr(MlflowExperiment, "end", lambda *_: None)
+        experiment.log()
+    cut = experiment.read().runs["bo-fm/repeat-0/trial-0"]
+    assert cut.info.status == "RUNNING"
+    assert experiment.log().written == 1
+    run = experiment.read().runs["bo-fm/repeat-0/trial-0"]
+    assert (run.info.run_id, run.info.status, run.data.metrics["objective"]) == (cut.info.run_id, "FINISHED", 0.4)
+
+
+def test_a_creation_that_was_not_answered_is_found(experiment: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    experiment.run_bo_fm()
+    create, failed = MlflowExperiment.create, []
+
+    def create_and_fail(self: MlflowExperiment, name: str, *rest: Any) -> str:
+        run_id = create(self, name, *rest)
+        if "trial-2" in name and not failed:
+            failed.append(name)
+            raise ConnectionError("no answer")
+        return run_id
+
+    monkeypatch.setattr(MlflowExperiment, "create", create_and_fail)
+    assert experiment.log().missed == 0
+    assert failed
+    assert len(experiment.read().runs) == 1 + 2 + 3
+
+
+def test_a_trial_that_is_rejected_does_not_block_the_others(experiment: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    experiment.run_bo_fm()
+    create = MlflowExperiment.create
+
+    def reject(self: MlflowExperiment, name: str, *rest: Any) -> str:
+        if name.endswith("trial-0"):
+            raise ConnectionError("500")
+        return create(self, name, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MlflowExperiment, "create", reject)
+        report = experiment.log()
+        assert (report.written, report.missed, report.reason) == (2, 1, "ConnectionError: 500")
+    store = experiment.read()
+    assert store.line("bo-fm/repeat-0", "incumbent") == [(1, 0.4), (2, 0.4), (3, 0.2)]
+    report = experiment.log()
+    assert (report.written, report.present, report.missed) == (1, 2, 0)
+
+
+@pytest.mark.parametrize(("status", "shown"), [(CANCELLED, "KILLED"), (LOST, "FAILED")])
+def test_a_trial_that_was_stopped_is_logged_and_ends_as_its_repetition_does(
+    experiment: Any, status: str, shown: str
+) -> None:
+    experiment.fail("bo-fm", 0, status)
+    experiment.log("interrupted")
+    run = experiment.read().runs["bo-fm/repeat-0/trial-0"]
+    assert (run.info.status, run.data.tags["reason"]) == (shown, "CUDA out of memory")
+    if status == CANCELLED:
+        experiment.repeat("bo-fm", 0, 0.4)
+        experiment.log()
+        run = experiment.read().runs["bo-fm/repeat-0/trial-0"]
+        assert (run.info.status, run.data.tags["status"], run.data.tags["reason"]) == ("FINISHED", "finished", "")
+        assert run.data.metrics["objective"] == 0.4
+
+
+def test_two_run_directories_of_one_name_do_not_mix(experiment: Any) -> None:
+    experiment.run_bo_fm(1)
+    counts = []
+    for identity in ("one", "two"):
+        report = experiment.log(experiment_id=identity)
+        assert (report.written, report.present) == (1, 0)
+        client = mlflow.MlflowClient(tracking_uri=experiment.settings.uri)
+        found = client.search_runs([report.store_experiment], f"tags.`fmnas.experiment_id` = '{identity}'")
+        counts.append(len(found))
+    assert counts == [4, 4]
+
+
+def test_a_curve_longer_than_a_batch_is_complete(experiment: Any) -> None:
+    experiment.finish("bo-fm", 0, 0.4, epochs=2500)
+    assert experiment.log().missed == 0
+    curve = experiment.read().line("bo-fm/repeat-0/trial-0", "val_error")
+    assert [step for step, _ in curve] == list(range(1, 2501))
+
+
+def test_a_deleted_experiment_is_reported_and_not_restored(experiment: Any) -> None:
+    experiment.log()
+    store = experiment.read()
+    store.client.delete_experiment(store.experiment.experiment_id)
+    experiment.run_bo_fm()
+    report = experiment.log()
+    assert (report.written, report.missed) == (0, 3)
+    assert "tracking.experiment" in report.reason
+
+
+def test_a_server_that_is_down_is_given_up_soon(experiment: Any) -> None:
+    experiment.run_bo_fm()
+    began = time.monotonic()
+    report = experiment.log(uri="http://127.0.0.1:9", is_own=False)
+    assert time.monotonic() - began < 15
+    assert (report.written, report.missed) == (0, 3)
+    assert "127.0.0.1" in report.reason
+
+
+def test_a_view_that_cannot_be_stored_ends_nothing(experiment: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: MlflowExperiment) -> None:
+        raise ValueError("too long")
+
+    monkeypatch.setattr(MlflowExperiment, "label", fail)
+    experiment.run_bo_fm()
+    report = experiment.log()
+    assert (report.written, report.missed, report.reason) == (3, 0, "")
+    assert "too long" in report.remark
+
+
+def test_params_have_neither_none_nor_representation_noise() -> None:
+    values = {"data": {"root": None, "train": 512}, "rate": 0.1 + 0.2, "small": 1.25e-7, "op": "a", "own": True}
+    assert params(values) == {"data.train": "512", "rate": "0.3", "small": "1.25e-07", "op": "a", "own": "True"}
+
+
+def test_names_of_metrics_have_only_characters_that_mlflow_allows() -> None:
+    assert valid_name("bo-fm (ours)/mean") == "bo-fm _ours_/mean"
+
+
+def test_an_experiment_without_a_summary_has_no_description() -> None:
+    assert experiment_note({"headline": "", "caution": ""}) == experiment_note({}) == ""
