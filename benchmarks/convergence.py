@@ -36,7 +36,14 @@ from fmnas.optimizers.gp.frequency_modulation import FAST_KERNELS
 from fmnas.optimizers.gp.points import Points
 from fmnas.optimizers.gp.process import Likelihood, Posterior
 from fmnas.optimizers.gp.region import Region
-from fmnas.optimizers.gp.search import PAPER_SEARCH, SearchSettings, SearchState, Surface, alternate, start_points
+from fmnas.optimizers.gp.search import (
+    PAPER_SEARCH,
+    SearchSettings,
+    SearchState,
+    Surface,
+    alternating_search,
+    start_points,
+)
 from fmnas.optimizers.kernels import ModLap
 from fmnas.search_spaces import Space, joint_space
 
@@ -48,7 +55,7 @@ def observations(space: Space, n: int, path: Path) -> tuple[np.ndarray, Points, 
     """(X [n, 18], the same as points, standardised y [n])."""
     configurations, ys = dataset(space, n, path)
     X, y = space.encode_all(configurations), np.array(ys)
-    return X, Points.of(space, X), torch.from_numpy((y - y.mean()) / y.std(ddof=1))
+    return X, Points.from_encoded(space, X), torch.from_numpy((y - y.mean()) / y.std(ddof=1))
 
 
 def best_ei(
@@ -58,7 +65,7 @@ def best_ei(
     surface, region = Surface(posterior, LogEI(float(y.min()))), Region(space)
     state = SearchState(X[int(y.argmin())], X, settings, np.random.default_rng(seed))
     starts = start_points(surface, region, state)
-    return float(alternate(surface, region, starts, settings)[1][0])
+    return float(alternating_search(surface, region, starts, settings)[1][0])
 
 
 def at_parameters(space: Space, points: Points, y: torch.Tensor, given: dict[str, Any]) -> Posterior:
@@ -108,7 +115,7 @@ def against(reference: dict[str, Any], path: Path, seeds: Sequence[int]) -> dict
     c, v = np.array(reference["x"][:6]), reference["x"][6:]
     bounds = np.array(json.loads(path.read_text())["bounds"])
     x = np.concatenate([(c - bounds[:, 0]) / (bounds[:, 1] - bounds[:, 0]), v])
-    at_theirs = Surface(posterior, LogEI(float(y.min()))).value(Points.of(space, x[None])).exp()
+    at_theirs = Surface(posterior, LogEI(float(y.min()))).value(Points.from_encoded(space, x[None])).exp()
     found = [np.exp(best_ei(space, X, posterior, y, SearchSettings(), seed)) for seed in seeds]
     return {"n": reference["n"], "theirs": reference["ei_float64"], "theirs_here": float(at_theirs), "ours": found}
 

@@ -28,7 +28,7 @@ from training_gpu import noise
 from fmnas.search_spaces import Cell
 from fmnas.trainers.images.batches import streams, to_device, training_batches
 from fmnas.trainers.images.cuda_graph import CaptureError
-from fmnas.trainers.images.devices import exactly
+from fmnas.trainers.images.devices import deterministic_float32
 from fmnas.trainers.images.multi_seed import StackedLearner
 from fmnas.trainers.images.network import build_network
 from fmnas.trainers.images.training import TrainingContext, plain_learner, train_step
@@ -56,7 +56,7 @@ def equality(plan: Plan) -> Jobs:
 
 def check_cell(cell: Cell, split: Split, plan: Plan) -> dict[str, Any]:
     """All that must be equal, of one cell."""
-    with exactly(torch.device(plan.device)):
+    with deterministic_float32(torch.device(plan.device)):
         losses = stacked_losses(learner_of(cell, split, plan, capture=False), plan)
         apart = [abs(a - b) for a, b in zip(losses, plain_losses(cell, split, plan), strict=True)]
         step_by_step = trained(learner_of(cell, split, plan, capture=False))
@@ -183,7 +183,7 @@ def capture_memory(plan: Plan, rounds: int = 3) -> dict[str, Any]:
             if len(ends) > 0 and plan.left() <= 0:
                 break
             start = time.perf_counter()
-            with exactly(device):
+            with deterministic_float32(device):
                 learner = learner_of(cell, split, plan)
                 captured_after = time.perf_counter() - start
                 learner.train([RATE])

@@ -38,7 +38,7 @@ from training_gpu import Plan as Sharing
 
 from fmnas.search_spaces import Cell
 from fmnas.trainers import EvaluationStoppedError
-from fmnas.trainers.images.devices import Flag, exactly, flags
+from fmnas.trainers.images.devices import Flag, deterministic_float32, temporary_attributes
 from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
 from fmnas.trainers.images.network import CELL_CHANNELS, SEPARABLE_GROUPS
 
@@ -104,7 +104,7 @@ def rates(plan: Plan) -> dict[str, Any]:
     numbers = torch.randn(2**27 if large else 2**18, device=device)
     matrix = torch.randn(*[8192 if large else 256] * 2, device=device)
     target, product = torch.empty_like(numbers), torch.empty_like(matrix)
-    with exactly(device):
+    with deterministic_float32(device):
         copying = replayed_seconds(lambda: target.copy_(numbers), plan)
         multiplying = replayed_seconds(lambda: torch.mm(matrix, matrix, out=product), plan)
     return {
@@ -127,7 +127,7 @@ def step_times(cell: Cell, plan: Plan) -> dict[str, Any]:
     """Microseconds of a step and of a validation image; what a full evaluation takes is EXTRAPOLATED from them."""
     split, device = noise(plan.images), plan.device
     full = plan.images // plan.batch
-    with exactly(torch.device(device)):
+    with deterministic_float32(torch.device(device)):
         learner = learner_of(cell, split, plan)
         drawing = median_seconds(lambda: begin_epoch(learner), 3, device)
 
@@ -169,7 +169,7 @@ def validation_times(learner: Any, plan: Plan) -> dict[int, float]:
 
 def kernels(cell: Cell, plan: Plan, count: int = 5) -> dict[str, Any]:
     """How many kernels a step has, and which take the most: name, calls and microseconds a step."""
-    with exactly(torch.device(plan.device)):
+    with deterministic_float32(torch.device(plan.device)):
         learner = learner_of(cell, noise(plan.images), plan)
         begin_epoch(learner)
         on_gpu = torch.device(plan.device).type == "cuda"
@@ -243,7 +243,7 @@ def convolving(setting: str) -> Iterator[None]:
     precise: Flag = (cudnn, "allow_tf32", tf32)
     if hasattr(cudnn, "conv"):
         precise = (cudnn.conv, "fp32_precision", "tf32" if tf32 else "ieee")
-    with flags([(cudnn, "deterministic", deterministic), (cudnn, "benchmark", search), precise]):
+    with temporary_attributes([(cudnn, "deterministic", deterministic), (cudnn, "benchmark", search), precise]):
         yield
 
 

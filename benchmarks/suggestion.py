@@ -74,7 +74,7 @@ def time_bofm(
         opt.tell(opt.ask(), y)
     fit = opt.surrogate.fit = Stopwatch(opt.surrogate.fit)
     totals, fits = [], []
-    for _ in range(asks + 2):  # the first two are cold: the likeliest warping is looked for
+    for _ in range(asks + 2):  # the first two are cold: the most likely warping is searched
         fit.seconds, start = 0.0, time.process_time()
         trial = opt.ask()
         totals.append(time.process_time() - start)

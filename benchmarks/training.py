@@ -46,7 +46,6 @@ from fmnas.trainers.allocator import tune_malloc
 from fmnas.trainers.images.batches import MEAN, STANDARD_DEVIATION, Streams, streams, to_device
 from fmnas.trainers.images.cpu_fast import fast_learner
 from fmnas.trainers.images.devices import evaluation_batch
-from fmnas.trainers.images.download import import_torchvision
 from fmnas.trainers.images.network import Network, build_network, flops_ratio
 from fmnas.trainers.images.training import Learner, TrainingContext, build_optimizer, plain_learner
 from fmnas.trainers.split import Split
@@ -75,6 +74,23 @@ def cells() -> dict[str, Cell]:
     return {"largest": largest_cell()} | {
         f"random {i}": Cell.from_configuration(space.sample(rng)) for i in range(1, 5)
     }
+
+
+def import_torchvision() -> Any:
+    """torchvision, also if its compiled operators do not match the installed torch: this benchmark does not use them.
+
+    The wheel on PyPI is built for CUDA; with a CPU-only torch its import fails with "operator torchvision::nms does not
+    exist". Its Python part can be imported once these schemas exist.
+    """
+    try:
+        import torchvision
+    except RuntimeError as error:
+        if "torchvision::nms" not in str(error):
+            raise
+        for name in ("torchvision::nms", "torchvision::qnms"):
+            torch.library.define(name, "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        import torchvision
+    return torchvision
 
 
 class PilImages(torch.utils.data.Dataset[tuple[Tensor, int]]):

@@ -34,7 +34,7 @@ from fmnas.search_spaces.nasnet import pair_name
 from fmnas.trainers import EvaluationStoppedError, Stop
 from fmnas.trainers.contract import never
 from fmnas.trainers.images.batches import streams, to_device
-from fmnas.trainers.images.devices import exactly
+from fmnas.trainers.images.devices import deterministic_float32
 from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
 from fmnas.trainers.images.multi_seed import Stack, StackedLearner
 from fmnas.trainers.images.network import build_network, count_flops
@@ -125,7 +125,7 @@ def floor(cell: Cell, name: str) -> float | None:
 def first_step(plan: Plan, split: Split, cell: Cell) -> float:
     """Seconds from built data to the end of the first step, building and capturing included."""
     device, begin = torch.device(plan.device), time.perf_counter()
-    with exactly(device):
+    with deterministic_float32(device):
         draws = [streams(0, number) for number in range(SEEDS)]
         networks = [build_network(cell, each.initialisation) for each in draws]
         context = TrainingContext(to_device(split, device), BATCH, 1000)
