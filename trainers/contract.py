@@ -41,6 +41,9 @@ Report = Callable[[int, int, float], None]
 Stop = Callable[[], bool]
 """Called often during an evaluation: whether to cancel it. It must be fast."""
 
+Clock = Callable[[], float]
+"""Returns seconds."""
+
 
 def never() -> bool:
     """A `Stop` that never cancels."""

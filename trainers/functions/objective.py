@@ -16,15 +16,16 @@ Beside the configuration, the function may have these parameters:
 import inspect
 import math
 import sys
-import time
 import traceback
 from collections.abc import Callable, Iterable
 from numbers import Real as RealNumber
+from time import perf_counter
 from typing import Any
 
 from fmnas.search_spaces import Evaluation, FmnasError, Real, Space, Trial
 from fmnas.search_spaces.variables import Discrete, Variable
 from fmnas.trainers.contract import (
+    Clock,
     DeviceFailedError,
     EvaluationStoppedError,
     Report,
@@ -90,14 +91,8 @@ class ObjectiveTrainer:
     The reported values are the evaluation's curve if every epoch was reported. Cancellation raises in `report`.
     """
 
-    def __init__(
-        self,
-        space: Space,
-        function: Function,
-        positive: bool = False,
-        clock: Callable[[], float] = time.perf_counter,
-    ) -> None:
-        """positive: whether the objective must be above 0. clock: returns seconds."""
+    def __init__(self, space: Space, function: Function, positive: bool = False, clock: Clock = perf_counter) -> None:
+        """positive: whether the objective must be above 0."""
         self.space = space
         self._function, self._positive, self._clock = function, positive, clock
         self._parameters = _accepted_parameters(function)

@@ -61,7 +61,7 @@ class Learner:
         self._diverged = error is None
         return [error]
 
-    def ended(self) -> list[bool]:
+    def diverged(self) -> list[bool]:
         """Whether the training has diverged."""
         return [self._diverged]
 
