@@ -73,12 +73,6 @@ def test_a_file_from_before_it_was_told_how_trials_were_trained_is_read(tmp_path
     assert variable_columns(read) == ["lr", "op", "in2", "n"]
 
 
-def test_a_file_from_before_fallbacks_has_those_that_its_notes_tell(tmp_path):
-    table = outcomes.trials_table([outcome(0), outcome(1)], 2).drop(columns="fallback")
-    table["note"] = ["fit failed: not positive definite", "a note"]
-    assert list(read_trials(write(table, tmp_path))["fallback"]) == ["failed fit", ""]
-
-
 def test_a_file_from_before_lost_seconds_is_read(tmp_path):
     table = outcomes.trials_table([outcome(0), outcome(1)], 2).assign(attempt=[1, 2])
     read = read_trials(write(table.drop(columns="lost_seconds"), tmp_path))
