@@ -21,7 +21,7 @@ from fmnas.trainers.images.cuda_graph import CaptureError, captured
 from fmnas.trainers.images.devices import deterministic_float32, usable_device
 from fmnas.trainers.images.image_trainer import FinalTrainer, ImageTrainer, TrainingSettings
 from fmnas.trainers.images.multi_seed import StackedLearner
-from fmnas.trainers.images.problem import train_a_little
+from fmnas.trainers.images.problem import smoke_test_device
 from fmnas.trainers.split import Split
 
 MakeTrial = Callable[..., Trial]
@@ -304,12 +304,12 @@ def test_an_evaluation_records_how_and_where_it_was_trained(
 
 @pytest.mark.usefixtures("trainer")
 def test_the_smoke_test_trains_as_a_trial_does(gpu: StubGpu) -> None:
-    conditions = train_a_little("cuda:1")
+    conditions = smoke_test_device("cuda:1")
     assert conditions is not None
     assert (conditions.way, conditions.device) == ("stacked (captured)", "Stub 3000")
     gpu.sticky = ILLEGAL
     with pytest.raises(DeviceFailedError, match="cuda:1"):
-        train_a_little("cuda:1")
+        smoke_test_device("cuda:1")
 
 
 def flags() -> dict[str, object]:

@@ -33,8 +33,8 @@ from fmnas.trainers.contract import (
     TrainerError,
     TrainingFailedError,
     check_trial,
-    ignore,
-    never,
+    never_stop,
+    no_report,
 )
 from fmnas.trainers.problem import Problem
 
@@ -97,7 +97,7 @@ class ObjectiveTrainer:
         self._function, self._positive, self._clock = function, positive, clock
         self._parameters = _accepted_parameters(function)
 
-    def evaluate(self, trial: Trial, report: Report = ignore, stop: Stop = never) -> Evaluation:
+    def evaluate(self, trial: Trial, report: Report = no_report, stop: Stop = never_stop) -> Evaluation:
         """Call the function.
 
         Raises SpaceError outside the space, TrainingFailedError if the function raises, TrainerError if it returns or

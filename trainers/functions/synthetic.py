@@ -23,7 +23,7 @@ import numpy as np
 
 from fmnas.search_spaces import Evaluation, Integer, Nominal, Real, Space, Trial
 from fmnas.search_spaces.variables import Floats
-from fmnas.trainers.contract import Clock, Report, Stop, TrainerError, check_trial, ignore, never
+from fmnas.trainers.contract import Clock, Report, Stop, TrainerError, check_trial, never_stop, no_report
 from fmnas.trainers.problem import Problem
 
 Function = Callable[[Mapping[str, Any]], float]
@@ -42,7 +42,7 @@ class FunctionTrainer:
             raise TrainerError(f"noise = {noise}: it must be a finite number of at least 0")
         self.space, self.noise, self._function, self._clock = space, noise, function, clock
 
-    def evaluate(self, trial: Trial, report: Report = ignore, stop: Stop = never) -> Evaluation:
+    def evaluate(self, trial: Trial, report: Report = no_report, stop: Stop = never_stop) -> Evaluation:
         """Call the function, without reports. Raises SpaceError outside the space, TrainerError unless it is finite."""
         start = self._clock()
         check_trial(trial, self.space)

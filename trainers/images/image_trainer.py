@@ -22,7 +22,16 @@ import torch
 
 from fmnas.search_spaces import Cell, Conditions, Evaluation, Schedule, Trial, joint_space
 from fmnas.trainers.checkpoints import Checkpoints, Rows
-from fmnas.trainers.contract import Clock, Report, Stop, TrainerError, TrainingFailedError, check_trial, ignore, never
+from fmnas.trainers.contract import (
+    Clock,
+    Report,
+    Stop,
+    TrainerError,
+    TrainingFailedError,
+    check_trial,
+    never_stop,
+    no_report,
+)
 from fmnas.trainers.images.batches import streams, to_device
 from fmnas.trainers.images.cpu_fast import fast_learner
 from fmnas.trainers.images.devices import deterministic_float32, device_name, evaluation_batch, usable_device
@@ -115,7 +124,7 @@ class ImageTrainer:
         if self.settings.threads is not None:
             torch.set_num_threads(self.settings.threads)
 
-    def evaluate(self, trial: Trial, report: Report = ignore, stop: Stop = never) -> Evaluation:
+    def evaluate(self, trial: Trial, report: Report = no_report, stop: Stop = never_stop) -> Evaluation:
         """Train the trial's cell with its schedule, once per seed.
 
         A training whose loss or validation logits are not finite ends: it has diverged, and its error from that epoch

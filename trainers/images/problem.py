@@ -90,7 +90,7 @@ JOINT = ConfigurableProblem(
 )
 
 
-def train_a_little(device: str) -> Conditions | None:
+def smoke_test_device(device: str) -> Conditions | None:
     """Train a cell for one epoch on a few noise images, with two seeds, as the device does best; return how.
 
     device: a torch device, such as "cuda:1". On a GPU the step is captured and replayed.

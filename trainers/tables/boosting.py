@@ -33,8 +33,8 @@ from fmnas.trainers.contract import (
     Stop,
     TrainerError,
     check_trial,
-    ignore,
-    never,
+    never_stop,
+    no_report,
     optional_module,
 )
 from fmnas.trainers.problem import ConfigurableProblem, Problem, ProblemSettings
@@ -96,7 +96,7 @@ class BoostingTrainer:
         self._train = matrix(split.train_inputs, split.train_labels, nthread=threads)
         self._validation = matrix(split.held_out_inputs, split.held_out_labels, ref=self._train, nthread=threads)
 
-    def evaluate(self, trial: Trial, report: Report = ignore, stop: Stop = never) -> Evaluation:
+    def evaluate(self, trial: Trial, report: Report = no_report, stop: Stop = never_stop) -> Evaluation:
         """Boost, with a report after each round; an exception in `report` ends the evaluation and is raised.
 
         Raises SpaceError for a configuration outside the space, TrainerError for invalid epochs or an invalid seed,
