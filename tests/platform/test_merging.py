@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from support import write_journal
 
-from fmnas.comparison.report import results_of
+from fmnas.comparison.report import compute_results
 from fmnas.platform.cli import main
 from fmnas.platform.errors import RunDirectoryError
 from fmnas.platform.experiment.events import DriverStarted
@@ -48,7 +48,7 @@ def one(run: Run) -> Path:
 def merged(*roots: Path) -> dict[str, Any]:
     """The summary of a merged report, as summary.json has it."""
     results = load_report_input(roots)
-    return results_of(results.trials, results.context).summary.to_json()
+    return compute_results(results.trials, results.context).summary.to_json()
 
 
 def rows(folder: Path) -> list[dict[str, str]]:
