@@ -115,9 +115,9 @@ def program_name() -> str:
 
 def print_summary(summary: "Summary", console: Console) -> None:
     """Print the final table, its headline and caution, and the table of retrained incumbents if there are any."""
-    from fmnas.comparison.page.tables import final
+    from fmnas.comparison.page.tables import results_table
 
-    table = final(summary)
+    table = results_table(summary)
     console.print()
     console.print(plain_table(table.header, table.rows, {"optimizer"}))
     console.print()
@@ -129,20 +129,24 @@ def print_summary(summary: "Summary", console: Console) -> None:
 
 
 def _print_retrained(retrained: "Retrained", console: Console) -> None:
-    from fmnas.comparison.analysis.formatting import interval, number
+    from fmnas.comparison.analysis.formatting import format_interval, format_number
 
     settings = f"epochs = {retrained.epochs}, images = {retrained.images}, fresh seeds = {retrained.seeds}"
     settings = f"with different {', '.join(retrained.differ)}" if retrained.differ else settings
     print_line(console, f"Retrained incumbents ({settings}):")
     means = []
     for row in retrained.means:
-        errors = number(row.selected_error), number(row.error), number(row.standard_error, digits=2)
-        means.append((row.optimizer, *errors, interval(row.low, row.high)))
+        errors = (
+            format_number(row.selected_error),
+            format_number(row.error),
+            format_number(row.standard_error, digits=2),
+        )
+        means.append((row.optimizer, *errors, format_interval(row.low, row.high)))
     header = ("optimizer", "validation error", "test error", "standard error", "95% interval")
     console.print(plain_table(header, means, {"optimizer"}))
     pairs = []
     for pair in retrained.tests.pairs:
-        numbers = number(pair.difference, digits=2), number(pair.p_corrected, digits=2)
+        numbers = format_number(pair.difference, digits=2), format_number(pair.p_corrected, digits=2)
         pairs.append((f"{pair.first} - {pair.second}", *numbers, pair.verdict))
     if pairs:
         columns = ("test errors", "difference", "p corrected", "verdict")

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from fmnas.comparison.analysis.formatting import number
+from fmnas.comparison.analysis.formatting import format_number
 from fmnas.platform.cli import main
 from fmnas.platform.config.load import check_config
 from fmnas.platform.display.formatting import estimate_eta, format_duration, format_value
@@ -243,7 +243,7 @@ def test_durations(seconds: float | None, text: str) -> None:
 )
 def test_values_have_four_digits_as_in_the_final_table(value: float | None, text: str) -> None:
     assert format_value(value) == text
-    assert value is None or text == number(value)
+    assert value is None or text == format_number(value)
 
 
 def test_json_of_a_command_has_every_result_and_ends_with_the_end(
