@@ -115,8 +115,8 @@ def test_a_resume_refuses_other_values(done: Path, tmp_path: Path, capsys: pytes
 
 def test_it_cannot_be_extended_to_other_values(done: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["extend", str(done), "-o", "fixed.h2=1"]) == 2
-    told = capsys.readouterr().err
-    assert "fixed.h2 = 1: the experiment has null: the optimizers have chosen from another space" in told
+    message = capsys.readouterr().err
+    assert "fixed.h2 = 1: the experiment has null: the optimizers have chosen from another space" in message
 
 
 def test_experiments_with_other_values_are_not_put_into_one_report(
@@ -146,12 +146,12 @@ def test_an_older_experiment_has_nothing_fixed_and_goes_on(tmp_path: Path) -> No
     [
         ({"fixed": {"hh1": 1}}, "fixed.hh1"),
         ({"fixed": {"h1": 7}}, "fixed.h1 = 7"),
-        ({"fixed": {"x1": "2e-1"}}, "'2e-1' is text: write 0.2 for the number"),
+        ({"fixed": {"x1": "2e-1"}}, "fixed.x1 = '2e-1'"),
         ({"fixed": {"h1": [1]}}, "fixed.h1 = [1]"),
         ({"fixed": {"h1": "z" * 300}}, "fixed.h1 = "),
         ({"fixed": {"h1": 2**70}}, "fixed.h1 = "),
         ({"fixed": ["h1"]}, "fixed = ['h1']"),
-        ({"fixed": {"x1": 0, "x2": 0, "h1": 1, "h2": 1}}, "fixed: it has all 4 variables"),
+        ({"fixed": {"x1": 0, "x2": 0, "h1": 1, "h2": 1}}, "fixed: "),
         ({"initial_design": "authors"}, "initial_design = 'authors'"),
         ({"objective": {"flops_weight": 0.1}}, "objective.flops_weight = 0.1"),
         ({"objective": {"flops": "pthflops"}}, "objective.flops = 'pthflops'"),
