@@ -1,13 +1,10 @@
 """The contents of MLflow's runs, as plain records: what is logged of a trial, of an optimizer, of an experiment.
 
 A trial is a run: its configuration as params, its results as metrics, the validation error after each epoch as the
-curve `val_error` (step = epoch, from 1). A variable on a log scale is also a metric `log10/NAME`, because the UI's
-charts have no log axis for params.
-
-A run of an optimizer has the line `incumbent`: the best full-fidelity objective after k evaluations, a point for each
-whole k, and `incumbent_by_epochs`, the same with step = epochs. Trials at lower fidelity (BOHB) cost a fraction of an
-evaluation and end between whole numbers; k then has the incumbent of that time. So all lines have the same steps, and
-MLflow's charts can overlay and average them.
+curve `val_error` (step = epoch, from 1). A variable on a log scale is also a metric, since charts have no log axis for
+params. A run of an optimizer has its incumbent after each whole number k of evaluations. Trials at lower fidelity
+(BOHB) cost a fraction of an evaluation; k then has the incumbent of that time. So all optimizers have points at the
+same steps, and MLflow's charts can overlay and average them.
 """
 
 import csv
@@ -72,14 +69,9 @@ class RunProgress:
     epochs: int = 0
     trials: int = 0
     best: Outcome | None = None
-    started_at: float = 0.0
+    started_at: float = math.inf
     ended_at: float = 0.0
     points: list[Point] = field(default_factory=list)
-
-    @property
-    def incumbent(self) -> float | None:
-        """The lowest full-fidelity objective so far."""
-        return self.best.objective if self.best else None
 
     @property
     def evaluations(self) -> float:
@@ -87,40 +79,38 @@ class RunProgress:
         return self.epochs / self.full
 
     def snapshot(self, outcome: Outcome) -> LoggedTrial:
-        """Return the trial with the present totals of its run."""
-        return LoggedTrial(outcome, self.epochs, self.evaluations, self.incumbent)
+        """Return a trial with the present totals of its run."""
+        return LoggedTrial(outcome, self.epochs, self.evaluations, self.best.objective if self.best else None)
 
     def add(self, outcome: Outcome) -> LoggedTrial:
         """Fold the next trial that ended."""
-        evaluations, incumbent = self.evaluations, self.incumbent
+        before = self.snapshot(outcome)
         self.trials += 1
-        self.started_at = min(self.started_at or math.inf, outcome.started_at - outcome.suggest_seconds)
+        self.started_at = min(self.started_at, outcome.started_at - outcome.suggest_seconds)
         self.ended_at = max(self.ended_at, outcome.finished_at)
         if outcome.status in CHARGED:
             self.epochs += outcome.trial.epochs
         objective = outcome.objective if is_full(outcome.trial.epochs, self.full) else None
-        if objective is not None and (incumbent is None or objective < incumbent):
+        if objective is not None and (before.incumbent is None or objective < before.incumbent):
             self.best = outcome
-        first, last = (math.floor(spent + _TOLERANCE) for spent in (evaluations, self.evaluations))
+        after = self.snapshot(outcome)
+        first, last = (math.floor(trial.evaluations_spent + _TOLERANCE) for trial in (before, after))
         for step in range(first + 1, last + 1):
-            is_exact = step + _TOLERANCE > self.evaluations
-            self.points += self._points(step, self.incumbent if is_exact else incumbent)
-        return self.snapshot(outcome)
+            self.points += self._line(step, after if step + _TOLERANCE > after.evaluations_spent else before)
+        return after
 
     def final_points(self) -> list[Point]:
         """Return what ends the lines of a run that stopped between two whole evaluations."""
         step = math.ceil(self.evaluations - _TOLERANCE)
-        return self._points(step, self.incumbent) if step > self.evaluations else []
+        return self._line(step, self.snapshot(self.best)) if self.best and step > self.evaluations else []
 
     def summary(self) -> dict[str, float]:
         """Return the final metrics of the run: its size, and the results of its best trial."""
         return {"trials": float(self.trials), "epochs": float(self.epochs), **results(self.best)}
 
-    def _points(self, step: int, value: float | None) -> list[Point]:
-        if value is None:
-            return []
-        at = milliseconds(self.ended_at)
-        return [Point(INCUMBENT, value, at, step), Point(INCUMBENT_BY_EPOCHS, value, at, round(step * self.full))]
+    def _line(self, step: int, trial: LoggedTrial) -> list[Point]:
+        at, steps = milliseconds(self.ended_at), {INCUMBENT: step, INCUMBENT_BY_EPOCHS: round(step * self.full)}
+        return [] if trial.incumbent is None else [Point(key, trial.incumbent, at, k) for key, k in steps.items()]
 
 
 def trial_points(trial: LoggedTrial, space: Space | None) -> list[Point]:
@@ -177,25 +167,22 @@ def mean_points(path: Path, summary: Mapping[str, Any], at: int) -> dict[str, li
     """Return the points of each optimizer's mean run: the report's mean curve with its interval, and final numbers.
 
     path: mean_curves.csv. summary: summary.json. at: milliseconds since the epoch. The step is the number of
-    evaluations, rounded up; of several values at a step the last counts. objective, standard_error: of the final
-    incumbents; test_error: of the best configurations, retrained; each the mean over the repeats.
+    evaluations, rounded up; of several values at a step the last counts. The final numbers are means over the repeats,
+    of the incumbents' objectives and of the test errors of the retrained ones.
     """
     lines: dict[str, dict[tuple[str, int], float]] = {}
     for row in csv.DictReader(path.read_text().splitlines()):
         if row["axis"] == "evaluations":
             step = math.ceil(float(row["at"]) - _TOLERANCE)
-            points = lines.setdefault(row["optimizer"], {})
-            points |= {(line, step): float(row[line]) for line in MEAN_LINES if row[line]}
+            line = {(name, step): float(row[name]) for name in MEAN_LINES if row[name]}
+            lines.setdefault(row["optimizer"], {}).update(line)
     test_errors = {row["optimizer"]: row["error"] for row in (summary.get("retrained") or {}).get("means", ())}
-    for optimizer, points in lines.items():
+    for optimizer, line in lines.items():
         final = summary.get("optimizers", {}).get(optimizer, {})
         numbers = {"objective": final.get("mean"), "standard_error": final.get("standard_error")}
-        numbers["test_error"] = test_errors.get(optimizer)
-        points |= {(key, 0): float(value) for key, value in numbers.items() if value is not None}
-    return {
-        optimizer: [Point(line, value, at, step) for (line, step), value in points.items()]
-        for optimizer, points in lines.items()
-    }
+        numbers[TEST_ERROR] = test_errors.get(optimizer)
+        line |= {(name, 0): float(value) for name, value in numbers.items() if value is not None}
+    return {name: [Point(key, value, at, step) for (key, step), value in line.items()] for name, line in lines.items()}
 
 
 def experiment_note(summary: Mapping[str, Any]) -> str:
