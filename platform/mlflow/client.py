@@ -28,8 +28,8 @@ class TrackingSettings:
     uri: MLflow's tracking URI. experiment: the name of the MLflow experiment, which may hold several run directories.
     experiment_id: unique id of the run directory. name: of the directory's run, the parent of all others.
     tags: of every run. experiment_tags, params: of the parent run. optimizers: label -> the params of its runs.
-    space: tells which variables are on a log scale. dataset: name and digest; the name is empty for a problem without data.
-    artifacts: folder of files, if MLflow is used without a server.
+    space: tells which variables are on a log scale. artifacts: folder of files, if MLflow is used without a server.
+    dataset: name and digest; the name is empty for a problem without data.
     is_own: whether the store is the SQLite file in the run directory, which may be written again from the journal.
     """
 
