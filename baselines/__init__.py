@@ -1,4 +1,4 @@
-"""Every competitor of BO-FM, one file each."""
+"""The optimizers that BO-FM is compared with, one file each."""
 
 from fmnas.baselines.bohb import BOHB
 from fmnas.baselines.random_search import RandomSearch

@@ -1,19 +1,17 @@
-"""BoTorch (Balandat et al. 2020): its MixedSingleTaskGP, and log expected improvement searched by alternating steps.
+"""BoTorch (Balandat et al. 2020): MixedSingleTaskGP, and log expected improvement maximised by alternating search.
 
 | symbol | shape | meaning |
 |---|---|---|
-| n, m, d | | results, candidates, variables |
-| X | [n, d] | configurations: what BoTorch sees |
+| n, d | | numbers of results and variables |
+| X | [n, d] | configurations in BoTorch's encoding |
 | Y | [n, 1] | negated objectives (or their logarithms): BoTorch maximises |
 
-What BoTorch sees: Real on its (log-)scaled unit interval, Integer and Ordinal as numbers at equal steps in [0, 1],
-Nominal and Graph as categories, which agree or do not; so it knows nothing of a Graph's edges. Pending trials are the
-`X_pending` of its acquisition function, which takes their results into account by sampling them (qLogEI).
+Encoding: Real on its (log-)scaled unit interval, Integer and Ordinal at equal steps in [0, 1], Nominal and Graph as
+categories, so the edges of a Graph are lost. Pending trials are the `X_pending` of the acquisition function (qLogEI).
 
-The fit and the search are BoTorch's with its defaults, but for three numbers that say what a suggestion costs: random
-samples and restarts of the search, and the steps of L-BFGS-B in the fit, which BoTorch does not limit to 75. BoTorch
-may suggest what was tried before, and then that is tried again. Where its optimum is infeasible, the best of
-RANDOM_CHOICES random feasible configurations takes its place, by the same function.
+Fit and search are BoTorch's with its defaults, except the numbers of random samples and restarts of the search and of
+L-BFGS-B steps of the fit. BoTorch may suggest a configuration twice. If its optimum is infeasible, the best of
+RANDOM_CHOICES random feasible configurations is used instead.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,7 +24,7 @@ from torch import Tensor
 
 from fmnas.baselines.external import WrappedOptimizer
 from fmnas.optimizers import Suggestion
-from fmnas.optimizers.gp.points import nothing_to_model
+from fmnas.optimizers.gp.points import unfittable_reason
 from fmnas.optimizers.isolation import one_thread
 from fmnas.optimizers.options import check_options
 from fmnas.search_spaces import Configuration, Space, Trial
@@ -36,11 +34,11 @@ RANDOM_CHOICES = 1024
 
 
 class BoTorch(WrappedOptimizer):
-    """Bayesian optimization as BoTorch has it for mixed spaces.
+    """BoTorch's Bayesian optimization of mixed spaces.
 
-    log_objective: model log of the objective; it must then be positive.
-    fit_steps: at most so many steps of L-BFGS-B to fit the model.
-    raw_samples: random points of which the starting points of the search are drawn. restarts: those starting points.
+    log_objective: model the logarithm of the objective, which must then be positive.
+    fit_steps: maximum number of L-BFGS-B steps of the fit.
+    raw_samples: random points from which the starts of the search are selected. restarts: number of starts.
     """
 
     name = "botorch"
@@ -62,7 +60,7 @@ class BoTorch(WrappedOptimizer):
         self.fit_steps = fit_steps
         self.raw_samples = raw_samples
         self.restarts = restarts
-        self._torch_seed = 0  # of an ask
+        self._torch_seed = 0  # set by each ask
         ordered = [v.ordered for v in space.discrete]
         sizes = [len(v.vertices) for v in space.discrete]
         D = len(space.continuous)
@@ -71,50 +69,50 @@ class BoTorch(WrappedOptimizer):
         self._categories = {D + i: [float(k) for k in range(n)] for i, n in enumerate(sizes) if not ordered[i]}
 
     def suggestions(self, seed: int) -> Iterator[Suggestion]:
-        """The optimum; under constraints, then the best of feasible configurations."""
-        torch.default_generator.manual_seed(self._torch_seed)  # the state is ours: wrapped.py
+        """Yield the optimum, then the best of random feasible configurations."""
+        torch.default_generator.manual_seed(self._torch_seed)  # isolated by WrappedOptimizer
         rng = np.random.default_rng(seed)
-        if why := nothing_to_model(self._objectives()):
-            yield Suggestion(self.space.sample(rng), RANDOM, note=why, fallback=FALLBACK)
+        if reason := unfittable_reason(self._objectives()):
+            yield Suggestion(self.space.sample(rng), RANDOM, note=reason, fallback=FALLBACK)
             return
         from botorch.exceptions.errors import BotorchError, ModelFittingError
         from linear_operator.utils.errors import NanError, NotPSDError
 
         try:
             acquisition = self.acquisition()
-            yield Suggestion(self._decoded(self._optimum(acquisition)), MODEL)
-            yield Suggestion(self._decoded(self._best_feasible(acquisition, rng)), MODEL)
+            yield Suggestion(self._decode(self._optimum(acquisition)), MODEL)
+            yield Suggestion(self._decode(self._best_feasible(acquisition, rng)), MODEL)
         except (BotorchError, ModelFittingError, NanError, NotPSDError) as error:
             note = f"fit failed: {str(error).splitlines()[0]}"
             yield Suggestion(self.space.sample(rng), RANDOM, note=note, fallback=FAILED_FIT)
 
     def acquisition(self) -> Any:
-        """qLogEI of the model fitted to the history, with what is pending."""
+        """Return qLogEI of the model fitted to the history, with the pending trials."""
         from botorch.acquisition.logei import qLogExpectedImprovement
         from botorch.fit import fit_gpytorch_mll
         from botorch.models import MixedSingleTaskGP, SingleTaskGP
         from gpytorch.mlls import ExactMarginalLogLikelihood
 
         Y = torch.from_numpy(-self._objectives())[:, None]
-        X = self._encoded([trial for trial, _ in self.history])
+        X = self._encode([trial for trial, _ in self.history])
         mixed = {"cat_dims": list(self._categories)}
         model = MixedSingleTaskGP(X, Y, **mixed) if self._categories else SingleTaskGP(X, Y)
         likelihood = ExactMarginalLogLikelihood(model.likelihood, model)
         fit_gpytorch_mll(likelihood, optimizer_kwargs={"options": {"maxiter": self.fit_steps}})
-        pending = self._encoded(list(self.pending.values())) if self.pending else None
+        pending = self._encode(list(self.pending.values())) if self.pending else None
         return qLogExpectedImprovement(model, best_f=Y.max(), X_pending=pending)
 
     def _objectives(self) -> np.ndarray:
-        """Those told [n], or their logarithms."""
+        """Return the objectives [n], or their logarithms."""
         y = np.array([result.objective for _, result in self.history])
         return np.log(y) if self.log_objective else y
 
     def _optimum(self, acquisition: Any) -> Tensor:
-        """Where the acquisition function is largest [d], as far as the search finds it."""
+        """Maximise the acquisition function; return x [d]."""
         from botorch.optim.optimize_mixed import optimize_acqf_mixed_alternating
 
         upper = [max(self._categories[i]) if i in self._categories else 1.0 for i in range(len(self.space))]
-        found, _ = optimize_acqf_mixed_alternating(
+        optimum, _ = optimize_acqf_mixed_alternating(
             acquisition,
             bounds=torch.tensor([[0.0] * len(upper), upper], dtype=torch.float64),
             discrete_dims=self._steps,
@@ -122,20 +120,20 @@ class BoTorch(WrappedOptimizer):
             raw_samples=self.raw_samples,
             num_restarts=self.restarts,
         )
-        return found[0]
+        return optimum[0]
 
     def _best_feasible(self, acquisition: Any, rng: np.random.Generator) -> Tensor:
-        """The random feasible configuration [d] where it is largest."""
+        """Return the best of random feasible configurations [d]."""
         from botorch.optim import optimize_acqf_discrete
 
         choices = torch.from_numpy(self.space.sample_encoded(rng, RANDOM_CHOICES) / self._scale)
-        found, _ = optimize_acqf_discrete(acquisition, q=1, choices=choices)
-        return found[0]
+        optimum, _ = optimize_acqf_discrete(acquisition, q=1, choices=choices)
+        return optimum[0]
 
-    def _encoded(self, trials: Sequence[Trial]) -> Tensor:
+    def _encode(self, trials: Sequence[Trial]) -> Tensor:
         return torch.from_numpy(self.space.encode_all([trial.configuration for trial in trials]) / self._scale)
 
-    def _decoded(self, x: Tensor) -> Configuration:
+    def _decode(self, x: Tensor) -> Configuration:
         return self.space.decode(x.numpy() * self._scale)
 
     def _suggest(self, rng: np.random.Generator) -> Suggestion:

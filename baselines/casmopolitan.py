@@ -5,35 +5,35 @@ isotropic Matern-5/2 of the continuous parts, the kernel is
 
     r = (1 - lambda) (s + m) + lambda s m,  lambda = 1/2
 
-The model sees the results since the last restart alone, by their ranks (the copula transform). Augmented expected
-improvement below the mean at the best of them is maximised in a trust region around it (trust_region.py). Once that is
-exhausted, a second process, of the best of every region so far, says by its confidence bound where the next one begins.
+The model uses the ranks (the copula transform) of the results since the last restart. Augmented expected improvement
+below the mean at the best result is maximised in a trust region around it (trust_region.py). When the region is
+exhausted, the confidence bound of a second process over the best results of all regions selects the next centre.
 
-Kept: kernel, transform, acquisition, lengths of the box, restarts, and the lack of length scales for each variable,
-which the authors' runs have none of by default; the box is therefore a cube.
+Unchanged: kernel (without lengthscales per variable, as by default in the authors' runs, so the box is a cube),
+transform, acquisition, sizes of the box, restarts.
 
-| changed | source | here | why |
+| changed | source | here | reason |
 |---|---|---|---|
-| lengths of the ball | set for each problem | by the number of discrete variables | trust_region.py |
+| size of the ball | set per problem | from the number of discrete variables | trust_region.py |
 | end of a region by its ball | six shrinks from 20: 240 failures | two variables: one shrink, 40 failures | as above |
-| noise | fixed at what the problem adds, unless asked to infer it | learned | the shared process has it so |
-| bounds of theta, l | none in the mixed kernel | .01 to 10, .01 to 2.5 | the fit needs some |
-| output scale | within .5 and 5 | maximised out | the shared process has it so |
+| noise | fixed at the problem's noise, unless inferred | learned | shared process |
+| bounds of theta, l | none in the mixed kernel | .01 to 10, .01 to 2.5 | needed by the fit |
+| output scale | within .5 and 5 | maximised out | shared process |
 | ordered variables | continuous, rounded in the kernel | agree by 1 - distance / values | its variant for ordinals |
-| fit | 300 steps of Adam | maximum likelihood from four starts, and the last fit's | the shared process has it so |
-| search | 200 times Adam and a random neighbour | the best neighbour, quasi-Newton steps | the shared search |
-| points of a new region | Sobol points in it | uniform in it | constraints may rule some out |
+| fit | 300 steps of Adam | maximum likelihood from four starts and the previous optimum | shared process |
+| search | 200 times Adam and a random neighbour | best neighbour, quasi-Newton steps | shared search |
+| points of a new region | Sobol points | uniform | constraints may exclude some |
 | candidates for its centre | Latin hypercube | uniform | as above |
-| second process of one region | of one point | the centre is drawn | one point says nothing |
-| pending trials | batches, counted by their best | kriging believer, counted one by one | workers come one by one |
-| initial design of a region | 20 points | as many as the run's own, but 20 at most | one setting for all optimizers |
+| second process with one region | fitted to one point | random centre | one point has no information |
+| pending trials | batches, counted by their best | kriging believer, counted one by one | asynchronous workers |
+| initial design of a region | 20 points | as many as the run's, at most 20 | same setting for all optimizers |
 
-Like the source, a new region begins with new points of its own, and results of others inside it are not used again (as
-MCBO does). So a restart spends up to 20 trials on random points: of 100, one after 60 leaves 20 to the model. On Func2C
-with 200 evaluations and five seeds, neither a source-like ball nor a fixed noise did better than what is here.
+As in the source, a new region starts with new points and does not reuse results inside it (MCBO does the same), so a
+restart spends up to 20 trials on random points. On Func2C with 200 evaluations and five seeds, neither the source's
+ball nor a fixed noise was better.
 
-What is lost: to the overlap any two values of a nominal variable, or vertices of a graph, are the same or not: edges
-only say what the search's next step may be.
+Limitation: the overlap only distinguishes equal and different values of a nominal variable or vertices of a graph;
+edges only define the search's neighbours.
 """
 
 from collections.abc import Sequence
@@ -53,23 +53,23 @@ from fmnas.optimizers.gp.fit import FitError, FitSettings
 from fmnas.optimizers.gp.kernel import matern52
 from fmnas.optimizers.gp.output_warping import Warping
 from fmnas.optimizers.gp.parameters import LogUniform, Parameter, Values
-from fmnas.optimizers.gp.points import Points, new_among, nothing_to_model, standardised
+from fmnas.optimizers.gp.points import Points, is_new, standardise, unfittable_reason
 from fmnas.optimizers.gp.region import HammingBall, Region
-from fmnas.optimizers.gp.search import SearchSettings, SearchState, Surface, alternate, start_points
+from fmnas.optimizers.gp.search import SearchSettings, SearchState, Surface, alternating_search, start_points
 from fmnas.optimizers.isolation import one_thread
 from fmnas.optimizers.optimizer import Suggestion
 from fmnas.search_spaces import Configuration, Evaluation, Space, SpaceError, Trial
 from fmnas.search_spaces.records import FAILED_FIT, MODEL, RANDOM
 from fmnas.search_spaces.variables import Floats
 
-REGION_POINTS = 20  # at most, before a new region is modelled: a warm start's design may have hundreds
-RESTART_WEIGHT = 1.96  # of the deviation, in the bound that places a new region
-REGION_DRAWS = 100  # in a new region, for one that is new
-BEGINS = "a new trust region begins here"
+MAX_REGION_POINTS = 20  # results before a new region is modelled: a warm start's design may have hundreds
+RESTART_WEIGHT = 1.96  # of the deviation, in the bound that selects a new centre
+REGION_DRAWS = 100  # draws in a new region to find a new point
+RESTART_NOTE = "start of a new trust region"
 
 
 class CasmopolitanKernel(PairKernel):
-    """The formula above; without variables of one kind, the part of the other."""
+    """The formula above; if a space lacks one kind of variables, only the other part."""
 
     def __init__(self, space: Space, mix: float = 0.5) -> None:
         super().__init__(ordered_overlap_tables(space))
@@ -79,7 +79,7 @@ class CasmopolitanKernel(PairKernel):
         self.parameters = (theta,) * self._kinds[0] + (agreement,) * self._kinds[1]
 
     def r(self, x2: Tensor, a: Tensor, values: Values) -> Tensor:
-        """Correlations."""
+        """Return the correlations."""
         continuous, discrete = self._kinds
         if not continuous:
             return (values["l"] * a).exp()
@@ -91,29 +91,29 @@ class CasmopolitanKernel(PairKernel):
 
 
 def ordered_overlap_tables(space: Space) -> list[Tensor]:
-    """Overlap tables in which two of n ordered values agree by 1 - (how far apart they are) / n."""
+    """Return overlap tables in which two of n ordered values agree by 1 - distance / n."""
     tables = overlap_tables(space)
     for p, variable in enumerate(space.discrete):
         if variable.ordered:
-            place = torch.arange(len(variable.vertices), dtype=torch.float64)
-            distance = (place[:, None] - place).abs()
-            tables[p] = (1.0 - distance / len(place)) / len(tables)
+            index = torch.arange(len(variable.vertices), dtype=torch.float64)
+            distance = (index[:, None] - index).abs()
+            tables[p] = (1.0 - distance / len(index)) / len(tables)
     return tables
 
 
 class Copula(Warping):
-    """Objectives as normal quantiles of their ranks over n + 1; equal ones have the highest of theirs."""
+    """Normal quantiles of the ranks divided by n + 1; equal objectives get the highest of their ranks."""
 
-    def of(self, y: Floats) -> Floats:
-        """z [n] of y [n]."""
+    def apply(self, y: Floats) -> Floats:
+        """Map y [n] to z [n]."""
         return np.asarray(ndtri(np.searchsorted(np.sort(y), y, side="right") / (len(y) + 1)))
 
 
 class Casmopolitan(BayesianOptimizer):
-    """Trust regions, one after the other, each with a Gaussian process of its own results.
+    """Successive trust regions, each with a Gaussian process of its results.
 
-    A trial belongs to the region that it was asked in: a late result of an earlier one is kept, and not modelled.
-    It takes no `log_objective`: ranks are those of the logarithm.
+    A trial belongs to the region in which it was asked; late results of earlier regions are not modelled. There is no
+    `log_objective`: the logarithm does not change ranks.
     """
 
     settings = ModelSettings(
@@ -129,31 +129,33 @@ class Casmopolitan(BayesianOptimizer):
         initial_design: Sequence[Configuration] | None = None,
     ) -> None:
         super().__init__(space, seed=seed, epochs=epochs, initial_design=initial_design)
-        self.region = TrustRegion.first(GrowthRules.of(space))
-        self._regions: list[list[int]] = [[]]  # the trials asked in each, in order
-        self._best: list[tuple[np.ndarray, float]] = []  # x [D + P] and objective of each region before this one
+        self.region = TrustRegion.initial(GrowthRules.for_space(space))
+        self._regions: list[list[int]] = [[]]  # trial ids per region
+        self._best: list[
+            tuple[np.ndarray, float]
+        ] = []  # x [D + P] and objective of the best result of each finished region
 
     def kernel(self, space: Space) -> CasmopolitanKernel:
-        """The kernel of the process."""
+        """Return the kernel of the process."""
         return CasmopolitanKernel(space)
 
     def observations(self) -> list[tuple[Trial, Evaluation]]:
-        """The results of this region."""
+        """Return the results of the current region."""
         members = set(self._regions[-1])
-        return [told for told in self.history if told[0].id in members]
+        return [(trial, evaluation) for trial, evaluation in self.history if trial.id in members]
 
     def candidates(self, surface: Surface, state: SearchState) -> Points:
-        """Points in the region, the best first; none where next to nothing of it is feasible."""
-        posterior, centre = surface.posterior, Points.of(self.space, state.incumbent[None])
+        """Return points in the region, best first; none if almost nothing of it is feasible."""
+        posterior, centre = surface.posterior, Points.from_encoded(self.space, state.incumbent[None])
         mean, _ = posterior.predict(centre)
         surface = Surface(posterior, LogAugmentedEI(float(mean), posterior.g * posterior.s2))
-        region = self._around(state.incumbent)
+        region = self._region_around(state.incumbent)
         try:
             starts = start_points(surface, region, state)
         except SpaceError:
-            return centre.at(slice(0))
-        found, _ = alternate(surface, region, starts, state.settings)
-        return found.and_then(starts)
+            return centre.select(slice(0))
+        improved, _ = alternating_search(surface, region, starts, state.settings)
+        return improved.concat(starts)
 
     def _register(self, trial: Trial) -> None:
         super()._register(trial)
@@ -162,54 +164,54 @@ class Casmopolitan(BayesianOptimizer):
     def _observe(self, trial: Trial, evaluation: Evaluation) -> None:
         if trial.id not in self._regions[-1]:
             return
-        *before, (_, objective) = [(told.id, found.objective) for told, found in self.observations()]
-        if len(before) < self._points_of_region():
+        *before, (_, objective) = [(member.id, result.objective) for member, result in self.observations()]
+        if len(before) < self._design_size():
             return
-        self.region = self.region.after(is_success(objective, min(value for _, value in before)))
-        if self.region.exhausted:
-            best, value = min((*before, (trial.id, objective)), key=lambda told: told[1])
+        self.region = self.region.update(is_success(objective, min(value for _, value in before)))
+        if self.region.is_exhausted:
+            best, value = min((*before, (trial.id, objective)), key=lambda result: result[1])
             self._best.append((self._codes[best], value))
             self._regions.append([])
-            self.region = TrustRegion.first(self.region.rules)
+            self.region = TrustRegion.initial(self.region.rules)
 
     def _suggest(self, rng: np.random.Generator) -> Suggestion:
-        begun, first = self._regions[-1], len(self._regions) == 1
-        if first or (len(begun) >= self._points_of_region() and len(self.observations()) >= 2):
+        members, is_first = self._regions[-1], len(self._regions) == 1
+        if is_first or (len(members) >= self._design_size() and len(self.observations()) >= 2):
             return super()._suggest(rng)
-        if not begun:
+        if not members:
             with one_thread():
-                return self._centre(rng)
+                return self._suggest_centre(rng)
         try:
-            drawn = self._around(self._codes[begun[0]]).sample(rng, REGION_DRAWS).encoded(self.space)
+            drawn = self._region_around(self._codes[members[0]]).sample(rng, REGION_DRAWS).to_encoded(self.space)
         except SpaceError:
-            return self._by_chance(rng, "next to nothing of the trust region is feasible")
-        new = drawn[new_among(drawn, self._known())]
+            return self._suggest_random(rng, "almost nothing of the trust region is feasible")
+        new = drawn[is_new(drawn, self._known_points())]
         return Suggestion(self.space.decode((new if len(new) else drawn)[0]), RANDOM)
 
-    def _points_of_region(self) -> int:
-        """How many results the current region has before its model is asked."""
+    def _design_size(self) -> int:
+        """Return the number of results in the current region before its model is used."""
         points = max(len(self.initial_design), 1)
-        return points if len(self._regions) == 1 else min(points, REGION_POINTS)
+        return points if len(self._regions) == 1 else min(points, MAX_REGION_POINTS)
 
-    def _centre(self, rng: np.random.Generator) -> Suggestion:
-        """Where the next region begins: the lowest bound on what the best of a region would be, or a draw."""
+    def _suggest_centre(self, rng: np.random.Generator) -> Suggestion:
+        """Suggest the centre of the next region: the lowest bound of a region's best objective, or a random point."""
         X = self.space.sample_encoded(rng, min(100 * len(self.space), 5000))
-        new = X[new_among(X, self._known())]
+        new = X[is_new(X, self._known_points())]
         X = new if len(new) else X
-        known, y = (np.array(each) for each in zip(*self._best, strict=True))
-        drawn = Suggestion(self.space.decode(X[0]), RANDOM, note=BEGINS)
-        if nothing_to_model(y):
+        known, y = map(np.array, zip(*self._best, strict=True))
+        drawn = Suggestion(self.space.decode(X[0]), RANDOM, note=RESTART_NOTE)
+        if unfittable_reason(y):
             return drawn
         try:
-            fitted = self.surrogate.fit(Points.of(self.space, known), torch.from_numpy(standardised(y)), rng)
+            fitted = self.surrogate.fit(Points.from_encoded(self.space, known), torch.from_numpy(standardise(y)), rng)
         except FitError as error:
-            return replace(drawn, note=f"{BEGINS}; fit failed: {error}", fallback=FAILED_FIT)
+            return replace(drawn, note=f"{RESTART_NOTE}; fit failed: {error}", fallback=FAILED_FIT)
         bound = Surface(fitted.posterior, LowerConfidenceBound(RESTART_WEIGHT))
-        x = X[int(bound.value(Points.of(self.space, X)).argmax())]
-        return Suggestion(self.space.decode(x), MODEL, note=BEGINS)
+        x = X[int(bound.value(Points.from_encoded(self.space, X)).argmax())]
+        return Suggestion(self.space.decode(x), MODEL, note=RESTART_NOTE)
 
-    def _around(self, centre: np.ndarray) -> Region:
-        """The trust region around x [D + P]."""
+    def _region_around(self, centre: np.ndarray) -> Region:
+        """Return the trust region around x [D + P]."""
         D, half = len(self.space.continuous), 0.5 * self.region.side
         C = torch.from_numpy(centre[:D])
         box = Box((C - half).clamp(min=0.0), (C + half).clamp(max=1.0))

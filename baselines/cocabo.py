@@ -1,33 +1,33 @@
-"""CoCaBO: Bayesian optimization with a bandit for each discrete variable (Ru et al. 2020, ICML).
+"""CoCaBO: Bayesian optimization with a bandit per discrete variable (Ru et al. 2020, ICML).
 
-Each ask draws the discrete variables, each by its own EXP3 (exp3.py), and then, on these values, maximises the upper
-confidence bound (of minus the objective: kappa = 2) over the continuous ones.
+Each ask draws the discrete variables from EXP3 bandits (exp3.py), and then maximises the upper confidence bound of the
+negated objective (kappa = 2) over the continuous variables.
 
-The kernel is that of the authors' code, of which the published numbers are, with a the share of discrete variables in
-which two points agree and m an isotropic Matern-5/2 of the continuous parts:
+The kernel is that of the authors' code and published numbers. With a the share of discrete variables in which two
+points agree, and m an isotropic Matern-5/2 of the continuous parts,
 
     r = (1 - mix) (a + m) / 2 + mix a m
 
-The paper's formula has the sum without the 1/2: up to the output scale, its mix = 2/3 is 0.5 here.
+The paper's formula has no factor 1/2: up to the output scale, its mix = 2/3 is 0.5 here.
 
-Kept: kernel and bounds of its length scale (in the unit cube: half of those on [-1, 1]), maximum likelihood from five
-starts, the bandits and their rewards, the bound and its search (5,000 points, the best three refined).
+Unchanged: kernel and bounds of its lengthscale (in the unit cube: half of those on [-1, 1]), maximum likelihood from
+five starts, bandits and rewards, acquisition and its search (5,000 points, the best three refined).
 
-| changed | source | here | why |
+| changed | source | here | reason |
 |---|---|---|---|
-| gamma | not bounded | at most 1 | above, the best arm has a negative probability |
-| rewards | the best objective of a value | the same from -1 to 1 (exp3.py); log weights within 30 | scale-free |
-| refits | every tenth result | every ask | its fits were slow, ours are not |
-| output scale, mean | 1 and 0 of the standardised objective | maximised out | the shared process has it so |
-| deviation in the bound | with a noise that is scaled wrongly | of the function, without noise | a slip of the code |
-| pending trials | batches by EXP3.M | kriging believer; each ask draws by itself | workers come one by one |
-| tried before | tried again | drawn again | none here tries twice |
+| gamma | not bounded | at most 1 | otherwise the best arm has a negative probability |
+| rewards | best objective of a value | scaled to [-1, 1] (exp3.py); log weights within 30 | scale-free |
+| refits | every tenth result | every ask | fits are fast here |
+| output scale, mean | 1 and 0 of the standardised objective | maximised out | shared process |
+| deviation in the bound | with incorrectly scaled noise | of the function, without noise | error in the code |
+| pending trials | batches by EXP3.M | kriging believer; independent draws | asynchronous workers |
+| known configurations | tried again | drawn again | no optimizer here repeats a configuration |
 
-The source's rewards may be negative, and so may these, which EXP3's analysis, for rewards in [0, 1], does not cover;
-raw rewards in their place were no better on Func2C, Func3C and Ackley5C, with 100 and with 200 evaluations.
+As in the source, rewards may be negative, although the analysis of EXP3 assumes [0, 1]; unscaled rewards were not
+better on Func2C, Func3C and Ackley5C with 100 and 200 evaluations.
 
-What is lost: to the bandits and the overlap two values are the same or not. The order of integers and ordinals and the
-edges of graphs make no difference, and each variable's bandit is blind to the others.
+Limitation: bandits and overlap only distinguish equal and different values: the order of integers and ordinals and the
+edges of graphs are ignored, and the bandits are independent of each other.
 """
 
 from collections.abc import Mapping
@@ -44,23 +44,23 @@ from fmnas.optimizers.gp.autograd_kernel import PairKernel, overlap_tables
 from fmnas.optimizers.gp.fit import FitSettings
 from fmnas.optimizers.gp.kernel import matern52
 from fmnas.optimizers.gp.parameters import Constant, LogUniform, Parameter, Values
-from fmnas.optimizers.gp.points import Points, new_among
+from fmnas.optimizers.gp.points import Points, is_new
 from fmnas.optimizers.gp.region import Region
-from fmnas.optimizers.gp.search import SearchSettings, SearchState, Surface, alternate, best_of
+from fmnas.optimizers.gp.search import SearchSettings, SearchState, Surface, alternating_search, best_of
 from fmnas.optimizers.optimizer import check_budget
 from fmnas.optimizers.options import check_options
 from fmnas.search_spaces import Evaluation, Space, Trial
 from fmnas.search_spaces.records import MODEL
 
-BUDGET = 200
-"""Evaluations after the initial design where their number is not known: the authors' runs had as many."""
+DEFAULT_PULLS = 200
+"""Evaluations after the initial design if unknown: the number of the authors' runs."""
 
 KAPPA = 2.0
-BANDIT_DRAWS = 1000  # of the bandits, for one that is new and feasible
+BANDIT_DRAWS = 1000  # to find new feasible values
 
 
 class CoCaBOKernel(PairKernel):
-    """The formula above; without variables of one kind, the part of the other. mix: None leaves it to the fit."""
+    """The formula above; if a space lacks one kind of variables, only the other part. mix: None to fit it."""
 
     def __init__(self, space: Space, mix: float | None) -> None:
         super().__init__(overlap_tables(space))
@@ -70,7 +70,7 @@ class CoCaBOKernel(PairKernel):
         self.parameters = (theta,) * self._kinds[0] + (odds,) * (mix is None and all(self._kinds))
 
     def r(self, x2: Tensor, a: Tensor, values: Values) -> Tensor:
-        """Correlations."""
+        """Return the correlations."""
         continuous, discrete = self._kinds
         if not continuous:
             return a
@@ -84,9 +84,9 @@ class CoCaBOKernel(PairKernel):
 class CoCaBO(BayesianOptimizer):
     """Bandits for the discrete variables, a Gaussian process for the continuous ones.
 
-    mix: the weight of the kernel's product; "learned" by maximum likelihood, with every fit.
-    evaluations: how many there will be in all, if that is known: the more, the less the bandits explore.
-    The rest is as in `BayesianOptimizer`.
+    mix: weight of the kernel's product; "learned" by maximum likelihood in every fit.
+    evaluations: total number of evaluations, if known: with more, the bandits explore less.
+    The other parameters are those of `BayesianOptimizer`.
     """
 
     settings = ModelSettings(
@@ -105,37 +105,37 @@ class CoCaBO(BayesianOptimizer):
         check_budget(evaluations)
         super().__init__(space, **others)
         self.mix = None if mix == "learned" else float(mix)
-        pulls = BUDGET if evaluations is None else max(evaluations - len(self.initial_design), 1)
+        pulls = DEFAULT_PULLS if evaluations is None else max(evaluations - len(self.initial_design), 1)
         self._bandits = Bandits(space, pulls)
 
     @classmethod
     def caveat(cls, options: Mapping[str, Any]) -> str:
-        """That it is told its budget."""
-        return "knows the size of its budget, which says how much its bandits explore."
+        """Return that the budget is used."""
+        return "uses the size of its budget: it determines how much its bandits explore."
 
     def kernel(self, space: Space) -> CoCaBOKernel:
-        """The kernel of the process."""
+        """Return the kernel of the process."""
         return CoCaBOKernel(space, self.mix)
 
     def acquisition(self, y: Tensor) -> Acquisition:
-        """The confidence bound."""
+        """Return the confidence bound."""
         return LowerConfidenceBound(KAPPA)
 
     def candidates(self, surface: Surface, state: SearchState) -> Points:
-        """Points on values that the bandits drew, the best first; without new ones a known one; none if infeasible."""
+        """Return points with values drawn by the bandits, best first; a known point if none is new."""
         space, settings, rng, D = self.space, state.settings, state.rng, len(self.space.continuous)
         X = np.column_stack([rng.random((BANDIT_DRAWS, D)), self._bandits.draw(rng, BANDIT_DRAWS)])
         X = X[space.feasible(X, strictly=True)]
-        drawn = X[new_among(X, state.known)][:1]
+        drawn = X[is_new(X, state.known)][:1]
         if not len(drawn):
-            return Points.of(space, X[:1])
+            return Points.from_encoded(space, X[:1])
         X = np.repeat(drawn, settings.random_points if D else 1, axis=0)
         X[1:, :D] = rng.random((len(X) - 1, D))
-        points = Points.of(space, X[space.feasible(X, strictly=True)])
+        points = Points.from_encoded(space, X[space.feasible(X, strictly=True)])
         starts = best_of(points, surface.value(points), settings.starts)
-        held = {p: int(vertex) for p, vertex in enumerate(drawn[0, D:])}
-        found, _ = alternate(surface, Region(space, held=held), starts, settings)
-        return found.and_then(starts)
+        fixed = {p: int(vertex) for p, vertex in enumerate(drawn[0, D:])}
+        improved, _ = alternating_search(surface, Region(space, fixed=fixed), starts, settings)
+        return improved.concat(starts)
 
     def _observe(self, trial: Trial, evaluation: Evaluation) -> None:
         vertices = [int(vertex) for vertex in self._codes[trial.id][len(self.space.continuous) :]]

@@ -1,14 +1,14 @@
-"""EXP3 (Auer et al. 2002), a bandit for each discrete variable, as CoCaBO draws their values (Ru et al. 2020).
+"""EXP3 (Auer et al. 2002): one bandit per discrete variable draws its values in CoCaBO (Ru et al. 2020).
 
 | symbol | shape | meaning |
 |---|---|---|
-| C | | values of a variable: the arms of its bandit |
-| T | | pulls that there will be |
-| gamma | | share of pulls that explore |
+| C | | number of values of a variable, the arms of its bandit |
+| T | | total number of pulls |
+| gamma | | share of exploring pulls |
 | w | [C] | weights |
 | p | [C] | probabilities: (1 - gamma) w / sum w + gamma / C |
 
-A pull with the reward g multiplies the weight of its arm by exp(g gamma / (p C)).
+A reward g multiplies the weight of its arm by exp(g gamma / (p C)).
 """
 
 import math
@@ -21,18 +21,18 @@ from numpy.typing import NDArray
 from fmnas.search_spaces import Space
 from fmnas.search_spaces.variables import Floats
 
-LARGEST = 30.0
-"""Of the logarithm of a weight, and minus it the smallest."""
+MAX_LOG_WEIGHT = 30.0
+"""Logarithms of weights are clipped to [-30, 30]."""
 
 
-def exploration(arms: int, pulls: int) -> float:
-    """gamma = sqrt(C ln C / ((e - 1) (2/3) T)), and at most 1, where CoCaBO's code has no bound."""
+def exploration_rate(arms: int, pulls: int) -> float:
+    """Return gamma = sqrt(C ln C / ((e - 1) (2/3) T)), at most 1 (CoCaBO's code has no bound)."""
     return min(1.0, math.sqrt(arms * math.log(arms) / ((math.e - 1.0) * (2.0 / 3.0) * pulls)))
 
 
 @dataclass(frozen=True)
 class EXP3:
-    """A bandit. gamma: see above. log_weights: log w [C]."""
+    """A bandit. log_weights: log w [C]."""
 
     gamma: float
     log_weights: Floats
@@ -43,29 +43,28 @@ class EXP3:
         weights = np.exp(self.log_weights - self.log_weights.max())
         return np.asarray((1.0 - self.gamma) * weights / weights.sum() + self.gamma / len(weights))
 
-    def rewarded(self, arm: int, reward: float) -> "EXP3":
-        """The bandit after a pull of an arm."""
+    def update(self, arm: int, reward: float) -> "EXP3":
+        """Return the bandit after a pull of an arm."""
         log_weights = self.log_weights.copy()
         log_weights[arm] += reward * self.gamma / (self.probabilities[arm] * len(log_weights))
-        return replace(self, log_weights=log_weights.clip(-LARGEST, LARGEST))
+        return replace(self, log_weights=log_weights.clip(-MAX_LOG_WEIGHT, MAX_LOG_WEIGHT))
 
 
 class Bandits:
-    """A bandit for each discrete variable of a space, and the best that was seen of each of its values.
+    """One bandit per discrete variable of a space, and the best result of each value.
 
-    The reward of a value is the best of all results that had it (the largest: minus the objective), on a scale from -1,
-    the least such best of any value of any variable so far, to 1, the largest. The authors take it as it is, which
-    suits an objective of order 1. MCBO scales it by the worst and the best of all results, of which the worst may be so
-    bad that the bests of all values are alike and the draws next to uniform.
+    The reward of a value is its best result (the largest minus-objective), scaled so that the lowest best result of any
+    value of any variable is -1 and the highest is 1. The authors do not scale it, which suits objectives of order 1.
+    MCBO scales by the worst and the best of all results; a very bad worst result then makes all rewards nearly equal.
     """
 
     def __init__(self, space: Space, pulls: int) -> None:
         sizes = [len(variable.vertices) for variable in space.discrete]
-        self.each = [EXP3(exploration(size, pulls), np.zeros(size)) for size in sizes]
+        self.bandits = [EXP3(exploration_rate(size, pulls), np.zeros(size)) for size in sizes]
         self._best = [np.full(size, np.nan) for size in sizes]
 
     def tell(self, vertices: Sequence[int], result: float, pulled: bool) -> None:
-        """Take a result, the larger the better, of values [P]; pulled: whether these bandits drew them."""
+        """Record the result (larger is better) of values [P]; pulled: whether these bandits drew the values."""
         for arm, best in zip(vertices, self._best, strict=True):
             best[arm] = np.fmax(best[arm], result)
         if not (pulled and self._best):
@@ -73,9 +72,9 @@ class Bandits:
         least, largest = (float(extreme(np.concatenate(self._best))) for extreme in (np.nanmin, np.nanmax))
         for p, (arm, best) in enumerate(zip(vertices, self._best, strict=True)):
             reward = 2.0 * (best[arm] - least) / (largest - least) - 1.0 if largest > least else 0.0
-            self.each[p] = self.each[p].rewarded(arm, reward)
+            self.bandits[p] = self.bandits[p].update(arm, reward)
 
     def draw(self, rng: np.random.Generator, count: int) -> NDArray[np.int64]:
-        """Values [count, P], each variable's by its own bandit."""
-        columns = [rng.choice(len(bandit.log_weights), size=count, p=bandit.probabilities) for bandit in self.each]
+        """Draw values [count, P]."""
+        columns = [rng.choice(len(bandit.log_weights), size=count, p=bandit.probabilities) for bandit in self.bandits]
         return np.array(columns, dtype=np.int64).reshape(len(columns), count).T

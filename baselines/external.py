@@ -1,10 +1,8 @@
-"""What optimizers share whose suggestions another package makes.
+"""The base class of optimizers whose suggestions come from an external package.
 
-The package's own objects are built anew in every ask: from the history, from what is pending, and with a seed of that
-ask's own. So nothing of the package's lives from one ask to the next, and a run that is restored goes on exactly.
-
-No package is told of constraints. What it suggests is taken if it is feasible; else its next suggestion is,
-LOOKED_AT of them in all; then chance chooses, and the trial says so.
+Every ask builds the package's objects from the history, the pending trials and a seed of that ask, so that a restored
+run continues exactly. Packages do not know the constraints of a space: the first feasible of MAX_REJECTED suggestions
+is used; otherwise the suggestion is random, and the trial's note says so.
 """
 
 import logging
@@ -18,19 +16,19 @@ from typing import ClassVar
 import numpy as np
 
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion
-from fmnas.optimizers.isolation import PrivateRandomState
+from fmnas.optimizers.isolation import IsolatedRNG
 from fmnas.search_spaces import Configuration, Space, Trial
 from fmnas.search_spaces.errors import optional_module
 from fmnas.search_spaces.records import FALLBACK, RANDOM
 
-LOOKED_AT = 20
-"""How many suggestions of a package are looked at before it is taken to have no feasible one."""
+MAX_REJECTED = 20
+"""Infeasible suggestions of a package per ask before the suggestion is random."""
 
 
 class WrappedOptimizer(Optimizer):
-    """Base of optimizers that ask a package. Raises OptimizerError where it is not installed.
+    """Base class of optimizers that use a package. Raises OptimizerError if it is not installed.
 
-    name: the optimizer's, in the registry. package: what it needs.
+    name: the optimizer's name in the registry. package: the required package.
     """
 
     name: ClassVar[str]
@@ -40,38 +38,38 @@ class WrappedOptimizer(Optimizer):
         self, space: Space, *, seed: int = 0, epochs: int = 1, initial_design: Sequence[Configuration] = ()
     ) -> None:
         super().__init__(space, seed=seed, epochs=epochs, initial_design=initial_design)
-        with silent(self.package):
+        with suppress_logs(self.package):
             optional_module(self.package, f"optimizer {self.name}", OptimizerError)
 
     @abstractmethod
     def suggestions(self, seed: int) -> Iterator[Suggestion]:
-        """What the package suggests, the best first, feasible or not; all that is random derives from the seed."""
+        """Yield the package's suggestions, best first, feasible or not; all random draws derive from the seed."""
 
-    def tried(self) -> list[tuple[Trial, float | None]]:
-        """Each trial with its objective, or None while it is pending, in the order asked."""
-        told: list[tuple[Trial, float | None]] = [(trial, result.objective) for trial, result in self.history]
-        return sorted([*told, *((trial, None) for trial in self.pending.values())], key=lambda pair: pair[0].id)
+    def all_trials(self) -> list[tuple[Trial, float | None]]:
+        """Return all trials with their objectives (None: pending), in the order asked."""
+        objectives = {trial.id: result.objective for trial, result in self.history}
+        trials = sorted([*(trial for trial, _ in self.history), *self.pending.values()], key=lambda trial: trial.id)
+        return [(trial, objectives.get(trial.id)) for trial in trials]
 
-    def _random_state(self, rng: np.random.Generator) -> PrivateRandomState:
-        """What a package draws from where it takes a global state: of this ask alone."""
-        return PrivateRandomState(int(rng.integers(2**32)))
+    def _isolated_rng(self, rng: np.random.Generator) -> IsolatedRNG:
+        """Return the global random states that the package uses in this ask."""
+        return IsolatedRNG(int(rng.integers(2**32)))
 
     def _suggest(self, rng: np.random.Generator) -> Suggestion:
-        with self._random_state(rng).inside(), silent(self.package):
-            looked_at = 0
-            for suggestion in islice(self.suggestions(int(rng.integers(2**31))), LOOKED_AT):
+        with self._isolated_rng(rng).activate(), suppress_logs(self.package):
+            rejected = 0
+            for suggestion in islice(self.suggestions(int(rng.integers(2**31))), MAX_REJECTED):
                 if self.space.meets_constraints(suggestion.configuration, strictly=True):
                     return suggestion
-                looked_at += 1
-        note = f"{self.package} had nothing left to suggest and chance chose"
-        if looked_at:
-            note = f"none of the suggestions of {self.package} was feasible and chance chose"
+                rejected += 1
+        problem = f"{rejected} suggestions were infeasible" if rejected else "no suggestion left"
+        note = f"{self.package}: {problem}; random configuration instead"
         return Suggestion(self.space.sample(rng), RANDOM, note=note, fallback=FALLBACK)
 
 
 @contextmanager
-def silent(package: str) -> Iterator[None]:
-    """Without the package's log, and without warnings: what a user should know of an ask stands in its trial."""
+def suppress_logs(package: str) -> Iterator[None]:
+    """Suppress warnings and the log of a package: the trial's note has what a user needs to know."""
     logger = logging.getLogger(package)
     level = logger.level
     with warnings.catch_warnings():

@@ -1,10 +1,8 @@
-"""hpbandster's model of good and bad results, as BOHB's source of configurations for one of our spaces.
+"""hpbandster's kernel density model of good and bad results, the source of BOHB's configurations.
 
-What hpbandster sees of a space, and what that loses, says foreign_spaces.py.
-
-hpbandster knows no constraints. Where the space has some, its model picks among the feasible of its candidates,
-and picks again if there is none; an infeasible random pick is replaced by a uniform feasible one. So a third of the
-picks are random, as always.
+The conversion of spaces is in space_conversion.py. hpbandster does not support constraints: with constraints, the model
+is restricted to feasible candidates and asked again if there are none; an infeasible random draw is replaced by a
+feasible one, so that the share of random draws is unchanged.
 """
 
 import logging
@@ -20,67 +18,67 @@ from fmnas.optimizers import Suggestion
 from fmnas.search_spaces import Space
 from fmnas.search_spaces.records import FAILED_FIT, FALLBACK, MODEL, RANDOM
 
-PICKS = 20
-"""How many picks, each the best of 64 candidates, are drawn before the model is taken to have no feasible one."""
-OUTSIDE = {"good": 0.0, "bad": 1e100}
-"""Densities of infeasible candidates: hpbandster minimises bad / good, which is then worse than any, and finite."""
+MAX_PICKS = 20
+"""Picks of the model, each the best of 64 candidates, before the suggestion is random."""
+INFEASIBLE_DENSITY = {"good": 0.0, "bad": 1e100}
+"""Densities of infeasible candidates: hpbandster minimises bad / good, which is then finite and the worst."""
 
 
 class DensityModel:
-    """hpbandster's config generator. A pick draws from numpy's global state: use it inside a `PrivateRandomState`."""
+    """hpbandster's config generator. It uses numpy's global random state: activate an `IsolatedRNG` around calls."""
 
     def __init__(self, space: Space, **options: Any) -> None:
-        """options: of hpbandster's generator."""
-        with quiet():
+        """options: those of hpbandster's generator."""
+        with suppress_warnings():
             from hpbandster.optimizers.config_generators import bohb
         self.space = space
-        self._fallbacks = _Fallbacks()
+        self._fallbacks = _FallbackLogHandler()
         self._configuration_space = configuration_space(space)
-        with quiet():
+        with suppress_warnings():
             self.generator = bohb.BOHB(self._configuration_space, logger=self._fallbacks.logger, **options)
 
     def seed(self, number: int) -> None:
-        """Start ConfigSpace's own random numbers anew."""
+        """Seed ConfigSpace's random generator."""
         self._configuration_space.seed(number)
 
     def observe(self, job: Any) -> None:
-        """Take hpbandster's record of a result; refits the model of its budget, which draws no random numbers."""
+        """Add a result and refit the model of its budget; this draws no random numbers."""
         self.generator.new_result(job)
         if self.space.constraints:
             for models in self.generator.kde_models.values():
                 for which, model in models.items():
                     if not isinstance(model, _FeasibleDensity):
-                        models[which] = _FeasibleDensity(model, self._is_feasible, OUTSIDE[which])
+                        models[which] = _FeasibleDensity(model, self._is_feasible_vector, INFEASIBLE_DENSITY[which])
 
     def pick(self, budget: float) -> Suggestion:
-        """The generator's pick for a budget, or what stands in for it where it is infeasible: MODEL or RANDOM."""
+        """Return a feasible suggestion for a budget with the origin MODEL or RANDOM."""
         picked = self._pick(budget)
-        if self._allows(picked):
+        if self._is_feasible(picked):
             return picked
         note, fallback = picked.note, picked.fallback
         if picked.origin == MODEL:
-            for _ in range(PICKS - 1):
+            for _ in range(MAX_PICKS - 1):
                 again = self._pick(budget)
-                if again.origin == MODEL and self._allows(again):
+                if again.origin == MODEL and self._is_feasible(again):
                     return again
-            note = f"none of the model's {PICKS} picks was feasible and chance chose"
+            note = f"the model: {MAX_PICKS} picks were infeasible; random configuration instead"
             fallback = FALLBACK
-        own = np.random.default_rng(np.random.randint(2**31))
-        return Suggestion(self.space.sample(own), RANDOM, note=note, fallback=fallback)
+        rng = np.random.default_rng(np.random.randint(2**31))
+        return Suggestion(self.space.sample(rng), RANDOM, note=note, fallback=fallback)
 
     def _pick(self, budget: float) -> Suggestion:
-        """One pick, feasible or not."""
+        """Return one pick, feasible or not."""
         self._fallbacks.messages.clear()
         config, info = self.generator.get_config(budget)
         note = "; ".join(self._fallbacks.messages)
         origin = MODEL if info.get("model_based_pick") and not note else RANDOM
         return Suggestion(from_configspace(self.space, config), origin, note=note, fallback=FAILED_FIT if note else "")
 
-    def _allows(self, pick: Suggestion) -> bool:
+    def _is_feasible(self, pick: Suggestion) -> bool:
         return self.space.meets_constraints(pick.configuration, strictly=True)
 
-    def _is_feasible(self, vector: Sequence[float]) -> bool:
-        """Of a candidate, in the numbers that ConfigSpace has inside."""
+    def _is_feasible_vector(self, vector: Sequence[float]) -> bool:
+        """Return whether a candidate in ConfigSpace's internal representation is feasible."""
         import ConfigSpace
 
         config = ConfigSpace.Configuration(self._configuration_space, vector=np.array(vector, dtype=float))
@@ -88,19 +86,19 @@ class DensityModel:
 
 
 class _FeasibleDensity:
-    """One of hpbandster's densities, with the number `outside` in its place where a candidate is infeasible."""
+    """One of hpbandster's densities, replaced by `infeasible_value` for infeasible candidates."""
 
-    def __init__(self, model: Any, feasible: Callable[[Sequence[float]], bool], outside: float) -> None:
+    def __init__(self, model: Any, is_feasible: Callable[[Sequence[float]], bool], infeasible_value: float) -> None:
         self.data, self.bw = model.data, model.bw
-        self._model, self._feasible, self._outside = model, feasible, outside
+        self._model, self._is_feasible, self._infeasible_value = model, is_feasible, infeasible_value
 
     def pdf(self, vector: Sequence[float]) -> Any:
-        """The density at one candidate."""
-        return self._model.pdf(vector) if self._feasible(vector) else self._outside
+        """Return the density at one candidate."""
+        return self._model.pdf(vector) if self._is_feasible(vector) else self._infeasible_value
 
 
-class _Fallbacks(logging.Handler):
-    """Hears hpbandster's only sign that its model failed and chance chose: a logged warning."""
+class _FallbackLogHandler(logging.Handler):
+    """Collects logged warnings, hpbandster's only sign that its model failed and it drew at random."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -111,14 +109,16 @@ class _Fallbacks(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         message = record.getMessage()
         if "random configuration" in message:
-            # The message may hold a traceback: its last line is the error.
+            # The message may contain a traceback, whose last line is the error.
             lines = [line.strip() for line in message.splitlines() if not line.strip().startswith("Using random")]
-            self.messages.append(f"the model failed and chance chose: {[line for line in lines if line][-1][:200]}")
+            self.messages.append(
+                f"the model failed; random configuration instead: {[line for line in lines if line][-1][:200]}"
+            )
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
-    """hpbandster is unmaintained: it uses old spellings of ConfigSpace and statsmodels, which warn about them."""
+def suppress_warnings() -> Iterator[None]:
+    """Suppress warnings about deprecated calls: hpbandster is not maintained."""
     with warnings.catch_warnings(), np.errstate(divide="ignore", invalid="ignore"):
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.simplefilter("ignore", FutureWarning)

@@ -1,7 +1,6 @@
-"""Mutations: how Regularized Evolution makes a child (BO-FM paper, Supp. D.2).
+"""Mutations of Regularized Evolution (BO-FM paper, Supp. D.2).
 
-Every child changes exactly one continuous and one discrete variable of its parent, where the space has them. Where it
-has constraints, an infeasible child is made again.
+A mutation changes one continuous and one discrete variable, if the space has them. Infeasible children are rejected.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,80 +11,77 @@ from fmnas.optimizers import Suggestion
 from fmnas.search_spaces import Configuration, Real, Space, Trial
 from fmnas.search_spaces.nasnet import CELL_NAMES, STATES, parse_pair
 from fmnas.search_spaces.records import FALLBACK, MUTATION, RANDOM
-from fmnas.search_spaces.variables import Discrete
+from fmnas.search_spaces.variables import Discrete, Value
 
 Mutation = Callable[[Configuration, np.random.Generator], Configuration]
 
 STEP = 0.01
-"""Standard deviation of a continuous mutation, as a share of the variable's range."""
+"""Standard deviation of a continuous mutation, relative to the variable's range."""
 
-CHILDREN = 100
-"""How many children are made before a parent is taken to have no feasible one."""
+MAX_CHILDREN = 100
+"""Attempts to find a feasible child before a random configuration is suggested."""
 
 CELL_OPERATIONS = tuple(f"op{i}" for i in range(1, 2 * STATES + 1))
 CELL_INPUTS = ("in2", "in3", "in4")
 
 
 def mutation_for(space: Space) -> Mutation:
-    """The mixed mutation of a space: the cell's own where the space holds a cell, else uniform over the variables."""
+    """Return the mutation of a space: that of the NASNet cell if it has one, otherwise uniform over the variables."""
     discrete = {v.name: v for v in space.discrete}
-    cell = set(CELL_NAMES) <= set(discrete)
-    choose = _choose_in_cell if cell else _choose_anywhere
-    keep = CELL_INPUTS if cell else ()
+    has_cell = set(CELL_NAMES) <= set(discrete)
+    choose = _choose_in_cell if has_cell else _choose_uniformly
+    input_pairs = CELL_INPUTS if has_cell else ()
 
     def mutate(parent: Configuration, rng: np.random.Generator) -> Configuration:
         child = dict(parent)
         if space.continuous:
             variable = space.continuous[int(rng.integers(len(space.continuous)))]
-            child[variable.name] = _nudge(variable, float(parent[variable.name]), rng)
+            child[variable.name] = _perturb(variable, float(parent[variable.name]), rng)
         if discrete:
             name = choose(list(discrete), rng)
-            child[name] = _other_value(discrete[name], parent, rng, pair=name in keep)
+            child[name] = _draw_new_value(discrete[name], parent[name], rng, is_pair=name in input_pairs)
         return child
 
     return mutate
 
 
-def mutated(space: Space, mutate: Mutation, parent: Trial, rng: np.random.Generator) -> Suggestion:
-    """The first child of a trial that meets the constraints of the space; if CHILDREN do not, chance chooses."""
-    for _ in range(CHILDREN):
+def mutate_feasibly(space: Space, mutate: Mutation, parent: Trial, rng: np.random.Generator) -> Suggestion:
+    """Return the first feasible child of a trial; a random configuration after MAX_CHILDREN infeasible ones."""
+    for _ in range(MAX_CHILDREN):
         child = mutate(parent.configuration, rng)
         if space.meets_constraints(child, strictly=True):
             return Suggestion(child, MUTATION, parent=parent.id)
-    note = f"none of {CHILDREN} children of trial {parent.id} was feasible and chance chose"
+    note = f"none of {MAX_CHILDREN} children of trial {parent.id} was feasible; random configuration instead"
     return Suggestion(space.sample(rng), RANDOM, note=note, fallback=FALLBACK)
 
 
-def _nudge(variable: Real, value: float, rng: np.random.Generator) -> float:
-    """A normal step of 1% of the range (on the variable's own scale), clipped to the bounds."""
+def _perturb(variable: Real, value: float, rng: np.random.Generator) -> float:
+    """Add a normal step of 1% of the range (on the variable's scale), clipped to the bounds."""
     unit = variable.to_unit(value) + STEP * rng.standard_normal()
     return variable.from_unit(min(max(unit, 0.0), 1.0))
 
 
-def _choose_anywhere(names: Sequence[str], rng: np.random.Generator) -> str:
+def _choose_uniformly(names: Sequence[str], rng: np.random.Generator) -> str:
     return names[int(rng.integers(len(names)))]
 
 
 def _choose_in_cell(names: Sequence[str], rng: np.random.Generator) -> str:
-    """A fair coin between operations and wiring, then uniform within; other discrete variables count as wiring."""
+    """Choose operations or wiring with equal probability, then uniformly; other discrete variables count as wiring."""
     if rng.random() < 0.5:
-        return _choose_anywhere(CELL_OPERATIONS, rng)
-    return _choose_anywhere([name for name in names if name not in CELL_OPERATIONS], rng)
+        return _choose_uniformly(CELL_OPERATIONS, rng)
+    return _choose_uniformly([name for name in names if name not in CELL_OPERATIONS], rng)
 
 
-def _other_value(
-    variable: Discrete, parent: Configuration, rng: np.random.Generator, *, pair: bool
-) -> str | int | float | bool:
-    """Another value, uniformly; an input pair of the cell keeps one of its two inputs in its place.
+def _draw_new_value(variable: Discrete, current: Value, rng: np.random.Generator, *, is_pair: bool) -> Value:
+    """Draw a different value uniformly; an input pair of the cell keeps one of its inputs at its position.
 
-    The place decides which operation the input meets, so that a child has one changed edge (Real et al. 2019).
+    The position determines the operation on an input, so a child has one changed edge (Real et al. 2019).
     """
-    current = parent[variable.name]
-    at = variable.index(current)
-    others = [value for i, value in enumerate(variable.vertices) if i != at]
-    if pair:
+    index = variable.index(current)
+    values = [value for i, value in enumerate(variable.vertices) if i != index]
+    if is_pair:
         inputs = parse_pair(str(current))
-        by_kept_place = [[v for v in others if parse_pair(str(v))[place] == inputs[place]] for place in (0, 1)]
-        possible = [pairs for pairs in by_kept_place if pairs]
-        others = possible[int(rng.integers(len(possible)))]
-    return others[int(rng.integers(len(others)))]
+        by_kept_input = [[v for v in values if parse_pair(str(v))[k] == inputs[k]] for k in (0, 1)]
+        nonempty = [pairs for pairs in by_kept_input if pairs]
+        values = nonempty[int(rng.integers(len(nonempty)))]
+    return values[int(rng.integers(len(values)))]

@@ -1,4 +1,4 @@
-"""Random search: what every method must beat."""
+"""Random search, the weakest baseline."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from fmnas.search_spaces.records import RANDOM
 
 
 class RandomSearch(Optimizer):
-    """Uniform on the (log-)scaled box and over the vertices; plays the initial design first."""
+    """Uniform draws from the (log-)scaled box and over the vertices, after the initial design."""
 
     chooses = RANDOM
 

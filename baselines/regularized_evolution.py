@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import numpy as np
 from annotated_types import Interval
 
-from fmnas.baselines.mutation import mutated, mutation_for
+from fmnas.baselines.mutation import mutate_feasibly, mutation_for
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion
 from fmnas.optimizers.optimizer import Plan
 from fmnas.optimizers.options import check_options
@@ -14,17 +14,14 @@ from fmnas.search_spaces import Space
 from fmnas.search_spaces.records import MUTATION, RANDOM
 
 POPULATION, TOURNAMENT = 50, 15
-"""The paper's."""
+"""The paper's values."""
 
 
 class RegularizedEvolution(Optimizer):
-    """The population is the last `population` evaluated; a child is the mutated best of a tournament among them.
+    """A child is the mutated winner of a tournament among the last `population` results.
 
-    population: size of the population, and number of trials (the initial design included) before the first child.
-    tournament: members drawn, with replacement; the best of them is the parent.
-
-    With trials pending, the tournament is among those told. Until the first result, children are random. Where the
-    space has constraints and a parent no feasible child, chance chooses, and the trial's note says so.
+    population: size of the population, and number of trials (including the initial design) before the first child.
+    tournament: members drawn with replacement; the best of them is the parent.
     """
 
     chooses = MUTATION
@@ -45,27 +42,22 @@ class RegularizedEvolution(Optimizer):
 
     @classmethod
     def check_together(cls, options: Mapping[str, Any]) -> None:
-        """A tournament that is given is one among the population; the paper's, of 15, is left alone."""
+        """Raise OptimizerError for a tournament that is larger than the population."""
         tournament, population = options.get("tournament"), options.get("population", POPULATION)
         if tournament is not None and tournament > population:
-            raise OptimizerError(
-                f"tournament = {tournament}: it must be at most the population, {population}; lower it, or raise "
-                "population"
-            )
+            raise OptimizerError(f"tournament = {tournament}: it must be at most population = {population}")
 
     @classmethod
     def foreseen(cls, options: Mapping[str, Any], plan: Plan) -> str:
-        """Whether the population is never full, or a tournament among it no choice."""
+        """Return a warning if no child is ever made, or if the tournament leaves no choice."""
         population, tournament = options.get("population"), options.get("tournament")
         if population is not None and population >= plan.evaluations:
-            return (
-                f"a population of {population} takes all of {plan.evaluations} evaluations, so that none is a child "
-                f"and all is random search: {plan.option}population={max(2, plan.evaluations // 5)} leaves some"
-            )
+            advice = f"{plan.option}population={max(2, plan.evaluations // 5)}"
+            return f"population {population} >= {plan.evaluations} evaluations: this is random search; try {advice}"
         if population is not None and tournament is not None and tournament > population:
+            advice = f"{plan.option}tournament={max(1, population // 3)}"
             return (
-                f"a tournament of {tournament} among {population} finds nearly always the best of all: "
-                f"{plan.option}tournament={max(1, population // 3)} leaves others a chance"
+                f"tournament {tournament} > population {population}: the best member nearly always wins; try {advice}"
             )
         return ""
 
@@ -75,4 +67,4 @@ class RegularizedEvolution(Optimizer):
         members = self.history[-self.population :]
         drawn = rng.integers(len(members), size=self.tournament)
         parent, _ = min((members[int(i)] for i in drawn), key=lambda member: member[1].objective)
-        return mutated(self.space, self._mutate, parent, rng)
+        return mutate_feasibly(self.space, self._mutate, parent, rng)

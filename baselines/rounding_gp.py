@@ -1,26 +1,25 @@
-"""A Gaussian process on relaxed codes, and rounding: the way of GPyOpt (The GPyOpt authors 2016).
+"""A Gaussian process on relaxed codes with rounding, the method of GPyOpt (The GPyOpt authors 2016).
 
-A nominal variable, or a graph, becomes a column in [0, 1] for each of its values, of which one is 1; an ordered one a
-single column, its values evenly spaced. The process has an isotropic Matern-5/2 on these codes and the continuous
-variables. Expected improvement (by more than 0.01 standard deviations) is maximised over the whole cube, and what is
-found there is rounded: the largest column wins, an ordered variable takes its nearest value.
+A nominal variable or a graph becomes one indicator column per value, an ordered variable a single column with evenly
+spaced values, all in [0, 1]. The process has an isotropic Matern-5/2 on these codes and the continuous variables.
+Expected improvement (by more than 0.01 standard deviations) is maximised over the whole cube, and the result is
+rounded: the largest column wins, an ordered variable takes its nearest value.
 
-So the process never learns that its maximum was rounded. Garrido-Merchan and Hernandez-Lobato (2020) show what that
-costs, and round inside the kernel instead, with which the acquisition is flat between values; this is the method that
-they improve on.
+The process does not know that its maximum is rounded. Garrido-Merchan and Hernandez-Lobato (2020) show the cost, and
+round inside the kernel; this is the method that they improve on.
 
-Kept: kernel, maximum likelihood from five starts, the acquisition with its jitter, 1,000 random points of which the
+Unchanged: kernel, maximum likelihood from five starts, acquisition with its jitter, 1,000 random points of which the
 best five are refined.
 
-| changed | source | here | why |
+| changed | source | here | reason |
 |---|---|---|---|
-| ordered values | columns as large as the values | evenly spaced in [0, 1] | one length scale serves all columns |
-| tried before | tried again | the next best of all points that rounds to something new | none here tries twice |
-| output scale, mean | searched, 0 | maximised out | the shared process has it so |
-| pending trials | batches by local penalization | kriging believer | workers come one by one |
-| constraints | on the relaxed codes | on what was rounded | what is tried must meet them |
+| ordered values | columns of the values | evenly spaced in [0, 1] | one lengthscale for all columns |
+| known configurations | tried again | next best point that rounds to a new one | no optimizer here repeats one |
+| output scale, mean | fitted, 0 | maximised out | shared process |
+| pending trials | batches by local penalization | kriging believer | asynchronous workers |
+| constraints | on the relaxed codes | on the rounded point | suggestions must be feasible |
 
-What is lost: the edges of graphs, and the distances between ordered values that are numbers.
+Limitation: the edges of graphs and the distances between ordered numeric values are ignored.
 """
 
 from functools import cached_property
@@ -37,7 +36,7 @@ from fmnas.optimizers.gp.parameters import LogUniform, Parameter, Values
 from fmnas.optimizers.gp.points import Points
 from fmnas.optimizers.gp.process import Posterior
 from fmnas.optimizers.gp.region import Region
-from fmnas.optimizers.gp.search import SearchSettings, SearchState, Surface, alternate
+from fmnas.optimizers.gp.search import SearchSettings, SearchState, Surface, alternating_search
 from fmnas.search_spaces import Real, Space
 from fmnas.search_spaces.variables import Discrete
 
@@ -45,7 +44,7 @@ EI_MARGIN = 0.01  # of the standardised objective
 
 
 def codes(variable: Discrete) -> Tensor:
-    """The code of each value [V_p, columns]."""
+    """Return the code of each value [V_p, columns]."""
     n = len(variable.vertices)
     if variable.ordered:
         return torch.linspace(0.0, 1.0, n, dtype=torch.float64)[:, None]
@@ -53,7 +52,7 @@ def codes(variable: Discrete) -> Tensor:
 
 
 class CodeKernel(PairKernel):
-    """A Matern of the distance between codes; of a space without discrete variables, between its points."""
+    """A Matern of the distance between the codes and continuous parts of points."""
 
     parameters = (Parameter("theta", 1, (1e-3, 1e2), LogUniform(-2.0, 1.5)),)
 
@@ -61,39 +60,41 @@ class CodeKernel(PairKernel):
         super().__init__([torch.cdist(code, code).square() for code in map(codes, space.discrete)])
 
     def r(self, x2: Tensor, a: Tensor, values: Values) -> Tensor:
-        """Correlations; a is the squared distance of the codes of the discrete variables."""
+        """Return the correlations; a is the squared distance of the codes of discrete variables."""
         return matern52((x2 + a) / values["theta"].square())
 
 
 class RoundingGP(BayesianOptimizer):
-    """Expected improvement over relaxed codes, rounded."""
+    """Expected improvement over relaxed codes, with rounding."""
 
     settings = ModelSettings(
         FitSettings(starts=5, prior=False, smooth=False, plug_in=True), SearchSettings(random_points=1000, starts=5)
     )
 
     def kernel(self, space: Space) -> CodeKernel:
-        """The kernel of the process."""
+        """Return the kernel of the process."""
         return CodeKernel(space)
 
     def acquisition(self, y: Tensor) -> Acquisition:
-        """Expected improvement by more than the jitter."""
+        """Return expected improvement by more than the jitter."""
         return LogEI(float(y.min()) - EI_MARGIN)
 
     def candidates(self, surface: Surface, state: SearchState) -> Points:
-        """Rounded points, feasible, the best first: those refined, then all others."""
+        """Return rounded feasible points, best first: the refined ones, then all others."""
         cube = self._cube
         process = surface.posterior.likelihood
-        likelihood = process.of(self._relaxed(process.points), process.y, CodeKernel(cube))
+        likelihood = process.with_data(self._relax(process.points), process.y, CodeKernel(cube))
         posterior = Posterior(likelihood, surface.posterior.eta)
         if self.pending:
-            posterior.s2 = surface.posterior.s2  # that of the results alone
+            posterior.s2 = surface.posterior.s2  # that of the results without pending trials
         relaxed = Surface(posterior, surface.acquisition)
-        anywhere = Points.of(cube, state.rng.random((state.settings.random_points, len(cube))))
-        ordered = anywhere.at(relaxed.value(anywhere).argsort(descending=True, stable=True))
-        found, _ = alternate(relaxed, Region(cube), ordered.at(slice(state.settings.starts)), state.settings)
-        X = self._rounded(found.and_then(ordered).C).encoded(self.space)
-        return Points.of(self.space, X[self.space.feasible(X, strictly=True)])
+        random_points = Points.from_encoded(cube, state.rng.random((state.settings.random_points, len(cube))))
+        ordered = random_points.select(relaxed.value(random_points).argsort(descending=True, stable=True))
+        improved, _ = alternating_search(
+            relaxed, Region(cube), ordered.select(slice(state.settings.starts)), state.settings
+        )
+        X = self._round(improved.concat(ordered).C).to_encoded(self.space)
+        return Points.from_encoded(self.space, X[self.space.feasible(X, strictly=True)])
 
     @cached_property
     def _cube(self) -> Space:
@@ -101,13 +102,13 @@ class RoundingGP(BayesianOptimizer):
         columns = len(self.space.continuous) + sum(codes(variable).shape[1] for variable in self.space.discrete)
         return Space([Real(f"z{k}", 0.0, 1.0) for k in range(columns)])
 
-    def _relaxed(self, points: Points) -> Points:
-        """Points as points of the cube."""
+    def _relax(self, points: Points) -> Points:
+        """Map points to the cube."""
         columns = [codes(variable)[points.V[:, p]] for p, variable in enumerate(self.space.discrete)]
         return Points(torch.cat([points.C, *columns], 1), torch.zeros(len(points), 1, dtype=torch.int64))
 
-    def _rounded(self, Z: Tensor) -> Points:
-        """The nearest points of the space to those of the cube [m, columns]."""
+    def _round(self, Z: Tensor) -> Points:
+        """Round points of the cube [m, columns] to the nearest points of the space."""
         tables, D = [codes(variable) for variable in self.space.discrete], len(self.space.continuous)
         C, *columns = Z.split([D, *(table.shape[1] for table in tables)], dim=1)
         V = [torch.cdist(part.contiguous(), table).argmin(1) for part, table in zip(columns, tables, strict=True)]

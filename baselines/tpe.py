@@ -1,13 +1,11 @@
 """TPE (Bergstra et al. 2011): densities of good and of bad results, by Optuna's TPESampler with its own defaults.
 
-These include `multivariate=True`: one density over all variables (Falkner et al. 2018). The TPE of Bergstra et al., of
-hyperopt and so of the published tables is univariate, a density for each variable: `multivariate=False`.
+The defaults include `multivariate=True`: one density over all variables (Falkner et al. 2018). The TPE of Bergstra et
+al., of hyperopt and of published tables has one density per variable: `multivariate=False`.
 
-Pending trials count as bad ("constant liar"). Only the order of the objectives matters, not their scale. The sampler
-follows from the trials, so a study is built anew in each ask.
-
-Until `startup` results are in, Optuna draws at random. It may suggest what was tried before, and then that is tried
-again. An infeasible suggestion is withdrawn, and Optuna draws again.
+Pending trials count as bad ("constant liar"). Only the order of the objectives matters. Each ask builds a new study
+from all trials. Optuna draws at random until there are `startup` results, and may suggest a configuration twice.
+Infeasible suggestions are rejected, and Optuna draws again.
 """
 
 from collections.abc import Iterator
@@ -26,8 +24,8 @@ from fmnas.search_spaces.records import MODEL, RANDOM
 class TPE(OptunaOptimizer):
     """Optuna's TPE.
 
-    startup: results before which it draws at random.
-    multivariate: one density over all variables (Optuna's default); False: one for each, the TPE of the papers.
+    startup: number of results before the first suggestion of the model.
+    multivariate: one density over all variables (Optuna's default); False: one per variable, as in the papers.
     """
 
     name = "tpe"
@@ -46,13 +44,13 @@ class TPE(OptunaOptimizer):
         self.multivariate = multivariate
 
     def suggestions(self, seed: int) -> Iterator[Suggestion]:
-        """Draws of the sampler, one after the other."""
+        """Yield draws of the sampler."""
         origin = RANDOM if len(self.history) < self.startup else MODEL
         for _, configuration in self.draws(self.study(seed)):
             yield Suggestion(configuration, origin)
 
     def study(self, seed: int) -> Any:
-        """An optuna.Study with all trials as Optuna knows them, in the order asked."""
+        """Return an optuna.Study with all trials, in the order asked."""
         import optuna
         from optuna.trial import TrialState, create_trial
 
@@ -60,7 +58,7 @@ class TPE(OptunaOptimizer):
             n_startup_trials=self.startup, multivariate=self.multivariate, constant_liar=True, seed=seed
         )
         study = optuna.create_study(sampler=sampler)
-        for trial, objective in self.tried():
+        for trial, objective in self.all_trials():
             study.add_trial(
                 create_trial(
                     state=TrialState.RUNNING if objective is None else TrialState.COMPLETE,

@@ -1,8 +1,8 @@
 """A trust region of a mixed space: a box and a Hamming ball that grow and shrink together (Wan et al. 2021).
 
-After `rules.successes` successes in a row both lengths grow by `rules.factor`, after `rules.failures` failures in a row
-they shrink by it; the Hamming length is a whole number, rounded down. The region is exhausted once one of them is as
-short as it may be: the search begins anew elsewhere.
+After `rules.successes` consecutive successes both sizes grow by `rules.factor`; after `rules.failures` consecutive
+failures they shrink by it. The Hamming radius is rounded down. The region is exhausted once one of them reaches its
+minimum; the search then restarts in a new region.
 """
 
 import math
@@ -10,46 +10,46 @@ from dataclasses import dataclass, replace
 
 from fmnas.search_spaces import Space
 
-GAIN = 1e-3  # of the best so far: an improvement by less is a failure
+MIN_GAIN = 1e-3  # of a success, relative to the best objective so far
 
 
 @dataclass(frozen=True)
-class Length:
-    """A length's first value and its bounds."""
+class SizeRange:
+    """The initial value of a size and its bounds."""
 
-    first: float
-    least: float
-    most: float
+    initial: float
+    lower: float
+    upper: float
 
     def clip(self, value: float) -> float:
-        """The nearest that it may be."""
-        return min(max(value, self.least), self.most)
+        """Clip a value to the bounds."""
+        return min(max(value, self.lower), self.upper)
 
 
 @dataclass(frozen=True)
 class GrowthRules:
-    """box: side of the box, in unit-cube lengths. ball: how many discrete variables may differ from the centre."""
+    """How a region changes. box: side length in the unit cube. ball: Hamming radius."""
 
-    box: Length
-    ball: Length
+    box: SizeRange
+    ball: SizeRange
     factor: float = 1.5
     successes: int = 3
     failures: int = 40
 
     @classmethod
-    def of(cls, space: Space) -> "GrowthRules":
-        """The authors' rules, but for the ball: from 80% of the P discrete variables, and to all of them at most.
+    def for_space(cls, space: Space) -> "GrowthRules":
+        """Return the authors' rules with a ball from 80% to 100% of the P discrete variables.
 
-        The authors set it for each problem, for small ones to more than P, where it bounds nothing. This is what MCBO
-        (Dreczkowski et al. 2023) has in its place.
+        The authors set the ball per problem, for small ones above P, where it has no effect. The values here are those
+        of MCBO (Dreczkowski et al. 2023).
         """
         P = len(space.discrete)
-        return cls(Length(0.8, 2.0**-7, 1.6), Length(math.ceil(0.8 * P), min(P, 1), P))
+        return cls(SizeRange(0.8, 2.0**-7, 1.6), SizeRange(math.ceil(0.8 * P), min(P, 1), P))
 
 
 @dataclass(frozen=True)
 class TrustRegion:
-    """side: of the box. radius: of the ball. successes, failures: the last results that were such, in a row."""
+    """A region. side: of the box. radius: of the ball. successes, failures: consecutive ones up to the last result."""
 
     rules: GrowthRules
     side: float
@@ -58,18 +58,18 @@ class TrustRegion:
     failures: int = 0
 
     @classmethod
-    def first(cls, rules: GrowthRules) -> "TrustRegion":
-        """As it is at the beginning."""
-        return cls(rules, rules.box.first, int(rules.ball.first))
+    def initial(cls, rules: GrowthRules) -> "TrustRegion":
+        """Return a new region."""
+        return cls(rules, rules.box.initial, int(rules.ball.initial))
 
     @property
-    def exhausted(self) -> bool:
-        """Whether it is as short as it may be; a ball that began so, with one discrete variable, does not count."""
+    def is_exhausted(self) -> bool:
+        """Whether a size reached its minimum; a ball that started there (one discrete variable) does not count."""
         box, ball = self.rules.box, self.rules.ball
-        return self.side <= box.least or ball.first > ball.least >= self.radius
+        return self.side <= box.lower or ball.initial > ball.lower >= self.radius
 
-    def after(self, success: bool) -> "TrustRegion":
-        """The region after one more result."""
+    def update(self, success: bool) -> "TrustRegion":
+        """Return the region after one more result."""
         rules = self.rules
         successes, failures = (self.successes + 1, 0) if success else (0, self.failures + 1)
         if successes == rules.successes:
@@ -82,5 +82,5 @@ class TrustRegion:
 
 
 def is_success(objective: float, best: float) -> bool:
-    """Whether a result improves on the best before it, by a thousandth of that."""
-    return objective <= best - GAIN * abs(best)
+    """Return whether a result improves on the best one before it by at least MIN_GAIN."""
+    return objective <= best - MIN_GAIN * abs(best)

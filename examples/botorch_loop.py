@@ -1,4 +1,4 @@
-"""A loop of BoTorch's with a frequency-modulated kernel: pip install 'fmnas[botorch]'."""
+"""A BoTorch loop with a frequency-modulated kernel: pip install 'fmnas[botorch]'."""
 
 import torch
 from botorch.acquisition import LogExpectedImprovement
@@ -16,7 +16,7 @@ SPACE = Space([Real("x", 0.0, 1.0), Nominal("op", ["a", "b", "c"]), Graph("side"
 
 
 def reward(configuration: Configuration) -> float:
-    """Largest, 0, at x = 0.3 with b to the south."""
+    """The maximum, 0, is at x = 0.3 with op b and side south."""
     steps = abs(RING.index(str(configuration["side"])) - RING.index("south"))
     return -((float(configuration["x"]) - 0.3) ** 2) - 0.2 * (configuration["op"] != "b") - 0.1 * steps
 

@@ -1,4 +1,4 @@
-"""An optimizer of one's own: pattern search, which looks around the best so far at a distance that shrinks.
+"""A custom optimizer: pattern search around the best configuration with shrinking steps.
 
 fmnas check examples/my_optimizer.py:PatternSearch
 fmnas run examples/own_optimizers.yaml
@@ -8,18 +8,18 @@ from fmnas.optimizers import Optimizer, Suggestion
 
 
 class PatternSearch(Optimizer):
-    """width: of the first steps, as a share of a variable's range. rest: how many results go by before it halves."""
+    """width: of the first steps, relative to a variable's range. rest: number of results until the steps are halved."""
 
     def __init__(self, space, *, seed=0, epochs=1, initial_design=(), width: float = 0.3, rest: int = 10):
         super().__init__(space, seed=seed, epochs=epochs, initial_design=initial_design)
         self.width, self.rest = width, rest
 
     def _suggest(self, rng):
-        """Asks see `history`, a list of (trial, evaluation), and draw from `rng`, which belongs to this ask."""
-        anew = self.space.sample(rng)
+        """Use `history`, a list of (trial, evaluation), and draw only from `rng`, which is new in each ask."""
+        sample = self.space.sample(rng)
         if not self.history:
-            return Suggestion(anew, "random")
-        best, _ = min(self.history, key=lambda told: told[1].objective)
+            return Suggestion(sample, "random")
+        best, _ = min(self.history, key=lambda result: result[1].objective)
         step = self.width * 0.5 ** (len(self.history) // self.rest)
         near = dict(best.configuration)
         for variable in self.space.continuous:
@@ -28,7 +28,7 @@ class PatternSearch(Optimizer):
             near[variable.name] = float(min(max(moved, variable.low), variable.high))
         for variable in self.space.discrete:
             if rng.random() < step:
-                near[variable.name] = anew[variable.name]
+                near[variable.name] = sample[variable.name]
         if not self.space.meets_constraints(near):
-            return Suggestion(anew, "random", note="the step left the feasible region", fallback="fallback")
+            return Suggestion(sample, "random", note="the step left the feasible region", fallback="fallback")
         return Suggestion(near, "model")

@@ -10,7 +10,7 @@ TRIALS = 25
 
 
 def objective(trial: optuna.Trial) -> float:
-    """A stand-in for a training: least, 0, with adam at 0.003, 3 layers and no dropout."""
+    """A stand-in for a training; the minimum, 0, is at adam with rate 0.003, 3 layers and no dropout."""
     optimizer = trial.suggest_categorical("optimizer", ["sgd", "adam", "rmsprop"])
     rate = trial.suggest_float("learning_rate", 1e-5, 1e-1, log=True)
     layers = trial.suggest_int("layers", 1, 6)

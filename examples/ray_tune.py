@@ -1,4 +1,4 @@
-"""BO-FM as the search algorithm of a Ray Tune run: pip install 'fmnas[tune]'. Starting Ray takes some 20 seconds."""
+"""BO-FM as the search algorithm of a Ray Tune run: pip install 'fmnas[tune]'. Starting Ray takes about 20 seconds."""
 
 import math
 import tempfile
@@ -13,7 +13,7 @@ TRIALS = 12
 
 
 def train(config: dict[str, Any]) -> dict[str, float]:
-    """A stand-in for a training: the loss is least, 0, with adam at 0.003 and 3 layers."""
+    """A stand-in for a training; the minimum loss, 0, is at adam with rate 0.003 and 3 layers."""
     loss = 0.3 * (config["optimizer"]["name"] != "adam") + 0.2 * math.log10(config["optimizer"]["rate"] / 0.003) ** 2
     return {"loss": loss + 0.05 * (config["layers"] - 3) ** 2}
 

@@ -1,4 +1,4 @@
-"""A support vector machine on scikit-learn's wine table: what is minimised is the share that it classifies wrongly."""
+"""Minimise the classification error of a support vector machine on scikit-learn's wine table."""
 
 from sklearn.datasets import load_wine
 from sklearn.model_selection import cross_val_score

@@ -2,9 +2,9 @@
 
 | symbol | shape | meaning |
 |---|---|---|
-| D, P | | number of continuous and of discrete variables |
-| n, m | | configurations and outcomes |
-| train_X | [n, D + P] | configurations as `space.encode_all` has them: unit-cube columns, then vertex indices |
+| D, P | | numbers of continuous and of discrete variables |
+| n, m | | numbers of configurations and outcomes |
+| train_X | [n, D + P] | configurations encoded by `space.encode_all`: unit-cube columns, then vertex indices |
 | train_Y | [n, m] | outcomes; BoTorch maximises |
 
     model = MixedFMGP(train_X, train_Y, space)
@@ -13,9 +13,9 @@
     x, _ = optimize_acqf_mixed_alternating(acquisition, q=1, **search_arguments(space))
     space.decode(x[0])
 
-The kernel's parameters have BO-FM's priors (optimizers/gp/fm_kernel.py), and start at their medians. The rest is
-BoTorch's: likelihood, mean, standardised outcomes. So the figures are not BO-FM's: its output warping and its additive
-terms are not here. BoTorch's search does not know a space's constraints: give it yours, or see
+The kernel's parameters have BO-FM's priors (optimizers/gp/fm_kernel.py) and start at their medians. Likelihood, mean
+and standardisation are BoTorch's. Suggestions differ from BO-FM's, whose output warping and additive terms are not
+available here. BoTorch's search ignores a space's constraints; pass constraints to it, or check suggestions with
 `space.meets_constraints`.
 """
 
@@ -49,15 +49,14 @@ except ImportError as error:
 KERNELS: dict[str, type[GraphKernel]] = {
     kernel.__name__.lower(): kernel for kernel in (ModLap, ModDif, ProdLap, ProdDif, AddLap, AddDif)
 }
-"""The paper's six, by the names they have as an option of BOFM."""
+"""The paper's six kernels by BOFM's option `kernel`."""
 
 
 class MixedFMGP(SingleTaskGP):  # type: ignore[misc]  # botorch has no types
-    """A SingleTaskGP with a frequency-modulated kernel, scaled; each outcome has parameters of its own.
+    """A SingleTaskGP with a scaled frequency-modulated kernel; outcomes have separate parameters.
 
-    kernel: one of KERNELS. train_Yvar [n, m], likelihood, outcome_transform: as of SingleTaskGP; outcomes are
-    standardised by default. Raises OptimizerError for a kernel without that name, and for train_X that are no encoded
-    configurations.
+    kernel: one of KERNELS. train_Yvar [n, m], likelihood, outcome_transform: as in SingleTaskGP; outcomes are
+    standardised by default. Raises OptimizerError for an unknown kernel or invalid train_X.
     """
 
     def __init__(
@@ -86,7 +85,7 @@ class MixedFMGP(SingleTaskGP):  # type: ignore[misc]  # botorch has no types
 
 
 def graph_kernel(space: Space, name: KernelName, batch_shape: torch.Size | None = None) -> GraphKernel:
-    """The kernel of that name on encoded configurations, 1 on the diagonal on average, with BO-FM's priors."""
+    """Return a kernel on encoded configurations, on average 1 on the diagonal, with BO-FM's priors."""
     kernel = KERNELS[name](space, normalised="at zero", batch_shape=batch_shape)
     D, P = len(space.continuous), len(space.discrete)
     combination = FAST_KERNELS[name].combination
@@ -94,17 +93,17 @@ def graph_kernel(space: Space, name: KernelName, batch_shape: torch.Size | None 
         attribute, prior = "lengthscale" if parameter.name == "theta" else parameter.name, parameter.prior
         if not hasattr(kernel, attribute) or not getattr(kernel, attribute).numel():
             continue
-        assert prior is not None, "each of them has one"
+        assert prior is not None, "all parameters have a prior"
         kernel.register_prior(f"{attribute}_prior", LogNormalPrior(math.log(prior.median), prior.deviation), attribute)
         setattr(kernel, attribute, prior.median)
     return kernel
 
 
 def search_arguments(space: Space) -> dict[str, Any]:
-    """What `optimize_acqf_mixed_alternating` must know of encoded configurations.
+    """Return the arguments of `optimize_acqf_mixed_alternating` for encoded configurations.
 
-    bounds [2, D + P]; of each discrete column the vertices: discrete_dims have an order, cat_dims have none. BoTorch
-    knows no graphs: on a Graph's column it may step from any vertex to any other.
+    bounds [2, D + P]; discrete_dims and cat_dims: vertices of ordered and unordered columns. BoTorch has no graphs: it
+    may move from any vertex of a Graph to any other.
     """
     D = len(space.continuous)
     columns = {D + p: [float(vertex) for vertex in range(len(v.vertices))] for p, v in enumerate(space.discrete)}
@@ -121,12 +120,13 @@ def check_encoded(X: Tensor, space: Space) -> None:
     """Raise OptimizerError unless the rows of X [..., n, D + P] are encoded configurations."""
     D = len(space.continuous)
     if X.shape[-1] != len(space):
-        raise OptimizerError(f"train_X has {X.shape[-1]} columns: the space has {len(space)} variables; encode_all")
+        raise OptimizerError(
+            f"train_X has {X.shape[-1]} columns, but the space has {len(space)} variables: use space.encode_all"
+        )
     sizes = X.new_tensor([len(variable.vertices) for variable in space.discrete])
     units, vertices = X[..., :D], X[..., D:]
     outside = (units < 0).any() or (units > 1).any() or (vertices < 0).any() or (vertices >= sizes).any()
     if outside or vertices.frac().any():
         raise OptimizerError(
-            f"train_X: its first {D} columns must be in [0, 1], the others vertices of their variable; take them from "
-            "space.encode_all"
+            f"train_X: its first {D} columns must be in [0, 1], the others vertex indices: use space.encode_all"
         )

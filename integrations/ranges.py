@@ -1,15 +1,15 @@
-"""Parameters of other tools as a search space: what they may be, and their values as its configurations.
+"""Conversion of other tools' parameters to a search space, and of their values to configurations.
 
 | range | variable | its value |
 |---|---|---|
-| Interval | Real, perhaps on a log scale | the parameter's own |
-| Grid of at most LARGEST_PATH points | Integer: a path | the point's place |
-| a longer Grid | Real, a half step wider at both ends | the point's place; what is suggested is rounded |
-| Grid on a log scale | Real on a log scale, the same | the parameter's own; what is suggested is rounded |
-| Choices | Nominal | the choice's place |
+| Interval | Real, optionally on a log scale | the parameter |
+| Grid of at most MAX_PATH_LENGTH points | Integer | the point's index |
+| longer Grid | Real, half a step wider at both ends | the point's index; suggestions are rounded |
+| Grid on a log scale | Real on a log scale, as above | the parameter; suggestions are rounded |
+| Choices | Nominal | the choice's index |
 
-The spectrum of a graph is computed and held, so what has thousands of values is no graph. A range of a single value is
-no variable: whoever asks for its parameter must give it that value.
+Long grids are not graphs, because the spectrum of a graph is stored. A range with a single value is not a variable; the
+caller must set its parameter.
 """
 
 import math
@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar
 from fmnas.search_spaces import Configuration, Integer, Nominal, Real, Space, SpaceError
 from fmnas.search_spaces.variables import Value, Variable
 
-LARGEST_PATH = 50
+MAX_PATH_LENGTH = 50
 
 Name = TypeVar("Name", bound=Hashable)
 
@@ -35,19 +35,19 @@ class Interval:
 
     @property
     def count(self) -> float:
-        """Infinitely many, one, or none."""
+        """Number of values: infinity, 1 or 0."""
         return math.inf if self.low < self.high else int(self.low == self.high)
 
     def variable(self, name: str) -> Real:
-        """A Real."""
+        """Return a Real."""
         return Real(name, self.low, self.high, self.log)
 
     def encode(self, parameter: float) -> float:
-        """The parameter."""
+        """Return the parameter."""
         return float(parameter)
 
     def decode(self, value: Value) -> float:
-        """The value, within the bounds."""
+        """Clip the value to the bounds."""
         return min(max(float(value), self.low), self.high)
 
 
@@ -62,93 +62,92 @@ class Grid:
 
     @property
     def count(self) -> int:
-        """How many points it has; a last one that rounding lifts above `high` is one."""
+        """Number of points; a last one above `high` by rounding error counts."""
         return max(math.floor((self.high - self.low) / self.step + 1e-8) + 1, 0)
 
     @property
     def is_path(self) -> bool:
-        """Whether its points are the vertices of a path."""
-        return not self.log and self.count <= LARGEST_PATH
+        """Whether the points are the vertices of a path."""
+        return not self.log and self.count <= MAX_PATH_LENGTH
 
     def variable(self, name: str) -> Variable:
-        """An Integer, or a Real in which every point has its surroundings."""
+        """Return an Integer, or a Real in which every point has an interval of length `step`."""
         if self.log:
             return Real(name, self.low - self.step / 2, self.point(self.count - 1) + self.step / 2, log=True)
         return Integer(name, 0, self.count - 1) if self.is_path else Real(name, -0.5, self.count - 0.5)
 
     def encode(self, parameter: float) -> Value:
-        """The place of the nearest point, or the parameter."""
+        """Return the index of the nearest point, or the parameter on a log scale."""
         if self.log:
             return float(parameter)
-        place = round((parameter - self.low) / self.step)
-        return place if self.is_path else float(place)
+        index = round((parameter - self.low) / self.step)
+        return index if self.is_path else float(index)
 
     def decode(self, value: Value) -> float:
-        """The nearest point."""
-        place = (float(value) - self.low) / self.step if self.log else float(value)
-        return self.point(min(max(round(place), 0), self.count - 1))
+        """Return the nearest point."""
+        index = (float(value) - self.low) / self.step if self.log else float(value)
+        return self.point(min(max(round(index), 0), self.count - 1))
 
-    def point(self, place: int) -> float:
-        """The point at a place, from 0 to count - 1."""
-        return min(self.low + place * self.step, self.high)
+    def point(self, index: int) -> float:
+        """Return the point with an index from 0 to count - 1."""
+        return min(self.low + index * self.step, self.high)
 
 
 @dataclass(frozen=True)
 class Choices:
-    """Any of these, without an order."""
+    """A set of choices without an order."""
 
     choices: tuple[Any, ...]
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Number of choices."""
         return len(self.choices)
 
     def variable(self, name: str) -> Nominal:
-        """A Nominal of the places: a choice may be anything."""
+        """Return a Nominal of the indices, because choices may have any type."""
         return Nominal(name, range(len(self.choices)))
 
     def encode(self, parameter: Any) -> int:
-        """The place of a choice; not a number counts as equal to itself."""
-        for place, choice in enumerate(self.choices):
+        """Return the index of a choice; NaN equals NaN."""
+        for index, choice in enumerate(self.choices):
             if choice == parameter or (choice != choice and parameter != parameter):  # NaN
-                return place
+                return index
         raise SpaceError(f"{parameter!r}: it must be one of {list(self.choices)}")
 
     def decode(self, value: Value) -> Any:
-        """The choice at a place."""
+        """Return the choice with an index."""
         return self.choices[int(value)]
 
 
 Range = Interval | Grid | Choices
-"""What a parameter may be.
+"""The range of a parameter.
 
-count: how many values it has, infinitely many perhaps; of a single one, any `decode` is that. variable: of a name.
-encode: the variable's value for a parameter; raises SpaceError, or the variable does, where it may not be that. decode:
-the parameter for a value of the variable; of Python's own types.
+count: number of values. variable: the search-space variable with a name. encode: maps a parameter to the variable's
+value; SpaceError if it is outside. decode: maps the variable's value to a parameter of a built-in type.
 """
 
 
-class Translation(Generic[Name]):
-    """Named parameters as a space, whose variables are numbered: anything may name a parameter, "a/b" too.
+class SpaceTranslator(Generic[Name]):
+    """Translates named parameters to a space with numbered variables, so that names may be anything.
 
-    Raises SpaceError where there are none.
+    Raises SpaceError without parameters.
     """
 
     def __init__(self, ranges: Mapping[Name, Range]) -> None:
         self.ranges = dict(ranges)
         self._variables = {name: f"parameter_{number}" for number, name in enumerate(self.ranges)}
-        self.space = Space([each.variable(self._variables[name]) for name, each in self.ranges.items()])
+        self.space = Space([range_.variable(self._variables[name]) for name, range_ in self.ranges.items()])
 
     def configuration(self, parameters: Mapping[Name, Any]) -> Configuration:
-        """Parameters, of which others are left out, as a configuration. SpaceError where there is no such."""
+        """Convert parameters to a configuration; others are ignored. Raises SpaceError for invalid ones."""
         missing = [name for name in self.ranges if name not in parameters]
         if missing:
-            raise SpaceError(f"parameters {missing} are missing: there must be {list(self.ranges)}")
-        values = {self._variables[name]: each.encode(parameters[name]) for name, each in self.ranges.items()}
+            raise SpaceError(f"parameters {missing} are missing; required: {list(self.ranges)}")
+        values = {self._variables[name]: range_.encode(parameters[name]) for name, range_ in self.ranges.items()}
         self.space.validate(values)
         return values
 
     def parameters(self, configuration: Configuration) -> dict[Name, Any]:
-        """A configuration as parameters."""
-        return {name: each.decode(configuration[self._variables[name]]) for name, each in self.ranges.items()}
+        """Convert a configuration to parameters."""
+        return {name: range_.decode(configuration[self._variables[name]]) for name, range_ in self.ranges.items()}

@@ -1,7 +1,7 @@
 """The ask/tell contract, Gaussian processes for optimizers (gp/), and BO-FM (bofm.py).
 
-What needs torch is loaded when it is asked for. `fmnas.optimizers.kernels` holds the kernels for gpytorch; it is
-imported on its own, because gpytorch takes seconds.
+Classes that need torch are imported lazily. `fmnas.optimizers.kernels` has the kernels for gpytorch; import it
+separately, because gpytorch takes seconds to load.
 """
 
 from importlib import import_module
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from fmnas.optimizers.bayesian import BayesianOptimizer
     from fmnas.optimizers.bofm import BOFM
 
-_LOADED_LATE = {"BOFM": "fmnas.optimizers.bofm", "BayesianOptimizer": "fmnas.optimizers.bayesian"}
+_LAZY = {"BOFM": "fmnas.optimizers.bofm", "BayesianOptimizer": "fmnas.optimizers.bayesian"}
 __all__ = ["BOFM", "BayesianOptimizer", "Optimizer", "OptimizerError", "Suggestion", "random_design"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LOADED_LATE:
-        return getattr(import_module(_LOADED_LATE[name]), name)
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

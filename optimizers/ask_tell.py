@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fmnas.optimizers.isolation import PrivateRandomState
+from fmnas.optimizers.isolation import IsolatedRNG
 from fmnas.optimizers.optimizer import Optimizer, OptimizerError, Suggestion
 from fmnas.optimizers.options import subclass_with_parameters, yaml_parameters
 from fmnas.search_spaces import Configuration, Evaluation, FmnasError, Space, Trial
@@ -66,11 +66,11 @@ class AskTellOptimizer(ReplayedOptimizer):
         **options: Any,
     ) -> None:
         super().__init__(space, seed=seed, epochs=epochs, initial_design=initial_design)
-        self._random = PrivateRandomState(seed)
+        self._random = IsolatedRNG(seed)
         common = {"epochs": epochs, "initial_design": self.initial_design}
         options |= {name: value for name, value in common.items() if name in signature(self.make).parameters}
         try:
-            with self._random.inside():
+            with self._random.activate():
                 made = self.make(space, seed, **options)
         except FmnasError:
             raise
@@ -79,7 +79,7 @@ class AskTellOptimizer(ReplayedOptimizer):
         self._object_ask, self._object_tell = self._get_functions(made)
 
     def _suggest(self, rng: np.random.Generator) -> Suggestion | None:
-        with self._random.inside():
+        with self._random.activate():
             configuration = self._object_ask()
         if configuration is None:
             return None
@@ -91,7 +91,7 @@ class AskTellOptimizer(ReplayedOptimizer):
         return Suggestion(dict(configuration), MODEL)
 
     def _observe(self, trial: Trial, evaluation: Evaluation) -> None:
-        with self._random.inside():
+        with self._random.activate():
             self._object_tell(dict(trial.configuration), evaluation.objective)
 
     def _get_functions(self, made: Any) -> tuple[Callable[[], Any], Callable[[Configuration, float], Any]]:

@@ -1,11 +1,11 @@
-"""Bayesian optimization with a Gaussian process: all that does not depend on the kernel or on the way of searching.
+"""Bayesian optimization with a Gaussian process, independent of the kernel and the search.
 
     class MyMethod(BayesianOptimizer):
         def kernel(self, space):
             return MyKernel(space)
 
-is an optimizer. `candidates` may search otherwise than by expected improvement over the whole space, `acquisition` say
-what is maximised, and `settings` how hard; what a result teaches a method apart from its model is for `_observe`.
+is an optimizer. Subclasses may override `candidates` (the search), `acquisition` (the function that is maximised),
+`settings`, and `_observe` (to process results outside the model).
 """
 
 from abc import abstractmethod
@@ -19,27 +19,27 @@ import torch
 from fmnas.optimizers.gp.acquisition import Acquisition, LogEI
 from fmnas.optimizers.gp.fit import Fit, FitError, FitSettings, Surrogate
 from fmnas.optimizers.gp.kernel import Kernel
-from fmnas.optimizers.gp.output_warping import Warping, likeliest
-from fmnas.optimizers.gp.points import Points, new_among, nothing_to_model
+from fmnas.optimizers.gp.output_warping import Warping, most_likely_warping
+from fmnas.optimizers.gp.points import Points, is_new, unfittable_reason
 from fmnas.optimizers.gp.process import Posterior
 from fmnas.optimizers.gp.region import Region
-from fmnas.optimizers.gp.search import SearchSettings, SearchState, Surface, alternate, start_points
+from fmnas.optimizers.gp.search import SearchSettings, SearchState, Surface, alternating_search, start_points
 from fmnas.optimizers.isolation import one_thread
 from fmnas.optimizers.optimizer import Optimizer, OptimizerError, Suggestion, random_design
 from fmnas.search_spaces import Configuration, Evaluation, Space, Trial
 from fmnas.search_spaces.records import FAILED_FIT, FALLBACK, MODEL, RANDOM
 
 INITIAL_POINTS = 10
-LARGEST_GRAPH = 2000  # values of a discrete variable: with so many an ask takes half a minute and gigabytes
-REFITS = 2  # at most, when another warping turns out to be likelier
-AFRESH_EVERY = 4  # asks; in between, where there are many results, a fit goes on from where the last one ended
+LARGEST_GRAPH = 2000  # values of a discrete variable: an ask then takes half a minute and gigabytes
+MAX_REFITS = 2  # after a change of the warping
+RESTART_FIT_EVERY = 4  # asks; in between, with many results, a fit starts only from the previous optimum
 
 
 @dataclass(frozen=True)
 class ModelSettings:
-    """How hard a model is fitted and searched.
+    """Settings of fit and search.
 
-    warpings: the model sees the objective under the likeliest of them (output_warping.py).
+    warpings: the model uses the most likely of them (output_warping.py).
     """
 
     fit: FitSettings = field(default_factory=FitSettings)
@@ -48,15 +48,15 @@ class ModelSettings:
 
 
 class BayesianOptimizer(Optimizer):
-    """Base of optimizers whose model is a Gaussian process; a method says which kernel it has.
+    """Base class of optimizers whose model is a Gaussian process; subclasses define the kernel.
 
-    log_objective: model log of the objective; it must then be positive.
-    initial_design: configurations to begin with; 10 random ones by default.
+    log_objective: model the logarithm of the objective, which must then be positive.
+    initial_design: configurations to try first; 10 random ones by default.
 
-    Pending trials enter the model with the value it predicts for them, and the incumbent is the lowest of all (the
-    kriging believer of Ginsbourger et al. 2010): any number may be asked ahead, and no two asks give the same
-    configuration. Each fit starts from where the last one ended, too; a trial's memo keeps that place, so that a replay
-    repeats every fit. Where no model can be had the suggestion is random, and the trial says so.
+    Pending trials enter the model with their predicted values, and the incumbent is the lowest of all values (the
+    kriging believer of Ginsbourger et al. 2010): any number of trials may be pending, and no configuration is suggested
+    twice. Each fit also starts from the previous optimum, which a trial's memo stores so that a replay repeats every
+    fit. If no model can be fitted, the suggestion is random, and the trial's note says why.
     """
 
     settings: ModelSettings = ModelSettings()
@@ -74,107 +74,107 @@ class BayesianOptimizer(Optimizer):
         design = random_design(space, INITIAL_POINTS, seed) if initial_design is None else initial_design
         super().__init__(space, seed=seed, epochs=epochs, initial_design=design)
         self.log_objective = log_objective
-        self._codes: dict[int, np.ndarray] = {}  # trial -> its configuration, encoded
-        self._warm: torch.Tensor | None = None  # eta where the last fit ended
-        self._warping: Warping | None = None  # and under which warping, if not the first
+        self._codes: dict[int, np.ndarray] = {}  # encoded configurations by trial id
+        self._last_eta: torch.Tensor | None = None  # optimum of the previous fit
+        self._warping: Warping | None = None  # its warping, if not the first
 
     @abstractmethod
     def kernel(self, space: Space) -> Kernel:
-        """The kernel of the process."""
+        """Return the kernel of the process."""
 
     def acquisition(self, y: torch.Tensor) -> Acquisition:
-        """What is maximised, given the objectives y [n] that the model sees; those of pending trials are among them."""
+        """Return the acquisition function, given the objectives y [n] of the model, including pending trials."""
         return LogEI(float(y.min()))
 
     def candidates(self, surface: Surface, state: SearchState) -> Points:
-        """Configurations worth trying, the best first; the first that is new is taken."""
+        """Return candidate configurations, best first; the first new one is suggested."""
         region = Region(self.space)
         starts = start_points(surface, region, state)
-        found, _ = alternate(surface, region, starts, state.settings)
-        return found.and_then(starts)
+        improved, _ = alternating_search(surface, region, starts, state.settings)
+        return improved.concat(starts)
 
     def observations(self) -> list[tuple[Trial, Evaluation]]:
-        """The results that the model is given, in the order told: all of them."""
+        """Return the results that the model uses, in the order of `tell`: all of them."""
         return self.history
 
-    def fits_afresh(self) -> bool:
-        """Whether this ask's fit tries random starts even where there are many results."""
-        return self._asked % AFRESH_EVERY == 0
+    def uses_random_restarts(self) -> bool:
+        """Return whether this ask's fit uses random starts even with many results."""
+        return self._asked % RESTART_FIT_EVERY == 0
 
     @cached_property
     def surrogate(self) -> Surrogate:
-        """What fits the process."""
+        """The surrogate that fits the process."""
         return Surrogate(self.kernel(self.space), self.settings.fit)
 
     def restore(self, trial: Trial) -> None:
-        """Note that this trial was asked before; its memo says where that fit ended."""
+        """Register a trial that was asked before, with the optimum of its fit from its memo."""
         super().restore(trial)
         if trial.memo:
             *eta, warping = trial.memo
-            self._warm, self._warping = torch.tensor(eta, dtype=torch.float64), self.settings.warpings[int(warping)]
+            self._last_eta, self._warping = torch.tensor(eta, dtype=torch.float64), self.settings.warpings[int(warping)]
 
     def objectives(self) -> np.ndarray:
-        """Those of the observations [n], as they are modelled but for the warping."""
+        """Return the objectives of the observations [n] before the warping."""
         y = np.array([evaluation.objective for _, evaluation in self.observations()])
         return np.log(y) if self.log_objective else y
 
     def _suggest(self, rng: np.random.Generator) -> Suggestion:
         y = self.objectives()
-        if why := nothing_to_model(y):
-            return self._by_chance(rng, why)
+        if reason := unfittable_reason(y):
+            return self._suggest_random(rng, reason)
         with one_thread():
             try:
                 fitted = self._fit(y, rng)
             except FitError as error:
-                return self._by_chance(rng, f"fit failed: {error}", memo=self._memo(), fallback=FAILED_FIT)
+                return self._suggest_random(rng, f"fit failed: {error}", memo=self._memo(), fallback=FAILED_FIT)
             return self._maximise(fitted.posterior, rng)
 
     def _memo(self) -> tuple[float, ...]:
-        """Where the last fit ended and under which warping, also where the one after it failed; empty before any."""
-        if self._warm is None:
+        """Return the optimum and the warping of the last successful fit; empty before the first."""
+        if self._last_eta is None:
             return ()
-        return (*self._warm.tolist(), float(self.settings.warpings.index(self._current_warping())))
+        return (*self._last_eta.tolist(), float(self.settings.warpings.index(self._current_warping())))
 
     def _fit(self, y: np.ndarray, rng: np.random.Generator) -> Fit:
-        """The process fitted to the observations with objectives y [n], under the likeliest warping."""
-        points = Points.of(self.space, self._encoded(trial for trial, _ in self.observations()))
-        fitted = self._fit_warped(points, y, rng, afresh=self.fits_afresh())
+        """Fit the process to the observations with objectives y [n] under the most likely warping."""
+        points = Points.from_encoded(self.space, self._encode(trial for trial, _ in self.observations()))
+        fitted = self._fit_warped(points, y, rng, restart=self.uses_random_restarts())
         warpings = self.settings.warpings
-        for _ in range(REFITS if len(warpings) > 1 else 0):
-            warping = likeliest(fitted.posterior, y, warpings)
+        for _ in range(MAX_REFITS if len(warpings) > 1 else 0):
+            warping = most_likely_warping(fitted.posterior, y, warpings)
             if warping == self._current_warping():
                 break
             self._warping = warping
-            fitted = self._fit_warped(points, y, rng, afresh=False)
+            fitted = self._fit_warped(points, y, rng, restart=False)
         return fitted
 
-    def _fit_warped(self, points: Points, y: np.ndarray, rng: np.random.Generator, afresh: bool) -> Fit:
-        warped = torch.from_numpy(self._current_warping().of(y))
-        fitted = self.surrogate.fit(points, warped, rng, self._warm, afresh)
-        self._warm = fitted.posterior.eta
+    def _fit_warped(self, points: Points, y: np.ndarray, rng: np.random.Generator, restart: bool) -> Fit:
+        warped = torch.from_numpy(self._current_warping().apply(y))
+        fitted = self.surrogate.fit(points, warped, rng, self._last_eta, restart)
+        self._last_eta = fitted.posterior.eta
         return fitted
 
     def _current_warping(self) -> Warping:
         return self._warping or self.settings.warpings[0]
 
     def _maximise(self, posterior: Posterior, rng: np.random.Generator) -> Suggestion:
-        """The new configuration with the largest acquisition; a random one where the search found none."""
-        known, best = self._known(), self.observations()[int(posterior.likelihood.y.argmin())][0]
+        """Suggest the new configuration with the largest acquisition; a random one if the search found none."""
+        known, best = self._known_points(), self.observations()[int(posterior.likelihood.y.argmin())][0]
         posterior = self._with_fantasies(posterior)
         surface = Surface(posterior, self.acquisition(posterior.likelihood.y))
         state = SearchState(self._codes[best.id], known, self.settings.search, rng)
-        candidates = self.candidates(surface, state).encoded(self.space)
-        for x in candidates:  # one by one: the first is mostly enough
-            if new_among(x[None], known).all():
+        candidates = self.candidates(surface, state).to_encoded(self.space)
+        for x in candidates:  # one by one: usually the first is new
+            if is_new(x[None], known).all():
                 return Suggestion(self.space.decode(x), MODEL, memo=self._memo())
-        why = "every candidate was tried before" if len(candidates) else "no candidate was feasible"
-        return self._by_chance(rng, why, memo=self._memo())
+        reason = "every candidate was tried before" if len(candidates) else "no candidate was feasible"
+        return self._suggest_random(rng, reason, memo=self._memo())
 
     def _with_fantasies(self, posterior: Posterior) -> Posterior:
-        """The posterior with every pending trial added at its predicted mean, under the fitted parameters."""
+        """Add every pending trial at its predicted mean, under the fitted parameters."""
         if not self.pending:
             return posterior
-        pending = Points.of(self.space, self._encoded(self.pending.values()))
+        pending = Points.from_encoded(self.space, self._encode(self.pending.values()))
         believed, _ = posterior.predict(pending)
         return posterior.with_observations(pending, believed)
 
@@ -182,31 +182,31 @@ class BayesianOptimizer(Optimizer):
         super()._register(trial)
         self._codes[trial.id] = self.space.encode(trial.configuration)
 
-    def _encoded(self, trials: Iterable[Trial]) -> np.ndarray:
-        """X [m, D + P] of trials asked before; each was encoded once."""
+    def _encode(self, trials: Iterable[Trial]) -> np.ndarray:
+        """Return X [m, D + P] of asked trials; each was encoded once."""
         return np.array([self._codes[trial.id] for trial in trials]).reshape(-1, len(self.space))
 
-    def _known(self) -> np.ndarray:
-        """All that was tried, and is being tried: the history comes first."""
-        return self._encoded([*(trial for trial, _ in self.history), *self.pending.values()])
+    def _known_points(self) -> np.ndarray:
+        """Return all finished and pending configurations [m, D + P], in this order."""
+        return self._encode([*(trial for trial, _ in self.history), *self.pending.values()])
 
-    def _by_chance(
+    def _suggest_random(
         self, rng: np.random.Generator, note: str, *, memo: tuple[float, ...] = (), fallback: str = FALLBACK
     ) -> Suggestion:
-        """A random configuration, new if that can be had."""
-        known = self._known()
+        """Suggest a random configuration, a new one if possible."""
+        known = self._known_points()
         for _ in range(100):
             x = self.space.sample_encoded(rng, 1)[0]
-            if new_among(x[None], known).all():
+            if is_new(x[None], known).all():
                 break
         return Suggestion(self.space.decode(x), RANDOM, note=note, memo=memo, fallback=fallback)
 
 
 def _check_sizes(space: Space) -> None:
-    """Raise OptimizerError for a variable with too many values for a process: before anything is evaluated."""
+    """Raise OptimizerError for a variable with too many values for a Gaussian process."""
     for variable in space.discrete:
         if (count := len(variable.vertices)) > LARGEST_GRAPH:
             raise OptimizerError(
-                f"{variable.name} has {count} values: a Gaussian process of a discrete variable holds numbers for all "
-                f"pairs of its values, and takes at most {LARGEST_GRAPH}; make it a Real, and round it in your function"
+                f"{variable.name} has {count} values: a Gaussian process stores a matrix over the values of a discrete "
+                f"variable, at most {LARGEST_GRAPH}; use a Real and round it in the objective function"
             )

@@ -19,9 +19,9 @@ ModeName = Literal["default", "paper"]
 
 @dataclass(frozen=True)
 class Mode(ModelSettings):
-    """How a suggestion is made; fit, search and warpings are as in `ModelSettings`.
+    """Settings of BO-FM; fit, search and warpings are those of `ModelSettings`.
 
-    blended: ModLap and ModDif have additive terms, too (frequency_modulation.py).
+    blended: whether ModLap and ModDif have additive terms (frequency_modulation.py).
     """
 
     warpings: tuple[Warping, ...] = WARPINGS
@@ -36,12 +36,12 @@ MODES: dict[ModeName, Mode] = {
 
 
 class BOFM(BayesianOptimizer):
-    """Gaussian process with a frequency-modulated kernel, expected improvement, alternating search.
+    """A Gaussian process with a frequency-modulated kernel, expected improvement, and alternating search.
 
-    kernel: one of FAST_KERNELS; "modlap" is the method.
+    kernel: one of FAST_KERNELS; "modlap" is the paper's method.
     mode: one of MODES, or a custom Mode.
-    evaluations: accepted because other optimizers need the budget; BO-FM does not use it.
-    The rest is as in `BayesianOptimizer`.
+    evaluations: not used; accepted because other optimizers need the budget.
+    The other parameters are those of `BayesianOptimizer`.
 
     Example:
         opt = BOFM(space, seed=0)
@@ -65,16 +65,10 @@ class BOFM(BayesianOptimizer):
     ) -> None:
         check_options(type(self), kernel=kernel, mode=mode)
         check_budget(evaluations)
-        super().__init__(
-            space,
-            seed=seed,
-            epochs=epochs,
-            initial_design=initial_design,
-            log_objective=log_objective,
-        )
+        super().__init__(space, seed=seed, epochs=epochs, initial_design=initial_design, log_objective=log_objective)
         self.settings = self.mode = MODES[mode] if isinstance(mode, str) else mode
         self._form = (FAST_KERNELS | BLENDED_KERNELS if self.mode.blended else FAST_KERNELS)[kernel]
 
     def kernel(self, space: Space) -> FMKernel:
-        """The fast path of the chosen kernel."""
+        """Return the fast implementation of the chosen kernel."""
         return FMKernel(space, self._form)

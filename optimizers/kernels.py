@@ -1,11 +1,11 @@
-"""BO-FM's kernels and their unmodulated relatives, as gpytorch kernels (paper, Sec. 3).
+"""BO-FM's kernels and the unmodulated variants as gpytorch kernels (BO-FM paper, Sec. 3).
 
 | symbol | shape | meaning |
 |---|---|---|
 | D, P | | number of continuous and of discrete variables |
 | x | [..., n, D + P] | encoded configurations: unit-cube columns, then vertex indices |
 | theta | [..., D] | lengthscales |
-| alpha, beta | [..., P] | modulation and frequency scale of each discrete variable |
+| alpha, beta | [..., P] | modulation and frequency scale per discrete variable |
 | U, lambda | [V, V], [V] | spectrum of a variable's graph Laplacian |
 | d2 | [..., n, m] | sum_d (c_d - c'_d)^2 / theta_d^2 |
 
@@ -13,14 +13,13 @@
     product     exp(-d2 / 2) prod_p sum_i U_p[v_p, i] f(beta_p lambda_i, 0) U_p[v'_p, i]
     sum         w_1 exp(-d2 / 2) + w_2 prod_p ...
 
-Every kernel takes `normalised=True` for the form of the authors' public code: d2 averaged over dimensions, a = alpha d2
-divided by P for ModLap, and each factor divided by its mean over the spectrum (at d2 = 1 / theta_1^2, their quirk).
-`normalised="at zero"` is the form of BO-FM's own processes: each factor divided by its mean over the spectrum at
-d2 = 0, and nothing else, so that however many factors there are, their product at x = x' is 1 on average.
+`normalised=True` is the form of the authors' public code: d2 averaged over dimensions, alpha d2 divided by P for
+ModLap, and each factor divided by its mean over the spectrum (at d2 = 1 / theta_1^2). `normalised="at zero"` is the
+form of BO-FM's Gaussian process: each factor divided by its mean over the spectrum at d2 = 0, so that the product of
+all factors at x = x' is 1 on average.
 A space without continuous variables has d2 = 0; one without discrete variables has one factor f(0, d2).
 """
 
-from collections.abc import Sequence
 from typing import Any, Literal
 
 import gpytorch
@@ -31,25 +30,35 @@ from torch import Tensor
 from fmnas.optimizers.gp.frequency_modulation import FrequencyModulation, ModulatedDiffusion, ModulatedLaplacian
 from fmnas.search_spaces import Space
 
-VARIANTS = ("paper", "textbook")
-
 Normalised = bool | Literal["at zero"]
 
 
 def _positive(name: str, meaning: str) -> Any:
-    """A parameter that `_add_parameter` made, as a property that can be read and set."""
+    """Return a property for a parameter registered by `_add_parameter`."""
     return property(lambda self: self._value(name), lambda self, value: self._set(name, value), doc=meaning)
 
 
-class PositiveKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]  # gpytorch has no types
-    """A kernel whose parameters are positive, in double precision.
+class GraphKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]  # gpytorch has no types
+    """Base class: the spectra of a space, theta, and one beta per discrete variable, in double precision.
 
     forward: k(x1, x2) [..., n, m], or its diagonal [..., n].
     """
 
-    def __init__(self, batch_shape: torch.Size | None) -> None:
-        # The lengthscales are ours and not gpytorch's: its own want one for every column, the discrete ones too.
+    modulation: FrequencyModulation = ModulatedLaplacian()
+    lengthscale = _positive("lengthscale", "theta per continuous variable [*batch, D].")
+    beta = _positive("beta", "Frequency scale per discrete variable [*batch, P].")
+
+    def __init__(self, space: Space, *, normalised: Normalised = False, batch_shape: torch.Size | None = None) -> None:
+        self.D, self.P = len(space.continuous), len(space.discrete)
+        # gpytorch's own lengthscale would also need an entry per discrete column.
         super().__init__(batch_shape=torch.Size(batch_shape or ()))
+        self.normalised = normalised
+        for p, variable in enumerate(space.discrete):
+            eigenvalues, eigenvectors = variable.spectrum
+            self.register_buffer(f"eigenvalues_{p}", torch.tensor(eigenvalues))
+            self.register_buffer(f"eigenvectors_{p}", torch.tensor(eigenvectors))
+        self._add_parameter("lengthscale", self.D)
+        self._add_parameter("beta", self.P)
 
     def _add_parameter(self, name: str, size: int) -> None:
         raw = torch.nn.Parameter(torch.zeros(*self.batch_shape, size, dtype=torch.float64))
@@ -62,42 +71,23 @@ class PositiveKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]  # gpytorch
     def _set(self, name: str, value: Any) -> None:
         raw = getattr(self, f"raw_{name}")
         value = torch.as_tensor(value, dtype=raw.dtype)
-        if value.dim() > raw.dim():  # gpytorch's own kernels have [*batch, 1, D]: take that too
+        if value.dim() > raw.dim():  # accept gpytorch's shape [*batch, 1, D]
             value = value.squeeze(-2)
         self.initialize(
             **{f"raw_{name}": getattr(self, f"raw_{name}_constraint").inverse_transform(value.expand_as(raw))}
         )
 
-
-class GraphKernel(PositiveKernel):
-    """What all of them share: the space's spectra, theta, and one beta per discrete variable."""
-
-    modulation: FrequencyModulation = ModulatedLaplacian()
-    lengthscale = _positive("lengthscale", "theta of each continuous variable [*batch, D].")
-    beta = _positive("beta", "Frequency scale of each discrete variable [*batch, P].")
-
-    def __init__(self, space: Space, *, normalised: Normalised = False, batch_shape: torch.Size | None = None) -> None:
-        self.D, self.P = len(space.continuous), len(space.discrete)
-        super().__init__(batch_shape)
-        self.normalised = normalised
-        for p, variable in enumerate(space.discrete):
-            eigenvalues, eigenvectors = variable.spectrum
-            self.register_buffer(f"eigenvalues_{p}", torch.tensor(eigenvalues))
-            self.register_buffer(f"eigenvectors_{p}", torch.tensor(eigenvectors))
-        self._add_parameter("lengthscale", self.D)
-        self._add_parameter("beta", self.P)
-
     def _squared_distance(self, x1: Tensor, x2: Tensor, diag: bool) -> Tensor:
-        """d2 [..., n, m], or [..., n] for the diagonal."""
+        """Return d2 [..., n, m], or [..., n] for the diagonal."""
         c1, c2 = x1[..., : self.D], x2[..., : self.D]
-        theta = self.lengthscale.unsqueeze(-2)  # [*batch, 1, D], with D = 0 the shape of the batch alone
+        theta = self.lengthscale.unsqueeze(-2)  # [*batch, 1, D]
         c1, c2 = c1 / theta, c2 / theta
         difference = c1 - c2 if diag else c1.unsqueeze(-2) - c2.unsqueeze(-3)
         d2 = difference.square().sum(-1)
         return d2 / self.D if self.normalised is True and self.D else d2
 
     def _graph_factor(self, p: int, x1: Tensor, x2: Tensor, a: Tensor, diag: bool) -> Tensor:
-        """sum_i U[v, i] f(beta lambda_i, a) U[v', i] of variable p, for a [..., n, m] (or [..., n])."""
+        """Return sum_i U[v, i] f(beta lambda_i, a) U[v', i] of variable p, for a [..., n, m] (or [..., n])."""
         eigenvalues, U = getattr(self, f"eigenvalues_{p}"), getattr(self, f"eigenvectors_{p}")
         left, right = U[x1[..., self.D + p].long()], U[x2[..., self.D + p].long()]  # [..., n, V], [..., m, V]
         if not diag:
@@ -112,18 +102,18 @@ class GraphKernel(PositiveKernel):
         )
 
     def _for_pairs(self, value: Tensor, diag: bool) -> Tensor:
-        """A number for each set of parameters [*batch], to be broadcast with [..., n, m] (or [..., n])."""
+        """Reshape one number per parameter set [*batch] to broadcast with [..., n, m] (or [..., n])."""
         return value.reshape(*self.batch_shape, *[1] * (1 if diag else 2))
 
     def _spectrum_at(self, b: Tensor, a: Tensor) -> Tensor:
         return self.modulation.value(b, 1.0 + a)
 
     def _reference(self, p: int) -> Tensor:
-        """a [*batch, 1] at which the authors' normaliser is taken."""
+        """Return a [*batch, 1] of the authors' normaliser."""
         return torch.zeros_like(self.beta[..., p, None])
 
     def _product(self, x1: Tensor, x2: Tensor, a: Tensor, diag: bool) -> Tensor:
-        """prod_p of the graph factors, all at the same a."""
+        """Return the product of the graph factors at one a."""
         product = torch.ones_like(a)
         for p in range(self.P):
             product = product * self._graph_factor(p, x1, x2, a, diag)
@@ -131,13 +121,13 @@ class GraphKernel(PositiveKernel):
 
 
 class ModulatedKernel(GraphKernel):
-    """Eq. 5: the distance modulates the frequencies. `alpha` [*batch, P], `beta`, `lengthscale` can be set.
+    """Eq. 5: the distance modulates the frequencies. `alpha`, `beta`, `lengthscale` can be set.
 
     additive: k = weights_0 prod_p k_p + sum_p weights_p k_p, with `weights` [*batch, 1 + P] positive and learned; each
     term of the sum is Eq. 5 on one graph.
     """
 
-    alpha = _positive("alpha", "Modulation scale of each discrete variable [*batch, P].")
+    alpha = _positive("alpha", "Modulation scale per discrete variable [*batch, P].")
     weights = _positive("weights", "Weights of the product and of each factor [*batch, 1 + P], with `additive`.")
 
     def __init__(
@@ -156,7 +146,7 @@ class ModulatedKernel(GraphKernel):
 
     @property
     def _share(self) -> float:
-        """The authors' ModLap divides alpha d2 by P."""
+        """Factor of alpha d2: 1 / P in the authors' ModLap."""
         return 1.0
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
@@ -173,7 +163,7 @@ class ModulatedKernel(GraphKernel):
         return self._for_pairs(self.weights[..., 0], diag) * product + total if self.additive else product
 
     def _modulation_of(self, alpha: Tensor, d2: Tensor) -> Tensor:
-        """What the distance adds to the frequencies [..., n, m]."""
+        """Return what the distance adds to the frequencies [..., n, m]."""
         return alpha * d2 * self._share
 
     def _reference(self, p: int) -> Tensor:
@@ -183,7 +173,7 @@ class ModulatedKernel(GraphKernel):
 
 
 class ModLap(ModulatedKernel):
-    """The modulated regularised Laplacian kernel (Eq. 9): BO-FM's own."""
+    """The modulated regularised Laplacian kernel (Eq. 9): BO-FM's default."""
 
     @property
     def _share(self) -> float:
@@ -191,50 +181,13 @@ class ModLap(ModulatedKernel):
 
 
 class ModDif(ModulatedKernel):
-    """The modulated diffusion kernel (Eq. 10): it violates the modulation principle; kept as the ablation."""
+    """The modulated diffusion kernel (Eq. 10): it violates the modulation principle; an ablation."""
 
     modulation = ModulatedDiffusion()
 
 
-class FrequencyMixture(ModulatedKernel):
-    """A finite mixture of Prop. 1: f = sum_k w_k (1 + beta lambda + alpha d^tau_k)^-rho_k.
-
-    components: pairs (tau, rho), tau in (0, 2], rho a positive integer. `weights` [*batch, K], positive, are learned.
-    """
-
-    weights = _positive("weights", "Weight of each component [*batch, K].")
-
-    def __init__(
-        self,
-        space: Space,
-        components: Sequence[tuple[float, int]] = ((2.0, 1), (2.0, 2), (1.0, 1)),
-        *,
-        batch_shape: torch.Size | None = None,
-    ) -> None:
-        for tau, rho in components:
-            if not 0 < tau <= 2 or rho != int(rho) or rho < 1:
-                raise ValueError(f"component ({tau}, {rho}): tau must be in (0, 2] and rho a positive integer")
-        super().__init__(space, batch_shape=batch_shape)
-        self.components = tuple(components)
-        self._add_parameter("weights", len(self.components))
-
-    def _modulation_of(self, alpha: Tensor, d2: Tensor) -> Tensor:
-        """alpha d^tau of each component [K, ..., n, m]."""
-        # Away from zero by far less than rounding: the slope of the root at 0 is infinite.
-        powers = [d2 if tau == 2.0 else (d2 + 1e-24).pow(tau / 2) for tau, _ in self.components]
-        return alpha * torch.stack(powers)
-
-    def _spectrum_at(self, b: Tensor, a: Tensor) -> Tensor:
-        """f for a [K, ...] of each component."""
-        total = torch.zeros_like(b + a[0])
-        for k, (_, rho) in enumerate(self.components):
-            weight = self.weights[..., k].reshape(*self.batch_shape, *[1] * (total.dim() - len(self.batch_shape)))
-            total = total + weight * (1.0 + b + a[k]).pow(-rho)
-        return total
-
-
 class ProductKernel(GraphKernel):
-    """exp(-d2 / 2) times the graph kernels: no modulation."""
+    """exp(-d2 / 2) times the graph kernels, without modulation."""
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         d2 = self._squared_distance(x1, x2, diag)
@@ -274,62 +227,3 @@ class AddDif(SumKernel):
     """RBF plus diffusion."""
 
     modulation = ModulatedDiffusion()
-
-
-class NeuralNetworkKernel(PositiveKernel):
-    """(2 / pi) asin(s), in [-1, 1], with diagonal Sigma (`variance`, one per column).
-
-    variant "paper":    s = 2 c'Sc' / ((1 + c'Sc)(1 + c''Sc')), as printed after Eq. 7.
-    variant "textbook": s = 2 x'Sx' / sqrt((1 + 2 x'Sx)(1 + 2 x''Sx')) with x = (1, c) (Rasmussen & Williams, Eq. 4.29);
-    the leading 1 has a variance of its own, the first.
-    """
-
-    variance = _positive("variance", "Diagonal of Sigma [*batch, D], or [*batch, 1 + D] for the textbook form.")
-
-    def __init__(self, dimensions: int, variant: str = "textbook", batch_shape: torch.Size | None = None) -> None:
-        if variant not in VARIANTS:
-            raise ValueError(f"variant {variant!r}: it must be one of {VARIANTS}")
-        super().__init__(batch_shape)
-        self.variant = variant
-        self._add_parameter("variance", dimensions + (variant == "textbook"))
-
-    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
-        if self.variant == "textbook":
-            x1, x2 = (torch.cat([torch.ones_like(x[..., :1]), x], dim=-1) for x in (x1, x2))
-        scaled = x1 * self.variance.unsqueeze(-2)
-        inner = (scaled * x2).sum(-1) if diag else scaled @ x2.transpose(-1, -2)
-        own1, own2 = (self._own(x) for x in (x1, x2))
-        both = own1 * own2 if diag else own1.unsqueeze(-1) * own2.unsqueeze(-2)
-        return (2.0 / torch.pi) * torch.asin((2.0 * inner / both).clamp(-1.0, 1.0))
-
-    def _own(self, x: Tensor) -> Tensor:
-        square = (x.square() * self.variance.unsqueeze(-2)).sum(-1)
-        return 1.0 + square if self.variant == "paper" else (1.0 + 2.0 * square).sqrt()
-
-
-class KernelModulated(GraphKernel):
-    """Frequencies modulated by a kernel (Sec. 3.5, Prop. 3): f = 1 / (delta + u + beta lambda - k(c, c')).
-
-    kernel: positive definite on the continuous columns and at most u, e.g. NeuralNetworkKernel (u = 1).
-    With delta = u = 1 this is Eq. 7. Not stationary when k is not.
-    """
-
-    def __init__(
-        self,
-        space: Space,
-        kernel: gpytorch.kernels.Kernel,
-        *,
-        bound: float = 1.0,
-        delta: float = 1.0,
-        batch_shape: torch.Size | None = None,
-    ) -> None:
-        if not delta > 0:
-            raise ValueError(f"delta = {delta}: it must be above 0")
-        super().__init__(space, batch_shape=batch_shape)
-        self.base, self.bound, self.delta = kernel.double(), bound, delta
-
-    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
-        similarity = self.base.forward(x1[..., : self.D], x2[..., : self.D], diag=diag, **params)
-        # The Laplacian's f(b, a) = 1 / (1 + b + a) with 1 + a = delta + u - k.
-        a = self.delta + self.bound - similarity - 1.0
-        return self._product(x1, x2, a, diag) if self.P else self._spectrum_at(torch.zeros_like(a), a)

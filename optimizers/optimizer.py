@@ -1,19 +1,19 @@
-"""The ask/tell contract, and the bookkeeping that every optimizer shares.
+"""The ask/tell contract and the bookkeeping that all optimizers share.
 
     optimizer = RandomSearch(space, seed=0)
-    trial = optimizer.ask()              # a Trial, or None: nothing to do until a result comes back
+    trial = optimizer.ask()              # a Trial, or None: wait for a result
     optimizer.tell(trial, 0.07)          # a float or an Evaluation
 
-An optimizer sees only records. Trials asked and not yet told are pending; any number may be. The same seed and the
-same order of calls give the same trials in another process: ask number k draws from a generator seeded by (seed, k)
-alone, so an optimizer is rebuilt from its history by `restore` and `tell`, without asking again.
+Trials without a result are pending; their number is not limited. The same seed and the same order of calls give the
+same trials in any process: ask number k draws from a generator seeded by (seed, k) alone, so an optimizer is rebuilt
+from its history by `restore` and `tell`, without asking again.
 """
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,25 +23,22 @@ from fmnas.search_spaces.records import INITIAL, MODEL, SUGGESTED, WARM_START
 
 
 class OptimizerError(FmnasError, ValueError):
-    """An optimizer was given settings or calls that make no sense."""
+    """Invalid options of an optimizer, or an invalid call."""
 
 
-LONGEST_NOTE = 1000
-"""How many characters of a suggestion's note are kept."""
+MAX_NOTE_LENGTH = 1000
+"""Longer notes of suggestions are truncated."""
 
 
 def check_budget(evaluations: int | None) -> None:
-    """Raise OptimizerError for a number of evaluations below 1; None: not known."""
+    """Raise OptimizerError if the number of evaluations is below 1; None: unknown."""
     if evaluations is not None and evaluations < 1:
-        raise OptimizerError(f"evaluations = {evaluations}: it must be at least 1, or None where it is not known")
+        raise OptimizerError(f"evaluations = {evaluations}: it must be at least 1, or None if unknown")
 
 
 @dataclass(frozen=True)
 class Suggestion:
-    """What an optimizer wants tried next. Epochs None: full fidelity. The rest is as in `Trial`.
-
-    note: cut after LONGEST_NOTE characters.
-    """
+    """The next configuration to try. Epochs None: full fidelity. The other fields are those of `Trial`."""
 
     configuration: Configuration
     origin: str
@@ -54,9 +51,9 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a search is to be: evaluations of full fidelity, `epochs` each, over so many variables.
+    """The size of a search: full-fidelity evaluations, epochs of each, number of variables.
 
-    option, budget: how advice writes the name of an option, after this, and that of the evaluations.
+    option, budget: prefix of option names, and the name of the number of evaluations, in warnings.
     """
 
     evaluations: int
@@ -67,15 +64,15 @@ class Plan:
 
 
 class Optimizer(ABC):
-    """Base of every optimizer: numbers the trials, keeps pending and history, plays the initial design first.
+    """Base class of optimizers: numbers the trials, keeps pending trials and history, asks the initial design first.
 
-    space: what may be tried.
-    seed: everything random derives from it.
-    epochs: full fidelity of a trial.
+    space: the search space.
+    seed: seed of all random draws.
+    epochs: epochs of a full-fidelity trial.
     initial_design: configurations to try first, in this order.
 
-    chooses: what its new configurations are by design, one of SUGGESTED; a report counts the others as fallbacks.
-    log_objective: whether the logarithm of the objective is modelled, which must then be positive.
+    chooses: the intended origin of its new configurations, one of SUGGESTED; reports count the others as fallbacks.
+    log_objective: whether the logarithm of the objective is modelled; the objective must then be positive.
     """
 
     chooses: ClassVar[str] = MODEL
@@ -91,15 +88,15 @@ class Optimizer(ABC):
         self.space = space
         self.seed = seed
         self.epochs = epochs
-        self.initial_design = tuple(map(space.own, initial_design))
+        self.initial_design = tuple(map(space.coerce, initial_design))
         self.history: list[tuple[Trial, Evaluation]] = []
         self.pending: dict[int, Trial] = {}
         self._asked = 0
 
     def ask(self) -> Trial | None:
-        """The next trial, or None while nothing can be suggested before a pending trial is told.
+        """Return the next trial, or None if a pending trial must have its result first.
 
-        Raises OptimizerError where nothing is pending and there is no suggestion: it would be waited for for ever.
+        Raises OptimizerError if there is neither a suggestion nor a pending trial.
         """
         if self._asked < len(self.initial_design):
             suggestion: Suggestion | None = Suggestion(self.initial_design[self._asked], INITIAL)
@@ -107,124 +104,112 @@ class Optimizer(ABC):
             suggestion = self._suggest(np.random.default_rng([self.seed, self._asked]))
         if suggestion is None:
             if not self.pending:
-                raise OptimizerError(f"trial {self._asked}: it suggests nothing, and no result is to come: suggest one")
+                raise OptimizerError(f"trial {self._asked}: _suggest returned None although no trial is pending")
             return None
-        suggestion = self._plain(suggestion)
-        given = {field.name: getattr(suggestion, field.name) for field in fields(Suggestion)}
-        if suggestion.epochs is None:
-            given["epochs"] = self.epochs
-        trial = Trial(id=self._asked, **given)
+        arguments = vars(self._validate(suggestion))
+        trial = Trial(id=self._asked, **{**arguments, "epochs": arguments["epochs"] or self.epochs})
         self._register(trial)
         return trial
 
-    def _plain(self, suggestion: Suggestion) -> Suggestion:
-        """The same in Python's own numbers and texts, as a journal can hold it.
-
-        Raises OptimizerError for epochs, a parent, a memo or an origin that cannot be, SpaceError for a configuration
-        outside, or for what is no suggestion.
-        """
+    def _validate(self, suggestion: Suggestion) -> Suggestion:
+        """Convert a suggestion to built-in types. Raises OptimizerError or SpaceError for an invalid one."""
         if not isinstance(suggestion, Suggestion):
             raise OptimizerError(
-                f"_suggest returned a {type(suggestion).__name__}: it must return a Suggestion, e.g. "
+                f"_suggest returned a {type(suggestion).__name__}; it must return a Suggestion, e.g. "
                 'Suggestion(configuration, "model"), or None'
             )
-        epochs, parent = _whole("epochs", suggestion.epochs), _whole("parent", suggestion.parent)
+        epochs, parent = _as_int("epochs", suggestion.epochs), _as_int("parent", suggestion.parent)
         if epochs is not None and not 1 <= epochs <= self.epochs:
             raise OptimizerError(f"epochs = {epochs!r}: it must be from 1 to {self.epochs}")
         if parent is not None and not 0 <= parent < self._asked:
-            earlier = f"from 0 to {self._asked - 1}, or None" if self._asked else "and there is none yet: give None"
-            raise OptimizerError(
-                f"trial {self._asked}: parent = {parent}: it must be the number of an earlier trial, {earlier}"
-            )
+            allowed = f"the id of an earlier trial (0 to {self._asked - 1}), or None" if self._asked else "None"
+            raise OptimizerError(f"trial {self._asked}: parent = {parent}: it must be {allowed}")
         if suggestion.origin == WARM_START:
             raise OptimizerError(f"origin = {WARM_START!r}: it must be one of {', '.join(SUGGESTED)}")
         memo = tuple(map(float, suggestion.memo))
         if not all(map(math.isfinite, memo)):
-            raise OptimizerError(f"memo = {memo}: each number of it must be finite, or a journal could not hold it")
+            raise OptimizerError(f"memo = {memo}: all its numbers must be finite")
         note = suggestion.note
-        if len(note) > LONGEST_NOTE:
-            note = f"{note[: LONGEST_NOTE - 3]}..."
-        configuration = self.space.own(suggestion.configuration)
+        if len(note) > MAX_NOTE_LENGTH:
+            note = f"{note[: MAX_NOTE_LENGTH - 3]}..."
+        configuration = self.space.coerce(suggestion.configuration)
         return replace(suggestion, configuration=configuration, epochs=epochs, parent=parent, note=note, memo=memo)
 
     def tell(self, trial: Trial, evaluation: Evaluation | float) -> None:
-        """Take the result of a pending trial.
+        """Report the result of a pending trial.
 
-        Raises OptimizerError when the trial is not pending, and, so that it stays pending, when the objective is not
-        finite, or has no logarithm where that is modelled.
+        Raises OptimizerError if the trial is not pending, if the objective is not finite, and if it is not positive
+        although its logarithm is modelled; the trial then stays pending.
         """
         if not isinstance(evaluation, Evaluation):
             evaluation = Evaluation(objective=float(evaluation), epochs=trial.epochs)
         if not math.isfinite(evaluation.objective):
             raise OptimizerError(
-                f"trial {trial.id}: objective {evaluation.objective}; it must be finite (tell a penalty for a failure)"
+                f"trial {trial.id}: objective {evaluation.objective}; it must be finite (use a penalty for a failure)"
             )
         if self.log_objective and evaluation.objective <= 0:
             raise OptimizerError(
                 f"trial {trial.id}: objective {evaluation.objective} with log_objective; it must be positive "
                 "(or set log_objective=False)"
             )
-        self._take(trial)
+        self._pop_pending(trial)
         self.history.append((trial, evaluation))
         self._observe(trial, evaluation)
 
     def forget(self, trial: Trial) -> None:
-        """Drop a pending trial that will never have a result."""
-        self._take(trial)
+        """Drop a pending trial that will not have a result."""
+        self._pop_pending(trial)
 
     def restore(self, trial: Trial) -> None:
-        """Note that this trial was asked before, without suggesting anything: how history is replayed."""
+        """Register a trial that was asked before, without a new suggestion."""
         if trial.id != self._asked:
-            raise OptimizerError(
-                f"trial {trial.id} restored where number {self._asked} was asked: the history has gaps"
-            )
+            raise OptimizerError(f"trial {trial.id} restored instead of trial {self._asked}: restore trials in order")
         self._register(trial)
 
-    @classmethod  # noqa: B027  # most have nothing to say
+    @classmethod  # noqa: B027  # optional
     def check_together(cls, options: Mapping[str, Any]) -> None:
-        """Raise OptimizerError for options, of those given, that cannot be together: "option = value: ..."."""
+        """Raise OptimizerError for an invalid combination of options: "option = value: ..."."""
 
     uses_budget: ClassVar[bool] = True
-    """Whether a constructor that takes `evaluations` makes use of it."""
+    """Whether a constructor parameter `evaluations` influences suggestions."""
 
     @classmethod
     def caveat(cls, options: Mapping[str, Any]) -> str:
-        """What a reader of a comparison must know of it with all these options, after its name; empty if nothing."""
+        """Return a remark for reports on an optimizer with these options, to follow its name; usually empty."""
         return ""
 
     @classmethod
     def foreseen(cls, options: Mapping[str, Any], plan: Plan) -> str:
-        """What it will not do for which it is there, with all these options and that plan, and other values that mend
-        it, after its name; empty if nothing."""
+        """Return a warning about options that disable the method under this plan, with a fix; usually empty."""
         return ""
 
     @abstractmethod
     def _suggest(self, rng: np.random.Generator) -> Suggestion | None:
-        """The next suggestion after the initial design; `rng` belongs to this ask alone."""
+        """Return the next suggestion after the initial design; `rng` is used by this ask alone."""
 
-    def _observe(self, trial: Trial, evaluation: Evaluation) -> None:  # noqa: B027  # most methods need nothing here
-        """Called after a result entered the history; a method may instead read the history when it is asked."""
+    def _observe(self, trial: Trial, evaluation: Evaluation) -> None:  # noqa: B027  # optional
+        """Process a result that was added to the history."""
 
     def _register(self, trial: Trial) -> None:
         self.pending[trial.id] = trial
         self._asked += 1
 
-    def _take(self, trial: Trial) -> None:
+    def _pop_pending(self, trial: Trial) -> None:
         if self.pending.pop(trial.id, None) is None:
-            raise OptimizerError(f"trial {trial.id} is not pending; pending are {sorted(self.pending)}: tell each once")
+            raise OptimizerError(f"trial {trial.id} is not pending; pending: {sorted(self.pending)}; tell each once")
 
 
-def _whole(what: str, given: Any) -> int | None:
-    """A whole number, of whichever type, as an int; None is none. Raises OptimizerError for anything else."""
-    if given is None:
+def _as_int(name: str, value: Any) -> int | None:
+    """Convert an integral value to int; None stays None. Raises OptimizerError for other values."""
+    if value is None:
         return None
     with suppress(TypeError, ValueError, OverflowError):
-        if int(given) == given:
-            return int(given)
-    raise OptimizerError(f"{what} = {given!r}: it must be a whole number")
+        if int(value) == value:
+            return int(value)
+    raise OptimizerError(f"{name} = {value!r}: it must be an integer")
 
 
 def random_design(space: Space, count: int, seed: int) -> list[Configuration]:
-    """The initial design of `count` uniform configurations that a seed stands for."""
-    rng = np.random.default_rng([seed, 0, 0x1D])  # three numbers: no ask draws from it
+    """Return `count` uniform configurations; equal seeds give equal designs."""
+    rng = np.random.default_rng([seed, 0, 0x1D])  # three numbers: distinct from the seeds of all asks
     return [space.sample(rng) for _ in range(count)]

@@ -1,11 +1,10 @@
-"""An optimizer of the free variables of a space, as one of the whole space.
+"""An optimizer of a subspace's free variables, as an optimizer of the whole space.
 
     subspace = Subspace(joint_space(), {"op1": "conv3x3"})
     optimizer = SubspaceOptimizer(subspace, BOFM(subspace.free, seed=0))
     optimizer.ask().configuration        # all 18 variables
 
-Trials are complete on the outside, and have the free variables alone on the inside: no optimizer needs to know that
-something is fixed, and nobody who sees its trials needs to know that the optimizer did not choose all of it.
+The inner optimizer has only the free variables; the trials that callers see are complete.
 """
 
 from dataclasses import replace
@@ -17,33 +16,33 @@ from fmnas.search_spaces import Evaluation, Subspace, Trial
 
 
 class SubspaceOptimizer(Optimizer):
-    """Asks the inner optimizer and completes its trials; tells it what comes of them.
+    """Completes the trials of the inner optimizer and passes their results to it.
 
-    It has the inner one's seed, epochs and log_objective; the initial design is the inner one's own.
+    Seed, epochs, log_objective and initial design are those of the inner optimizer.
     """
 
     def __init__(self, subspace: Subspace, inner: Optimizer) -> None:
-        """inner: an optimizer of `subspace.free`, not yet asked. Raises OptimizerError for another."""
+        """inner: an optimizer of `subspace.free` that was not asked yet; otherwise OptimizerError is raised."""
         super().__init__(subspace.whole, seed=inner.seed, epochs=inner.epochs)
         if inner.space != subspace.free or inner.pending or inner.history:
             raise OptimizerError(
-                f"{type(inner).__name__} over {list(inner.space.names)}: it must be over {list(subspace.free.names)}, "
-                "and not have been asked"
+                f"{type(inner).__name__} over {list(inner.space.names)}: it must be over {list(subspace.free.names)} "
+                "and not have been asked yet"
             )
         self.subspace, self.inner, self.log_objective = subspace, inner, inner.log_objective
 
     def forget(self, trial: Trial) -> None:
-        """Drop a pending trial that will never have a result."""
+        """Drop a pending trial that will not have a result."""
         super().forget(trial)
-        self.inner.forget(self._reduced(trial))
+        self.inner.forget(self._reduce(trial))
 
     def restore(self, trial: Trial) -> None:
-        """Note that this trial was asked before."""
+        """Register a trial that was asked before."""
         super().restore(trial)
-        self.inner.restore(self._reduced(trial))
+        self.inner.restore(self._reduce(trial))
 
     def _suggest(self, rng: np.random.Generator) -> Suggestion | None:
-        """The inner one's, completed; it draws from a generator of its own."""
+        """Complete the inner optimizer's trial; `rng` is not used."""
         trial = self.inner.ask()
         if trial is None:
             return None
@@ -58,7 +57,7 @@ class SubspaceOptimizer(Optimizer):
         )
 
     def _observe(self, trial: Trial, evaluation: Evaluation) -> None:
-        self.inner.tell(self._reduced(trial), evaluation)
+        self.inner.tell(self._reduce(trial), evaluation)
 
-    def _reduced(self, trial: Trial) -> Trial:
+    def _reduce(self, trial: Trial) -> Trial:
         return replace(trial, configuration=self.subspace.reduce(trial.configuration))

@@ -285,14 +285,14 @@ def _as_optimizer_class(target: Any, use: str) -> type[Optimizer]:
 
     Raises ConfigError for anything else.
     """
-    from fmnas.baselines.optuna_sampler import is_sampler, optimizer_asking
+    from fmnas.baselines.optuna_sampler import is_sampler, optimizer_from_sampler
     from fmnas.optimizers.ask_tell import is_factory, optimizer_from_factory
 
     if isinstance(target, type) and issubclass(target, Optimizer):
         return target
     try:
         if is_sampler(target):
-            return optimizer_asking(target)
+            return optimizer_from_sampler(target)
         if is_factory(target):
             return optimizer_from_factory(target)
     except OptimizerError as error:

@@ -1,6 +1,6 @@
-"""Variables and their graphs, constraints, spaces, the NASNet cell, the SGD schedule, and the records of the house.
+"""Variables and their graphs, constraints, spaces, the NASNet cell, the SGD schedule, and the records of trials.
 
-Needs numpy alone.
+Its only dependency is numpy.
 """
 
 from fmnas.search_spaces.canonical import CanonicalCell, canonical_form

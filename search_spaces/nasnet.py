@@ -1,16 +1,17 @@
 """The joint problem's space (BO-FM paper, Sec. 5.3 and Supp. D.2): the NASNet-derived cell and the SGD schedule.
 
 A cell has two inputs, S(-1) and S(0), and four states S1..S4. Each state is the sum of two operations, each applied to
-one of two distinct earlier states or inputs. The cell's outputs are S4 and one of S1, S2, S3. There are 8,153,726,976.
+one of two distinct earlier states or inputs. The cell's outputs are S4 and one of S1, S2, S3. There are 8,153,726,976
+cells.
 
 | variable | meaning | graph |
 |---|---|---|
 | op1..op8 | operations; op(2k-1) and op(2k) belong to state Sk | complete |
-| in2, in3, in4 | the two inputs of S2, S3, S4, e.g. "-1,0" | pairs that share one input and whose others differ by 1 |
-| output | the output beside S4 | path |
+| in2, in3, in4 | the two inputs of S2, S3, S4, e.g. "-1,0" | one input is shared, the others differ by 1 |
+| output | the output in addition to S4 | path |
 
 The first operation of a state works on the lower-numbered input. S1's inputs are always (-1, 0). The schedule adds six
-continuous hyperparameters: 18 variables.
+continuous hyperparameters; there are 18 variables.
 """
 
 from collections.abc import Mapping
@@ -22,29 +23,20 @@ from fmnas.search_spaces.errors import SpaceError
 from fmnas.search_spaces.space import Space
 from fmnas.search_spaces.variables import Graph, Nominal, Ordinal, Real, Variable
 
-OPERATIONS = (
-    "identity",
-    "conv1x1",
-    "conv3x3",
-    "conv5x5",
-    "sepconv3x3",
-    "sepconv5x5",
-    "maxpool3x3",
-    "maxpool5x5",
-)
+OPERATIONS = ("identity", "conv1x1", "conv3x3", "conv5x5", "sepconv3x3", "sepconv5x5", "maxpool3x3", "maxpool5x5")
 STATES = 4
 
 Pair = tuple[int, int]
 
 
 def input_pairs(state: int) -> tuple[Pair, ...]:
-    """The input pairs that state S2, S3 or S4 may take, in the order of its vertices."""
+    """Return the possible input pairs of state S2, S3 or S4, in the order of its vertices."""
     pairs = tuple(combinations(range(-1, state), 2))
-    return pairs[1:] if state == STATES else pairs  # S4 does not take (-1, 0)
+    return pairs[1:] if state == STATES else pairs  # S4 excludes (-1, 0)
 
 
-def adjacent(a: Pair, b: Pair) -> bool:
-    """Whether two pairs share one input while the remaining two inputs differ by exactly 1."""
+def is_adjacent(a: Pair, b: Pair) -> bool:
+    """Return whether two pairs share one input and their other inputs differ by exactly 1."""
     shared = set(a) & set(b)
     if len(shared) != 1:
         return False
@@ -53,22 +45,22 @@ def adjacent(a: Pair, b: Pair) -> bool:
 
 
 def pair_name(pair: Pair) -> str:
-    """A pair as the value of a variable: (-1, 0) is "-1,0"."""
+    """Return a pair as a variable's value: "-1,0" for (-1, 0)."""
     return f"{pair[0]},{pair[1]}"
 
 
 def parse_pair(name: str) -> Pair:
-    """The inverse of `pair_name`."""
+    """Invert `pair_name`."""
     first, second = name.split(",")
     return int(first), int(second)
 
 
 def cell_variables() -> list[Variable]:
-    """op1..op8, in2..in4, output: 12 variables."""
+    """Return the 12 variables op1..op8, in2..in4 and output."""
     variables: list[Variable] = [Nominal(f"op{i}", OPERATIONS) for i in range(1, 2 * STATES + 1)]
     for state in range(2, STATES + 1):
         pairs = input_pairs(state)
-        edges = [(pair_name(a), pair_name(b)) for a, b in combinations(pairs, 2) if adjacent(a, b)]
+        edges = [(pair_name(a), pair_name(b)) for a, b in combinations(pairs, 2) if is_adjacent(a, b)]
         variables.append(Graph(f"in{state}", tuple(pair_name(p) for p in pairs), tuple(edges)))
     variables.append(Ordinal("output", (1, 2, 3)))
     return variables
@@ -81,9 +73,9 @@ CELL_NAMES = tuple(variable.name for variable in cell_variables())
 class Cell:
     """A decoded cell.
 
-    inputs: for S1..S4, the pair of inputs.
-    operations: for S1..S4, the operation on each of the two inputs.
-    output: the state that is the cell's first output; S4 is the second.
+    inputs: the pair of inputs of S1..S4.
+    operations: the operations of S1..S4 on their two inputs.
+    output: the state that is the first output; S4 is the second.
     """
 
     inputs: tuple[Pair, ...]
@@ -93,16 +85,16 @@ class Cell:
     def __post_init__(self) -> None:
         unknown = {op for pair in self.operations for op in pair} - set(OPERATIONS)
         if len(self.inputs) != STATES or len(self.operations) != STATES or unknown or self.output not in (1, 2, 3):
-            raise SpaceError(f"{self} is no cell: four states, operations of {OPERATIONS}, output 1, 2 or 3")
+            raise SpaceError(
+                f"{self}: a cell has {STATES} states, operations of {OPERATIONS}, and the output 1, 2 or 3"
+            )
         for state, (a, b) in enumerate(self.inputs, start=1):
             if not -1 <= a < b < state:
-                raise SpaceError(
-                    f"inputs ({a}, {b}) of S{state}: two distinct numbers from -1 to {state - 1}, ascending"
-                )
+                raise SpaceError(f"inputs ({a}, {b}) of S{state}: must be two ascending numbers from -1 to {state - 1}")
 
     @classmethod
     def from_configuration(cls, configuration: Mapping[str, Any]) -> "Cell":
-        """The cell that a configuration of the space describes; other names in it are ignored."""
+        """Decode the cell of a configuration; other variables are ignored."""
         pairs = [parse_pair(str(configuration[f"in{state}"])) for state in range(2, STATES + 1)]
         operations = [str(configuration[f"op{i}"]) for i in range(1, 2 * STATES + 1)]
         return cls(
@@ -112,7 +104,7 @@ class Cell:
         )
 
     def live_states(self) -> tuple[int, ...]:
-        """States that reach an output, ascending. The others change nothing: they are neither built nor counted."""
+        """Return the states that reach an output, in ascending order. The others are neither built nor counted."""
         live = {self.output, STATES}
         for state in range(STATES, 0, -1):
             if state in live:
@@ -121,12 +113,12 @@ class Cell:
 
 
 def largest_cell() -> Cell:
-    """The cell with the most FLOPs: the chain in which every state is live and every operation is a 5x5 convolution."""
+    """Return the cell with the most FLOPs: a chain of live states whose operations are all 5x5 convolutions."""
     return Cell(inputs=((-1, 0), (0, 1), (1, 2), (2, 3)), operations=(("conv5x5", "conv5x5"),) * STATES, output=3)
 
 
 def sgd_variables() -> list[Variable]:
-    """Learning rate, momentum, weight decay, and a learning rate that is reduced twice."""
+    """Return the variables of SGD with momentum, weight decay, and a learning rate that is reduced twice."""
     return [
         Real("learning_rate", 1e-3, 1e-1, log=True),
         Real("momentum", 0.8, 1.0),
@@ -153,20 +145,20 @@ class Schedule:
 
     @classmethod
     def from_configuration(cls, configuration: Mapping[str, Any]) -> "Schedule":
-        """The schedule that a configuration describes; other names in it are ignored."""
+        """Decode the schedule of a configuration; other variables are ignored."""
         return cls(**{name: float(configuration[name]) for name in SGD_NAMES})
 
     def milestones(self, epochs: int) -> tuple[int, int]:
-        """The epochs (from 0) at which the learning rate is reduced: int(E r1) and int(E (r1 + (1 - r1) r2))."""
+        """Return the epochs (from 0) at which the learning rate is reduced: int(E r1), int(E (r1 + (1 - r1) r2))."""
         first = self.reduction_point_1
         return int(epochs * first), int(epochs * (first + (1 - first) * self.reduction_point_2))
 
     def learning_rate_at(self, epoch: int, epochs: int) -> float:
-        """The learning rate in epoch 0..epochs-1 of a training of `epochs` epochs."""
+        """Return the learning rate in an epoch, from 0 to epochs - 1."""
         reductions = sum(epoch >= milestone for milestone in self.milestones(epochs))
         return self.learning_rate * self.lr_reduction**reductions
 
 
 def joint_space() -> Space:
-    """Six SGD hyperparameters, then op1..op8, in2..in4, output."""
+    """Return the space of the six SGD hyperparameters, op1..op8, in2..in4 and output."""
     return Space([*sgd_variables(), *cell_variables()])

@@ -1,6 +1,5 @@
-"""The records that pass between optimizer, driver and trainer. Frozen, and plain JSON inside."""
+"""The records that optimizers, driver and trainers exchange: frozen, and JSON-serializable."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -10,40 +9,33 @@ from fmnas.search_spaces.space import Configuration
 
 INITIAL, RANDOM, MODEL, MUTATION, PROMOTION = "initial", "random", "model", "mutation", "promotion"
 SUGGESTED = (INITIAL, RANDOM, MODEL, MUTATION, PROMOTION)
-"""Where an optimizer takes a trial from: the initial design, chance, a model, a mutated parent, a promotion to more
-epochs."""
+"""Origins of an optimizer's trial: initial design, random draw, model, mutated parent, or promotion to more epochs."""
 WARM_START = "warm_start"
 ORIGINS = (*SUGGESTED, WARM_START)
-"""Where a trial came from: one of SUGGESTED, or an earlier experiment, which evaluated it."""
+"""All origins: those of SUGGESTED, and an earlier experiment that evaluated the configuration."""
 
 FAILED_FIT, FALLBACK = "failed fit", "fallback"
 FALLBACKS = ("", FAILED_FIT, FALLBACK)
-"""Whether chance chose in place of a model or a mutation: no; the model could not be fitted; for another reason."""
+"""Whether a random draw replaced a model or a mutation: no; the model could not be fitted; for a different reason."""
 
 FINISHED, FAILED, LOST, TIMED_OUT, CANCELLED = "finished", "failed", "lost", "timed_out", "cancelled"
 STATUSES = (FINISHED, FAILED, LOST, TIMED_OUT, CANCELLED)
-"""How a trial ended: a diverged training is finished."""
+"""How a trial ended; a diverged training is finished."""
 CHARGED = (FINISHED, FAILED, TIMED_OUT)
-"""The statuses that cost budget: the configuration brought them about. It is not to blame for a lost worker."""
-
-_OLDER_NOTES = (
-    (r"fit failed|the model failed and chance chose", FAILED_FIT),
-    (r"fewer than two results to model|all results are equal|every candidate was tried before", FALLBACK),
-    (r"none of .* feasible and chance chose", FALLBACK),
-)
+"""The statuses that count towards the budget. A lost worker is not the configuration's fault."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A configuration to evaluate. Raises SpaceError for an origin or a fallback that is not known.
+    """A configuration to evaluate. Raises SpaceError for an unknown origin or fallback.
 
-    id: number within its run, from 0 in the order asked.
-    epochs: its fidelity: how many epochs each of its trainings lasts.
+    id: number within the run, from 0 in the order asked.
+    epochs: the fidelity, in epochs per training.
     origin: one of ORIGINS.
-    parent: the trial it was promoted or mutated from.
-    seed: what its trainings derive their randomness from; the driver sets it.
-    memo: numbers that its optimizer wants back when history is replayed, e.g. fitted parameters to start from.
-    fallback: one of FALLBACKS. note: what its optimizer wants known, for people; empty when all is well.
+    parent: id of the trial that it was promoted or mutated from.
+    seed: seed of its trainings; the driver sets it.
+    memo: numbers that the optimizer gets back in `restore`, e.g. fitted parameters to start from.
+    fallback: one of FALLBACKS. note: a remark of the optimizer for the user; usually empty.
     """
 
     id: int
@@ -58,44 +50,35 @@ class Trial:
 
     def __post_init__(self) -> None:
         if self.origin not in ORIGINS:  # at once: a report would refuse it after the last trial
-            raise SpaceError(
-                f"trial {self.id}: origin = {self.origin!r}: it must be one of {', '.join(ORIGINS)}; say which of them "
-                "its configuration came from"
-            )
+            raise SpaceError(f"trial {self.id}: origin = {self.origin!r}: it must be one of {', '.join(ORIGINS)}")
         if self.fallback not in FALLBACKS:
             raise SpaceError(
                 f"trial {self.id}: fallback = {self.fallback!r}: it must be one of {', '.join(map(repr, FALLBACKS))}; "
-                "say anything more in its note"
+                "use `note` for details"
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON data."""
-        return {**asdict(self), "memo": list(self.memo)}  # as JSON gives it back
+        """Return JSON-serializable data."""
+        return {**asdict(self), "memo": list(self.memo)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Trial":
-        """The inverse of `to_dict`. Of older data, which have no fallback, the note tells it."""
-        fallback = data.get("fallback", fallback_of_older(data.get("note", "")))
-        return cls(**{**data, "memo": tuple(data.get("memo", ())), "fallback": fallback})
+        """Invert `to_dict`."""
+        return cls(**{**data, "memo": tuple(data.get("memo", ()))})
 
 
 def is_full(epochs: Any, full: int) -> Any:
-    """Whether a trial of so many epochs is at full fidelity, which alone makes an incumbent; of a column, each."""
+    """Return whether `epochs`, a number or a column, is full fidelity. Only such trials can be incumbents."""
     return epochs >= full
-
-
-def fallback_of_older(note: str) -> str:
-    """The fallback that a note tells of, in data from before trials had that field; empty for any other note."""
-    return next((kind for pattern, kind in _OLDER_NOTES if re.match(pattern, note)), "")
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """How a trial was trained, and on what. Its numbers depend on it, by rounding.
+    """Software and hardware of a trial's trainings; results depend on them by rounding.
 
-    arrangement: how its trainings were arranged on the device, e.g. "fast". captured: whether steps were a CUDA graph.
-    device: the model of a GPU, or "cpu".
-    torch, cudnn: versions, the second as cuDNN counts them (91002 is 9.10.2); None where it computed nothing.
+    arrangement: how the trainings share the device, e.g. "fast". captured: whether the steps were a CUDA graph.
+    device: the GPU's model name, or "cpu".
+    torch, cudnn: versions; cuDNN's as its number (91002 is 9.10.2), None if cuDNN was not used.
     """
 
     arrangement: str
@@ -106,22 +89,22 @@ class Conditions:
 
     @property
     def way(self) -> str:
-        """The arrangement in words, e.g. "stacked (captured)"."""
+        """A label of the arrangement, e.g. "stacked (captured)"."""
         return f"{self.arrangement} (captured)" if self.captured else self.arrangement
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What came out of a trial.
+    """The result of a trial.
 
-    objective: what is minimised.
+    objective: the value to minimise.
     epochs: epochs trained, the unit of cost.
-    errors: validation error of each seed after the last epoch (empty for a synthetic problem).
-    flops, flops_ratio: of one forward pass of one image; the ratio is to the largest network of the space.
-    curve: validation error after each epoch, averaged over seeds.
-    seconds: wall-clock of the whole evaluation on its worker.
-    diverged: whether any training's loss stopped being finite (its error is then that of guessing).
-    conditions: how it was trained, and on what; None where its trainer does not say, and of older journals.
+    errors: validation error per seed after the last epoch (empty for synthetic problems).
+    flops, flops_ratio: FLOPs of one image's forward pass; their ratio to those of the space's largest network.
+    curve: validation error per epoch, averaged over seeds.
+    seconds: wall-clock time of the evaluation on its worker.
+    diverged: whether any training's loss became non-finite (its error is then that of guessing).
+    conditions: software and hardware of the trainings; None if the trainer does not report them.
     """
 
     objective: float
@@ -136,17 +119,16 @@ class Evaluation:
 
     @property
     def error(self) -> float | None:
-        """Validation error averaged over seeds; None for a synthetic problem."""
+        """Validation error averaged over seeds; None for synthetic problems."""
         return sum(self.errors) / len(self.errors) if self.errors else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON data."""
+        """Return JSON-serializable data."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Evaluation":
-        """The inverse of `to_dict`."""
-        given = data.get("conditions")
-        conditions = None if given is None else Conditions(**given)
+        """Invert `to_dict`."""
+        conditions = None if data.get("conditions") is None else Conditions(**data["conditions"])
         series = {name: tuple(data[name]) for name in ("errors", "curve")}
         return cls(**{**data, **series, "conditions": conditions})

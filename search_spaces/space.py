@@ -1,9 +1,8 @@
-"""A search space: an ordered tuple of variables, what constrains them, and the one encoder between values and numbers.
+"""A search space: an ordered tuple of variables, their constraints, and the encoding of configurations as numbers.
 
 | symbol | shape | meaning |
 |---|---|---|
-| D | | number of continuous variables |
-| P | | number of discrete variables |
+| D, P | | numbers of continuous and of discrete variables |
 | x | [D + P] | an encoded configuration: D columns in [0, 1], then P vertex indices (as floats) |
 """
 
@@ -20,19 +19,19 @@ from fmnas.search_spaces.errors import SpaceError
 from fmnas.search_spaces.variables import Discrete, Floats, Graph, Integer, Nominal, Ordinal, Real, Value, Variable
 
 Configuration = dict[str, Value]
-"""Name -> value, in the space's order. Survives JSON."""
+"""Name -> value, in the space's order. JSON-serializable."""
 
-MISSES = 1_000_000
-"""Sampling gives up after so many infeasible draws in a row."""
+MAX_REJECTIONS = 1_000_000
+"""Sampling fails after this many consecutive infeasible draws."""
 LARGEST_BATCH = 16_384
 
 _KINDS: dict[str, type] = {kind.__name__: kind for kind in (Real, Integer, Ordinal, Nominal, Graph)}
 
 
 class Space:
-    """What may be tried: the configurations that meet every constraint.
+    """The set of configurations that meet all constraints.
 
-    constraints: none by default. Raises SpaceError for one that does not fit the variables or that none can meet.
+    Raises SpaceError for a constraint that does not fit the variables or cannot be met.
 
     Example:
         space = Space([Real("lr", 1e-3, 1e-1, log=True), Ordinal("depth", [1, 2, 3])])
@@ -49,7 +48,7 @@ class Space:
         names = [variable.name for variable in self.variables]
         if len(set(names)) < len(names):
             twice = sorted({name for name in names if names.count(name) > 1})
-            raise SpaceError(f"variable names must be distinct; given twice: {twice}")
+            raise SpaceError(f"variable names must be distinct; duplicates: {twice}")
         self.constraints: tuple[Constraint, ...] = tuple(constraints)
         self._region = FeasibleRegion(self.columns, self.constraints)
 
@@ -60,12 +59,12 @@ class Space:
 
     @cached_property
     def continuous(self) -> tuple[Real, ...]:
-        """The D real variables: the first columns of the encoding."""
+        """The D continuous variables: the first columns of the encoding."""
         return tuple(v for v in self.variables if isinstance(v, Real))
 
     @cached_property
     def discrete(self) -> tuple[Discrete, ...]:
-        """The P variables with a graph: the last columns of the encoding."""
+        """The P discrete variables: the last columns of the encoding."""
         return tuple(v for v in self.variables if isinstance(v, Discrete))
 
     @cached_property
@@ -87,7 +86,7 @@ class Space:
         return hash(self.names)
 
     def validate(self, configuration: Mapping[str, Any]) -> None:
-        """Raise SpaceError unless it has exactly our names, each with a value it may take, and is feasible."""
+        """Raise SpaceError unless the configuration has exactly the space's variables and is feasible."""
         missing = [name for name in self.names if name not in configuration]
         unknown = [name for name in configuration if name not in self.names]
         if missing or unknown:
@@ -96,118 +95,115 @@ class Space:
             )
         for variable in self.variables:
             variable.check(configuration[variable.name])
-        violated = self._region.violated(configuration)
-        if violated is not None:
-            constraint, value = violated
+        violation = self._region.find_violation(configuration)
+        if violation is not None:
+            constraint, value = violation
             raise SpaceError(f"infeasible: {constraint} is violated, its left side is {value:.12g}")
 
-    def own(self, configuration: Mapping[str, Any]) -> Configuration:
-        """In the space's order, each value as its variable has it, of Python's own types. SpaceError as `validate`."""
-        plain = {name: each.item() if isinstance(each, np.generic) else each for name, each in configuration.items()}
+    def coerce(self, configuration: Mapping[str, Any]) -> Configuration:
+        """Return the configuration in the space's order with built-in types. Raises SpaceError as `validate`."""
+        plain = {name: v.item() if isinstance(v, np.generic) else v for name, v in configuration.items()}
         self.validate(plain)
-        return {variable.name: variable.own(plain[variable.name]) for variable in self.variables}
+        return {variable.name: variable.coerce(plain[variable.name]) for variable in self.variables}
 
     def feasible(self, X: Floats, *, strictly: bool = False) -> NDArray[np.bool_]:
-        """Which encoded configurations X [m, D + P] meet every constraint, [m]; all of them without constraints.
+        """Return which encoded configurations X [m, D + P] meet all constraints [m].
 
-        strictly: without the tolerance of what is handed in, as what is suggested must (constraints.py).
+        strictly: by the rule for suggestions, without tolerance (constraints.py).
         """
         return self._region.contains(X, strictly=strictly)
 
     def meets_constraints(self, configuration: Mapping[str, Any], *, strictly: bool = False) -> bool:
-        """Whether a configuration, each of its values one that its variable may take, is feasible.
-
-        It may exceed a bound by a billionth of the terms. strictly: not even that, as what is suggested.
-        """
-        return self._region.violated(configuration, strictly=strictly) is None
+        """Return whether a configuration with valid values is feasible; strictly: by the rule for suggestions."""
+        return self._region.find_violation(configuration, strictly=strictly) is None
 
     def sample(self, rng: np.random.Generator) -> Configuration:
-        """One uniform configuration: uniform on the (log-)scaled box and over the vertices, where feasible."""
+        """Return a configuration drawn uniformly on the (log-)scaled box and over the vertices, where feasible."""
         return self.decode(self.sample_encoded(rng, 1)[0])
 
     def sample_encoded(self, rng: np.random.Generator, count: int) -> Floats:
-        """Uniform encoded configurations [count, D + P], all feasible; SpaceError as `feasible_of`."""
-        return self.feasible_of(lambda number: self._draw(rng, number), count)
+        """Return uniform feasible encoded configurations [count, D + P]. Raises SpaceError as `reject_infeasible`."""
+        return self.reject_infeasible(lambda number: self._draw(rng, number), count)
 
-    def feasible_of(self, draw: Callable[[int], Floats], count: int) -> Floats:
-        """The first feasible ones [count, D + P] of what is drawn. draw: encoded points, as many as it is told.
+    def reject_infeasible(self, draw: Callable[[int], Floats], count: int) -> Floats:
+        """Return the first `count` feasible points [count, D + P] of those that draw(number) returns.
 
-        Raises SpaceError after MISSES infeasible draws in a row.
+        Raises SpaceError after MAX_REJECTIONS consecutive infeasible draws.
         """
         X = draw(count)
         if not self.constraints:
             return X
-        found, drawn, misses = [X[self.feasible(X, strictly=True)]], count, 0
-        while (missing := count - sum(map(len, found))) > 0:
-            batch = min(max(missing, drawn), LARGEST_BATCH)  # doubling: few calls where little is feasible
+        accepted, drawn, rejected = [X[self.feasible(X, strictly=True)]], count, 0
+        while (missing := count - sum(map(len, accepted))) > 0:
+            batch = min(max(missing, drawn), LARGEST_BATCH)  # doubling: few calls if little is feasible
             X = draw(batch)
-            found.append(X[self.feasible(X, strictly=True)])
-            drawn, misses = drawn + batch, 0 if len(found[-1]) else misses + batch
-            if misses >= MISSES:
+            accepted.append(X[self.feasible(X, strictly=True)])
+            drawn, rejected = drawn + batch, 0 if len(accepted[-1]) else rejected + batch
+            if rejected >= MAX_REJECTIONS:
                 raise SpaceError(
-                    f"{count - missing} of {drawn} uniform samples met the {len(self.constraints)} constraint(s), none "
-                    f"of the last {misses}: check that they can be met together; then narrow the variables' ranges, or "
-                    "describe the space by variables of which fewer combinations are infeasible"
+                    f"{count - missing} of {drawn} random samples met the {len(self.constraints)} constraint(s), none "
+                    f"of the last {rejected}: check that all constraints can be met together; then narrow the ranges"
                 )
-        return np.concatenate(found)[:count]
+        return np.concatenate(accepted)[:count]
 
     def _draw(self, rng: np.random.Generator, count: int) -> Floats:
-        """Uniform encoded points [count, D + P], feasible or not."""
+        """Return uniform encoded points [count, D + P], feasible or not."""
         continuous = rng.random((count, len(self.continuous)))
         discrete = [rng.integers(len(v.vertices), size=count) for v in self.discrete]
         return np.column_stack([continuous, *discrete]) if discrete else continuous
 
     def encode(self, configuration: Mapping[str, Any]) -> Floats:
-        """A configuration as x [D + P]. Raises SpaceError where it is not valid."""
+        """Encode a configuration as x [D + P]. Raises SpaceError if it is invalid."""
         self.validate(configuration)
         units = [v.to_unit(configuration[v.name]) for v in self.continuous]
         indices = [float(v.index(configuration[v.name])) for v in self.discrete]
         return np.array(units + indices)
 
     def encode_all(self, configurations: Sequence[Mapping[str, Any]]) -> Floats:
-        """Configurations as X [n, D + P]."""
+        """Encode configurations as X [n, D + P]."""
         if not configurations:
             return np.empty((0, len(self)))
         return np.stack([self.encode(configuration) for configuration in configurations])
 
     def decode(self, x: Sequence[float] | Floats) -> Configuration:
-        """x [D + P] as a configuration; the inverse of `encode`."""
+        """Decode x [D + P]; the inverse of `encode`."""
         D = len(self.continuous)
         values: Configuration = {v.name: v.from_unit(float(u)) for v, u in zip(self.continuous, x[:D], strict=True)}
         values |= {v.name: v.vertices[round(float(i))] for v, i in zip(self.discrete, x[D:], strict=True)}
         return {name: values[name] for name in self.names}
 
     def neighbours(self, configuration: Mapping[str, Any]) -> list[Configuration]:
-        """Every feasible configuration one graph edge away: the continuous part is the same."""
+        """Return the feasible configurations one graph edge away, with the same continuous part."""
         self.validate(configuration)
-        found = []
-        for variable in self.discrete:
-            for j in variable.neighbours[variable.index(configuration[variable.name])]:
-                found.append({**configuration, variable.name: variable.vertices[j]})
-        return [neighbour for neighbour in found if self.meets_constraints(neighbour)]
+        neighbours: list[Configuration] = [
+            {**configuration, variable.name: variable.vertices[j]}
+            for variable in self.discrete
+            for j in variable.neighbours[variable.index(configuration[variable.name])]
+        ]
+        return [neighbour for neighbour in neighbours if self.meets_constraints(neighbour)]
 
     def to_dict(self) -> list[dict[str, Any]]:
-        """The variables, then the constraints, as plain JSON data."""
+        """Return the variables, then the constraints, as JSON-serializable data."""
         variables = [{"kind": type(v).__name__, **_fields(v)} for v in self.variables]
         return variables + [constraint.to_dict() for constraint in self.constraints]
 
     @classmethod
     def from_dict(cls, data: Sequence[Mapping[str, Any]]) -> "Space":
-        """The inverse of `to_dict`. Raises SpaceError on an unknown kind or field."""
+        """Invert `to_dict`. Raises SpaceError for an unknown kind or field."""
         variables: list[Variable] = []
         constraints: list[Constraint] = []
         for entry in data:
             if entry.get("kind") in CONSTRAINT_KINDS:
                 constraints.append(constraint_from_dict(entry))
                 continue
-            given = dict(entry)
-            kind = given.pop("kind", None)
+            arguments = dict(entry)
+            kind = arguments.pop("kind", None)
             if kind not in _KINDS:
                 raise SpaceError(f"kind {kind!r}: it must be one of {sorted([*_KINDS, *CONSTRAINT_KINDS])}")
             try:
-                variables.append(_KINDS[kind](**given))
+                variables.append(_KINDS[kind](**arguments))
             except TypeError as error:
-                raise SpaceError(f"{kind} {given.get('name')!r}: {error}") from None
+                raise SpaceError(f"{kind} {arguments.get('name')!r}: {error}") from None
         return cls(variables, constraints)
 
 

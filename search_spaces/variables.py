@@ -1,12 +1,12 @@
-"""The kinds of variables: one continuous (Real), four discrete, each with the graph that says what is near.
+"""Variables: one continuous kind (Real) and four discrete ones, each with a graph of its values.
 
 | class | values | graph |
 |---|---|---|
-| Real | [low, high], linear or log scale | none: a column of the unit cube |
+| Real | [low, high], linear or log scale | none; a coordinate of the unit cube |
 | Integer | low, low + 1, ..., high | path |
-| Ordinal | given values, in order | path |
-| Nominal | given values | complete |
-| Graph | given vertices | given edges |
+| Ordinal | a list of values, in order | path |
+| Nominal | a list of values | complete |
+| Graph | a list of vertices | a list of edges |
 
 Graphs are adjacency matrices:
 
@@ -34,17 +34,17 @@ Adjacency = Floats
 
 
 def complete_graph(n: int) -> Adjacency:
-    """Every vertex beside every other: a nominal variable with n values."""
+    """Return the graph of a nominal variable with n values: all vertices are adjacent."""
     return np.ones((n, n)) - np.eye(n)
 
 
 def path_graph(n: int) -> Adjacency:
-    """Vertices in a row: an ordinal variable with n values."""
+    """Return the graph of an ordinal variable with n values: a path."""
     return np.eye(n, k=1) + np.eye(n, k=-1)
 
 
 def graph_from_edges(n: int, edges: Iterable[tuple[int, int]]) -> Adjacency:
-    """The undirected graph on n vertices with these edges, given as pairs of indices."""
+    """Return the undirected graph on n vertices with these edges (pairs of indices)."""
     adjacency = np.zeros((n, n))
     for i, j in edges:
         adjacency[i, j] = adjacency[j, i] = 1.0
@@ -52,35 +52,34 @@ def graph_from_edges(n: int, edges: Iterable[tuple[int, int]]) -> Adjacency:
 
 
 def is_connected(adjacency: Adjacency) -> bool:
-    """Whether every vertex can be reached from vertex 0."""
+    """Return whether every vertex can be reached from vertex 0."""
     reached, frontier = {0}, [0]
     while frontier:
-        vertex = frontier.pop()
-        fresh = {int(j) for j in np.flatnonzero(adjacency[vertex])} - reached
-        reached |= fresh
-        frontier.extend(fresh)
+        new = {int(j) for j in np.flatnonzero(adjacency[frontier.pop()])} - reached
+        reached |= new
+        frontier.extend(new)
     return len(reached) == len(adjacency)
 
 
 def laplacian(adjacency: Adjacency) -> Floats:
-    """L = D - A."""
+    """Return L = D - A."""
     return np.asarray(np.diag(adjacency.sum(axis=1)) - adjacency)
 
 
 def spectrum(adjacency: Adjacency) -> tuple[Floats, Floats]:
-    """Eigenvalues [n] and eigenvectors [n, n] of the Laplacian; rounding below zero is set to zero."""
+    """Return eigenvalues [n] and eigenvectors [n, n] of the Laplacian; eigenvalues below 1e-9 are set to zero."""
     eigenvalues, eigenvectors = np.linalg.eigh(laplacian(adjacency))
     eigenvalues[np.abs(eigenvalues) < 1e-9] = 0.0
     return eigenvalues, eigenvectors
 
 
 Value = str | int | float | bool
-"""What a configuration holds: scalars that JSON gives back unchanged."""
+"""A value in a configuration: a scalar that JSON preserves."""
 
 
 @dataclass(frozen=True)
 class Real:
-    """A real number in [low, high]; with `log`, the unit interval maps to its logarithm."""
+    """A real number in [low, high]; with `log`, its logarithm is mapped to the unit interval."""
 
     name: str
     low: float
@@ -96,40 +95,40 @@ class Real:
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The bounds on the scale that the unit interval is: with `log`, their logarithms."""
+        """The bounds; with `log`, their logarithms."""
         return (math.log(self.low), math.log(self.high)) if self.log else (self.low, self.high)
 
     def to_unit(self, value: float) -> float:
-        """Value to [0, 1]."""
+        """Map a value to [0, 1]."""
         low, high = self.ends
         return ((math.log(value) if self.log else value) - low) / (high - low)
 
     def from_unit(self, unit: float) -> float:
-        """[0, 1] to value; clipped, so that rounding never leaves the bounds."""
+        """Map [0, 1] to a value, clipped to the bounds."""
         low, high = self.ends
         value = low + unit * (high - low)
         return min(max(math.exp(value) if self.log else value, self.low), self.high)
 
     def from_units(self, units: Floats) -> Floats:
-        """`from_unit` of many [m], up to rounding."""
+        """Map units [m] to values [m]; equals `from_unit` up to rounding."""
         low, high = self.ends
         values = low + units * (high - low)
         return np.clip(np.exp(values) if self.log else values, self.low, self.high)
 
     def check(self, value: Any) -> None:
-        """Raise SpaceError unless value is a finite number within the bounds."""
+        """Raise SpaceError unless the value is a number within the bounds."""
         if isinstance(value, bool) or not isinstance(value, int | float) or not self.low <= value <= self.high:
             raise SpaceError(f"{self.name} = {value!r}: it must be a number in [{self.low}, {self.high}]")
 
-    def own(self, value: float) -> Value:
-        """A value that it may take, as a float."""
+    def coerce(self, value: float) -> Value:
+        """Return a valid value as a float."""
         return float(value)
 
 
 class Discrete:
-    """A variable whose values are the vertices of a graph. Subclasses give `name` and `vertices`.
+    """A variable whose values are the vertices of a graph. Subclasses define `name` and `vertices`.
 
-    ordered: whether the vertices stand in a row; else, unless a subclass says otherwise, each is beside every other.
+    ordered: whether the graph is a path; otherwise it is complete unless a subclass overrides `adjacency`.
     """
 
     ordered: ClassVar[bool] = False
@@ -138,7 +137,7 @@ class Discrete:
 
     @cached_property
     def adjacency(self) -> Adjacency:
-        """[n, n], 0 or 1."""
+        """A [n, n], 0 or 1."""
         return (path_graph if self.ordered else complete_graph)(len(self.vertices))
 
     @cached_property
@@ -146,23 +145,23 @@ class Discrete:
         return {_key(value): i for i, value in enumerate(self.vertices)}
 
     def index(self, value: Any) -> int:
-        """The vertex number of a value; SpaceError if there is none."""
+        """Return the vertex number of a value. Raises SpaceError for other values."""
         try:
             return self._index[_key(value)]
         except (KeyError, TypeError, OverflowError):
             raise SpaceError(f"{self.name} = {value!r}: it must be one of {list(self.vertices)}") from None
 
     def check(self, value: Any) -> None:
-        """Raise SpaceError unless value is one of the vertices."""
+        """Raise SpaceError unless the value is a vertex."""
         self.index(value)
 
-    def own(self, value: Any) -> Value:
-        """The vertex that a value names: of what may be written as 1 or 1.0, one of the two. SpaceError if none."""
+    def coerce(self, value: Any) -> Value:
+        """Return the vertex equal to a value, e.g. 1 for 1.0. Raises SpaceError for other values."""
         return self.vertices[self.index(value)]
 
     @cached_property
     def neighbours(self) -> tuple[tuple[int, ...], ...]:
-        """For each vertex, the vertices beside it."""
+        """The adjacent vertices of each vertex."""
         return tuple(tuple(int(j) for j in np.flatnonzero(row)) for row in self.adjacency)
 
     @cached_property
@@ -188,13 +187,13 @@ class Integer(Discrete):
             raise SpaceError(f"Integer {self.name!r}: bounds [{self.low}, {self.high}]; low must be below high")
 
     @cached_property
-    def vertices(self) -> tuple[Value, ...]:  # type: ignore[override]  # a property serves as well as a field
+    def vertices(self) -> tuple[Value, ...]:  # type: ignore[override]  # a property instead of a field
         return tuple(range(self.low, self.high + 1))
 
 
 @dataclass(frozen=True)
-class _Listed(Discrete):
-    """Values given one by one."""
+class _ListedValues(Discrete):
+    """Values given as a list."""
 
     name: str
     values: Sequence[Value]
@@ -210,15 +209,15 @@ class _Listed(Discrete):
 
 
 @dataclass(frozen=True)
-class Ordinal(_Listed):
-    """Ordered values, on a path: each beside the one before and the one after."""
+class Ordinal(_ListedValues):
+    """Ordered values, on a path."""
 
     ordered: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
-class Nominal(_Listed):
-    """Values without an order, on a complete graph: each beside every other."""
+class Nominal(_ListedValues):
+    """Values without an order, on a complete graph."""
 
 
 @dataclass(frozen=True)
@@ -236,7 +235,7 @@ class Graph(Discrete):
         _check_vertices(self.name, self.vertices)
         for edge in self.edges:
             if len(edge) != 2:
-                raise SpaceError(f"Graph {self.name!r}: the edge {edge!r} must have two ends")
+                raise SpaceError(f"Graph {self.name!r}: the edge {edge!r} must have two vertices")
         for a, b in self.edges:
             if self.index(a) == self.index(b):
                 raise SpaceError(f"Graph {self.name!r}: the edge ({a!r}, {b!r}) joins a vertex to itself")
@@ -252,7 +251,7 @@ Variable = Real | Integer | Ordinal | Nominal | Graph
 
 
 def _key(value: Any) -> tuple[type, Value]:
-    """Tells True from 1 and 1 from "1", and takes 1.0 for 1 (JSON and CSV do not keep them apart)."""
+    """Return a key that differs for True, 1 and "1", and is equal for 1 and 1.0, which JSON and CSV may exchange."""
     if isinstance(value, bool | str):
         return type(value), value
     return float, float(value)
@@ -270,7 +269,7 @@ def _check_vertices(name: str, vertices: tuple[Value, ...]) -> None:
         if not isinstance(value, str | int | float | bool):
             raise SpaceError(
                 f"{name}: value {value!r} is a {type(value).__name__}; use a string, number or boolean, "
-                "which JSON gives back unchanged (for a pair, a string such as '-1,0')"
+                "which JSON preserves (for a pair, a string such as '-1,0')"
             )
         if isinstance(value, float) and not math.isfinite(value):
             raise SpaceError(f"{name}: value {value!r}; numbers must be finite")

@@ -40,7 +40,7 @@ SLOW = {
     ),
     "mlflow": ("background", "credentials", "own_store", "postgresql", "reconciler", "sync", "ui"),
     "trainers": (
-        *("arrangement", "capture_guard", "early_validation", "fashion_mnist_download", "fast_network"),
+        *("capture_guard", "early_validation", "fast_network"),
         *("image_trainer", "interruption", "largest_cell", "memory", "promotion", "stacked_training"),
     ),
     "tests": (

@@ -1,4 +1,4 @@
-"""What one evaluation is: the contracts of trainers and problems, and a chamber for each kind of problem."""
+"""Trainers, which evaluate configurations, and problems: images, tables and functions."""
 
 from fmnas.trainers.contract import (
     DataError,

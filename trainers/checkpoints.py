@@ -1,9 +1,9 @@
-"""Checkpoints of trainings: a retried trial goes on where it was cut off, and ends with the same numbers.
+"""Checkpoints of trainings: a retried trial resumes from one and ends with the same numbers.
 
-A checkpoint holds what the next epochs depend on: weights, BatchNorm statistics, momentum, the streams' states, and the
-errors so far. It belongs to one training: its fingerprint is made of all that decides the training's numbers. One file
-per training, written in full or not at all, with a checksum, read without running code from it, removed when the
-evaluation is done; where longer trials go on from shorter ones, when the longest is.
+A checkpoint holds all that the next epochs depend on: weights, BatchNorm statistics, momentum, the states of the random
+generators, and the errors so far. It belongs to one training, by a fingerprint of everything that affects its numbers.
+There is one file per training, written atomically, with a checksum, and read without executing code from it. It is
+removed when the evaluation is done or, if longer trials continue shorter ones, when the longest is.
 """
 
 import hashlib
@@ -18,31 +18,27 @@ from fmnas.trainers.contract import TrainerError
 logger = logging.getLogger(__name__)
 
 Rows = list[list[float]]
-"""The validation errors of each epoch: one, or one of each training in one program."""
+"""The validation errors of each epoch: one per training of a program."""
 
 
 class Checkpoints:
-    """Checkpoints in a folder, which is made when the first is written; the folder that it lies in must exist.
-
-    Several processes may use it, each for trainings of its own or for the same.
-    Raises TrainerError for an `every` below 1.
-    """
+    """Checkpoints in a folder, whose parent must exist; several processes may use it at the same time."""
 
     def __init__(self, folder: Path, every: int = 5) -> None:
-        """every: how many epochs between two checkpoints of a training."""
+        """every: epochs between two checkpoints of a training, at least 1; TrainerError otherwise."""
         if every < 1:
-            raise TrainerError(f"checkpoints every {every} epochs: it must be at least 1")
+            raise TrainerError(f"checkpoints.every = {every}: it must be at least 1")
         self.folder = folder
         self.every = every
 
     def due(self, epochs: int) -> bool:
-        """Whether a checkpoint is written after so many epochs."""
+        """Whether a checkpoint is written after this number of epochs."""
         return epochs % self.every == 0
 
     def save(self, fingerprint: str, number: int, rows: Rows, learner: dict[str, Any]) -> None:
-        """Keep the errors and the learner's state of training `number`, in the place of those before. Raises OSError.
+        """Replace the checkpoint of training `number` by these errors and this learner's state. Raises OSError.
 
-        Trainings in one program are cut off together, and kept under the number of the first.
+        Trainings in one program share a checkpoint, under the number of the first.
         """
         self.folder.mkdir(exist_ok=True)
         errors = [error for row in rows for error in row]
@@ -50,10 +46,10 @@ class Checkpoints:
         write_aside(self._path(fingerprint, number), pack(content))
 
     def load(self, fingerprint: str, number: int, width: int) -> tuple[Rows, dict[str, Any]] | None:
-        """What was kept of training `number`, or of `width` trainings in one program; None if nothing was.
+        """The checkpoint of training `number`, or of `width` trainings in one program; None if there is none.
 
-        A file that cannot be read, or that is another training's, is worth a warning and no more: the training then
-        starts anew, which costs time and changes no number.
+        A file that is damaged or belongs to a different training is ignored with a warning: the training then restarts
+        from scratch, with the same numbers.
         """
         path = self._path(fingerprint, number)
         if not path.exists():
@@ -62,18 +58,18 @@ class Checkpoints:
             content = unpack(path.read_bytes())
             owner, learner = (content["fingerprint"], content["number"]), content["learner"]
             errors = list(content["errors"])
-        except Exception as error:  # what a damaged file raises depends on where it is damaged
-            self.refuse(fingerprint, number, f"it cannot be read ({type(error).__name__})")
+        except Exception as error:  # the type depends on where the file is damaged
+            self.log_unusable(fingerprint, number, f"it cannot be read ({type(error).__name__})")
             return None
         if owner != (fingerprint, number):
-            self.refuse(fingerprint, number, "it is another training's")
+            self.log_unusable(fingerprint, number, "it belongs to a different training")
             return None
         return [errors[i : i + width] for i in range(0, len(errors), width)], learner
 
-    def refuse(self, fingerprint: str, number: int, reason: str) -> None:
-        """Say in the log why a checkpoint is not used."""
+    def log_unusable(self, fingerprint: str, number: int, reason: str) -> None:
+        """Log a warning that a checkpoint is not used, and why."""
         path = self._path(fingerprint, number)
-        logger.warning("checkpoint %s is not used, %s: the training starts anew", path, reason)
+        logger.warning("checkpoint %s is not used, %s: the training restarts from scratch", path, reason)
 
     def discard(self, fingerprint: str, count: int) -> None:
         """Remove the checkpoints of trainings 0 to count - 1."""
@@ -85,8 +81,8 @@ class Checkpoints:
 
 
 def pack(content: dict[str, Any]) -> bytes:
-    """Tensors and plain values as bytes that begin with their checksum: torch itself does not see a changed number."""
-    import torch  # which takes a second to load: only who trains should wait for it
+    """Tensors and plain values as bytes, after their SHA-256: torch itself does not detect a changed number."""
+    import torch  # slow to import, so only for those who train
 
     file = io.BytesIO()
     torch.save(content, file)
@@ -94,11 +90,11 @@ def pack(content: dict[str, Any]) -> bytes:
 
 
 def unpack(packed: bytes) -> dict[str, Any]:
-    """The inverse of `pack`, on the CPU; raises an exception of some kind for anything else."""
+    """The inverse of `pack`, on the CPU; raises an exception of some type for anything else."""
     import torch
 
     checksum, content = packed[: hashlib.sha256().digest_size], packed[hashlib.sha256().digest_size :]
     if hashlib.sha256(content).digest() != checksum:
-        raise TrainerError("its checksum is another one")
+        raise TrainerError("wrong checksum")
     loaded: dict[str, Any] = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     return loaded

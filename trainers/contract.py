@@ -1,4 +1,4 @@
-"""The contract of a trainer, which turns a trial into an evaluation; and what can be wrong with its input or data."""
+"""The interface of a trainer, which turns a trial into an evaluation, and the errors of trainers and data."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -7,52 +7,48 @@ from fmnas.search_spaces import Evaluation, FmnasError, Space, Trial, errors
 
 
 class DataError(FmnasError):
-    """Data that are missing, cut off, altered, or too few for what is asked."""
+    """Data are missing, damaged, or too few."""
 
 
 class TrainerError(FmnasError, ValueError):
-    """A setting, a trial or a problem name that a trainer cannot work with."""
+    """A setting, a trial or the name of a problem is invalid."""
 
 
 class TrainingFailedError(FmnasError, RuntimeError):
-    """A training that broke down, by its own doing, with the cell that it trained; as where memory was too little.
-
-    The trainer can go on with another trial.
-    """
+    """A training failed because of its configuration, e.g. too little memory. The trainer can evaluate other trials."""
 
 
 class DeviceFailedError(FmnasError):
-    """A device broke down, or others took its memory: not the trial's fault, which may be repeated elsewhere.
+    """A device failed, or other processes use its memory: the trial is not at fault and may be repeated elsewhere.
 
-    The process must not train on it again. What CUDA and torch keep of a failure ends with the process alone. So also
-    for a step that could not be recorded as a CUDA graph (`images.cuda_graph.CaptureError`).
+    The process must not train on the device again: CUDA and torch keep the failure until the process ends. That also
+    holds for a step that cannot be captured as a CUDA graph (`images.cuda_graph.CaptureError`).
     """
 
 
 class EvaluationStoppedError(FmnasError):
-    """The end of an evaluation that was told to stop; it has no result."""
+    """An evaluation was cancelled; it has no result."""
 
 
 def optional_module(name: str, user: str) -> Any:
-    """The module, imported. Raises TrainerError that names its user and the command that installs it."""
+    """The imported module. Raises TrainerError that names its user and the command that installs it."""
     return errors.optional_module(name, user, TrainerError)
 
 
 Report = Callable[[int, int, float], None]
 """Called after each epoch with (seed number from 0, epochs done, validation error)."""
 
-
 Stop = Callable[[], bool]
-"""Asked now and then while a trial is evaluated: whether to end at once. It must be quick."""
+"""Called often during an evaluation: whether to cancel it. It must be fast."""
 
 
 def never() -> bool:
-    """The stop of an evaluation that runs to its end."""
+    """A `Stop` that never cancels."""
     return False
 
 
 def ignore(seed: int, epoch: int, error: float) -> None:
-    """The report of someone who does not listen."""
+    """A `Report` that does nothing."""
 
 
 class Trainer(Protocol):
@@ -61,15 +57,14 @@ class Trainer(Protocol):
     def evaluate(self, trial: Trial, report: Report = ignore, stop: Stop = never) -> Evaluation:
         """Train `trial.configuration` for `trial.epochs` epochs. Divergence is an evaluation, not an exception.
 
-        Raises EvaluationStoppedError once `stop` says yes.
+        Raises EvaluationStoppedError once `stop` returns true.
         """
         ...
 
 
 def check_trial(trial: Trial, space: Space) -> None:
-    """Raise SpaceError for a configuration outside the space, TrainerError for epochs or a seed that cannot be."""
+    """Raise SpaceError for a configuration outside the space, TrainerError for invalid epochs or an invalid seed."""
     space.validate(trial.configuration)
-    if trial.epochs < 1:
-        raise TrainerError(f"trial {trial.id}: epochs = {trial.epochs}; it must be at least 1")
-    if trial.seed < 0:
-        raise TrainerError(f"trial {trial.id}: seed = {trial.seed}; it must be 0 or more")
+    for key, value, least in (("epochs", trial.epochs, 1), ("seed", trial.seed, 0)):
+        if value < least:
+            raise TrainerError(f"trial {trial.id}: {key} = {value}; it must be at least {least}")

@@ -1,11 +1,8 @@
-"""What a problem is: a space, what evaluates a configuration of it, and how its objective is to be modelled.
+"""A problem: a space, a trainer that evaluates its configurations, and how to model the objective.
 
-A problem stands in one file of its chamber, as a `Problem` or, where a configuration may set something of it, as a
-function of `ProblemSettings`.
-
-The BO-FM paper's runs began at ten random points, which `authors_points` gives, for comparisons paired with its
-published runs. Its recipe, for run number `seed`: one seed per variable from RandomState(seed), continuous variables
-first, discrete ones in the order of the space; then each variable is drawn by itself, uniformly (a log-scaled one on
+`authors_points` returns the ten random points at which the BO-FM paper's runs started, for paired comparisons with its
+published runs. For run number `seed`, RandomState(seed) draws one seed per variable, continuous variables first,
+discrete ones in the order of the space. Then each variable is drawn with its own seed, uniformly (a log-scaled one on
 its logarithm), and rounded to float32.
 """
 
@@ -28,22 +25,19 @@ if TYPE_CHECKING:
 
 Arrangement = Literal["auto", "plain", "fast", "stacked"]
 FlopsConvention = Literal["torch", "pthflops"]
-"""How the trainings of an evaluation are arranged on a machine, see `images/arrangement.py`."""
 
 AUTHORS_POINTS = 10
-"""How many points each of the paper's runs began with."""
-
-
+"""Size of the initial design of each of the paper's runs."""
 OWN = "own"
-"""The name of a set of images that is a user's own."""
+"""The name of a custom set of images."""
 USER_SETS = ("mnist", "kmnist", OWN)
-"""Sets of images that are read where a user says, and nowhere else."""
+"""Sets of images that are read from `data.root`, and never downloaded."""
 
 
 class Data(Protocol):
-    """What a problem's trainings see. place: where it was found.
+    """The data of a problem. place: where it was found.
 
-    It may have a `digest`, too, text that tells it from other data: then no experiment goes on with others.
+    It may have a `digest`, a text that identifies it: an experiment is not resumed with data of a different digest.
     """
 
     @property
@@ -52,11 +46,11 @@ class Data(Protocol):
 
 @dataclass(frozen=True)
 class DataSettings:
-    """The data of a real problem; what is None is as the problem has it.
+    """The data of a real problem; None stands for the problem's default.
 
-    name: data set. root: the folder or file that holds it; None looks in the usual places.
+    name: data set. root: the folder or file with it; None: search the usual places.
     train, validation: number of images. batch_size: images per SGD step.
-    early_validation: how many of the validation images epochs before a trial's last are measured on; None: all.
+    early_validation: validation images used in the epochs before a trial's last; None: all.
     """
 
     name: str | None = None
@@ -74,10 +68,10 @@ class DataSettings:
 
 @dataclass(frozen=True)
 class ProblemSettings:
-    """What a configuration may set of a problem: its data, the number of seeds averaged, where checkpoints are kept.
+    """What a configuration may set of a problem.
 
-    schedule_epochs: the epochs that a search's learning rates are planned for; None: each trial's own.
-    flops_weight: of FLOPs in its objective, beside the error; None: as the problem has it. flops: how they are counted.
+    seeds: trainings per evaluation. schedule_epochs: length of the learning rate schedule; None: the trial's epochs.
+    flops_weight: of FLOPs in the objective, beside the error; None: the problem's default. flops: how to count them.
     """
 
     data: DataSettings = field(default_factory=DataSettings)
@@ -90,7 +84,7 @@ class ProblemSettings:
 
 @dataclass(frozen=True)
 class Hardware:
-    """Where a trainer runs: a torch device, the number of CPU threads, and how trainings are arranged on them."""
+    """Where a trainer runs. arrangement: how the trainings of an evaluation share it, see `seed_parallelism.py`."""
 
     device: str = "cpu"
     threads: int = 1
@@ -99,13 +93,13 @@ class Hardware:
 
 @dataclass(frozen=True)
 class ConfigurableProblem:
-    """A problem of which a configuration may set something.
+    """A problem with settings.
 
-    make: the problem with settings, whose data and weight are complete.
-    data: the keys of DataSettings that it takes, with the values that they have unless set; empty where data are fixed.
-    checkpoints: whether its trainings can go on from one.
-    schedule: whether its trainings follow a schedule, which can be planned for more epochs than a trial has.
-    flops_weight: of FLOPs in its objective unless a configuration sets it; None: there are none in it.
+    make: returns the problem for settings without missing data keys or a missing weight.
+    data: the keys of DataSettings that it takes, and their defaults; empty if its data are fixed.
+    checkpoints: whether its trainings support checkpoints.
+    schedule: whether its trainings follow a learning rate schedule, which may be longer than a trial.
+    flops_weight: default weight of FLOPs in the objective; None: it has no FLOPs term.
     """
 
     make: "Callable[[ProblemSettings], Problem]"
@@ -117,23 +111,22 @@ class ConfigurableProblem:
 
 @dataclass(frozen=True)
 class Problem:
-    """A task: a space, what evaluates it, and how its objective is to be modelled.
+    """An optimization problem.
 
-    build: makes the trainer from the data.
-    penalty: the objective that an optimizer is told for a trial that failed; None: the worst it was told so far, and
-    nothing before it was told any.
-    epochs: full fidelity unless a configuration says otherwise.
-    log_objective: whether models see the logarithm.
-    minimum: the lowest objective there is (without noise), where it is known.
-    function: the objective itself, without noise, where it is a plain function.
-    has_authors_points: whether the BO-FM paper's runs began at the `authors_points` of the space.
-    description: what it is, in a paragraph; of a user's function, the first one of its docstring.
-    objective: what an evaluation measures, in a sentence.
-    seeds: error columns in the table of trials; 0 for a problem that measures no error beside its objective.
-    dataset: what its trainings see; empty for a synthetic problem.
-    load: reads the data (None without any); raises DataError, or TrainerError where a package is missing.
-    load_final: reads what the best configurations are retrained and tested on, for a number of images to train on;
-    `build` makes the trainer from it, too. None for a problem without test images that its search leaves alone.
+    build: returns the trainer for the data.
+    penalty: the objective reported to an optimizer for a failed trial; None: the worst one observed, or no report if
+    there is none.
+    epochs: default full fidelity.
+    log_objective: whether models see the logarithm of the objective.
+    minimum: the known optimum, without noise. function: the objective without noise, if it is a plain function.
+    has_authors_points: whether the BO-FM paper's runs started at the `authors_points` of the space.
+    description: a paragraph; for a user's function, the first of its docstring.
+    objective: a sentence on what an evaluation measures.
+    seeds: number of error columns in the table of trials; 0 if the objective is not an average over trainings.
+    dataset: name of the data; empty for a synthetic problem.
+    load: reads the data, or returns None if there are none; raises DataError, or TrainerError for a missing package.
+    load_final: reads the data to retrain and test the best configurations on, given the number of training images;
+    `build` takes them, too. None: the problem has no test data.
     """
 
     space: Space
@@ -158,12 +151,12 @@ class Problem:
 
 
 def authors_points(space: Space, seed: int, count: int = AUTHORS_POINTS) -> list[Configuration]:
-    """The points that the paper's run `seed` (0, 1, 2, ...) began at; more continue the list, fewer are its beginning.
+    """The initial design of the paper's run `seed` (0, 1, 2, ...), for a problem that `has_authors_points`.
 
-    It is theirs for a problem that `has_authors_points`. Raises TrainerError for a count below 1.
+    Raises TrainerError for a count below 1.
     """
     if count < 1:
-        raise TrainerError(f"count = {count}: an initial design needs at least 1 point")
+        raise TrainerError(f"count = {count}: it must be at least 1")
     names = [v.name for v in space.columns]
     seeds = np.random.RandomState(seed).randint(0, 2**31 - 2, size=len(names))
     rngs = {name: np.random.RandomState(own) for name, own in zip(names, seeds, strict=True)}
@@ -175,7 +168,7 @@ def authors_points(space: Space, seed: int, count: int = AUTHORS_POINTS) -> list
 
 
 def _reals(variable: Real, rng: np.random.RandomState, count: int) -> list[Value]:
-    """`count` draws; rounding to float32 may leave the bounds, so they are clipped."""
+    """`count` draws, clipped to the bounds, which rounding to float32 may exceed."""
     drawn: NDArray[np.float32] = rng.uniform(*variable.ends, count).astype(np.float32)
     values = [math.exp(value) if variable.log else value for value in drawn.tolist()]
     return [min(max(value, variable.low), variable.high) for value in values]

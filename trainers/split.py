@@ -1,8 +1,8 @@
-"""Data in two parts, whatever is trained on them: inputs and labels to train on, and others that are held out.
+"""Data sets and their splits into two parts, one to train on and one held out.
 
-Inputs are images, whose set is whole before it is split, or the rows of a table; labels are the numbers of ten classes.
-A split that a permutation makes is the same for everyone: `numpy.random.RandomState(0).shuffle`, as in the BO-FM
-authors' code. Arrays may be read-only, shared by all workers of a machine.
+Inputs are images or rows of a table; labels are ten classes. The permutation behind a split is the same everywhere:
+`numpy.random.RandomState(0).shuffle`, as in the BO-FM authors' code. Arrays may be read-only and shared by the workers
+of a machine.
 """
 
 from dataclasses import dataclass
@@ -18,18 +18,18 @@ Numbers = Floats | Bytes
 
 CLASSES = 10
 GUESSING_ERROR = 1.0 - 1.0 / CLASSES
-"""What a training has that diverged, too."""
+"""Also the error of a training that diverged."""
 IMAGE_SIZE = 28
 """Pixels along a side of an image."""
 
 
 @dataclass(frozen=True, eq=False)
 class ImageSet:
-    """A set of images, whole. Images [n, 28, 28] and labels [n] (0 to 9), uint8; of test images None where it has none.
+    """A complete set of images [n, 28, 28] and labels [n] (0 to 9), uint8; test images are None if it has none.
 
-    name: in sentences and tables. place: where it was found.
-    digest: SHA-256 of the arrays; empty where the set is known to be what its name says.
-    tests_on_the_rest: whether images that a search left alone are its test images.
+    name: for reports. place: where it was found.
+    digest: SHA-256 of the arrays; empty for a set whose checksums are known.
+    test_on_unused: whether the images that a search did not use are its test images.
     """
 
     name: str
@@ -39,17 +39,17 @@ class ImageSet:
     test_images: Bytes | None = None
     test_labels: Bytes | None = None
     digest: str = ""
-    tests_on_the_rest: bool = False
+    test_on_unused: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Inputs [n, ...] and labels [n] (uint8, 0 to 9) to train on, and others held out. Raises DataError for others.
+    """Inputs [n, ...] and labels [n] (uint8, 0 to 9) to train on, and others held out. Raises DataError if invalid.
 
-    The inputs of an image trainer are uint8 [n, 28, 28], of a table's float64 or uint8 [n, d].
-    name: of the data set. place: where it was found, for the record.
-    for_tests: whether those held out are test data, which no search may see; else a search validates on them.
-    digest: SHA-256 of the whole set; empty where it is known to be what its name says.
+    Inputs of an image trainer are uint8 [n, 28, 28], of a table float64 or uint8 [n, d].
+    name: of the data set. place: where it was found.
+    for_tests: whether the held-out part is test data, which no search may use; otherwise it is validation data.
+    digest: SHA-256 of the complete set; empty if its checksums are known.
     """
 
     train_inputs: Numbers
@@ -62,23 +62,23 @@ class Split:
     digest: str = ""
 
     def __post_init__(self) -> None:
-        one, other = self.train_inputs.shape[1:], self.held_out_inputs.shape[1:]
-        if one != other:
+        train, held_out = self.train_inputs.shape[1:], self.held_out_inputs.shape[1:]
+        if train != held_out:
             raise DataError(
-                f"{self.name}: an input to train on is {list(one)}, one held out {list(other)}: both must be of one "
-                "shape"
+                f"{self.name}: training inputs are {list(train)}, held-out inputs {list(held_out)}; their shapes must "
+                "be equal"
             )
         _check_part(f"{self.name}, training part", self.train_inputs, self.train_labels)
         part = "test" if self.for_tests else "validation"
         _check_part(f"{self.name}, {part} part", self.held_out_inputs, self.held_out_labels)
 
 
-def _check_part(what: str, inputs: Numbers, labels: Bytes) -> None:
-    """Raise DataError unless there are n >= 1 inputs, with a label from 0 to 9 each."""
+def _check_part(part: str, inputs: Numbers, labels: Bytes) -> None:
+    """Raise DataError unless there are n >= 1 inputs with a label from 0 to 9 each."""
     if len(inputs) == 0 or labels.dtype != np.uint8 or labels.shape != (len(inputs),) or labels.max() >= CLASSES:
         raise DataError(
-            f"{what}: {len(inputs)} inputs, labels {labels.dtype} {labels.shape} up to {labels.max(initial=0)}; there "
-            f"must be at least one, and the labels uint8 [{len(inputs)}], from 0 to {CLASSES - 1}"
+            f"{part}: {len(inputs)} inputs, labels {labels.dtype} {labels.shape} up to {labels.max(initial=0)}; there "
+            f"must be at least one input, and labels must be uint8 [{len(inputs)}] from 0 to {CLASSES - 1}"
         )
 
 

@@ -32,7 +32,7 @@ import numpy as np
 import pandas as pd
 
 from fmnas.search_spaces import FmnasError
-from fmnas.search_spaces.records import FALLBACKS, ORIGINS, STATUSES, fallback_of_older
+from fmnas.search_spaces.records import FALLBACKS, ORIGINS, STATUSES
 
 _TEXT_COLUMNS = ("run", "optimizer", "origin", "status", "worker", "reason", "note")
 _INTEGER_COLUMNS = ("repeat", "trial", "parent", "epochs", "attempt")
@@ -47,8 +47,7 @@ SOURCE = "run_directory"
 _ADDED: dict[str, Any] = {
     # A first attempt had none before it; what a later one's cost is not known.
     LOST_SECONDS: lambda table: [0.0 if str(attempt) == "1" else None for attempt in table["attempt"]],
-    **dict.fromkeys((SOURCE, *WAY_COLUMNS), ""),
-    FALLBACK_COLUMN: lambda table: [fallback_of_older(str(note)) for note in table["note"]],
+    **dict.fromkeys((SOURCE, *WAY_COLUMNS, FALLBACK_COLUMN), ""),
 }
 """What a table without one of these columns, as of an older file, gets in its place."""
 NEVER_EMPTY = ("run", "optimizer", "origin", "status", "repeat", "trial", "epochs", "attempt", "finished_at")

@@ -1,11 +1,11 @@
-"""Acquisitions of minimising: expected improvement below an incumbent, plain and augmented, and the confidence bound.
+"""Acquisition functions for minimisation: (augmented) expected improvement and the lower confidence bound.
 
-All are maximised. Expected improvement is taken as its logarithm, in a form that never underflows:
+All are maximised. Expected improvement is computed as its logarithm, in a form that does not underflow:
 
     EI = s h(u),  h(u) = phi(u) + u Phi(u),  u = (best - mean) / s
 
-log h follows Ament et al. 2023 (LogEI, Eq. 9): far below zero phi + u Phi cancels, so the branch there is written with
-the scaled complementary error function, and beyond u = -1e6 with its asymptote h ~ phi(u) / u^2.
+log h follows Ament et al. 2023 (LogEI, Eq. 9): for very negative u, phi + u Phi cancels, so that branch uses the scaled
+complementary error function, and below u = -1e6 its asymptote h ~ phi(u) / u^2.
 """
 
 import math
@@ -25,7 +25,7 @@ def _log_phi(u: Tensor) -> Tensor:
 
 
 def log_h(u: Tensor) -> Tensor:
-    """log(phi(u) + u Phi(u)), accurate for every finite u; shapes broadcast."""
+    """Return log(phi(u) + u Phi(u)), accurate for every finite u."""
     near = u.clamp(min=-1.0)
     direct = (_log_phi(near).exp() + near * torch.special.ndtr(near)).log()
     middle = u.clamp(_FAR, -1.0)
@@ -38,20 +38,20 @@ def log_h(u: Tensor) -> Tensor:
 
 
 class Acquisition(ABC):
-    """How much a value N(mean, deviation^2) is worth trying; shapes broadcast."""
+    """The utility of evaluating a point with the value N(mean, deviation^2); shapes broadcast."""
 
     @abstractmethod
     def value(self, mean: Tensor, deviation: Tensor) -> Tensor:
-        """What is maximised."""
+        """Return the acquisition."""
 
     @abstractmethod
     def slopes(self, mean: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(value, its slope along the mean, along the deviation)."""
+        """Return (value, its derivatives by the mean and by the deviation)."""
 
 
 @dataclass(frozen=True)
 class LogEI(Acquisition):
-    """log EI below `best`; finite where EI itself is zero in floating point."""
+    """log EI below `best`; finite even where EI is zero in floating point."""
 
     best: float
 
@@ -59,7 +59,7 @@ class LogEI(Acquisition):
         return deviation.log() + log_h((self.best - mean) / deviation)
 
     def slopes(self, mean: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(log EI, -Phi(u) / (s h(u)), phi(u) / (s h(u)))."""
+        """Return (log EI, -Phi(u) / (s h(u)), phi(u) / (s h(u)))."""
         u = (self.best - mean) / deviation
         scale = log_h(u)
         near = u.clamp(min=-1e4)
@@ -71,7 +71,7 @@ class LogEI(Acquisition):
 
 @dataclass(frozen=True)
 class LogAugmentedEI(LogEI):
-    """log of EI (1 - sqrt(noise / (noise + s^2))): where noise hides the function, s adds nothing (Huang et al. 2006).
+    """log of EI (1 - sqrt(noise / (noise + s^2))): no credit for s below the noise (Huang et al. 2006).
 
     noise: variance of an observation, above 0.
     """
@@ -79,7 +79,7 @@ class LogAugmentedEI(LogEI):
     noise: float
 
     def value(self, mean: Tensor, deviation: Tensor) -> Tensor:
-        """Its logarithm, in a form that does not cancel where s is far below the noise."""
+        """Return the acquisition in a form that does not cancel if s is far below the noise."""
         root, sigma = self._roots(deviation)
         return super().value(mean, deviation) + 2.0 * deviation.log() - root.log() - (root + sigma).log()
 
@@ -90,13 +90,13 @@ class LogAugmentedEI(LogEI):
         return self.value(mean, deviation), by_mean, by_deviation + more
 
     def _roots(self, deviation: Tensor) -> tuple[Tensor, float]:
-        """(sqrt(noise + s^2), sqrt(noise))."""
+        """Return (sqrt(noise + s^2), sqrt(noise))."""
         return (self.noise + deviation.square()).sqrt(), math.sqrt(self.noise)
 
 
 @dataclass(frozen=True)
 class LowerConfidenceBound(Acquisition):
-    """Minus the bound mean - weight deviation (Srinivas et al. 2010, for minimising)."""
+    """Minus the bound: weight * deviation - mean (Srinivas et al. 2010, for minimisation)."""
 
     weight: float = 2.0
 

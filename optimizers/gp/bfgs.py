@@ -1,9 +1,9 @@
-"""Many box-constrained minimisations advanced together: a projected BFGS in batch.
+"""Batched box-constrained minimisation by projected BFGS.
 
-Each of B problems keeps its own inverse Hessian and step length; those that have converged drop out of the batch. The
-direction is Newton's on the variables that are not held at a bound (BFGS, Nocedal & Wright, Eq. 6.17 and 6.20: with
-some tens of variables the dense matrix is a few operations, where limited memory would take hundreds); the step is
-projected onto the box and cut until it decreases enough (Armijo).
+Each of B problems has a separate inverse Hessian and step length; converged problems leave the batch. The direction is
+quasi-Newton on the variables that are not at an active bound (BFGS, Nocedal & Wright, Eq. 6.17 and 6.20: with some tens
+of variables a dense matrix takes far fewer operations than limited memory); the step is projected onto the box and
+reduced until the decrease suffices (Armijo).
 
 | symbol | shape | meaning |
 |---|---|---|
@@ -20,15 +20,15 @@ import torch
 from torch import Tensor
 
 Objective = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""(x [b, d], which [b]) -> (f [b], g [b, d]); `which` says which of the B problems the rows are. f may be inf."""
+"""(x [b, d], which [b]) -> (f [b], g [b, d]); `which`: the problems of the rows. f may be inf."""
 
 ARMIJO = 1e-4
-MOST_CUTS = 10  # of a step
+MAX_REDUCTIONS = 10  # of a step
 
 
 @dataclass
 class _State:
-    """The problems still running: `which` [b] of the B, and their x, f, g, H; `curved` [b] once H has seen a step."""
+    """The active problems `which` [b] with their x, f, g, H; `curved` [b]: whether H was updated."""
 
     which: Tensor
     x: Tensor
@@ -45,27 +45,27 @@ class _State:
 
 @dataclass(frozen=True)
 class Box:
-    """Bounds [d] of every problem's variables."""
+    """Bounds [d] of the variables."""
 
     lower: Tensor
     upper: Tensor
 
     def clip(self, x: Tensor) -> Tensor:
-        """x projected onto the box."""
+        """Project x onto the box."""
         return torch.minimum(torch.maximum(x, self.lower), self.upper)
 
     def free(self, x: Tensor, g: Tensor) -> Tensor:
-        """Which variables [B, d] are not held at a bound by the gradient."""
+        """Return which variables [B, d] are not at an active bound."""
         return ~(((x <= self.lower) & (g > 0)) | ((x >= self.upper) & (g < 0)))
 
 
 def minimise(
     objective: Objective, start: Tensor, box: Box, *, iterations: int = 200, tolerance: float = 1e-8
 ) -> tuple[Tensor, Tensor]:
-    """Minimise from each start [B, d]; returns the points [B, d] and their values [B].
+    """Minimise from each start [B, d]; return the points [B, d] and their values [B].
 
-    A problem ends when an iteration gains less than `tolerance` relative to max(|f|, 1), when its projected
-    gradient vanishes, or after `iterations`. Never returns a point worse than its start.
+    A problem ends if an iteration gains less than `tolerance` relative to max(|f|, 1), if its projected gradient
+    vanishes, or after `iterations`. No returned point is worse than its start.
     """
     x = box.clip(start)
     best_x, best_f = x.clone(), torch.full((len(x),), torch.inf, dtype=x.dtype)
@@ -80,7 +80,7 @@ def minimise(
             break
         direction = _direction(state, box)
         promising = -0.5 * (state.g * direction).sum(-1) > 0.1 * tolerance * state.f.abs().clamp(min=1.0)
-        if not promising.all():  # what the quadratic model gains by the whole step is not worth an evaluation
+        if not promising.all():  # the predicted gain of the full step is not worth an evaluation
             state.keep(promising)
             direction = direction[promising]
             if len(direction) == 0:
@@ -95,7 +95,7 @@ def minimise(
 
 
 def _direction(state: _State, box: Box) -> Tensor:
-    """A descent direction [b, d]: quasi-Newton, or a short step along the gradient where that does not descend."""
+    """Return a descent direction [b, d]: quasi-Newton, or a short gradient step if that does not descend."""
     free = box.free(state.x, state.g)
     steepest = torch.where(free, state.g, 0.0)
     newton = torch.where(free, (state.H @ steepest[..., None])[..., 0], 0.0)
@@ -105,9 +105,9 @@ def _direction(state: _State, box: Box) -> Tensor:
 
 
 def _update(state: _State, s: Tensor, y: Tensor) -> None:
-    """The BFGS update of H where the step saw positive curvature; the first scales it by s.y / y.y before.
+    """Update H by BFGS if the curvature along the step is positive; before the first update H is scaled by s.y / y.y.
 
-    A variable that did not move stands at a bound: what its slope did says nothing of the free ones.
+    Variables that did not move are at a bound; their gradients are ignored.
     """
     y = torch.where(s != 0.0, y, 0.0)
     sy, yy = (s * y).sum(-1), (y * y).sum(-1)
@@ -125,15 +125,15 @@ def _update(state: _State, s: Tensor, y: Tensor) -> None:
 def _line_search(
     objective: Objective, state: _State, direction: Tensor, box: Box
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """(x, f, g, moved): the first step that decreases enough; the old point if none does.
+    """Return (x, f, g, moved) of the first step with a sufficient decrease; the old point if there is none.
 
-    A step too long is cut to where the parabola through the two values and the slope has its minimum, between a tenth
-    and a half of it.
+    A step that is too long is reduced to the minimum of the parabola through the two values and the derivative, within
+    a tenth and a half of the step.
     """
     x, f, g = state.x.clone(), state.f.clone(), state.g.clone()
     moved = torch.zeros(len(f), dtype=torch.bool)
     waiting, step = torch.arange(len(f)), torch.ones_like(f)
-    for _ in range(MOST_CUTS):
+    for _ in range(MAX_REDUCTIONS):
         trial = box.clip(state.x[waiting] + step[waiting, None] * direction[waiting])
         trial_f, trial_g = objective(trial, state.which[waiting])
         predicted = (state.g[waiting] * (trial - state.x[waiting])).sum(-1)

@@ -1,16 +1,16 @@
-"""The discrete side of a kernel, as far as no parameter changes it: spectra, and what pairs of points need of them.
+"""The discrete part of a kernel that does not depend on parameters: spectra of graphs and weights of pairs of points.
 
 Equal eigenvalues of a graph are merged: sum_i U[v,i] f(lambda_i) U[v',i] = sum_e M_e[v, v'] f(mu_e), where M_e projects
-onto the eigenspace of mu_e. A complete graph has two eigenvalues, 0 and V, and needs only to know whether v = v'.
-Variables with the same number of distinct eigenvalues are computed together.
+onto the eigenspace of mu_e. A complete graph has two eigenvalues, 0 and V, and depends only on whether v = v'.
+Variables with the same number of distinct eigenvalues are processed together.
 
 | symbol | shape | meaning |
 |---|---|---|
 | B, M | | parameter sets evaluated together; pairs of points |
-| beta | [B, P] | frequency scale of each discrete variable |
+| beta | [B, P] | frequency scale per discrete variable |
 | mu | [E] | distinct eigenvalues of a graph |
 | M_e | [V, V] | projector onto the eigenspace of mu_e |
-| N | [B, P] | normaliser: the factor of graph_part.py at d = 0 averaged over vertices |
+| N | [B, P] | normaliser: the mean of the factor (graph_part.py) over vertices at d = 0 |
 """
 
 from abc import ABC, abstractmethod
@@ -26,21 +26,21 @@ from fmnas.search_spaces import Space
 from fmnas.search_spaces.variables import Discrete
 
 PairEntries = list[Tensor]
-"""What each group of variables needs to know of pairs: [G, M], whether v = v'; or projectors' entries [G, E, M]."""
+"""Weights of pairs per group of variables: [G, M], whether v = v'; or entries of projectors [G, E, M]."""
 
 
 class Eigenspaces(ABC):
     """A graph's distinct Laplacian eigenvalues mu [E] and the projectors M [E, V, V] onto their eigenspaces.
 
-    vertices: V. multiplicities: the dimension of each eigenspace [E].
+    vertices: V. multiplicities: dimensions of the eigenspaces [E].
     """
 
     def __init__(self, mu: Tensor, vertices: int, multiplicities: Tensor) -> None:
         self.mu, self.vertices, self.multiplicities = mu, vertices, multiplicities
 
     @staticmethod
-    def of(variable: Discrete) -> "Eigenspaces":
-        """Eigenvalues closer than 1e-8 count as one."""
+    def from_variable(variable: Discrete) -> "Eigenspaces":
+        """Return the eigenspaces of a variable's graph; eigenvalues closer than 1e-8 are merged."""
         eigenvalues, U = variable.spectrum
         first = np.concatenate([[True], np.diff(eigenvalues) > 1e-8])
         mu = torch.tensor(eigenvalues[first])
@@ -53,23 +53,23 @@ class Eigenspaces(ABC):
 
     @abstractmethod
     def entries(self, v1: Tensor, v2: Tensor) -> Tensor:
-        """M_e[v1, v2] of pairs of vertices [M]: [E, M]."""
+        """Return M_e[v1, v2] of pairs of vertices [M]: [E, M]."""
 
     @abstractmethod
     def columns(self, v: Tensor) -> Tensor:
-        """M_e[:, v] of vertices v [n]: [E, V, n]."""
+        """Return M_e[:, v] of vertices v [n]: [E, V, n]."""
 
     @abstractmethod
     def diagonal(self, f: Tensor) -> Tensor:
-        """The sum over e of f_e M_e[v, v], f [E]: [V]."""
+        """Return the sum over e of f_e M_e[v, v], f [E]: [V]."""
 
 
 class _SimpleSpectrum(Eigenspaces):
-    """All of one dimension, as of a path: what is kept is U [V, V], as V^3 numbers are too many for long ones."""
+    """All eigenspaces have one dimension, as for a path: U [V, V] is stored instead of V^3 numbers."""
 
     def __init__(self, mu: Tensor, U: Tensor) -> None:
-        # Each is 1, but for the rounding that the traces of projectors have: recorded suggestions depend on it. What is
-        # summed up has the strides of a projector's diagonal, and so the order of its sum, without the projector.
+        # Each trace is 1 up to the rounding error of a projector's trace, on which recorded suggestions depend. The
+        # summand has the strides of a projector's diagonal, and thus the same order of summation.
         trace = torch.zeros_like(U).diagonal()
         super().__init__(mu, len(U), torch.stack([trace.copy_(u * u).sum() for u in U.T]))
         self._U = U
@@ -85,7 +85,7 @@ class _SimpleSpectrum(Eigenspaces):
 
 
 class _RepeatedEigenvalues(Eigenspaces):
-    """Some of several dimensions: the projectors are kept."""
+    """Some eigenspaces have several dimensions: the projectors are stored."""
 
     def __init__(self, mu: Tensor, projectors: Tensor) -> None:
         super().__init__(mu, projectors.shape[1], torch.einsum("evv->e", projectors))
@@ -105,8 +105,8 @@ class _RepeatedEigenvalues(Eigenspaces):
 class Group:
     """Variables with the same number of distinct eigenvalues.
 
-    members: their positions among the P; rows: where they stand when the variables stand group by group; mu [G, E];
-    complete: number of vertices when all are complete graphs of one size, else 0.
+    members: their positions among the P variables; rows: their positions in the order by group; mu [G, E];
+    complete: number of vertices if all are complete graphs of one size, else 0.
     """
 
     members: list[int]
@@ -116,7 +116,7 @@ class Group:
 
 
 _POINT = _SimpleSpectrum(torch.zeros(1, dtype=torch.float64), torch.ones(1, 1, dtype=torch.float64))
-"""A graph of one vertex: stands in where a space has no discrete variable, so that d alone modulates."""
+"""The graph with one vertex, used if a space has no discrete variable."""
 
 
 def _complete_size(variable: Discrete) -> int:
@@ -125,26 +125,27 @@ def _complete_size(variable: Discrete) -> int:
 
 
 class Factors:
-    """The discrete variables of one space under one modulating function.
+    """The discrete variables of a space under one frequency modulation.
 
-    additive: whether s (graph_part.py) is wanted; without, q stands in its place. order [P]: the variables, group by
-    group.
+    additive: whether s (graph_part.py) is needed. order [P]: the variables ordered by group.
     """
 
     def __init__(self, space: Space, modulation: FrequencyModulation, additive: bool = False) -> None:
         self.modulation, self.additive = modulation, additive
-        self.spaces: list[Eigenspaces] = [Eigenspaces.of(variable) for variable in space.discrete] or [_POINT]
+        self.spaces: list[Eigenspaces] = [Eigenspaces.from_variable(variable) for variable in space.discrete] or [
+            _POINT
+        ]
         complete = [_complete_size(variable) for variable in space.discrete] or [0]
         self.P = len(self.spaces)
-        self.groups = self._grouped(complete)
-        self.order = torch.tensor([p for group in self.groups for p in group.members])  # group by group
+        self.groups = self._group_variables(complete)
+        self.order = torch.tensor([p for group in self.groups for p in group.members])
         self.terms = sum(len(group.members) * (1 if group.complete else group.mu.shape[1]) for group in self.groups)
-        # Eigenvalues and their shares of the vertices [P, E], with the largest E: what is padded has no share.
+        # Eigenvalues and their shares of the dimensions [P, E], with the largest E; padding has the share 0.
         self._mu = pad_sequence([space.mu for space in self.spaces], batch_first=True)
         shares = [space.multiplicities / space.multiplicities.sum() for space in self.spaces]
         self._share = pad_sequence(shares, batch_first=True)
 
-    def _grouped(self, complete: list[int]) -> list[Group]:
+    def _group_variables(self, complete: list[int]) -> list[Group]:
         keys: dict[tuple[int, int], list[int]] = {}
         for p in range(self.P):
             keys.setdefault((len(self.spaces[p].mu), complete[p]), []).append(p)
@@ -155,7 +156,7 @@ class Factors:
         return groups
 
     def pairs(self, v1: Tensor, v2: Tensor) -> PairEntries:
-        """Weights of the pairs of vertices v1, v2 [M, P]."""
+        """Return the weights of the pairs of vertices v1, v2 [M, P]."""
         return [
             (v1[:, group.members] == v2[:, group.members]).T.double()
             if group.complete
@@ -164,11 +165,11 @@ class Factors:
         ]
 
     def rows(self, V: Tensor) -> PairEntries:
-        """Weights between every vertex and each point of V [n, P]: [G, vertices, n] or [G, E, vertices, n].
+        """Return the weights between all vertices and the points V [n, P]: [G, vertices, n] or [G, E, vertices, n].
 
-        Variables of a group may differ in their numbers of vertices: what is missing is zero.
+        Variables of a group may differ in their numbers of vertices: missing vertices have the weight 0.
         """
-        found = []
+        tables = []
         for group in self.groups:
             sizes = [self.spaces[p].vertices for p in group.members]
             E = () if group.complete else (group.mu.shape[1],)
@@ -178,29 +179,29 @@ class Factors:
                     table[k] = torch.arange(size)[:, None] == V[:, p]
                 else:
                     table[k, :, :size] = self.spaces[p].columns(V[:, p])
-            found.append(table)
-        return found
+            tables.append(table)
+        return tables
 
     def pairs_with(self, rows: PairEntries, V: Tensor) -> PairEntries:
-        """Weights of the m n pairs of points V [m, P] with the points of `rows`, point by point."""
+        """Return the weights of the m n pairs of points V [m, P] with the points of `rows`, ordered by m."""
         m = len(V)
-        found = []
+        pairs = []
         for group, table in zip(self.groups, rows, strict=True):
             n = table.shape[-1]
             chosen = [table[k].index_select(-2, V[:, p]) for k, p in enumerate(group.members)]  # [(E,) m, n]
-            found.append(torch.stack(chosen).reshape(*table.shape[:-2], m * n))
-        return found
+            pairs.append(torch.stack(chosen).reshape(*table.shape[:-2], m * n))
+        return pairs
 
     def normaliser(self, beta: Tensor) -> tuple[Tensor, Tensor]:
-        """N and d log N / d log beta, each [B, P]."""
+        """Return N and d log N / d log beta, each [B, P]."""
         one = beta.new_ones(1)
         b = beta[..., None] * self._mu
         f = self.modulation.value(b, one)
         N = (self._share * f).sum(-1)
-        fall = (self._share * f * self.modulation.fall(b, f)).sum(-1) / N
-        return N, self.modulation.offset - self.modulation.sign * fall
+        decay = (self._share * f * self.modulation.decay(b, f)).sum(-1) / N
+        return N, self.modulation.offset - self.modulation.sign * decay
 
     def diagonal(self, p: int, beta: Tensor) -> Tensor:
-        """Factor of variable p between each vertex and itself at d = 0: [V], beta [P]."""
+        """Return the factor of variable p between each vertex and itself at d = 0: [V], beta [P]."""
         space = self.spaces[p]
         return space.diagonal(self.modulation.value(beta[p] * space.mu, beta.new_ones(1)))

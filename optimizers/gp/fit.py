@@ -1,4 +1,4 @@
-"""Fitting the Gaussian process: maximum likelihood from many starts, and from where the last fit ended."""
+"""Fits of the Gaussian process: maximum likelihood from several starts and from the previous optimum."""
 
 import math
 from dataclasses import dataclass
@@ -14,32 +14,31 @@ from fmnas.optimizers.gp.process import Likelihood, Posterior
 
 
 class FitError(RuntimeError):
-    """No start of a fit gave a positive definite matrix. Never reaches a user: the optimizer falls back and says so."""
+    """No start of a fit gave a positive definite matrix. Optimizers catch it and fall back to a random suggestion."""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A fitted process, and the negative log likelihood (or density) per observation: of the best and all finalists."""
+    """A fitted process and its negative log likelihood (or density) per observation."""
 
     posterior: Posterior
     nll: float
-    nll_of_finalists: tuple[float, ...]
 
 
 @dataclass(frozen=True)
 class FitSettings:
-    """How hard to search for the maximum likelihood.
+    """Settings of the likelihood maximization.
 
-    starts: random starts of every fit. screening: iterations that all of them get.
-    subset: on more observations than this, screen on a subset of this size: the best quarter and others at random.
-    largest: on more than this, the parameters are fitted on such a subset; the process is given all observations.
-    finalists: how many of the screened (the previous fit's optimum among them) go on, on all observations; after a
-    screening on a subset, one.
-    patience: the finalists' iterations are at most `patience / n^2`, and between 3 and `iterations`.
-    tolerance: they end when one gains less, in nats of all observations together. prior: whether the
-    parameters' priors count; without, it is maximum likelihood.
-    warm: whether the optimum of an earlier fit is one more start. smooth: whether every second start is smoother than
-    the paper's. plug_in: whether predictions take the estimated mean and output scale for known (process.py).
+    starts: random starts of every fit. screening: iterations of all starts.
+    subset: with more observations, screen on a subset of this size: the best quarter and a random sample of the others.
+    largest: with more observations, fit the parameters on such a subset; predictions use all observations.
+    finalists: number of screened starts (including the previous optimum) that are optimized further on all
+    observations; one after screening on a subset.
+    patience: the finalists get at most `patience / n^2` iterations, and between 3 and `iterations`.
+    tolerance: smallest gain of an iteration, in nats of all observations together.
+    prior: include the priors of the parameters; otherwise maximum likelihood. warm: start from the previous optimum,
+    too. smooth: make every second start smoother than the paper's. plug_in: predict as if the estimated mean and output
+    scale were known (process.py).
     """
 
     starts: int = 4
@@ -70,40 +69,37 @@ PAPER_FIT = FitSettings(
     smooth=False,
     plug_in=True,
 )
-"""Maximum likelihood, every start cold and to convergence on all observations, as in the paper."""
+"""Maximum likelihood from random starts, each to convergence on all observations, as in the paper."""
 
 
 class Surrogate:
-    """Fits processes of one kernel.
-
-    settings: how hard. Random draws come from the generator handed to `fit`.
-    """
+    """Fits processes with one kernel."""
 
     def __init__(self, kernel: Kernel, settings: FitSettings) -> None:
         self.kernel, self.settings = kernel, settings
 
     def likelihood(self, points: Points, y: Tensor) -> Likelihood:
-        """The likelihood of a data set."""
+        """Return the likelihood of a data set."""
         return Likelihood(self.kernel, points, y, self.settings.prior, self.settings.plug_in)
 
     def fit(
-        self, points: Points, y: Tensor, rng: np.random.Generator, warm: Tensor | None = None, afresh: bool = True
+        self, points: Points, y: Tensor, rng: np.random.Generator, warm: Tensor | None = None, restart: bool = True
     ) -> Fit:
-        """Maximise the likelihood of y [n]; the best wins. `warm`: eta of an earlier fit, one more start.
+        """Maximise the likelihood of y [n] and return the best fit. warm: eta of an earlier fit, an additional start.
 
-        afresh: False where `warm` alone will do once the observations outnumber `settings.subset`.
-        Raises FitError when no start gives a positive definite matrix.
+        restart: with False, `warm` is the only start if there are more than `settings.subset` observations.
+        Raises FitError if no start gives a positive definite matrix.
         """
-        settings, every = self.settings, self.likelihood(points, y)
-        likelihood = every
+        settings, full = self.settings, self.likelihood(points, y)
+        likelihood = full
         if len(points) > settings.largest:
             likelihood = self._on_subset(points, y, settings.largest, rng)
         box = likelihood.parameters.box
         starts = torch.empty(0, len(box.lower), dtype=torch.float64)
         if warm is not None and settings.warm:
             starts = box.clip(warm)[None]
-        if afresh or not len(starts) or len(points) <= settings.subset:
-            starts = torch.cat([starts, self._screened(likelihood, points, y, rng)])
+        if restart or not len(starts) or len(points) <= settings.subset:
+            starts = torch.cat([starts, self._screen_starts(likelihood, points, y, rng)])
         finalists = settings.finalists if len(points) <= settings.subset else 1
         if len(starts) > finalists:
             values, _ = likelihood(starts, torch.arange(len(starts)))
@@ -113,18 +109,18 @@ class Surrogate:
         best = int(nll.argmin())
         if not math.isfinite(float(nll[best])):
             raise FitError(f"no start gave a positive definite matrix for {len(points)} observations")
-        return Fit(Posterior(every, eta[best]), float(nll[best]), tuple(nll.tolist()))
+        return Fit(Posterior(full, eta[best]), float(nll[best]))
 
     def _on_subset(self, points: Points, y: Tensor, size: int, rng: np.random.Generator) -> Likelihood:
-        """The likelihood of some of the observations: the best quarter of `size`, and others at random."""
+        """Return the likelihood of `size` observations: the best quarter, and a random sample of the others."""
         order = y.argsort(stable=True)
         best, rest = order[: size // 4], order[size // 4 :]
-        others = torch.from_numpy(rng.permutation(len(rest))[: size - len(best)])
-        chosen = torch.cat([best, rest[others]])
-        return self.likelihood(points.at(chosen), y[chosen])
+        sampled = torch.from_numpy(rng.permutation(len(rest))[: size - len(best)])
+        chosen = torch.cat([best, rest[sampled]])
+        return self.likelihood(points.select(chosen), y[chosen])
 
-    def _screened(self, likelihood: Likelihood, points: Points, y: Tensor, rng: np.random.Generator) -> Tensor:
-        """Random starts [starts, d] after a few iterations, on a subset where there are many observations."""
+    def _screen_starts(self, likelihood: Likelihood, points: Points, y: Tensor, rng: np.random.Generator) -> Tensor:
+        """Return random starts [starts, d] after a few iterations, on a subset if there are many observations."""
         settings = self.settings
         if len(points) > settings.subset:
             likelihood = self._on_subset(points, y, settings.subset, rng)
@@ -132,5 +128,4 @@ class Surrogate:
         screened, nll = minimise(
             likelihood, starts, likelihood.parameters.box, iterations=settings.screening, tolerance=1e-4
         )
-        # One per start that the subset could rank: the full data then choose among the best and the previous optimum.
         return screened[nll.argsort(stable=True)[: settings.finalists]]

@@ -1,11 +1,11 @@
-"""Frequency-modulated kernels and their relatives for a Gaussian process: the fast path of kernels.py.
+"""Frequency-modulated and related kernels for a Gaussian process: the fast implementation of kernels.py.
 
-Everything is analytic and batched; kernels.py has the same formulas for gpytorch, and the tests hold one to the other.
+Everything is analytic and batched. kernels.py has the same formulas for gpytorch; tests compare the two.
 
 | symbol | shape | meaning |
 |---|---|---|
 | theta | [B, D] | lengthscales, in unit-cube lengths |
-| alpha, beta | [B, P] | modulation by d2 and frequency scale of each discrete variable |
+| alpha, beta | [B, P] | modulation by d2 and frequency scale per discrete variable |
 | odds | [B, 1] | w / (1 - w), with w the weight of a combination (frequency_modulation.py) |
 | d2 | [B, M] or [m, n] | squared continuous distance |
 | q, s | as d2 | graph parts (graph_part.py) |
@@ -17,45 +17,41 @@ from torch import Tensor
 from fmnas.optimizers.gp.factors import Factors, PairEntries
 from fmnas.optimizers.gp.frequency_modulation import Combination, FastKernel
 from fmnas.optimizers.gp.graph_part import GraphPart, GraphPartWithGradient
-from fmnas.optimizers.gp.kernel import ByParameters, ByPosition, Correlation, Kernel, Pairs, pair_indices
+from fmnas.optimizers.gp.kernel import ByParameters, ByPosition, ConditionedKernel, Kernel, Pairs, pair_indices
 from fmnas.optimizers.gp.parameters import Constant, LogNormal, Parameter, Uniform, Values
 from fmnas.optimizers.gp.points import Points
 from fmnas.search_spaces import Space
 
-# Bounds of theta (in unit-cube lengths), alpha, beta and the odds: wide enough that a bound means "no influence".
+# Bounds of theta (in unit-cube lengths), alpha, beta and the odds: at its bound, a parameter has no influence.
 THETA_BOUNDS, ALPHA_BOUNDS, BETA_BOUNDS, ODDS_BOUNDS = (1e-2, 1e2), (1e-4, 1e3), (1e-4, 1e3), (1e-3, 1e3)
 UNIT_DEVIATION = 12**-0.5  # standard deviation of the uniform distribution: the starts are in standardised units
-HELD = (1.0, 1.0)
+FIXED = (1.0, 1.0)
 
 
 def fm_parameters(D: int, P: int, combination: Combination, has_graphs: bool) -> tuple[Parameter, ...]:
-    """theta, alpha, beta and odds of a kernel on D continuous and P discrete variables; what it has not is held at 1.
+    """Return theta, alpha, beta and odds for D continuous and P discrete variables; unused ones are fixed at 1.
 
-    Without discrete variables alpha too: theta alone scales the distance.
+    Without discrete variables alpha is fixed, too: theta alone scales the distance.
 
     Starts: theta ~ U(0.25, 2) in standardised units, beta ~ U(0, 2), w = 1/2, alpha ~ U(0, 2) / (D P): alpha d2 adds up
-    over D dimensions and P factors, and from alphas of order 1 every start falls into white noise. Smooth ones have
-    beta P times as large, for the same reason: P factors of 1/2 are nothing, too.
+    over D dimensions and P factors, and with alphas of order 1 every fit would end in white noise. Smooth starts have
+    a beta P times as large, because a product of P factors of 1/2 vanishes, too.
 
-    Priors: alpha is divided by D P, as its starts are, and beta multiplied by P, so that two random points are as much
-    alike in a large space as in a small one. They are proper and weak: they hold a parameter that the data say nothing
-    about, and give way to some ten observations.
+    Priors: alpha is divided by D P and beta multiplied by P, so that two random points are equally similar in large and
+    small spaces. The priors are proper and weak: about ten observations outweigh them.
     """
     factors = max(D, 1) * P
-    alpha = ALPHA_BOUNDS if combination.modulated and has_graphs else HELD
+    alpha = ALPHA_BOUNDS if combination.modulated and has_graphs else FIXED
     return (
         Parameter("theta", D, THETA_BOUNDS, Uniform(0.25, 2.0, times=UNIT_DEVIATION), LogNormal(0.5, 1.0)),
         Parameter("alpha", P, alpha, Uniform(0.0, 2.0, over=factors), LogNormal(1 / factors, 1.5)),
         Parameter("beta", P, BETA_BOUNDS, Uniform(0.0, 2.0), LogNormal(0.5 * P, 1.5), smoother=P),
-        Parameter("odds", 1, ODDS_BOUNDS if combination.weighted else HELD, Constant(1.0), LogNormal(1.0, 1.5)),
+        Parameter("odds", 1, ODDS_BOUNDS if combination.weighted else FIXED, Constant(1.0), LogNormal(1.0, 1.5)),
     )
 
 
 class FMKernel(Kernel):
-    """A kernel of the fast path on a space; the parameters of all of them are alike.
-
-    form: of FAST_KERNELS or BLENDED_KERNELS (frequency_modulation.py).
-    """
+    """A kernel of FAST_KERNELS or BLENDED_KERNELS (frequency_modulation.py) on a space."""
 
     def __init__(self, space: Space, form: FastKernel) -> None:
         self.combination = form.combination
@@ -67,23 +63,23 @@ class FMKernel(Kernel):
     def pairs(self, points: Points) -> "FMPairs":
         return FMPairs(self, points)
 
-    def given(self, values: Values, points: Points) -> "FMCorrelation":
-        return FMCorrelation(self, values, points)
+    def condition_on(self, values: Values, points: Points) -> "FMConditioned":
+        return FMConditioned(self, values, points)
 
     def graph_part(self, values: Values) -> GraphPart:
-        """The graph part under parameters [B, ...]; alpha is 0 where d2 does not modulate the graphs."""
+        """Return the graph part under parameters [B, ...]; alpha is 0 if d2 does not modulate the graphs."""
         alpha = values["alpha"] if self.combination.modulated else torch.zeros_like(values["alpha"])
         return GraphPart(self.factors, alpha, values["beta"])
 
 
 def weight(values: Values) -> Tensor:
-    """w [...] of odds [..., 1]."""
+    """Return w [...] from odds [..., 1]."""
     odds = values["odds"]
     return (odds / (1.0 + odds))[..., 0]
 
 
 class FMPairs(Pairs):
-    """The pairs of some points: weights of their vertices, and squared differences [D, M] of their continuous parts."""
+    """Pairs of points: weights of their vertices, and squared differences [D, M] of their continuous parts."""
 
     def __init__(self, kernel: FMKernel, points: Points) -> None:
         self._kernel = kernel
@@ -93,7 +89,7 @@ class FMPairs(Pairs):
 
     def correlation(self, values: Values) -> Tensor:
         d2 = values["theta"].pow(-2) @ self._squares
-        q, s = self._kernel.graph_part(values).of(self._weights, d2)
+        q, s = self._kernel.graph_part(values).evaluate(self._weights, d2)
         return self._kernel.combination.combine(q, s, d2, weight(values)[:, None])
 
     def with_pullback(self, values: Values) -> tuple[Tensor, ByParameters]:
@@ -112,8 +108,8 @@ class FMPairs(Pairs):
         return combination.combine(q, s, d2, w[:, None]), pullback
 
 
-class FMCorrelation(Correlation[tuple[PairEntries, Tensor]]):
-    """Correlations with n points under theta [D], alpha, beta [P] and w; N [P]: the factors' normalisers."""
+class FMConditioned(ConditionedKernel[tuple[PairEntries, Tensor]]):
+    """Correlations with n points under theta [D], alpha, beta [P] and w; N [P]: normalisers of the factors."""
 
     def __init__(self, kernel: FMKernel, values: Values, points: Points) -> None:
         self.combination, self.factors, self.points = kernel.combination, kernel.factors, points
@@ -124,20 +120,20 @@ class FMCorrelation(Correlation[tuple[PairEntries, Tensor]]):
         self._diagonals = [self.factors.diagonal(p, beta) / self.N[p] for p in range(self.factors.P)]
         self._rows = self.factors.rows(points.V)
 
-    def on(self, V: Tensor) -> tuple[PairEntries, Tensor]:
-        """The weights of their pairs with the n points (factors.py), and their own r [m]: no C changes it."""
+    def precompute(self, V: Tensor) -> tuple[PairEntries, Tensor]:
+        """Return the weights of the pairs with the n points (factors.py) and own [m]; neither depends on C."""
         own = torch.stack([diagonal[V[:, p]] for p, diagonal in enumerate(self._diagonals)])  # [P, m]
         return self.factors.pairs_with(self._rows, V), self._own_of(own.prod(0), own.mean(0))
 
-    def at(self, C: Tensor, known: tuple[PairEntries, Tensor]) -> tuple[Tensor, Tensor]:
-        (weights, own), d2 = known, self.squared_distance(C)
-        q, s = (part.reshape(d2.shape) for part in self.graphs.of(weights, d2.reshape(1, -1)))
+    def evaluate(self, C: Tensor, precomputed: tuple[PairEntries, Tensor]) -> tuple[Tensor, Tensor]:
+        (weights, own), d2 = precomputed, self.squared_distance(C)
+        q, s = (part.reshape(d2.shape) for part in self.graphs.evaluate(weights, d2.reshape(1, -1)))
         return self.combination.combine(q, s, d2, self.w), own
 
-    def with_pullback(self, C: Tensor, known: tuple[PairEntries, Tensor]) -> tuple[Tensor, Tensor, ByPosition]:
-        (weights, own), d2 = known, self.squared_distance(C)
-        traced = GraphPartWithGradient(self.graphs, weights, d2.reshape(1, -1))
-        q, s, q_slope, s_slope = (part.reshape(d2.shape) for part in (traced.q, traced.s, *traced.slopes()))
+    def with_pullback(self, C: Tensor, precomputed: tuple[PairEntries, Tensor]) -> tuple[Tensor, Tensor, ByPosition]:
+        (weights, own), d2 = precomputed, self.squared_distance(C)
+        gradients = GraphPartWithGradient(self.graphs, weights, d2.reshape(1, -1))
+        q, s, q_slope, s_slope = (part.reshape(d2.shape) for part in (gradients.q, gradients.s, *gradients.slopes()))
         by_q, by_s, by_d2, _ = self.combination.slopes(q, s, d2, self.w)
         slope = by_d2 + by_q * q_slope + by_s * s_slope  # d r / d d2
 
@@ -149,16 +145,16 @@ class FMCorrelation(Correlation[tuple[PairEntries, Tensor]]):
         return self.combination.combine(q, s, d2, self.w), own, pullback
 
     def squared_distance(self, C: Tensor) -> Tensor:
-        """d2 [m, n] from continuous parts C [m, D]."""
+        """Return d2 [m, n] of continuous parts C [m, D]."""
         theta = self.theta
         return torch.cdist(C / theta, self.points.C / theta, compute_mode="donot_use_mm_for_euclid_dist").square_()
 
     def neighbours(self, points: Points) -> tuple[Tensor, Tensor]:
-        # A table of each variable's factor, times the factors of all others.
+        # The table of each variable's factor times the factors of all other variables.
         d2 = self.squared_distance(points.C)
         tables, starts = self.graphs.tables(self._rows, d2), torch.arange(len(points))  # P times [m, V_p, n]
         own = torch.stack([table[starts, points.V[:, p]] for p, table in enumerate(tables)])  # [P, m, n]
-        product, total = _products_of_others(own), own.sum(0)
+        product, total = _leave_one_out_products(own), own.sum(0)
         q = torch.cat([table * product[p, :, None] for p, table in enumerate(tables)], 1)  # [m, K, n]
         s = q
         if self.combination.additive:
@@ -175,8 +171,8 @@ class FMCorrelation(Correlation[tuple[PairEntries, Tensor]]):
         return self.combination.combine(q, s, torch.zeros_like(q), self.w)
 
 
-def _products_of_others(own: Tensor) -> Tensor:
-    """[P, m, n]: at p the product of all but the p-th."""
+def _leave_one_out_products(own: Tensor) -> Tensor:
+    """Return [P, m, n]: at p the product of all but the p-th."""
     one = torch.ones_like(own[:1])
     before = torch.cat([one, own[:-1]]).cumprod(0)
     after = torch.cat([one, own[1:].flip(0)]).cumprod(0).flip(0)

@@ -1,18 +1,18 @@
-"""What frequency-modulated kernels and their relatives are made of, in formulas: f, and how factors combine.
+"""The formulas of frequency-modulated and related kernels: the function f, and combinations of factors.
 
 Each discrete variable has a factor sum_e M_e f(beta mu_e, u) over the eigenspaces of its graph (factors.py); a
-combination makes one correlation of the factors and of the continuous distance (BO-FM paper, Sec. 3 and Eq. 9 and 10).
+combination computes a correlation from the factors and the continuous distance (BO-FM paper, Sec. 3 and Eq. 9 and 10).
 
 | symbol | meaning |
 |---|---|
 | d2 | squared continuous distance |
-| b | beta lambda >= 0: a frequency of the graph, scaled |
-| u | 1 + alpha d2 >= 1: the continuous distance, scaled |
+| b | beta lambda >= 0: a scaled frequency of the graph |
+| u | 1 + alpha d2 >= 1: the scaled continuous distance |
 | S, N | sum_e M_e f: the factor of one discrete variable for a pair of points; its normaliser |
 | q | prod_p S_p / N_p: the graph part, 1 on the diagonal on average |
-| s | mean_p S_p / N_p: the same factors, one variable at a time |
+| s | mean_p S_p / N_p: the mean of the same factors |
 | w | share of s (Blended) or of the continuous part (Sum), in (0, 1) |
-| r | the correlation that comes out |
+| r | the correlation |
 """
 
 from abc import ABC, abstractmethod
@@ -24,10 +24,9 @@ from torch import Tensor
 
 
 class FrequencyModulation(ABC):
-    """f(b, u) and how fast it falls along u; all arguments broadcast.
+    """f(b, u) and its derivative by u; all arguments broadcast.
 
-    Both functions depend on one combination of b and u alone, so that the slope along beta follows from the one along
-    u: d log S / d log beta = offset + sign u d log S / d u.
+    The derivative by beta follows from the one by u: d log S / d log beta = offset + sign u d log S / d u.
     """
 
     offset: float
@@ -35,57 +34,56 @@ class FrequencyModulation(ABC):
 
     @abstractmethod
     def value(self, b: Tensor, u: Tensor) -> Tensor:
-        """f(b, u)."""
+        """Return f(b, u)."""
 
     @abstractmethod
-    def fall(self, b: Tensor, f: Tensor) -> Tensor:
-        """-d log f / du, given f = value(b, u); may be b or f itself."""
+    def decay(self, b: Tensor, f: Tensor) -> Tensor:
+        """Return -d log f / du, given f = value(b, u); may return b or f itself."""
 
 
 class ModulatedLaplacian(FrequencyModulation):
-    """f = 1 / (u + b) (Eq. 9): the method. Homogeneous of degree -1: u S_u + beta S_beta = -S."""
+    """f = 1 / (u + b) (Eq. 9), the paper's method. Homogeneous of degree -1: u S_u + beta S_beta = -S."""
 
     offset, sign = -1.0, -1.0
 
     def value(self, b: Tensor, u: Tensor) -> Tensor:
         return (u + b).reciprocal_()
 
-    def fall(self, b: Tensor, f: Tensor) -> Tensor:
+    def decay(self, b: Tensor, f: Tensor) -> Tensor:
         return f
 
 
 class ModulatedDiffusion(FrequencyModulation):
-    """f = exp(-u b) (Eq. 10): the ablation. At b = 0 it does not fall with the distance. u S_u = beta S_beta."""
+    """f = exp(-u b) (Eq. 10), the ablation. At b = 0 it does not decay with the distance. u S_u = beta S_beta."""
 
     offset, sign = 0.0, 1.0
 
     def value(self, b: Tensor, u: Tensor) -> Tensor:
         return (u * b).neg_().exp_()
 
-    def fall(self, b: Tensor, f: Tensor) -> Tensor:
+    def decay(self, b: Tensor, f: Tensor) -> Tensor:
         return b
 
 
 class Combination(ABC):
     """r(q, s, d2, w) with its partial derivatives; all arguments broadcast.
 
-    modulated: whether q and s depend on d2 (through alpha). additive: whether s matters; if not, any s will do.
-    weighted: whether w matters.
+    modulated: whether q and s depend on d2 (through alpha). additive, weighted: whether r depends on s and on w.
     """
 
     modulated = additive = weighted = False
 
     @abstractmethod
     def combine(self, q: Tensor, s: Tensor, d2: Tensor, w: Tensor) -> Tensor:
-        """r."""
+        """Return r."""
 
     @abstractmethod
     def slopes(self, q: Tensor, s: Tensor, d2: Tensor, w: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """(dr/dq, dr/ds, dr/dd2 with q and s held, dr/dw)."""
+        """Return (dr/dq, dr/ds, dr/dd2 at fixed q and s, dr/dw)."""
 
 
 class Modulated(Combination):
-    """r = q: the distance acts through the frequencies alone (Eq. 5)."""
+    """r = q: the distance acts only through the frequencies (Eq. 5)."""
 
     modulated = True
 
@@ -98,10 +96,10 @@ class Modulated(Combination):
 
 
 class Blended(Combination):
-    """r = (1 - w) q + w s: what every variable does by itself, and what all do together.
+    """r = (1 - w) q + w s: an interaction of all variables plus additive effects.
 
-    A product of many factors learns nothing of a value in one context from another; a sum does. Each term of s is a
-    frequency-modulated kernel on one graph, so r keeps what Theorems 3.1 and 3.2 say.
+    A product of many factors does not transfer what is learned about a value to other contexts; a sum does. Each term
+    of s is a frequency-modulated kernel on one graph, so Theorems 3.1 and 3.2 hold for r.
     """
 
     modulated = additive = weighted = True
@@ -139,7 +137,7 @@ class Sum(Combination):
 
 @dataclass(frozen=True)
 class FastKernel:
-    """A kernel of the fast path: a modulating function and a combination."""
+    """A frequency modulation and a combination."""
 
     modulation: FrequencyModulation
     combination: Combination
@@ -157,10 +155,10 @@ FAST_KERNELS: dict[str, FastKernel] = {
     "addlap": FastKernel(_LAPLACIAN, Sum()),
     "adddif": FastKernel(_DIFFUSION, Sum()),
 }
-"""The paper's six."""
+"""The paper's six kernels."""
 
 BLENDED_KERNELS: dict[str, FastKernel] = {
     "modlap": FastKernel(_LAPLACIAN, Blended()),
     "moddif": FastKernel(_DIFFUSION, Blended()),
 }
-"""Of these kernels there is one with additive terms."""
+"""The kernels that have a variant with additive terms."""

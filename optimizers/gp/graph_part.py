@@ -1,16 +1,16 @@
-"""The factors of the discrete variables under given parameters, for many pairs of points: the fast path of kernels.py.
+"""The factors of the discrete variables for many pairs of points: the fast implementation of kernels.py.
 
-Pairs are computed a few thousand at a time, so that intermediate results stay in the processor's cache.
+Pairs are processed a few thousand at a time, so that intermediate results stay in the processor's cache.
 
 | symbol | shape | meaning |
 |---|---|---|
 | B, M | | parameter sets evaluated together; pairs of points |
 | d2 | [B, M] | squared continuous distance of each pair |
-| alpha, beta | [B, P] | modulation by d2 (zero: none) and frequency scale of each discrete variable |
+| alpha, beta | [B, P] | modulation by d2 (zero: none) and frequency scale per discrete variable |
 | u | [B, P, M] | 1 + alpha d2 |
-| W | [G, (E,) M] | weights of the pairs: what factors.py says of their vertices |
-| S | [B, P, M] | sum_e M_e f(beta mu_e, u): the factor of each variable, before it is normalised |
-| N | [B, P] | normaliser: the factor at d = 0 averaged over vertices |
+| W | [G, (E,) M] | weights of the pairs from their vertices (factors.py) |
+| S | [B, P, M] | sum_e M_e f(beta mu_e, u): the factor of each variable, not normalised |
+| N | [B, P] | normaliser: the mean of the factor over vertices at d = 0 |
 | q, s | [B, M] | prod_p S_p / N_p: the graph part; mean_p S_p / N_p |
 """
 
@@ -23,11 +23,11 @@ from torch import Tensor
 from fmnas.optimizers.gp.factors import Factors, Group, PairEntries
 from fmnas.optimizers.gp.frequency_modulation import FrequencyModulation
 
-CACHE = 1 << 17  # numbers that one intermediate result may have: a megabyte
+CACHE = 1 << 17  # numbers per intermediate result: a megabyte
 
 
 class ScaledGroup(NamedTuple):
-    """A group of variables (factors.py) under given parameters: alpha [B, G, 1], b = beta mu [B, G, E, 1]."""
+    """A group of variables (factors.py) and their parameters: alpha [B, G, 1], b = beta mu [B, G, E, 1]."""
 
     group: Group
     alpha: Tensor
@@ -35,11 +35,10 @@ class ScaledGroup(NamedTuple):
 
 
 class GraphPart:
-    """The graph part under parameters alpha, beta [B, P]: worth keeping while only the pairs change.
+    """The graph part under parameters alpha, beta [B, P], for any pairs.
 
-    Group by group stand the variables in alpha [B, P], in log_slope_of_N [B, P], and in share [B, 1, P]: 1 / (P N),
-    what a factor is multiplied by in s. places [P]: where the space's variables are in that order. N [B, P] is in the
-    space's own.
+    alpha [B, P], log_slope_of_N [B, P] and share [B, 1, P] = 1 / (P N), the weight of a factor in s, are ordered by
+    group. places [P]: positions of the space's variables in that order. N [B, P] is in the space's order.
     """
 
     def __init__(self, factors: Factors, alpha: Tensor, beta: Tensor) -> None:
@@ -58,15 +57,15 @@ class GraphPart:
         self._sizes = [space.vertices for space in factors.spaces]
         self._step = max(256, CACHE // (len(alpha) * factors.terms))
 
-    def parts(self, M: int) -> Iterator[slice]:
-        """Slices of M pairs."""
+    def slices(self, M: int) -> Iterator[slice]:
+        """Yield slices of M pairs."""
         return (slice(start, start + self._step) for start in range(0, M, self._step))
 
-    def of(self, weights: PairEntries, d2: Tensor) -> tuple[Tensor, Tensor]:
-        """(q, s), each [B, M], of pairs with these weights at squared distances d2 [B, M]."""
+    def evaluate(self, weights: PairEntries, d2: Tensor) -> tuple[Tensor, Tensor]:
+        """Return (q, s), each [B, M], of pairs with these weights at squared distances d2 [B, M]."""
         q = torch.ones_like(d2)
         s = torch.zeros_like(d2) if self.additive else q
-        for part in self.parts(d2.shape[1]):
+        for part in self.slices(d2.shape[1]):
             for (group, alpha, b), W in zip(self.groups, weights, strict=True):
                 u = (alpha * d2[:, None, part]).add_(1.0)
                 S = _sum(self.modulation, group.complete, W[..., part], b, u)
@@ -76,55 +75,55 @@ class GraphPart:
         return q.div_(self.product_of_N), s
 
     def factors_and_slopes(self, weights: PairEntries, d2: Tensor) -> tuple[Tensor, Tensor]:
-        """(S, d log S / du), each [B, P, m], the variables group by group, of pairs at squared distances d2 [B, m]."""
+        """Return (S, d log S / du), each [B, P, m] ordered by group, of pairs at squared distances d2 [B, m]."""
         S = d2.new_empty(len(d2), len(self._sizes), d2.shape[1])
         L = torch.empty_like(S)
         for (group, alpha, b), W in zip(self.groups, weights, strict=True):
             u = (alpha * d2[:, None]).add_(1.0)
-            _sum_and_fall(self.modulation, group.complete, W, b, u, S[:, group.rows], L[:, group.rows])
+            _sum_and_decay(self.modulation, group.complete, W, b, u, S[:, group.rows], L[:, group.rows])
         S.clamp_(min=1e-300)
         return S, L.div_(S).neg_()
 
     def tables(self, rows: PairEntries, d2: Tensor) -> list[Tensor]:
-        """For each variable its normalised factor between every vertex and each of n points: P times [S, V_p, n].
+        """Return each variable's normalised factor between all vertices and n points: P times [S, V_p, n].
 
-        rows: `Factors.rows` of the n points; d2 [S, n]: distances of S points to them. For one parameter set, B = 1.
+        rows: `Factors.rows` of the n points; d2 [S, n]: distances of S points to them. Only for B = 1.
         """
-        found: list[Tensor] = [d2] * len(self._sizes)
+        tables: list[Tensor] = [d2] * len(self._sizes)
         for (group, alpha, b), table in zip(self.groups, rows, strict=True):
             for k, p in enumerate(group.members):
                 W = table[k, ..., : self._sizes[p], :][None, None]  # [1, 1, (E,) V, n]
                 u = (alpha[:, k] * d2).add_(1.0)[:, None, None]  # [S, 1, 1, n]
                 S = _sum(self.modulation, group.complete, W, b[:, k : k + 1, :, None], u)  # b [1, 1, E, 1, 1]
-                found[p] = S[:, 0].div_(self.N[0, p])
-        return found
+                tables[p] = S[:, 0].div_(self.N[0, p])
+        return tables
 
 
 class GraphPartWithGradient:
-    """q and s of pairs with these weights at squared distances d2 [B, M]; S and L are kept.
+    """q and s of pairs with these weights at squared distances d2 [B, M], with S and L for their gradients.
 
-    Where the factors are not additive, q stands in the place of s.
+    If the factors are not additive, s is q.
     """
 
     def __init__(self, graphs: GraphPart, weights: PairEntries, d2: Tensor) -> None:
         self._graphs, self._d2 = graphs, d2
-        self._kept: list[tuple[slice, Tensor, Tensor]] = []  # parts with their S and L
+        self._parts: list[tuple[slice, Tensor, Tensor]] = []  # slices with their S and L
         self.q = torch.empty_like(d2)
         self.s = torch.empty_like(d2) if graphs.additive else self.q
-        for part in graphs.parts(d2.shape[1]):
+        for part in graphs.slices(d2.shape[1]):
             S, L = graphs.factors_and_slopes([W[..., part] for W in weights], d2[:, part])
             self.q[:, part] = S.prod(1)
             if graphs.additive:
                 self.s[:, part] = (graphs.share @ S)[:, 0]
-            self._kept.append((part, S, L))
+            self._parts.append((part, S, L))
         self.q.div_(graphs.product_of_N)
 
     def slopes(self) -> tuple[Tensor, Tensor]:
-        """dq / d d2 and ds / d d2, each [B, M]."""
+        """Return dq / d d2 and ds / d d2, each [B, M]."""
         graphs = self._graphs
         q_slope = torch.empty_like(self._d2)
         s_slope = torch.empty_like(self._d2) if graphs.additive else q_slope
-        for part, S, L in self._kept:
+        for part, S, L in self._parts:
             q_slope[:, part] = (graphs.alpha[:, None] @ L)[:, 0]
             if graphs.additive:
                 s_slope[:, part] = ((graphs.share * graphs.alpha[:, None]) @ (S * L))[:, 0]
@@ -132,15 +131,15 @@ class GraphPartWithGradient:
         return q_slope, s_slope
 
     def pull(self, by_log_q: Tensor, by_s: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What d nll / d log q and d nll / d s, each [B, M], pull: log alpha [B, P], log beta [B, P], d2 [B, M]."""
+        """Map d nll / d log q and d nll / d s [B, M] to gradients by log alpha, log beta [B, P] and d2 [B, M]."""
         graphs = self._graphs
         modulation, alpha = graphs.modulation, graphs.alpha
         total = by_log_q.sum(-1, keepdim=True).expand_as(alpha).clone()
         by_u, by_u_d2 = torch.zeros_like(alpha), torch.zeros_like(alpha)
         by_d2 = torch.empty_like(self._d2)
-        for part, S, L in self._kept:
+        for part, S, L in self._parts:
             pulls = by_log_q[:, None, part]  # [B, 1, m]
-            if graphs.additive:  # a factor's share of s moves with it: [B, P, m]
+            if graphs.additive:  # a factor's part of s: [B, P, m]
                 shared = S * graphs.share.mT
                 total += (shared @ by_s[:, part, None])[..., 0]
                 pulls = torch.addcmul(pulls, shared, by_s[:, None, part])
@@ -155,7 +154,7 @@ class GraphPartWithGradient:
 
 
 def _sum(modulation: FrequencyModulation, complete: int, W: Tensor, b: Tensor, u: Tensor) -> Tensor:
-    """sum_e M_e f(b_e, u): [B, G, ...]; W [(B,) G, (E,) ...], b [B, G, E, ...], u [B, G, ...].
+    """Return sum_e M_e f(b_e, u): [B, G, ...]; W [(B,) G, (E,) ...], b [B, G, E, ...], u [B, G, ...].
 
     On a complete graph of V vertices M_0 = 1 / V, M_1 = [v = v'] - 1 / V, and mu_0 = 0.
     """
@@ -165,18 +164,18 @@ def _sum(modulation: FrequencyModulation, complete: int, W: Tensor, b: Tensor, u
     return (modulation.value(b, u[:, :, None]) * W).sum(2).clamp_(min=1e-300)
 
 
-def _sum_and_fall(
-    modulation: FrequencyModulation, complete: int, W: Tensor, b: Tensor, u: Tensor, S: Tensor, fall: Tensor
+def _sum_and_decay(
+    modulation: FrequencyModulation, complete: int, W: Tensor, b: Tensor, u: Tensor, S: Tensor, decay: Tensor
 ) -> None:
-    """S = sum_e M_e f(b_e, u) and -dS/du, written to S and fall [B, G, m]."""
+    """Compute S = sum_e M_e f(b_e, u) and -dS/du, written to S and decay [B, G, m]."""
     if not complete:
         f = modulation.value(b, u[:, :, None])
         weighted = f * W
         torch.sum(weighted, 2, out=S)
-        torch.sum(weighted.mul_(modulation.fall(b, f)), 2, out=fall)
+        torch.sum(weighted.mul_(modulation.decay(b, f)), 2, out=decay)
         return
     b0, b1 = b[:, :, 0], b[:, :, 1]
     f0, f1 = modulation.value(b0, u), modulation.value(b1, u)
     weighted0, weighted1 = f0 / complete, f1 * (W - 1.0 / complete)
     torch.add(weighted0, weighted1, out=S)
-    torch.mul(weighted0, modulation.fall(b0, f0), out=fall).addcmul_(weighted1, modulation.fall(b1, f1))
+    torch.mul(weighted0, modulation.decay(b0, f0), out=decay).addcmul_(weighted1, modulation.decay(b1, f1))

@@ -1,18 +1,18 @@
-"""What a Gaussian process asks of its kernel: the one thing that a new GP method has to write.
+"""The kernel interface of the Gaussian process: all that a new GP method has to implement.
 
-Three questions, one record each: which parameters there are (parameters.py); how alike the observations are, with the
-slope that a fit needs (`Pairs`); and how alike new points are to them, for predictions and for the search
-(`Correlation`). `AutogradKernel` (autograd_kernel.py) answers all of it for whoever writes the formula alone;
-`GPyTorchKernel` (gpytorch_kernel.py) for a kernel of gpytorch's; fm_kernel.py is the fast path of BO-FM's.
+A kernel has parameters (parameters.py), correlations of all pairs of observations with the gradient that a fit needs
+(`Pairs`), and correlations of new points with the observations for predictions and the search (`ConditionedKernel`).
+`AutogradKernel` (autograd_kernel.py) derives all three from a formula; fm_kernel.py is the fast implementation of
+BO-FM's kernels.
 
 | symbol | shape | meaning |
 |---|---|---|
 | n, m | | observations; new points |
-| B, d | | parameter sets evaluated together; numbers in one of them, without the noise |
-| M | n (n + 1) / 2 | pairs of observations, each with itself too, as `pair_indices` numbers them |
+| B, d | | parameter sets evaluated together; numbers per set, without the noise |
+| M | n (n + 1) / 2 | pairs of observations, including each with itself, in the order of `pair_indices` |
 | K | | vertices of all discrete variables together |
 | C, V | [m, D], [m, P] | continuous parts and vertices of points |
-| r | [B, M] or [m, n] | correlations: 1 or so for a point with itself, the output scale is a matter of the process |
+| r | [B, M] or [m, n] | correlations, about 1 on the diagonal; the process multiplies them by its output scale |
 | own | [m] | r of each point with itself |
 """
 
@@ -26,87 +26,87 @@ from torch import Tensor
 from fmnas.optimizers.gp.parameters import Parameter, Values
 from fmnas.optimizers.gp.points import Points
 
-ROOT_GUARD = 1e-24  # added to squares under a root, far below rounding: at 0 its slope is infinite
+ROOT_GUARD = 1e-24  # added to squares under a root, far below rounding error: the slope at 0 is infinite
 
-OnVertices = TypeVar("OnVertices")
+Precomputed = TypeVar("Precomputed")
 
 ByParameters = Callable[[Tensor], Tensor]
-"""The pullback of a likelihood: its slope by r [B, M] to that by eta [B, d], the logarithms of the parameters."""
+"""The pullback of a likelihood: maps its gradient by r [B, M] to that by eta [B, d], the log parameters."""
 
 ByPosition = Callable[[Tensor, Tensor], Tensor]
-"""The pullback of a prediction: its slopes by r [m, n] and by own [m] to that by C [m, D]."""
+"""The pullback of a prediction: maps its gradients by r [m, n] and by own [m] to that by C [m, D]."""
 
 
 class Pairs(ABC):
-    """The correlations of all pairs of some points, as the parameters change."""
+    """Correlations of all pairs of some points, as functions of the parameters."""
 
     @abstractmethod
     def correlation(self, values: Values) -> Tensor:
-        """r [B, M]."""
+        """Return r [B, M]."""
 
     @abstractmethod
     def with_pullback(self, values: Values) -> tuple[Tensor, ByParameters]:
-        """r [B, M], and what takes its slope back to the logarithms of the parameters."""
+        """Return r [B, M] and the pullback to the logarithms of the parameters."""
 
 
-class Correlation(ABC, Generic[OnVertices]):
-    """The correlations of any point with n given ones, under one set of parameters."""
-
-    @abstractmethod
-    def on(self, V: Tensor) -> OnVertices:
-        """What the vertices V [m, P] of new points alone decide: worked out once, while continuous parts change."""
+class ConditionedKernel(ABC, Generic[Precomputed]):
+    """Correlations of any point with n fixed points, under one set of parameters."""
 
     @abstractmethod
-    def at(self, C: Tensor, known: OnVertices) -> tuple[Tensor, Tensor]:
-        """(r [m, n], own [m]) of points with continuous parts C [m, D]; known: what `on` says of their vertices."""
+    def precompute(self, V: Tensor) -> Precomputed:
+        """Compute what depends only on the vertices V [m, P] of new points, while their continuous parts change."""
 
     @abstractmethod
-    def with_pullback(self, C: Tensor, known: OnVertices) -> tuple[Tensor, Tensor, ByPosition]:
-        """The same, and what takes the slopes of r and own back to C."""
+    def evaluate(self, C: Tensor, precomputed: Precomputed) -> tuple[Tensor, Tensor]:
+        """Return (r [m, n], own [m]) of points with continuous parts C [m, D]."""
 
-    def of(self, points: Points) -> tuple[Tensor, Tensor]:
-        """(r [m, n], own [m])."""
-        return self.at(points.C, self.on(points.V))
+    @abstractmethod
+    def with_pullback(self, C: Tensor, precomputed: Precomputed) -> tuple[Tensor, Tensor, ByPosition]:
+        """Return (r [m, n], own [m], the pullback to C)."""
+
+    def correlate(self, points: Points) -> tuple[Tensor, Tensor]:
+        """Return (r [m, n], own [m])."""
+        return self.evaluate(points.C, self.precompute(points.V))
 
     @abstractmethod
     def neighbours(self, points: Points) -> tuple[Tensor, Tensor]:
-        """(r [m, K, n], own [m, K]) where each variable in turn takes each of its vertices, all else as in the point.
+        """Return (r [m, K, n], own [m, K]) after one variable of the point is set to one of its vertices, for all K.
 
-        Variables follow one another in K; whether a vertex is a neighbour is a matter of the region (region.py).
+        The K vertices are ordered by variable. Which of them are neighbours depends on the region (region.py).
         """
 
 
 class Kernel(ABC):
-    """A positive definite function of two points of one space.
+    """A positive definite function of two points of a space.
 
-    parameters: all that a fit may change, but for the noise.
+    parameters: the parameters that a fit optimizes, without the noise.
     """
 
     parameters: Sequence[Parameter] = ()
 
     @abstractmethod
     def pairs(self, points: Points) -> Pairs:
-        """The pairs of these points."""
+        """Return the pairs of these points."""
 
     @abstractmethod
-    def given(self, values: Values, points: Points) -> Correlation[Any]:
-        """Correlations with these points, under the parameters `values`, each [size]."""
+    def condition_on(self, values: Values, points: Points) -> ConditionedKernel[Any]:
+        """Return the correlations with these points under the parameters `values`, each [size]."""
 
 
 def pair_indices(n: int) -> tuple[Tensor, Tensor]:
-    """(i [M], j [M]) with i <= j < n: how pairs are numbered."""
+    """Return (i [M], j [M]) with i <= j < n: the order of pairs."""
     i, j = torch.triu_indices(n, n)
     return i, j
 
 
-def slopes_of(r: Tensor, by_r: Tensor, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """What the slope by_r of a loss along r says of the inputs; zeros for those on which r does not depend."""
+def pull_back(r: Tensor, by_r: Tensor, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Return the gradients of a loss by the inputs, given its gradient by_r; zeros where r does not depend on them."""
     if not (inputs and r.requires_grad):
-        return tuple(torch.zeros_like(each) for each in inputs)
+        return tuple(map(torch.zeros_like, inputs))
     return torch.autograd.grad(r, inputs, by_r, allow_unused=True, materialize_grads=True)
 
 
 def matern52(d2: Tensor) -> Tensor:
-    """The Matern correlation of smoothness 5/2 at squared distances d2 (Rasmussen & Williams 2006, Eq. 4.17)."""
+    """Return the Matern correlation of smoothness 5/2 at squared distances d2 (Rasmussen & Williams 2006, Eq. 4.17)."""
     d = (5.0 * d2 + ROOT_GUARD).sqrt()
     return (1.0 + d + d.square() / 3.0) * torch.exp(-d)

@@ -1,11 +1,11 @@
-"""A kernel's parameters as data, and the vector eta in which a fit searches them.
+"""The parameters of a kernel, and the vector eta in which a fit optimizes them.
 
 | symbol | shape | meaning |
 |---|---|---|
 | B | | parameter sets evaluated together |
-| d | | numbers of all parameters together |
-| eta | [B, d] | what is searched: the logarithms of the parameters, one after the other |
-| values | name -> [B, size] | the parameters themselves |
+| d | | total size of all parameters |
+| eta | [B, d] | logarithms of the parameters, concatenated |
+| values | name -> [B, size] | the parameters |
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,12 +20,12 @@ from fmnas.search_spaces.variables import Floats
 
 Values = Mapping[str, Tensor]
 Start = Callable[[np.random.Generator, tuple[int, int]], Floats]
-"""Random starts of a parameter: values of that shape, [count, size]."""
+"""Draws random starts of a parameter with shape [count, size]."""
 
 
 @dataclass(frozen=True)
 class Constant:
-    """Always the same: nothing is drawn."""
+    """A constant start."""
 
     value: float
 
@@ -48,7 +48,7 @@ class Uniform:
 
 @dataclass(frozen=True)
 class LogUniform:
-    """exp U(low, high): the bounds are exponents."""
+    """exp U(low, high)."""
 
     low: float
     high: float
@@ -59,7 +59,7 @@ class LogUniform:
 
 @dataclass(frozen=True)
 class LogNormal:
-    """A prior: the logarithm is normal with this standard deviation."""
+    """A log-normal prior; `deviation` is the standard deviation of the logarithm."""
 
     median: float
     deviation: float
@@ -67,11 +67,10 @@ class LogNormal:
 
 @dataclass(frozen=True)
 class Parameter:
-    """Some positive numbers of a kernel that are alike.
+    """A vector of positive numbers with the same bounds and prior.
 
-    bounds: of each; equal ones hold it. start: what random starts of a fit draw.
-    prior: None leaves it to the likelihood. penalty: any other prior, as minus its log density up to a constant, from
-    values [B, size] to [B]. smoother: what every second start is multiplied by where a fit asks for smooth ones.
+    bounds: equal bounds fix the parameter. start: distribution of random starts. prior: None for maximum likelihood.
+    smoother: factor of every second start if a fit requests smooth starts.
     """
 
     name: str
@@ -79,19 +78,18 @@ class Parameter:
     bounds: tuple[float, float]
     start: Start
     prior: LogNormal | None = None
-    penalty: Callable[[Tensor], Tensor] | None = None
     smoother: float = 1.0
 
 
-class Parameters:
-    """Several parameters, one after the other in eta [B, d]."""
+class ParameterVector:
+    """Several parameters, concatenated in eta [B, d]."""
 
-    def __init__(self, each: Sequence[Parameter]) -> None:
-        self.each = tuple(each)
-        self.sizes = [parameter.size for parameter in self.each]
-        lower, upper = self._rows([parameter.bounds for parameter in self.each]).log().T
+    def __init__(self, parameters: Sequence[Parameter]) -> None:
+        self.parameters = tuple(parameters)
+        self.sizes = [parameter.size for parameter in self.parameters]
+        lower, upper = self._rows([parameter.bounds for parameter in self.parameters]).log().T
         self.box = Box(lower, upper)
-        normal = [p.prior or LogNormal(1.0, float("inf")) for p in self.each]  # without a prior: infinitely wide
+        normal = [p.prior or LogNormal(1.0, float("inf")) for p in self.parameters]  # no prior: infinitely wide
         medians, self.deviation = self._rows([(prior.median, prior.deviation) for prior in normal]).T
         self.mean = medians.log()
 
@@ -100,14 +98,14 @@ class Parameters:
         return torch.tensor(rows, dtype=torch.float64).reshape(-1, 2)
 
     def values(self, eta: Tensor) -> dict[str, Tensor]:
-        """The parameters by name, each [..., size], of eta [..., d]."""
+        """Return the parameters of eta [..., d] by name, each [..., size]."""
         parts = eta.exp().split(self.sizes, dim=-1)
-        return {parameter.name: part for parameter, part in zip(self.each, parts, strict=True)}
+        return {parameter.name: part for parameter, part in zip(self.parameters, parts, strict=True)}
 
     def starts(self, rng: np.random.Generator, count: int, smooth: bool = False) -> Tensor:
-        """Random starts [count, d] in the box."""
+        """Draw random starts [count, d] in the box."""
         parts = []
-        for parameter in self.each:
+        for parameter in self.parameters:
             drawn = parameter.start(rng, (count, parameter.size))
             if smooth:
                 drawn[::2] *= parameter.smoother
@@ -115,19 +113,6 @@ class Parameters:
         return self.box.clip(torch.from_numpy(np.log(np.concatenate(parts, axis=1))))
 
     def minus_log_prior(self, eta: Tensor) -> tuple[Tensor, Tensor]:
-        """(minus the log density of the priors up to a constant [B], its gradient [B, d])."""
-        away = (eta - self.mean) / self.deviation
-        value, gradient = 0.5 * away.square().sum(-1), away / self.deviation
-        if any(parameter.penalty for parameter in self.each):
-            more, slopes = self._penalties(eta)
-            value, gradient = value + more, gradient + slopes
-        return value, gradient
-
-    def _penalties(self, eta: Tensor) -> tuple[Tensor, Tensor]:
-        with torch.enable_grad():
-            variable = eta.detach().requires_grad_()
-            values = self.values(variable)
-            terms = [p.penalty(values[p.name]) for p in self.each if p.penalty]
-            total = torch.stack(terms).sum(0)
-            (gradient,) = torch.autograd.grad(total.sum(), variable)
-        return total.detach(), gradient
+        """Return (minus the log density of the priors up to a constant [B], its gradient [B, d])."""
+        scaled = (eta - self.mean) / self.deviation
+        return 0.5 * scaled.square().sum(-1), scaled / self.deviation

@@ -1,28 +1,28 @@
-"""An exact Gaussian process: its marginal likelihood with the analytic gradient, for many parameter sets at once, and
-under one of them its predictions at any point, in the units of y.
+"""An exact Gaussian process: its marginal likelihood with the analytic gradient for a batch of parameter sets, and its
+predictions under one of them.
 
 | symbol | shape | meaning |
 |---|---|---|
 | n, m | | observations; points to predict at |
-| M | n (n + 1) / 2 | pairs of observations, each with itself too (kernel.py) |
+| M | n (n + 1) / 2 | pairs of observations (kernel.py) |
 | y | [n] | observations, standardised |
-| r | [B, M] or [m, n] | correlation of each pair, or of points with observations; 1 or so for a point with itself |
+| r | [B, M] or [m, n] | correlations of pairs, or of points with observations; about 1 on the diagonal |
 | own | [m] | correlation of each point with itself |
 | g | [B] | noise variance divided by the output scale s2 |
-| mu, s2 | [B] | constant mean and output scale, both in closed form given the rest |
-| eta | [B, d] | what is searched: the logarithms of the kernel's parameters, and log g as the last |
+| mu, s2 | [B] | constant mean and output scale, in closed form given the other parameters |
+| eta | [B, d] | the logarithms of the kernel's parameters, followed by log g |
 
 With A = R + g I: mu = 1'A^-1 y / 1'A^-1 1, s2 = (y - mu)'A^-1 (y - mu) / n, and the negative log likelihood is
 n/2 (log 2 pi + 1 + log s2) + 1/2 log det A (Rasmussen & Williams 2006, Eq. 5.8, with s2 and mu maximised out).
 
 Predictions are those of ordinary kriging (Santner et al. 2018, Sec. 3.3): the weights of the observations are
 k = A^-1 r + (1 - 1'A^-1 r) A^-1 1 / 1'A^-1 1, which sum to 1, and the variance of f is
-s2 (own - r'A^-1 r + (1 - 1'A^-1 r)^2 / 1'A^-1 1). The last term is what the estimated mean adds; s2 is here divided by
-n - 1, as one degree of freedom went into the mean. A plug-in prediction takes mu and s2 for known: no last term, and n.
+s2 (own - r'A^-1 r + (1 - 1'A^-1 r)^2 / 1'A^-1 1). The last term is due to the estimated mean; s2 is here divided by
+n - 1 because of the estimated mean. A plug-in prediction treats mu and s2 as known: no last term, and n.
 
-A^-1 is formed, where a factor would do for a single prediction: a search predicts thousands of times, and a product
-with a matrix is several times as fast as two triangular solves. It is safe here: r is about 1 at most and g at least
-1e-6, so A's condition is at most n / g, and of 16 digits some 7 are left with a thousand observations.
+A^-1 is computed, because a search predicts thousands of times, and a matrix product is several times as fast as two
+triangular solves. This is accurate enough: r is about 1 at most and g at least 1e-6, so the condition number of A is at
+most n / g, and about 7 of 16 digits are left with a thousand observations.
 """
 
 import math
@@ -31,52 +31,52 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fmnas.optimizers.gp.kernel import Correlation, Kernel, pair_indices
-from fmnas.optimizers.gp.parameters import LogNormal, LogUniform, Parameter, Parameters, Values
+from fmnas.optimizers.gp.kernel import ConditionedKernel, Kernel, pair_indices
+from fmnas.optimizers.gp.parameters import LogNormal, LogUniform, Parameter, ParameterVector, Values
 from fmnas.optimizers.gp.points import Points
 
 NOISE_RATIO = Parameter("noise", 1, (1e-6, 1e1), LogUniform(-4.0, -2.0), LogNormal(1e-3, 2.5))
-"""g: at least so much that A can be decomposed whatever the kernel."""
+"""g: its lower bound makes A positive definite for any kernel."""
 
-TOGETHER = 1 << 20  # entries of the matrices that are decomposed at once: more spare nothing and take memory
+MAX_BATCH_ELEMENTS = 1 << 20  # elements of the matrices that are decomposed at once: more would only take memory
 CHUNK = 128  # points predicted at once
 
 
 class Likelihood:
     """The negative log likelihood per observation of a data set, with its gradient, for a batch of eta.
 
-    prior: adds the negative log density of the parameters' priors (maximum a posteriori); without it is maximum
-    likelihood. plug_in: whether predictions take the estimated mean and output scale for known.
+    prior: whether to add the negative log density of the parameters' priors (maximum a posteriori).
+    plug_in: whether predictions treat the estimated mean and output scale as known.
     """
 
     def __init__(self, kernel: Kernel, points: Points, y: Tensor, prior: bool = False, plug_in: bool = False) -> None:
         self.kernel, self.points, self.y, self.prior, self.plug_in = kernel, points, y, prior, plug_in
         self.n = len(points)
-        self.parameters = Parameters([*kernel.parameters, NOISE_RATIO])
+        self.parameters = ParameterVector([*kernel.parameters, NOISE_RATIO])
         self._pairs = kernel.pairs(points)
         self._i, self._j = pair_indices(self.n)
-        self._flat = self._j * self.n + self._i  # places in the lower triangle of R
-        self._twice = torch.where(self._i == self._j, 1.0, 2.0).double()  # a pair stands for two entries of R
-        self._together = max(1, TOGETHER // self.n**2)
+        self._flat = self._j * self.n + self._i  # positions in the lower triangle of R
+        self._twice = torch.where(self._i == self._j, 1.0, 2.0).double()  # a pair has two entries in R
+        self._max_batch = max(1, MAX_BATCH_ELEMENTS // self.n**2)
 
-    def of(self, points: Points, y: Tensor, kernel: Kernel | None = None) -> "Likelihood":
-        """The likelihood of other observations in the same form."""
+    def with_data(self, points: Points, y: Tensor, kernel: Kernel | None = None) -> "Likelihood":
+        """Return the likelihood of other observations with the same settings."""
         return Likelihood(kernel or self.kernel, points, y, self.prior, self.plug_in)
 
     def __call__(self, eta: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
-        """(nll / n [B], gradient [B, d]); inf where A is not positive definite.
+        """Return (nll / n [B], gradient [B, d]); inf where A is not positive definite.
 
-        Evaluated a few at a time: a batch that outgrows the processor's cache is slower than a loop.
+        A large batch is split: once it exceeds the processor's cache, a loop is faster.
         """
-        parts = [self._evaluate(part) for part in eta.split(self._together)]
+        parts = [self._evaluate(part) for part in eta.split(self._max_batch)]
         value, gradient = torch.cat([value for value, _ in parts]), torch.cat([gradient for _, gradient in parts])
         if not self.prior:
             return value, gradient
-        more, slope = self.parameters.minus_log_prior(eta)
-        return value + more / self.n, gradient + slope / self.n
+        prior, prior_gradient = self.parameters.minus_log_prior(eta)
+        return value + prior / self.n, gradient + prior_gradient / self.n
 
     def correlation(self, eta: Tensor) -> Tensor:
-        """R [n, n] under one eta: its lower triangle and diagonal; zeros above."""
+        """Return the lower triangle of R [n, n] under one eta."""
         return self._lower(self._pairs.correlation(self.parameters.values(eta[None])))[0]
 
     def _evaluate(self, eta: Tensor) -> tuple[Tensor, Tensor]:
@@ -86,12 +86,12 @@ class Likelihood:
         return value / self.n, torch.cat([pullback(by_r), by_g[:, None]], dim=-1) / self.n
 
     def _lower(self, r: Tensor) -> Tensor:
-        """Pairs [B, M] as lower triangles [B, n, n]: all that a Cholesky decomposition reads."""
+        """Arrange pairs [B, M] as lower triangles [B, n, n], the part that a Cholesky decomposition reads."""
         R = r.new_zeros(len(r), self.n * self.n)
         return R.index_copy_(1, self._flat, r).view(-1, self.n, self.n)
 
     def _from_correlation(self, r: Tensor, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(nll [B], d nll / d r of each pair [B, M], d nll / d log g [B])."""
+        """Return (nll [B], d nll / d r per pair [B, M], d nll / d log g [B])."""
         A = self._lower(r)
         A.diagonal(dim1=-2, dim2=-1).add_(g[:, None])
         L, info = torch.linalg.cholesky_ex(A)
@@ -112,9 +112,9 @@ class Likelihood:
 
 
 class Posterior:
-    """The process with the parameters eta [d], given the observations of a likelihood.
+    """The process with the parameters eta [d], conditioned on the observations of a likelihood.
 
-    parameters: the kernel's, by name, each [size]. correlation: of any point with the observations.
+    parameters: those of the kernel by name, each [size]. correlation: correlations of any point with the observations.
     """
 
     def __init__(self, likelihood: Likelihood, eta: Tensor) -> None:
@@ -122,45 +122,45 @@ class Posterior:
         values = {name: value[0] for name, value in likelihood.parameters.values(eta[None]).items()}
         g = values.pop("noise")
         self.parameters: Values = values
-        self.correlation: Correlation[Any] = likelihood.kernel.given(values, likelihood.points)
+        self.correlation: ConditionedKernel[Any] = likelihood.kernel.condition_on(values, likelihood.points)
         A = likelihood.correlation(eta)
         A.diagonal().add_(g)
         self.inverse = torch.cholesky_inverse(torch.linalg.cholesky(A))
         y = likelihood.y
         self.g = float(g)
         self._ones = self.inverse.sum(-1)  # [n], A^-1 1
-        self._precision = float(self._ones.sum())  # 1'A^-1 1: of the mean, in units of 1 / s2
+        self._precision = float(self._ones.sum())  # 1'A^-1 1: precision of the mean in units of 1 / s2
         self.mu = float((self._ones @ y) / self._precision)
         self.weights = self.inverse @ (y - self.mu)  # [n], A^-1 (y - mu)
         degrees = len(y) if likelihood.plug_in else max(len(y) - 1, 1)
         self.s2 = max(float(((y - self.mu) @ self.weights) / degrees), 1e-300)
 
     def predict_from(self, r: Tensor, own: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(mean [m], variance [m], weights [m, n]) from correlations r [m, n].
+        """Return (mean [m], variance [m], weights [m, n]) from correlations r [m, n].
 
-        The variance is of f, without noise; its slope along r is -2 s2 times the weights.
+        The variance is that of f, without noise; its derivative by r is -2 s2 times the weights.
         """
         mean, weights = self.mu + r @ self.weights, r @ self.inverse
         if self.likelihood.plug_in:
             return mean, (self.s2 * (own - (weights * r).sum(-1))).clamp(min=1e-12), weights
-        missing = 1.0 - weights.sum(-1)  # of a sum of 1: the share of the mean
+        missing = 1.0 - weights.sum(-1)  # the weight of the mean
         weights = weights + (missing / self._precision)[..., None] * self._ones
         variance = self.s2 * (own - (weights * r).sum(-1) + missing / self._precision)
         return mean, variance.clamp(min=1e-12), weights
 
     def predict(self, points: Points) -> tuple[Tensor, Tensor]:
-        """(mean [m], variance [m]) at points; in chunks, so that memory stays small."""
+        """Return (mean [m], variance [m]) at points, computed in chunks to save memory."""
         means, variances = [], []
         for C, V in zip(points.C.split(CHUNK), points.V.split(CHUNK), strict=True):
-            mean, variance, _ = self.predict_from(*self.correlation.of(Points(C, V)))
+            mean, variance, _ = self.predict_from(*self.correlation.correlate(Points(C, V)))
             means.append(mean)
             variances.append(variance)
         return torch.cat(means), torch.cat(variances)
 
     def with_observations(self, points: Points, y: Tensor) -> "Posterior":
-        """The process under the same parameters and output scale, given m more observations y [m]."""
+        """Return the process with m more observations y [m], under the same parameters and output scale."""
         likelihood = self.likelihood
-        every, values = likelihood.points.and_then(points), torch.cat([likelihood.y, y])
-        more = Posterior(likelihood.of(every, values), self.eta)
-        more.s2 = self.s2  # values that it predicted itself fit, and say nothing of the scale
-        return more
+        extended = likelihood.with_data(likelihood.points.concat(points), torch.cat([likelihood.y, y]))
+        posterior = Posterior(extended, self.eta)
+        posterior.s2 = self.s2  # predicted values carry no information about the scale
+        return posterior

@@ -1,9 +1,9 @@
-"""Where a search may go: a box, variables that are held, a Hamming ball, and the constraints of the space.
+"""The part of a space that is searched: a box, fixed variables, a Hamming ball, and the constraints of the space.
 
 | symbol | shape | meaning |
 |---|---|---|
 | C, V | [m, D], [m, P] | continuous parts and vertices of points |
-| K | | vertices of all discrete variables together, variable by variable |
+| K | | vertices of all discrete variables together, ordered by variable |
 """
 
 from collections.abc import Mapping
@@ -20,21 +20,21 @@ from fmnas.search_spaces import Space
 
 @dataclass(frozen=True)
 class HammingBall:
-    """Vertices that differ from a centre [P] in `radius` variables at most."""
+    """Vertices that differ from a centre [P] in at most `radius` variables."""
 
     centre: Tensor
     radius: int
 
     def distance(self, V: Tensor) -> Tensor:
-        """In how many variables V [m, P] differ from the centre [m]."""
+        """Return the number of variables in which V [m, P] differ from the centre [m]."""
         return (self.centre != V).sum(-1)
 
 
 class Region:
     """A part of a space.
 
-    box: bounds of the continuous part; None: the unit cube. held: discrete variables (numbers from 0) and the vertex
-    that each keeps. ball: as far as vertices may move.
+    box: bounds of the continuous part; None: the unit cube. fixed: vertices of discrete variables by variable number.
+    ball: bound of the vertices.
     """
 
     def __init__(
@@ -42,47 +42,47 @@ class Region:
         space: Space,
         *,
         box: Box | None = None,
-        held: Mapping[int, int] | None = None,
+        fixed: Mapping[int, int] | None = None,
         ball: HammingBall | None = None,
     ) -> None:
-        self.space, self.held, self.ball = space, dict(held or {}), ball
-        self._whole = box is None and not self.held and ball is None
+        self.space, self.fixed, self.ball = space, dict(fixed or {}), ball
+        self._is_whole_space = box is None and not self.fixed and ball is None
         zeros = torch.zeros(len(space.continuous), dtype=torch.float64)
         self.box = box or Box(zeros, zeros + 1.0)
         self.variable, self.vertex = numbered_vertices(space)  # [K] each
         self._adjacency = [
-            torch.tensor(variable.adjacency, dtype=torch.bool) & (p not in self.held)
+            torch.tensor(variable.adjacency, dtype=torch.bool) & (p not in self.fixed)
             for p, variable in enumerate(space.discrete)
         ]
 
     @property
-    def moves(self) -> bool:
-        """Whether any vertex may move."""
-        return len(self.held) < len(self._adjacency) and (self.ball is None or self.ball.radius > 0)
+    def has_moves(self) -> bool:
+        """Whether any vertex can change."""
+        return len(self.fixed) < len(self._adjacency) and (self.ball is None or self.ball.radius > 0)
 
     def feasible(self, points: Points) -> Tensor:
-        """Whether the space's constraints hold, as they must of a suggestion [m]."""
+        """Return whether the space's constraints hold [m], by the rule for suggestions."""
         if not self.space.constraints:
             return torch.ones(len(points), dtype=torch.bool)
-        return torch.from_numpy(self.space.feasible(points.encoded(self.space), strictly=True))
+        return torch.from_numpy(self.space.feasible(points.to_encoded(self.space), strictly=True))
 
     def contains(self, points: Points) -> Tensor:
-        """Which points are in it [m]."""
+        """Return which points are in the region [m]."""
         inside = ((self.box.lower <= points.C) & (self.box.upper >= points.C)).all(-1)
-        for p, vertex in self.held.items():
+        for p, vertex in self.fixed.items():
             inside &= points.V[:, p] == vertex
         if self.ball is not None:
             inside &= self.ball.distance(points.V) <= self.ball.radius
         return inside & self.feasible(points)
 
     def neighbours(self, points: Points) -> Tensor:
-        """Which of the K vertices of all variables [m, K] a point may move to: an edge away, and in the region."""
+        """Return to which of the K vertices a point can move [m, K]: an edge away, and in the region."""
         edges = torch.cat([edge[points.V[:, p]] for p, edge in enumerate(self._adjacency)], 1)
         if self.ball is not None:
             centre = self.ball.centre
-            here = (centre != points.V)[:, self.variable].long()
-            there = (self.vertex != centre[self.variable]).long()  # once a variable has another vertex
-            edges &= self.ball.distance(points.V)[:, None] - here + there <= self.ball.radius
+            old = (centre != points.V)[:, self.variable].long()
+            new = (self.vertex != centre[self.variable]).long()  # after the move
+            edges &= self.ball.distance(points.V)[:, None] - old + new <= self.ball.radius
         if self.space.constraints:
             start, k = edges.nonzero(as_tuple=True)
             V = points.V[start]
@@ -91,23 +91,25 @@ class Region:
         return edges
 
     def sample(self, rng: np.random.Generator, count: int) -> Points:
-        """Random points [count], all in the region, uniform but for a ball: its centre, with 0 to `radius` variables
-        drawn anew, their number uniform.
+        """Draw points [count] in the region, uniform except in a ball: a uniform number of variables, 0 to `radius`, of
+        its centre is drawn again.
 
-        Raises SpaceError where next to nothing of the region is feasible, as `Space.feasible_of`.
+        Raises SpaceError if almost nothing of the region is feasible, as `Space.reject_infeasible`.
         """
         space = self.space
-        if self._whole:
-            return Points.of(space, space.sample_encoded(rng, count))
-        return Points.of(space, space.feasible_of(lambda number: self._draw(rng, number).encoded(space), count))
+        if self._is_whole_space:
+            return Points.from_encoded(space, space.sample_encoded(rng, count))
+        return Points.from_encoded(
+            space, space.reject_infeasible(lambda number: self._draw(rng, number).to_encoded(space), count)
+        )
 
     def _draw(self, rng: np.random.Generator, count: int) -> Points:
-        """Points [count] in all of it but for the constraints."""
+        """Draw points [count] in the region, without regard to constraints."""
         u = torch.from_numpy(rng.random((count, len(self.space.continuous))))
         C = self.box.lower + u * (self.box.upper - self.box.lower)
         sizes = [len(variable.vertices) for variable in self.space.discrete]
         V = torch.from_numpy(np.stack([rng.integers(size, size=count) for size in sizes or [1]], axis=1))
-        for p, vertex in self.held.items():
+        for p, vertex in self.fixed.items():
             V[:, p] = vertex
         if self.ball is not None:
             farthest = min(self.ball.radius, len(sizes))

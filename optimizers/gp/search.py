@@ -1,7 +1,7 @@
-"""The search for the configuration with the largest acquisition (BO-FM paper, Supp. D.1).
+"""Maximization of the acquisition function by alternating search (BO-FM paper, Supp. D.1).
 
-From each start, alternate until neither helps: one hill-climbing step to the best graph neighbour, then some steps
-along the continuous part, a projected BFGS with the analytic gradient. All starts advance together as one batch.
+From each start, two steps alternate until neither improves: a hill-climbing step to the best graph neighbour, and some
+steps of projected BFGS on the continuous part with the analytic gradient. All starts advance as one batch.
 
 | symbol | shape | meaning |
 |---|---|---|
@@ -19,22 +19,22 @@ from torch import Tensor
 
 from fmnas.optimizers.gp.acquisition import Acquisition
 from fmnas.optimizers.gp.bfgs import minimise
-from fmnas.optimizers.gp.points import Points, new_among, spray
+from fmnas.optimizers.gp.points import Points, is_new, sample_near
 from fmnas.optimizers.gp.process import Posterior
 from fmnas.optimizers.gp.region import Region
 
-MEETING = 1e-3  # in unit-cube lengths: starts as near as this climb the same hill
+MERGE_DISTANCE = 1e-3  # in unit-cube lengths: closer starts are merged
 
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """How hard to search.
+    """Settings of the search.
 
     random_points, spray_points: candidates drawn over the space and around the incumbent.
-    starts: how many of the best candidates are improved. rounds: most alternations.
-    gain: a start is done when no neighbour is better and an alternation raises its value by less; the best of all
-    goes on until it gains less than `last_gain`.
-    steps: iterations of BFGS in each; they end earlier when one gains less than a tenth of the gain.
+    starts: number of best candidates that are improved. rounds: maximum number of alternations.
+    gain: a start is finished if no neighbour is better and an alternation gains less; the best start continues until it
+    gains less than `last_gain`.
+    steps: BFGS iterations per alternation; they end early if one gains less than a tenth of `gain`.
     """
 
     random_points: int = 500
@@ -52,9 +52,9 @@ PAPER_SEARCH = SearchSettings(random_points=100_000, spray_points=50, starts=40,
 
 @dataclass(frozen=True)
 class SearchState:
-    """From where an ask searches, and how.
+    """The state of a search.
 
-    incumbent: x [D + P]. known: all that was tried or is being tried [m, D + P]. settings: how hard. rng: its draws.
+    incumbent: x [D + P]. known: all finished and pending configurations [m, D + P].
     """
 
     incumbent: np.ndarray
@@ -65,19 +65,19 @@ class SearchState:
 
 @dataclass(frozen=True)
 class Surface:
-    """An acquisition on points, on all graph neighbours, and along its continuous gradient."""
+    """An acquisition function of points, of their graph neighbours, and with its continuous gradient."""
 
     posterior: Posterior
     acquisition: Acquisition
 
     def value(self, points: Points) -> Tensor:
-        """The acquisition [m]."""
+        """Return the acquisition [m]."""
         mean, variance = self.posterior.predict(points)
         return self.acquisition.value(mean, variance.sqrt())
 
     def best_neighbours(self, points: Points, region: Region) -> tuple[Tensor, Tensor]:
-        """(vertices [S, P] of each start's best neighbour in the region, its value [S]); -inf where there is none."""
-        if not region.moves:
+        """Return (vertices [S, P] of the best neighbour in the region, its value [S]); -inf if there is none."""
+        if not region.has_moves:
             return points.V, torch.full((len(points),), -torch.inf, dtype=torch.float64)
         mean, variance, _ = self.posterior.predict_from(*self.posterior.correlation.neighbours(points))
         value = self.acquisition.value(mean, variance.sqrt())  # [S, K]
@@ -87,80 +87,83 @@ class Surface:
         return vertices, best
 
     def climb(self, points: Points, region: Region, steps: int, tolerance: float) -> tuple[Tensor, Tensor]:
-        """(C [S, D], value [S]) after so many quasi-Newton steps at fixed vertices, or fewer where one gains less than
-        `tolerance` relative to the value.
+        """Return (C [S, D], value [S]) after `steps` quasi-Newton steps at fixed vertices.
+
+        A start ends early if a step gains less than `tolerance` relative to the value.
         """
-        V, on = points.V, self.posterior.correlation.on
-        all_of_them = on(V)
+        V, precompute = points.V, self.posterior.correlation.precompute
+        precomputed = precompute(V)
 
         def objective(C: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
             vertices = V[which]
-            value, gradient = self.with_gradient(C, all_of_them if len(which) == len(V) else on(vertices))
+            value, gradient = self.with_gradient(C, precomputed if len(which) == len(V) else precompute(vertices))
             return torch.where(region.feasible(Points(C, vertices)), -value, torch.inf), -gradient
 
         C, negative = minimise(objective, points.C, region.box, iterations=steps, tolerance=tolerance)
         return C, -negative
 
-    def with_gradient(self, C: Tensor, known: Any) -> tuple[Tensor, Tensor]:
-        """(the acquisition [S], its gradient over C [S, D]); known: what a correlation's `on` says of the vertices."""
+    def with_gradient(self, C: Tensor, precomputed: Any) -> tuple[Tensor, Tensor]:
+        """Return (acquisition [S], gradient by C [S, D]); precomputed: from the correlation's `precompute(V)`."""
         posterior = self.posterior
-        r, own, pullback = posterior.correlation.with_pullback(C, known)
+        r, own, pullback = posterior.correlation.with_pullback(C, precomputed)
         mean, variance, weights = posterior.predict_from(r, own)
         deviation = variance.sqrt()
         value, by_mean, by_deviation = self.acquisition.slopes(mean, deviation)
-        by_variance = by_deviation * posterior.s2 / deviation  # twice the slope along variance / s2
+        by_variance = by_deviation * posterior.s2 / deviation  # twice the derivative by variance / s2
         by_r = by_mean[:, None] * posterior.weights - by_variance[:, None] * weights
         return value, pullback(by_r, 0.5 * by_variance)
 
 
 def best_of(points: Points, value: Tensor, count: int) -> Points:
-    """The `count` points of the largest value [m], the best first; all where there are fewer."""
-    return points.at(value.topk(min(count, len(points))).indices)
+    """Return the `count` points of the largest value [m], best first; all if there are fewer."""
+    return points.select(value.topk(min(count, len(points))).indices)
 
 
 def start_points(surface: Surface, region: Region, state: SearchState) -> Points:
-    """The best `settings.starts` of random points and of spray points around the incumbent.
+    """Return the best `settings.starts` of random points and points near the incumbent.
 
-    They are distinct, and none is one of the known points unless there is no other.
+    They are distinct, and new unless all are known.
     """
     space, settings, known, rng = region.space, state.settings, state.known, state.rng
-    sprayed = spray(space, state.incumbent, settings.spray_points, rng)
-    sprayed = sprayed[region.contains(Points.of(space, sprayed)).numpy()]
-    X = np.concatenate([sprayed, region.sample(rng, settings.random_points).encoded(space)])
+    near = sample_near(space, state.incumbent, settings.spray_points, rng)
+    near = near[region.contains(Points.from_encoded(space, near)).numpy()]
+    X = np.concatenate([near, region.sample(rng, settings.random_points).to_encoded(space)])
     X = np.unique(X, axis=0)
-    points = Points.of(space, X)
+    points = Points.from_encoded(space, X)
     top = surface.value(points).topk(min(settings.starts + len(known), len(X))).indices
-    fresh = new_among(X[top.numpy()], known)
-    top = top[torch.from_numpy(fresh)] if fresh.any() else top
-    return points.at(top[: settings.starts])
+    new = is_new(X[top.numpy()], known)
+    top = top[torch.from_numpy(new)] if new.any() else top
+    return points.select(top[: settings.starts])
 
 
-def alternate(surface: Surface, region: Region, starts: Points, settings: SearchSettings) -> tuple[Points, Tensor]:
-    """Improve every start until neither a neighbour nor a continuous step helps; (points, values [S]), best first."""
+def alternating_search(
+    surface: Surface, region: Region, starts: Points, settings: SearchSettings
+) -> tuple[Points, Tensor]:
+    """Improve all starts until neither kind of step gains; return (points, values [S]), best first."""
     C, V, value = starts.C.clone(), starts.V.clone(), surface.value(starts)
     active, gain = torch.arange(len(starts)), settings.gain
     for _ in range(settings.rounds):
-        before, points = value[active].clone(), Points(C, V).at(active)
+        before, points = value[active].clone(), Points(C, V).select(active)
         vertices, neighbour_value = surface.best_neighbours(points, region)
         moved = neighbour_value > value[active] + 1e-9
         V[active[moved]], value[active[moved]] = vertices[moved], neighbour_value[moved]
         if C.shape[1]:
-            C[active], climbed = surface.climb(Points(C, V).at(active), region, settings.steps, gain / 10.0)
+            C[active], climbed = surface.climb(Points(C, V).select(active), region, settings.steps, gain / 10.0)
             value[active] = torch.maximum(value[active], climbed)
         active = active[moved | (value[active] > before + gain)]
-        active = active[_apart(Points(C, V).at(active), value[active])]
+        active = active[_is_distinct(Points(C, V).select(active), value[active])]
         if len(active) == 0 and gain > settings.last_gain:
             active, gain = value.argmax()[None], settings.last_gain
         elif len(active) == 0:
             break
     order = value.argsort(descending=True, stable=True)
-    return Points(C, V).at(order), value[order]
+    return Points(C, V).select(order), value[order]
 
 
-def _apart(points: Points, value: Tensor) -> Tensor:
-    """Which points [S] go on: where several have met, on the same vertices and within MEETING, the best of them."""
+def _is_distinct(points: Points, value: Tensor) -> Tensor:
+    """Return which points [S] to keep: the best of those with equal vertices within MERGE_DISTANCE."""
     distance = (points.C[:, None] - points.C[None]).abs().amax(-1) if points.C.shape[1] else torch.zeros(1)
-    met = (distance < MEETING) & (points.V[:, None] == points.V[None]).all(-1)
+    close = (distance < MERGE_DISTANCE) & (points.V[:, None] == points.V[None]).all(-1)
     order = torch.arange(len(value))
     better = (value[None] > value[:, None]) | ((value[None] == value[:, None]) & (order[None] < order[:, None]))
-    return ~(met & better).any(1)
+    return ~(close & better).any(1)

@@ -16,7 +16,7 @@ from fmnas.platform.config.uri import TrackingError, check_uri
 from fmnas.platform.errors import ConfigError
 from fmnas.platform.problems import PROBLEMS, ProblemEntry
 from fmnas.platform.registry import OPTIMIZERS, find_plugins
-from fmnas.search_spaces.subspace import misfits
+from fmnas.search_spaces.subspace import fixed_value_errors
 from fmnas.trainers.problem import USER_SETS, Problem
 
 Check = Callable[[Config, ProblemEntry], Iterator[str]]
@@ -162,7 +162,7 @@ def _check_objective(config: Config, entry: ProblemEntry) -> Iterator[str]:
 
 def _check_fixed(config: Config, entry: ProblemEntry) -> Iterator[str]:
     if config.fixed:
-        yield from misfits(entry.problem(config.problem_settings).space, config.fixed)
+        yield from fixed_value_errors(entry.problem(config.problem_settings).space, config.fixed)
 
 
 def _check_size(config: Config, entry: ProblemEntry) -> Iterator[str]:

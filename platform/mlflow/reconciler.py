@@ -15,16 +15,18 @@ import json
 import math
 import time
 from collections.abc import Mapping
+from statistics import fmean
 from typing import Any
 
 from fmnas.comparison import styles
 from fmnas.platform.config.uri import redact
-from fmnas.platform.experiment.ledger import Ledger, new_ledger
-from fmnas.platform.experiment.retrained import retrained_rows
+from fmnas.platform.experiment.events import Begun, Extended
+from fmnas.platform.experiment.journal import JournalReader
+from fmnas.platform.experiment.ledger import Ledger
 from fmnas.platform.experiment.run_directory import RunDirectory
 from fmnas.platform.mlflow import records
 from fmnas.platform.mlflow.client import MlflowExperiment, TrackingSettings, prepare_own_store
-from fmnas.platform.mlflow.records import KIND, PARENT, RUN, TRIAL, LoggedTrial, Point, RunProgress
+from fmnas.platform.mlflow.records import KIND, PARENT, RUN, TRIAL, IncumbentCurve, LoggedTrial, Point
 
 
 def describe(error: Exception) -> str:
@@ -35,44 +37,33 @@ def describe(error: Exception) -> str:
 class JournalFollower:
     """Folds the journal of a run directory, reading at each call only what was appended since the last one.
 
-    trials: (run, id) -> every trial that ended. progress: run -> its totals. begun_at: when the experiment began.
+    ledger: of all events so far. trials: (run, id) -> every trial that ended. curves: run -> its incumbent.
+    begun_at: when the experiment began.
     """
 
     def __init__(self, directory: RunDirectory) -> None:
-        self._path = directory.journal
-        self._offset = 0
-        self._ledger: Ledger
+        self._reader, self.ledger = JournalReader(directory.journal), Ledger()
         self.begun_at = 0.0
         self.trials: dict[tuple[str, int], LoggedTrial] = {}
-        self.progress: dict[str, RunProgress] = {}
+        self.curves: dict[str, IncumbentCurve] = {}
 
     def follow(self) -> None:
-        """Fold the new events. A last line without its end is left for the next call."""
-        with self._path.open("rb") as file:
-            file.seek(self._offset)
-            text = file.read()
-        text = text[: text.rfind(b"\n") + 1]
-        lines = [(line, json.loads(line)) for line in text.splitlines(keepends=True)]
-        if self._offset == 0 and lines:
-            latest = [record["config"] for _, record in lines if "config" in record][-1]
-            self._ledger, self.begun_at = new_ledger(latest), lines[0][1]["at"]
-            self.progress = {name: RunProgress(self._ledger.full) for name in self._ledger.accounts}
-            self._offset += len(lines.pop(0)[0])
-        for line, record in lines:
-            outcome = self._ledger.apply(record)
-            if outcome is not None:
-                self.trials[outcome.run, outcome.trial.id] = self.progress[outcome.run].add(outcome)
-            self._offset += len(line)
+        """Fold the new events. An incomplete last line is left for the next call."""
+        for event in self._reader.read():
+            result = self.ledger.apply(event)
+            if isinstance(event, Begun | Extended):
+                self.begun_at = self.begun_at or event.at
+                new = {name: IncumbentCurve(self.ledger.full_epochs) for name in self.ledger.runs}
+                self.curves = {**new, **self.curves}
+            if result is not None:
+                run = self.ledger.runs[result.run]
+                trial = self.curves[run.name].add(result, run.budget.spent, run.incumbent)
+                self.trials[run.name, result.trial.id] = trial
 
     def add_cancelled(self) -> None:
         """Count the trials that a stop left unfinished as ended, until a resume repeats them."""
-        for outcome in self._ledger.cancelled():
-            self.trials[outcome.run, outcome.trial.id] = self.progress[outcome.run].snapshot(outcome)
-
-    @property
-    def runs(self) -> Mapping[str, tuple[str, int]]:
-        """Run -> its optimizer and repeat, in the order in which to show them."""
-        return {name: (account.optimizer_name, account.repeat) for name, account in self._ledger.accounts.items()}
+        for result in self.ledger.cancelled_results():
+            self.trials[result.run, result.trial.id] = self.curves[result.run].snapshot(result)
 
 
 class Reconciler:
@@ -97,7 +88,7 @@ class Reconciler:
 
     def count(self) -> tuple[int, int]:
         """Return how many trials were logged by this reconciler, and how many were logged before."""
-        logged = sum(self._statuses.get(key) == trial.outcome.status for key, trial in self._journal.trials.items())
+        logged = sum(self._statuses.get(key) == trial.result.status for key, trial in self._journal.trials.items())
         return len(self.written), logged - len(self.written)
 
     def reconcile(self, status: str = "") -> str:
@@ -110,8 +101,8 @@ class Reconciler:
         if status:
             self._journal.add_cancelled()
         store = self._store = self._store or self._connect()
-        for run, progress in self._journal.progress.items():
-            self._log_line(store, run, progress, is_final=status == "finished")
+        for run, curve in self._journal.curves.items():
+            self._log_line(store, run, curve, is_final=status == "finished")
         reason = self._log_trials(store)
         if status:
             self._log_results(store, status)
@@ -137,19 +128,20 @@ class Reconciler:
 
     def _open_runs(self, store: MlflowExperiment, existing: Mapping[str, Any]) -> None:
         settings, begun = self._settings, records.milliseconds(self._journal.begun_at)
-        optimizers = list(dict.fromkeys(optimizer for optimizer, _ in self._journal.runs.values()))
+        runs = self._journal.ledger.runs
+        optimizers = list(dict.fromkeys(run.optimizer for run in runs.values()))
         self._colours = {name: style.colour for name, style in styles(optimizers).items()}
         tags = {KIND: records.EXPERIMENT_KIND, **settings.experiment_tags}
         self._ids[""] = store.open(existing.get(""), settings.name, tags, settings.params, begun)
-        for run, (optimizer, repeat) in self._journal.runs.items():
-            tags = {**self._place(records.RUN_KIND, optimizer, ""), RUN: run, "repeat": str(repeat)}
-            first = self._journal.progress[run].started_at
+        for name, run in runs.items():
+            tags = {**self._place(records.RUN_KIND, run.optimizer, ""), RUN: name, "repeat": str(run.repeat)}
+            first = self._journal.curves[name].started_at
             started = begun if math.isinf(first) else records.milliseconds(first)
-            params = settings.optimizers.get(optimizer, {})
-            self._ids[run] = store.open(existing.get(run), run, tags, params, started)
-            lines = records.INCUMBENT_LINES if run in existing else ()
-            logged = {key: store.values(self._ids[run], key) for key in lines}
-            self._lines[run] = {(key, step): value for key in lines for step, value in logged[key].items()}
+            params = settings.optimizers.get(run.optimizer, {})
+            self._ids[name] = store.open(existing.get(name), name, tags, params, started)
+            lines = records.INCUMBENT_LINES if name in existing else ()
+            logged = {key: store.values(self._ids[name], key) for key in lines}
+            self._lines[name] = {(key, step): value for key in lines for step, value in logged[key].items()}
         try:
             store.label()
         except Exception as error:  # a view is a convenience
@@ -159,9 +151,9 @@ class Reconciler:
         """The tags of a run of an optimizer: what it is, and the run that it is nested in."""
         return {KIND: kind, "optimizer": optimizer, records.COLOR: self._colours[optimizer], PARENT: self._ids[parent]}
 
-    def _log_line(self, store: MlflowExperiment, run: str, progress: RunProgress, is_final: bool) -> None:
+    def _log_line(self, store: MlflowExperiment, run: str, curve: IncumbentCurve, is_final: bool) -> None:
         """Log the points of the incumbent's lines that the store lacks."""
-        points = [*progress.points, *(progress.final_points() if is_final else ())]
+        points = [*curve.points, *(curve.final_points() if is_final else ())]
         logged = self._lines[run]
         missing = [point for point in points if logged.get((point.key, point.step)) != point.value]
         store.log(self._ids[run], missing)
@@ -171,7 +163,7 @@ class Reconciler:
         """Log the trials that the store lacks; one that it rejects does not block the others."""
         reason = ""
         for key, trial in self._journal.trials.items():
-            if self._statuses.get(key) == trial.outcome.status:
+            if self._statuses.get(key) == trial.result.status:
                 continue
             if time.monotonic() > self.deadline:
                 return reason or "the time at the end was not enough"
@@ -184,52 +176,54 @@ class Reconciler:
         return reason
 
     def _log_trial(self, store: MlflowExperiment, key: tuple[str, int], trial: LoggedTrial) -> None:
-        outcome = trial.outcome
-        tags = {**records.trial_tags(outcome), **self._place(records.TRIAL_KIND, outcome.optimizer, outcome.run)}
-        started, ended = (records.milliseconds(at) for at in (outcome.started_at, outcome.finished_at))
+        result = trial.result
+        tags = {**records.trial_tags(result), **self._place(records.TRIAL_KIND, result.optimizer, result.run)}
+        started, ended = (records.milliseconds(at) for at in (result.started_at, result.finished_at))
         if key in self._unanswered:
             found = next(store.runs({RUN: key[0], TRIAL: str(key[1])}), None)
             self._trial_ids |= {key: found.info.run_id} if found else {}
         is_new = key not in self._trial_ids
         if is_new:
             self._unanswered.add(key)
-            self._trial_ids[key] = store.create(f"{outcome.run}/trial-{outcome.trial.id}", tags, started)
+            self._trial_ids[key] = store.create(f"{result.run}/trial-{result.trial.id}", tags, started)
         self._unanswered.discard(key)
-        run_id, params = self._trial_ids[key], records.params(outcome.trial.configuration)
+        run_id, params = self._trial_ids[key], records.params(result.trial.configuration)
         store.log(run_id, records.trial_points(trial, self._settings.space), params, {} if is_new else tags)
-        store.client.set_terminated(run_id, records.STATUSES.get(outcome.status, "FAILED"), ended)
-        self._statuses[key] = outcome.status
+        store.client.set_terminated(run_id, records.STATUSES.get(result.status, "FAILED"), ended)
+        self._statuses[key] = result.status
         self.written.add(key)
 
     def _log_results(self, store: MlflowExperiment, status: str) -> None:
         """Log the final values of every run, the mean curves, the retrained models, and the files of the report."""
         directory, ending = self._directory, records.STATUSES.get(status, "FAILED")
         summary = json.loads(directory.summary.read_text()) if directory.summary.is_file() else {}
-        progress = self._journal.progress
-        for run, ended in progress.items():
-            if ended.trials:
-                self._log_summary(store, run, ended)
-            store.client.set_terminated(self._ids[run], ending, records.milliseconds(ended.ended_at or time.time()))
+        ends = {run: curve.ended_at or time.time() for run, curve in self._journal.curves.items()}
+        for run, ended in ends.items():
+            self._log_summary(store, run, records.milliseconds(ended))
+            store.client.set_terminated(self._ids[run], ending, records.milliseconds(ended))
         if note := records.experiment_note(summary):
             store.log(self._ids[""], tags={records.DESCRIPTION: note})
-        last = records.milliseconds(max((ended.ended_at for ended in progress.values()), default=0.0) or time.time())
+        last = records.milliseconds(max(ends.values()))
         if status == "finished":
             self._log_means(store, summary, last)
-        for row in retrained_rows(directory.retrained).values():
-            trial = self._journal.trials[row.run, row.trial].outcome.trial
-            store.log_model(f"{row.run}/trial-{trial.id}", self._ids[row.run], row.error, trial.configuration)
+        for run, retrained in self._journal.ledger.current_retrained().items():
+            trial, error = self._journal.trials[run, retrained.trial_id].result.trial, fmean(retrained.errors)
+            store.log_model(f"{run}/trial-{trial.id}", self._ids[run], error, trial.configuration)
         store.client.set_terminated(self._ids[""], ending, last)
         tables = [directory.trials, directory.summary, directory.retrained, directory.page]
         figures = sorted(path for path in directory.report.glob("*") if path.suffix in (".png", ".csv"))
         for path in filter(lambda path: path.is_file(), [directory.config, directory.environment, *tables, *figures]):
             store.client.log_artifact(self._ids[""], str(path))
 
-    def _log_summary(self, store: MlflowExperiment, run: str, progress: RunProgress) -> None:
-        at, step = records.milliseconds(progress.ended_at), int(progress.evaluations)
-        logged, best = store.client.get_run(self._ids[run]).data.metrics, progress.best
-        points = [Point(key, value, at, step) for key, value in progress.summary().items() if logged.get(key) != value]
-        note = {"best_trial": str(best.trial.id), records.DESCRIPTION: records.best_note(best)} if best else {}
-        store.log(self._ids[run], points, tags=note)
+    def _log_summary(self, store: MlflowExperiment, name: str, at: int) -> None:
+        """Log the final metrics of a run: its size, and the results of its best trial."""
+        run, curve = self._journal.ledger.runs[name], self._journal.curves[name]
+        values = {"trials": float(run.ended), "epochs": float(curve.epochs), **records.results(run.best)}
+        logged, step = store.client.get_run(self._ids[name]).data.metrics, int(curve.evaluations)
+        points = [Point(key, value, at, step) for key, value in values.items() if logged.get(key) != value]
+        best = run.best
+        tags = {"best_trial": str(best.trial.id), records.DESCRIPTION: records.best_note(best)} if best else {}
+        store.log(self._ids[name], points, tags=tags)
 
     def _log_means(self, store: MlflowExperiment, summary: Mapping[str, Any], at: int) -> None:
         """Log a run per optimizer with its mean curve; one with other values, of before an extension, is replaced."""

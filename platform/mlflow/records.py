@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fmnas.platform.experiment.configuration import flat
-from fmnas.platform.experiment.trial_result import Outcome
+from fmnas.platform.experiment.configuration import flatten
+from fmnas.platform.experiment.trial_result import TrialResult
 from fmnas.search_spaces import Real, Space
-from fmnas.search_spaces.records import CANCELLED, CHARGED, FINISHED, is_full
+from fmnas.search_spaces.records import CANCELLED, FINISHED
 
 KIND, EXPERIMENT_ID, RUN, TRIAL = "fmnas.kind", "fmnas.experiment_id", "fmnas.run", "fmnas.trial"
 CONTENT, TEST_ERROR = "fmnas.content", "test_error"
@@ -51,24 +51,23 @@ class Point(NamedTuple):
 class LoggedTrial(NamedTuple):
     """A trial that ended, and its run after it. incumbent: the best full-fidelity objective; None before the first."""
 
-    outcome: Outcome
+    result: TrialResult
     epochs_spent: int
     evaluations_spent: float
     incumbent: float | None
 
 
 @dataclass
-class RunProgress:
-    """An optimizer's run, folded over its trials in the journal's order.
+class IncumbentCurve:
+    """The incumbent of a run, folded over the trials that ended.
 
-    full: epochs of a full evaluation. epochs: spent so far. best: the first trial with the lowest full-fidelity
-    objective. points: of the lines of its incumbent.
+    full: epochs of a full evaluation. epochs: spent so far. started_at, ended_at: of the run's trials, in seconds since
+    the epoch. points: of the lines `incumbent` and `incumbent_by_epochs`.
     """
 
     full: int
     epochs: int = 0
-    trials: int = 0
-    best: Outcome | None = None
+    incumbent: float | None = None
     started_at: float = math.inf
     ended_at: float = 0.0
     points: list[Point] = field(default_factory=list)
@@ -78,22 +77,17 @@ class RunProgress:
         """Epochs spent, in full evaluations."""
         return self.epochs / self.full
 
-    def snapshot(self, outcome: Outcome) -> LoggedTrial:
+    def snapshot(self, result: TrialResult) -> LoggedTrial:
         """Return a trial with the present totals of its run."""
-        return LoggedTrial(outcome, self.epochs, self.evaluations, self.best.objective if self.best else None)
+        return LoggedTrial(result, self.epochs, self.evaluations, self.incumbent)
 
-    def add(self, outcome: Outcome) -> LoggedTrial:
-        """Fold the next trial that ended."""
-        before = self.snapshot(outcome)
-        self.trials += 1
-        self.started_at = min(self.started_at, outcome.started_at - outcome.suggest_seconds)
-        self.ended_at = max(self.ended_at, outcome.finished_at)
-        if outcome.status in CHARGED:
-            self.epochs += outcome.trial.epochs
-        objective = outcome.objective if is_full(outcome.trial.epochs, self.full) else None
-        if objective is not None and (before.incumbent is None or objective < before.incumbent):
-            self.best = outcome
-        after = self.snapshot(outcome)
+    def add(self, result: TrialResult, epochs: int, incumbent: float | None) -> LoggedTrial:
+        """Fold the next trial that ended. epochs, incumbent: of its run after it."""
+        before = self.snapshot(result)
+        self.started_at = min(self.started_at, result.started_at - result.suggest_seconds)
+        self.ended_at = max(self.ended_at, result.finished_at)
+        self.epochs, self.incumbent = epochs, incumbent
+        after = self.snapshot(result)
         first, last = (math.floor(trial.evaluations_spent + _TOLERANCE) for trial in (before, after))
         for step in range(first + 1, last + 1):
             self.points += self._line(step, after if step + _TOLERANCE > after.evaluations_spent else before)
@@ -102,22 +96,18 @@ class RunProgress:
     def final_points(self) -> list[Point]:
         """Return what ends the lines of a run that stopped between two whole evaluations."""
         step = math.ceil(self.evaluations - _TOLERANCE)
-        return self._line(step, self.snapshot(self.best)) if self.best and step > self.evaluations else []
+        return self._line(step, self) if step > self.evaluations else []
 
-    def summary(self) -> dict[str, float]:
-        """Return the final metrics of the run: its size, and the results of its best trial."""
-        return {"trials": float(self.trials), "epochs": float(self.epochs), **results(self.best)}
-
-    def _line(self, step: int, trial: LoggedTrial) -> list[Point]:
-        at, steps = milliseconds(self.ended_at), {INCUMBENT: step, INCUMBENT_BY_EPOCHS: round(step * self.full)}
-        return [] if trial.incumbent is None else [Point(key, trial.incumbent, at, k) for key, k in steps.items()]
+    def _line(self, step: int, at: "LoggedTrial | IncumbentCurve") -> list[Point]:
+        time, steps = milliseconds(self.ended_at), {INCUMBENT: step, INCUMBENT_BY_EPOCHS: round(step * self.full)}
+        return [] if at.incumbent is None else [Point(key, at.incumbent, time, k) for key, k in steps.items()]
 
 
 def trial_points(trial: LoggedTrial, space: Space | None) -> list[Point]:
     """Return the metrics of a trial, and its curve."""
-    outcome = trial.outcome
-    started, ended = milliseconds(outcome.started_at), milliseconds(outcome.finished_at)
-    curve = outcome.evaluation.curve if outcome.evaluation else ()
+    result = trial.result
+    started, ended = milliseconds(result.started_at), milliseconds(result.finished_at)
+    curve = result.evaluation.curve if result.evaluation else ()
     return [Point(valid_name(key), value, ended, 0) for key, value in _metrics(trial, space).items()] + [
         Point("val_error", error, started + (ended - started) * epoch // len(curve), epoch)
         for epoch, error in enumerate(curve, start=1)
@@ -125,39 +115,39 @@ def trial_points(trial: LoggedTrial, space: Space | None) -> list[Point]:
 
 
 def _metrics(trial: LoggedTrial, space: Space | None) -> dict[str, float]:
-    outcome = trial.outcome
+    result = trial.result
     known: dict[str, float | None] = {
-        "epochs": outcome.trial.epochs,
-        "suggest_seconds": outcome.suggest_seconds,
+        "epochs": result.trial.epochs,
+        "suggest_seconds": result.suggest_seconds,
         "spent/evaluations": trial.evaluations_spent,
         "spent/epochs": trial.epochs_spent,
         "spent/incumbent": trial.incumbent,
-        **results(outcome),
+        **results(result),
     }
-    if outcome.evaluation:
-        known["train_seconds"] = outcome.evaluation.seconds
-        known |= {f"error_seed_{i}": error for i, error in enumerate(outcome.evaluation.errors, start=1)}
+    if result.evaluation:
+        known["train_seconds"] = result.evaluation.seconds
+        known |= {f"error_seed_{i}": error for i, error in enumerate(result.evaluation.errors, start=1)}
     for variable in space.variables if space else ():
-        value = outcome.trial.configuration.get(variable.name)
+        value = result.trial.configuration.get(variable.name)
         if isinstance(variable, Real) and variable.log and isinstance(value, int | float):
             known[f"log10/{variable.name}"] = math.log10(value)
     return {key: float(value) for key, value in known.items() if value is not None}
 
 
-def trial_tags(outcome: Outcome) -> dict[str, str]:
+def trial_tags(result: TrialResult) -> dict[str, str]:
     """Return the tags of a trial."""
-    trial, evaluation = outcome.trial, outcome.evaluation
+    trial, evaluation = result.trial, result.evaluation
     return {
         KIND: TRIAL_KIND,
-        RUN: outcome.run,
+        RUN: result.run,
         TRIAL: str(trial.id),
-        "optimizer": outcome.optimizer,
-        "repeat": str(outcome.repeat),
+        "optimizer": result.optimizer,
+        "repeat": str(result.repeat),
         "origin": trial.origin,
-        "status": outcome.status,
-        "reason": outcome.reason[:5000],
-        "worker": outcome.worker,
-        "attempt": str(outcome.attempt),
+        "status": result.status,
+        "reason": result.reason[:5000],
+        "worker": result.worker,
+        "attempt": str(result.attempt),
         "diverged": str(bool(evaluation and evaluation.diverged)).lower(),
         "parent_trial": "" if trial.parent is None else str(trial.parent),
     }
@@ -190,24 +180,24 @@ def experiment_note(summary: Mapping[str, Any]) -> str:
     return "\n\n".join(filter(None, (summary.get("headline"), summary.get("caution"))))[:5000]
 
 
-def best_note(outcome: Outcome) -> str:
+def best_note(result: TrialResult) -> str:
     """Return the description (Markdown) of an optimizer's run: its best trial and the trial's configuration."""
-    trial, objective = outcome.trial, results(outcome)["objective"]
+    trial, objective = result.trial, results(result)["objective"]
     head = [f"Best: trial {trial.id} ({trial.origin}), objective {objective:.6g}", "", "| variable | value |"]
     rows = [f"| {name} | {as_text(value)} |" for name, value in trial.configuration.items()]
     return "\n".join([*head, "|---|---|", *rows])[:5000]
 
 
-def results(outcome: Outcome | None) -> dict[str, float]:
+def results(result: TrialResult | None) -> dict[str, float]:
     """Return what a trial measured; nothing if it did not finish."""
-    names = ("objective", "error", "flops", "flops_ratio") if outcome and outcome.evaluation else ()
-    values = {name: getattr(outcome.evaluation, name) for name in names} if outcome else {}
+    names = ("objective", "error", "flops", "flops_ratio") if result and result.evaluation else ()
+    values = {name: getattr(result.evaluation, name) for name in names} if result else {}
     return {name: float(value) for name, value in values.items() if value is not None}
 
 
 def params(values: Mapping[str, Any]) -> dict[str, str]:
     """Return nested values as params, named by their dotted keys; None is left out."""
-    return {valid_name(key): as_text(value)[:6000] for key, value in flat(values).items() if value is not None}
+    return {valid_name(key): as_text(value)[:6000] for key, value in flatten(values).items() if value is not None}
 
 
 def as_text(value: Any) -> str:

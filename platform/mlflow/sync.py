@@ -4,7 +4,6 @@ import threading
 import time
 from dataclasses import dataclass
 
-from fmnas.platform.experiment.trial_result import Outcome
 from fmnas.platform.mlflow.reconciler import Reconciler, describe
 
 POLL_SECONDS, LONGEST_PAUSE = 2.0, 60.0
@@ -32,10 +31,7 @@ class TrackingReport:
 
 
 class Tracker:
-    """Follows an experiment, and does nothing: for tracking.enabled = false."""
-
-    def trial(self, outcome: Outcome) -> None:
-        """Take a trial that ended."""
+    """Logs nothing: for tracking.enabled = false."""
 
     def finish(self, status: str, trials: int) -> TrackingReport:
         """Take the end of the experiment."""

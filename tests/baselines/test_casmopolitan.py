@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from fmnas.baselines.casmopolitan import Casmopolitan, CasmopolitanKernel, Copula
-from fmnas.baselines.trust_region import GrowthRules, Length, TrustRegion, is_success
+from fmnas.baselines.trust_region import GrowthRules, SizeRange, TrustRegion, is_success
 from fmnas.optimizers import random_design
 from fmnas.optimizers.gp.acquisition import LogAugmentedEI, LogEI
 from fmnas.optimizers.gp.fit import Fit, FitError, FitSettings
@@ -30,9 +30,9 @@ SPACE = Space([*REALS, *NOMINALS])
 
 
 def gram(space: Space, X: np.ndarray, mix: float = 0.5, **values: float) -> np.ndarray:
-    points = Points.of(space, X)
+    points = Points.from_encoded(space, X)
     tensors = {name: torch.tensor([value], dtype=torch.float64) for name, value in values.items()}
-    r, own = CasmopolitanKernel(space, mix).given(tensors, points).of(points)
+    r, own = CasmopolitanKernel(space, mix).condition_on(tensors, points).correlate(points)
     np.testing.assert_allclose(own, r.diagonal())
     return r.numpy()
 
@@ -52,7 +52,7 @@ def test_golden_mixture(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", GOLDEN["copula"], ids=lambda case: str(len(case["y"])))
 def test_golden_copula(case: dict[str, Any]) -> None:
-    np.testing.assert_allclose(Copula().of(np.array(case["y"])), case["z"], rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(Copula().apply(np.array(case["y"])), case["z"], rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("case", GOLDEN["augmented_ei"], ids=lambda case: str(case["mean"]))
@@ -68,30 +68,30 @@ def test_golden_augmented_ei(case: dict[str, float]) -> None:
 def test_golden_lengths(case: dict[str, Any]) -> None:
     given = case["settings"]
     rules = GrowthRules(
-        Length(given["length_init"], given["length_min"], given["length_max"]),
-        Length(given["length_init_discrete"], given["length_min_discrete"], given["length_max_discrete"]),
+        SizeRange(given["length_init"], given["length_min"], given["length_max"]),
+        SizeRange(given["length_init_discrete"], given["length_min_discrete"], given["length_max_discrete"]),
         given["tr_multiplier"],
         given["succtol"],
         given["failtol"],
     )
-    region, last = TrustRegion.first(rules), len(case["successes"]) - 1
+    region, last = TrustRegion.initial(rules), len(case["successes"]) - 1
     assert case["restart_at_step"] in (-1, last)
     for step, success in enumerate(case["successes"]):
-        region = region.after(bool(success))
+        region = region.update(bool(success))
         assert region.side == pytest.approx(case["length"][step], rel=1e-12)
         assert region.radius == case["length_discrete"][step]
-        assert region.exhausted == (step == case["restart_at_step"])
+        assert region.is_exhausted == (step == case["restart_at_step"])
 
 
 @pytest.mark.parametrize("broken_by", [True, False])
 def test_only_results_in_a_row_change_the_lengths(broken_by: bool) -> None:
-    rules = replace(GrowthRules.of(SPACE), successes=3, failures=3)
-    first = TrustRegion.first(rules)
+    rules = replace(GrowthRules.for_space(SPACE), successes=3, failures=3)
+    first = TrustRegion.initial(rules)
     region = first
     for success in (not broken_by, not broken_by, broken_by, not broken_by, not broken_by):
-        region = region.after(success)
+        region = region.update(success)
         assert (region.side, region.radius) == (first.side, first.radius)
-    assert region.after(not broken_by).side != first.side
+    assert region.update(not broken_by).side != first.side
 
 
 @pytest.mark.parametrize("case", GOLDEN["success_test"], ids=lambda case: f"{case['new']} after {case['best']}")
@@ -102,18 +102,18 @@ def test_golden_successes(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize(("P", "radius"), [(0, 0), (1, 1), (2, 2), (3, 3), (12, 10), (50, 40)])
 def test_the_ball_begins_with_four_fifths_of_the_discrete_variables(P: int, radius: int) -> None:
     space = Space([*REALS, *(Nominal(f"h{p}", (0, 1)) for p in range(P))])
-    region = TrustRegion.first(GrowthRules.of(space))
+    region = TrustRegion.initial(GrowthRules.for_space(space))
     assert (region.radius, region.side) == (radius, 0.8)
-    assert not region.exhausted
+    assert not region.is_exhausted
 
 
 @pytest.mark.parametrize("P", [0, 1])
 def test_a_ball_that_cannot_shrink_exhausts_no_region(P: int) -> None:
     space = Space([*REALS, *(Nominal(f"h{p}", (0, 1)) for p in range(P))])
-    region = TrustRegion.first(replace(GrowthRules.of(space), failures=1))
+    region = TrustRegion.initial(replace(GrowthRules.for_space(space), failures=1))
     sides = []
-    while not region.exhausted:
-        region = region.after(success=False)
+    while not region.is_exhausted:
+        region = region.update(success=False)
         sides.append(region.side)
         assert region.radius == P
     assert len(sides) == math.ceil(math.log(0.8 * 2**7, 1.5))
@@ -126,7 +126,7 @@ def made(space: Space = SPACE, failures: int = 40, design: int = 4) -> Casmopoli
         fit=FitSettings(starts=1, screening=0, finalists=1, prior=False),
         search=SearchSettings(random_points=60, spray_points=20, starts=2, rounds=3),
     )
-    optimizer.region = TrustRegion.first(replace(optimizer.region.rules, failures=failures))
+    optimizer.region = TrustRegion.initial(replace(optimizer.region.rules, failures=failures))
     return optimizer
 
 
@@ -154,7 +154,7 @@ def is_within(optimizer: Casmopolitan, trial: Trial, centre: Trial, side: float,
 def test_golden_box() -> None:
     case, optimizer = GOLDEN["box"], made()
     optimizer.region = replace(optimizer.region, side=case["length"])
-    region = optimizer._around(np.array([*case["centre"], 0.0, 0.0, 0.0]))
+    region = optimizer._region_around(np.array([*case["centre"], 0.0, 0.0, 0.0]))
     np.testing.assert_allclose(region.box.lower, case["lower"])
     np.testing.assert_allclose(region.box.upper, case["upper"])
 
@@ -178,11 +178,11 @@ def test_an_exhausted_region_is_left_for_another() -> None:
     assert (optimizer.region.radius, optimizer.region.failures) == (2, 2)
     worse(optimizer, 1, first=20.0)
     assert optimizer.observations() == []
-    assert optimizer.region == TrustRegion.first(optimizer.region.rules)
+    assert optimizer.region == TrustRegion.initial(optimizer.region.rules)
     assert optimizer._best[0][1] == 1.0
     np.testing.assert_array_equal(optimizer._best[0][0], SPACE.encode(design[0].configuration))
     centre, *others = worse(optimizer, 4, first=30.0)
-    assert (centre.origin, centre.note) == (RANDOM, "a new trust region begins here"), "of one region it is drawn"
+    assert (centre.origin, centre.note) == (RANDOM, "start of a new trust region"), "of one region it is drawn"
     for trial in others:
         assert trial.origin == RANDOM
         assert not trial.fallback
@@ -210,7 +210,7 @@ def test_a_new_region_without_a_feasible_point_is_left_to_chance(monkeypatch: py
     monkeypatch.setattr(Region, "sample", nothing)
     trial = asked(optimizer)
     assert (trial.origin, trial.fallback) == (RANDOM, FALLBACK)
-    assert trial.note == "next to nothing of the trust region is feasible"
+    assert trial.note == "almost nothing of the trust region is feasible"
 
 
 def test_where_little_of_the_region_is_feasible_the_model_still_chooses() -> None:
@@ -228,7 +228,7 @@ def test_a_late_result_of_an_earlier_region_is_not_modelled() -> None:
     assert optimizer.observations() == []
     optimizer.tell(late, -5.0)
     assert optimizer.observations() == []
-    assert optimizer.region == TrustRegion.first(optimizer.region.rules)
+    assert optimizer.region == TrustRegion.initial(optimizer.region.rules)
     worse(optimizer, 4, first=9.0)
     assert is_within(optimizer, asked(optimizer), optimizer.observations()[0][0], side=0.8, radius=3)
 
@@ -238,7 +238,7 @@ def test_a_region_begins_where_the_best_of_those_before_promise_most() -> None:
     space = Space([Real("x", 0.0, 1.0), Nominal("h", (0, 1))])
     optimizer = made(space, design=2)
     optimizer._best = [(np.array([x, 0.0]), -10.0 * x) for x in (0.1, 0.3, 0.5, 0.7)]
-    centre = optimizer._centre(np.random.default_rng(0))
+    centre = optimizer._suggest_centre(np.random.default_rng(0))
     assert float(centre.configuration["x"]) > 0.7
     assert (centre.origin, centre.fallback) == (MODEL, "")
 
@@ -250,15 +250,15 @@ def test_where_the_bests_cannot_be_fitted_the_centre_is_drawn_and_it_is_said(mon
     optimizer = made()
     optimizer._best = [(x, float(y)) for y, x in enumerate(SPACE.sample_encoded(np.random.default_rng(1), 2))]
     monkeypatch.setattr(optimizer.surrogate, "fit", fails)
-    centre = optimizer._centre(np.random.default_rng(2))
+    centre = optimizer._suggest_centre(np.random.default_rng(2))
     assert (centre.origin, centre.fallback) == (RANDOM, FAILED_FIT)
-    assert centre.note == "a new trust region begins here; fit failed: it is singular"
+    assert centre.note == "start of a new trust region; fit failed: it is singular"
 
 
 @pytest.mark.parametrize("bests", [[1.0], [1.0, 1.0]])
 def test_bests_that_tell_nothing_leave_the_centre_to_chance(bests: list[float]) -> None:
     optimizer = made()
     optimizer._best = [(x, y) for x, y in zip(SPACE.sample_encoded(np.random.default_rng(1), 2), bests, strict=False)]
-    one, other = (optimizer._centre(np.random.default_rng(seed)) for seed in (2, 3))
+    one, other = (optimizer._suggest_centre(np.random.default_rng(seed)) for seed in (2, 3))
     assert one.configuration != other.configuration
     assert (one.origin, one.fallback) == (RANDOM, "")

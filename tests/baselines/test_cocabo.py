@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from fmnas.baselines.cocabo import BUDGET, CoCaBO, CoCaBOKernel
-from fmnas.baselines.exp3 import EXP3, LARGEST, Bandits, exploration
+from fmnas.baselines.cocabo import DEFAULT_PULLS, CoCaBO, CoCaBOKernel
+from fmnas.baselines.exp3 import EXP3, MAX_LOG_WEIGHT, Bandits, exploration_rate
 from fmnas.optimizers import OptimizerError, random_design
 from fmnas.optimizers.bayesian import ModelSettings
 from fmnas.optimizers.gp.fit import FitSettings
@@ -30,9 +30,9 @@ QUICK = ModelSettings(
 
 
 def gram(mix: float) -> np.ndarray:
-    points = Points.of(SPACE, X)
+    points = Points.from_encoded(SPACE, X)
     theta = torch.tensor([GOLDEN["gram"]["lengthscale"] / 2.0], dtype=torch.float64)
-    r, _ = CoCaBOKernel(SPACE, mix).given({"theta": theta}, points).of(points)
+    r, _ = CoCaBOKernel(SPACE, mix).condition_on({"theta": theta}, points).correlate(points)
     return r.numpy()
 
 
@@ -47,29 +47,29 @@ def test_the_papers_form_is_another_mix_and_scale() -> None:
 
 
 def test_a_learned_mix_is_the_fixed_one_at_its_odds() -> None:
-    points, kernel = Points.of(SPACE, X), CoCaBOKernel(SPACE, None)
+    points, kernel = Points.from_encoded(SPACE, X), CoCaBOKernel(SPACE, None)
     values = {"theta": torch.tensor([0.175], dtype=torch.float64), "odds": torch.tensor([1 / 3], dtype=torch.float64)}
-    r, _ = kernel.given(values, points).of(points)
-    np.testing.assert_allclose(r, CoCaBOKernel(SPACE, 0.25).given(values, points).of(points)[0])
+    r, _ = kernel.condition_on(values, points).correlate(points)
+    np.testing.assert_allclose(r, CoCaBOKernel(SPACE, 0.25).condition_on(values, points).correlate(points)[0])
     assert [parameter.name for parameter in kernel.parameters] == ["theta", "odds"]
 
 
 def test_without_variables_of_a_kind_the_kernel_is_the_others_part() -> None:
     nominal, real = Space(NOMINALS), Space([Real("x1", -1.0, 1.0), Real("x2", -1.0, 1.0)])
     assert CoCaBOKernel(nominal, None).parameters == ()
-    points = Points.of(nominal, X[:, 2:])
-    r, own = CoCaBOKernel(nominal, 0.5).given({}, points).of(points)
+    points = Points.from_encoded(nominal, X[:, 2:])
+    r, own = CoCaBOKernel(nominal, 0.5).condition_on({}, points).correlate(points)
     np.testing.assert_allclose(r, (Z[:, None, :3] == Z[None, :, :3]).mean(-1))
     np.testing.assert_allclose(own, 1.0)
-    points, theta = Points.of(real, X[:, :2]), {"theta": torch.tensor([0.175], dtype=torch.float64)}
-    r, _ = CoCaBOKernel(real, 0.5).given(theta, points).of(points)
+    points, theta = Points.from_encoded(real, X[:, :2]), {"theta": torch.tensor([0.175], dtype=torch.float64)}
+    r, _ = CoCaBOKernel(real, 0.5).condition_on(theta, points).correlate(points)
     matern = 2.0 * np.array(GOLDEN["gram"]["mix"]["0.0"]["code"]) - (Z[:, None, :3] == Z[None, :, :3]).mean(-1)
     np.testing.assert_allclose(r, matern, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("case", GOLDEN["gamma"], ids=lambda case: f"{case['C']} of {case['T']}")
 def test_golden_exploration(case: dict[str, float]) -> None:
-    assert exploration(int(case["C"]), int(case["T"])) == pytest.approx(min(1.0, case["gamma"]), rel=1e-12)
+    assert exploration_rate(int(case["C"]), int(case["T"])) == pytest.approx(min(1.0, case["gamma"]), rel=1e-12)
 
 
 def test_golden_bandits_step_by_step() -> None:
@@ -78,7 +78,7 @@ def test_golden_bandits_step_by_step() -> None:
     for step in golden["steps"]:
         for p, (arm, reward) in enumerate(zip(step["arms"], step["rewards"], strict=True)):
             np.testing.assert_allclose(bandits[p].probabilities, step["probabilities_before"][p], rtol=1e-10)
-            bandits[p] = bandits[p].rewarded(arm, reward)
+            bandits[p] = bandits[p].update(arm, reward)
             np.testing.assert_allclose(np.exp(bandits[p].log_weights), step["weights_after"][p], rtol=1e-10)
     for bandit, final in zip(bandits, golden["probabilities_final"], strict=True):
         np.testing.assert_allclose(bandit.probabilities, final, rtol=1e-10)
@@ -87,8 +87,8 @@ def test_golden_bandits_step_by_step() -> None:
 def test_weights_stay_within_bounds_and_every_value_keeps_its_share() -> None:
     bandit = EXP3(0.3, np.zeros(3))
     for _ in range(2000):
-        bandit = bandit.rewarded(0, 1.0).rewarded(1, -1.0)
-    assert np.abs(bandit.log_weights).max() == LARGEST
+        bandit = bandit.update(0, 1.0).update(1, -1.0)
+    assert np.abs(bandit.log_weights).max() == MAX_LOG_WEIGHT
     assert bandit.probabilities.sum() == pytest.approx(1.0)
     assert bandit.probabilities.min() == pytest.approx(0.1)
 
@@ -104,34 +104,34 @@ def told(pulled: int, scale: float = 1.0) -> Bandits:
 def test_a_reward_is_the_best_result_of_the_value_on_the_scale_of_all_such() -> None:
     y = np.array(GOLDEN["y"])
     bests = [-y[Z[:, p] == value].min() for p in range(3) for value in set(Z[:, p])]
-    for p, (bandit, golden) in enumerate(zip(told(1).each, GOLDEN["rewards"], strict=True)):
+    for p, (bandit, golden) in enumerate(zip(told(1).bandits, GOLDEN["rewards"], strict=True)):
         reward = 2.0 * (golden - min(bests)) / (max(bests) - min(bests)) - 1.0
         expected = np.zeros(GOLDEN["sizes"][p])
-        expected[int(Z[-1, p])] = reward * exploration(len(expected), 100)  # p = 1 / C before the first pull
+        expected[int(Z[-1, p])] = reward * exploration_rate(len(expected), 100)  # p = 1 / C before the first pull
         np.testing.assert_allclose(bandit.log_weights, expected, rtol=1e-10)
 
 
 def test_rewards_do_not_depend_on_the_objectives_scale() -> None:
     one, other = told(6), told(6, scale=1e6)
-    for p, bandit in enumerate(one.each):
-        np.testing.assert_allclose(bandit.log_weights, other.each[p].log_weights, rtol=1e-9)
+    for p, bandit in enumerate(one.bandits):
+        np.testing.assert_allclose(bandit.log_weights, other.bandits[p].log_weights, rtol=1e-9)
         assert (bandit.log_weights != 0.0).any()
 
 
 def test_while_all_values_are_as_good_no_weight_moves() -> None:
     bandits = Bandits(SPACE, 100)
     bandits.tell([0, 0, 0], 2.0, pulled=True)
-    assert all((bandit.log_weights == 0.0).all() for bandit in bandits.each)
+    assert all((bandit.log_weights == 0.0).all() for bandit in bandits.bandits)
 
 
 def test_results_that_no_bandit_drew_move_no_weight() -> None:
-    assert all((bandit.log_weights == 0.0).all() for bandit in told(0).each)
+    assert all((bandit.log_weights == 0.0).all() for bandit in told(0).bandits)
 
 
 def test_values_are_drawn_with_the_bandits_probabilities() -> None:
     bandits = told(6)
     drawn = bandits.draw(np.random.default_rng(0), 20_000)
-    for p, bandit in enumerate(bandits.each):
+    for p, bandit in enumerate(bandits.bandits):
         shares = np.bincount(drawn[:, p], minlength=len(bandit.log_weights)) / len(drawn)
         np.testing.assert_allclose(shares, bandit.probabilities, atol=4 * math.sqrt(0.25 / len(drawn)))
 
@@ -151,20 +151,20 @@ def test_only_what_the_bandits_chose_is_a_pull() -> None:
     assert origins == [INITIAL] * 4 + [RANDOM]  # nothing was told yet
     for number, trial in enumerate(list(optimizer.pending.values())):
         optimizer.tell(trial, float(number))
-    assert all((bandit.log_weights == 0.0).all() for bandit in optimizer._bandits.each)
+    assert all((bandit.log_weights == 0.0).all() for bandit in optimizer._bandits.bandits)
     trial = optimizer.ask()
     assert trial is not None
     assert trial.origin == MODEL
     optimizer.tell(trial, -1.0)
-    gammas = [exploration(size, BUDGET) for size in GOLDEN["sizes"]]
-    assert [bandit.log_weights.max() for bandit in optimizer._bandits.each] == pytest.approx(gammas)
+    gammas = [exploration_rate(size, DEFAULT_PULLS) for size in GOLDEN["sizes"]]
+    assert [bandit.log_weights.max() for bandit in optimizer._bandits.bandits] == pytest.approx(gammas)
 
 
 def test_pulls_are_the_evaluations_after_the_design() -> None:
-    gammas = [bandit.gamma for bandit in made(SPACE, evaluations=54)._bandits.each]
-    assert gammas == [exploration(size, 50) for size in GOLDEN["sizes"]]
-    assert [bandit.gamma for bandit in made(SPACE)._bandits.each] == [
-        exploration(size, BUDGET) for size in GOLDEN["sizes"]
+    gammas = [bandit.gamma for bandit in made(SPACE, evaluations=54)._bandits.bandits]
+    assert gammas == [exploration_rate(size, 50) for size in GOLDEN["sizes"]]
+    assert [bandit.gamma for bandit in made(SPACE)._bandits.bandits] == [
+        exploration_rate(size, DEFAULT_PULLS) for size in GOLDEN["sizes"]
     ]
 
 
@@ -182,7 +182,7 @@ def test_the_bandits_choose_the_discrete_variables() -> None:
     optimizer = made(SPACE)
     run(optimizer, 4)
     for p, (arm, size) in enumerate(zip((2, 4, 1), GOLDEN["sizes"], strict=True)):
-        optimizer._bandits.each[p] = EXP3(0.0, np.where(np.arange(size) == arm, LARGEST, -LARGEST))
+        optimizer._bandits.bandits[p] = EXP3(0.0, np.where(np.arange(size) == arm, MAX_LOG_WEIGHT, -MAX_LOG_WEIGHT))
     trial = optimizer.ask()
     assert trial is not None
     assert [trial.configuration[f"h{j}"] for j in (1, 2, 3)] == [2, 4, 1]

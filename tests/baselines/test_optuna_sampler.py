@@ -12,7 +12,7 @@ import torch
 from optuna.samplers import BaseSampler, BruteForceSampler, GridSampler, NSGAIISampler, RandomSampler, TPESampler
 from optuna.trial import TrialState
 
-from fmnas.baselines.optuna_sampler import OptunaSampler, is_sampler, optimizer_asking
+from fmnas.baselines.optuna_sampler import OptunaSampler, is_sampler, optimizer_from_sampler
 from fmnas.baselines.space_conversion import from_optuna
 from fmnas.optimizers import OptimizerError, random_design
 from fmnas.search_spaces import Integer, LinearConstraint, Nominal, Ordinal, Real, Space, Trial
@@ -25,7 +25,7 @@ DESIGN = random_design(KINDS, 3, 0)
 
 
 def built(sampler: type[Any], space: Space = KINDS, **given: Any) -> OptunaSampler:
-    return optimizer_asking(sampler)(space, **given)
+    return optimizer_from_sampler(sampler)(space, **given)
 
 
 def test_a_package_that_a_sampler_would_miss_when_it_suggests_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,7 +35,7 @@ def test_a_package_that_a_sampler_would_miss_when_it_suggests_is_named_at_once(m
     late = type("_LazyImport", (), {"_name": "no_such_package"})()
     monkeypatch.setattr(sys.modules[__name__], "late", late, raising=False)
     with pytest.raises(OptimizerError, match="the sampler Evolving needs no_such_package, which is not installed"):
-        optimizer_asking(Evolving)
+        optimizer_from_sampler(Evolving)
 
 
 def ask(optimizer: OptunaSampler) -> Trial:
@@ -101,8 +101,8 @@ def test_origins_tell_chance_from_the_rest() -> None:
     assert origins(TPESampler) == [INITIAL] * 3 + [RANDOM] * 3
     assert origins(RandomSampler) == [INITIAL] * 3 + [RANDOM] * 3
     assert origins(NSGAIISampler) == [INITIAL] * 3 + [MODEL] * 3
-    assert optimizer_asking(RandomSampler).chooses == RANDOM
-    assert optimizer_asking(TPESampler).chooses == MODEL
+    assert optimizer_from_sampler(RandomSampler).chooses == RANDOM
+    assert optimizer_from_sampler(TPESampler).chooses == MODEL
 
 
 def test_infeasible_draws_are_withdrawn_and_where_none_is_feasible_chance_chooses() -> None:

@@ -14,7 +14,7 @@ from fmnas.optimizers.gp.acquisition import LogEI
 from fmnas.optimizers.gp.kernel import matern52
 from fmnas.optimizers.gp.points import Points
 from fmnas.optimizers.gp.process import Likelihood, Posterior
-from fmnas.optimizers.gp.search import SearchState, Surface, alternate
+from fmnas.optimizers.gp.search import SearchState, Surface, alternating_search
 from fmnas.search_spaces import Graph, Integer, Nominal, Ordinal, Real, Space
 from fmnas.search_spaces.records import MODEL
 
@@ -29,10 +29,12 @@ def one_hot(x: np.ndarray) -> np.ndarray:
 
 
 def test_the_kernel_is_a_matern_on_the_codes() -> None:
-    points = Points.of(SPACE, X)
+    points = Points.from_encoded(SPACE, X)
     Z = np.stack([one_hot(x) for x in X])
     d2 = ((Z[:, None] - Z[None]) ** 2).sum(-1)
-    r, own = CodeKernel(SPACE).given({"theta": torch.tensor([0.7], dtype=torch.float64)}, points).of(points)
+    r, own = (
+        CodeKernel(SPACE).condition_on({"theta": torch.tensor([0.7], dtype=torch.float64)}, points).correlate(points)
+    )
     np.testing.assert_allclose(r, matern52(torch.from_numpy(d2) / 0.49), rtol=1e-9)
     np.testing.assert_allclose(own, 1.0, rtol=1e-9)
 
@@ -43,26 +45,28 @@ def test_codes_of_a_graph_are_as_far_apart_whatever_its_edges() -> None:
 
 
 def test_the_relaxed_process_is_the_same_one_at_the_codes() -> None:
-    optimizer, points, y = RoundingGP(SPACE), Points.of(SPACE, X[:8]), torch.from_numpy(X[:8].sum(1))
+    optimizer, points, y = RoundingGP(SPACE), Points.from_encoded(SPACE, X[:8]), torch.from_numpy(X[:8].sum(1))
     eta = torch.log(torch.tensor([0.9, 0.01], dtype=torch.float64))
     plain = Posterior(Likelihood(CodeKernel(SPACE), points, y), eta)
-    relaxed = Posterior(Likelihood(CodeKernel(optimizer._cube), optimizer._relaxed(points), y), eta)
-    new = Points.of(SPACE, X[8:])
-    for found, expected in zip(relaxed.predict(optimizer._relaxed(new)), plain.predict(new), strict=True):
+    relaxed = Posterior(Likelihood(CodeKernel(optimizer._cube), optimizer._relax(points), y), eta)
+    new = Points.from_encoded(SPACE, X[8:])
+    for found, expected in zip(relaxed.predict(optimizer._relax(new)), plain.predict(new), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
 def test_codes_are_rounded_to_themselves_and_others_to_the_nearest() -> None:
     optimizer = RoundingGP(SPACE)
-    np.testing.assert_array_equal(optimizer._rounded(optimizer._relaxed(Points.of(SPACE, X)).C).encoded(SPACE), X)
+    np.testing.assert_array_equal(
+        optimizer._round(optimizer._relax(Points.from_encoded(SPACE, X)).C).to_encoded(SPACE), X
+    )
     z = torch.tensor([[0.3, 0.62, 0.4, 0.5, 0.45, 0.9, 0.0, 0.95, 0.49]], dtype=torch.float64)
-    np.testing.assert_array_equal(optimizer._rounded(z).encoded(SPACE), [[0.3, 2.0, 1.0, 2.0, 0.0]])
+    np.testing.assert_array_equal(optimizer._round(z).to_encoded(SPACE), [[0.3, 2.0, 1.0, 2.0, 0.0]])
 
 
 def test_a_space_without_discrete_variables_has_nothing_to_round() -> None:
     space = Space([Real("x", 0.0, 1.0), Real("z", 0.0, 1.0)])
     optimizer, C = RoundingGP(space), torch.rand(5, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    np.testing.assert_array_equal(optimizer._rounded(C).encoded(space), C)
+    np.testing.assert_array_equal(optimizer._round(C).to_encoded(space), C)
 
 
 def test_it_improves_by_more_than_the_jitter() -> None:
@@ -109,9 +113,9 @@ def test_with_trials_pending_the_relaxed_process_has_the_output_scale_of_the_res
 
     def noted(surface: Surface, *given: Any) -> tuple[Points, torch.Tensor]:
         scales.append((surface.posterior.s2, plain[-1]))
-        return alternate(surface, *given)
+        return alternating_search(surface, *given)
 
-    monkeypatch.setattr(rounding_gp, "alternate", noted)
+    monkeypatch.setattr(rounding_gp, "alternating_search", noted)
     optimizer = Noted(SPACE, initial_design=random_design(SPACE, 5, 0))
     for _ in range(5):
         trial = optimizer.ask()

@@ -11,7 +11,7 @@ import torch
 
 from fmnas.baselines import RandomSearch
 from fmnas.baselines.botorch import BoTorch
-from fmnas.baselines.external import LOOKED_AT, WrappedOptimizer
+from fmnas.baselines.external import MAX_REJECTED, WrappedOptimizer
 from fmnas.baselines.smac import SMAC
 from fmnas.baselines.tpe import TPE
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion, random_design
@@ -228,7 +228,7 @@ class Stubborn(WrappedOptimizer):
             yield Suggestion({"k": k}, MODEL)
 
 
-@pytest.mark.parametrize("first", [0, 5, LOOKED_AT - 1])
+@pytest.mark.parametrize("first", [0, 5, MAX_REJECTED - 1])
 def test_the_first_feasible_suggestion_is_taken(first: int) -> None:
     space = Space([Integer("k", 0, 99)], [LinearConstraint({"k": -1}, -first)])
     trial = ask(Stubborn(space))
@@ -237,9 +237,9 @@ def test_the_first_feasible_suggestion_is_taken(first: int) -> None:
 
 def test_where_none_is_feasible_chance_chooses() -> None:
     Stubborn.looked_at.clear()
-    space = Space([Integer("k", 0, 99)], [LinearConstraint({"k": -1}, -LOOKED_AT)])
+    space = Space([Integer("k", 0, 99)], [LinearConstraint({"k": -1}, -MAX_REJECTED)])
     trial = ask(Stubborn(space))
-    assert Stubborn.looked_at == list(range(LOOKED_AT))
+    assert Stubborn.looked_at == list(range(MAX_REJECTED))
     assert (trial.origin, trial.fallback) == (RANDOM, FALLBACK)
     assert "json" in trial.note
 
@@ -268,14 +268,8 @@ def test_smac_suggests_nothing_twice_until_the_space_is_used_up() -> None:
     assert ask(optimizer).fallback == FALLBACK
 
 
-@pytest.mark.parametrize(
-    ("count", "note"),
-    [
-        (0, "json had nothing left to suggest and chance chose"),
-        (3, "none of the suggestions of json was feasible and chance chose"),
-    ],
-)
-def test_why_chance_chose_in_place_of_a_package_is_said(count: int, note: str) -> None:
+@pytest.mark.parametrize(("count", "note"), [(0, "no suggestion left"), (3, "3 suggestions were infeasible")])
+def test_the_note_says_why_a_suggestion_is_random(count: int, note: str) -> None:
     class Fixed(WrappedOptimizer):
         name, package = "fixed", "json"
 
@@ -283,4 +277,5 @@ def test_why_chance_chose_in_place_of_a_package_is_said(count: int, note: str) -
             return iter([Suggestion({"k": 3}, MODEL)] * count)
 
     trial = ask(Fixed(Space([Integer("k", 0, 3)], [LinearConstraint({"k": 1}, 2)])))
-    assert (trial.origin, trial.fallback, trial.note) == (RANDOM, FALLBACK, note)
+    assert (trial.origin, trial.fallback) == (RANDOM, FALLBACK)
+    assert note in trial.note

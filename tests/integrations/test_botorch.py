@@ -71,7 +71,7 @@ def test_the_kernel_is_that_of_bofms_own_processes(name: KernelName, space: Spac
         if hasattr(slow, attribute) and getattr(slow, attribute).numel():
             setattr(slow, attribute, value)
     i, j = pair_indices(len(X))
-    expected = fast.pairs(Points.of(space, X.numpy())).correlation(values)[0]
+    expected = fast.pairs(Points.from_encoded(space, X.numpy())).correlation(values)[0]
     assert torch.allclose(slow(X).to_dense().detach()[i, j], expected, rtol=1e-9, atol=1e-12)
 
 

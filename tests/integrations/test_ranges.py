@@ -1,4 +1,4 @@
-"""Parameters of other tools as variables: each value there and back, and nothing beyond the bounds."""
+"""ParameterVector of other tools as variables: each value there and back, and nothing beyond the bounds."""
 
 import math
 from typing import Any
@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmnas.integrations.ranges import LARGEST_PATH, Choices, Grid, Interval, Range, Translation
+from fmnas.integrations.ranges import MAX_PATH_LENGTH, Choices, Grid, Interval, Range, SpaceTranslator
 from fmnas.search_spaces import Integer, Nominal, Real, SpaceError
 
 RANGES: list[tuple[Range, type]] = [
     (Interval(-1.0, 3.0), Real),
     (Interval(1e-5, 1e-1, log=True), Real),
     (Grid(3, 7), Integer),
-    (Grid(0, LARGEST_PATH - 1), Integer),
-    (Grid(0, LARGEST_PATH), Real),
+    (Grid(0, MAX_PATH_LENGTH - 1), Integer),
+    (Grid(0, MAX_PATH_LENGTH), Real),
     (Grid(-10.2, 10.2, 0.1), Real),
     (Grid(0.0, 1.0, 0.25), Integer),
     (Grid(1, 300, log=True), Real),
@@ -33,7 +33,7 @@ def test_the_kind_of_variable(range_: Range, kind: type) -> None:
 @pytest.mark.parametrize("range_", [each for each, _ in RANGES], ids=repr)
 @given(seed=st.integers(0, 10_000))
 def test_whatever_is_suggested_is_a_value_and_comes_back(range_: Range, seed: int) -> None:
-    translation = Translation({"a/b": range_})
+    translation = SpaceTranslator({"a/b": range_})
     configuration = translation.space.sample(np.random.default_rng(seed))
     parameters = translation.parameters(configuration)
     assert translation.parameters(translation.configuration(parameters)) == parameters
@@ -84,11 +84,11 @@ def test_not_a_number_is_a_choice_equal_to_itself() -> None:
 
 @pytest.mark.parametrize("parameters", [{"x": 0.5}, {"x": 2.0, "c": "a"}, {"x": 0.5, "c": "z"}], ids=repr)
 def test_what_is_no_configuration_is_refused(parameters: dict[str, Any]) -> None:
-    translation = Translation({"x": Interval(0.0, 1.0), "c": Choices(("a", "b"))})
+    translation = SpaceTranslator({"x": Interval(0.0, 1.0), "c": Choices(("a", "b"))})
     with pytest.raises(SpaceError):
         translation.configuration(parameters)
 
 
 def test_other_parameters_are_left_out() -> None:
-    translation = Translation({"c": Choices(("a", "b"))})
+    translation = SpaceTranslator({"c": Choices(("a", "b"))})
     assert translation.parameters(translation.configuration({"c": "b", "of another space": 1})) == {"c": "b"}

@@ -76,7 +76,7 @@ class Problem:
 
     @property
     def points(self) -> Points:
-        return Points.of(self.space, self.X)
+        return Points.from_encoded(self.space, self.X)
 
     @property
     def posterior(self) -> Posterior:
@@ -94,7 +94,7 @@ def _problem(space: Space, n: int, seed: int = 0, kernel: str = "modlap") -> Pro
     X = space.sample_encoded(rng, n)
     y = rng.standard_normal(n) + X.sum(axis=1)
     y = torch.from_numpy((y - y.mean()) / y.std(ddof=1))
-    likelihood = Likelihood(FMKernel(space, KERNELS[kernel]), Points.of(space, X), y)
+    likelihood = Likelihood(FMKernel(space, KERNELS[kernel]), Points.from_encoded(space, X), y)
     return Problem(
         space, kernel, X, y, likelihood, likelihood.parameters.box.clip(likelihood.parameters.starts(rng, 1)[0])
     )

@@ -70,7 +70,7 @@ def test_likelihood_and_gradient_are_those_of_the_fast_path(both: Both) -> None:
 
 def test_predictions_are_those_of_the_fast_path(both: Both) -> None:
     problem, fast, slow = both
-    points = Points.of(problem.space, problem.space.sample_encoded(np.random.default_rng(2), 150))
+    points = Points.from_encoded(problem.space, problem.space.sample_encoded(np.random.default_rng(2), 150))
     for found, expected in zip(*(Posterior(each, problem.eta).predict(points) for each in (slow, fast)), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-9)
 
@@ -79,10 +79,10 @@ def test_predictions_are_those_of_the_fast_path(both: Both) -> None:
 def test_acquisition_slopes_and_neighbours_are_those_of_the_fast_path(both: Both, acquisition: Acquisition) -> None:
     (problem, *likelihoods), space = both, both[0].space
     fast, slow = (Surface(Posterior(each, problem.eta), acquisition) for each in likelihoods)
-    points, region = Points.of(space, space.sample_encoded(np.random.default_rng(4), 6)), Region(space)
+    points, region = Points.from_encoded(space, space.sample_encoded(np.random.default_rng(4), 6)), Region(space)
     np.testing.assert_allclose(slow.value(points), fast.value(points), rtol=1e-7, atol=1e-8)
     (value, slope), (expected, gradient) = (
-        each.with_gradient(points.C, each.posterior.correlation.on(points.V)) for each in (slow, fast)
+        each.with_gradient(points.C, each.posterior.correlation.precompute(points.V)) for each in (slow, fast)
     )
     np.testing.assert_allclose(value, expected, rtol=1e-7, atol=1e-8)
     np.testing.assert_allclose(slope, gradient, rtol=1e-6, atol=1e-7)
@@ -114,7 +114,9 @@ class OverlapOnly(AutogradKernel):
 def test_a_kernel_that_no_parameter_changes_is_fitted_by_its_noise(kernel: type[AutogradKernel], space: Space) -> None:
     X = space.sample_encoded(np.random.default_rng(0), 6)
     y = torch.from_numpy(np.random.default_rng(1).standard_normal(6))
-    fitted = Surrogate(kernel(space), FitSettings(prior=False)).fit(Points.of(space, X), y, np.random.default_rng(2))
+    fitted = Surrogate(kernel(space), FitSettings(prior=False)).fit(
+        Points.from_encoded(space, X), y, np.random.default_rng(2)
+    )
     assert np.isfinite(fitted.nll)
 
 

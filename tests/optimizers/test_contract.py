@@ -31,7 +31,7 @@ class Outside(Plain):
 class Raw(Plain):
     """Its suggestions go on record as they are."""
 
-    def _plain(self, suggestion: Suggestion) -> Suggestion:
+    def _validate(self, suggestion: Suggestion) -> Suggestion:
         return suggestion
 
 
@@ -109,7 +109,7 @@ class ToldAgain(Plain):
 class TakesNan(Plain):
     def tell(self, trial: Trial, evaluation: Evaluation | float) -> None:
         result = evaluation if isinstance(evaluation, Evaluation) else Evaluation(evaluation, epochs=trial.epochs)
-        self._take(trial)
+        self._pop_pending(trial)
         self.history.append((trial, result))
 
 

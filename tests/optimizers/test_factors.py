@@ -53,7 +53,7 @@ def test_modulation_slopes_are_the_derivatives(name: str) -> None:
     u = torch.linspace(1.0, 4.0, 5).double()[None].requires_grad_()
     value = f.value(b, u)
     by_b, by_u = torch.autograd.grad(value.sum(), (b, u))
-    slope = -value.detach() * f.fall(b.detach(), value.detach())
+    slope = -value.detach() * f.decay(b.detach(), value.detach())
     np.testing.assert_allclose(slope.expand(7, 5).sum(0, keepdim=True), by_u, rtol=1e-10)
     along_b = f.offset * value.detach() + f.sign * u.detach() * slope
     np.testing.assert_allclose(along_b.sum(1, keepdim=True), b.detach() * by_b, rtol=1e-10, atol=1e-12)
@@ -64,7 +64,7 @@ def test_modulation_slopes_are_the_derivatives(name: str) -> None:
 def test_eigenspaces_rebuild_the_laplacian(data: st.DataObject, spaces: Any) -> None:
     space = data.draw(spaces.filter(lambda s: len(s.discrete) > 0))
     for variable in space.discrete:
-        found = Eigenspaces.of(variable)
+        found = Eigenspaces.from_variable(variable)
         V = len(variable.vertices)
         assert (found.mu.diff() > 1e-8).all()
         every = torch.arange(V)
@@ -80,13 +80,13 @@ def test_eigenspaces_rebuild_the_laplacian(data: st.DataObject, spaces: Any) -> 
 
 def test_a_long_path_takes_little_memory() -> None:
     """Its projectors would be V^3 numbers: 64 MB here, and each run of an experiment has its own."""
-    found = Eigenspaces.of(Integer("n", 1, 200))
+    found = Eigenspaces.from_variable(Integer("n", 1, 200))
     kept = sum(value.nbytes for value in vars(found).values() if isinstance(value, torch.Tensor))
     assert kept < 10 * 200 * 200 * 8
 
 
 def test_a_complete_graph_has_two_eigenspaces() -> None:
-    found = Eigenspaces.of(Nominal("a", list(range(8))))
+    found = Eigenspaces.from_variable(Nominal("a", list(range(8))))
     np.testing.assert_allclose(found.mu, [0.0, 8.0], atol=1e-9)
     np.testing.assert_allclose(found.multiplicities, [1.0, 7.0])
 
@@ -96,7 +96,7 @@ def test_multiplicities_of_a_path_are_the_traces_of_its_projectors_to_the_last_b
     variable = Integer("k", 1, V)
     U = torch.tensor(variable.spectrum[1])
     traces = torch.stack([torch.outer(u, u).diagonal().sum() for u in U.T])
-    assert torch.equal(Eigenspaces.of(variable).multiplicities, traces)
+    assert torch.equal(Eigenspaces.from_variable(variable).multiplicities, traces)
 
 
 @pytest.mark.parametrize("name", ["modlap", "moddif"])
@@ -129,8 +129,8 @@ def test_every_way_to_a_factor_gives_the_same(name: str, data: st.DataObject, sp
     tables = graphs.tables(rows, d2)
     own = torch.stack([table[torch.arange(n), v1[:, p]] for p, table in enumerate(tables)])  # [P, n, n]
     by_table = own.prod(0), own.mean(0)
-    found = graphs.of(factors.pairs_with(rows, v1), d2.reshape(1, -1))
-    pairwise = graphs.of(factors.pairs(v1, v2), d2.diagonal()[None])
+    found = graphs.evaluate(factors.pairs_with(rows, v1), d2.reshape(1, -1))
+    pairwise = graphs.evaluate(factors.pairs(v1, v2), d2.diagonal()[None])
     for right, every, some in zip(by_table, found, pairwise, strict=True):
         np.testing.assert_allclose(every.reshape(n, n), right, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(some[0], right.diagonal(), rtol=1e-9, atol=1e-12)
@@ -155,7 +155,7 @@ def test_pairs_computed_in_parts_are_the_same(monkeypatch: pytest.MonkeyPatch) -
         graphs = GraphPart(factors, alpha, beta)
         traced = GraphPartWithGradient(graphs, weights, d2)
         pulls = traced.pull(by_log_q, by_s)
-        return [*graphs.of(weights, d2), traced.q, traced.s, *traced.slopes(), *pulls]
+        return [*graphs.evaluate(weights, d2), traced.q, traced.s, *traced.slopes(), *pulls]
 
     whole = everything()
     monkeypatch.setattr("fmnas.optimizers.gp.graph_part.CACHE", 1)

@@ -1,6 +1,6 @@
 """What a newcomer writes for a new method with a Gaussian process: a kernel, and every promise of an optimizer is kept.
 
-Three methods: CoCaBO's kernel (Ru et al. 2020), a Matern over one-hot codes, and a gpytorch kernel (Prop. 1 of BO-FM).
+Two methods: CoCaBO's kernel (Ru et al. 2020), and a Matern over one-hot codes.
 """
 
 import json
@@ -11,10 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-import gpytorch
-import numpy as np
 import pytest
-import torch
 from scipy.stats import mannwhitneyu
 from torch import Tensor
 
@@ -23,12 +20,10 @@ from fmnas.optimizers.bayesian import ModelSettings
 from fmnas.optimizers.gp.acquisition import Acquisition, LogEI, LowerConfidenceBound
 from fmnas.optimizers.gp.autograd_kernel import AutogradKernel, overlap, squared_distance
 from fmnas.optimizers.gp.fit import FitSettings
-from fmnas.optimizers.gp.gpytorch_kernel import GPyTorchKernel
 from fmnas.optimizers.gp.kernel import Kernel, matern52
 from fmnas.optimizers.gp.parameters import Constant, LogNormal, Parameter, Uniform, Values
 from fmnas.optimizers.gp.points import Points
 from fmnas.optimizers.gp.search import SearchSettings, SearchState, Surface
-from fmnas.optimizers.kernels import FrequencyMixture
 from fmnas.search_spaces import Evaluation, Integer, LinearConstraint, Nominal, Ordinal, Real, Space, Trial
 from fmnas.search_spaces.records import FALLBACK, INITIAL, MODEL, RANDOM
 
@@ -91,14 +86,7 @@ class OneHot(BayesianOptimizer):
         return OneHotKernel(space)
 
 
-class Mixture(BayesianOptimizer):
-    settings = QUICK
-
-    def kernel(self, space: Space) -> Kernel:
-        return GPyTorchKernel(space, FrequencyMixture(space))
-
-
-METHODS: list[type[BayesianOptimizer]] = [CoCaBO, OneHot, Mixture]
+METHODS: list[type[BayesianOptimizer]] = [CoCaBO, OneHot]
 VARIABLES = [Real("x", 0.0, 1.0), Nominal("op", list("abc")), Integer("k", 0, 4), Real("z", 0.1, 10.0, log=True)]
 SPACES = {
     "mixed": Space(VARIABLES),
@@ -194,7 +182,7 @@ def test_a_variable_with_too_many_values_is_refused_at_once() -> None:
 def test_a_search_that_finds_nothing_feasible_is_not_taken_for_one_of_known_points() -> None:
     class Nothing(CoCaBO):
         def candidates(self, surface: Surface, state: SearchState) -> Points:
-            return super().candidates(surface, state).at(slice(0))
+            return super().candidates(surface, state).select(slice(0))
 
     optimizer = Nothing(SPACES["mixed"], initial_design=random_design(SPACES["mixed"], 3, 0))
     for number in range(4):
@@ -235,23 +223,6 @@ def test_they_beat_random_search(method: type[BayesianOptimizer]) -> None:
         for seed in range(100, 120)
     ]
     assert mannwhitneyu(ours, chance, alternative="less").pvalue < 0.01
-
-
-def test_a_gpytorch_kernels_constraints_and_priors_are_kept() -> None:
-    space = SPACES["continuous"]
-    matern = gpytorch.kernels.MaternKernel(
-        ard_num_dims=2,
-        lengthscale_constraint=gpytorch.constraints.Interval(0.2, 3.0),
-        lengthscale_prior=gpytorch.priors.GammaPrior(3.0, 6.0),
-    )
-    (lengthscale,) = GPyTorchKernel(space, matern).parameters
-    assert lengthscale.size == 2
-    assert lengthscale.bounds == pytest.approx((0.2, 3.0), rel=1e-5)
-    assert lengthscale.prior is None
-    assert lengthscale.penalty is not None
-    value = torch.tensor([[0.5, 1.0], [0.7, 0.9]], dtype=torch.float64)
-    gamma = torch.distributions.Gamma(torch.tensor(3.0).double(), torch.tensor(6.0).double())
-    np.testing.assert_allclose(lengthscale.penalty(value), -gamma.log_prob(value).sum(-1), rtol=1e-6)
 
 
 def everything() -> dict[str, list[dict[str, object]]]:

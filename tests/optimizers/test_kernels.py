@@ -278,6 +278,6 @@ def test_the_fast_likelihood_is_gpytorchs(make_problem: Any, space: Space) -> No
     Z = sample(space, 5, 6)
     model.eval()
     prediction = model(Z)
-    mean, variance = posterior.predict(Points.of(space, Z.numpy()))
+    mean, variance = posterior.predict(Points.from_encoded(space, Z.numpy()))
     np.testing.assert_allclose(mean, prediction.mean.detach(), rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(variance, prediction.variance.detach(), rtol=1e-6, atol=1e-10)

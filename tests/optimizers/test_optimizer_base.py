@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fmnas.optimizers import Optimizer, OptimizerError, Suggestion, random_design
-from fmnas.optimizers.optimizer import LONGEST_NOTE
+from fmnas.optimizers.optimizer import MAX_NOTE_LENGTH
 from fmnas.search_spaces import Evaluation, FmnasError, Integer, Real, Space, SpaceError, Trial
 from fmnas.search_spaces.records import INITIAL, PROMOTION, RANDOM
 
@@ -38,17 +38,17 @@ def test_a_suggestion_becomes_a_trial() -> None:
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        (Suggestion({"x": 0.5, "k": 3}, "mine"), "origin = 'mine': it must be one of initial"),
-        (Suggestion({"x": 0.5, "k": 3}, RANDOM, epochs=26), "epochs = 26: it must be from 1 to 25"),
+        (Suggestion({"x": 0.5, "k": 3}, "mine"), "origin = 'mine'"),
+        (Suggestion({"x": 0.5, "k": 3}, RANDOM, epochs=26), "epochs = 26"),
         (Suggestion({"x": 0.5, "k": 3}, RANDOM, epochs=0), "epochs = 0"),
         (Suggestion({"x": 1.5, "k": 3}, RANDOM), "x = 1.5"),
         (Suggestion({"x": 0.5}, RANDOM), "k"),
-        (Suggestion({"x": 0.5, "k": 3}, RANDOM, epochs=2.5), "epochs = 2.5: it must be a whole number"),  # type: ignore[arg-type]
-        (Suggestion({"x": 0.5, "k": 3}, RANDOM, parent="0"), "parent = '0': it must be a whole number"),  # type: ignore[arg-type]
-        (Suggestion({"x": 0.5, "k": 3}, RANDOM, parent=1), "parent = 1: it must be the number of an earlier trial"),
-        (Suggestion({"x": 0.5, "k": 3}, RANDOM, parent=10**30), "parent = 10+: .* from 0 to 0"),
+        (Suggestion({"x": 0.5, "k": 3}, RANDOM, epochs=2.5), "epochs = 2.5"),  # type: ignore[arg-type]
+        (Suggestion({"x": 0.5, "k": 3}, RANDOM, parent="0"), "parent = '0'"),  # type: ignore[arg-type]
+        (Suggestion({"x": 0.5, "k": 3}, RANDOM, parent=1), "parent = 1"),
+        (Suggestion({"x": 0.5, "k": 3}, RANDOM, parent=10**30), "parent = 10+"),
         (Suggestion({"x": 0.5, "k": 3}, RANDOM, parent=-1), "parent = -1"),
-        (Suggestion({"x": 0.5, "k": 3}, RANDOM, memo=(0.5, math.nan)), r"memo = \(0.5, nan\): each number"),
+        (Suggestion({"x": 0.5, "k": 3}, RANDOM, memo=(0.5, math.nan)), r"memo = \(0.5, nan\)"),
     ],
 )
 def test_a_suggestion_that_is_none_is_refused_and_takes_no_number(wrong: Suggestion, words: str) -> None:
@@ -69,18 +69,18 @@ def test_the_first_trial_has_no_parent() -> None:
         def _suggest(self, rng: np.random.Generator) -> Suggestion | None:
             return Suggestion(self.space.sample(rng), RANDOM, parent=0)
 
-    with pytest.raises(OptimizerError, match=r"trial 0: parent = 0: .* there is none yet"):
+    with pytest.raises(OptimizerError, match=r"trial 0: parent = 0"):
         Orphan(SPACE).ask()
 
 
 def test_a_long_note_is_cut() -> None:
     class Talking(Drawing):
         def _suggest(self, rng: np.random.Generator) -> Suggestion | None:
-            return Suggestion(self.space.sample(rng), RANDOM, note="n" * (LONGEST_NOTE + self._asked))
+            return Suggestion(self.space.sample(rng), RANDOM, note="n" * (MAX_NOTE_LENGTH + self._asked))
 
     optimizer = Talking(SPACE)
     notes = [trial.note for trial in (optimizer.ask(), optimizer.ask()) if trial]
-    assert notes == ["n" * LONGEST_NOTE, "n" * (LONGEST_NOTE - 3) + "..."]
+    assert notes == ["n" * MAX_NOTE_LENGTH, "n" * (MAX_NOTE_LENGTH - 3) + "..."]
 
 
 def test_a_trial_holds_pythons_own_numbers_as_the_variables_have_them() -> None:
@@ -163,7 +163,7 @@ def test_a_gap_in_the_history_is_explained() -> None:
     optimizer = Drawing(SPACE, epochs=25)
     optimizer.restore(Trial(0, {"x": 0.5, "k": 3}, 1, INITIAL))
     assert list(optimizer.pending) == [0]
-    with pytest.raises(OptimizerError, match="trial 2 restored where number 1 was asked"):
+    with pytest.raises(OptimizerError, match=r"trial 2 .* trial 1"):
         optimizer.restore(Trial(2, {"x": 0.5, "k": 3}, 1, INITIAL))
 
 
@@ -173,7 +173,7 @@ def test_a_trial_that_is_not_pending_is_explained() -> None:
     assert trial is not None
     stranger = Trial(4, {"x": 0.5, "k": 3}, 1, INITIAL)
     for call in (lambda: optimizer.tell(stranger, 0.0), lambda: optimizer.forget(stranger)):
-        with pytest.raises(OptimizerError, match=r"trial 4 is not pending; pending are \[0\]"):
+        with pytest.raises(OptimizerError, match=r"trial 4 .*\[0\]"):
             call()
 
 
@@ -192,7 +192,7 @@ def test_what_is_no_suggestion_is_explained() -> None:
         def _suggest(self, rng: np.random.Generator) -> Any:
             return self.space.sample(rng)
 
-    with pytest.raises(OptimizerError, match="_suggest returned a dict: it must return a Suggestion"):
+    with pytest.raises(OptimizerError, match=r"dict.*Suggestion"):
         Plain(SPACE).ask()
 
 

@@ -1,4 +1,4 @@
-"""The scale of the objective: it keeps the order; of several, the likeliest is the one on which it is a sum."""
+"""Output warpings preserve the order of objectives; the most likely one makes the objective additive."""
 
 import numpy as np
 import pytest
@@ -11,8 +11,8 @@ from fmnas.optimizers import BOFM
 from fmnas.optimizers.gp.fit import Fit, FitError, FitSettings, Surrogate
 from fmnas.optimizers.gp.fm_kernel import FMKernel
 from fmnas.optimizers.gp.frequency_modulation import BLENDED_KERNELS
-from fmnas.optimizers.gp.output_warping import WARPINGS, WARPS, Warping, likeliest, soft
-from fmnas.optimizers.gp.points import Points, nothing_to_model, standardised
+from fmnas.optimizers.gp.output_warping import WARPINGS, WARPS, Warping, log_above_median, most_likely_warping
+from fmnas.optimizers.gp.points import Points, standardise, unfittable_reason
 from fmnas.optimizers.gp.process import Posterior
 from fmnas.search_spaces import Nominal, Real, Space
 from fmnas.search_spaces.records import FAILED_FIT
@@ -26,7 +26,7 @@ def test_a_scale_keeps_the_order_and_standardises(values: list[float], warping: 
     y = np.array(values)
     if y.std(ddof=1) < 1e-6:
         return
-    g = warping.of(y)
+    g = warping.apply(y)
     assert (np.diff(g[np.argsort(y, kind="stable")]) >= 0).all()
     assert g.mean() == pytest.approx(0.0, abs=1e-9)
     assert g.std(ddof=1) == pytest.approx(1.0)
@@ -45,18 +45,18 @@ def test_a_scale_keeps_the_order_and_standardises(values: list[float], warping: 
     ],
 )
 def test_results_of_any_size_are_modelled_unless_they_are_equal(y: list[float], why: str) -> None:
-    assert nothing_to_model(np.array(y)) == why
+    assert unfittable_reason(np.array(y)) == why
 
 
 def test_the_plain_scale_changes_nothing() -> None:
     y = np.array([3.0, 1.0, 4.0, 1.5])
-    np.testing.assert_allclose(Warping().of(y), standardised(y), rtol=1e-12)
+    np.testing.assert_allclose(Warping().apply(y), standardise(y), rtol=1e-12)
 
 
 def test_softness_is_linear_below_the_median_and_logarithmic_above() -> None:
     y = np.array([0.0, 1.0, 2.0, 3.0, 1000.0])  # median 2, lower quartile 1
-    expected = standardised(np.array([-2.0, -1.0, 0.0, np.log(2.0), np.log(999.0)]))
-    np.testing.assert_allclose(soft(y)[0], expected, rtol=1e-12)
+    expected = standardise(np.array([-2.0, -1.0, 0.0, np.log(2.0), np.log(999.0)]))
+    np.testing.assert_allclose(log_above_median(y)[0], expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("warp", sorted(WARPS))
@@ -72,14 +72,14 @@ def test_the_slope_of_a_warp_is_that_of_finite_differences(warp: str) -> None:
 def fitted(y: np.ndarray, X: np.ndarray) -> Posterior:
     surrogate = Surrogate(FMKernel(SPACE, BLENDED_KERNELS["modlap"]), FitSettings())
     rng = np.random.default_rng(0)
-    return surrogate.fit(Points.of(SPACE, X), torch.from_numpy(y), rng).posterior
+    return surrogate.fit(Points.from_encoded(SPACE, X), torch.from_numpy(y), rng).posterior
 
 
 def test_the_likeliest_scale_is_that_of_the_densities_written_out() -> None:
     rng = np.random.default_rng(1)
     X = SPACE.sample_encoded(rng, 12)
     y = SUMMANDS[X[:, 1].astype(int)] ** 2 + rng.normal(size=12)
-    posterior = fitted(standardised(y), X)
+    posterior = fitted(standardise(y), X)
     A = np.linalg.inv(posterior.inverse.numpy())
 
     def density(warping: Warping) -> float:
@@ -92,7 +92,7 @@ def test_the_likeliest_scale_is_that_of_the_densities_written_out() -> None:
         normal = multivariate_normal(mean * one, variance * A).logpdf(g)
         return float(normal + log_slope + bend * u.sum() - bend**2 / 2)
 
-    assert likeliest(posterior, y, WARPINGS) == max(WARPINGS, key=density)
+    assert most_likely_warping(posterior, y, WARPINGS) == max(WARPINGS, key=density)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,9 @@ def test_a_sum_is_recognised_through_what_hides_it(name: str, low: float, high: 
     total = 1.0 + SUMMANDS[X[:, 1].astype(int)] + SUMMANDS[::-1][X[:, 2].astype(int)] + X[:, 0]
     y, warping = hide(total), Warping()
     for _ in range(4):
-        warping = likeliest(fitted(warping.of(y), X), y, [warping for warping in WARPINGS if warping.warp == "plain"])
+        warping = most_likely_warping(
+            fitted(warping.apply(y), X), y, [warping for warping in WARPINGS if warping.warp == "identity"]
+        )
     assert low <= warping.bend <= high
 
 
@@ -112,10 +114,12 @@ def test_a_long_tail_is_seen_softly_and_none_plainly() -> None:
     X = SPACE.sample_encoded(np.random.default_rng(2), 40)
     total = 1.0 + SUMMANDS[X[:, 1].astype(int)] + SUMMANDS[::-1][X[:, 2].astype(int)] + X[:, 0]
     tail = np.where(total > np.median(total), total + np.expm1(3.0 * (total - np.median(total))), total)
-    for y, warp in ((total, "plain"), (tail, "soft")):
+    for y, warp in ((total, "identity"), (tail, "log above median")):
         warping = Warping()
         for _ in range(4):
-            warping = likeliest(fitted(warping.of(y), X), y, [Warping("plain"), Warping("soft")])
+            warping = most_likely_warping(
+                fitted(warping.apply(y), X), y, [Warping("identity"), Warping("log above median")]
+            )
         assert warping.warp == warp
 
 
@@ -140,11 +144,11 @@ class NoSecondFit(BOFM):
 
     fitted_in = -1
 
-    def _fit_warped(self, points: Points, y: np.ndarray, rng: np.random.Generator, afresh: bool) -> Fit:
+    def _fit_warped(self, points: Points, y: np.ndarray, rng: np.random.Generator, restart: bool) -> Fit:
         if self.fitted_in == self._asked:
             raise FitError("no second fit")
         self.fitted_in = self._asked
-        return super()._fit_warped(points, y, rng, afresh)
+        return super()._fit_warped(points, y, rng, restart)
 
 
 def test_a_trial_remembers_the_scale_also_where_the_fit_under_another_failed() -> None:
@@ -156,8 +160,8 @@ def test_a_trial_remembers_the_scale_also_where_the_fit_under_another_failed() -
         failed += trial.fallback == FAILED_FIT
         again.restore(trial)
         assert again._current_warping() == opt._current_warping()
-        assert (again._warm is None) == (opt._warm is None)
-        assert again._warm is None or torch.equal(again._warm, opt._warm)
+        assert (again._last_eta is None) == (opt._last_eta is None)
+        assert again._last_eta is None or torch.equal(again._last_eta, opt._last_eta)
         value = float(np.log(1.0 + SUMMANDS[trial.configuration["a"]] + trial.configuration["x"]))
         opt.tell(trial, value)
         again.tell(trial, value)

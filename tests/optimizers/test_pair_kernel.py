@@ -79,7 +79,7 @@ def test_likelihood_and_gradient(both: Both) -> None:
 
 def test_predictions(both: Both) -> None:
     problem, fast, slow = both
-    points = Points.of(problem.space, problem.space.sample_encoded(np.random.default_rng(2), 150))
+    points = Points.from_encoded(problem.space, problem.space.sample_encoded(np.random.default_rng(2), 150))
     for found, expected in zip(
         *(Posterior(each, starts(fast)[0]).predict(points) for each in (fast, slow)), strict=True
     ):
@@ -89,9 +89,10 @@ def test_predictions(both: Both) -> None:
 def test_the_search_sees_the_same_surface(both: Both) -> None:
     problem, fast, slow = both
     one, other = (Surface(Posterior(each, starts(fast)[0]), LogEI(-1.0)) for each in (fast, slow))
-    points = Points.of(problem.space, problem.space.sample_encoded(np.random.default_rng(3), 6))
+    points = Points.from_encoded(problem.space, problem.space.sample_encoded(np.random.default_rng(3), 6))
     for found, expected in zip(
-        *(each.with_gradient(points.C, each.posterior.correlation.on(points.V)) for each in (one, other)), strict=True
+        *(each.with_gradient(points.C, each.posterior.correlation.precompute(points.V)) for each in (one, other)),
+        strict=True,
     ):
         np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9)
     region = Region(problem.space)
@@ -105,14 +106,14 @@ def test_neighbours_are_the_points_with_another_vertex(both: Both) -> None:
     if not problem.space.discrete:
         pytest.skip("there are no vertices")
     correlation = Posterior(fast, starts(fast)[0]).correlation
-    points = problem.points.at(slice(3))
+    points = problem.points.select(slice(3))
     r, own = correlation.neighbours(points)
     k = 0
     for p, variable in enumerate(problem.space.discrete):
         for vertex in range(len(variable.vertices)):
             V = points.V.clone()
             V[:, p] = vertex
-            expected, diagonal = correlation.of(Points(points.C, V))
+            expected, diagonal = correlation.correlate(Points(points.C, V))
             np.testing.assert_allclose(r[:, k], expected, rtol=1e-12)
             np.testing.assert_allclose(own[:, k], diagonal, rtol=1e-12)
             k += 1
@@ -132,7 +133,7 @@ def test_a_kernel_without_parameters_is_fitted_for_its_noise_alone(both: Both) -
     assert torch.isfinite(value).all()
     C, V = problem.points.C[:2], problem.points.V[:2]
     correlation = Posterior(likelihood, eta[0]).correlation
-    r, own, pullback = correlation.with_pullback(C, correlation.on(V))
+    r, own, pullback = correlation.with_pullback(C, correlation.precompute(V))
     np.testing.assert_allclose(own, 1.0, rtol=1e-14)
     assert torch.equal(pullback(r, own), torch.zeros_like(C))
 
@@ -141,5 +142,5 @@ def test_overlap_is_the_share_of_variables_that_agree(space: Space, make_problem
     if not space.discrete:
         pytest.skip("there are no vertices")
     points = make_problem(space, 9).points
-    r, _ = Overlap(space).given({}, points).of(points)
+    r, _ = Overlap(space).condition_on({}, points).correlate(points)
     np.testing.assert_allclose(r, overlap(points.V[:, None], points.V[None]), rtol=1e-14)

@@ -46,13 +46,13 @@ def believed() -> Posterior:
 
 def alone(believed: Posterior) -> Posterior:
     """The process of the trials that were told, under the same parameters."""
-    told = believed.likelihood.points.at(torch.arange(TOLD))
+    told = believed.likelihood.points.select(torch.arange(TOLD))
     likelihood = believed.likelihood
     return Posterior(Likelihood(likelihood.kernel, told, likelihood.y[:TOLD]), believed.eta)
 
 
 def anywhere() -> Points:
-    return Points.of(SPACE, SPACE.sample_encoded(np.random.default_rng(5), 200))
+    return Points.from_encoded(SPACE, SPACE.sample_encoded(np.random.default_rng(5), 200))
 
 
 def test_a_pending_trial_is_believed_at_its_predicted_mean(believed: Posterior) -> None:
@@ -61,7 +61,7 @@ def test_a_pending_trial_is_believed_at_its_predicted_mean(believed: Posterior) 
     assert len(points) == TOLD + AHEAD
     C, V = points.C[TOLD:], points.V[TOLD:]
     r, R = (
-        process.correlation.of(Points(c, v))[0]
+        process.correlation.correlate(Points(c, v))[0]
         for c, v in ((C, V), (process.likelihood.points.C, process.likelihood.points.V))
     )
     A = R + process.g * torch.eye(TOLD, dtype=torch.float64)
@@ -83,7 +83,7 @@ def test_pending_trials_change_no_prediction_and_leave_less_to_learn_near_them(b
     after, unsure_after = believed.predict(points)
     np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-6)
     assert (unsure_after <= unsure_before * (1 + 1e-9)).all()
-    pending = believed.likelihood.points.at(torch.arange(TOLD, TOLD + AHEAD))
+    pending = believed.likelihood.points.select(torch.arange(TOLD, TOLD + AHEAD))
     _, unsure_before = process.predict(pending)
     _, unsure_after = believed.predict(pending)
     assert (unsure_after < 0.5 * unsure_before).all()

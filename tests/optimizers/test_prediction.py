@@ -23,9 +23,12 @@ def parts(posterior: Posterior, points: Points) -> tuple[Tensor, Tensor, Tensor]
     """(A [n, n], r [m, n], own [m]) under the posterior's parameters."""
     observed = posterior.likelihood.points
     R = torch.cat(
-        [posterior.correlation.of(Points(C[None], V[None]))[0] for C, V in zip(observed.C, observed.V, strict=True)]
+        [
+            posterior.correlation.correlate(Points(C[None], V[None]))[0]
+            for C, V in zip(observed.C, observed.V, strict=True)
+        ]
     )
-    r, own = posterior.correlation.of(points)
+    r, own = posterior.correlation.correlate(points)
     return R + posterior.g * torch.eye(len(R), dtype=R.dtype), r, own
 
 
@@ -36,7 +39,7 @@ def posterior(space: Space, make_problem: Callable[..., Any]) -> Posterior:
 
 @pytest.fixture
 def points(space: Space) -> Points:
-    return Points.of(space, space.sample_encoded(np.random.default_rng(8), 40))
+    return Points.from_encoded(space, space.sample_encoded(np.random.default_rng(8), 40))
 
 
 def test_predictions_are_those_of_a_process_whose_mean_has_a_flat_prior(posterior: Posterior, points: Points) -> None:
@@ -81,7 +84,7 @@ def test_far_from_all_data_is_more_uncertain_than_the_prior(posterior: Posterior
 
 def test_a_constant_added_to_the_objectives_is_added_to_the_mean(posterior: Posterior, points: Points) -> None:
     likelihood = posterior.likelihood
-    shifted = Posterior(likelihood.of(likelihood.points, likelihood.y + 5.0), posterior.eta)
+    shifted = Posterior(likelihood.with_data(likelihood.points, likelihood.y + 5.0), posterior.eta)
     for after, before, by in zip(shifted.predict(points), posterior.predict(points), (5.0, 0.0), strict=True):
         np.testing.assert_allclose(after, before + by, rtol=1e-6, atol=1e-8)
 

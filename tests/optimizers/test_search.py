@@ -11,9 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fmnas.optimizers.gp.acquisition import LogEI
-from fmnas.optimizers.gp.points import Points, spray
+from fmnas.optimizers.gp.points import Points, sample_near
 from fmnas.optimizers.gp.region import Region
-from fmnas.optimizers.gp.search import SearchSettings, SearchState, Surface, _apart, alternate, start_points
+from fmnas.optimizers.gp.search import (
+    SearchSettings,
+    SearchState,
+    Surface,
+    _is_distinct,
+    alternating_search,
+    start_points,
+)
 from fmnas.search_spaces import Graph, Integer, LinearConstraint, Nominal, Ordinal, QuadraticConstraint, Real, Space
 
 SETTINGS = SearchSettings(random_points=200, spray_points=40, starts=8)
@@ -29,7 +36,7 @@ def surface_of(problem: Any) -> Surface:
 
 
 def points_of(space: Space, count: int, seed: int = 5) -> Points:
-    return Points.of(space, space.sample_encoded(np.random.default_rng(seed), count))
+    return Points.from_encoded(space, space.sample_encoded(np.random.default_rng(seed), count))
 
 
 def all_vertices(space: Space) -> np.ndarray:
@@ -55,22 +62,22 @@ def test_best_neighbour_is_the_best_of_all_neighbours(
     space = data.draw(spaces.filter(lambda s: len(s.discrete) > 0))
     surface = surface_of(make_problem(space, n, seed, name))
     X = space.sample_encoded(np.random.default_rng(seed), 3)
-    vertices, values = surface.best_neighbours(Points.of(space, X), Region(space))
+    vertices, values = surface.best_neighbours(Points.from_encoded(space, X), Region(space))
     D = len(space.continuous)
     for s, x in enumerate(X):
         around = space.encode_all(space.neighbours(space.decode(x)))
         around[:, :D] = x[:D]
-        each = surface.value(Points.of(space, around))
+        each = surface.value(Points.from_encoded(space, around))
         assert values[s].item() == pytest.approx(each.max().item(), rel=1e-6, abs=1e-6)
         chosen = np.concatenate([x[:D], vertices[s].numpy()])
-        assert surface.value(Points.of(space, chosen[None])).item() == pytest.approx(
+        assert surface.value(Points.from_encoded(space, chosen[None])).item() == pytest.approx(
             values[s].item(), rel=1e-6, abs=1e-6
         )
         assert (around[:, D:] == chosen[D:]).all(axis=1).any()
 
 
 def check_gradient(space: Space, surface: Surface, points: Points) -> None:
-    value, gradient = surface.with_gradient(points.C, surface.posterior.correlation.on(points.V))
+    value, gradient = surface.with_gradient(points.C, surface.posterior.correlation.precompute(points.V))
     assert gradient.shape == points.C.shape
     np.testing.assert_allclose(value, surface.value(points), rtol=1e-6, atol=1e-6)
     step = 1e-5
@@ -101,7 +108,7 @@ def test_alternation_never_worsens_a_start(data: st.DataObject, spaces: Any, mak
     space = data.draw(spaces)
     surface = surface_of(make_problem(space, 6, seed))
     starts = points_of(space, 4, seed)
-    found, values = alternate(surface, Region(space), starts, SETTINGS)
+    found, values = alternating_search(surface, Region(space), starts, SETTINGS)
     assert len(found) == 4
     assert (values.diff() <= 0).all()
     assert (values >= surface.value(starts).sort(descending=True).values - 1e-6).all()
@@ -116,10 +123,15 @@ def test_starts_do_not_disturb_each_other(
 ) -> None:
     surface = surface_of(make_problem(space, 6, kernel=kernel))
     starts, alike = points_of(space, 5), replace(SETTINGS, gain=SETTINGS.last_gain)
-    each = [alternate(surface, Region(space), Points(starts.C[[s]], starts.V[[s]]), alike)[1].item() for s in range(5)]
-    assert alternate(surface, Region(space), starts, SETTINGS)[1][0].item() == pytest.approx(max(each), abs=1e-3)
-    monkeypatch.setattr("fmnas.optimizers.gp.search.MEETING", 0.0)  # none stops for having met another
-    together = alternate(surface, Region(space), starts, alike)[1]
+    each = [
+        alternating_search(surface, Region(space), Points(starts.C[[s]], starts.V[[s]]), alike)[1].item()
+        for s in range(5)
+    ]
+    assert alternating_search(surface, Region(space), starts, SETTINGS)[1][0].item() == pytest.approx(
+        max(each), abs=1e-3
+    )
+    monkeypatch.setattr("fmnas.optimizers.gp.search.MERGE_DISTANCE", 0.0)  # none stops for having met another
+    together = alternating_search(surface, Region(space), starts, alike)[1]
     np.testing.assert_allclose(together, sorted(each, reverse=True), rtol=1e-5, atol=1e-5)
 
 
@@ -128,16 +140,16 @@ def test_of_starts_that_meet_the_best_goes_on() -> None:
         torch.tensor([[0.5], [0.5001], [0.5], [0.9]], dtype=torch.float64), torch.tensor([[0], [0], [1], [0]])
     )
     value = torch.tensor([1.0, 2.0, 0.0, 1.0], dtype=torch.float64)
-    assert _apart(points, value).tolist() == [False, True, True, True]
-    assert _apart(points, torch.ones(4).double()).tolist() == [True, False, True, True]  # of equals the first
+    assert _is_distinct(points, value).tolist() == [False, True, True, True]
+    assert _is_distinct(points, torch.ones(4).double()).tolist() == [True, False, True, True]  # of equals the first
 
 
 def test_alternation_ends_where_no_neighbour_is_better(
     make_problem: Any, space: Space, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fmnas.optimizers.gp.search.MEETING", 0.0)  # none stops for having met another
+    monkeypatch.setattr("fmnas.optimizers.gp.search.MERGE_DISTANCE", 0.0)  # none stops for having met another
     surface = surface_of(make_problem(space, 8))
-    found, values = alternate(surface, Region(space), points_of(space, 6), SETTINGS)
+    found, values = alternating_search(surface, Region(space), points_of(space, 6), SETTINGS)
     if space.discrete:
         assert (surface.best_neighbours(found, Region(space))[1] <= values + 1e-5).all()
     if space.continuous:
@@ -161,18 +173,18 @@ def test_alternation_ends_where_no_neighbour_is_better(
 def test_search_finds_the_best_of_a_discrete_space(make_problem: Any, space: Space, seed: int) -> None:
     problem = make_problem(space, 7, seed)
     surface = surface_of(problem)
-    best = surface.value(Points.of(space, all_vertices(space))).max().item()
+    best = surface.value(Points.from_encoded(space, all_vertices(space))).max().item()
     incumbent = problem.X[int(problem.y.argmin())]
     starts = start_points(surface, Region(space), state_at(incumbent, NOTHING_KNOWN, SETTINGS, seed))
-    assert alternate(surface, Region(space), starts, SETTINGS)[1].max().item() == pytest.approx(best, abs=1e-6)
+    assert alternating_search(surface, Region(space), starts, SETTINGS)[1].max().item() == pytest.approx(best, abs=1e-6)
 
 
 def test_hill_climbing_reaches_the_best_of_a_complete_graph_from_anywhere(make_problem: Any) -> None:
     space = Space([Nominal("a", list(range(9)))])
     surface = surface_of(make_problem(space, 4))
-    everywhere = Points.of(space, all_vertices(space))
+    everywhere = Points.from_encoded(space, all_vertices(space))
     best = surface.value(everywhere).max().item()
-    _, values = alternate(surface, Region(space), everywhere, SETTINGS)
+    _, values = alternating_search(surface, Region(space), everywhere, SETTINGS)
     np.testing.assert_allclose(values, best, atol=1e-9)
 
 
@@ -182,10 +194,10 @@ def test_search_finds_the_best_of_a_fine_grid(make_problem: Any, seed: int) -> N
     problem = make_problem(space, 6, seed)
     surface = surface_of(problem)
     x, a = np.meshgrid(np.linspace(0, 1, 2001), np.arange(3.0))
-    grid = surface.value(Points.of(space, np.column_stack([x.ravel(), a.ravel()]))).max().item()
+    grid = surface.value(Points.from_encoded(space, np.column_stack([x.ravel(), a.ravel()]))).max().item()
     incumbent = problem.X[int(problem.y.argmin())]
     starts = start_points(surface, Region(space), state_at(incumbent, NOTHING_KNOWN, SETTINGS, seed))
-    assert alternate(surface, Region(space), starts, SETTINGS)[1].max().item() >= grid - 1e-6
+    assert alternating_search(surface, Region(space), starts, SETTINGS)[1].max().item() >= grid - 1e-6
 
 
 def test_start_points_are_the_best_of_many(make_problem: Any, space: Space) -> None:
@@ -210,7 +222,7 @@ def test_start_points_are_none_of_the_known_ones(make_problem: Any, space: Space
     values: list[float] = []
     for _ in range(4):
         starts = start_points(surface, Region(space), state_at(incumbent, known, size, 0))
-        X = starts.encoded(space)
+        X = starts.to_encoded(space)
         assert len(X) == 3
         assert all((x != known).any(axis=1).all() for x in X)
         values += surface.value(starts).tolist()
@@ -225,7 +237,7 @@ def test_where_all_is_known_the_search_still_has_a_start(make_problem: Any) -> N
     state = state_at(problem.X[0], everything, SETTINGS, 0)
     assert len(start_points(surface_of(problem), Region(space), state)) == len(everything)
     one_left = state_at(problem.X[0], everything[:-1], SETTINGS, 0)
-    assert start_points(surface_of(problem), Region(space), one_left).encoded(space).tolist() == [[1.0, 2.0]]
+    assert start_points(surface_of(problem), Region(space), one_left).to_encoded(space).tolist() == [[1.0, 2.0]]
 
 
 def test_spray_stays_near_the_incumbent() -> None:
@@ -238,7 +250,7 @@ def test_spray_stays_near_the_incumbent() -> None:
         ]
     )
     incumbent = np.array([0.5, 0.0, 3.0, 0.0])
-    X = spray(space, incumbent, 400, np.random.default_rng(0))
+    X = sample_near(space, incumbent, 400, np.random.default_rng(0))
     assert X.shape == (400, 4)
     assert (abs(X[:, :2] - 0.5) <= 0.5).all()
     assert 0.001 < np.median(abs(X[:, 0] - 0.5)) < 0.1
@@ -254,7 +266,7 @@ def test_spray_stays_near_the_incumbent() -> None:
     "space", [Space([Real("x", 0.0, 1.0)]), Space([Integer("k", 0, 5)])], ids=["continuous", "discrete"]
 )
 def test_spray_of_a_space_of_one_kind(space: Space) -> None:
-    X = spray(space, space.encode(space.sample(np.random.default_rng(1))), 20, np.random.default_rng(0))
+    X = sample_near(space, space.encode(space.sample(np.random.default_rng(1))), 20, np.random.default_rng(0))
     assert X.shape == (20, 1)
     assert len(np.unique(X)) > 1
     for x in X:
@@ -277,8 +289,8 @@ def test_search_stays_within_the_constraints_and_finds_the_best_there(make_probl
     surface = surface_of(problem)
     incumbent = problem.X[int(problem.y.argmin())]
     starts = start_points(surface, Region(space), state_at(incumbent, NOTHING_KNOWN, SETTINGS, seed))
-    found, values = alternate(surface, Region(space), starts, SETTINGS)
-    assert space.feasible(found.encoded(space)).all()
+    found, values = alternating_search(surface, Region(space), starts, SETTINGS)
+    assert space.feasible(found.to_encoded(space)).all()
     _, value = surface.best_neighbours(found, Region(space))
     assert (value[0] <= values[0] + 1e-5).all()
     chance = surface.value(points_of(space, 3000, seed))  # feasible ones, drawn uniformly
@@ -288,8 +300,8 @@ def test_search_stays_within_the_constraints_and_finds_the_best_there(make_probl
 def test_a_start_whose_neighbours_are_all_infeasible_stays(make_problem: Any) -> None:
     space = Space([Integer("a", 0, 1), Integer("b", 0, 1)], [LinearConstraint({"a": -1, "b": -1}, bound=-2)])
     surface = surface_of(make_problem(space, 4))
-    points = Points.of(space, np.array([[1.0, 1.0]]))
+    points = Points.from_encoded(space, np.array([[1.0, 1.0]]))
     assert surface.best_neighbours(points, Region(space))[1].item() == -math.inf
-    found, values = alternate(surface, Region(space), points, SETTINGS)
+    found, values = alternating_search(surface, Region(space), points, SETTINGS)
     assert found.V.tolist() == [[1, 1]]
     assert values.isfinite().all()

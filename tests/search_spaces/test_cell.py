@@ -15,9 +15,9 @@ from fmnas.search_spaces import Cell, Space, SpaceError, joint_space, largest_ce
 from fmnas.search_spaces.nasnet import (
     CELL_NAMES,
     OPERATIONS,
-    adjacent,
     cell_variables,
     input_pairs,
+    is_adjacent,
     pair_name,
     parse_pair,
 )
@@ -45,14 +45,14 @@ def test_number_of_architectures() -> None:
     ],
 )
 def test_edge_rule(a: tuple[int, int], b: tuple[int, int], expected: bool) -> None:
-    assert adjacent(a, b) is expected
-    assert adjacent(b, a) is expected
+    assert is_adjacent(a, b) is expected
+    assert is_adjacent(b, a) is expected
 
 
 def test_edge_rule_moves_one_input_by_one() -> None:
     for a, b in combinations(input_pairs(4), 2):
         moves = {frozenset((x + step, y)) for x, y in (a, a[::-1]) for step in (-1, 1) if x + step != y}
-        assert adjacent(a, b) == (frozenset(b) in moves)
+        assert is_adjacent(a, b) == (frozenset(b) in moves)
 
 
 def test_input_pairs_of_each_state() -> None:
@@ -142,8 +142,8 @@ CHAIN = ((-1, 0), (0, 1), (1, 2), (2, 3))
     [
         (CHAIN, OPS, 4, "output=4"),
         (CHAIN, OPS, 0, "output=0"),
-        (CHAIN[:3], OPS, 1, "four states"),
-        (CHAIN, OPS[:3], 1, "four states"),
+        (CHAIN[:3], OPS, 1, "4 states"),
+        (CHAIN, OPS[:3], 1, "4 states"),
         (CHAIN, (("identity", "conv7x7"), *OPS[1:]), 1, "conv7x7"),
         (((-1, 0), (0, 2), (1, 2), (2, 3)), OPS, 1, "(0, 2) of S2"),
         (((-1, 0), (1, 0), (1, 2), (2, 3)), OPS, 1, "(1, 0) of S2"),

@@ -278,7 +278,7 @@ def test_rare_configurations_are_found() -> None:
 
 def test_what_cannot_be_met_together_is_given_up() -> None:
     space = Space([Real("x", 0, 1)], [LinearConstraint({"x": 1}, 0.4), LinearConstraint({"x": -1}, -0.6)])
-    with pytest.raises(SpaceError, match=r"0 of 10\d{5} uniform samples met the 2 constraint.*narrow the variables"):
+    with pytest.raises(SpaceError, match=r"0 of 10\d{5} .* 2 constraint"):
         space.sample(np.random.default_rng(0))
 
 
@@ -294,7 +294,7 @@ def test_what_cannot_be_met_together_is_given_up() -> None:
 )
 def test_a_constraint_that_nothing_meets_is_refused_at_once(constraint: Constraint, least: float) -> None:
     variables = [Real("x", -1.0, 3.0), Integer("k", 0, 4)]
-    with pytest.raises(SpaceError, match=rf"cannot be met: its left side is at least {least}; raise its bound, or"):
+    with pytest.raises(SpaceError, match=rf"cannot be met: its left side is at least {least}"):
         Space(variables, [constraint])
     looser = replace(constraint, bound=least)
     assert Space(variables, [looser]).constraints == (looser,)

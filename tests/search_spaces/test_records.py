@@ -90,13 +90,5 @@ def test_a_fallback_that_is_not_known_is_refused_at_once() -> None:
         Trial(3, {"x": 1}, 1, "random", fallback="mine")
 
 
-def test_older_data_have_the_fallback_that_their_note_tells() -> None:
-    older = {k: v for k, v in Trial(0, {}, 1, "random", note="fit failed: X").to_dict().items() if k != "fallback"}
-    assert Trial.from_dict(older).fallback == "failed fit"
-    assert Trial.from_dict({**older, "note": "none of the model's 20 picks was feasible and chance chose"}).fallback
-    assert not Trial.from_dict({**older, "note": "anything else"}).fallback
-    assert not Trial.from_dict({**older, "fallback": ""}).fallback
-
-
 def test_origins() -> None:
     assert set(ORIGINS) == {"initial", "random", "model", "mutation", "promotion", "warm_start"}

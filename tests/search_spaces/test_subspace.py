@@ -19,7 +19,7 @@ from fmnas.search_spaces import (
     Subspace,
     joint_space,
 )
-from fmnas.search_spaces.subspace import misfits
+from fmnas.search_spaces.subspace import fixed_value_errors
 
 SPACE = Space([Real("x", 0.0, 2.0), Integer("k", 0, 3), Nominal("op", ["a", "b"]), Ordinal("flag", [False, True])])
 NAMES = ("a", "b", "c", "d")
@@ -66,7 +66,7 @@ def test_a_constraint_holds_of_what_is_free_where_it_holds_of_the_whole(data: st
         reject()
     values = st.integers(-2, 3)
     fixed = data.draw(st.dictionaries(st.sampled_from(NAMES), values, min_size=1, max_size=3))
-    if misfits(space, fixed):
+    if fixed_value_errors(space, fixed):
         rng = np.random.default_rng(0)
         samples = [{**BITS.sample(rng), **fixed} for _ in range(20)]
         assert not any(space.meets_constraints(sample) for sample in samples)
@@ -95,38 +95,33 @@ def test_the_boundary_stays_feasible_whatever_rounding_does() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fixed", "message"),
+    ("fixed", "named"),
     [
-        ({"opp": "a"}, "fixed.opp: no variable has this name; there are x, k, op, flag. Did you mean 'op'?"),
-        ({"op": "c"}, "fixed.op = 'c': it must be one of ['a', 'b']"),
-        ({"op": "bb"}, "fixed.op = 'bb': it must be one of ['a', 'b']. Did you mean 'b'?"),
-        ({"k": 4}, "fixed.k = 4: it must be one of [0, 1, 2, 3]"),
-        ({"k": True}, "fixed.k = True: it must be one of [0, 1, 2, 3]"),
-        ({"x": 2.5}, "fixed.x = 2.5: it must be a number in [0.0, 2.0]"),
-        ({"x": math.nan}, "fixed.x = nan: it must be a number in [0.0, 2.0]"),
-        (
-            {"x": "1e-3"},
-            "fixed.x = '1e-3': it must be a number in [0.0, 2.0]. '1e-3' is text: write 0.001 for the number",
-        ),
-        ({"x": [1]}, "fixed.x = [1]: it must be a number in [0.0, 2.0]"),
-        (
-            {"x": 1, "k": 1, "op": "a", "flag": True},
-            "fixed: it has all 4 variables, so nothing is left to choose: leave at least one out",
-        ),
+        ({"opp": "a"}, ["fixed.opp", "x, k, op, flag", "'op'?"]),
+        ({"op": "c"}, ["fixed.op = 'c'", "['a', 'b']"]),
+        ({"op": "bb"}, ["fixed.op = 'bb'", "['a', 'b']", "'b'?"]),
+        ({"k": True}, ["fixed.k = True", "[0, 1, 2, 3]"]),
+        ({"x": 2.5}, ["fixed.x = 2.5", "[0.0, 2.0]"]),
+        ({"x": math.nan}, ["fixed.x = nan"]),
+        ({"x": "1e-3"}, ["fixed.x = '1e-3'"]),
+        ({"x": 1, "k": 1, "op": "a", "flag": True}, ["fixed:", "4 variables"]),
     ],
 )
-def test_what_cannot_be_fixed_is_named(fixed: dict[str, object], message: str) -> None:
-    assert misfits(SPACE, fixed) == [message]
+def test_invalid_fixed_values_are_named(fixed: dict[str, object], named: list[str]) -> None:
+    (message,) = fixed_value_errors(SPACE, fixed)
+    assert [part for part in named if part not in message] == []
     with pytest.raises(SpaceError) as raised:
         Subspace(SPACE, fixed)
     assert str(raised.value) == message
 
 
-def test_all_that_is_wrong_is_named_at_once() -> None:
-    assert [line.split(" ")[0] for line in misfits(SPACE, {"y": 1, "op": "z", "k": 1})] == ["fixed.y:", "fixed.op"]
+def test_all_invalid_values_are_reported() -> None:
+    messages = fixed_value_errors(SPACE, {"y": 1, "op": "z", "k": 1})
+    assert [message.split(" ")[0] for message in messages] == ["fixed.y:", "fixed.op"]
 
 
-def test_values_that_no_configuration_has_together_are_refused() -> None:
+def test_infeasible_fixed_values_are_refused() -> None:
     space = Space(BITS.variables, [LinearConstraint({"a": 1, "b": 1}, bound=3)])
-    assert misfits(space, {"a": 2, "b": 2}) == ["fixed: with these values a + b <= 3 cannot be met: change one of them"]
-    assert misfits(space, {"a": 2, "b": 1}) == []
+    (message,) = fixed_value_errors(space, {"a": 2, "b": 2})
+    assert "a + b <= 3" in message
+    assert fixed_value_errors(space, {"a": 2, "b": 1}) == []

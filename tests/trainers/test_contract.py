@@ -1,4 +1,4 @@
-"""What every trainer keeps, whatever it trains."""
+"""The contract of every trainer."""
 
 import json
 import random
@@ -36,7 +36,7 @@ NAMES = ("images", *FITS, *BOOSTING, *SYNTHETIC)
 
 @pytest.fixture(params=NAMES)
 def make(request: pytest.FixtureRequest, noise_split: Split) -> Callable[[], AnyTrainer]:
-    """Makes a trainer of each kind, with a clock that stands still."""
+    """Makes a trainer of each kind, with a constant clock."""
     if request.param == "images":
         return lambda: ImageTrainer(noise_split, Settings(seeds=2, batch_size=12), clock=lambda: 0.0)
     if request.param in FITS:
@@ -79,31 +79,27 @@ def test_it_is_a_function_of_the_trial(make: Callable[[], AnyTrainer]) -> None:
     assert trainer.evaluate(renamed) == first[0], "only configuration, epochs and seed count"
 
 
-def test_who_listens_hears_every_epoch_and_changes_nothing(make: Callable[[], AnyTrainer]) -> None:
-    trainer, told = make(), dict[int, list[int]]()
+def test_every_epoch_is_reported_without_an_effect(make: Callable[[], AnyTrainer]) -> None:
+    trainer, epochs = make(), dict[int, list[int]]()
     trial = sampled(trainer.space, 0, 3)
-
-    def report(training: int, epochs: int, error: float) -> None:
-        told.setdefault(training, []).append(epochs)
-
-    evaluation = trainer.evaluate(trial, report, lambda: False)
+    evaluation = trainer.evaluate(trial, lambda n, epoch, error: epochs.setdefault(n, []).append(epoch), lambda: False)
     assert evaluation == make().evaluate(trial)
-    assert told == {training: [1, 2, 3] for training in range(len(evaluation.errors) if evaluation.curve else 0)}
+    assert epochs == {number: [1, 2, 3] for number in range(len(evaluation.errors) if evaluation.curve else 0)}
 
 
-def test_one_that_is_told_to_stop_gives_no_result(make: Callable[[], AnyTrainer]) -> None:
+def test_a_cancelled_evaluation_has_no_result(make: Callable[[], AnyTrainer]) -> None:
     trainer = make()
     trial = sampled(trainer.space, 0, 3)
-    whole = trainer.evaluate(trial)
-    if not whole.curve:
-        assert trainer.evaluate(trial, stop=lambda: True) == whole, "one call, with nothing to stop"
-        return
-    with pytest.raises(EvaluationStoppedError):
-        trainer.evaluate(trial, stop=lambda: True)
-    assert trainer.evaluate(trial) == whole, "it can go on"
+    evaluation = trainer.evaluate(trial)
+    if evaluation.curve:
+        with pytest.raises(EvaluationStoppedError):
+            trainer.evaluate(trial, stop=lambda: True)
+        assert trainer.evaluate(trial) == evaluation, "the trainer is usable"
+    else:
+        assert trainer.evaluate(trial, stop=lambda: True) == evaluation, "a single call cannot be cancelled"
 
 
-def test_global_random_states_are_left_alone(make: Callable[[], AnyTrainer]) -> None:
+def test_global_random_states_do_not_change(make: Callable[[], AnyTrainer]) -> None:
     trainer = make()
     random.seed(1)
     np.random.seed(1)
@@ -113,15 +109,13 @@ def test_global_random_states_are_left_alone(make: Callable[[], AnyTrainer]) -> 
     assert (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()) == states
 
 
-def test_what_is_no_trial_is_refused(make: Callable[[], AnyTrainer]) -> None:
+def test_invalid_trials_are_refused(make: Callable[[], AnyTrainer]) -> None:
     trainer = make()
     good = sampled(trainer.space, 0)
     name = trainer.space.names[-1]
-    with pytest.raises(SpaceError, match=name):
-        trainer.evaluate(replace(good, configuration={**good.configuration, name: "nonsense"}))
-    with pytest.raises(SpaceError, match="missing"):
-        trainer.evaluate(replace(good, configuration={}))
-    with pytest.raises(TrainerError, match="trial 0: epochs = 0; it must be at least 1"):
-        trainer.evaluate(replace(good, epochs=0))
-    with pytest.raises(TrainerError, match="trial 0: seed = -1; it must be 0 or more"):
-        trainer.evaluate(replace(good, seed=-1))
+    for configuration, key in (({**good.configuration, name: "nonsense"}, name), ({}, "missing")):
+        with pytest.raises(SpaceError, match=key):
+            trainer.evaluate(replace(good, configuration=configuration))
+    for field, value in (("epochs", 0), ("seed", -1)):
+        with pytest.raises(TrainerError, match=f"trial 0: {field} = {value}"):
+            trainer.evaluate(replace(good, **{field: value}))

@@ -1,48 +1,38 @@
-"""Splits: fixed, disjoint, of the sizes asked for; and what cannot be a split."""
+"""Splits: fixed, disjoint, of the sizes asked for, for search and for the final test; and invalid ones."""
 
-from pathlib import Path
+from collections.abc import Callable
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmnas.trainers import DataError
+from fmnas.search_spaces import errors
+from fmnas.trainers import DataError, TrainerError
 from fmnas.trainers.images import data
-from fmnas.trainers.images.data import digits_set, fashion_mnist_set, image_set, search_split
+from fmnas.trainers.images.batches import to_device
+from fmnas.trainers.images.data import digits_set, final_split, image_set, search_split
 from fmnas.trainers.problem import DataSettings
-from fmnas.trainers.split import ImageSet, permutation
+from fmnas.trainers.split import ImageSet, Split, permutation
 
 COUNT = 60
-
-
-@pytest.fixture
-def numbered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, object]:
-    """A FashionMNIST of 60 images, each filled with its own number; records what it was asked for."""
-    images = np.broadcast_to(np.arange(COUNT, dtype=np.uint8)[:, None, None], (COUNT, 28, 28))
-    labels = (np.arange(COUNT) % 10).astype(np.uint8)
-    asked: dict[str, object] = {}
-
-    def find(root: Path | None, cache: Path) -> ImageSet:
-        asked.update(root=root, cache=cache)
-        return ImageSet("fashion_mnist", f"cache: {tmp_path}", images, labels, images[:1], labels[:1])
-
-    monkeypatch.setattr(data, "find_fashion_mnist", find)
-    return asked
+NUMBERED = np.broadcast_to(np.arange(75, dtype=np.uint8)[:, None, None], (75, 28, 28))
+SOURCE = ImageSet(
+    "x", "here", NUMBERED[:COUNT], NUMBERED[:COUNT, 0, 0] % 10, NUMBERED[COUNT:], NUMBERED[COUNT:, 0, 0] % 10
+)
+IMAGES, LABELS = np.zeros((3, 28, 28), np.uint8), np.zeros(3, np.uint8)
 
 
 def numbers(images: np.ndarray) -> list[int]:
-    """Which of the numbered images these are."""
-    return [int(image[0, 0]) for image in images]
+    return images[:, 0, 0].tolist()
 
 
 @given(data_=st.data())
 def test_sizes_order_and_disjointness(data_: st.DataObject) -> None:
     train = data_.draw(st.integers(1, COUNT - 1))
     validation = data_.draw(st.integers(1, COUNT - train))
-    images = np.broadcast_to(np.arange(COUNT, dtype=np.uint8)[:, None, None], (COUNT, 28, 28))
-    split = search_split(ImageSet("x", "here", images, images[:, 0, 0] % 10), train, validation)
-    order = permutation(COUNT).tolist()
+    split, order = search_split(SOURCE, train, validation), permutation(COUNT).tolist()
     assert numbers(split.train_inputs) == order[:train]
     assert numbers(split.held_out_inputs) == order[-validation:]
     assert set(order[:train]).isdisjoint(order[-validation:])
@@ -50,67 +40,98 @@ def test_sizes_order_and_disjointness(data_: st.DataObject) -> None:
     assert split.held_out_labels.tolist() == [number % 10 for number in order[-validation:]]
 
 
-def test_the_split_says_what_and_where(
-    numbered: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FMNAS_CACHE", str(tmp_path / "c"))
-    split = search_split(image_set(DataSettings("fashion_mnist", str(tmp_path / "r"))), 20, 10)
-    assert (split.name, split.place) == ("fashion_mnist", f"cache: {tmp_path}")
+@given(data_=st.data())
+def test_the_searchs_own_images_come_first_and_the_test_images_are_all(data_: st.DataObject) -> None:
+    train = data_.draw(st.integers(1, COUNT - 1))
+    validation = data_.draw(st.integers(1, COUNT - train))
+    images = data_.draw(st.integers(1, COUNT))
+    search, final = search_split(SOURCE, train, validation), final_split(SOURCE, train, validation, images)
+    both = [*numbers(search.train_inputs), *numbers(search.held_out_inputs)]
+    chosen = numbers(final.train_inputs)
+    assert len(set(chosen)) == len(chosen) == images
+    assert chosen[: len(both)] == both[:images]
+    assert final.train_labels.tolist() == [number % 10 for number in chosen]
+    assert numbers(final.held_out_inputs) == list(range(COUNT, 75))
+    assert final.for_tests
+
+
+@pytest.mark.parametrize(("train", "validation"), [(0, 5), (5, -1), (31, 30)])
+def test_sizes_that_do_not_fit_are_named(train: int, validation: int) -> None:
+    for split in (search_split, lambda *sizes: final_split(*sizes, 5)):
+        with pytest.raises(DataError, match=rf"data\.train = {train}, data\.validation = {validation}.* 60\b"):
+            split(SOURCE, train, validation)
+
+
+@pytest.mark.parametrize("images", [0, -1, COUNT + 1])
+def test_a_number_of_images_that_does_not_fit_is_named(images: int) -> None:
+    with pytest.raises(DataError, match=rf"images = {images}.* 60\b"):
+        final_split(SOURCE, 20, 20, images)
+
+
+def test_the_split_has_the_name_and_place_of_its_source(numbered: Callable[[int, int], ImageSet]) -> None:
+    numbered(60, 1)
+    split = search_split(image_set(DataSettings("fashion_mnist")), 20, 10)
+    assert (split.name, split.place) == ("fashion_mnist", "cache: here")
     assert (split.train_inputs.shape, split.held_out_inputs.shape) == ((20, 28, 28), (10, 28, 28))
-    assert numbered == {"root": tmp_path / "r", "cache": tmp_path / "c"}
 
 
-def test_the_environment_is_asked_only_where_nothing_is_given(
-    numbered: dict[str, object], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FMNAS_DATA", "/data")
-    monkeypatch.setenv("FMNAS_CACHE", "/cache")
-    fashion_mnist_set()
-    assert numbered == {"root": Path("/data"), "cache": Path("/cache")}
-    fashion_mnist_set(Path("/given"))
-    assert numbered["root"] == Path("/given")
-
-
-@pytest.mark.usefixtures("numbered")
-@pytest.mark.parametrize(
-    ("train", "validation", "message"),
-    [
-        (0, 5, "data.train = 0: it must be at least 1"),
-        (5, -1, "data.validation = -1: it must be at least 1"),
-        (31, 30, "data.train = 31, data.validation = 30: fashion_mnist has 60 images .* must not exceed 60"),
-    ],
-)
-def test_sizes_that_do_not_fit_are_named(train: int, validation: int, message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        search_split(fashion_mnist_set(), train, validation)
-
-
-def test_digits() -> None:
-    split = search_split(digits_set(), 1_000, 797)
-    assert split.name == "digits"
-    assert split.train_inputs.shape == (1_000, 28, 28)
-    assert split.train_inputs.max() > 250, "grey levels 0..16 become 0..255"
-    labels = np.concatenate([split.train_labels, split.held_out_labels])
+def test_digits_are_tested_on_images_that_the_search_did_not_use() -> None:
+    digits = digits_set()
+    search, final = search_split(digits, 1000, 300), final_split(digits, 1000, 300, 1300)
+    assert search.train_inputs.shape == (1000, 28, 28)
+    assert search.train_inputs.max() > 250, "grey levels 0..16 become 0..255"
+    assert np.array_equal(final.train_inputs, np.concatenate([search.train_inputs, search.held_out_inputs]))
+    labels = np.concatenate([search.train_labels, search.held_out_labels, final.held_out_labels])
     assert np.bincount(labels).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
-    with pytest.raises(DataError, match="must not exceed 1797"):
-        search_split(digits_set(), 1_000, 798)
+    with pytest.raises(DataError, match=r"images = 1301.* 1300\b"):
+        final_split(digits, 1000, 300, 1301)
+    with pytest.raises(DataError, match=r"data\.train = 1000, data\.validation = 797"):
+        final_split(digits, 1000, 797, 10)
 
 
-def test_enlarging_repeats_pixels_in_place() -> None:
+def test_enlarging_repeats_pixels() -> None:
     image = np.zeros((2, 8, 8))
     image[0] = 0.5
     image[1, 0, 7] = 1.0
     enlarged = data._enlarge(image)
     assert np.unique(enlarged[0]).tolist() == [128]
     rows, columns = enlarged[1].nonzero()
-    assert (set(rows), set(columns)) == (set(range(4)), {25, 26, 27})
-    assert enlarged[1].max() == 255
+    assert (set(rows), set(columns), enlarged[1].max()) == (set(range(4)), {25, 26, 27}, 255)
 
 
-def test_digits_without_scikit_learn_is_an_error_that_helps(monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent(name: str, package: str | None = None) -> None:
-        raise ModuleNotFoundError(name)
+def test_digits_need_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> None:
+        raise ModuleNotFoundError(name, name=name)
 
-    monkeypatch.setattr(data, "import_module", absent)
-    with pytest.raises(DataError, match="pip install scikit-learn"):
+    monkeypatch.setattr(errors, "import_module", absent)
+    with pytest.raises(TrainerError, match=r"data\.name = digits.*pip install scikit-learn"):
         image_set(DataSettings("digits"))
+
+
+def test_the_permutation_is_the_authors() -> None:
+    order = permutation(60_000)
+    assert order[:3].tolist() == [3048, 19563, 58303]
+    assert order[-3:].tolist() == [42613, 43567, 2732]
+    assert np.array_equal(np.sort(order), np.arange(60_000))
+
+
+@pytest.mark.parametrize("inputs", [IMAGES, np.zeros((3, 2))], ids=["images", "a table"])
+@pytest.mark.parametrize(
+    ("count", "labels"),
+    [(0, LABELS[:0]), (3, LABELS[:2]), (3, LABELS[:, None]), (3, LABELS.astype(np.int64)), (3, LABELS + 10)],
+)
+def test_invalid_splits_are_refused(inputs: np.ndarray, count: int, labels: np.ndarray) -> None:
+    found = rf"{count} inputs, labels {labels.dtype} \({len(labels)},"
+    with pytest.raises(DataError, match=f"x, training part: {found}"):
+        Split(inputs[:count], labels, inputs, LABELS, "x", "here")
+    for for_tests, part in ((False, "validation"), (True, "test")):
+        with pytest.raises(DataError, match=f"x, {part} part: {found}"):
+            Split(inputs, LABELS, inputs[:count], labels, "x", "here", for_tests)
+    with pytest.raises(DataError, match=r"x: .*shapes"):
+        Split(inputs, LABELS, inputs[:, :1], LABELS, "x", "here")
+
+
+@pytest.mark.parametrize("inputs", [IMAGES.astype(np.float32), IMAGES[:, :27]])
+def test_a_device_takes_images_only(inputs: np.ndarray) -> None:
+    with pytest.raises(DataError, match=rf"x: inputs {inputs.dtype}"):
+        to_device(Split(inputs, LABELS, inputs, LABELS, "x", "here"), torch.device("cpu"))

@@ -1,4 +1,4 @@
-"""The decision tree on wine: its splits and accuracies as published, and that nothing is left to chance."""
+"""The decision tree on the wine table: published splits and accuracies, and a fixed random state."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def test_the_space() -> None:
     assert [(v.low, v.high, v.log) for v in space.continuous] == [(0.01, 0.99, False)] * 2
 
 
-def test_the_rows_that_test_are_the_published_ones() -> None:
+def test_the_test_rows_are_the_published_ones() -> None:
     tests = [test for _, test in splits(178)]
     assert [len(rows) for rows in tests] == [54] * 5
     assert tests[0][:10].tolist() == [41, 173, 65, 1, 120, 143, 42, 105, 132, 154]
@@ -39,7 +39,7 @@ def test_the_rows_that_test_are_the_published_ones() -> None:
 
 @pytest.mark.parametrize("known", PUBLISHED_PROTOCOL)
 def test_accuracies_of_the_published_protocol(known: tuple[str, str, float, float, float, float]) -> None:
-    """The mean of many seeds is that of every version of scikit-learn; a single tree may grow otherwise in another."""
+    """The mean over seeds is the same in every version of scikit-learn; a single tree may differ."""
     *place, seed_0, mean = known
     configuration = point(*place)
     assert 1 - mean_error(TABLE, configuration) == pytest.approx(seed_0, abs=0.06)
@@ -47,7 +47,7 @@ def test_accuracies_of_the_published_protocol(known: tuple[str, str, float, floa
     assert 1 - np.mean(errors) == pytest.approx(mean, abs=0.01)
 
 
-def test_the_objective_is_what_scikit_learns_score_leaves_of_1() -> None:
+def test_the_objective_is_one_minus_scikit_learns_score() -> None:
     configuration = point("best", "entropy", 0.0175, 0.4097)
     accuracies = []
     for train, test in splits(178):

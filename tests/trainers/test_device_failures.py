@@ -1,4 +1,4 @@
-"""A GPU that fails: what is lost, and what is the trial's own. The GPU is a stub; tensors lie on the CPU."""
+"""Failures of a GPU, its precision, and conditions of an evaluation. The GPU is a stub; tensors are on the CPU."""
 
 import json
 import pickle
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from fmnas.trainers.allocator import release_gpu_cache
 from fmnas.trainers.checkpoints import Checkpoints
 from fmnas.trainers.images import devices, image_trainer
 from fmnas.trainers.images.cuda_graph import CaptureError, captured
-from fmnas.trainers.images.devices import exactly, usable_device
+from fmnas.trainers.images.devices import deterministic_float32, usable_device
 from fmnas.trainers.images.image_trainer import FinalTrainer, ImageTrainer, TrainingSettings
 from fmnas.trainers.images.multi_seed import StackedLearner
 from fmnas.trainers.images.problem import train_a_little
@@ -30,11 +31,11 @@ SETTINGS = TrainingSettings(seeds=2, batch_size=8, arrangement="stacked", device
 
 
 class StubGpu:
-    """As much of torch.cuda as the trainers use.
+    """The part of torch.cuda that the trainers use.
 
-    sticky: the error that every call raises from now on. poisoned: whether the allocator believes that a recording is
-    under way. end_fails: whether the end of a recording raises, as after a step that it forbids. taken: bytes that
-    other processes hold. index, stream: what is current. recording: whether a step is recorded now.
+    sticky: the error that every call raises. poisoned: whether the allocator believes that a capture is running.
+    end_fails: whether the end of a capture raises, as after a forbidden step. taken: bytes used by other processes.
+    index, stream: the current ones. recording: whether a step is being captured.
     """
 
     def __init__(self) -> None:
@@ -79,8 +80,8 @@ class StubGpu:
 
     @contextmanager
     def graph(self, graph: Any) -> Iterator[None]:
-        """As torch's: where a recording cannot be ended, its stream stays the current one."""
-        assert self.index == 1, "recorded on another GPU"
+        """As in torch, the stream of a capture that cannot be ended stays the current one."""
+        assert self.index == 1, "captured on a different GPU"
         before, self.stream, self.recording, failed = self.stream, "recording", True, False
         try:
             yield
@@ -97,7 +98,7 @@ class StubGpu:
 
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> StubGpu:
-    """torch.cuda is a stub, and the trainers' tensors stay on the CPU."""
+    """Replaces torch.cuda by a stub; the trainers' tensors stay on the CPU."""
     stub = StubGpu()
 
     class Stream:
@@ -111,7 +112,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> StubGpu:
             stub.graphs += 1
 
         def replay(self) -> None:
-            raise AssertionError("the stub's graphs hold nothing")
+            raise AssertionError("the stub cannot replay")
 
     stub.stream = Stream()
     for name, stand_in in {
@@ -137,16 +138,13 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> StubGpu:
 
 
 @pytest.fixture
-def graphs_hold_their_step(gpu: StubGpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is recorded is replayed by doing it again."""
-
-    def capture(learner: StackedLearner) -> None:
-        gpu.answer()
-
-    monkeypatch.setattr(StackedLearner, "capture", capture)
+def trainer(gpu: StubGpu, noise_split: Split, monkeypatch: pytest.MonkeyPatch) -> ImageTrainer:
+    """On the stub; its steps are not captured."""
+    monkeypatch.setattr(StackedLearner, "capture", lambda learner: gpu.answer())
+    return ImageTrainer(noise_split, SETTINGS, clock=lambda: 0.0)
 
 
-def test_a_step_that_cannot_be_recorded_loses_the_device_and_is_not_trained_another_way(
+def test_a_step_that_cannot_be_captured_loses_the_device_without_a_fallback(
     gpu: StubGpu, noise_split: Split, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def step(learner: StackedLearner, count: int) -> None:
@@ -157,47 +155,35 @@ def test_a_step_that_cannot_be_recorded_loses_the_device_and_is_not_trained_anot
     monkeypatch.setattr(image_trainer, "plain_learner", None)
     trainer, before = ImageTrainer(noise_split, SETTINGS), gpu.stream
     gpu.end_fails = True
-    with pytest.raises(DeviceFailedError, match=r"could not be captured as a CUDA graph: .*previous error"):
+    with pytest.raises(DeviceFailedError, match=r"CUDA graph: .*previous error"):
         trainer.evaluate(make_trial())
     assert gpu.stream is before
     assert gpu.index == 0
     assert gpu.poisoned
-    with pytest.raises(DeviceFailedError, match="cuda:1 cannot be used by this process any more: captures_underway"):
+    with pytest.raises(DeviceFailedError, match=r"cuda:1 .*captures_underway"):
         trainer.evaluate(make_trial())
-    assert gpu.graphs == 1, "a process whose recording failed is asked for no second one"
-
-
-@pytest.mark.parametrize("end_fails", [False, True])
-def test_memory_that_runs_out_while_recording_is_told_as_that(gpu: StubGpu, end_fails: bool) -> None:
-    gpu.end_fails, before = end_fails, gpu.stream
-    run_out = torch.OutOfMemoryError("CUDA out of memory")
-
-    def step() -> None:
-        raise run_out
-
-    with torch.cuda.device(GPU), pytest.raises(torch.OutOfMemoryError) as caught:
-        captured(step, lambda: None, [])
-    assert caught.value is run_out
-    assert gpu.stream is before
+    assert gpu.graphs == 1, "a process whose capture failed does not try again"
 
 
 class BrokenOff(BaseException):
-    """As the platform's, at a deadline."""
+    """Like the platform's exception at a deadline."""
 
 
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), BrokenOff()])
 @pytest.mark.parametrize("end_fails", [False, True])
-def test_what_breaks_a_recording_off_is_not_hidden_by_an_end_that_fails(gpu: StubGpu, end_fails: bool) -> None:
+def test_the_cause_of_a_broken_capture_is_not_hidden(gpu: StubGpu, end_fails: bool, error: BaseException) -> None:
     gpu.end_fails, before = end_fails, gpu.stream
 
     def step() -> None:
-        raise BrokenOff
+        raise error
 
-    with torch.cuda.device(GPU), pytest.raises(BrokenOff):
+    with torch.cuda.device(GPU), pytest.raises(type(error)) as caught:
         captured(step, lambda: None, [])
+    assert caught.value is error
     assert gpu.stream is before
 
 
-def breaks(error: BaseException, gpu: StubGpu, sticky: str = "") -> Callable[..., None]:
+def fail_with(error: BaseException, gpu: StubGpu, sticky: str = "") -> Callable[..., None]:
     def train_epoch(*_: object) -> None:
         gpu.sticky = sticky
         raise error
@@ -205,30 +191,36 @@ def breaks(error: BaseException, gpu: StubGpu, sticky: str = "") -> Callable[...
     return train_epoch
 
 
-@pytest.mark.usefixtures("graphs_hold_their_step")
-def test_an_error_that_stays_is_the_devices_and_no_later_trial_is_tried(
-    gpu: StubGpu, noise_split: Split, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("final", [False, True])
+def test_an_error_that_stays_is_the_devices_and_ends_later_trials(
+    gpu: StubGpu,
+    trainer: ImageTrainer,
+    noise_split: Split,
+    make_trial: MakeTrial,
+    monkeypatch: pytest.MonkeyPatch,
+    final: bool,
 ) -> None:
-    trainer = ImageTrainer(noise_split, SETTINGS)
+    if final:
+        trainer = FinalTrainer(replace(noise_split, for_tests=True), SETTINGS)
     with monkeypatch.context() as patch:
-        patch.setattr(StackedLearner, "train_epoch", breaks(RuntimeError(ILLEGAL), gpu, sticky=ILLEGAL))
-        with pytest.raises(DeviceFailedError, match=rf"cuda:1 does not answer any more: {ILLEGAL} \(training 0 1 of"):
+        patch.setattr(StackedLearner, "train_epoch", fail_with(RuntimeError(ILLEGAL), gpu, sticky=ILLEGAL))
+        with pytest.raises(DeviceFailedError, match=rf"cuda:1 .*{ILLEGAL} \(training 0 1 of"):
             trainer.evaluate(make_trial())
-    with pytest.raises(DeviceFailedError, match="cannot be used by this process any more"):
+    with pytest.raises(DeviceFailedError, match="cuda:1"):
         trainer.evaluate(make_trial())
 
 
-@pytest.mark.usefixtures("graphs_hold_their_step")
-def test_an_error_after_which_the_device_answers_is_the_trials(
-    gpu: StubGpu, noise_split: Split, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
+def test_an_error_after_which_the_device_responds_is_the_trials(
+    gpu: StubGpu, trainer: ImageTrainer, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trainer = ImageTrainer(noise_split, SETTINGS)
-    healthy = trainer.evaluate(make_trial())
+    """Also if other processes use the memory, which this error does not concern."""
+    healthy, gpu.taken = trainer.evaluate(make_trial()), 5 * GIB
     with monkeypatch.context() as patch:
-        patch.setattr(StackedLearner, "train_epoch", breaks(RuntimeError("size mismatch"), gpu))
-        with pytest.raises(TrainingFailedError, match=r"training 0 1 of .* failed: RuntimeError: size mismatch"):
-            trainer.evaluate(make_trial())
-    assert replace(trainer.evaluate(make_trial()), seconds=0.0) == replace(healthy, seconds=0.0)
+        for error in (RuntimeError("size mismatch"), MemoryError("of the host")):
+            patch.setattr(StackedLearner, "train_epoch", fail_with(error, gpu))
+            with pytest.raises(TrainingFailedError, match=rf"training 0 1 of .*{type(error).__name__}: {error}"):
+                trainer.evaluate(make_trial())
+    assert trainer.evaluate(make_trial()) == healthy
 
 
 OUT_OF_MEMORY = [
@@ -238,55 +230,39 @@ OUT_OF_MEMORY = [
 ]
 
 
-@pytest.mark.usefixtures("graphs_hold_their_step")
 @pytest.mark.parametrize("error", OUT_OF_MEMORY)
-def test_memory_that_ran_out_is_the_neighbours_fault_where_there_are_any(
-    gpu: StubGpu, noise_split: Split, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch, error: Exception
+def test_out_of_memory_is_a_device_failure_if_other_processes_use_some(
+    gpu: StubGpu, trainer: ImageTrainer, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     """Up to a gibibyte beside the tensors is this process's own."""
-    trainer = ImageTrainer(noise_split, SETTINGS)
-    monkeypatch.setattr(StackedLearner, "train_epoch", breaks(error, gpu))
+    monkeypatch.setattr(StackedLearner, "train_epoch", fail_with(error, gpu))
     gpu.taken = GIB
     with pytest.raises(TrainingFailedError, match=type(error).__name__):
         trainer.evaluate(make_trial())
     gpu.taken = 5 * GIB
-    words = r"other processes hold 4\.0 of its 16\.0 GiB: let fewer workers share it \(a larger workers\.gpus\) \(train"
-    with pytest.raises(DeviceFailedError, match=words):
+    with pytest.raises(DeviceFailedError, match=r"4\.0 of its 16\.0 GiB: .*workers\.gpus\) \(train"):
         trainer.evaluate(make_trial())
 
 
-@pytest.mark.usefixtures("graphs_hold_their_step")
-def test_neighbours_are_not_blamed_for_what_is_no_matter_of_a_gpus_memory(
-    gpu: StubGpu, noise_split: Split, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
+def test_a_result_is_kept_if_the_device_fails_after_it(
+    gpu: StubGpu, trainer: ImageTrainer, make_trial: MakeTrial, caplog: pytest.LogCaptureFixture
 ) -> None:
-    trainer, gpu.taken = ImageTrainer(noise_split, SETTINGS), 5 * GIB
-    for error in (RuntimeError("size mismatch"), MemoryError("of the host")):
-        monkeypatch.setattr(StackedLearner, "train_epoch", breaks(error, gpu))
-        with pytest.raises(TrainingFailedError, match=type(error).__name__):
-            trainer.evaluate(make_trial())
-
-
-@pytest.mark.usefixtures("graphs_hold_their_step")
-def test_a_result_that_was_made_is_kept_whatever_the_device_does_then(
-    gpu: StubGpu, noise_split: Split, make_trial: MakeTrial, caplog: pytest.LogCaptureFixture
-) -> None:
-    trainer = ImageTrainer(noise_split, SETTINGS, clock=lambda: 0.0)
     healthy = trainer.evaluate(make_trial())
     assert gpu.emptied == 2
 
-    def at_the_end(number: int, epoch: int, error: float) -> None:
+    def poison(number: int, epoch: int, error: float) -> None:
         gpu.poisoned = epoch == 2
 
-    assert trainer.evaluate(make_trial(), at_the_end) == healthy
+    assert trainer.evaluate(make_trial(), poison) == healthy
     (record,) = caplog.records
     assert "captures_underway" in record.getMessage()
-    with pytest.raises(DeviceFailedError, match="cannot be used by this process any more: captures_underway"):
+    with pytest.raises(DeviceFailedError, match="captures_underway"):
         trainer.evaluate(make_trial())
 
 
-@pytest.mark.usefixtures("graphs_hold_their_step")
+@pytest.mark.usefixtures("trainer")
 @pytest.mark.parametrize("sticky", ["", ILLEGAL])
-def test_checkpoints_stay_for_whoever_repeats_what_a_device_broke(
+def test_checkpoints_are_kept_for_a_retry_after_a_device_failure(
     gpu: StubGpu,
     noise_split: Split,
     make_trial: MakeTrial,
@@ -310,58 +286,81 @@ def test_checkpoints_stay_for_whoever_repeats_what_a_device_broke(
     assert any(tmp_path.iterdir()) == bool(sticky)
 
 
-@pytest.mark.usefixtures("graphs_hold_their_step")
-def test_a_retraining_loses_its_device_too(
-    gpu: StubGpu, noise_split: Split, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    split = noise_split
-    parts = (split.train_inputs, split.train_labels, split.held_out_inputs, split.held_out_labels)
-    trainer = FinalTrainer(Split(*parts, "noise", "a test", for_tests=True), SETTINGS)
-    monkeypatch.setattr(StackedLearner, "train_epoch", breaks(RuntimeError(ILLEGAL), gpu, sticky=ILLEGAL))
-    with pytest.raises(DeviceFailedError, match="does not answer any more"):
-        trainer.evaluate(make_trial())
-
-
-def test_the_device_of_a_block_is_the_current_one_whatever_its_index(gpu: StubGpu) -> None:
-    with exactly(GPU):
-        assert gpu.index == 1
-    assert gpu.index == 0
-
-
-def test_a_cpu_needs_none_of_it() -> None:
+def test_a_cpu_is_always_usable() -> None:
     release_gpu_cache()
-    with exactly(usable_device("cpu")):
+    with deterministic_float32(usable_device("cpu")):
         pass
 
 
-def test_the_errors_travel_between_processes() -> None:
+def test_the_errors_can_be_pickled() -> None:
     for error in (DeviceFailedError("it is gone"), CaptureError("no graph")):
-        again = pickle.loads(pickle.dumps(error))
-        assert (type(again), str(again)) == (type(error), str(error))
-        assert isinstance(again, DeviceFailedError)
+        loaded = pickle.loads(pickle.dumps(error))
+        assert (type(loaded), str(loaded)) == (type(error), str(error))
+        assert isinstance(loaded, DeviceFailedError)
 
 
-@pytest.mark.usefixtures("graphs_hold_their_step")
-def test_an_evaluation_says_how_it_was_trained_and_on_what(
-    noise_split: Split, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.usefixtures("trainer")
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, ("stacked", True, "Stub 3000", str(torch.__version__), 91002)),
+        ({"arrangement": "plain"}, ("plain", False, "Stub 3000", str(torch.__version__), 91002)),
+        ({"arrangement": "fast", "device": "cpu"}, ("fast", False, "cpu", str(torch.__version__))),
+    ],
+)
+def test_an_evaluation_records_how_and_where_it_was_trained(
+    noise_split: Split,
+    make_trial: MakeTrial,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: dict[str, Any],
+    expected: tuple[Any, ...],
 ) -> None:
     monkeypatch.setattr(devices.torch.backends.cudnn, "version", lambda: 91002)
-    torch_version = str(torch.__version__)
-    for arrangement, captured_or_not in (("stacked", True), ("plain", False)):
-        settings = replace(SETTINGS, arrangement=arrangement)
-        evaluation = ImageTrainer(noise_split, settings).evaluate(make_trial())
-        assert evaluation.conditions == Conditions(arrangement, captured_or_not, "Stub 3000", torch_version, 91002)
-    settings = replace(SETTINGS, device="cpu", arrangement="fast")
-    evaluation = ImageTrainer(noise_split, settings).evaluate(make_trial())
-    assert evaluation.conditions == Conditions("fast", False, "cpu", torch_version)
+    evaluation = ImageTrainer(noise_split, replace(SETTINGS, **settings)).evaluate(make_trial())
+    assert evaluation.conditions == Conditions(*expected)
     assert Evaluation.from_dict(json.loads(json.dumps(evaluation.to_dict()))) == evaluation
 
 
-@pytest.mark.usefixtures("graphs_hold_their_step")
-def test_a_gpu_is_tried_as_it_is_trained_on(gpu: StubGpu) -> None:
-    how = train_a_little("cuda:1")
-    assert how is not None
-    assert (how.way, how.device) == ("stacked (captured)", "Stub 3000")
+@pytest.mark.usefixtures("trainer")
+def test_the_smoke_test_trains_as_a_trial_does(gpu: StubGpu) -> None:
+    conditions = train_a_little("cuda:1")
+    assert conditions is not None
+    assert (conditions.way, conditions.device) == ("stacked (captured)", "Stub 3000")
     gpu.sticky = ILLEGAL
-    with pytest.raises(DeviceFailedError, match="cannot be used by this process"):
+    with pytest.raises(DeviceFailedError, match="cuda:1"):
         train_a_little("cuda:1")
+
+
+def flags() -> dict[str, object]:
+    cudnn = torch.backends.cudnn
+    parts = {"conv": cudnn.conv, "matmul": torch.backends.cuda.matmul}
+    values = {name: getattr(cudnn, name) for name in ("enabled", "benchmark", "deterministic")}
+    return {**values, **{name: part.fp32_precision for name, part in parts.items()}}
+
+
+@pytest.mark.parametrize("precision", ["none", "tf32"])
+def test_a_gpu_computes_in_float32_and_the_process_settings_are_restored(
+    gpu: StubGpu, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.backends, "fp32_precision", precision)
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", True)
+    before = flags()
+    with deterministic_float32(GPU):
+        assert gpu.index == 1
+        exact = {"enabled": True, "benchmark": False, "deterministic": True, "conv": "ieee", "matmul": "ieee"}
+        assert flags() == exact
+    assert gpu.index == 0
+    assert flags() == before
+
+
+@pytest.mark.usefixtures("gpu")
+def test_older_torch_versions_have_other_flags(monkeypatch: pytest.MonkeyPatch) -> None:
+    cudnn = SimpleNamespace(enabled=True, benchmark=True, deterministic=False, allow_tf32=True)
+    matmul = SimpleNamespace(allow_tf32=True)
+    monkeypatch.setattr(devices.torch.backends, "cudnn", cudnn)
+    monkeypatch.setattr(devices.torch.backends.cuda, "matmul", matmul)
+    with deterministic_float32(GPU):
+        assert vars(cudnn) == {"enabled": True, "benchmark": False, "deterministic": True, "allow_tf32": False}
+        assert not matmul.allow_tf32
+    assert vars(cudnn) == {"enabled": True, "benchmark": True, "deterministic": False, "allow_tf32": True}
+    assert matmul.allow_tf32

@@ -1,11 +1,10 @@
-"""The model of two spills: concentrations of the published code, its slip, and where the misfit is least."""
+"""The model of two spills: concentrations of the published code, its error, and the optimum."""
 
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 
 from fmnas.platform.problems import problem
-from fmnas.search_spaces import Integer
 from fmnas.trainers.functions.environmental_model import (
     TRUTH,
     Spills,
@@ -37,51 +36,39 @@ def test_concentrations_of_the_truth(exponent: object) -> None:
     assert concentrations(TRUTH, exponent) == pytest.approx(np.array(TRUE_CONCENTRATIONS[exponent]), rel=1e-12)
 
 
-def test_before_its_time_the_second_spill_is_not_there() -> None:
+def test_the_second_spill_has_no_effect_before_its_time() -> None:
     late, never = (Spills(M=10.0, D=0.07, L=1.5, tau=tau) for tau in (59.0, 1e9))
-    there = concentrations(late, diffusion) != concentrations(never, diffusion)
-    assert there.tolist() == [[False, False, False, True]] * 3
+    differs = concentrations(late, diffusion) != concentrations(never, diffusion)
+    assert differs.tolist() == [[False, False, False, True]] * 3
 
 
-def test_the_slip_shows_away_from_the_first_spill_alone() -> None:
+def test_the_published_error_matters_only_away_from_the_first_spill() -> None:
     assert np.array_equal(diffusion(0.07)[0], published_code(0.07)[0])
     assert (diffusion(0.07)[1:] > published_code(0.07)[1:]).all()
 
 
-@forms
-def test_the_space(name: str) -> None:
-    space = problem(name).space
-    assert space.discrete == (Integer("h1", 0, 284),)
-    middle = {"x1": 0.0, "x2": 0.0, "x3": 0.0}
-    assert spills({**middle, "h1": 142}) == Spills(10.0, pytest.approx(0.07), pytest.approx(1.505), 30.152)
-    ends = spills({"x1": -1.0, "x2": -1.0, "x3": -1.0, "h1": 0}), spills({"x1": 1.0, "x2": 1.0, "x3": 1.0, "h1": 284})
+def test_configurations_are_decoded() -> None:
+    ends = [spills({"x1": x, "x2": x, "x3": x, "h1": h}) for x, h in ((-1.0, 0), (0.0, 142), (1.0, 284))]
     assert [(s.M, s.D, s.L, s.tau) for s in ends] == [
         (7.0, 0.02, 0.01, 30.01),
+        (10.0, pytest.approx(0.07), pytest.approx(1.505), 30.152),
         (13.0, pytest.approx(0.12), 3.0, pytest.approx(30.294)),
     ]
-    assert problem(name).trainer.noise == 0.0
 
 
 @forms
-def test_the_middle_is_next_to_the_minimum(name: str) -> None:
-    function = problem(name).function
-    middle = {"x1": 0.0, "x2": 0.0, "x3": 0.0}
-    values = [function({**middle, "h1": h}) for h in (142, 143)]
+def test_a_local_search_from_the_centre_ends_in_the_minimum(name: str) -> None:
+    function, centre = problem(name).function, {"x1": 0.0, "x2": 0.0, "x3": 0.0}
+    values = [function({**centre, "h1": h}) for h in (142, 143)]
     assert values == pytest.approx([2.23046e-9, 2.23061e-9], rel=1e-5)
 
-
-@forms
-def test_a_polish_from_the_middle_ends_in_the_minimum(name: str) -> None:
-    """For the best h1 and its neighbours: no other reaches it."""
-    found = problem(name)
-
-    def polished(h: int) -> float:
+    def search(h: int) -> float:
         def value(scaled: np.ndarray) -> float:
-            return found.function({f"x{i}": 1e-5 * v for i, v in enumerate(scaled, 1)} | {"h1": h})
+            return function({f"x{i}": 1e-5 * v for i, v in enumerate(scaled, 1)} | {"h1": h})
 
         options = {"xatol": 1e-7, "fatol": 1e-18, "maxiter": 2000}
         return float(minimize(value, np.zeros(3), method="Nelder-Mead", options=options).fun)
 
-    values = {h: polished(h) for h in range(139, 147)}
-    assert min(values, key=values.get) == 142
-    assert values[142] == pytest.approx(found.minimum, rel=1e-6)
+    minima = {h: search(h) for h in range(139, 147)}
+    assert min(minima, key=minima.get) == 142
+    assert minima[142] == pytest.approx(problem(name).minimum, rel=1e-6)

@@ -1,9 +1,9 @@
-"""Finding FashionMNIST: the order of the places, and what counts as found. Small stand-ins, but for the last test."""
+"""FashionMNIST: the order of the places, verification, downloads. Small stand-ins, except in the last test."""
 
 import gzip
 import hashlib
-import logging
-import struct
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,276 +12,211 @@ import pytest
 
 from fmnas.trainers import DataError
 from fmnas.trainers.images import fashion_mnist
-from fmnas.trainers.images.fashion_mnist import (
-    DATA_FILES,
-    DataFile,
-    default_cache,
-    find_fashion_mnist,
-    path_from_environment,
-)
+from fmnas.trainers.images.data import fashion_mnist_set
+from fmnas.trainers.images.fashion_mnist import default_cache, find_fashion_mnist
+from fmnas.trainers.images.idx import IDX_FILES, read_bytes
 
-SHAPES = ((6, 28, 28), (6,), (2, 28, 28), (2,))
-Contents = dict[str, bytes]
+ARRAYS = [np.random.default_rng(0).integers(0, 10, shape, dtype=np.uint8) for shape in ((6, 28, 28), 6, (2, 28, 28), 2)]
+Write = Callable[..., Path]
 
 
 @pytest.fixture
-def contents(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Contents:
-    """The four files of a small FashionMNIST, which the module then takes for the real one; no system copy."""
-    rng = np.random.default_rng(0)
-    made = {}
-    for file, shape in zip(DATA_FILES, SHAPES, strict=True):
-        header = bytes([0, 0, 8, len(shape)]) + struct.pack(f">{len(shape)}I", *shape)
-        made[file.name] = header + rng.integers(0, 10, shape, dtype=np.uint8).tobytes()
-    small = tuple(
-        DataFile(name, shape, hashlib.md5(content).hexdigest())
-        for (name, content), shape in zip(made.items(), SHAPES, strict=True)
-    )
-    monkeypatch.setattr(fashion_mnist, "DATA_FILES", small)
+def write(write_idx: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    """Writes a small data set, whose checksums replace the real ones; there is no system copy and no download."""
+    example = write_idx(tmp_path / "example", *ARRAYS)
+    md5s = tuple(hashlib.md5((example / name).read_bytes()).hexdigest() for name in IDX_FILES)
+    monkeypatch.setattr(fashion_mnist, "MD5S", md5s)
     monkeypatch.setattr(fashion_mnist, "SYSTEM_FOLDER", tmp_path / "system")
-    monkeypatch.setattr(fashion_mnist, "FETCHERS", ())
-    return made
-
-
-def write(folder: Path, contents: Contents, packed: bool = False) -> Path:
-    """The files in a folder, gzipped if asked."""
-    folder.mkdir(parents=True)
-    for name, content in contents.items():
-        path = folder / (f"{name}.gz" if packed else name)
-        path.write_bytes(gzip.compress(content) if packed else content)
-    return folder
-
-
-def fetcher(contents: Contents, calls: list[str], name: str = "net") -> tuple[str, Callable[[Path], Path]]:
-    """A fetcher that brings these contents, and notes that it was asked."""
-
-    def fetch(folder: Path) -> Path:
-        calls.append(name)
-        return write(folder / "somewhere" / "deep", contents, packed=True)
-
-    return name, fetch
-
-
-def broken_fetcher(calls: list[str], name: str) -> tuple[str, Callable[[Path], Path]]:
-    """A fetcher that fails half-way."""
-
-    def fetch(folder: Path) -> Path:
-        calls.append(name)
-        (folder / DATA_FILES[0].name).write_bytes(b"\0\0\x08")
-        raise DataError(f"{name} is out")
-
-    return name, fetch
+    monkeypatch.setattr(fashion_mnist, "DOWNLOADS", ())
+    return lambda folder, packed=False: write_idx(folder, *ARRAYS, packed=packed)
 
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("below", ["", "FashionMNIST/raw"])
-def test_a_folder_given_is_used(
-    tmp_path: Path, contents: Contents, packed: bool, below: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    folder = write(tmp_path / "mine" / below, contents, packed)
-    write(tmp_path / "cache" / "FashionMNIST" / "raw", contents)
-    with caplog.at_level(logging.INFO, "fmnas.trainers"):
-        source = find_fashion_mnist(tmp_path / "mine", tmp_path / "cache")
-    assert source.place == f"folder given: {folder}"
-    assert f"FashionMNIST from the folder given: {folder}" in caplog.messages
-    for array, shape, content in zip(
-        (source.images, source.labels, source.test_images, source.test_labels),
-        SHAPES,
-        contents.values(),
-        strict=True,
-    ):
-        assert array.shape == shape
-        assert array.tobytes() == content[-array.size :]
+def test_the_given_folder_is_used(tmp_path: Path, write: Write, packed: bool, below: str) -> None:
+    folder = write(tmp_path / "mine" / below, packed)
+    write(tmp_path / "cache" / "FashionMNIST" / "raw")
+    found = find_fashion_mnist(tmp_path / "mine", tmp_path / "cache")
+    assert found.place == f"given folder: {folder}"
+    for array, expected in zip((found.images, found.labels, found.test_images, found.test_labels), ARRAYS, strict=True):
+        assert np.array_equal(array, expected)
 
 
-@pytest.mark.parametrize("exists", [False, True])
-def test_a_folder_given_without_data_is_an_error_though_the_cache_has_them(
-    tmp_path: Path, contents: Contents, exists: bool
-) -> None:
-    write(tmp_path / "cache" / "FashionMNIST" / "raw", contents)
-    root = tmp_path / "mine"
-    if exists:
-        root.mkdir()
-    with pytest.raises(DataError, match=r"data.root .or FMNAS_DATA. = .*mine: .* It must hold train-im"):
-        find_fashion_mnist(root, tmp_path / "cache")
+@pytest.mark.parametrize("root", ["{tmp_path}", "{tmp_path}/absent", "~no-such-user/x", "x" * 300])
+def test_a_given_folder_without_data_is_an_error(root: str, tmp_path: Path, write: Write) -> None:
+    write(tmp_path / "cache" / "FashionMNIST" / "raw")
+    with pytest.raises(DataError, match=r"data\.root.*FMNAS_DATA"):
+        find_fashion_mnist(Path(root.format(tmp_path=tmp_path)), tmp_path / "cache")
 
 
-def test_the_places_are_tried_in_order(tmp_path: Path, contents: Contents, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[str] = []
-    fetchers = (broken_fetcher(calls, "first"), fetcher(contents, calls, "second"))
-    monkeypatch.setattr(fashion_mnist, "FETCHERS", fetchers)
-    cache = tmp_path / "cache"
+def test_the_places_are_tried_in_order(tmp_path: Path, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
 
-    fetched = find_fashion_mnist(None, cache)
-    assert calls == ["first", "second"]
-    kept = cache / "FashionMNIST" / "raw"
-    assert fetched.place == f"second: {kept}"
-    assert sorted(path.name for path in kept.iterdir()) == sorted(f"{name}.gz" for name in contents)
+    def fail(folder: Path) -> Path:
+        calls.append("first")
+        (folder / IDX_FILES[0]).write_bytes(b"\0\0\x08")
+        raise subprocess.CalledProcessError(1, "apt-get", stderr="no such\npackage")
 
-    write(tmp_path / "system", contents)
-    assert find_fashion_mnist(None, cache).place == f"cache: {kept}"
-    assert find_fashion_mnist(None, tmp_path / "other cache").place == f"system copy: {tmp_path / 'system'}"
-    assert calls == ["first", "second"], "nothing is fetched while there is a copy"
+    def download(folder: Path) -> Path:
+        calls.append("second")
+        return write(folder / "some" / "where", packed=True)
 
-
-def test_a_failed_fetch_leaves_nothing_behind(
-    tmp_path: Path, contents: Contents, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    altered = {**contents, DATA_FILES[2].name: contents[DATA_FILES[2].name][:-1] + b"\xff"}
-    monkeypatch.setattr(fashion_mnist, "FETCHERS", (broken_fetcher([], "a"), fetcher(altered, [], "b")))
-    with pytest.raises(DataError) as caught:
-        find_fashion_mnist(None, tmp_path / "cache")
-    assert [path for path in (tmp_path / "cache").rglob("*") if path.is_file()] == []
-    message = str(caught.value)
-    for part in (
-        "found nowhere",
-        f"cache: nothing in {tmp_path}",
-        f"system copy: nothing in {tmp_path / 'system'}",
-        "a: a is out",
-        "was altered",
-        "apt-get install dataset-fashion-mnist",
-        "pip install torchvision",
-        "FMNAS_DATA=",
-    ):
-        assert part in message
+    monkeypatch.setattr(fashion_mnist, "DOWNLOADS", (("first", fail), ("second", download)))
+    raw = tmp_path / "cache" / "FashionMNIST" / "raw"
+    assert find_fashion_mnist(None, tmp_path / "cache").place == f"second: {raw}"
+    assert sorted(path.name for path in raw.iterdir()) == sorted(f"{name}.gz" for name in IDX_FILES)
+    assert [path for path in raw.parent.iterdir() if path != raw] == [], "temporary folders are removed"
+    write(tmp_path / "system")
+    assert find_fashion_mnist(None, tmp_path / "cache").place == f"cache: {raw}"
+    assert find_fashion_mnist(None, tmp_path / "other").place == f"system copy: {tmp_path / 'system'}"
+    assert calls == ["first", "second"], "nothing is downloaded while there is a copy"
 
 
-def test_an_interrupted_fetch_leaves_nothing_that_looks_whole(
-    tmp_path: Path, contents: Contents, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(folder: Path) -> Path:
-        write(folder / "x", contents)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(fashion_mnist, "FETCHERS", (("net", interrupted),))
-    with pytest.raises(KeyboardInterrupt):
-        find_fashion_mnist(None, tmp_path / "cache")
-    assert [path for path in (tmp_path / "cache").rglob("*") if path.is_file()] == []
+def damaged_download(folder: Path) -> Path:
+    (folder / IDX_FILES[0]).write_bytes(b"damaged")
+    return folder
 
 
-def test_another_process_that_was_faster_is_no_error(
-    tmp_path: Path, contents: Contents, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept = tmp_path / "cache" / "FashionMNIST" / "raw"
-
-    def slow(folder: Path) -> Path:
-        write(kept, contents)
-        return write(folder / "x", contents)
-
-    monkeypatch.setattr(fashion_mnist, "FETCHERS", (("net", slow),))
-    assert find_fashion_mnist(None, tmp_path / "cache").place == f"net: {kept}"
+def interrupted_download(folder: Path) -> Path:
+    (folder / IDX_FILES[0]).write_bytes(b"\0\0\x08")
+    raise KeyboardInterrupt
 
 
-def test_a_cache_that_cannot_be_written_is_reported(
-    tmp_path: Path, contents: Contents, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "cache").write_text("a file, where the folder should be")
-    monkeypatch.setattr(fashion_mnist, "FETCHERS", (fetcher(contents, [], "net"),))
-    with pytest.raises(DataError, match=r"net: the cache .* cannot be written: Not a directory"):
-        find_fashion_mnist(None, tmp_path / "cache")
-
-
-@pytest.mark.parametrize("place", ["given", "cache", "system"])
 @pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (lambda path: path.unlink(), "is missing"),
-        (lambda path: path.write_bytes(path.read_bytes()[:-3]), "is truncated"),
-        (lambda path: path.write_bytes(path.read_bytes()[:-1] + b"\xff"), "was altered"),
-    ],
+    ("download", "error"), [(damaged_download, DataError), (interrupted_download, KeyboardInterrupt)]
 )
-@pytest.mark.parametrize("file", DATA_FILES, ids=lambda file: file.name)
-def test_damaged_data_are_an_error_that_names_the_file(
-    tmp_path: Path, contents: Contents, place: str, damage: Callable[[Path], None], message: str, file: DataFile
+def test_a_failed_download_leaves_nothing(
+    tmp_path: Path, write: Write, monkeypatch: pytest.MonkeyPatch, download: object, error: type[BaseException]
 ) -> None:
-    cache = tmp_path / "cache"
-    folder = {"given": tmp_path / "given", "cache": cache / "FashionMNIST" / "raw", "system": tmp_path / "system"}[
-        place
-    ]
-    damage(write(folder, contents) / file.name)
-    with pytest.raises(DataError, match=message) as caught:
-        find_fashion_mnist(folder if place == "given" else None, cache)
-    assert str(folder / file.name) in str(caught.value)
+    monkeypatch.setattr(fashion_mnist, "DOWNLOADS", (("net", download),))
+    with pytest.raises(error) as caught:
+        find_fashion_mnist(None, tmp_path / "cache")
+    assert [path for path in (tmp_path / "cache").rglob("*") if path.is_file()] == []
+    if error is DataError:
+        for key in ("cache:", "system copy:", "net:", "dataset-fashion-mnist", fashion_mnist.URL, "FMNAS_DATA="):
+            assert key in str(caught.value)
 
 
-def test_a_truncated_gzip_and_a_wrong_shape_are_told(tmp_path: Path, contents: Contents) -> None:
-    folder = write(tmp_path / "x", contents, packed=True)
-    path = folder / f"{DATA_FILES[0].name}.gz"
-    path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(DataError, match=f"{DATA_FILES[0].name}.gz is truncated"):
-        find_fashion_mnist(folder, tmp_path)
-    path.write_bytes(gzip.compress(contents[DATA_FILES[2].name]))
-    with pytest.raises(DataError, match=r"shape \(2, 28, 28\); FashionMNIST's is \(6, 28, 28\)"):
-        find_fashion_mnist(folder, tmp_path)
+def test_another_process_may_be_faster(tmp_path: Path, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = tmp_path / "cache" / "FashionMNIST" / "raw"
+
+    def download(folder: Path) -> Path:
+        write(raw)
+        return write(folder / "x")
+
+    monkeypatch.setattr(fashion_mnist, "DOWNLOADS", (("net", download),))
+    assert find_fashion_mnist(None, tmp_path / "cache").place == f"net: {raw}"
 
 
-def test_the_environment_moves_cache_and_root() -> None:
+def test_a_cache_that_is_not_writable_is_reported(
+    tmp_path: Path, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cache").write_text("a file instead of a folder")
+    monkeypatch.setattr(fashion_mnist, "DOWNLOADS", (("net", write),))
+    with pytest.raises(DataError, match=f"net: .*{tmp_path / 'cache'}"):
+        find_fashion_mnist(None, tmp_path / "cache")
+
+
+@pytest.mark.parametrize("place", ["given", "cache/FashionMNIST/raw", "system"])
+@pytest.mark.parametrize("damage", ["missing", "truncated", "altered"])
+@pytest.mark.parametrize("name", IDX_FILES)
+def test_damaged_data_are_an_error_that_names_the_file(
+    tmp_path: Path, write: Write, place: str, damage: str, name: str
+) -> None:
+    path = write(tmp_path / place) / name
+    content = path.read_bytes()
+    path.unlink()
+    if damage != "missing":
+        path.write_bytes(content[:-3] if damage == "truncated" else content[:-1] + b"\xff")
+    with pytest.raises(DataError, match=str(path)):
+        find_fashion_mnist(path.parent if place == "given" else None, tmp_path / "cache")
+
+
+def test_the_environment_names_cache_and_root(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     home = Path("~").expanduser()
-    assert default_cache({}) == home / ".cache" / "fmnas"
-    assert default_cache({"XDG_CACHE_HOME": "/x"}) == Path("/x/fmnas")
-    assert default_cache({"XDG_CACHE_HOME": "/x", "FMNAS_CACHE": "~/y"}) == home / "y"
-    assert path_from_environment("FMNAS_DATA", {"FMNAS_DATA": "/d"}) == Path("/d")
-    assert path_from_environment("FMNAS_DATA", {"FMNAS_DATA": ""}) is None
-    assert path_from_environment("FMNAS_DATA", {}) is None
+    for key in ("FMNAS_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(key, raising=False)
+    assert default_cache() == home / ".cache" / "fmnas"
+    monkeypatch.setenv("XDG_CACHE_HOME", "/x")
+    assert default_cache() == Path("/x/fmnas")
+    monkeypatch.setenv("FMNAS_CACHE", "~/y")
+    assert default_cache() == home / "y"
+    monkeypatch.setenv("FMNAS_DATA", str(tmp_path / "absent"))
+    with pytest.raises(DataError, match=str(tmp_path / "absent")):
+        fashion_mnist_set()
 
 
-@pytest.fixture
-def homeless(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user without HOME and without an entry in the list of users, as in many containers."""
+def test_without_a_home_there_is_no_cache(tmp_path: Path, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in many containers: no HOME, and no entry in the user database."""
 
     def unknown(_: object) -> None:
         raise KeyError
 
-    monkeypatch.delenv("HOME", raising=False)
+    for key in ("HOME", "FMNAS_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(key, raising=False)
     monkeypatch.setattr("pwd.getpwuid", unknown)
+    assert default_cache() is None
+    with pytest.raises(DataError, match="FMNAS_CACHE"):
+        find_fashion_mnist(None, None)
+    write(tmp_path / "system")
+    assert find_fashion_mnist(None, None).place == f"system copy: {tmp_path / 'system'}"
+    monkeypatch.setenv("FMNAS_CACHE", "~/y")
+    with pytest.raises(DataError, match="FMNAS_CACHE = ~/y"):
+        default_cache()
 
 
-@pytest.mark.usefixtures("homeless")
-def test_without_a_home_there_is_no_cache_and_the_other_places_are_searched(
-    tmp_path: Path, contents: Contents, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert default_cache({}) is None
-    assert default_cache({"FMNAS_CACHE": "/c"}) == Path("/c")
-    with pytest.raises(DataError, match="FMNAS_CACHE = ~/y: that home folder is not known here: write the whole path"):
-        default_cache({"FMNAS_CACHE": "~/y"})
-    fetched: list[Path] = []
-    monkeypatch.setattr(fashion_mnist, "FETCHERS", (("download", fetched.append),))
-    with pytest.raises(DataError, match=r"found nowhere(?s:.*)home folder is not known here; FMNAS_CACHE=/a/folder"):
-        find_fashion_mnist(None, default_cache({}))
-    assert not fetched
-    write(tmp_path / "system", contents)
-    assert find_fashion_mnist(None, default_cache({})).place == f"system copy: {tmp_path / 'system'}"
+def test_the_four_files_are_downloaded(tmp_path: Path, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = write(tmp_path / "server", packed=True)
+    monkeypatch.setattr(fashion_mnist, "URL", source.as_uri())
+    folder = fashion_mnist._download_files(tmp_path)
+    for name in IDX_FILES:
+        assert read_bytes(folder / f"{name}.gz") == gzip.decompress((source / f"{name}.gz").read_bytes())
 
 
 @pytest.mark.parametrize(
-    ("root", "words"),
+    ("apt", "dpkg", "reason"),
     [
-        ("~no-such-user/x", "that home folder is not known here: write the whole path"),
-        ("x" * 300, r"cannot be looked at \(File name too long\): give one that you may read"),
+        ("echo 'E: Unable to locate' >&2; exit 100", "exit 0", "E: Unable to locate"),
+        ("echo >a.deb", "echo 'not a deb' >&2; exit 2", "not a deb"),
+        ("echo >a.deb", None, "dpkg-deb"),
+        (None, None, "apt-get"),
+        ("case $* in *download*) echo >a.deb;; *) exit 100;; esac", '/bin/mkdir -p raw; echo "$@" >raw/asked', ""),
     ],
 )
-def test_a_folder_given_that_cannot_be_looked_at_is_explained(
-    root: str, words: str, tmp_path: Path, contents: Contents
+def test_the_package_is_unpacked_without_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Write, apt: str | None, dpkg: str | None, reason: str
 ) -> None:
-    with pytest.raises(DataError, match=words):
-        find_fashion_mnist(Path(root), tmp_path)
+    """With scripts for apt-get and dpkg-deb; the last ones succeed."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    monkeypatch.setenv("PATH", str(programs))
+    monkeypatch.setattr(fashion_mnist, "PACKAGE_FOLDER", Path("raw"))
+    for name, script in (("apt-get", apt), ("dpkg-deb", dpkg)):
+        if script:
+            (programs / name).write_text(f"#!/bin/sh\n{script}\n")
+            (programs / name).chmod(0o755)
+    if not reason:
+        assert (fashion_mnist._download_package(tmp_path) / "asked").read_text().split() == ["-x", "a.deb", "."]
+        return
+    monkeypatch.setattr(fashion_mnist, "DOWNLOADS", (("apt package", fashion_mnist._download_package),))
+    with pytest.raises(DataError, match=f"apt package: .*{reason}"):
+        find_fashion_mnist(None, tmp_path / "cache")
 
 
-def test_a_cache_that_cannot_be_looked_at_does_not_hide_the_other_places(tmp_path: Path, contents: Contents) -> None:
-    with pytest.raises(DataError, match=r"found nowhere(?s:.*)cache: x.*\(File name too long\)"):
-        find_fashion_mnist(None, Path("x" * 300))
-    write(tmp_path / "system", contents)
-    assert find_fashion_mnist(None, Path("x" * 300)).place == f"system copy: {tmp_path / 'system'}"
+def test_torchvision_is_not_imported() -> None:
+    code = "import sys, fmnas.trainers.images.problem; sys.exit('torchvision' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_the_real_data_set() -> None:
     try:
-        source = find_fashion_mnist(path_from_environment("FMNAS_DATA"), default_cache())
+        found = fashion_mnist_set()
     except DataError as error:
-        if "found nowhere" not in str(error):
+        if "not found" not in str(error):
             raise
         pytest.skip(str(error))
-    assert np.bincount(source.labels).tolist() == [6_000] * 10
-    assert np.bincount(source.test_labels).tolist() == [1_000] * 10
-    assert source.labels[:5].tolist() == [9, 0, 0, 3, 0]
-    assert source.images.mean() == pytest.approx(72.9404, abs=1e-4)
-    assert not source.images.flags.writeable
+    assert np.bincount(found.labels).tolist() == [6_000] * 10
+    assert np.bincount(found.test_labels).tolist() == [1_000] * 10
+    assert found.labels[:5].tolist() == [9, 0, 0, 3, 0]
+    assert found.images.mean() == pytest.approx(72.9404, abs=1e-4)
+    assert not found.images.flags.writeable

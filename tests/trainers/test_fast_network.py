@@ -1,4 +1,4 @@
-"""The fast arrangement's network equals the plain one: operation by operation, and over the steps of a training."""
+"""The fast network equals the plain one: each operation, and the steps of a training."""
 
 import copy
 from dataclasses import replace
@@ -15,16 +15,11 @@ from fmnas.search_spaces import Cell, Schedule, joint_space, largest_cell
 from fmnas.search_spaces.nasnet import OPERATIONS
 from fmnas.trainers.images.batches import DeviceData, streams, to_device, training_batches
 from fmnas.trainers.images.cpu_fast import (
-    FastMaxPool,
     FastNetwork,
     MergedConvolution,
     PairedConvolution,
-    PixelProduct,
     fast_learner,
-    machine_lanes,
-    merged_weight,
-    one_after_another,
-    paired_weight,
+    fused_convolutions,
     rearranged,
     separate_maximum,
     sliding_maximum,
@@ -57,71 +52,41 @@ def gradients(result: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
 
 @given(
     seed=st.integers(0, 99),
-    batch=st.integers(1, 3),
-    height=st.integers(1, 6),
-    half=st.integers(1, 4),
+    shape=st.tuples(st.integers(1, 3), st.just(8), st.integers(1, 6), st.integers(1, 8)),
     size=st.sampled_from([3, 5]),
     groups=st.sampled_from([1, 2, 4]),
 )
 @settings(max_examples=30, deadline=None)
-def test_a_convolution_on_pairs_is_the_one_on_pixels(
-    seed: int, batch: int, height: int, half: int, size: int, groups: int
-) -> None:
-    conv = torch.nn.Conv2d(8, 8, size, padding=size // 2, groups=groups)
-    images = numbers(seed, batch, 8, height, 2 * half).to(memory_format=torch.channels_last).requires_grad_()
-    expected, found = conv(images), PairedConvolution(conv)(images)
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+def test_a_convolution_on_pairs_is_the_same(seed: int, shape: tuple[int, ...], size: int, groups: int) -> None:
+    """Images of an odd width are not paired."""
+    conv = torch.nn.Conv2d(8, 8, size, padding=size // 2, groups=groups).double()
+    images = numbers(seed, *shape).double().to(memory_format=torch.channels_last).requires_grad_()
+    check_equal(conv, PairedConvolution(conv), images)
+
+
+def check_equal(conv: torch.nn.Module, form: torch.nn.Module, images: Tensor) -> None:
+    """Values and derivatives, of images and parameters."""
+    expected, result = conv(images), form(images)
+    torch.testing.assert_close(result, expected, rtol=1e-6, atol=1e-8)
     inputs = (images, conv.weight, conv.bias)
-    for a, b in zip(gradients(found, *inputs), gradients(expected, *inputs), strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
-
-
-def test_a_weight_on_pairs_by_hand() -> None:
-    """One channel, 1, 2, 3 in the middle row. The even pixel: -, 1 | 2, 3 | -, -; the odd one: -, - | 1, 2 | 3, -."""
-    weight = torch.tensor([[0.0, 0, 0], [1, 2, 3], [0, 0, 0]]).view(1, 1, 3, 3)
-    paired = paired_weight(weight, 1)  # [to, from, row, pair]
-    assert paired.shape == (2, 2, 3, 3)
-    assert paired[:, :, 1].tolist() == [[[0, 2, 0], [1, 3, 0]], [[0, 1, 3], [0, 2, 0]]]
-    assert not paired[:, :, (0, 2)].any()
+    torch.testing.assert_close(gradients(result, *inputs), gradients(expected, *inputs), rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize(("size", "remaining"), [(3, 1), (3, 2), (5, 1), (5, 2), (3, 4)])
-def test_a_convolution_in_fewer_groups_is_the_one_in_more(size: int, remaining: int) -> None:
+def test_a_convolution_in_fewer_groups_is_the_same(size: int, remaining: int) -> None:
     conv = torch.nn.Conv2d(16, 16, size, padding=size // 2, groups=4).double()
-    images = numbers(0, 2, 16, 7, 6).double().requires_grad_()
-    expected, found = conv(images), MergedConvolution(conv, remaining)(images)
-    torch.testing.assert_close(found, expected)
-    inputs = (images, conv.weight, conv.bias)
-    torch.testing.assert_close(gradients(found, *inputs), gradients(expected, *inputs))
-
-
-def test_a_weight_in_fewer_groups_by_hand() -> None:
-    """Four groups of one channel each: in two groups, each of the first two reads its own of the two."""
-    weight = torch.tensor([1.0, 2, 3, 4]).view(4, 1, 1, 1)
-    assert merged_weight(weight, 4, 2).flatten(1).tolist() == [[1, 0], [0, 2], [3, 0], [0, 4]]
-    assert merged_weight(weight, 4, 1).flatten(1).tolist() == torch.diag(weight.flatten()).tolist()
-    assert torch.equal(merged_weight(weight, 4, 4), weight)
-
-
-def test_a_product_of_pixels_is_a_1x1_convolution() -> None:
-    conv = torch.nn.Conv2d(16, 32, 1).double()
-    images = numbers(0, 2, 16, 5, 3).double().to(memory_format=torch.channels_last).requires_grad_()
-    expected, found = conv(images), PixelProduct(conv)(images)
-    torch.testing.assert_close(found, expected)
-    assert found.is_contiguous(memory_format=torch.channels_last)
-    inputs = (images, conv.weight, conv.bias)
-    torch.testing.assert_close(gradients(found, *inputs), gradients(expected, *inputs))
+    check_equal(conv, MergedConvolution(conv, remaining), numbers(0, 2, 16, 7, 6).double().requires_grad_())
 
 
 @pytest.mark.parametrize("size", [1, 3, 5])
-def test_two_convolutions_as_one_also_at_the_border(size: int) -> None:
+def test_fused_convolutions_are_the_same_also_at_the_border(size: int) -> None:
     first = torch.nn.Conv2d(1, 16, size, padding=size // 2).double()
     pixelwise = torch.nn.Conv2d(16, 8, 1).double()
     images = numbers(0, 2, 1, 6, 5).double()
-    expected, found = pixelwise(first(images)), one_after_another(images, first, pixelwise)
-    torch.testing.assert_close(found, expected)
+    expected, result = pixelwise(first(images)), fused_convolutions(images, first, pixelwise)
+    torch.testing.assert_close(result, expected)
     inputs = (first.weight, first.bias, pixelwise.weight, pixelwise.bias)
-    torch.testing.assert_close(gradients(found, *inputs), gradients(expected, *inputs))
+    torch.testing.assert_close(gradients(result, *inputs), gradients(expected, *inputs))
 
 
 @pytest.mark.parametrize("lanes", [8, 16])
@@ -130,28 +95,21 @@ def test_every_form_is_the_convolution_with_its_own_parameters(lanes: int, chann
     for size, groups in ((1, 1), (3, 1), (3, 4), (5, 1), (5, 4)):
         conv = torch.nn.Conv2d(channels, outputs, size, padding=size // 2, groups=groups).double()
         form = rearranged(conv, lanes) if channels == outputs or size == 1 else conv
-        images = numbers(2, 2, channels, 6, 6).double().to(memory_format=torch.channels_last)
-        torch.testing.assert_close(form(images), conv(images))
-        assert {name: id(part) for name, part in form.named_parameters()} == {
-            name: id(part) for name, part in conv.named_parameters()
-        }
-
-
-def test_images_of_an_odd_width_are_convolved_as_usual() -> None:
-    conv = torch.nn.Conv2d(8, 8, 5, padding=2)
-    images = numbers(0, 2, 8, 7, 7)
-    assert torch.equal(PairedConvolution(conv)(images), conv(images))
+        images = numbers(2, 2, channels, 6, 6).double().to(memory_format=torch.channels_last).requires_grad_()
+        check_equal(conv, form, images)
+        parameters = ({name: id(part) for name, part in layer.named_parameters()} for layer in (form, conv))
+        assert next(parameters) == next(parameters)
 
 
 @pytest.mark.parametrize(("channels", "side"), [(8, 28), (16, 15), (32, 8)])
 @pytest.mark.parametrize("ties", [False, True])
 def test_a_separate_max_pool_is_a_max_pool(channels: int, side: int, ties: bool) -> None:
-    """Also where numbers are equal: their derivative goes to the same pixel."""
+    """Also for equal numbers: the derivative goes to the same pixel."""
     images = numbers(1, 3, channels, side, side).to(memory_format=torch.channels_last)
     images = (images.round() if ties else images).requires_grad_()
-    expected, found = functional.max_pool2d(images, 5, 1, 2), separate_maximum(images, 5)
-    assert torch.equal(found, expected)
-    torch.testing.assert_close(gradients(found, images)[0], gradients(expected, images)[0], rtol=1e-5, atol=1e-5)
+    expected, result = functional.max_pool2d(images, 5, 1, 2), separate_maximum(images, 5)
+    assert torch.equal(result, expected)
+    torch.testing.assert_close(gradients(result, images)[0], gradients(expected, images)[0], rtol=1e-5, atol=1e-5)
 
 
 @given(
@@ -164,23 +122,12 @@ def test_a_separate_max_pool_is_a_max_pool(channels: int, side: int, ties: bool)
 def test_a_sliding_maximum_is_a_max_pool(
     seed: int, shape: tuple[int, int, int, int], size: int, dtype: torch.dtype
 ) -> None:
-    """Of any size, with infinite numbers, and with NaN, which reach just the pixels that they reach there."""
+    """Of any size, with infinite numbers and NaN."""
     images = (numbers(seed, *shape) * 3).round().to(dtype).to(memory_format=torch.channels_last)
     for bad in (torch.inf, -torch.inf, torch.nan):
-        expected, found = functional.max_pool2d(images, size, 1, size // 2), sliding_maximum(images, size)
-        torch.testing.assert_close(found, expected, rtol=0.0, atol=0.0, equal_nan=True)
+        expected, result = functional.max_pool2d(images, size, 1, size // 2), sliding_maximum(images, size)
+        torch.testing.assert_close(result, expected, rtol=0.0, atol=0.0, equal_nan=True)
         images = images.masked_fill(numbers(seed + 1, *shape) > 1.5, bad)
-
-
-@pytest.mark.parametrize("size", [3, 5])
-def test_a_max_pool_with_and_without_derivatives(size: int) -> None:
-    images = numbers(1, 3, 8, 10, 10).round().to(memory_format=torch.channels_last).requires_grad_()
-    pool, expected = FastMaxPool(size), functional.max_pool2d(images, size, 1, size // 2)
-    with torch.no_grad():
-        assert torch.equal(pool(images), expected)
-    found = pool(images)
-    assert torch.equal(found, expected)
-    torch.testing.assert_close(gradients(found, images)[0], gradients(expected, images)[0], rtol=1e-5, atol=1e-5)
 
 
 def test_bulk_batches_are_the_batches(noise_split: Split) -> None:
@@ -195,13 +142,11 @@ def test_bulk_batches_are_the_batches(noise_split: Split) -> None:
 
 
 def learners(name: str, digits: DeviceData) -> tuple[Learner, Learner]:
-    """A plain and a fast one, with the same weights."""
+    """A plain and a fast learner with the same weights."""
+    context = TrainingContext(digits, 8, 50)
     plain, fast = (
         make(build_network(CELLS[name], torch.Generator().manual_seed(1)), SCHEDULE, streams(1, 0), context)
-        for make, context in (
-            (plain_learner, TrainingContext(digits, 8, 50)),
-            (fast_learner, TrainingContext(digits, 8, 50)),
-        )
+        for make in (plain_learner, fast_learner)
     )
     for learner in (plain, fast):
         learner._network.train()
@@ -213,7 +158,7 @@ def flat(learner: Learner) -> Tensor:
 
 
 def follow(fast: Learner, plain: Learner) -> None:
-    """Put the fast learner in the plain one's state."""
+    """Set the fast learner to the state of the plain one."""
     state = plain.state_dict()
     weights = {f"network.{key}": value for key, value in state["network"].items()}
     settings = fast.state_dict()["optimizer"]["param_groups"]
@@ -223,14 +168,14 @@ def follow(fast: Learner, plain: Learner) -> None:
 
 @pytest.mark.parametrize("name", CELLS)
 def test_each_of_twenty_steps_is_the_plain_one(digits: DeviceData, name: str) -> None:
-    """Each from the plain learner's state: rounding, which trainings at such rates amplify, is not what is tested."""
+    """Each from the plain learner's state, as training at such rates amplifies rounding."""
     plain, fast = learners(name, digits)
     for images, labels in list(training_batches(digits, streams(2, 0), 8))[:20]:
         follow(fast, plain)
         before = flat(plain)
         losses = [train_step(learner._network, learner._optimizer, images, labels) for learner in (plain, fast)]
         assert losses[1] == pytest.approx(losses[0], rel=1e-4, abs=1e-4)
-        # A number that rounding moves across a kink (ReLU, maximum) changes derivatives: not to every digit the same.
+        # Rounding across a kink (ReLU, maximum) changes derivatives, so they are not equal to every digit.
         assert (flat(fast) - flat(plain)).norm() < 0.1 * (flat(plain) - before).norm()
         statistics = (learner._network.state_dict() for learner in (plain, fast))
         for a, b in zip(*(state.values() for state in statistics), strict=True):
@@ -239,21 +184,21 @@ def test_each_of_twenty_steps_is_the_plain_one(digits: DeviceData, name: str) ->
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_twenty_steps_end_where_the_plain_ones_do(digits: DeviceData, name: str) -> None:
-    """On their own, in double precision: in single precision, two ways to write the plain network differ as much."""
-    found = []
+    """In double precision: in single precision, two forms of the plain network differ as much."""
+    losses = []
     for learner in learners(name, digits):
         learner._network.double()
         learner._optimizer.param_groups[0]["lr"] = 1e-3
         batches = list(training_batches(digits, streams(2, 0), 8))[:20]
         steps = [train_step(learner._network, learner._optimizer, x[:3].double(), y[:3]) for x, y in batches]
-        found.append(steps)
-    assert found[0][0] != found[0][-1]
-    assert found[1] == pytest.approx(found[0], rel=1e-4, abs=1e-4)
+        losses.append(steps)
+    assert losses[0][0] != losses[0][-1]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4, abs=1e-4)
 
 
 @pytest.mark.parametrize("name", CELLS)
 def test_validation_sees_the_same_logits(digits: DeviceData, name: str) -> None:
-    """With weights and statistics of neither the beginning nor chance: those after two batches."""
+    """With the statistics of two batches."""
     network = build_network(CELLS[name], torch.Generator().manual_seed(0)).train()
     images = numbers(5, 6, 1, 28, 28)
     with torch.no_grad():
@@ -279,14 +224,10 @@ def test_the_parameters_are_the_networks_own_in_their_order(lanes: int) -> None:
 def test_a_step_for_registers_of_either_width_is_the_plain_one(name: str, lanes: int) -> None:
     """Loss and derivatives, in double precision."""
     images, labels = numbers(5, 4, 1, 28, 28).double(), torch.tensor([1, 7, 2, 2])
-    found = []
+    results = []
     for wrap in (lambda network: network, lambda network: FastNetwork(network, lanes)):
         network = build_network(CELLS[name], torch.Generator().manual_seed(3)).double().train()
         loss = functional.cross_entropy(wrap(network)(images), labels)
-        found.append([loss, *torch.autograd.grad(loss, list(network.parameters()))])
-    for a, b in zip(*found, strict=True):
+        results.append([loss, *torch.autograd.grad(loss, list(network.parameters()))])
+    for a, b in zip(*results, strict=True):
         torch.testing.assert_close(b, a, rtol=1e-6, atol=1e-8)
-
-
-def test_this_machines_registers_are_of_a_known_width() -> None:
-    assert machine_lanes() in (8, 16)

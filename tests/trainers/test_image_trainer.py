@@ -1,6 +1,8 @@
-"""Whole evaluations: the objective, the curve, divergence, reproducibility, what is refused."""
+"""Evaluations: objective, curve, divergence, reproducibility, in every arrangement; invalid settings."""
 
 import json
+import math
+import statistics
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,9 +14,9 @@ import pytest
 import torch
 
 from fmnas.search_spaces import Cell, SpaceError, Trial, joint_space
-from fmnas.trainers import TrainerError
-from fmnas.trainers.images import cpu_fast as fast_training
-from fmnas.trainers.images import image_trainer, training
+from fmnas.search_spaces.nasnet import OPERATIONS
+from fmnas.trainers import DeviceFailedError, TrainerError, TrainingFailedError
+from fmnas.trainers.images import cpu_fast, cuda_graph, image_trainer, training
 from fmnas.trainers.images.data import digits_set, search_split
 from fmnas.trainers.images.image_trainer import ImageTrainer, TrainingSettings
 from fmnas.trainers.images.multi_seed import StackedLearner
@@ -22,30 +24,25 @@ from fmnas.trainers.images.network import Network, build_network, count_flops
 from fmnas.trainers.images.training import Learner
 from fmnas.trainers.split import Split
 
-MakeTrial = Callable[..., Trial]
-SETTINGS = TrainingSettings(seeds=3, batch_size=8)
-
-
+MakeTrial, MakeTrainer = Callable[..., Trial], Callable[..., ImageTrainer]
 ARRANGEMENTS = ("plain", "fast", "stacked")
+arrangements = pytest.mark.parametrize("arrangement", ARRANGEMENTS)
 
 
 @pytest.fixture(params=ARRANGEMENTS)
-def trainer(request: pytest.FixtureRequest, noise_split: Split) -> ImageTrainer:
-    return ImageTrainer(noise_split, replace(SETTINGS, arrangement=request.param), clock=lambda: 0.0)
+def trainer(request: pytest.FixtureRequest, make_trainer: MakeTrainer) -> ImageTrainer:
+    return make_trainer(arrangement=request.param)
 
 
-def test_the_parts_of_an_evaluation(trainer: ImageTrainer, make_trial: MakeTrial) -> None:
+def test_the_parts_of_an_evaluation(trainer: ImageTrainer, make_trial: MakeTrial, reports: Any) -> None:
     trial = make_trial(epochs=3)
-    reports: list[tuple[int, int, float]] = []
-    evaluation = trainer.evaluate(trial, lambda *report: reports.append(report))
-
-    reports.sort(key=lambda report: report[0])  # and so the epochs of each training must have come in their order
+    evaluation = trainer.evaluate(trial, reports)
+    reports.sort(key=lambda report: report[0])  # the epochs of each training must have come in order
     assert [(seed, epoch) for seed, epoch, _ in reports] == [(s, e) for s in range(3) for e in (1, 2, 3)]
     errors = np.array([error for *_, error in reports]).reshape(3, 3)  # [seeds, epochs]
     assert evaluation.errors == tuple(errors[:, -1])
     assert evaluation.curve == pytest.approx(errors.mean(axis=0))
     assert len({round(error * 17, 6) % 1 for error in errors.flat}) == 1, "17 validation images"
-
     flops = count_flops(Cell.from_configuration(trial.configuration))
     assert (evaluation.flops, evaluation.flops_ratio) == (flops, flops / 70_274_048)
     assert evaluation.objective == pytest.approx(errors[:, -1].mean() + 0.02 * flops / 70_274_048, abs=1e-12)
@@ -58,11 +55,25 @@ def test_seconds_are_those_of_the_clock(noise_split: Split, make_trial: MakeTria
     assert trainer.evaluate(make_trial(epochs=1)).seconds == 2.5
 
 
-def test_it_learns(make_trial: MakeTrial) -> None:
-    trainer = ImageTrainer(search_split(digits_set(), 500, 300), TrainingSettings(seeds=2, batch_size=16))
-    evaluation = trainer.evaluate(make_trial(epochs=3, op1="conv3x3", op7="conv3x3"))
-    assert evaluation.curve[-1] < evaluation.curve[0]
-    assert max(evaluation.errors) < 0.5, "guessing is 0.9"
+def test_all_arrangements_learn_equally_well(make_trial: MakeTrial, make_trainer: MakeTrainer) -> None:
+    """The mean errors of 8 seeds differ by less than their combined standard errors."""
+    split, trial = search_split(digits_set(), 120, 100), make_trial(epochs=2, op7="sepconv5x5")
+    errors = [
+        make_trainer(split, seeds=8, batch_size=12, arrangement=name).evaluate(trial).errors for name in ARRANGEMENTS
+    ]
+    means = [statistics.fmean(values) for values in errors]
+    deviations = [statistics.stdev(values) / math.sqrt(8) for values in errors]
+    assert max(means) < 0.75, "guessing is 0.9"
+    for mean, deviation in zip(means[1:], deviations[1:], strict=True):
+        assert abs(means[0] - mean) <= math.hypot(deviations[0], deviation)
+
+
+def test_the_fast_numbers_do_not_depend_on_the_number_of_threads(
+    make_trial: MakeTrial, make_trainer: MakeTrainer
+) -> None:
+    trial = make_trial(op1="conv5x5")
+    results = [make_trainer(arrangement="fast", threads=threads).evaluate(trial) for threads in (1, 2, 3, 2)]
+    assert results[1:] == results[:1] * 3
 
 
 def test_the_schedule_is_applied_epoch_by_epoch(
@@ -70,14 +81,9 @@ def test_the_schedule_is_applied_epoch_by_epoch(
 ) -> None:
     rates: list[float] = []
     stacked = trainer.settings.arrangement == "stacked"
-    place: Any = StackedLearner if stacked else Learner
-    real = place.train_epoch
-
-    def spy(*arguments: object) -> bool:
-        rates.append(arguments[-1])
-        return real(*arguments)
-
-    monkeypatch.setattr(place, "train_epoch", spy)
+    learner: Any = StackedLearner if stacked else Learner
+    real = learner.train_epoch
+    monkeypatch.setattr(learner, "train_epoch", lambda self, rate: (rates.append(rate), real(self, rate))[1])
     trial = make_trial(epochs=4, learning_rate=0.08, lr_reduction=0.25, reduction_point_1=0.25, reduction_point_2=0.5)
     trainer.evaluate(trial)  # reduced after epoch 4 x 0.25 = 1 and int(4 x 0.625) = 2
     assert rates == pytest.approx([0.08, 0.02, 0.005, 0.005] * (1 if stacked else 3))
@@ -85,24 +91,21 @@ def test_the_schedule_is_applied_epoch_by_epoch(
 
 @pytest.mark.parametrize("arrangement", ["plain", "fast"])
 def test_momentum_and_weight_decay_reach_the_optimizer(
-    noise_split: Split, arrangement: str, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
+    make_trainer: MakeTrainer, arrangement: str, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A stack has no such optimizer: its steps are compared with one's that has (test_stacked_training.py)."""
-    trainer = ImageTrainer(noise_split, replace(SETTINGS, arrangement=arrangement))
-    groups = []
-    real = training.build_optimizer
+    """A stack has no such optimizer: its steps are compared with those of one that has (test_stacked_training.py)."""
+    groups, real = [], training.build_optimizer
 
-    def spy(*arguments: object, **named: object) -> torch.optim.SGD:
+    def spy(*arguments: Any, **named: Any) -> torch.optim.SGD:
         optimizer = real(*arguments, **named)
         groups.extend(optimizer.param_groups)
         return optimizer
 
-    for module in (training, fast_training):
+    for module in (training, cpu_fast):
         monkeypatch.setattr(module, "build_optimizer", spy)
-    trainer.evaluate(make_trial(epochs=1, momentum=0.83, weight_decay=3e-3))
-    assert [(g["momentum"], g["weight_decay"], g["nesterov"], g["dampening"]) for g in groups] == [
-        (0.83, 3e-3, False, 0)
-    ] * 3
+    make_trainer(arrangement=arrangement).evaluate(make_trial(epochs=1, momentum=0.83, weight_decay=3e-3))
+    values = [(g["momentum"], g["weight_decay"], g["nesterov"], g["dampening"]) for g in groups]
+    assert values == [(0.83, 3e-3, False, 0)] * 3
 
 
 def poisoned(number: int) -> Callable[..., Network]:
@@ -112,20 +115,18 @@ def poisoned(number: int) -> Callable[..., Network]:
     def build(cell: Cell, generator: torch.Generator) -> Network:
         network = build_network(cell, generator)
         if next(built) == number:
-            with torch.no_grad():
-                network.classifier.weight[0, 0] = float("inf")
+            network.classifier.weight.data[0, 0] = float("inf")
         return network
 
     return build
 
 
-def test_a_training_that_diverges_counts_as_guessing_and_the_others_go_on(
-    trainer: ImageTrainer, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
+def test_a_training_that_diverges_counts_as_guessing_and_the_others_continue(
+    trainer: ImageTrainer, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch, reports: Any
 ) -> None:
     healthy = trainer.evaluate(make_trial())
     monkeypatch.setattr(image_trainer, "build_network", poisoned(1))
-    reports: list[tuple[int, int, float]] = []
-    evaluation = trainer.evaluate(make_trial(), lambda *report: reports.append(report))
+    evaluation = trainer.evaluate(make_trial(), reports)
     assert evaluation.diverged
     assert evaluation.errors == (healthy.errors[0], 0.9, healthy.errors[2])
     assert [report for report in reports if report[0] == 1] == [(1, 1, 0.9), (1, 2, 0.9)]
@@ -133,57 +134,91 @@ def test_a_training_that_diverges_counts_as_guessing_and_the_others_go_on(
     assert evaluation.epochs == 2
 
 
-def test_a_stack_is_trained_no_more_once_all_have_diverged(
-    noise_split: Split, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+@arrangements
+def test_a_loss_that_is_not_finite_ends_its_training_at_that_step(
+    make_trainer: MakeTrainer, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch, arrangement: str, bad: float
+) -> None:
+    """That of training 1, in its second step, or for a stack in the fifth of six, in the second epoch."""
+    trainer = make_trainer(arrangement=arrangement)
+    healthy = trainer.evaluate(make_trial())
+    steps, networks = [0, 0, 0], []
+    real_build, real_step, real_losses = image_trainer.build_network, training.train_step, StackedLearner._losses
+
+    def build(*arguments: Any) -> Network:
+        networks.append(real_build(*arguments))
+        return networks[-1]
+
+    def step(network: torch.nn.Module, *rest: Any) -> float:
+        number = [network is built or getattr(network, "network", None) is built for built in networks].index(True)
+        steps[number] += 1
+        loss = real_step(network, *rest)
+        return bad if (number, steps[number]) == (1, 2) else loss
+
+    def losses(learner: StackedLearner, *batch: Any) -> torch.Tensor:
+        steps[:] = [count + 1 for count in steps]
+        return real_losses(learner, *batch) * torch.tensor([1.0, bad if steps[1] == 5 else 1.0, 1.0])
+
+    monkeypatch.setattr(image_trainer, "build_network", build)
+    monkeypatch.setattr(training, "train_step", step)
+    monkeypatch.setattr(StackedLearner, "_losses", losses)
+    evaluation = trainer.evaluate(make_trial())
+    assert steps == ([6, 6, 6] if arrangement == "stacked" else [6, 2, 6]), "23 images in batches of 8, twice"
+    assert evaluation.errors == (healthy.errors[0], 0.9, healthy.errors[2])
+    assert evaluation.diverged
+    assert arrangement != "stacked" or evaluation.curve[0] == healthy.curve[0]
+
+
+def test_a_stack_is_not_trained_once_all_have_diverged(
+    make_trainer: MakeTrainer, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, epochs = StackedLearner.train_epoch, []
-
-    def spy(learner: StackedLearner, rate: float) -> None:
-        epochs.append(rate)
-        real(learner, rate)
-
-    monkeypatch.setattr(StackedLearner, "train_epoch", spy)
+    monkeypatch.setattr(StackedLearner, "train_epoch", lambda self, rate: (epochs.append(rate), real(self, rate)))
     monkeypatch.setattr(image_trainer, "build_network", poisoned(0))
-    evaluation = ImageTrainer(noise_split, TrainingSettings(seeds=1, arrangement="stacked")).evaluate(
-        make_trial(epochs=4)
-    )
+    evaluation = make_trainer(seeds=1, arrangement="stacked").evaluate(make_trial(epochs=4))
     assert evaluation.curve == (0.9,) * 4
     assert evaluation.diverged
     assert len(epochs) == 1
 
 
-@pytest.mark.parametrize("where", ["train_epoch", "validation_error"])
+@pytest.mark.parametrize(("method", "result"), [("train_epoch", False), ("validation_error", None)])
 def test_the_curve_of_a_late_divergence(
-    noise_split: Split, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch, where: str
+    make_trainer: MakeTrainer, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch, method: str, result: object
 ) -> None:
-    """It keeps the epochs before, and trains no more after."""
-    real = getattr(Learner, where)
-    calls = iter(range(100))
-    bad = {"train_epoch": False, "validation_error": None}[where]
-    monkeypatch.setattr(Learner, where, lambda *a: bad if next(calls) == 1 else real(*a))
-    evaluation = ImageTrainer(noise_split, TrainingSettings(seeds=1)).evaluate(make_trial(epochs=4))
+    """It keeps the epochs before, and nothing is trained after."""
+    real, calls = getattr(Learner, method), iter(range(100))
+    monkeypatch.setattr(Learner, method, lambda *a: result if next(calls) == 1 else real(*a))
+    evaluation = make_trainer(seeds=1).evaluate(make_trial(epochs=4))
     assert evaluation.curve[1:] == (0.9, 0.9, 0.9)
     assert evaluation.curve[0] * 17 == pytest.approx(round(evaluation.curve[0] * 17))
     assert next(calls) == 2, "epochs 3 and 4 are not trained"
     assert evaluation.diverged
 
 
-def test_the_wildest_corner_of_the_space_is_an_evaluation(make_trial: MakeTrial) -> None:
-    trainer = ImageTrainer(search_split(digits_set(), 120, 50), TrainingSettings(seeds=2, batch_size=8))
-    evaluation = trainer.evaluate(make_trial(momentum=1.0, learning_rate=0.1, reduction_point_1=1.0))
-    assert all(0.0 <= error <= 1.0 for error in evaluation.errors)
-    assert evaluation.error > 0.5, "momentum 1 learns nothing"
+@arrangements
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_an_extreme_schedule_is_an_evaluation(
+    make_trial: MakeTrial, make_trainer: MakeTrainer, arrangement: str, name: str
+) -> None:
+    """Momentum 1 at the highest rate, with each operation: finite numbers, also if the weights are not."""
+    operations = {f"op{place}": name for place in range(1, 9)}
+    trial = make_trial(epochs=2, momentum=1.0, learning_rate=0.1, reduction_point_1=1.0, **operations)
+    split = search_split(digits_set(), 20, 20)
+    evaluation = make_trainer(split, seeds=2, batch_size=4, arrangement=arrangement).evaluate(trial)
+    assert len(evaluation.curve) == 2
+    assert all(0.0 <= error <= 1.0 for error in (*evaluation.curve, *evaluation.errors))
+    assert evaluation.diverged <= (0.9 in evaluation.errors)
 
 
-def test_same_trial_same_evaluation(noise_split: Split, make_trial: MakeTrial) -> None:
-    trial = make_trial()
-    one = ImageTrainer(noise_split, SETTINGS, clock=lambda: 0.0)
-    first = one.evaluate(trial)
-    one.evaluate(make_trial(seed=6, op1="conv5x5"))
+def test_same_trial_same_evaluation(make_trainer: MakeTrainer, make_trial: MakeTrial) -> None:
+    trial, trainer = make_trial(), make_trainer()
+    first = trainer.evaluate(trial)
+    trainer.evaluate(make_trial(seed=6, op1="conv5x5"))
     torch.manual_seed(123)
-    assert one.evaluate(trial) == first
-    assert ImageTrainer(noise_split, SETTINGS, clock=lambda: 0.0).evaluate(trial) == first
-    assert one.evaluate(make_trial(seed=7)).curve != first.curve
+    assert trainer.evaluate(trial) == first
+    assert make_trainer().evaluate(trial) == first
+    assert trainer.evaluate(make_trial(seed=7)).curve != first.curve
+    assert make_trainer(seeds=2).evaluate(trial).errors == first.errors[:2], "the first seeds of a larger number"
 
 
 PROGRAM = """
@@ -202,74 +237,97 @@ for arrangement in sys.argv[2:]:
 """
 
 
-def test_another_process_gives_the_same_evaluations(noise_split: Split, make_trial: MakeTrial) -> None:
+def test_another_process_gives_the_same_evaluations(make_trainer: MakeTrainer, make_trial: MakeTrial) -> None:
     trial = make_trial()
     arguments = [json.dumps(trial.to_dict()), *ARRANGEMENTS]
     done = subprocess.run([sys.executable, "-c", PROGRAM, *arguments], capture_output=True, text=True, check=True)
     for arrangement, line in zip(ARRANGEMENTS, done.stdout.splitlines(), strict=True):
-        one = ImageTrainer(noise_split, replace(SETTINGS, arrangement=arrangement), clock=lambda: 0.0)
-        assert {**json.loads(line), "seconds": 0.0} == json.loads(json.dumps(one.evaluate(trial).to_dict()))
+        expected = make_trainer(arrangement=arrangement).evaluate(trial).to_dict()
+        assert {**json.loads(line), "seconds": 0.0} == json.loads(json.dumps(expected))
 
 
-def test_seeds_come_first_to_last(noise_split: Split, make_trial: MakeTrial) -> None:
-    """The trainings of a smaller number of seeds are the first of a larger number."""
-    two = ImageTrainer(noise_split, TrainingSettings(seeds=2, batch_size=8)).evaluate(make_trial())
-    three = ImageTrainer(noise_split, SETTINGS).evaluate(make_trial())
-    assert three.errors[:2] == two.errors
-
-
-def test_a_report_that_raises_ends_the_evaluation_and_leaves_the_trainer_well(
-    trainer: ImageTrainer, make_trial: MakeTrial
-) -> None:
+def test_a_report_that_raises_ends_the_evaluation(trainer: ImageTrainer, make_trial: MakeTrial) -> None:
     expected = trainer.evaluate(make_trial())
     calls = []
 
-    def stop(*report: object) -> None:
+    def cancel(*report: object) -> None:
         calls.append(report)
-        raise InterruptedError("cancelled")
+        raise InterruptedError
 
-    with pytest.raises(InterruptedError, match="cancelled"):
-        trainer.evaluate(make_trial(), stop)
+    with pytest.raises(InterruptedError):
+        trainer.evaluate(make_trial(), cancel)
     assert len(calls) == 1
     assert trainer.evaluate(make_trial()) == expected
 
 
-def test_a_batch_of_one_trains(noise_split: Split, make_trial: MakeTrial) -> None:
-    evaluation = ImageTrainer(noise_split, TrainingSettings(seeds=1, batch_size=22)).evaluate(make_trial(epochs=1))
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("error", [RuntimeError("not enough memory: you tried to allocate"), MemoryError()])
+def test_a_failed_training_names_the_cell_and_the_trainer_is_usable(
+    make_trainer: MakeTrainer, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch, threads: int, error: Exception
+) -> None:
+    trainer = make_trainer(threads=threads)
+    healthy = trainer.evaluate(make_trial())
+
+    def fail(*arguments: object) -> float:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "train_step", fail)
+        with pytest.raises(TrainingFailedError, match=rf"training \d of Cell.*conv1x1.*{type(error).__name__}"):
+            trainer.evaluate(make_trial())
+    assert trainer.evaluate(make_trial()) == healthy
+
+
+def test_a_step_that_cannot_be_captured_is_a_device_failure(
+    make_trainer: MakeTrainer, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch, reports: Any
+) -> None:
+    """There is no fallback to another arrangement."""
+
+    def fail(*steps: object) -> None:
+        raise RuntimeError("no kernel image is available")
+
+    monkeypatch.setattr(cuda_graph, "_record", fail)
+    trainer = make_trainer(arrangement="stacked")
+    assert trainer.evaluate(make_trial()).curve
+    trainer._plan = replace(trainer._plan, captured=True)
+    with pytest.raises(DeviceFailedError, match="no kernel image is available"):
+        trainer.evaluate(make_trial(), reports)
+    assert not reports
+
+
+def test_a_batch_of_one_trains(make_trainer: MakeTrainer, make_trial: MakeTrial) -> None:
+    evaluation = make_trainer(seeds=1, batch_size=22).evaluate(make_trial(epochs=1))
     assert not evaluation.diverged, "the last batch has one image"
 
 
-def test_threads_are_set_only_if_asked(noise_split: Split) -> None:
+def test_threads_are_set_only_if_asked(make_trainer: MakeTrainer) -> None:
     torch.set_num_threads(2)
-    ImageTrainer(noise_split, TrainingSettings(threads=None))
+    make_trainer(threads=None)
     assert torch.get_num_threads() == 2
-    ImageTrainer(noise_split, TrainingSettings(threads=1))
+    make_trainer(threads=1)
     assert torch.get_num_threads() == 1
 
 
-@pytest.mark.parametrize("name", ["seeds", "batch_size", "threads", "schedule_epochs"])
+@pytest.mark.parametrize("name", ["seeds", "batch_size", "threads", "schedule_epochs", "early_validation"])
 @pytest.mark.parametrize("value", [0, -1, True, 1.5, "4"])
-def test_settings_that_cannot_be(name: str, value: object) -> None:
-    with pytest.raises(TrainerError, match=f"{name} = {value}: it must be an integer of at least 1"):
+def test_invalid_settings_are_refused(name: str, value: object) -> None:
+    with pytest.raises(TrainerError, match=f"{name} = {value}"):
         TrainingSettings(**{name: value})
 
 
-def test_a_count_of_flops_that_cannot_be() -> None:
-    with pytest.raises(TrainerError, match="flops = 'fvcore': it must be one of torch, pthflops"):
-        TrainingSettings(flops="fvcore")  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    "settings", [{"flops": "fvcore"}, {"flops_weight": -1.0}, {"device": "gpu"}, {"device": "cuda:99"}]
+)
+def test_invalid_choices_are_refused(make_trainer: MakeTrainer, settings: dict[str, Any]) -> None:
+    ((name, value),) = settings.items()
+    with pytest.raises(TrainerError, match=f"{name} = {value!r}"):
+        make_trainer(**settings)
 
 
-@pytest.mark.parametrize("device", ["gpu", "cuda:99"])
-def test_a_device_that_is_not_there(noise_split: Split, device: str) -> None:
-    with pytest.raises(TrainerError, match=f"device = '{device}' cannot be used here: .*\"cpu\" always can"):
-        ImageTrainer(noise_split, TrainingSettings(device=device))
-
-
-def test_a_value_outside_the_space_is_refused_before_anything_is_trained(
-    trainer: ImageTrainer, make_trial: MakeTrial
+def test_an_invalid_configuration_is_refused_before_training(
+    trainer: ImageTrainer, make_trial: MakeTrial, reports: Any
 ) -> None:
-    reports: list[object] = []
-    with pytest.raises(SpaceError, match=r"learning_rate = 1\.0"):
-        trainer.evaluate(make_trial(learning_rate=1.0), lambda *report: reports.append(report))
+    with pytest.raises(SpaceError, match="learning_rate"):
+        trainer.evaluate(make_trial(learning_rate=1.0), reports)
     assert reports == []
     assert trainer.space == joint_space()

@@ -1,4 +1,4 @@
-"""The authors' initial points, compared with points written by their code."""
+"""The authors' initial designs, compared with points from their code."""
 
 import math
 from typing import Any
@@ -20,38 +20,28 @@ POINTS = [
     ("ackley5c", 0, 0, [-0.027905354, 11, 13, 4, 1, 0]),
     ("ackley5c", 4, 9, [-0.063484624, 10, 0, 1, 14, 11]),
 ]
-# log learning rate, momentum, log weight decay, gamma, r1, r2; vertex numbers of op1..op8, in2, in3, in4, output
+# seed, number of the point; log learning rate, momentum, log weight decay, gamma, r1, r2; vertex numbers
 JOINT_POINTS = [
-    (
-        (0, 0),
-        [-4.6694245, 0.9061928, -11.4358196, 0.5229534, 0.1474198, 0.232514],
-        [5, 4, 7, 2, 3, 5, 4, 4, 2, 5, 2, 0],
-    ),
-    (
-        (4, 9),
-        [-4.751349, 0.923322, -7.2442083, 0.2386807, 0.9706386, 0.2040646],
-        [1, 5, 6, 6, 7, 5, 7, 6, 1, 4, 4, 2],
-    ),
+    (0, 0, [-4.6694245, 0.9061928, -11.4358196, 0.5229534, 0.1474198, 0.232514], [5, 4, 7, 2, 3, 5, 4, 4, 2, 5, 2, 0]),
+    (4, 9, [-4.751349, 0.923322, -7.2442083, 0.2386807, 0.9706386, 0.2040646], [1, 5, 6, 6, 7, 5, 7, 6, 1, 4, 4, 2]),
 ]
 # problem, seed, number of the point; coordinates in the authors' order, logarithms to base 10 of the log-scaled ones
+GBTREE, DART = ("gbtree", "lossguide", "multi:softprob"), ("dart", "lossguide", "multi:softmax")
 TABLE_POINTS = [
     ("svm_boston", 0, 0, [-1.5697634, -2.8142149, -4.44977, "linear", "auto", False]),
     ("svm_boston", 4, 9, [-1.6587116, -2.3003392, -1.7191796, "rbf", "auto", True]),
     (
-        *("xgb_fashion_mnist", 0, 0),
-        [-3.0837162, -1.3451792, -2.224885, 2.6434586, 2, "dart", "lossguide", "multi:softmax"],
+        "xgb_fashion_mnist",
+        0,
+        0,
+        [-3.0837162, -1.3451792, -2.224885, 2.6434586, 2, *DART],
     ),
-    (
-        *("xgb_fashion_mnist", 4, 9),
-        [-3.1904538, -0.9169493, -0.8595898, 0.8667542, 9, "gbtree", "lossguide", "multi:softprob"],
-    ),
+    ("xgb_fashion_mnist", 4, 9, [-3.1904538, -0.9169493, -0.8595898, 0.8667542, 9, *GBTREE]),
 ]
+XGBOOST = ("learning_rate", "min_split_loss", "subsample", "reg_lambda", "max_depth", "booster", "grow_policy", "loss")
 AUTHORS_ORDER = {
     "svm_boston": ("C", "tolerance", "nu", "kernel", "gamma", "shrinking"),
-    "xgb_fashion_mnist": (
-        *("learning_rate", "min_split_loss", "subsample", "reg_lambda"),
-        *("max_depth", "booster", "grow_policy", "loss"),
-    ),
+    "xgb_fashion_mnist": XGBOOST,
 }
 BEST = {
     "func2c": [0.2925, 0.1245, 0.1441, 0.0670, -0.0762],
@@ -69,22 +59,19 @@ def test_points_of_the_synthetic_problems(name: str, seed: int, number: int, exp
 @pytest.mark.parametrize(("name", "seed", "number", "expected"), TABLE_POINTS)
 def test_points_of_the_problems_with_a_table(name: str, seed: int, number: int, expected: list[Any]) -> None:
     space = problem(name).space
-    configuration = authors_points(space, seed)[number]
-    in_logarithm = {v.name for v in space.continuous if v.log}
-    found = [
-        math.log10(float(configuration[n])) if n in in_logarithm else configuration[n] for n in AUTHORS_ORDER[name]
-    ]
+    configuration, logs = authors_points(space, seed)[number], {v.name for v in space.continuous if v.log}
+    values = [math.log10(float(configuration[n])) if n in logs else configuration[n] for n in AUTHORS_ORDER[name]]
     reals = len(space.continuous)
-    assert found[:reals] == pytest.approx(expected[:reals], abs=1e-6)
-    assert found[reals:] == expected[reals:]
+    assert values[:reals] == pytest.approx(expected[:reals], abs=1e-6)
+    assert values[reals:] == expected[reals:]
 
 
-@pytest.mark.parametrize(("where", "continuous", "vertices"), JOINT_POINTS)
-def test_points_of_the_joint_problem(where: tuple[int, int], continuous: list[float], vertices: list[int]) -> None:
-    configuration = authors_points(joint_space(), where[0])[where[1]]
+@pytest.mark.parametrize(("seed", "number", "reals", "vertices"), JOINT_POINTS)
+def test_points_of_the_joint_problem(seed: int, number: int, reals: list[float], vertices: list[int]) -> None:
+    configuration = authors_points(joint_space(), seed)[number]
     values = [configuration[v.name] for v in joint_space().continuous]
     values[0], values[2] = math.log(values[0]), math.log(values[2])
-    assert values == pytest.approx(continuous, abs=1e-6)
+    assert values == pytest.approx(reals, abs=1e-6)
     assert [v.index(configuration[v.name]) for v in joint_space().discrete] == vertices
 
 
@@ -97,7 +84,7 @@ def test_the_best_of_ten_is_the_one_that_was_published(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_all_points_lie_in_the_space_and_shorter_lists_are_beginnings(name: str) -> None:
+def test_points_are_in_the_space_and_shorter_lists_are_prefixes(name: str) -> None:
     space = problem(name).space
     design = authors_points(space, 11, count=200)
     for configuration in design:
@@ -109,8 +96,5 @@ def test_all_points_lie_in_the_space_and_shorter_lists_are_beginnings(name: str)
 
 def test_they_are_known_for_the_papers_six_problems() -> None:
     assert [name for name in PROBLEMS if problem(name).has_authors_points] == KNOWN
-
-
-def test_there_is_at_least_one() -> None:
     with pytest.raises(TrainerError, match="count = 0"):
         authors_points(joint_space(), 0, count=0)

@@ -43,7 +43,7 @@ def test_no_number_changes() -> None:
 
 
 @pytest.mark.parametrize("name", memory.VARIABLES)
-def test_what_the_environment_says_goes(
+def test_the_environment_takes_precedence(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
     monkeypatch.setattr(memory.ctypes, "CDLL", None)

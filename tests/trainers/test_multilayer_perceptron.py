@@ -1,4 +1,4 @@
-"""The multilayer perceptron on digits: HyBO's protocol, trainings that diverge, warnings that stay inside."""
+"""The multilayer perceptron on digits: HyBO's protocol, diverged trainings, no warnings."""
 
 from dataclasses import replace
 
@@ -23,11 +23,11 @@ PUBLISHED_PROTOCOL = [
     ([0, 2, 2, 1, 1], [0.4676, -0.0678, 0.6109], 457),
     ([4, 0, 0, 0, 1], [-0.99, 0.3775, -0.9859], 512),
 ]
-"""HyBO's codes h and c, and how many of 540 digits are told (scikit-learn 1.9.1)."""
+"""HyBO's codes h and c, and the number of 540 digits classified correctly (scikit-learn 1.9.1)."""
 
 
 def decoded(h: list[int], c: list[float]) -> Configuration:
-    u1, u2, u3 = ((each + 1) / 2 for each in c)
+    u1, u2, u3 = ((value + 1) / 2 for value in c)
     return {
         "hidden_units": 40 + 20 * h[0],
         "activation": ACTIVATIONS[h[1]],
@@ -57,27 +57,27 @@ def test_the_digits_are_scaled_and_split_as_hybos_table() -> None:
     assert np.array_equal(SPLIT.held_out_labels, test)
 
 
-@pytest.mark.parametrize(("h", "c", "told"), PUBLISHED_PROTOCOL)
-def test_digits_told_by_the_published_protocol(h: list[int], c: list[float], told: int) -> None:
-    assert error(SPLIT, decoded(h, c)) == pytest.approx(1 - told / 540, abs=0.01)
+@pytest.mark.parametrize(("h", "c", "correct"), PUBLISHED_PROTOCOL)
+def test_accuracies_of_the_published_protocol(h: list[int], c: list[float], correct: int) -> None:
+    assert error(SPLIT, decoded(h, c)) == pytest.approx(1 - correct / 540, abs=0.01)
 
 
-def test_200_epochs_that_were_too_few_warn_nobody() -> None:
-    """scikit-learn warns, and warnings are errors in these tests."""
+def test_a_training_that_does_not_converge_does_not_warn() -> None:
+    """scikit-learn does, and warnings are errors in these tests."""
     few = replace(SPLIT, train_inputs=SPLIT.train_inputs[:60], train_labels=SPLIT.train_labels[:60])
     assert 0.1 < error(few, decoded([0, 2, 0, 1, 0], [-0.99, 0.0, 0.0])) < 0.9
     with pytest.warns(ConvergenceWarning):
         MLPClassifier((40,), solver="sgd", random_state=2).fit(few.train_inputs, few.train_labels)
 
 
-def test_nothing_is_drawn() -> None:
+def test_the_seed_has_no_effect() -> None:
     configuration = decoded(*PUBLISHED_PROTOCOL[0][:2])
     trainer = problem("mlp_digits").trainer
     first, second = (trainer.evaluate(Trial(i, configuration, 1, "random", seed=i)) for i in (1, 2))
     assert first.objective == second.objective
 
 
-def test_a_training_that_diverges_is_a_guess(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_diverged_training_has_the_error_of_guessing(monkeypatch: pytest.MonkeyPatch) -> None:
     def fit(self: object, features: object, labels: object) -> None:
         raise ValueError(message)
 

@@ -1,4 +1,4 @@
-"""The support vector regression: its splits, its objective against scikit-learn's own pipeline, its landmarks."""
+"""The support vector regression: splits, the objective against scikit-learn's pipeline, known values."""
 
 import numpy as np
 import pytest
@@ -51,7 +51,7 @@ def test_splits_follow_the_published_seeds() -> None:
 
 @given(seed=st.integers(0, 10**6))
 @settings(max_examples=10)
-def test_the_objective_is_that_of_scikit_learns_pipeline(seed: int) -> None:
+def test_the_objective_is_that_of_a_pipeline(seed: int) -> None:
     configuration = SPACE.sample(np.random.default_rng(seed))
     parameters = {"tol" if name == "tolerance" else name: value for name, value in configuration.items()}
     errors = []
@@ -61,13 +61,12 @@ def test_the_objective_is_that_of_scikit_learns_pipeline(seed: int) -> None:
     assert objective(configuration) == pytest.approx(np.mean(errors), rel=1e-12)
 
 
-def test_landmarks() -> None:
+def test_known_values() -> None:
     assert objective(LINEAR) == pytest.approx(54.27, abs=0.02)
     assert objective({**LINEAR, "kernel": "rbf"}) == pytest.approx(58.76, abs=0.02)
 
 
-def test_a_line_is_learnt() -> None:
-    """Targets that are linear in the features: the linear kernel finds them, the others do not."""
+def test_the_linear_kernel_fits_linear_targets() -> None:
     rng = np.random.default_rng(0)
     features = rng.normal(size=(60, 3))
     line = Table(features, features @ [1.0, -2.0, 0.5] + 3.0, "line", "a test")
@@ -75,7 +74,7 @@ def test_a_line_is_learnt() -> None:
     assert objective(exact, line) < 1e-3 < objective({**exact, "kernel": "sigmoid"}, line)
 
 
-def test_nothing_is_drawn() -> None:
+def test_the_seed_has_no_effect() -> None:
     trials = [Trial(i, LINEAR, epochs, "random", seed=i) for i, epochs in enumerate((1, 3))]
     one, other = (NUSVR_DIABETES.trainer.evaluate(trial) for trial in trials)
     assert one.objective == other.objective

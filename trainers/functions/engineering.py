@@ -1,13 +1,13 @@
-"""Two machines to design, as HyBO and GEBO have them: a pressure vessel and a speed reducer.
+"""Engineering designs from HyBO and GEBO: a pressure vessel and a speed reducer.
 
 | problem | continuous, each in [-1, 1] | ordered | minimum |
 |---|---|---|---|
 | pressure_vessel | x1, x2 | h1, h2 in 0..99 | 0.000470111 at the lower corner |
 | pressure_vessel_constrained | the same | the same | 0.008796862 at x = (-0.559858, -0.351491), h = (0, 0) |
 | speed_reducer | x1..x6 | h1 in 0..11 | 1.176181 at the lower corner |
-| speed_reducer_constrained | the same | the same | 1.497177 at the place below, h1 = 0 |
+| speed_reducer_constrained | the same | the same | 1.497177 at the point below, h1 = 0 |
 
-The variables are codes of the quantities of the designs, as in the published code:
+The variables encode the quantities of the designs, as in the published code:
 
 | vessel | | | speed reducer | | |
 |---|---|---|---|---|---|
@@ -18,17 +18,17 @@ The variables are codes of the quantities of the designs, as in the published co
 | | | | d1, d2 | their diameters | 2.9 + (x5 + 1) / 2, 5 + (x6 + 1) / 4 |
 
 Sources: Kannan and Kramer 1994 and Golinski 1973; in this form, without noise, HyBO (Deshwal et al. 2021) and GEBO.
-Their code computes the constraints of the designs and leaves them out of the value, so that the least of everything is
-best: `pressure_vessel` and `speed_reducer` are that. A thickness is a whole number here, not a multiple of 1/16 as in
-the engineers' literature, whose optimum, 6059.7, is of another space. The vessel's cost is in millions, as published;
-the reducer's weight by 2000, as GEBO has it (HyBO does not).
+Their code computes the constraints but does not use them, so that the optimum is the smallest value of each variable:
+`pressure_vessel` and `speed_reducer`. A thickness is an integer here, not a multiple of 1/16 as in the engineering
+literature, whose optimum, 6059.7, is for a different space. The vessel's cost is divided by 1e6, as published; the
+reducer's weight by 2000, as in GEBO (not in HyBO).
 
 The constrained forms add an exact penalty (Nocedal and Wright 2006, section 17.2), rho times the sum of the relative
-violations max(0, g), g as below. For rho above the largest multiplier of the constraints the minimum is the constrained
-optimum itself: the multipliers there are at most 0.0055 (vessel) and 0.69 (reducer), and no infeasible design, however
-far, is worth more than 0.0084 and 0.69 per unit of violation. rho is 0.1 and 2.
+violations max(0, g), with g below. For rho above the largest multiplier of the constraints the minimum is the
+constrained optimum: the multipliers there are at most 0.0055 (vessel) and 0.69 (reducer), and no infeasible design
+gains more than 0.0084 and 0.69 per unit of violation. rho is 0.1 and 2.
 
-speed_reducer_constrained is least at x = (0.8, -1, -1, -0.169360, -0.099571, 0.146618): 2994.354 before the division.
+The optimum of speed_reducer_constrained is at x = (0.8, -1, -1, -0.169360, -0.099571, 0.146618), with weight 2994.354.
 
 GEBO's paper prints, for 40 random points and then 60 seconds of each method, not a number of evaluations (mean and
 standard deviation of 10 runs): vessel 0.027, 0.000 and reducer 1.178, 0.001, both without the constraints.
@@ -43,14 +43,14 @@ from fmnas.trainers.functions.synthetic import Function, function_problem, mixed
 VESSEL_RHO = 0.1
 REDUCER_RHO = 2.0
 VOLUME = 1_296_000.0
-"""What the vessel must hold."""
+"""The least volume of the vessel."""
 
 Violations = Callable[[Mapping[str, Any]], tuple[float, ...]]
-"""A configuration to the relative violations g of its constraints: it meets those that are at most 0."""
+"""Maps a configuration to the relative violations g of its constraints, which are satisfied if at most 0."""
 
 
 def vessel(configuration: Mapping[str, Any]) -> tuple[float, float, float, float]:
-    """t, T, R, L."""
+    """Decode t, T, R, L."""
     x1, x2 = float(configuration["x1"]), float(configuration["x2"])
     return configuration["h1"] + 1.0, configuration["h2"] + 1.0, 10 + 95 * (x1 + 1), 10 + 115 * (x2 + 1)
 
@@ -62,14 +62,14 @@ def pressure_vessel(configuration: Mapping[str, Any]) -> float:
 
 
 def vessel_violations(configuration: Mapping[str, Any]) -> tuple[float, ...]:
-    """Of the least thickness of the shell, that of the head, and the least volume."""
+    """Violations of the least thickness of the shell, that of the head, and the least volume."""
     t, T, R, L = vessel(configuration)
     volume = math.pi * R**2 * L + 4 / 3 * math.pi * R**3
     return 0.0193 * R / t - 1, 0.00954 * R / T - 1, 1 - volume / VOLUME
 
 
 def reducer(configuration: Mapping[str, Any]) -> tuple[float, ...]:
-    """b, m, z, l1, l2, d1, d2."""
+    """Decode b, m, z, l1, l2, d1, d2."""
     u1, u2, u3, u4, u5, u6 = (configuration[f"x{i}"] + 1.0 for i in range(1, 7))
     return 2.6 + u1 / 2, 0.7 + u2 / 20, configuration["h1"] + 17.0, 7.3 + u3 / 2, 7.3 + u4 / 2, 2.9 + u5 / 2, 5 + u6 / 4
 
@@ -83,7 +83,7 @@ def speed_reducer(configuration: Mapping[str, Any]) -> float:
 
 
 def reducer_violations(configuration: Mapping[str, Any]) -> tuple[float, ...]:
-    """Of bending and contact stress, of either shaft's bend and stress, and six of shape: each a ratio above 1."""
+    """Violations of bending and contact stress, of each shaft's deflection and stress, and five of shape."""
     b, m, z, l1, l2, d1, d2 = reducer(configuration)
     ratios = (
         27 / (b * m**2 * z),

@@ -1,4 +1,4 @@
-"""Calibration of a model of a chemical accident: from measured concentrations to the two spills that made them.
+"""Calibration of a model of a chemical accident: two spills are inferred from measured concentrations.
 
 | problem | continuous, each in [-1, 1] | ordered | minimum |
 |---|---|---|---|
@@ -19,11 +19,11 @@ A substance is spilled twice into a long narrow channel, at place 0 and time 0 a
     objective = sum over the 12 measurements of (c of the truth - c)^2, without noise
 
 Diffusion gives E = exp(-s^2 / (4 D t)) (Bliznyuk et al. 2008): that is `environmental_model_correct`. The code of HyBO
-and GEBO multiplies where it should divide, E = exp(-(s^2 / 4) D t), and their published values are of that form: so
-`environmental_model` has it. The two have the same truth and other values.
+and GEBO multiplies instead of dividing, E = exp(-(s^2 / 4) D t), and their published values have that form:
+`environmental_model`. The two have the same truth and different values.
 
-The true tau lies between the values of h1 = 142 and 143, so that 0 is not reached: either leaves 2.23e-9 at x = 0, and
-the minimum is 1e-9 lower, within 1e-5 of there. tau counts for little: what matters is x = 0. GEBO's paper prints 0.034
+The true tau is between the values of h1 = 142 and 143, so 0 is not reached: both leave 2.23e-9 at x = 0, and the
+minimum is 1e-9 lower, within 1e-5 of it. tau has little effect; x = 0 matters. GEBO's paper prints 0.034
 (standard deviation 0.028 of 10 runs) for 40 random points and then 60 seconds, not a number of evaluations.
 """
 
@@ -44,7 +44,7 @@ MEASUREMENT_TIMES = np.array([[15.0, 30.0, 45.0, 60.0]])  # [1, 4]
 
 @dataclass(frozen=True)
 class Spills:
-    """What is to be found: M, D, L and tau."""
+    """The unknowns M, D, L and tau."""
 
     M: float
     D: float
@@ -55,7 +55,7 @@ class Spills:
 TRUTH = Spills(M=10.0, D=0.07, L=1.505, tau=30.1525)
 
 Exponent = Callable[[float], Measurements]
-"""D to the logarithm of E at each measurement [3, 4]."""
+"""Maps D to the logarithm of E at each measurement [3, 4]."""
 
 
 def diffusion(D: float) -> Measurements:
@@ -64,27 +64,29 @@ def diffusion(D: float) -> Measurements:
 
 
 def published_code(D: float) -> Measurements:
-    """-(s^2 / 4) D t: the slip of the published code."""
+    """-(s^2 / 4) D t, the error of the published code."""
     return -(PLACES**2) / 4 * D * MEASUREMENT_TIMES
 
 
 def spills(configuration: Mapping[str, Any]) -> Spills:
-    """What a configuration stands for."""
+    """Decode a configuration."""
     u1, u2, u3 = (configuration[f"x{i}"] + 1.0 for i in range(1, 4))
     return Spills(7 + 3 * u1, 0.02 + 0.05 * u2, 0.01 + 1.495 * u3, 30.01 + configuration["h1"] / 1000)
 
 
-def concentrations(of: Spills, exponent: Exponent) -> Measurements:
+def concentrations(spill: Spills, exponent: Exponent) -> Measurements:
     """c at each place and time [3, 4]."""
-    first = of.M / np.sqrt(4 * np.pi * of.D * MEASUREMENT_TIMES) * np.exp(exponent(of.D))
-    after = np.where(of.tau < MEASUREMENT_TIMES, MEASUREMENT_TIMES - of.tau, np.inf)  # before tau it is not there
-    spread = 4 * of.D * after
-    second = of.M / np.sqrt(np.pi * spread) * np.exp(-((PLACES - of.L) ** 2) / spread)
+    first = spill.M / np.sqrt(4 * np.pi * spill.D * MEASUREMENT_TIMES) * np.exp(exponent(spill.D))
+    after = np.where(
+        spill.tau < MEASUREMENT_TIMES, MEASUREMENT_TIMES - spill.tau, np.inf
+    )  # before tau it has not happened
+    spread = 4 * spill.D * after
+    second = spill.M / np.sqrt(np.pi * spread) * np.exp(-((PLACES - spill.L) ** 2) / spread)
     return np.asarray(first + second)
 
 
 def misfit(exponent: Exponent) -> Function:
-    """The objective with this exponent."""
+    """The objective for this exponent."""
     measured = concentrations(TRUTH, exponent)
     return lambda configuration: float(np.square(measured - concentrations(spills(configuration), exponent)).sum())
 

@@ -1,16 +1,16 @@
-"""A function of one's own as a problem: variables, and what it returns is minimised.
+"""A user-defined function as a problem: its return value is minimised over the variables.
 
     @objective([Real("C", 1e-3, 1e3, log=True), Nominal("kernel", ["linear", "rbf"])])
     def svm(configuration):
         return 1.0 - accuracy(configuration["C"], configuration["kernel"])
 
-The function is given the configuration, and by name what of this it takes:
+Beside the configuration, the function may have these parameters:
 
 | parameter | meaning |
 |---|---|
-| epochs | how long to train: all the epochs, or fewer where an optimizer asks for a short training |
-| seed | what to derive randomness from, below 2**32; trial t of a repeat has the same whoever asked for it |
-| report | report(epoch, value) after an epoch, counted from 1; there a training ends that must end |
+| epochs | how long to train: full fidelity, or less if an optimizer uses short trainings |
+| seed | source of randomness, below 2**32; the same for trial t of a repeat with any optimizer |
+| report | report(epoch, value) after an epoch, from 1; it raises if the evaluation is cancelled |
 """
 
 import inspect
@@ -38,12 +38,11 @@ from fmnas.trainers.contract import (
 from fmnas.trainers.problem import Problem
 
 Function = Callable[..., Any]
-OFFERED = ("epochs", "seed", "report")
-"""What a function may take beside its configuration."""
-SHOWN = 100
-"""How many characters of a value a message shows."""
-BEGINNING, ENDING = 100, 250
-"""How many of an exception's text: packages that sum up many errors put the cause last."""
+OPTIONAL_PARAMETERS = ("epochs", "seed", "report")
+MAX_VALUE_CHARS = 100
+"""Of a value in a message."""
+FIRST_CHARS, LAST_CHARS = 100, 250
+"""Of an exception's text in a message: packages that summarise many errors put the cause last."""
 
 
 def objective(
@@ -55,23 +54,21 @@ def objective(
     epochs: int = 1,
     dataset: str = "",
 ) -> Callable[[Function], Problem]:
-    """Makes a function a problem, which a configuration names by "FILE.py:FUNCTION"; `.function` is the function.
+    """Turn a function into a problem, for configs "FILE.py:FUNCTION"; `.function` is the function itself.
 
-    variables: a list of them, or a Space where some combinations are infeasible.
-    penalty: the objective that an optimizer is told for a trial that failed; None: the worst it was told so far.
-    minimum: the lowest objective there is, where it is known.
-    log_objective: whether models see the logarithm; the function must then be above 0.
-    epochs: of a full training, for a function that takes them. dataset: what it trains on, for tables and MLflow.
-    Raises TrainerError for settings or parameters that cannot be, SpaceError for such variables.
+    variables: a list, or a Space with constraints.
+    penalty: the objective reported to an optimizer for a failed trial; None: the worst one observed.
+    minimum: the known optimum. log_objective: whether models see the logarithm; the values must then be above 0.
+    epochs: full fidelity, for a function with that parameter. dataset: name of its data, for reports and MLflow.
+    Raises TrainerError for invalid settings or parameters, SpaceError for invalid variables.
     """
-    space = _space(variables)
+    space = _as_space(variables)
     _check_settings(penalty, minimum, log_objective, epochs)
 
     def decorate(function: Function) -> Problem:
-        taken = _taken(function)
-        if epochs > 1 and "epochs" not in taken:
-            raise TrainerError(f"epochs = {epochs}: {_name(function)} takes no epochs: give it the parameter, or leave "
-                               "epochs out")  # fmt: skip
+        parameters = _accepted_parameters(function)
+        if epochs > 1 and "epochs" not in parameters:
+            raise TrainerError(f"epochs = {epochs}: {_name(function)} has no parameter epochs; add it, or omit epochs")
         return Problem(
             space=space,
             build=lambda data, hardware: ObjectiveTrainer(space, function, positive=log_objective),
@@ -88,9 +85,9 @@ def objective(
 
 
 class ObjectiveTrainer:
-    """Evaluates trials by calling a function that somebody wrote: objective = function(configuration, ...).
+    """Evaluates trials by calling a user's function: objective = function(configuration, ...).
 
-    What the function reports is the evaluation's curve where every epoch was reported. It is told to stop in `report`.
+    The reported values are the evaluation's curve if every epoch was reported. Cancellation raises in `report`.
     """
 
     def __init__(
@@ -100,88 +97,87 @@ class ObjectiveTrainer:
         positive: bool = False,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """positive: whether the objective must be above 0. clock: tells the seconds."""
+        """positive: whether the objective must be above 0. clock: returns seconds."""
         self.space = space
         self._function, self._positive, self._clock = function, positive, clock
-        self._taken = _taken(function)
+        self._parameters = _accepted_parameters(function)
 
     def evaluate(self, trial: Trial, report: Report = ignore, stop: Stop = never) -> Evaluation:
-        """The number that the function returns.
+        """Call the function.
 
-        Raises SpaceError outside the space, TrainingFailedError where the function raises, TrainerError where it
-        returns or reports anything but a finite number, EvaluationStoppedError where it reports and was to stop,
-        DeviceFailedError where it used a GPU, by torch, that does not serve this process any more.
+        Raises SpaceError outside the space, TrainingFailedError if the function raises, TrainerError if it returns or
+        reports anything but a finite number, EvaluationStoppedError if it reports and `stop` returns true,
+        DeviceFailedError if it uses a GPU by torch that has failed.
         """
         start = self._clock()
         check_trial(trial, self.space)
-        values: dict[int, float] = {}
-        listener = _listener(values, trial.epochs, report, stop)
-        offered = {"epochs": trial.epochs, "seed": trial.seed, "report": listener}
-        given = {name: offered[name] for name in self._taken}
+        curve: dict[int, float] = {}
+        listener = _listener(curve, trial.epochs, report, stop)
+        optional = {"epochs": trial.epochs, "seed": trial.seed, "report": listener}
         try:
-            returned = self._function(dict(trial.configuration), **given)
+            result = self._function(dict(trial.configuration), **{name: optional[name] for name in self._parameters})
         except FmnasError:
             raise
         except (Exception, SystemExit) as error:
-            if why := _device_failure(error):
-                raise DeviceFailedError(why) from error
-            raise TrainingFailedError(_told(error, self._function)) from error
-        value = finite_number(returned, "it returned")
+            if failure := _device_failure(error):
+                raise DeviceFailedError(failure) from error
+            raise TrainingFailedError(_failure_message(error, self._function)) from error
+        value = finite_number(result, "it returned")
         if self._positive and value <= 0:
             raise TrainerError(f"it returned {value}: with log_objective it must be above 0")
-        curve = tuple(values.values()) if len(values) == trial.epochs else ()
-        return Evaluation(value, epochs=trial.epochs, curve=curve, seconds=self._clock() - start)
+        values = tuple(curve.values()) if len(curve) == trial.epochs else ()
+        return Evaluation(value, epochs=trial.epochs, curve=values, seconds=self._clock() - start)
 
 
 def _listener(values: dict[int, float], epochs: int, report: Report, stop: Stop) -> Callable[[int, float], None]:
-    """The `report` of one evaluation, which puts the value of each epoch among `values`.
+    """The `report` of one evaluation, which adds the value of each epoch to `values`.
 
-    It raises TrainerError for an epoch or a value that cannot be, EvaluationStoppedError where it must stop.
+    It raises TrainerError for an invalid epoch or value, EvaluationStoppedError if the evaluation is cancelled.
     """
 
     def listen(epoch: int, value: float) -> None:
-        value = finite_number(value, f"it reported for epoch {epoch!r}")
-        before = max(values, default=0)
-        whole = isinstance(epoch, int) and not isinstance(epoch, bool)
-        if not whole or not before < epoch <= epochs:
+        value = finite_number(value, f"for epoch {epoch!r} it reported")
+        previous = max(values, default=0)
+        is_integer = isinstance(epoch, int) and not isinstance(epoch, bool)
+        if not is_integer or not previous < epoch <= epochs:
             raise TrainerError(
-                f"it reported epoch {epoch!r} after {before}: epochs are counted from 1 to {epochs}, upwards"
+                f"it reported epoch {epoch!r} after {previous}: epochs must be integers from 1 to {epochs}, increasing"
             )
         values[epoch] = value
         report(0, epoch, value)
         if stop():
-            raise EvaluationStoppedError(f"it was told to stop after epoch {epoch}")
+            raise EvaluationStoppedError(f"cancelled after epoch {epoch}")
 
     return listen
 
 
-def finite_number(value: Any, who: str) -> float:
-    """The value as a float, numpy's and torch's scalars too. Raises TrainerError for what is no finite real number.
+def finite_number(value: Any, what: str) -> float:
+    """The value as a float; also for scalars of numpy and torch. Raises TrainerError unless it is a finite real number.
 
-    who: begins the message, e.g. "it returned".
+    what: the beginning of the message, e.g. "it returned".
     """
     plain = value.item() if getattr(value, "shape", None) == () else value
     if not isinstance(plain, bool) and isinstance(plain, RealNumber):
         try:
-            found = float(plain)
+            number = float(plain)
         except OverflowError:
-            found = math.inf
-        if math.isfinite(found):
-            return found
-    shown = " ".join(repr(plain).split())[:SHOWN]
-    raise TrainerError(f"{who} {shown} ({type(value).__name__}): it must be a finite number")
+            number = math.inf
+        if math.isfinite(number):
+            return number
+    text = " ".join(repr(plain).split())[:MAX_VALUE_CHARS]
+    raise TrainerError(f"{what} {text} ({type(value).__name__}): it must be a finite number")
 
 
-def _space(variables: Any) -> Space:
+def _as_space(variables: Any) -> Space:
     if isinstance(variables, Space):
         return variables
     if callable(variables) or not isinstance(variables, Iterable):
         raise TrainerError("@objective needs the variables: write @objective([Real(...), Nominal(...)])")
-    listed = list(variables)
-    for each in listed:
-        if not isinstance(each, Real | Discrete):
-            raise TrainerError(f"variable {each!r}: it must be a Real, Integer, Ordinal, Nominal or Graph")
-    return Space(listed)
+    variables = list(variables)
+    for variable in variables:
+        if not isinstance(variable, Real | Discrete):
+            raise TrainerError(f"variable {variable!r}: it must be a Real, Integer, Ordinal, Nominal or Graph")
+    return Space(variables)
 
 
 def _check_settings(penalty: float | None, minimum: float | None, log_objective: bool, epochs: int) -> None:
@@ -191,27 +187,28 @@ def _check_settings(penalty: float | None, minimum: float | None, log_objective:
     if log_objective and penalty is not None and penalty <= 0:
         raise TrainerError(f"penalty = {penalty}: with log_objective it must be above 0")
     if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
-        raise TrainerError(f"epochs = {epochs!r}: it must be a whole number of at least 1")
+        raise TrainerError(f"epochs = {epochs!r}: it must be an integer of at least 1")
 
 
-def _taken(function: Function) -> list[str]:
-    """What of OFFERED the function takes. Raises TrainerError for one that cannot be called with it."""
+def _accepted_parameters(function: Function) -> list[str]:
+    """Those of OPTIONAL_PARAMETERS that the function has. Raises TrainerError if it cannot be called with them."""
     parameters = list(inspect.signature(function).parameters.values())
-    by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    if not parameters or parameters[0].kind not in by_position or parameters[0].name in OFFERED:
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    if not parameters or parameters[0].kind not in positional or parameters[0].name in OPTIONAL_PARAMETERS:
         raise TrainerError(f"{_name(function)}: its first parameter must be the configuration")
-    optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    for each in parameters[1:]:
-        if each.name not in OFFERED and each.default is each.empty and each.kind not in optional:
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    for parameter in parameters[1:]:
+        required = parameter.default is parameter.empty and parameter.kind not in variadic
+        if required and parameter.name not in OPTIONAL_PARAMETERS:
             raise TrainerError(
-                f"{_name(function)}: nothing is known of its parameter {each.name!r}; beside the configuration it may "
-                f"take {', '.join(OFFERED)}, or others that have a default"
+                f"{_name(function)}: unknown parameter {parameter.name!r}; allowed beside the configuration are "
+                f"{', '.join(OPTIONAL_PARAMETERS)}, and parameters with a default"
             )
-    return [each.name for each in parameters[1:] if each.name in OFFERED]
+    return [parameter.name for parameter in parameters[1:] if parameter.name in OPTIONAL_PARAMETERS]
 
 
 def _device_failure(error: BaseException) -> str:
-    """Why what the function raised is a GPU's failure; empty where it is its own, or it used none by torch."""
+    """Why the error is a failure of a GPU; empty if it is the function's own, or it does not use one by torch."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return ""
@@ -224,17 +221,15 @@ def _name(function: Function) -> str:
     return getattr(function, "__name__", type(function).__name__)
 
 
-def _ends(text: str) -> str:
-    plain = text.strip()
-    return plain if len(plain) <= BEGINNING + ENDING else f"{plain[:BEGINNING]} ... {plain[-ENDING:]}"
-
-
-def _told(error: BaseException, function: Function) -> str:
-    """What the function raised, and the line of its file where, which a worker's log alone would have."""
+def _failure_message(error: BaseException, function: Function) -> str:
+    """The exception, shortened, and the line of the function's file that raised it."""
+    text = str(error).strip()
+    if len(text) > FIRST_CHARS + LAST_CHARS:
+        text = f"{text[:FIRST_CHARS]} ... {text[-LAST_CHARS:]}"
     if isinstance(error, SystemExit):
-        what = f"it called sys.exit({error.code!r})"
+        message = f"it called sys.exit({error.code!r})"
     else:
-        what = ": ".join(part for part in (type(error).__name__, _ends(str(error))) if part)
+        message = ": ".join(part for part in (type(error).__name__, text) if part)
     file = getattr(getattr(function, "__code__", None), "co_filename", "")
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-    return f"{what} ({file.rpartition('/')[2]}, line {lines[-1]})" if lines else what
+    return f"{message} ({file.rpartition('/')[2]}, line {lines[-1]})" if lines else message

@@ -1,4 +1,4 @@
-"""Functions that cost nothing: Func2C, Func3C, Ackley5C, Ackley53C, as the papers on mixed spaces use them.
+"""Cheap test functions from papers on mixed spaces: Func2C, Func3C, Ackley5C, Ackley53C.
 
 | problem | continuous, each in [-1, 1] | nominal (number of values) | minimum |
 |---|---|---|---|
@@ -8,12 +8,12 @@
 | ackley53c | x1..x3 | h1..h50 (2 each) | 0 at x = 0, h = 0 |
 | ackley53c_gebo | x1..x3 | h1..h50 (2 each) | 1.177026 at x = 0, h = 0 |
 
-Values of a nominal variable are its category numbers 0, 1, ...
+Values of a nominal variable are category numbers 0, 1, ...
 Func2C, Func3C and Ackley5C are those of the BO-FM and CoCaBO papers (Casmopolitan's Func3C has fewer categories);
-Ackley53C is that of Casmopolitan and BODi. In GEBO's form of it the binaries stand for -1 and -0.875, not for 0 and 1,
-and the value is divided by 3: a binary counts for little, and values of the two forms cannot be compared. GEBO's paper
+Ackley53C is that of Casmopolitan and BODi. In GEBO's form of it the binaries are -1 and -0.875 instead of 0 and 1, and
+the value is divided by 3: a binary has little effect, and values of the two forms cannot be compared. GEBO's paper
 prints 1.231 (its own method; standard deviation 0.005 over 10 runs) for 40 random points and then 60 seconds, not a
-number of evaluations. A function has no epochs: they are counted, and change nothing.
+number of evaluations. Epochs are counted, but have no effect.
 """
 
 import math
@@ -29,17 +29,14 @@ from fmnas.trainers.contract import Report, Stop, TrainerError, check_trial, ign
 from fmnas.trainers.problem import Problem
 
 Function = Callable[[Mapping[str, Any]], float]
-"""A configuration to the value that is minimised."""
+"""Maps a configuration to the objective."""
 
 PUBLISHED_NOISE = 1e-6
-"""The width of the one-sided noise that the published code adds to these functions."""
+"""Width of the one-sided noise in the published code."""
 
 
 class FunctionTrainer:
-    """Evaluates trials by calling a function: objective = function(configuration) + noise x U[0, 1).
-
-    The noise is drawn from the trial's seed alone. Epochs are counted, and change nothing.
-    """
+    """Evaluates trials by a function: objective = function(configuration) + noise x U[0, 1), from the trial's seed."""
 
     def __init__(
         self,
@@ -48,19 +45,13 @@ class FunctionTrainer:
         noise: float = 0.0,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """noise: its width, 0 or more; TrainerError otherwise. clock: tells the seconds."""
+        """noise: its width, 0 or more; TrainerError otherwise. clock: returns seconds."""
         if not (math.isfinite(noise) and noise >= 0):
             raise TrainerError(f"noise = {noise}: it must be a finite number of at least 0")
-        self.space = space
-        self.noise = noise
-        self._function = function
-        self._clock = clock
+        self.space, self.noise, self._function, self._clock = space, noise, function, clock
 
     def evaluate(self, trial: Trial, report: Report = ignore, stop: Stop = never) -> Evaluation:
-        """The function's value, at once: there is nothing to report, and nothing to stop.
-
-        Raises SpaceError outside the space, TrainerError for a value that is not finite.
-        """
+        """Call the function, without reports. Raises SpaceError outside the space, TrainerError unless it is finite."""
         start = self._clock()
         check_trial(trial, self.space)
         value = float(self._function(trial.configuration))
@@ -71,12 +62,11 @@ class FunctionTrainer:
 
 
 def mixed_space(continuous: int, sizes: tuple[int, ...], ordered: bool = False) -> Space:
-    """x1, x2, ... in [-1, 1], then h1, h2, ... with so many values 0, 1, ... each, nominal or ordered."""
+    """Variables x1, x2, ... in [-1, 1], then h1, h2, ... with values 0, 1, ..., sizes[j] - 1, nominal or ordered."""
     reals = [Real(f"x{i}", -1.0, 1.0) for i in range(1, continuous + 1)]
-    numbered = list(enumerate(sizes, start=1))
     if ordered:
-        return Space([*reals, *(Integer(f"h{j}", 0, n - 1) for j, n in numbered)])
-    return Space([*reals, *(Nominal(f"h{j}", tuple(range(n))) for j, n in numbered)])
+        return Space([*reals, *(Integer(f"h{j}", 0, n - 1) for j, n in enumerate(sizes, start=1))])
+    return Space([*reals, *(Nominal(f"h{j}", tuple(range(n))) for j, n in enumerate(sizes, start=1))])
 
 
 def rosenbrock(u1: float, u2: float) -> float:
@@ -141,7 +131,7 @@ def function_problem(
     noise: float = 0.0,
     authors: bool = False,
 ) -> Problem:
-    """The problem of minimising a function. authors: whether the BO-FM paper's runs began at its `authors_points`."""
+    """A function as a problem. authors: whether the BO-FM paper's runs started at its `authors_points`."""
     return Problem(
         space=space,
         penalty=penalty,

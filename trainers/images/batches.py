@@ -1,11 +1,10 @@
-"""The batches of a training: its data on a device, its order, its crops and flips, its normalisation.
+"""The batches of a training: data on a device, random order, augmentation and normalisation.
 
-Every random number comes from three streams that are a pure function of the trial's seed and the number of the training
-among the trial's: initialisation, order of the data, augmentation. Draws are made on the CPU, for a whole epoch at
-once, so that every device sees the same ones.
+All random numbers come from three generators (initialisation, order of the data, augmentation), which depend on the
+trial's seed and the number of the training only. They draw on the CPU, for an epoch at a time, so that the numbers are
+the same for every device.
 
-An image is padded by 4 black pixels on each side, cropped back to 28x28 at a random place, and mirrored half the time:
-one gather on the training device.
+An image is padded by 4 black pixels on each side, cropped to 28x28 at a random place, and mirrored half the time.
 """
 
 import warnings
@@ -21,12 +20,12 @@ from fmnas.trainers.contract import DataError
 from fmnas.trainers.split import IMAGE_SIZE, Numbers, Split
 
 PADDING = 4
-MEAN, STANDARD_DEVIATION = 0.1307, 0.3081  # MNIST's, which the paper's code uses for FashionMNIST, too
+MEAN, STANDARD_DEVIATION = 0.1307, 0.3081  # of MNIST, which the paper's code also uses for FashionMNIST
 
 
 @dataclass(frozen=True)
 class Streams:
-    """The generators of one training, on the CPU."""
+    """The random generators of one training, on the CPU."""
 
     initialisation: torch.Generator
     order: torch.Generator
@@ -34,7 +33,7 @@ class Streams:
 
 
 def streams(trial_seed: int, number: int) -> Streams:
-    """Independent streams of training `number` (from 0) of a trial with this seed (0 or more)."""
+    """Independent generators for training `number` (from 0) of a trial with this seed (0 or more)."""
     children = np.random.SeedSequence([trial_seed, number]).spawn(3)
     seeds = [int(child.generate_state(1)[0]) for child in children]
     return Streams(*(torch.Generator().manual_seed(seed) for seed in seeds))
@@ -51,7 +50,7 @@ class DeviceData:
 
 
 def to_device(split: Split, device: torch.device) -> DeviceData:
-    """The split's arrays as tensors on the device. Raises DataError for inputs that are no images."""
+    """Copy the split to the device. Raises DataError if its inputs are not images."""
     for inputs in (split.train_inputs, split.held_out_inputs):
         if inputs.dtype != np.uint8 or inputs.shape[1:] != (IMAGE_SIZE, IMAGE_SIZE):
             raise DataError(f"{split.name}: inputs {inputs.dtype} {inputs.shape}; images must be uint8 [n, 28, 28]")
@@ -64,17 +63,14 @@ def to_device(split: Split, device: torch.device) -> DeviceData:
 
 
 def draw_crops(count: int, generator: torch.Generator) -> Tensor:
-    """Independent uniform draws for `count` images, [3, count] int64.
-
-    The crop's first row and column in the padded image, 0..8, and whether to mirror, 0 or 1.
-    """
+    """Uniform draws [3, count] int64: the crop's first row and column in the padded image, 0..8; mirrored, 0 or 1."""
     places = torch.randint(0, 2 * PADDING + 1, (2, count), generator=generator)
     mirrored = torch.randint(0, 2, (count,), generator=generator)
     return torch.cat([places, mirrored[None]])
 
 
 def crop(images: Tensor, crops: Tensor) -> Tensor:
-    """Images [B, 28, 28] uint8, padded, cropped and mirrored as drawn [3, B]: [B, 28, 28] uint8."""
+    """Pad, crop and mirror images [B, 28, 28] uint8 by the draws [3, B]; returns the same shape and type."""
     top, left, mirrored = crops
     padded = functional.pad(images, (PADDING,) * 4)
     windows = padded.unfold(1, IMAGE_SIZE, 1).unfold(2, IMAGE_SIZE, 1)  # [B, 9, 9, 28, 28], a view
@@ -83,16 +79,16 @@ def crop(images: Tensor, crops: Tensor) -> Tensor:
 
 
 def normalise(images: Tensor) -> Tensor:
-    """Images [B, 28, 28] uint8 as the network takes them: [B, 1, 28, 28] float32, standardised."""
+    """Images [B, 28, 28] uint8 to standardised float32 [B, 1, 28, 28], the network's input."""
     return images.unsqueeze(1).float().div_(255.0).sub_(MEAN).div_(STANDARD_DEVIATION)
 
 
 def training_batches(
     data: DeviceData, draws: Streams, batch_size: int, steps_at_once: int = 1
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """The batches of one epoch, images [B, 1, 28, 28] and labels [B]: every image once, in random order, cropped.
+    """The batches of one epoch, images [B, 1, 28, 28] and labels [B]: every image once, in random order, augmented.
 
-    The last may be smaller. steps_at_once: for how many of them images are cropped in one go. It changes no number.
+    The last may be smaller. steps_at_once: batches that are augmented together; this does not change the numbers.
     """
     count, device = len(data.train_images), data.train_images.device
     order = torch.randperm(count, generator=draws.order).to(device)
@@ -107,6 +103,6 @@ def training_batches(
 
 def _shared_tensor(array: Numbers) -> Tensor:
     with warnings.catch_warnings():
-        # Arrays that workers share are read-only, and torch warns that writing to them is undefined: we never write.
+        # Arrays shared by workers are read-only. torch warns that writing to them is undefined; nothing writes here.
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable", category=UserWarning)
         return torch.from_numpy(array)

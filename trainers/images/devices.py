@@ -1,4 +1,4 @@
-"""The devices that networks train on: how exactly they compute there, and whether a failure is theirs."""
+"""The devices that networks train on: deterministic float32, and whether a failure is the device's."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -13,44 +13,44 @@ Flag = tuple[Any, str, Any]
 """A part of torch's backends, an attribute of it, and its value."""
 
 CONTEXT_BYTES = 2**30
-"""What a process may hold of a GPU beside its tensors: its context, its libraries, its graphs. They take half of it."""
+"""GPU memory that a process may use beside its tensors, for context, libraries and graphs; about twice the typical."""
 
 
 def usable_device(name: str) -> torch.device:
-    """The torch device of that name. Raises TrainerError when it cannot be used here."""
+    """The torch device with this name. Raises TrainerError if it cannot be used here."""
     try:
         device = torch.device(name)
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts
         reason = str(error).splitlines()[0]
-        raise TrainerError(f'device = {name!r} cannot be used here: {reason}. "cpu" always can') from None
+        raise TrainerError(f'device = {name!r} is not available: {reason}. "cpu" always is') from None
     return device
 
 
 def device_name(device: torch.device) -> str:
-    """The model of a GPU, e.g. "NVIDIA H200"; of another device its type, e.g. "cpu"."""
+    """The model of a GPU, e.g. "NVIDIA H200"; for another device its type, e.g. "cpu"."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
 def evaluation_batch(device: torch.device) -> int:
-    """Images per validation batch: few enough for a CPU's cache, enough for a GPU to have work."""
+    """Images per validation batch: few enough for a CPU's cache, enough to keep a GPU busy."""
     return 100 if device.type == "cpu" else 1000
 
 
 @contextmanager
-def exactly(device: torch.device) -> Iterator[None]:
-    """While in the block, a GPU computes in float32, not the shorter TF32, and the same each time it runs.
+def deterministic_float32(device: torch.device) -> Iterator[None]:
+    """In this context a GPU computes in full float32 (not TF32) and deterministically.
 
-    The GPU is torch's current one, whatever its index. What it kept for the block's work is given back at the end:
-    other processes may share it. That this fails takes no result away; the next block finds out.
-    Raises DeviceFailedError, before anything is done, when this process cannot use the GPU any more.
+    The GPU becomes torch's current one. Unused memory is released at the end, as other processes may share it; if that
+    fails, the result is still valid, and the next evaluation will raise.
+    Raises DeviceFailedError at the beginning if this process cannot use the GPU any more.
     """
     if device.type != "cuda":
         yield
         return
     try:
         torch.cuda.synchronize(device)
-        torch.cuda.empty_cache()  # refused for ever after a recording that was not ended
+        torch.cuda.empty_cache()  # refused indefinitely after a graph capture that did not end
     except RuntimeError as error:
         raise DeviceFailedError(f"{device} cannot be used by this process any more: {error_text(error)}") from error
     with torch.cuda.device(device), _float32():
@@ -61,12 +61,11 @@ def exactly(device: torch.device) -> Iterator[None]:
 
 
 def device_failure(error: BaseException, device: torch.device) -> str:
-    """Why what broke a training is the device's failure; empty if it is the training's own, or nobody can tell.
+    """Why the error of a training is a failure of the device; empty if it is the training's own, or unknown.
 
-    A GPU that fails goes on failing until its process ends, so one that does not answer after the error has failed.
-    Memory that ran out is the training's own, unless other processes hold some of the device: more is taken than this
-    one's tensors and CONTEXT_BYTES. Whether it would have been enough without them is not known; nor is it blamed on
-    them when they have left by then.
+    A GPU that fails keeps failing until its process ends, so one that does not respond after the error has failed.
+    Running out of memory is the training's own failure, unless other processes hold some of the memory: more is in use
+    than this process's tensors and CONTEXT_BYTES. Processes that have ended by now are not counted.
     """
     if device.type != "cuda":
         return ""
@@ -74,40 +73,37 @@ def device_failure(error: BaseException, device: torch.device) -> str:
         torch.cuda.synchronize(device)
         free, total = torch.cuda.mem_get_info(device)
         own = torch.cuda.memory_reserved(device) + CONTEXT_BYTES
-    except RuntimeError as found:
-        return f"{device} does not answer any more: {error_text(found)}"
-    said = str(error)  # libraries beside torch say in words of their own that memory ran out
-    told = isinstance(error, torch.OutOfMemoryError) or "CUDA error: out of memory" in said or "ALLOC_FAILED" in said
-    if told and (others := total - free - own) > 0:
+    except RuntimeError as failure:
+        return f"{device} does not respond any more: {error_text(failure)}"
+    text = str(error)  # libraries other than torch report it in their own words
+    full = isinstance(error, torch.OutOfMemoryError) or "CUDA error: out of memory" in text or "ALLOC_FAILED" in text
+    if full and (others := total - free - own) > 0:
         return (
-            f"{device} has no memory left, and other processes hold {others / 2**30:.1f} of its {total / 2**30:.1f} GiB"
-            ": let fewer workers share it (a larger workers.gpus)"
+            f"{device} is out of memory, and other processes use {others / 2**30:.1f} of its {total / 2**30:.1f} GiB: "
+            "let fewer workers share it (increase workers.gpus)"
         )
     return ""
 
 
 @contextmanager
 def _float32() -> Iterator[None]:
-    """cuDNN's and cuBLAS's flags, put back in the end."""
+    """Temporarily set cuDNN's and cuBLAS's flags."""
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
     wanted: list[Flag] = [(cudnn, "enabled", True), (cudnn, "benchmark", False), (cudnn, "deterministic", True)]
-    # Since torch 2.9 precision is said operation by operation; to mix that with the older flags is an error.
+    # torch 2.9 and later set the precision per operation; mixing that with the older flags is an error.
     if hasattr(cudnn, "conv"):
         wanted += [(part, "fp32_precision", "ieee") for part in (cudnn.conv, matmul)]
     else:
         wanted += [(part, "allow_tf32", False) for part in (cudnn, matmul)]
-    with flags(wanted):
+    with temporary_attributes(wanted):
         yield
 
 
 @contextmanager
-def flags(wanted: Sequence[Flag]) -> Iterator[None]:
-    """Attributes of torch's backends as they are wanted in the block, and as they were after it.
-
-    They are put back in the reverse order, so that what one of them moved is as it was, too.
-    """
-    with ExitStack() as as_before:
+def temporary_attributes(wanted: Sequence[Flag]) -> Iterator[None]:
+    """Set attributes of torch's backends; restore them afterwards, in reverse order, as one may affect another."""
+    with ExitStack() as restore:
         for part, name, value in wanted:
-            as_before.callback(setattr, part, name, getattr(part, name))
+            restore.callback(setattr, part, name, getattr(part, name))
             setattr(part, name, value)
         yield

@@ -1,16 +1,14 @@
-"""The trainer of the joint problem: a cell and an SGD schedule, trained from scratch several times on images.
+"""The trainer of the joint problem: a cell and an SGD schedule, trained from scratch with several seeds on images.
 
-    objective = validation error, averaged over the trainings + weight x FLOPs / FLOPs of the largest cell
+    objective = validation error, averaged over the seeds + weight x FLOPs / FLOPs of the largest cell
 
-How the trainings are arranged on the machine is a setting (`arrangement`): results agree up to float rounding.
+Same trial, data and settings: same evaluation (except its seconds), in any order and process, on the same kind of
+device with the same number of threads; `conditions` of the evaluation says how and where it was trained. The fast
+arrangement gives the same numbers for 1 thread up to one per seed.
 
-Same trial, same data, same settings: the same evaluation (its seconds apart), in any order and any process, on the same
-kind of device with the same number of threads; the evaluation says how it was trained, and on what (`conditions`). The
-fast arrangement gives the same numbers for 1 thread up to one per seed.
-
-FinalTrainer has the last word on a cell: it is trained again with fresh seeds, on all its images, and measured on
-others. The best validation error of a search is too good: of many noisy numbers it is the lowest. The error of new
-trainings on images that no search has seen is not. They are measured once, after the last epoch.
+FinalTrainer tests a configuration that was found: it is trained again with new seeds, on all its images, and measured
+on others, once, after the last epoch. The best validation error of a search is biased: it is the lowest of many noisy
+numbers. The error of new trainings on images that no search has used is not.
 """
 
 import json
@@ -29,15 +27,15 @@ from fmnas.trainers.checkpoints import Checkpoints, Rows
 from fmnas.trainers.contract import Report, Stop, TrainerError, TrainingFailedError, check_trial, ignore, never
 from fmnas.trainers.images.batches import streams, to_device
 from fmnas.trainers.images.cpu_fast import fast_learner
-from fmnas.trainers.images.devices import device_name, evaluation_batch, exactly, usable_device
+from fmnas.trainers.images.devices import deterministic_float32, device_name, evaluation_batch, usable_device
 from fmnas.trainers.images.multi_seed import Stack, StackedLearner
 from fmnas.trainers.images.network import build_network, count_flops, flops_ratio
 from fmnas.trainers.images.seed_parallelism import (
     Task,
     Training,
-    arrange,
-    named_failure,
+    plan_training,
     train_side_by_side,
+    wrap_device_errors,
 )
 from fmnas.trainers.images.training import Learner, TrainingContext, plain_learner
 from fmnas.trainers.problem import Arrangement, FlopsConvention
@@ -46,24 +44,24 @@ from fmnas.trainers.split import GUESSING_ERROR, Split
 logger = logging.getLogger(__name__)
 
 FLOPS_WEIGHT = 0.02
-"""The paper's (Sec. 5.3)."""
+"""As in the paper (Sec. 5.3)."""
 
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """What is the same for every trial. Raises TrainerError for a value that cannot be.
+    """Settings that are the same for every trial. Raises TrainerError for an invalid value.
 
     seeds: independent trainings per evaluation.
     batch_size: images per step.
     device: a torch device, such as "cpu" or "cuda:0".
-    threads: what the trainer sets torch's threads to, for the whole process; None leaves them alone.
-    arrangement: see `arrangement.py`.
-    schedule_epochs: what learning rates are planned for: a trial of fewer epochs is the beginning of one of so many,
-    one of more is refused. None: each trial's own epochs.
-    early_validation: the validation images, the first of the split, that epochs before a trial's last are measured on;
-    None: all. The last epoch, and with it the objective, is always of all.
+    threads: torch's threads, set for the whole process; None: unchanged.
+    arrangement: see `seed_parallelism.py`.
+    schedule_epochs: length of the learning rate schedule, of which a trial trains the beginning; a longer trial is
+    refused. None: each trial's own epochs.
+    early_validation: number of validation images used in the epochs before a trial's last; None: all. The last epoch,
+    and so the objective, always uses all.
     flops_weight: of FLOPs / FLOPs of the largest cell in the objective.
-    flops: how both are counted: see `network.py`.
+    flops: how both are counted, see `network.py`.
     """
 
     seeds: int = 4
@@ -79,9 +77,8 @@ class TrainingSettings:
     def __post_init__(self) -> None:
         for name in ("seeds", "batch_size", "threads", "schedule_epochs", "early_validation"):
             value = getattr(self, name)
-            if value is None and name not in ("seeds", "batch_size"):
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            optional = value is None and name not in ("seeds", "batch_size")
+            if not optional and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise TrainerError(f"{name} = {value}: it must be an integer of at least 1")
         if not 0 <= self.flops_weight < math.inf:
             raise TrainerError(f"flops_weight = {self.flops_weight}: it must be a finite number of at least 0")
@@ -104,27 +101,23 @@ class ImageTrainer:
         clock: Callable[[], float] = time.perf_counter,
         checkpoints: Checkpoints | None = None,
     ) -> None:
-        """split: the data, moved to the device once. clock: tells the seconds, for `Evaluation.seconds`.
+        """split: copied to the device once. clock: returns seconds, for `Evaluation.seconds`.
 
-        checkpoints: where unfinished trainings are kept, to go on from; none if None. With `schedule_epochs`, also the
-        finished ones of shorter trials, for a trial of the same configuration and seed that trains longer.
-        Raises TrainerError when the device cannot be used, or not with the arrangement, and for more images of early
-        validation than the split has. Sets torch's threads unless the settings say None.
+        checkpoints: where unfinished trainings are saved; None: nowhere. With `schedule_epochs`, finished ones of
+        shorter trials are saved, too, for a longer trial of the same configuration and seed.
+        Raises TrainerError if the device is not available or does not support the arrangement, or if early_validation
+        exceeds the validation images. Sets torch's threads unless the settings say None.
         """
         self.settings = settings or TrainingSettings()
         early, available = self.settings.early_validation, len(split.held_out_inputs)
         if early is not None and early > available:
-            raise TrainerError(
-                f"early_validation = {early}: the split has {available} validation images, so it must be 1 to "
-                f"{available}"
-            )
+            raise TrainerError(f"early_validation = {early}: it must be 1 to {available}, the validation images")
         self.space = joint_space()
         self._clock = clock
         self._device = device = usable_device(self.settings.device)
-        self._arranged = arrange(self.settings.arrangement, device, self.settings.threads, self.settings.seeds)
+        self._plan = plan = plan_training(self.settings.arrangement, device, self.settings.threads, self.settings.seeds)
         cudnn = torch.backends.cudnn.version() if device.type == "cuda" else None
-        how = self._arranged.way, self._arranged.captured
-        self._conditions = Conditions(*how, device_name(device), str(torch.__version__), cudnn)
+        self._conditions = Conditions(plan.mode, plan.captured, device_name(device), str(torch.__version__), cudnn)
         self._context = TrainingContext(to_device(split, device), self.settings.batch_size, evaluation_batch(device))
         self._checkpoints = checkpoints
         self._data_fingerprint = _data_fingerprint(split) if checkpoints else ""
@@ -134,30 +127,31 @@ class ImageTrainer:
     def evaluate(self, trial: Trial, report: Report = ignore, stop: Stop = never) -> Evaluation:
         """Train the trial's cell with its schedule, once per seed.
 
-        A training whose loss or validation logits stop being finite ends there: its error, from that epoch to the last,
-        is that of guessing, and it is reported so; the other trainings go on.
-        The curve has the mean validation error after each epoch: after the last on all validation images, as in
-        `errors`; before it on the first `early_validation` of them, if the settings say so. It is then of two kinds,
-        and its last number is not to be compared with the others as closely as they are with each other.
-        report: called in this thread; each training's epochs come in their order, those of trainings side by side mix.
-        A training that goes on from a checkpoint reports the epochs before it, too. What `report` raises ends the
-        evaluation and reaches the caller. stop: asked before each step, in several threads.
-        Raises SpaceError for a configuration outside the joint space, TrainerError for epochs or a seed that cannot be,
-        EvaluationStoppedError once `stop` says yes, TrainingFailedError when a training breaks down, DeviceFailedError
-        when the device does: then this process should end, and checkpoints stay for whoever repeats the trial.
+        A training whose loss or validation logits are not finite ends: it has diverged, and its error from that epoch
+        to the last is that of guessing. The other trainings continue.
+        The curve is the mean validation error after each epoch. Its last value is on all validation images, the others
+        on the first `early_validation` of them, if that is set.
+        report: called in this thread, with the epochs of each training in order; those of several trainings mix. Epochs
+        before a checkpoint are reported, too. An exception in `report` ends the evaluation and is raised.
+        stop: called before each step, in several threads.
+        Raises SpaceError for a configuration outside the joint space, TrainerError for invalid epochs or an invalid
+        seed, EvaluationStoppedError once `stop` returns true, TrainingFailedError if a training fails, and
+        DeviceFailedError if the device does: then this process should end; checkpoints are kept for a retry.
         """
         start = self._clock()
         check_trial(trial, self.space)
-        if trial.epochs > (most := self._planned(trial)):
-            raise TrainerError(f"trial {trial.id}: epochs = {trial.epochs}; schedule_epochs allow at most {most}")
+        if trial.epochs > (most := self._schedule_length(trial)):
+            raise TrainerError(
+                f"trial {trial.id}: epochs = {trial.epochs}; it must be at most schedule_epochs = {most}"
+            )
         cell, schedule = Cell.from_configuration(trial.configuration), Schedule.from_configuration(trial.configuration)
         try:
-            with exactly(self._device):
+            with deterministic_float32(self._device):
                 trainings = self._trainings(Task(trial, cell, schedule, range(self.settings.seeds), report, stop))
         except TrainingFailedError:
-            self._discard(trial)  # it is not tried again
+            self._discard(trial)  # it is not retried
             raise
-        if not self._may_go_on(trial):
+        if not self._is_continuable(trial):
             self._discard(trial)
         errors = tuple(training.errors[-1] for training in trainings)
         ratio = flops_ratio(cell, self.settings.flops)
@@ -167,106 +161,107 @@ class ImageTrainer:
             errors=errors,
             flops=count_flops(cell, self.settings.flops),
             flops_ratio=ratio,
-            curve=tuple(_mean(of_epoch) for of_epoch in zip(*(t.errors for t in trainings), strict=True)),
+            curve=tuple(_mean(epoch) for epoch in zip(*(training.errors for training in trainings), strict=True)),
             seconds=self._clock() - start,
             diverged=any(training.diverged for training in trainings),
             conditions=self._conditions,
         )
 
     def _trainings(self, task: Task) -> list[Training]:
-        """All trainings of the trial, arranged."""
-        how = self._arranged
-        if how.way == "stacked":
+        """All trainings of the trial, by the plan."""
+        plan = self._plan
+        if plan.mode == "stacked":
             return self._train(task)
 
         def train(number: int, report: Report, stop: Stop) -> Training:
             return self._train(replace(task, numbers=(number,), report=report, stop=stop))[0]
 
-        if how.side_by_side == 1:
+        if plan.side_by_side == 1:
             return [train(number, task.report, task.stop) for number in task.numbers]
-        return train_side_by_side(train, len(task.numbers), how.side_by_side, how.threads, task.report, task.stop)
+        return train_side_by_side(train, len(task.numbers), plan.side_by_side, plan.threads, task.report, task.stop)
 
     def _train(self, task: Task) -> list[Training]:
-        """The trainings of a task; reports after each epoch."""
-        planned = self._planned(task.trial)
-        with named_failure(task, self._device):
-            learner, rows = self._begun(task)  # rows: the errors of each epoch
+        """Train the task's networks; report after each epoch."""
+        length = self._schedule_length(task.trial)
+        with wrap_device_errors(task, self._device):
+            learner, rows = self._restore(task)  # rows: the errors of each epoch
             diverged = learner.ended()
-        early, again = self.settings.early_validation, self._validates_again(task.trial)
+        early, validates_twice = self.settings.early_validation, self._validates_twice(task.trial)
         for epoch in range(task.trial.epochs):
             last = epoch + 1 == task.trial.epochs
-            with named_failure(task, self._device):
+            with wrap_device_errors(task, self._device):
                 if epoch == len(rows):
-                    first = None if last and not again else early
-                    rates = [task.schedule.learning_rate_at(epoch, planned)]
-                    # Once all have diverged, their last errors are those of guessing, and nothing is trained.
+                    first = None if last and not validates_twice else early
+                    rates = [task.schedule.learning_rate_at(epoch, length)]
+                    # Once all have diverged, the errors stay those of guessing, and nothing is trained.
                     diverged, row = (diverged, rows[-1]) if all(diverged) else _read(learner.train(rates, first))
                     rows.append(row)
                     if not all(diverged):
-                        self._keep(task, rows, learner)
-                if last and again and not all(diverged):
+                        self._save(task, rows, learner)
+                if last and validates_twice and not all(diverged):
                     diverged, rows[epoch] = _read(learner.validation_errors())
-            task.tell(epoch, rows[epoch])
+            task.report_epoch(epoch, rows[epoch])
         columns = zip(*rows, strict=True)
-        return [Training(column, over) for column, over in zip(columns, diverged, strict=True)]
+        return [Training(errors, has_diverged) for errors, has_diverged in zip(columns, diverged, strict=True)]
 
-    def _validates_again(self, trial: Trial) -> bool:
-        """Whether the last epoch is measured twice: as one of a longer trial, for the checkpoint, and on all images."""
-        return self.settings.early_validation is not None and self._checkpoints is not None and self._may_go_on(trial)
+    def _validates_twice(self, trial: Trial) -> bool:
+        """Whether the last epoch is validated as one of a longer trial, for the checkpoint, and then on all images."""
+        early = self.settings.early_validation is not None
+        return early and self._checkpoints is not None and self._is_continuable(trial)
 
-    def _planned(self, trial: Trial) -> int:
-        """The epochs that the trial's learning rates are planned for."""
+    def _schedule_length(self, trial: Trial) -> int:
+        """The epochs of the trial's learning rate schedule."""
         return self.settings.schedule_epochs or trial.epochs
 
-    def _may_go_on(self, trial: Trial) -> bool:
-        """Whether a longer trial may be the same trainings for more epochs."""
-        return trial.epochs < self._planned(trial)
+    def _is_continuable(self, trial: Trial) -> bool:
+        """Whether a longer trial may continue the trainings of this one."""
+        return trial.epochs < self._schedule_length(trial)
 
     def _learner(self, task: Task) -> Learner | StackedLearner:
         draws = [streams(task.trial.seed, number) for number in task.numbers]
-        networks = [build_network(task.cell, each.initialisation) for each in draws]
+        networks = [build_network(task.cell, stream.initialisation) for stream in draws]
         context = replace(self._context, stop=task.stop)
-        if self._arranged.way == "stacked":
+        if self._plan.mode == "stacked":
             stacked = StackedLearner(Stack(networks, task.cell, self._device), task.schedule, draws, context)
-            if self._arranged.captured:
+            if self._plan.captured:
                 stacked.capture()
             return stacked
-        make = fast_learner if self._arranged.way == "fast" else plain_learner
+        make = fast_learner if self._plan.mode == "fast" else plain_learner
         return make(networks[0], task.schedule, draws[0], context)
 
-    def _begun(self, task: Task) -> tuple[Learner | StackedLearner, Rows]:
-        """A learner, and the errors of the epochs that a checkpoint spares: it goes on after them."""
+    def _restore(self, task: Task) -> tuple[Learner | StackedLearner, Rows]:
+        """A learner and the errors of the epochs it has done: from a checkpoint, if there is one."""
         learner = self._learner(task)
         if self._checkpoints is None:
             return learner, []
         fingerprint, number = self._fingerprint(task.trial), task.numbers[0]
-        kept = self._checkpoints.load(fingerprint, number, len(task.numbers))
-        if kept is None:
+        checkpoint = self._checkpoints.load(fingerprint, number, len(task.numbers))
+        if checkpoint is None:
             return learner, []
-        rows, state = kept
-        if len(rows) > task.trial.epochs:  # a longer trial left it; its state is of a later epoch
-            self._checkpoints.refuse(fingerprint, number, f"it is of {len(rows)} epochs, not {task.trial.epochs}")
+        rows, state = checkpoint
+        if len(rows) > task.trial.epochs:  # by a longer trial; its state is of a later epoch
+            self._checkpoints.log_unusable(fingerprint, number, f"it has {len(rows)} epochs, not {task.trial.epochs}")
             return learner, []
         try:
             learner.load_state_dict(state)
-        except Exception as error:  # the state is of another version of this program: anything may be missing in it
-            self._checkpoints.refuse(fingerprint, number, f"it does not fit ({type(error).__name__})")
+        except Exception as error:  # written by a different version of this program: anything may be missing
+            self._checkpoints.log_unusable(fingerprint, number, f"it does not fit ({type(error).__name__})")
             return self._learner(task), []
         return learner, rows
 
-    def _keep(self, task: Task, rows: Rows, learner: Learner | StackedLearner) -> None:
-        """A checkpoint, if one is due. That it cannot be written is worth a warning and no more."""
+    def _save(self, task: Task, rows: Rows, learner: Learner | StackedLearner) -> None:
+        """Save a checkpoint if one is due. If that fails, log a warning."""
         if self._checkpoints is None:
             return
         trial, epochs = task.trial, len(rows)
-        if not (self._checkpoints.due(epochs) if epochs < trial.epochs else self._may_go_on(trial)):
+        if not (self._checkpoints.due(epochs) if epochs < trial.epochs else self._is_continuable(trial)):
             return
         try:
             self._checkpoints.save(self._fingerprint(trial), task.numbers[0], rows, learner.state_dict())
         except OSError as error:
             logger.warning(
-                "no checkpoint of trial %d in %s (%s): the training goes on without. Does this machine have the "
-                "run directory, and is there space?",
+                "no checkpoint of trial %d in %s (%s): training continues without it. Check that this machine has the "
+                "run directory, and free space",
                 trial.id,
                 self._checkpoints.folder,
                 error.strerror or error,
@@ -277,26 +272,26 @@ class ImageTrainer:
             self._checkpoints.discard(self._fingerprint(trial), self.settings.seeds)
 
     def _fingerprint(self, trial: Trial) -> str:
-        """Of all that decides the numbers of the trial's trainings; where a longer trial goes on, not of the epochs."""
-        planned, early, how = self.settings.schedule_epochs, self.settings.early_validation, self._arranged
+        """Hash of all that affects the numbers of the trial's trainings; not of the epochs if they are continuable."""
+        length, early, plan = self.settings.schedule_epochs, self.settings.early_validation, self._plan
         facts = {
             "configuration": trial.configuration,
-            **({"epochs": trial.epochs} if planned is None else {"schedule_epochs": planned}),
+            **({"epochs": trial.epochs} if length is None else {"schedule_epochs": length}),
             **({} if early is None else {"early_validation": early}),
             "seed": trial.seed,
-            "seeds": self.settings.seeds if how.way == "stacked" else 1,  # in one program
+            "seeds": self.settings.seeds if plan.mode == "stacked" else 1,  # in one program
             "batch_size": self.settings.batch_size,
             "device": self._device.type,
-            "way": how.way,
-            "threads": how.threads,
+            "way": plan.mode,
+            "threads": plan.threads,
             "data": self._data_fingerprint,
         }
         return sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def _read(found: list[float | None]) -> tuple[list[bool], list[float]]:
-    """Of each training whether it has diverged, and its error, which is then that of guessing."""
-    return [error is None for error in found], [GUESSING_ERROR if error is None else error for error in found]
+def _read(errors: list[float | None]) -> tuple[list[bool], list[float]]:
+    """Whether each training has diverged, and its error, which is then that of guessing."""
+    return [error is None for error in errors], [GUESSING_ERROR if error is None else error for error in errors]
 
 
 def _data_fingerprint(split: Split) -> str:
@@ -309,23 +304,20 @@ def _mean(values: tuple[float, ...]) -> float:
 
 
 class FinalTrainer(ImageTrainer):
-    """As an ImageTrainer, but `errors` are test errors, and `curve` is their mean alone.
+    """An ImageTrainer whose `errors` are test errors, and whose `curve` is their mean only.
 
     A training that diverges, or whose logits on the test images are not finite, has the error of guessing.
     """
 
     def __init__(self, split: Split, settings: TrainingSettings | None = None) -> None:
-        """Raises TrainerError when the device cannot be used, or not with the arrangement."""
-        if settings is not None:
-            settings = replace(settings, early_validation=None)  # there is no early validation
-        super().__init__(split, settings)
+        super().__init__(split, replace(settings or TrainingSettings(), early_validation=None))
 
     def _train(self, task: Task) -> list[Training]:
-        """The trainings of a task; reports once, at their end."""
-        epochs, planned = task.trial.epochs, self._planned(task.trial)
-        with named_failure(task, self._device):
+        """Train the task's networks; report once, at the end."""
+        epochs, length = task.trial.epochs, self._schedule_length(task.trial)
+        with wrap_device_errors(task, self._device):
             learner = self._learner(task)
-            rates = (task.schedule.learning_rate_at(epoch, planned) for epoch in range(epochs))
+            rates = (task.schedule.learning_rate_at(epoch, length) for epoch in range(epochs))
             diverged, errors = _read(learner.train(rates))
-        task.tell(epochs - 1, errors)
-        return [Training((error,), over) for error, over in zip(errors, diverged, strict=True)]
+        task.report_epoch(epochs - 1, errors)
+        return [Training((error,), has_diverged) for error, has_diverged in zip(errors, diverged, strict=True)]

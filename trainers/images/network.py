@@ -1,4 +1,4 @@
-"""The network that is trained: a stem, three cells, a classifier (BO-FM paper, Sec. 5.3 and Supp. D.2); and its FLOPs.
+"""The network: a stem, three cells, a classifier (BO-FM paper, Sec. 5.3 and Supp. D.2); and its FLOPs.
 
 | part | input | output |
 |---|---|---|
@@ -10,19 +10,19 @@
 | conv 1x1, ReLU, BatchNorm | B x 64 x 4 x 4 | B x 32 x 4 x 4 |
 | fully connected | B x 512 | B x 10 |
 
-A cell's first output is the state `cell.output`: it becomes S(-1) of the next cell. Its second, S4, becomes S(0).
+A cell's first output, the state `cell.output`, is S(-1) of the next cell; its second, S4, is S(0).
 Every convolution has a bias. The largest cell has 279,226 parameters and 35,137,024 multiply-adds per image.
 
 FLOPs per image, by two conventions:
 
-| layer | torch, as its counter has it | pthflops, as the paper has it |
+| layer | torch (its FLOP counter) | pthflops (in the paper) |
 |---|---|---|
 | convolution | 2 per multiply-add | 1 per multiply-add, 1 per output for the bias |
 | fully connected | 2 per multiply-add | 1 per multiply-add |
 | BatchNorm, ReLU | 0 | 2 per element, each |
 | max pool k x k | 0 | k^2 - 1 per output |
 | sum of two operations | 0 | 1 per element |
-| all of the largest cell | 70,274,048 | 35,720,464 |
+| the largest cell's network | 70,274,048 | 35,720,464 |
 """
 
 from collections.abc import Callable
@@ -46,9 +46,9 @@ SEPARABLE_GROUPS = 4  # "separable" convolutions are grouped ones
 
 
 class Network(nn.Module):
-    """The network of one cell. Only states that reach an output are built.
+    """The network of a cell, without the states that reach no output.
 
-    The weights are torch's defaults until `initialise` sets them; use `build_network` for a network to train.
+    Weights are torch's defaults; `build_network` returns a network to train.
     """
 
     def __init__(self, cell: Cell) -> None:
@@ -75,12 +75,12 @@ class Network(nn.Module):
         return logits
 
     def join(self, a: Tensor, b: Tensor) -> Tensor:
-        """The two outputs of the last cell, channel after channel."""
+        """Concatenate the outputs of the last cell along the channels."""
         return torch.cat([a, b], dim=1)
 
 
 class CellModule(nn.Module):
-    """The live states of a cell at one width, with the 1x1 convolutions that bring both inputs to that width."""
+    """The live states of a cell, and the 1x1 convolutions that map both inputs to the cell's channels."""
 
     def __init__(self, cell: Cell, in_channels: int, channels: int) -> None:
         super().__init__()
@@ -94,11 +94,11 @@ class CellModule(nn.Module):
         )
 
     def forward(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-        """The inputs S(-1), S(0) [B, in_channels, H, W] to the outputs S(cell.output), S4 [B, channels, H, W]."""
+        """Map inputs S(-1), S(0) [B, in_channels, H, W] to outputs S(cell.output), S4 [B, channels, H, W]."""
         return self.outputs(self.inputs[0](a), self.inputs[1](b))
 
     def outputs(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-        """The inputs at the cell's own width [B, channels, H, W] to the outputs, of the same shape."""
+        """Map inputs [B, channels, H, W] behind the 1x1 convolutions to the outputs, of the same shape."""
         values = {-1: a, 0: b}
         for state in self.cell.live_states():
             i, j = self.cell.inputs[state - 1]
@@ -107,21 +107,20 @@ class CellModule(nn.Module):
 
 
 class StateModule(nn.Module):
-    """One state: the sum of two operations, each on an input of its own."""
+    """One state: the sum of two operations on two inputs."""
 
     def __init__(self, first: nn.Module, second: nn.Module) -> None:
         super().__init__()
-        self.first = first
-        self.second = second
+        self.first, self.second = first, second
 
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
-        """Two inputs [B, channels, H, W] to the state, of the same shape."""
+        """Map two inputs [B, channels, H, W] to the state, of the same shape."""
         state: Tensor = self.first(a) + self.second(b)
         return state
 
 
 def operation(name: str, channels: int) -> nn.Module:
-    """The module of one of `OPERATIONS`: it keeps channels, height and width."""
+    """The module of one of `OPERATIONS`, which preserves channels, height and width."""
     if name == "identity":
         return nn.Identity()
     kind, size = name.rstrip("0123456789x"), int(name[-1])
@@ -133,7 +132,7 @@ def operation(name: str, channels: int) -> nn.Module:
 
 
 def replace_layers(module: nn.Module, change: Callable[[nn.Module], nn.Module | None]) -> None:
-    """Put what `change` makes of a layer in its place, under its name; where that is None, look at the layer's own."""
+    """Replace each layer by change(layer), under the same name; if that is None, replace inside the layer."""
     for name, layer in module.named_children():
         changed = change(layer)
         if changed is None:
@@ -144,7 +143,7 @@ def replace_layers(module: nn.Module, change: Callable[[nn.Module], nn.Module | 
 
 def build_network(cell: Cell, generator: torch.Generator) -> Network:
     """A network on the CPU with weights drawn from `generator`. No other random state is read or changed."""
-    with torch.device("meta"):  # without memory, torch's own initialisation draws nothing from the global generator
+    with torch.device("meta"):  # so that torch's initialisation draws nothing from the global generator
         network = Network(cell)
     network.to_empty(device="cpu")
     initialise(network, generator)
@@ -152,7 +151,7 @@ def build_network(cell: Cell, generator: torch.Generator) -> Network:
 
 
 def initialise(network: nn.Module, generator: torch.Generator) -> None:
-    """Kaiming-normal weights and zero biases; BatchNorm weights U(0, 1), biases 0, statistics as of no data."""
+    """Kaiming-normal weights and zero biases; BatchNorm weights U(0, 1), biases 0, initial statistics."""
     for module in network.modules():
         if isinstance(module, nn.Conv2d | nn.Linear):
             nn.init.kaiming_normal_(module.weight, generator=generator)
@@ -169,23 +168,23 @@ PTHFLOPS: dict[Any, Callable[..., int]] = {
     _aten.convolution: lambda x, weight, *_, out_shape, **__: prod(out_shape) * (prod(weight[1:]) + 1),
     _aten.addmm: lambda bias, x, weight, *_, **__: prod(x) * weight[1],
     _aten.native_batch_norm: lambda x, *_, **__: 2 * prod(x),
-    _aten._native_batch_norm_legit_no_training: lambda x, *_, **__: 2 * prod(x),  # what some versions make of it
+    _aten._native_batch_norm_legit_no_training: lambda x, *_, **__: 2 * prod(x),  # used by some torch versions
     _aten.relu: lambda x, **_: 2 * prod(x),
     _aten.max_pool2d_with_indices: lambda x, kernel, *_, out_shape: prod(out_shape[0]) * (prod(kernel) - 1),
     _aten.add: lambda x, *_, **__: prod(x),
 }
-"""Of pthflops 0.4.2 (its JIT path): the count of an operation from the shapes of what it takes and gives."""
+"""As in pthflops 0.4.2 (its JIT path): the FLOPs of an operation from the shapes of its arguments and results."""
 
 
 def count_flops(cell: Cell, convention: FlopsConvention = "torch") -> int:
-    """FLOPs of the cell's network, by a convention of the table above. Milliseconds; cached by canonical form."""
+    """FLOPs of the cell's network, by a convention of the table above; cached by canonical form."""
     return flops_of_form(canonical_form(cell), convention)
 
 
 @cache
 def flops_of_form(form: CanonicalCell, convention: FlopsConvention = "torch") -> int:
-    """FLOPs of the network that all cells of this form share."""
-    with torch.device("meta"):  # shapes without numbers: nothing is computed, no random state is touched
+    """FLOPs of the network shared by all cells of this form."""
+    with torch.device("meta"):  # shapes only: nothing is computed, and no random state changes
         network, image = Network(form.representative()).eval(), torch.empty(1, 1, IMAGE_SIZE, IMAGE_SIZE)
     mapping = PTHFLOPS if convention == "pthflops" else {}
     with torch.no_grad(), FlopCounterMode(display=False, custom_mapping=mapping) as counter:
@@ -194,5 +193,5 @@ def flops_of_form(form: CanonicalCell, convention: FlopsConvention = "torch") ->
 
 
 def flops_ratio(cell: Cell, convention: FlopsConvention = "torch") -> float:
-    """FLOPs relative to the largest cell's, by the same convention, in (0, 1]."""
+    """FLOPs / FLOPs of the largest cell, by the same convention, in (0, 1]."""
     return count_flops(cell, convention) / count_flops(largest_cell(), convention)

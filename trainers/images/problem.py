@@ -1,6 +1,6 @@
 """The joint problem: the NASNet-derived cell and an SGD schedule, on FashionMNIST (BO-FM paper, Sec. 5.3).
 
-On other images of the same shape it is the same problem, and so it is with another weight of FLOPs.
+Other images of the same shape and another weight of FLOPs are supported.
 """
 
 from dataclasses import replace
@@ -10,37 +10,30 @@ import numpy as np
 from fmnas.search_spaces import Conditions, Trial, joint_space
 from fmnas.trainers.contract import Trainer
 from fmnas.trainers.images.data import final_split, image_set, search_split
-from fmnas.trainers.images.image_trainer import (
-    FLOPS_WEIGHT,
-    FinalTrainer,
-    ImageTrainer,
-    TrainingSettings,
-)
-from fmnas.trainers.images.user_images import title
+from fmnas.trainers.images.image_trainer import FLOPS_WEIGHT, FinalTrainer, ImageTrainer, TrainingSettings
+from fmnas.trainers.images.user_images import dataset_name
 from fmnas.trainers.problem import ConfigurableProblem, Hardware, Problem, ProblemSettings
 from fmnas.trainers.split import GUESSING_ERROR, Split
 
 
 def joint(settings: ProblemSettings) -> Problem:
-    """The problem with these settings, whose data and weight are complete.
+    """The problem for settings without missing data keys or a missing weight.
 
-    Models see the logarithm of its objective, but for a weight of 0: then the objective may be 0.
+    Models see the logarithm of its objective, unless the weight is 0: then the objective may be 0.
     """
-    data, weight, called = settings.data, settings.flops_weight, title(settings.data.name or "", settings.data.path)
+    data, weight, dataset = (
+        settings.data,
+        settings.flops_weight,
+        dataset_name(settings.data.name or "", settings.data.path),
+    )
     train, validation, batch_size = data.train, data.validation, data.batch_size
     assert train is not None
     assert validation is not None
     assert batch_size is not None
     assert weight is not None
 
-    def load() -> Split:
-        return search_split(image_set(data), train, validation)
-
-    def load_final(images: int) -> Split:
-        return final_split(image_set(data), train, validation, images)
-
     def build(split: Split, hardware: Hardware) -> Trainer:
-        how = TrainingSettings(
+        training = TrainingSettings(
             settings.seeds,
             batch_size,
             device=hardware.device,
@@ -50,9 +43,9 @@ def joint(settings: ProblemSettings) -> Problem:
             flops=settings.flops,
         )
         if split.for_tests:
-            return FinalTrainer(split, how)  # for as many epochs as it is told, each planned for its own
-        searched = replace(how, schedule_epochs=settings.schedule_epochs, early_validation=data.early_validation)
-        return ImageTrainer(split, searched, checkpoints=settings.checkpoints)
+            return FinalTrainer(split, training)
+        training = replace(training, schedule_epochs=settings.schedule_epochs, early_validation=data.early_validation)
+        return ImageTrainer(split, training, checkpoints=settings.checkpoints)
 
     return Problem(
         space=joint_space(),
@@ -61,23 +54,22 @@ def joint(settings: ProblemSettings) -> Problem:
         epochs=25,
         log_objective=weight > 0,
         has_authors_points=True,
-        objective=_in_words(settings, called),
+        objective=_describe_objective(settings, dataset),
         seeds=settings.seeds,
-        dataset=called,
-        load=load,
-        load_final=load_final,
+        dataset=dataset,
+        load=lambda: search_split(image_set(data), train, validation),
+        load_final=lambda images: final_split(image_set(data), train, validation, images),
     )
 
 
-def _in_words(settings: ProblemSettings, images: str) -> str:
-    """What an evaluation measures. images: what they are called."""
+def _describe_objective(settings: ProblemSettings, dataset: str) -> str:
     data, weight = settings.data, settings.flops_weight
-    counted = " (as pthflops counts them)" * (settings.flops == "pthflops")
-    flops = f" + {weight} x FLOPs / FLOPs of the largest cell{counted}" if weight else ""
+    convention = " (as pthflops counts them)" * (settings.flops == "pthflops")
+    flops = f" + {weight} x FLOPs / FLOPs of the largest cell{convention}" if weight else ""
     early = "" if data.early_validation is None else f" (before the last epoch, on {data.early_validation:,} of them)"
     return (
-        f"An evaluation trains a cell {settings.seeds} times, each from another seed, on {data.train:,} images of "
-        f"{images}, and measures the error on {data.validation:,} others{early}. The objective is that error, "
+        f"An evaluation trains a cell {settings.seeds} times, with different seeds, on {data.train:,} images of "
+        f"{dataset}, and measures the error on {data.validation:,} others{early}. The objective is that error, "
         f"averaged over the seeds{',' * bool(flops)}{flops}."
     )
 
@@ -99,13 +91,13 @@ JOINT = ConfigurableProblem(
 
 
 def train_a_little(device: str) -> Conditions | None:
-    """Train a cell for one epoch on a few images of noise, twice at once, as the device does best; how that was.
+    """Train a cell for one epoch on a few noise images, with two seeds, as the device does best; return how.
 
-    device: a torch device, such as "cuda:1". On a GPU the step is captured, replayed, and validated after.
-    Raises TrainerError when there is no such device, DeviceFailedError or TrainingFailedError when it cannot.
+    device: a torch device, such as "cuda:1". On a GPU the step is captured and replayed.
+    Raises TrainerError if there is no such device, DeviceFailedError or TrainingFailedError if it cannot train.
     """
     rng = np.random.default_rng(0)
     images, labels = rng.integers(0, 256, (36, 28, 28), dtype=np.uint8), rng.integers(0, 10, 36, dtype=np.uint8)
-    split = Split(images[:20], labels[:20], images[20:], labels[20:], "noise", "made up")
+    split = Split(images[:20], labels[:20], images[20:], labels[20:], "noise", "generated")
     trainer = ImageTrainer(split, TrainingSettings(seeds=2, batch_size=8, device=device, threads=None))
     return trainer.evaluate(Trial(0, joint_space().sample(rng), epochs=1, origin="random")).conditions

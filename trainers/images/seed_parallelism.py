@@ -1,22 +1,20 @@
-"""How the trainings of an evaluation are arranged on a machine. It is a matter of speed: results agree up to rounding.
+"""How the trainings of an evaluation share a machine. It affects speed only: results agree up to float rounding.
 
-| arrangement | what it is | where |
+| arrangement | meaning | devices |
 |---|---|---|
-| plain | the reference: one seed after another, torch's threads share each operation | everywhere |
-| fast | the network rearranged for CPUs; seeds side by side, each with its share of the threads | CPUs |
-| stacked | all seeds in one program; on a GPU, its step is captured as a CUDA graph | everywhere; slow on CPUs |
-| auto | the fastest of them that the device has: fast on CPUs, stacked on GPUs | everywhere |
+| plain | the reference: one seed after another; torch's threads share each operation | all |
+| fast | the network rewritten for CPUs; one thread per seed, each with its share of torch's threads | CPUs |
+| stacked | all seeds in one program; on a GPU its step is captured as a CUDA graph | all; slow on CPUs |
+| auto | fast on CPUs, stacked on GPUs | all |
 
-Seeds side by side are threads, not processes: on two cores a step of a seed took 44 ms of the largest cell either way,
-and 15 to 19 against 15 to 18 of two others. The convolutions of the largest cell are four fifths of its step; they run
-at 95 to 135 GFLOP/s on a core where a large matrix product had 79. torch.compile took a minute and then 30% more time
-per step.
+Seeds run in threads, not in processes: on two cores, a step of a seed of the largest cell took 44 ms either way, and of
+two other cells 15 to 19 against 15 to 18. The convolutions of the largest cell are four fifths of its step; they run at
+95 to 135 GFLOP/s per core, where a large matrix product had 79. torch.compile took a minute and then 30% more per step.
 
-A step that cannot be captured is a device that fails: the evaluation is not trained in another, much slower way.
+A step that cannot be captured is a device failure: there is no fallback to a much slower arrangement.
 
-torch's operations let other threads run while they compute. What one reports reaches the listener in the thread that
-asked for the evaluation: as it comes, each training's epochs in their order. The first exception, a training's or the
-listener's, stops the others and is raised.
+torch's operations release the interpreter lock. Reports reach the caller in its own thread, each training's epochs in
+order. The first exception, of a training or of the caller's report, stops the other trainings and is raised.
 """
 
 import threading
@@ -34,50 +32,48 @@ from fmnas.trainers.contract import DeviceFailedError, Report, Stop, TrainerErro
 from fmnas.trainers.images.devices import device_failure
 from fmnas.trainers.problem import Arrangement
 
-Way = Literal["plain", "fast", "stacked"]
+Mode = Literal["plain", "fast", "stacked"]
 ARRANGEMENTS: tuple[str, ...] = get_args(Arrangement)
 
 
 @dataclass(frozen=True)
-class Arranged:
-    """An arrangement, worked out for a device.
+class TrainingPlan:
+    """An arrangement, resolved for a device.
 
-    way: how a training is done. side_by_side: how many train at a time; of a stack, which is one program, 1.
-    threads: torch's threads for each of them; None leaves them alone. captured: whether steps become CUDA graphs.
+    side_by_side: trainings at the same time; 1 for stacked ones, which are a single program.
+    threads: torch's threads per training; None: unchanged. captured: whether steps become CUDA graphs.
     """
 
-    way: Way
+    mode: Mode
     side_by_side: int
     threads: int | None
     captured: bool = False
 
 
-def arrange(arrangement: Arrangement, device: torch.device, threads: int | None, seeds: int) -> Arranged:
-    """What an arrangement means for `seeds` trainings on a device with this many CPU threads (None: torch's own).
+def plan_training(arrangement: Arrangement, device: torch.device, threads: int | None, seeds: int) -> TrainingPlan:
+    """The plan for `seeds` trainings on a device with this number of CPU threads (None: torch's).
 
-    One thread per training is worth more than several on each, so threads are shared out only beyond one per seed.
-    Raises TrainerError for an arrangement that is unknown, or not for this device.
+    A second training is a better use of a thread than a second thread per training, so trainings get more than one
+    only if there are more threads than seeds. Raises TrainerError if the arrangement is unknown or does not support the
+    device.
     """
     if arrangement not in ARRANGEMENTS:
         raise TrainerError(f"arrangement = {arrangement!r}: it must be one of {', '.join(ARRANGEMENTS)}")
     on_cpu, on_gpu = device.type == "cpu", device.type == "cuda"
     if arrangement == "fast" and not on_cpu:
-        raise TrainerError(f"arrangement = 'fast' is for CPUs, and device = '{device}': choose auto, plain or stacked")
+        raise TrainerError(f"arrangement = 'fast' needs a CPU, not device = '{device}': choose auto, plain or stacked")
     if arrangement == "stacked" or (arrangement == "auto" and on_gpu):
-        return Arranged("stacked", 1, threads, captured=on_gpu)
+        return TrainingPlan("stacked", 1, threads, captured=on_gpu)
     if arrangement == "plain" or not on_cpu:
-        return Arranged("plain", 1, threads)
-    own = threads if threads is not None else torch.get_num_threads()
-    side_by_side = min(own, seeds)
-    return Arranged("fast", side_by_side, own // side_by_side)
+        return TrainingPlan("plain", 1, threads)
+    available = threads if threads is not None else torch.get_num_threads()
+    side_by_side = min(available, seeds)
+    return TrainingPlan("fast", side_by_side, available // side_by_side)
 
 
 @dataclass(frozen=True)
 class Task:
-    """Trainings of a trial that one learner does, by their numbers.
-
-    report, stop: the evaluation's, or those that a thread is given.
-    """
+    """The trainings of a trial that one learner runs, by their numbers, and where they report."""
 
     trial: Trial
     cell: Cell
@@ -86,75 +82,71 @@ class Task:
     report: Report
     stop: Stop
 
-    def tell(self, epoch: int, errors: Sequence[float]) -> None:
-        """Report an epoch, from 0, of every training: its errors."""
+    def report_epoch(self, epoch: int, errors: Sequence[float]) -> None:
+        """Report an epoch (from 0) of every training, with their errors."""
         for number, error in zip(self.numbers, errors, strict=True):
             self.report(number, epoch + 1, error)
 
 
 @dataclass(frozen=True)
 class Training:
-    """How one training went: the validation error after each epoch, and whether it diverged."""
+    """The result of one training: the validation error after each epoch, and whether it diverged."""
 
     errors: tuple[float, ...]
     diverged: bool
 
 
 @contextmanager
-def named_failure(task: Task, device: torch.device) -> Iterator[None]:
-    """Names the trainings and their cell in what breaks down on the device.
+def wrap_device_errors(task: Task, device: torch.device) -> Iterator[None]:
+    """Convert errors of the device to TrainingFailedError, with the trainings and their cell.
 
-    Raises TrainingFailedError; DeviceFailedError where it is the device's failure, see `device_failure`.
+    Raises DeviceFailedError instead if the device has failed, see `device_failure`.
     """
     try:
         yield
     except (RuntimeError, MemoryError) as error:
         reason = " ".join(str(error).split()) or "no reason given"
         numbers = " ".join(str(number) for number in task.numbers)
-        what = f"training {numbers} of {task.cell} failed: {type(error).__name__}: {reason}"
-        if why := device_failure(error, device):
-            raise DeviceFailedError(f"{why} ({what})") from error
-        raise TrainingFailedError(what) from error
+        message = f"training {numbers} of {task.cell} failed: {type(error).__name__}: {reason}"
+        if failure := device_failure(error, device):
+            raise DeviceFailedError(f"{failure} ({message})") from error
+        raise TrainingFailedError(message) from error
 
 
 Result = TypeVar("Result")
 Train = Callable[[int, Report, Stop], Result]
-"""Runs the training of that number; reports its epochs, and asks now and then whether to stop."""
+"""Runs the training of a number; calls report after each epoch and stop before each step."""
 
 
 def train_side_by_side(
     train: Train[Result], count: int, workers: int, threads: int | None, report: Report, stop: Stop
 ) -> list[Result]:
-    """The results of trainings 0 to count - 1, `workers` of them at a time, each with so many of torch's threads."""
-    news: SimpleQueue[tuple[int, int, float] | Future[Result]] = SimpleQueue()  # epochs, and trainings that are over
-    over = threading.Event()
+    """The results of trainings 0 to count - 1, `workers` at a time, each with this number of torch's threads."""
+    events: SimpleQueue[tuple[int, int, float] | Future[Result]] = SimpleQueue()  # epochs, and trainings that ended
+    stopped = threading.Event()
 
     def run(number: int) -> Result:
-        return train(number, lambda *epoch: news.put(epoch), lambda: over.is_set() or stop())
+        return train(number, lambda *epoch: events.put(epoch), lambda: stopped.is_set() or stop())
 
-    def begin() -> None:
+    def set_threads() -> None:
         if threads is not None:
-            torch.set_num_threads(threads)  # of this thread alone
+            torch.set_num_threads(threads)  # of this thread only
 
-    with ThreadPoolExecutor(workers, "training", begin) as pool:
-        try:  # an evaluation may be broken off anywhere, while the threads start, too
+    with ThreadPoolExecutor(workers, "training", set_threads) as pool:
+        try:  # an evaluation may be interrupted anywhere, also while the threads start
             futures = [pool.submit(run, number) for number in range(count)]
             for future in futures:
-                future.add_done_callback(news.put)
-            _listen(news, count, report)
+                future.add_done_callback(events.put)
+            running = count
+            while running:
+                match events.get():
+                    case Future() as training:
+                        training.result()  # raises what the training raised
+                        running -= 1
+                    case epoch:
+                        report(*epoch)
         except BaseException:
-            over.set()
+            stopped.set()
             pool.shutdown(wait=True, cancel_futures=True)
             raise
         return [future.result() for future in futures]
-
-
-def _listen(news: "SimpleQueue[tuple[int, int, float] | Future[Result]]", count: int, report: Report) -> None:
-    """Pass the epochs on until all trainings are over; raise what one of them raised."""
-    while count:
-        match news.get():
-            case Future() as training:
-                training.result()
-                count -= 1
-            case epoch:
-                report(*epoch)

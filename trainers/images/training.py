@@ -1,4 +1,4 @@
-"""One training of one network: the plain way, a step at a time. Faster ways are compared with it."""
+"""The training of one network: the plain reference, to which faster arrangements are compared."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -19,11 +19,7 @@ Step = TypeVar("Step")
 
 @dataclass(frozen=True)
 class TrainingContext:
-    """What a training is given beside network and schedule.
-
-    batch_size, evaluation_batch_size: images per step and per validation batch.
-    stop: asked before each step; EvaluationStoppedError is raised once it says yes.
-    """
+    """The data of a training, the images per step and per validation batch, and when to stop."""
 
     data: DeviceData
     batch_size: int
@@ -31,7 +27,7 @@ class TrainingContext:
     stop: Stop = never
 
     def validation_batches(self, first: int | None) -> Iterator[tuple[Tensor, Tensor]]:
-        """Images [B, 1, 28, 28] and labels [B] of the first so many validation images; None: of all."""
+        """Images [B, 1, 28, 28] and labels [B] of the first `first` validation images; None: of all."""
         images, labels = self.data.held_out_images[:first], self.data.held_out_labels[:first]
         size = self.evaluation_batch_size
         batches = zip(images.split(size), labels.split(size), strict=True)
@@ -39,7 +35,7 @@ class TrainingContext:
 
 
 class Learner:
-    """One training, an epoch at a time: a network, its optimizer and its streams."""
+    """Trains one network, an epoch at a time."""
 
     def __init__(
         self,
@@ -49,31 +45,28 @@ class Learner:
         context: TrainingContext,
         steps_at_once: int = 1,
     ) -> None:
-        """steps_at_once: for which images are cropped in one go."""
-        self._network = network
-        self._optimizer = optimizer
-        self._draws = draws
-        self._context = context
-        self._steps_at_once = steps_at_once
-        self._over = False
+        """draws: the random generators. steps_at_once: steps whose images are cropped together."""
+        self._network, self._optimizer, self._draws = network, optimizer, draws
+        self._context, self._steps_at_once = context, steps_at_once
+        self._diverged = False
 
     def train(self, learning_rates: Iterable[float], first: int | None = None) -> list[float | None]:
-        """Epochs with these learning rates, then `validation_errors`."""
-        self._over = self._over or not all(map(self.train_epoch, learning_rates))
+        """Train an epoch per learning rate, then return `validation_errors`."""
+        self._diverged = self._diverged or not all(map(self.train_epoch, learning_rates))
         return self.validation_errors(first)
 
     def validation_errors(self, first: int | None = None) -> list[float | None]:
-        """The validation error, on the first so many validation images, or all; None once it has diverged."""
-        error = None if self._over else self.validation_error(first)
-        self._over = error is None
+        """The validation error, on the first `first` validation images or on all; None once it has diverged."""
+        error = None if self._diverged else self.validation_error(first)
+        self._diverged = error is None
         return [error]
 
     def ended(self) -> list[bool]:
         """Whether the training has diverged."""
-        return [self._over]
+        return [self._diverged]
 
     def train_epoch(self, learning_rate: float) -> bool:
-        """One pass over the training images. False as soon as a loss is not finite; the rest is then left out."""
+        """One pass over the training images. Stops and returns False at the first loss that is not finite."""
         network, optimizer, context = self._network, self._optimizer, self._context
         network.train()
         for group in optimizer.param_groups:
@@ -84,7 +77,7 @@ class Learner:
 
     @torch.inference_mode()
     def validation_error(self, first: int | None = None) -> float | None:
-        """The share of validation images that the network gets wrong; None if any of its logits is not finite."""
+        """The share of validation images classified wrongly; None if any logit is not finite."""
         network, context = self._network, self._context
         network.eval()
         wrong = torch.zeros((), dtype=torch.int64, device=context.data.held_out_labels.device)
@@ -98,7 +91,7 @@ class Learner:
         return wrong.item() / count if finite else None
 
     def state_dict(self) -> dict[str, Any]:
-        """Weights, statistics, momentum and streams: all that the next epochs depend on. Tensors and plain values."""
+        """Weights, statistics, momentum and random states: all that the next epochs depend on."""
         return {
             "network": self._network.state_dict(),
             "optimizer": self._optimizer.state_dict(),
@@ -107,7 +100,7 @@ class Learner:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there. The state is that of a learner of the same kind for the same cell."""
+        """Continue from the state of a learner of the same kind for the same cell."""
         self._network.load_state_dict(state["network"])
         self._optimizer.load_state_dict(state["optimizer"])
         self._draws.order.set_state(state["order"])
@@ -115,23 +108,23 @@ class Learner:
 
 
 def plain_learner(network: Network, schedule: Schedule, draws: Streams, context: TrainingContext) -> Learner:
-    """The reference: float32, images [B, C, H, W], the layers as they are written down."""
+    """The reference: float32, images [B, C, H, W], the layers as defined in `network.py`."""
     network.to(context.data.train_images.device)
     return Learner(network, build_optimizer(network, schedule), draws, context)
 
 
 def stoppable(steps: Iterable[Step], stop: Stop) -> Iterator[Step]:
-    """The steps, or what they are made of, until `stop` says yes: then EvaluationStoppedError."""
+    """Yield the steps. Raises EvaluationStoppedError once `stop` returns true."""
     for step in steps:
         if stop():
-            raise EvaluationStoppedError("the evaluation was stopped; what it had measured so far is no result")
+            raise EvaluationStoppedError("evaluation cancelled")
         yield step
 
 
 def build_optimizer(network: nn.Module, schedule: Schedule, fused: bool = False) -> torch.optim.SGD:
     """SGD with the schedule's momentum and weight decay; `train_epoch` sets the learning rate.
 
-    fused: whether one kernel updates all parameters; the result is the same up to rounding.
+    fused: whether one kernel updates all parameters; results are equal up to rounding.
     """
     return torch.optim.SGD(
         network.parameters(),
@@ -143,7 +136,7 @@ def build_optimizer(network: nn.Module, schedule: Schedule, fused: bool = False)
 
 
 def train_step(network: nn.Module, optimizer: torch.optim.SGD, images: Tensor, labels: Tensor) -> float:
-    """One step of SGD on images [B, 1, 28, 28] and labels [B]; the loss before it."""
+    """One step of SGD on images [B, 1, 28, 28] and labels [B]. Returns the loss before it."""
     optimizer.zero_grad()
     loss = functional.cross_entropy(network(images), labels)
     loss.backward()

@@ -1,6 +1,6 @@
-"""The trainer of boosted trees: xgboost, tuned in 3 nominal variables, one integer and 4 continuous ones.
+"""Boosted trees by xgboost: 3 nominal variables, one integer and 4 continuous ones.
 
-An epoch is a boosting round: so a short training is the beginning of a long one, and its error is that of its rounds.
+An epoch is a boosting round, so a short training is the beginning of a long one.
 
 | | xgb_fashion_mnist | xgb_digits |
 |---|---|---|
@@ -9,17 +9,16 @@ An epoch is a boosting round: so a short training is the beginning of a long one
 | objective | the lowest validation error after any round | the validation error after the last round |
 | published by | BO-FM | Casmopolitan, MCBO |
 
-Both published protocols leave xgboost's seed at its default, 0, and so does this: the trial's seed changes nothing.
-All classes start alike (base_score 0.5), as in the versions of xgboost at the time; later ones start from the classes'
-shares, and with a small learning rate they never get away from there. Trees grow by histograms, as later versions have
-it: the papers' values need not be met to the last digit.
+As in both published protocols, xgboost's seed is its default, 0: the trial's seed has no effect. base_score is 0.5, as
+in the versions of xgboost at the time; later ones start from the shares of the classes, and with a small learning rate
+never leave them. Trees use histograms, as in later versions, so values may differ from the papers' in the last digits.
 
-`xgb_fashion_mnist_small` is the protocol of xgb_fashion_mnist on 6,000 + 3,000 of the images, as many of each class:
-another problem, of which nothing is published, and whose values are never compared with those of all images.
+`xgb_fashion_mnist_small` is the protocol of xgb_fashion_mnist on 6,000 + 3,000 of the images, balanced between classes:
+a different problem, without published results, whose values cannot be compared with those of all images.
 
 On all of FashionMNIST, 50 rounds of depth 6 with learning rate 0.3, subsample 0.8, min_split_loss 0.01 and reg_lambda 1
 gave 0.1104 (xgboost 3.2), in five minutes on one core. On the part they gave 0.1437 in 47 seconds: its 784 features
-cost more than its rows. Deep trees take longer, and so does `dart`, which looks at all earlier trees in each round.
+cost more than its rows. Deep trees are slower, and so is `dart`, which uses all earlier trees in each round.
 """
 
 import time
@@ -48,8 +47,7 @@ XGBOOST_CHOICES = (
     Nominal("grow_policy", ("depthwise", "lossguide")),
     Nominal("loss", ("multi:softmax", "multi:softprob")),
 )
-"""`loss` is what xgboost calls objective: here that is what is minimised."""
-
+"""`loss` is xgboost's parameter `objective`."""
 
 FASHION_MNIST_SPACE = Space(
     [
@@ -61,7 +59,7 @@ FASHION_MNIST_SPACE = Space(
         *XGBOOST_CHOICES,
     ]
 )
-"""The BO-FM paper's."""
+"""As in the BO-FM paper."""
 
 DIGITS_SPACE = Space(
     [
@@ -73,14 +71,14 @@ DIGITS_SPACE = Space(
         Real("reg_lambda", 0.0, 5.0),
     ]
 )
-"""MCBO's: only the learning rate is on a logarithmic scale."""
+"""As in MCBO: only the learning rate has a logarithmic scale."""
 
 
 class BoostingTrainer:
     """Evaluates trials by boosting for `trial.epochs` rounds, on CPUs.
 
-    The objective is a share of validation images. `Evaluation.errors` holds the error after the last round, `curve`
-    that after each. Same configuration, epochs, data and threads: the same evaluation, its seconds apart.
+    The objective is a validation error. `Evaluation.errors` has the error after the last round, `curve` the error after
+    each. Same configuration, epochs, data and threads: same evaluation, except its seconds.
     """
 
     def __init__(
@@ -91,28 +89,25 @@ class BoostingTrainer:
         threads: int = 1,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """space: of xgboost's parameters, by their names there but for `loss`. split: put into xgboost's form once.
+        """space: xgboost's parameters, by their names except `loss`. split: converted to xgboost's format once.
 
         best_round: whether the objective is the lowest error after any round, or that after the last.
-        threads: that xgboost uses. clock: tells the seconds.
+        threads: for xgboost. clock: returns seconds.
         Raises TrainerError without xgboost, or for less than one thread.
         """
         if threads < 1:
             raise TrainerError(f"threads = {threads}: it must be at least 1")
         self._xgboost = optional_module("xgboost", "boosting")
-        self.space = space
-        self._best_round = best_round
-        self._threads = threads
-        self._clock = clock
+        self.space, self._best_round, self._threads, self._clock = space, best_round, threads, clock
         matrix = self._xgboost.QuantileDMatrix
         self._train = matrix(split.train_inputs, split.train_labels, nthread=threads)
         self._validation = matrix(split.held_out_inputs, split.held_out_labels, ref=self._train, nthread=threads)
 
     def evaluate(self, trial: Trial, report: Report = ignore, stop: Stop = never) -> Evaluation:
-        """Boost; reports after each round. What `report` raises ends the evaluation and reaches the caller.
+        """Boost, with a report after each round; an exception in `report` ends the evaluation and is raised.
 
-        Raises SpaceError for a configuration outside the space, TrainerError for epochs or a seed that cannot be,
-        EvaluationStoppedError once `stop`, asked after each round, says yes.
+        Raises SpaceError for a configuration outside the space, TrainerError for invalid epochs or an invalid seed,
+        EvaluationStoppedError once `stop`, called after each round, returns true.
         """
         start = self._clock()
         check_trial(trial, self.space)
@@ -122,7 +117,7 @@ class BoostingTrainer:
             curve.append(error)
             report(0, len(curve), error)
             if stop():
-                raise EvaluationStoppedError(f"trial {trial.id} was stopped after {len(curve)} rounds")
+                raise EvaluationStoppedError(f"trial {trial.id} was cancelled after {len(curve)} rounds")
 
         self._xgboost.train(
             self._parameters(trial),
@@ -130,7 +125,7 @@ class BoostingTrainer:
             num_boost_round=trial.epochs,
             evals=[(self._validation, "validation")],
             verbose_eval=False,
-            callbacks=[_listener(self._xgboost, after_round)],
+            callbacks=[_callback(self._xgboost, after_round)],
         )
         objective = min(curve) if self._best_round else curve[-1]
         return Evaluation(
@@ -152,19 +147,19 @@ class BoostingTrainer:
         }
 
 
-def _listener(xgboost: Any, after_round: Callable[[float], None]) -> Any:
-    """A callback of xgboost's that passes each round's validation error on."""
+def _callback(xgboost: Any, after_round: Callable[[float], None]) -> Any:
+    """A callback for xgboost that calls after_round with each round's validation error."""
 
-    class Listener(xgboost.callback.TrainingCallback):  # type: ignore[misc]  # a class only where xgboost is there
+    class AfterRound(xgboost.callback.TrainingCallback):  # type: ignore[misc]  # xgboost is optional
         def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
             after_round(float(evals_log["validation"]["merror"][-1]))
-            return False  # go on
+            return False  # continue
 
-    return Listener()
+    return AfterRound()
 
 
 def xgb_fashion_mnist(settings: ProblemSettings, name: str = "xgb_fashion_mnist") -> Problem:
-    """On FashionMNIST; the settings' data are complete. name: of the problem."""
+    """The problem of this name on FashionMNIST, for settings without missing data keys."""
     data = settings.data
     assert data.train is not None
     assert data.validation is not None
@@ -185,8 +180,8 @@ def _problem(
         build=lambda split, hardware: BoostingTrainer(space, split, best_round, hardware.threads),
         penalty=GUESSING_ERROR,
         epochs=rounds,
-        objective=f"The objective is the {'lowest error after any round' if best_round else 'last error'} on images "
-        "that the trees were not trained on.",
+        objective=f"The objective is the {'lowest error after any round' if best_round else 'last error'} on "
+        "validation images.",
         seeds=1,
         dataset=dataset,
         load=load,

@@ -1,8 +1,7 @@
-"""Tables to learn from: scikit-learn's small ones, and FashionMNIST as one.
+"""Tables to learn from: scikit-learn's small ones, and FashionMNIST as a table.
 
-A `Table` has a target for each row and is split several times; one that is split for good is a `Split` at once.
-
-Arrays may be read-only, shared by all workers of a machine.
+A `Table` has one target per row and is split several times; a table with one fixed split is a `Split`. Arrays may be
+read-only and shared by the workers of a machine.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,19 +21,17 @@ from fmnas.trainers.images.data import fashion_mnist_set
 from fmnas.trainers.split import Bytes, Split, permutation
 
 TRAINING_SHARE = 0.7
-"""In the published protocols."""
+"""As in the published protocols."""
 
 Tabular = TypeVar("Tabular")
-"""A `Table`, or a `Split` of one."""
+"""`Table` or `Split`."""
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Features [n, d] and targets [n], finite float64: of a regression, or the numbers of classes.
+    """Features [n, d] and targets [n] of a regression, or class numbers. Raises DataError unless finite float64.
 
-    Raises DataError if they are not.
-
-    name: of the data set. place: where it was found, for the record.
+    name: of the data set. place: where it was found.
     """
 
     features: Floats
@@ -57,38 +54,33 @@ class Table:
 def table_trainer(
     space: Space, measure: Callable[[Tabular, Configuration], float], table: Tabular, needs: str, user: str
 ) -> FunctionTrainer:
-    """Evaluates points of the space on a table: the objective is measure(table, configuration).
+    """A trainer whose objective is measure(table, configuration).
 
-    needs: the module of scikit-learn that it uses. user: what it is, for the error. Raises TrainerError without it.
+    needs: the module of scikit-learn that it uses; TrainerError, which names `user`, if it is missing.
     """
     optional_module(needs, user)
     return FunctionTrainer(space, partial(measure, table))
 
 
 def diabetes_table() -> Table:
-    """442 patients, 10 features, the progression of diabetes after a year (Efron et al., 2004).
-
-    Raises TrainerError without scikit-learn, which holds it.
-    """
-    return _held_table("diabetes")
+    """442 patients, 10 features, the progression of diabetes after a year (Efron et al., 2004)."""
+    return _sklearn_table("diabetes")
 
 
 def wine_table() -> Table:
-    """178 wines, 13 measurements of each, and which of three growers (0, 1, 2) it is from (Dua and Graff 2019).
-
-    Raises TrainerError without scikit-learn, which holds it.
-    """
-    return _held_table("wine")
+    """178 wines, 13 measurements, and one of three growers (0, 1, 2) as target (Dua and Graff 2019)."""
+    return _sklearn_table("wine")
 
 
-def _held_table(name: str) -> Table:
+def _sklearn_table(name: str) -> Table:
+    """A table of scikit-learn; TrainerError without that package."""
     load = getattr(optional_module("sklearn.datasets", f"the {name} table"), f"load_{name}")
     features, targets = load(return_X_y=True)
     return Table(features, targets.astype(np.float64), name, "scikit-learn")
 
 
 def splits(count: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """The rows that train and the rows that test, of `count`, in each of the 5 splits of the published protocols."""
+    """The training rows and the test rows of each of the 5 splits of the published protocols."""
     for split in range(5):
         order = np.arange(count)
         np.random.RandomState(split**2).shuffle(order)
@@ -99,16 +91,16 @@ def splits(count: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
 def digits_table() -> Split:
     """scikit-learn's 1,797 handwritten digits as 64 grey levels: 1,257 to train and 540 to validate on, stratified.
 
-    The split is that of the published code (`train_test_split` with seed 0). Raises TrainerError without scikit-learn.
+    The split is that of the published code (`train_test_split` with seed 0).
     """
     return _split_digits(scaled=False, stratified=True, seed=0)
 
 
 def scaled_digits_table() -> Split:
-    """The same digits as HyBO splits its table: each grey level scaled to [0, 1], 1,257 to train, 540 to validate on.
+    """The digits with HyBO's preprocessing: each grey level scaled to [0, 1], 1,257 to train and 540 to validate on.
 
-    The scale is that of all rows, those that validate included, and the split (`train_test_split` with seed 42) is not
-    stratified, as in the published code. Raises TrainerError without scikit-learn.
+    As in the published code, the scale includes the validation rows, and the split (`train_test_split` with seed 42) is
+    not stratified.
     """
     return _split_digits(scaled=True, stratified=False, seed=42)
 
@@ -127,42 +119,42 @@ def _split_digits(scaled: bool, stratified: bool, seed: int) -> Split:
 
 
 def fashion_mnist_table(train: int = 49_000, validation: int = 21_000, root: Path | None = None) -> Split:
-    """All 70,000 images of FashionMNIST as 784 grey levels: of each class the first 70 % train, the rest validate.
+    """All 70,000 images of FashionMNIST as 784 grey levels: of each class the first 70 % to train on, others held out.
 
-    This is the protocol of the XGBFashionMNIST benchmark. It takes the test images in, after the training images.
-    train, validation: at most 49,000 and 21,000, at least 1 each; fewer are a fixed random part, with as many of each
-    class as of any other (or one less), in the same order. Smaller parts lie within larger ones.
+    This is the protocol of the XGBFashionMNIST benchmark. Its images are the training images, then the test images.
+    train, validation: 1 to 49,000 and 1 to 21,000; fewer are a fixed random part, balanced between classes and in the
+    same order. Smaller parts are subsets of larger ones.
     root: as for `fashion_mnist_set`. Raises DataError as it does, and for sizes that do not fit.
     """
-    found = fashion_mnist_set(root)
-    assert found.test_images is not None
-    assert found.test_labels is not None
-    images = np.concatenate([found.images, found.test_images])
-    labels = np.concatenate([found.labels, found.test_labels])
+    source = fashion_mnist_set(root)
+    assert source.test_images is not None
+    assert source.test_labels is not None
+    images = np.concatenate([source.images, source.test_images])
+    labels = np.concatenate([source.labels, source.test_labels])
     first, last = (
         _part(rows, labels, size, f"data.{name}")
         for rows, size, name in zip(_per_class(labels), (train, validation), ("train", "validation"), strict=True)
     )
     features = images.reshape(len(images), -1)
-    return Split(features[first], labels[first], features[last], labels[last], found.name, found.place)
+    return Split(features[first], labels[first], features[last], labels[last], source.name, source.place)
 
 
 def _per_class(labels: Bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The rows that train, the first 70 % of each class, and the rows that validate; both ascending."""
-    trains = np.zeros(len(labels), dtype=bool)
+    """The training rows, the first 70 % of each class, and the validation rows; both ascending."""
+    is_training = np.zeros(len(labels), dtype=bool)
     for label in np.unique(labels):
         rows = np.flatnonzero(labels == label)
-        trains[rows[: int(TRAINING_SHARE * len(rows))]] = True
-    return np.flatnonzero(trains), np.flatnonzero(~trains)
+        is_training[rows[: int(TRAINING_SHARE * len(rows))]] = True
+    return np.flatnonzero(is_training), np.flatnonzero(~is_training)
 
 
 def _part(rows: NDArray[np.int64], labels: Bytes, size: int, key: str) -> NDArray[np.int64]:
-    """`size` of the rows: the first of a permutation, the classes taking turns."""
+    """`size` of the rows, balanced between classes: the first of a permutation, one of each class in turn."""
     if not 1 <= size <= len(rows):
-        raise DataError(f"{key} = {size}: it must be from 1 to {len(rows)}, the images that there are for it")
+        raise DataError(f"{key} = {size}: it must be from 1 to {len(rows)}, the number of images")
     shuffled = rows[permutation(len(rows))]
     turns = np.empty(len(rows), dtype=np.int64)
     for label in np.unique(labels[shuffled]):
-        mine = labels[shuffled] == label
-        turns[mine] = np.arange(mine.sum())
+        of_class = labels[shuffled] == label
+        turns[of_class] = np.arange(of_class.sum())
     return np.sort(shuffled[np.argsort(turns, kind="stable")[:size]])

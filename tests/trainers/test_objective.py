@@ -1,0 +1,170 @@
+"""A user-defined function: its arguments, what it may return and report, and what the decorator refuses."""
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fmnas.search_spaces import Evaluation, Integer, LinearConstraint, Nominal, Real, Space, SpaceError, Trial
+from fmnas.trainers import DeviceFailedError, EvaluationStoppedError, TrainerError, TrainingFailedError, objective
+from fmnas.trainers.functions.objective import OPTIONAL_PARAMETERS, ObjectiveTrainer, finite_number
+from fmnas.trainers.images import devices
+
+VARIABLES = [Real("x", 0.0, 1.0), Nominal("op", ["a", "b"])]
+TRIAL = Trial(4, {"x": 0.25, "op": "b"}, epochs=3, origin="random", seed=11)
+
+
+def trainer(function: Callable[..., Any], positive: bool = False) -> ObjectiveTrainer:
+    ticks = iter(range(100))
+    return ObjectiveTrainer(Space(VARIABLES), function, positive, clock=lambda: float(next(ticks)))
+
+
+def reporting(*epochs: Any, value: Any = 0.5) -> ObjectiveTrainer:
+    """Of a function that reports the value for these epochs."""
+
+    def trains(configuration: dict[str, Any], report: Callable[[Any, Any], None]) -> float:
+        for epoch in epochs:
+            report(epoch, value)
+        return 0.3
+
+    return trainer(trains)
+
+
+def test_a_decorated_function_is_a_problem() -> None:
+    @objective(VARIABLES, penalty=2.0, minimum=0.0, epochs=3, dataset="a table")
+    def mine(configuration: dict[str, Any], epochs: int) -> float:
+        return float(configuration["x"])
+
+    assert mine.space == Space(VARIABLES)
+    assert (mine.penalty, mine.minimum, mine.epochs, mine.dataset, mine.seeds) == (2.0, 0.0, 3, "a table", 0)
+    assert mine.trainer.evaluate(TRIAL).objective == 0.25
+    assert mine.function({"x": 0.5}, epochs=1) == 0.5  # type: ignore[misc, call-arg]
+
+
+@pytest.mark.parametrize("names", [(), ("seed",), ("report", "epochs"), OPTIONAL_PARAMETERS])
+def test_it_is_called_with_the_parameters_that_it_has(names: tuple[str, ...]) -> None:
+    arguments: dict[str, Any] = {}
+    scope: dict[str, Any] = {"arguments": arguments}
+    exec(f"def f(c, {', '.join(names)}):\n    arguments.update(locals())\n    return c.pop('x')", scope)
+    assert trainer(scope["f"]).evaluate(TRIAL) == Evaluation(0.25, epochs=3, seconds=1.0)
+    assert arguments["c"] == {"op": "b"}
+    assert TRIAL.configuration == {"x": 0.25, "op": "b"}, "the function has a copy"
+    expected = {"epochs": 3, "seed": 11}
+    assert all(arguments[name] == expected[name] for name in names if name in expected)
+
+
+@pytest.mark.parametrize("one", [1, 1.0, np.float32(1), np.int64(1), np.array(1.0), torch.tensor(1.0), Fraction(1)])
+def test_any_real_number_is_valid(one: Any) -> None:
+    number = finite_number(one, "it returned")
+    assert type(number) is float
+    assert number == 1.0
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(None, "0.5", True, np.bool_(True), 1j, np.complex128(1), math.nan, np.float64("nan"), -math.inf, 10**400),
+        *([0.5], np.array([0.5]), torch.tensor([0.5]), torch.tensor(True), "x" * 10**6),
+    ],
+)
+def test_anything_else_is_named(value: Any) -> None:
+    for evaluate in (trainer(lambda configuration: value).evaluate, reporting(1, value=value).evaluate):
+        with pytest.raises(TrainerError, match=rf"\({type(value).__name__}\)") as caught:
+            evaluate(TRIAL)
+        assert len(str(caught.value)) < 200
+
+
+def test_with_a_logarithm_it_must_be_positive() -> None:
+    assert trainer(lambda configuration: 0.1, positive=True).evaluate(TRIAL).objective == 0.1
+    with pytest.raises(TrainerError, match=r"0\.0.*log_objective"):
+        trainer(lambda configuration: 0, positive=True).evaluate(TRIAL)
+
+
+def _raises(configuration: dict[str, Any]) -> float:
+    raise ValueError("no such kernel\n" + "x" * 10_000 + "the cause")
+
+
+def _exits(configuration: dict[str, Any]) -> float:
+    raise SystemExit("enough")
+
+
+@pytest.mark.parametrize(("function", "text"), [(_raises, "ValueError: no such kernel"), (_exits, "'enough'")])
+def test_an_exception_is_reported_with_its_line(function: Callable[..., float], text: str) -> None:
+    with pytest.raises(TrainingFailedError, match=text) as caught:
+        trainer(function).evaluate(TRIAL)
+    line = function.__code__.co_firstlineno + 1
+    assert str(caught.value).endswith(f"(test_objective.py, line {line})")
+    assert len(str(caught.value)) < 500
+    assert function is _exits or "the cause" in str(caught.value), "the end of a long message is kept"
+
+
+def test_a_gpu_that_failed_is_not_the_trials_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "device_failure", lambda error, device: "cuda failed" * ("kernel" in str(error)))
+    with pytest.raises(TrainingFailedError):  # it did not use a GPU
+        trainer(_raises).evaluate(TRIAL)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    with pytest.raises(DeviceFailedError, match="cuda failed"):
+        trainer(_raises).evaluate(TRIAL)
+    with pytest.raises(TrainingFailedError, match="enough"):
+        trainer(_exits).evaluate(TRIAL)
+
+
+@given(st.sets(st.integers(1, 3)))
+def test_reports_of_all_epochs_are_the_curve(epochs: set[int]) -> None:
+    reports: list[tuple[int, int, float]] = []
+    evaluation = reporting(*sorted(epochs)).evaluate(TRIAL, report=lambda *report: reports.append(report))
+    assert evaluation.curve == ((0.5,) * 3 if len(epochs) == 3 else ())
+    assert reports == [(0, epoch, 0.5) for epoch in sorted(epochs)]
+
+
+@pytest.mark.parametrize("epochs", [[0], [4], [2, 2], [2, 1], [1.0], [True], ["1"]])
+def test_epochs_must_increase(epochs: list[Any]) -> None:
+    with pytest.raises(TrainerError, match=rf"epoch {epochs[-1]!r} .* 1 to 3"):
+        reporting(*epochs).evaluate(TRIAL)
+
+
+def test_cancellation_raises_in_report() -> None:
+    with pytest.raises(EvaluationStoppedError):
+        reporting(1, 99).evaluate(TRIAL, stop=lambda: True)
+
+
+def test_a_space_with_constraints_is_used() -> None:
+    space = Space([Integer("a", 0, 3), Integer("b", 0, 3)], [LinearConstraint({"a": 1, "b": 1}, bound=2)])
+    problem = objective(space)(lambda configuration: 0.0)
+    assert problem.space is space
+    with pytest.raises(SpaceError):
+        problem.trainer.evaluate(Trial(0, {"a": 3, "b": 3}, 1, "random"))
+
+
+@pytest.mark.parametrize(
+    ("make", "key"),
+    [
+        (lambda: objective(lambda configuration: 0.0), "variables"),  # type: ignore[arg-type]
+        (lambda: objective(VARIABLES[0]), "variables"),  # type: ignore[arg-type]
+        (lambda: objective(["x"]), "variable 'x'"),  # type: ignore[list-item]
+        (lambda: objective([VARIABLES[0], VARIABLES[0]]), "['x']"),
+        (lambda: objective(VARIABLES, penalty=math.nan), "penalty = nan"),
+        (lambda: objective(VARIABLES, minimum="low"), "minimum = 'low'"),  # type: ignore[arg-type]
+        (lambda: objective(VARIABLES, penalty=0.0, log_objective=True), "penalty = 0.0"),
+        (lambda: objective(VARIABLES, epochs=0), "epochs = 0"),
+        (lambda: objective(VARIABLES, epochs=5)(_raises), "epochs = 5: _raises"),
+        (lambda: objective(VARIABLES)(lambda: 0.0), "first parameter"),
+        (lambda: objective(VARIABLES)(lambda seed: 0.0), "first parameter"),
+        (lambda: objective(VARIABLES)(lambda x, op: 0.0), "parameter 'op'"),
+    ],
+)
+def test_invalid_settings_are_refused(make: Callable[[], Any], key: str) -> None:
+    with pytest.raises((TrainerError, SpaceError)) as caught:
+        make()
+    assert key in str(caught.value)
+
+
+def test_parameters_with_defaults_are_not_set() -> None:
+    problem = objective(VARIABLES)(lambda configuration, folds=5, **more: float(folds + len(more)))
+    assert problem.trainer.evaluate(TRIAL).objective == 5.0
