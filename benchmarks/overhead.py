@@ -39,7 +39,7 @@ from fmnas.platform.workers.cluster import connect
 from fmnas.platform.workers.pool import Event, Pool
 from fmnas.platform.workers.ray_pool import RayPool
 from fmnas.search_spaces import Evaluation, Trial
-from fmnas.trainers.contract import Report, Stop, ignore, never
+from fmnas.trainers.contract import Report, Stop, never_stop, no_report
 
 
 class Idle:
@@ -48,7 +48,7 @@ class Idle:
     def __init__(self, data: None = None) -> None:
         pass
 
-    def evaluate(self, trial: Trial, report: Report = ignore, stop: Stop = never) -> Evaluation:
+    def evaluate(self, trial: Trial, report: Report = no_report, stop: Stop = never_stop) -> Evaluation:
         """The trial's number."""
         report(0, trial.epochs, 0.0)
         return Evaluation(float(trial.id), epochs=trial.epochs)

@@ -13,7 +13,7 @@ from statistics import median
 
 import numpy as np
 
-from fmnas.comparison.analysis.formatting import duration, listed
+from fmnas.comparison.analysis.formatting import format_duration, join_names
 from fmnas.comparison.analysis.paired_tests import repeats_needed
 from fmnas.optimizers.optimizer import Plan
 from fmnas.platform.config.errors import format_count
@@ -56,7 +56,7 @@ def warm_start_cost_note(config: Config) -> list[str]:
     if not labels:
         return []
     begin = "begins" if len(labels) == 1 else "begin"
-    return [f"Not trained of these: the trials that {listed(labels)} {begin} with (warm_start), which are charged"]
+    return [f"Not trained of these: the trials that {join_names(labels)} {begin} with (warm_start), which are charged"]
 
 
 def measured(config: Config, clock: Callable[[], float] = time.perf_counter) -> str:
@@ -92,9 +92,9 @@ def measured(config: Config, clock: Callable[[], float] = time.perf_counter) -> 
         return f"not known: none of {TRIED} random configurations could be evaluated{failed}"
     whole = median(seconds) * cost_of(config).evaluations * config.fidelity.epochs / workers
     return (
-        f"about {duration(whole)} on {workers} worker{'s' * (workers > 1)} of this machine, without suggestions: an "
-        f"epoch of an evaluation took {duration(median(seconds))} in the median of {len(seconds)} random "
-        f"configurations{failed}"
+        f"about {format_duration(whole)} on {workers} worker{'s' * (workers > 1)} of this machine, without "
+        f"suggestions: an epoch of an evaluation took {format_duration(median(seconds))} in the median of "
+        f"{len(seconds)} random configurations{failed}"
     )
 
 

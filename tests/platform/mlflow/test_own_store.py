@@ -30,7 +30,7 @@ QUICK = ["run", "smoke", "-o", "workers.kind=in-process", "-o", "optimizers=[ran
 
 @pytest.fixture(autouse=True)
 def _without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fmnas.comparison.report.drawn", lambda *_: [])
+    monkeypatch.setattr("fmnas.comparison.report.draw_figures", lambda *_: [])
 
 
 def runs(store: Path) -> list[Any]:
