@@ -1,13 +1,10 @@
 """BOHB: its brackets, its promotions, its model and what happens when the model fails."""
 
-import json
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fmnas.baselines import BOHB
 from fmnas.baselines.bohb import brackets
@@ -59,25 +56,9 @@ def test_brackets(epochs: int) -> None:
     assert found == TABLE[epochs]
 
 
-def test_budgets_are_thirds_of_25_and_a_half() -> None:
-    _, budgets = brackets(25)[0]
-    np.testing.assert_allclose(budgets, [(25.5 - 1e-6) / 3**i for i in (3, 2, 1, 0)], rtol=1e-12)
-
-
 def test_a_cycle_of_25_epochs_costs_377() -> None:
     cycle = brackets(25)
     assert sum(n * round(b) for sizes, budgets in cycle for n, b in zip(sizes, budgets, strict=True)) == 377
-
-
-@given(epochs=st.integers(1, 1000))
-def test_rungs_ascend_to_full_fidelity(epochs: int) -> None:
-    for sizes, budgets in brackets(epochs):
-        rounded = [round(b) for b in budgets]
-        assert rounded[0] >= 1
-        assert rounded[-1] == epochs
-        assert sorted(set(rounded)) == rounded
-        assert sorted(set(sizes), reverse=True) == list(sizes)
-        assert sizes[-1] >= 1
 
 
 def test_one_after_the_other_the_brackets_are_played_in_order() -> None:
@@ -114,18 +95,6 @@ def test_promotion_and_model_go_by_the_objective_not_by_the_error() -> None:
     assert {trial.parent for trial in asked(optimizer, 3)} == {trial.id for trial, _ in best}
 
 
-def test_errors_of_an_evaluation_change_nothing_that_is_asked() -> None:
-    """Nor what the density model picks: with and without errors that say the opposite, all trials are the same."""
-    plain, with_errors = BOHB(SPACE, epochs=1, seed=3), BOHB(SPACE, epochs=1, seed=3)
-    for _ in range(40):
-        trial, other = plain.ask(), with_errors.ask()
-        assert trial is not None
-        assert trial == other
-        plain.tell(trial, score(trial))
-        with_errors.tell(other, Evaluation(score(trial), errors=(1.0 / (1.0 + score(trial)),)))
-    assert sum(trial.origin == MODEL for trial, _ in plain.history) > 10
-
-
 def test_a_promotion_is_its_parent_with_more_epochs() -> None:
     told = [trial for trial, _ in played(BOHB(NOMINAL, epochs=9, seed=2), 60)]
     promoted = [t for t in told if t.origin == PROMOTION]
@@ -159,26 +128,10 @@ def test_the_model_picks_about_two_thirds_once_it_has_data() -> None:
     assert {t.note for t in trials} == {""}
 
 
-def test_a_result_draws_no_random_numbers() -> None:
-    optimizer = BOHB(SPACE, epochs=1)
-    for _ in range(30):
-        (trial,) = asked(optimizer, 1)
-        before = np.random.get_state(legacy=False)
-        optimizer.tell(trial, score(trial))
-        np.testing.assert_equal(np.random.get_state(legacy=False), before)
-    assert optimizer._model.generator.kde_models
-
-
 def test_the_model_finds_the_good_region() -> None:
     told = played(BOHB(SPACE, epochs=1, seed=3), 90)
     by_origin = {origin: [v for t, v in told[20:] if t.origin == origin] for origin in (MODEL, RANDOM)}
     assert np.median(by_origin[MODEL]) < np.median(by_origin[RANDOM])
-
-
-def test_the_model_works_with_nominal_variables() -> None:
-    trials = [trial for trial, _ in played(BOHB(NOMINAL, epochs=1), 60)]
-    assert {t.note for t in trials} == {""}
-    assert sum(t.origin == MODEL for t in trials) > 15
 
 
 @pytest.fixture
@@ -251,16 +204,6 @@ def test_forgotten_trials_do_not_stop_a_bracket() -> None:
     assert following[2].parent is None
 
 
-def test_a_bracket_of_forgotten_trials_alone_goes_on() -> None:
-    optimizer = BOHB(SPACE, epochs=3)
-    for number in range(12):
-        trial = optimizer.ask()
-        assert trial is not None
-        assert trial.id == number
-        optimizer.forget(trial)
-    assert optimizer.pending == {}
-
-
 def test_a_changed_history_is_noticed() -> None:
     told = played(BOHB(SPACE, epochs=3), 4)
     assert told[3][0].origin == PROMOTION
@@ -270,12 +213,6 @@ def test_a_changed_history_is_noticed() -> None:
         optimizer.tell(trial, -score(trial))  # the ranks are reversed
     with pytest.raises(OptimizerError, match="trial 3 "):
         optimizer.restore(told[3][0])
-
-
-@pytest.mark.parametrize("eta", [1, 0, -3])
-def test_settings_are_checked(eta: int) -> None:
-    with pytest.raises(OptimizerError, match=f"eta = {eta}"):
-        BOHB(SPACE, epochs=9, eta=eta)
 
 
 @pytest.mark.parametrize(
@@ -298,28 +235,3 @@ def test_defaults_of_the_model_are_hpbandsters() -> None:
     names = ("min_points_in_model", "top_n_percent", "num_samples", "random_fraction", "bw_factor", "min_bandwidth")
     found = BOHB(SPACE)._model.generator
     assert {name: getattr(found, name) for name in names} == {name: getattr(expected, name) for name in names}
-
-
-@pytest.mark.parametrize("eta", [2, 4])
-def test_other_eta(eta: int) -> None:
-    trials = [trial for trial, _ in played(BOHB(SPACE, epochs=8, eta=eta), 40)]
-    assert max(t.epochs for t in trials) == 8
-    assert sum(t.origin == PROMOTION for t in trials) > 0
-
-
-def test_restoring_takes_values_as_they_were() -> None:
-    space = Space([Real(f"x{i}", 0.3, 7.7, log=True) for i in range(8)])
-    for seed in range(10):
-        optimizer, copy = BOHB(space, epochs=25, seed=seed), BOHB(space, epochs=25, seed=seed)
-        for _ in range(27):
-            trial = optimizer.ask()
-            assert trial is not None
-            copy.restore(Trial.from_dict(json.loads(json.dumps(trial.to_dict()))))
-
-
-def test_evaluations_are_taken_whole() -> None:
-    optimizer = BOHB(SPACE, epochs=3)
-    trial = optimizer.ask()
-    assert trial is not None
-    optimizer.tell(trial, Evaluation(0.5, epochs=1, errors=(0.4, 0.6)))
-    assert optimizer.history == [(trial, Evaluation(0.5, epochs=1, errors=(0.4, 0.6)))]

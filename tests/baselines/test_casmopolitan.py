@@ -18,7 +18,7 @@ from fmnas.optimizers.gp.fit import Fit, FitError, FitSettings
 from fmnas.optimizers.gp.points import Points
 from fmnas.optimizers.gp.region import Region
 from fmnas.optimizers.gp.search import SearchSettings
-from fmnas.search_spaces import LinearConstraint, Nominal, Ordinal, Real, Space, SpaceError, Trial
+from fmnas.search_spaces import Nominal, Ordinal, Real, Space, SpaceError, Trial
 from fmnas.search_spaces.records import FAILED_FIT, FALLBACK, MODEL, RANDOM
 
 GOLDEN: Any = json.loads((Path(__file__).parent / "golden_casmopolitan.json").read_text())
@@ -97,14 +97,6 @@ def test_only_results_in_a_row_change_the_lengths(broken_by: bool) -> None:
 @pytest.mark.parametrize("case", GOLDEN["success_test"], ids=lambda case: f"{case['new']} after {case['best']}")
 def test_golden_successes(case: dict[str, Any]) -> None:
     assert is_success(case["new"], case["best"]) == case["success"]
-
-
-@pytest.mark.parametrize(("P", "radius"), [(0, 0), (1, 1), (2, 2), (3, 3), (12, 10), (50, 40)])
-def test_the_ball_begins_with_four_fifths_of_the_discrete_variables(P: int, radius: int) -> None:
-    space = Space([*REALS, *(Nominal(f"h{p}", (0, 1)) for p in range(P))])
-    region = TrustRegion.initial(GrowthRules.for_space(space))
-    assert (region.radius, region.side) == (radius, 0.8)
-    assert not region.is_exhausted
 
 
 @pytest.mark.parametrize("P", [0, 1])
@@ -191,14 +183,6 @@ def test_an_exhausted_region_is_left_for_another() -> None:
     assert [trial.id for trial, _ in optimizer.observations()] == [10, 11, 12, 13]
 
 
-def test_after_a_large_design_a_new_region_still_begins_with_twenty_points() -> None:
-    optimizer = made(failures=1, design=23)
-    worse(optimizer, 25, first=1.0)
-    assert len(optimizer._regions) == 2
-    assert {trial.origin for trial in worse(optimizer, 20, first=30.0)} == {RANDOM}
-    assert asked(optimizer).origin == MODEL
-
-
 def test_a_new_region_without_a_feasible_point_is_left_to_chance(monkeypatch: pytest.MonkeyPatch) -> None:
     optimizer = made(failures=3)
     worse(optimizer, 11, first=9.0)
@@ -211,13 +195,6 @@ def test_a_new_region_without_a_feasible_point_is_left_to_chance(monkeypatch: py
     trial = asked(optimizer)
     assert (trial.origin, trial.fallback) == (RANDOM, FALLBACK)
     assert trial.note == "almost nothing of the trust region is feasible"
-
-
-def test_where_little_of_the_region_is_feasible_the_model_still_chooses() -> None:
-    slack = [LinearConstraint({"x": sign, "z": -sign}, bound=0.001) for sign in (1.0, -1.0)]
-    optimizer = made(Space([Real("x", 0.0, 1.0), Real("z", 0.0, 1.0)], slack))
-    worse(optimizer, 4)
-    assert asked(optimizer).origin == MODEL
 
 
 def test_a_late_result_of_an_earlier_region_is_not_modelled() -> None:
@@ -253,12 +230,3 @@ def test_where_the_bests_cannot_be_fitted_the_centre_is_drawn_and_it_is_said(mon
     centre = optimizer._suggest_centre(np.random.default_rng(2))
     assert (centre.origin, centre.fallback) == (RANDOM, FAILED_FIT)
     assert centre.note == "start of a new trust region; fit failed: it is singular"
-
-
-@pytest.mark.parametrize("bests", [[1.0], [1.0, 1.0]])
-def test_bests_that_tell_nothing_leave_the_centre_to_chance(bests: list[float]) -> None:
-    optimizer = made()
-    optimizer._best = [(x, y) for x, y in zip(SPACE.sample_encoded(np.random.default_rng(1), 2), bests, strict=False)]
-    one, other = (optimizer._suggest_centre(np.random.default_rng(seed)) for seed in (2, 3))
-    assert one.configuration != other.configuration
-    assert (one.origin, one.fallback) == (RANDOM, "")

@@ -11,12 +11,12 @@ import torch
 
 from fmnas.baselines.cocabo import DEFAULT_PULLS, CoCaBO, CoCaBOKernel
 from fmnas.baselines.exp3 import EXP3, MAX_LOG_WEIGHT, Bandits, exploration_rate
-from fmnas.optimizers import OptimizerError, random_design
+from fmnas.optimizers import random_design
 from fmnas.optimizers.bayesian import ModelSettings
 from fmnas.optimizers.gp.fit import FitSettings
 from fmnas.optimizers.gp.points import Points
 from fmnas.optimizers.gp.search import SearchSettings
-from fmnas.search_spaces import LinearConstraint, Nominal, Real, Space
+from fmnas.search_spaces import Nominal, Real, Space
 from fmnas.search_spaces.records import INITIAL, MODEL, RANDOM
 
 GOLDEN: Any = json.loads((Path(__file__).parent / "golden_cocabo.json").read_text())
@@ -111,19 +111,6 @@ def test_a_reward_is_the_best_result_of_the_value_on_the_scale_of_all_such() -> 
         np.testing.assert_allclose(bandit.log_weights, expected, rtol=1e-10)
 
 
-def test_rewards_do_not_depend_on_the_objectives_scale() -> None:
-    one, other = told(6), told(6, scale=1e6)
-    for p, bandit in enumerate(one.bandits):
-        np.testing.assert_allclose(bandit.log_weights, other.bandits[p].log_weights, rtol=1e-9)
-        assert (bandit.log_weights != 0.0).any()
-
-
-def test_while_all_values_are_as_good_no_weight_moves() -> None:
-    bandits = Bandits(SPACE, 100)
-    bandits.tell([0, 0, 0], 2.0, pulled=True)
-    assert all((bandit.log_weights == 0.0).all() for bandit in bandits.bandits)
-
-
 def test_results_that_no_bandit_drew_move_no_weight() -> None:
     assert all((bandit.log_weights == 0.0).all() for bandit in told(0).bandits)
 
@@ -186,22 +173,3 @@ def test_the_bandits_choose_the_discrete_variables() -> None:
     trial = optimizer.ask()
     assert trial is not None
     assert [trial.configuration[f"h{j}"] for j in (1, 2, 3)] == [2, 4, 1]
-
-
-def test_values_for_which_nothing_is_feasible_are_drawn_again() -> None:
-    constraint = LinearConstraint({"h1": 1.0, "x1": 0.1}, bound=0.5)  # of three values the first alone
-    optimizer = made(Space(SPACE.variables, [constraint]))
-    assert {configuration["h1"] for configuration in run(optimizer, 9)} == {0}
-    assert {trial.origin for trial, _ in optimizer.history[4:]} == {MODEL}
-
-
-@pytest.mark.parametrize(
-    ("mix", "allowed"), [(1.5, "at least 0.0 and at most 1.0, or one of 'learned'"), ("all", "at least 0")]
-)
-def test_a_mix_is_a_share_or_learned(mix: Any, allowed: str) -> None:
-    with pytest.raises(OptimizerError, match=f"mix = {mix!r}: it must be {allowed}"):
-        CoCaBO(SPACE, mix=mix)
-
-
-def test_it_says_that_it_is_told_its_budget() -> None:
-    assert "size of its budget" in CoCaBO.caveat({})

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from optuna.samplers import BaseSampler, BruteForceSampler, GridSampler, NSGAIISampler, RandomSampler, TPESampler
+from optuna.samplers import BaseSampler, NSGAIISampler, RandomSampler, TPESampler
 from optuna.trial import TrialState
 
 from fmnas.baselines.optuna_sampler import OptunaSampler, is_sampler, optimizer_from_sampler
@@ -84,15 +84,6 @@ def test_restored_its_study_is_the_same(sampler: type[Any]) -> None:
     assert ask(optimizer) == ask(copy)
 
 
-def test_what_a_sampler_keeps_in_its_study_lives_on() -> None:
-    """Generations follow each other, which in a study built anew in each ask they would not."""
-    optimizer = built(NSGAIISampler, population_size=3)
-    played(optimizer, 13)
-    trials = optimizer._study.get_trials()
-    generations = [value for trial in trials for key, value in trial.system_attrs.items() if "generation" in key]
-    assert max(generations) >= 3
-
-
 def test_origins_tell_chance_from_the_rest() -> None:
     def origins(sampler: type[Any], **options: Any) -> list[str]:
         return [trial.origin for trial in played(built(sampler, initial_design=DESIGN, **options), 6)]
@@ -122,12 +113,6 @@ def test_infeasible_draws_are_withdrawn_and_where_none_is_feasible_chance_choose
     optimizer.tell(trial, 0.0)
     states = [each.state for each in optimizer._study.get_trials()]
     assert states == [TrialState.FAIL] * 20 + [TrialState.COMPLETE]
-
-
-def test_a_study_that_a_sampler_wants_to_stop_goes_on() -> None:
-    space = Space([Integer("k", 0, 1)])
-    assert {t.configuration["k"] for t in played(built(BruteForceSampler, space), 5)} == {0, 1}
-    assert len(played(built(GridSampler, space, search_space={"k": [0, 1]}), 5)) == 5
 
 
 def test_one_that_cannot_be_built_says_why() -> None:

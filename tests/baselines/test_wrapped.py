@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from fmnas.baselines import RandomSearch
 from fmnas.baselines.botorch import BoTorch
 from fmnas.baselines.external import MAX_REJECTED, WrappedOptimizer
 from fmnas.baselines.smac import SMAC
@@ -35,7 +34,6 @@ WRAPPED: dict[type[WrappedOptimizer], dict[str, Any]] = {
     BoTorch: {"fit_steps": 15, "raw_samples": 16, "restarts": 1},
 }
 """Each with what makes it quick."""
-BUDGETS = {TPE: 80, SMAC: 40, BoTorch: 14}
 BOWL = Space(
     [Real("x", 0.0, 1.0), Real("rate", 1e-4, 1e-1, log=True), Nominal("op", list("abcde")), Integer("k", 0, 7)]
 )
@@ -85,18 +83,6 @@ def informed(method: type[WrappedOptimizer]) -> Any:
     for i, objective in ((3, third[1]), (2, second[1]), (0, first[1])):
         optimizer.tell(trials[i], objective)
     return optimizer
-
-
-@pytest.mark.parametrize("method", WRAPPED)
-def test_it_beats_random_search_on_a_bowl(method: type[WrappedOptimizer]) -> None:
-    pairs, budget = [], BUDGETS[method]
-    for seed in range(3):
-        design = random_design(BOWL, 10, seed)
-        model = method(BOWL, seed=seed, initial_design=design, **WRAPPED[method])
-        chance = RandomSearch(BOWL, seed=seed, initial_design=design)
-        pairs.append((best_of(model, budget), best_of(chance, budget)))
-    ours, theirs = np.array(pairs).T
-    assert ours.mean() < 2 / 3 * theirs.mean()
 
 
 def test_what_optuna_is_told() -> None:
@@ -165,17 +151,6 @@ def test_what_botorch_is_told() -> None:
     assert torch.allclose(acquisition.X_pending, pending)
 
 
-def test_botorch_models_the_logarithm() -> None:
-    optimizer = BoTorch(BOWL, log_objective=True, initial_design=random_design(BOWL, 3, 0))
-    for value in (0.1, 10.0, 1.0):
-        optimizer.tell(ask(optimizer), value)
-    assert float(optimizer.acquisition().best_f) == pytest.approx(np.log(10.0))
-    trial = ask(optimizer)
-    with pytest.raises(OptimizerError, match=r"objective 0\.0 with log_objective"):
-        optimizer.tell(trial, 0.0)
-    assert list(optimizer.pending) == [trial.id]
-
-
 @pytest.mark.parametrize("method", WRAPPED)
 def test_it_leaves_no_file_and_says_nothing(
     method: type[WrappedOptimizer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
@@ -202,16 +177,6 @@ def test_without_its_package_it_says_how_to_get_it(
     assert str(refused.value) == (
         f"optimizer {method.name} needs {package}, which is not installed: pip install {package}"
     )
-
-
-@pytest.mark.parametrize("method", WRAPPED)
-def test_where_there_is_nothing_to_model_chance_chooses(method: type[WrappedOptimizer]) -> None:
-    optimizer = method(BOWL, **WRAPPED[method])
-    trials = [ask(optimizer), ask(optimizer)]
-    assert [trial.origin for trial in trials] == [RANDOM, RANDOM]
-    for trial in trials:
-        optimizer.tell(trial, 0.5)
-    assert ask(optimizer).origin in (RANDOM, MODEL)
 
 
 class Stubborn(WrappedOptimizer):

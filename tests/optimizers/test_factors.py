@@ -23,11 +23,6 @@ KERNELS = {**FAST_KERNELS, **{f"blended-{name}": kernel for name, kernel in BLEN
 MODULATIONS = {"modlap": ModulatedLaplacian(), "moddif": ModulatedDiffusion()}
 
 
-def test_the_six_kernels_are_known_by_name() -> None:
-    assert sorted(FAST_KERNELS) == ["adddif", "addlap", "moddif", "modlap", "proddif", "prodlap"]
-    assert all(FAST_KERNELS[name].modulation is kernel.modulation for name, kernel in BLENDED_KERNELS.items())
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_the_slopes_of_a_combination_are_its_derivatives(kernel: str, seed: int) -> None:
     combination, rng = KERNELS[kernel].combination, np.random.default_rng(seed)
@@ -83,12 +78,6 @@ def test_a_long_path_takes_little_memory() -> None:
     found = Eigenspaces.from_variable(Integer("n", 1, 200))
     kept = sum(value.nbytes for value in vars(found).values() if isinstance(value, torch.Tensor))
     assert kept < 10 * 200 * 200 * 8
-
-
-def test_a_complete_graph_has_two_eigenspaces() -> None:
-    found = Eigenspaces.from_variable(Nominal("a", list(range(8))))
-    np.testing.assert_allclose(found.mu, [0.0, 8.0], atol=1e-9)
-    np.testing.assert_allclose(found.multiplicities, [1.0, 7.0])
 
 
 @pytest.mark.parametrize("V", [2, 5, 8, 17, 64, 101])

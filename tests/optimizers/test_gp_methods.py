@@ -5,10 +5,7 @@ Two methods: CoCaBO's kernel (Ru et al. 2020), and a Matern over one-hot codes.
 
 import json
 import pickle
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -201,13 +198,6 @@ def test_equal_results_leave_it_to_chance(method: type[BayesianOptimizer]) -> No
     assert "all results are equal" in trial.note
 
 
-def test_another_acquisition_is_another_search() -> None:
-    design, space = random_design(SPACES["mixed"], 4, 0), SPACES["mixed"]
-    one = trials(busy(CoCaBO(space, acquired="ei", initial_design=design), 10))
-    other = trials(busy(CoCaBO(space, acquired="lcb", initial_design=design), 10))
-    assert [t.configuration for t in one] != [t.configuration for t in other]
-
-
 def test_they_beat_random_search(method: type[BayesianOptimizer]) -> None:
     """20 evaluations of a bowl, 4 runs against 20 of chance; one-sided."""
     space = SPACES["mixed"]
@@ -223,22 +213,3 @@ def test_they_beat_random_search(method: type[BayesianOptimizer]) -> None:
         for seed in range(100, 120)
     ]
     assert mannwhitneyu(ours, chance, alternative="less").pvalue < 0.01
-
-
-def everything() -> dict[str, list[dict[str, object]]]:
-    """Trials of every method on every space, as plain data."""
-    return {
-        f"{method.__name__} {name}": [t.to_dict() for t in trials(busy(made(method, space), 7))]
-        for method in METHODS
-        for name, space in SPACES.items()
-    }
-
-
-def test_another_process_suggests_the_same(tmp_path: Path) -> None:
-    command = [sys.executable, str(Path(__file__).resolve())]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert json.loads(done.stdout) == everything()
-
-
-if __name__ == "__main__":
-    json.dump(everything(), sys.stdout)

@@ -48,11 +48,6 @@ def test_results_of_any_size_are_modelled_unless_they_are_equal(y: list[float], 
     assert unfittable_reason(np.array(y)) == why
 
 
-def test_the_plain_scale_changes_nothing() -> None:
-    y = np.array([3.0, 1.0, 4.0, 1.5])
-    np.testing.assert_allclose(Warping().apply(y), standardise(y), rtol=1e-12)
-
-
 def test_softness_is_linear_below_the_median_and_logarithmic_above() -> None:
     y = np.array([0.0, 1.0, 2.0, 3.0, 1000.0])  # median 2, lower quartile 1
     expected = standardise(np.array([-2.0, -1.0, 0.0, np.log(2.0), np.log(999.0)]))
@@ -121,22 +116,6 @@ def test_a_long_tail_is_seen_softly_and_none_plainly() -> None:
                 fitted(warping.apply(y), X), y, [Warping("identity"), Warping("log above median")]
             )
         assert warping.warp == warp
-
-
-def test_a_trial_remembers_the_scale_it_was_asked_with() -> None:
-    opt, again = (BOFM(SPACE, seed=3) for _ in range(2))
-    for _ in range(16):
-        trial = opt.ask()
-        assert trial is not None
-        if trial.memo:
-            assert trial.memo[-1] in range(len(WARPINGS))
-        again.restore(trial)
-        a, b = trial.configuration["a"], trial.configuration["b"]
-        value = float(np.log(1.0 + SUMMANDS[a] + SUMMANDS[::-1][b] + trial.configuration["x"]))
-        opt.tell(trial, value)
-        again.tell(trial, value)
-    assert WARPINGS[int(trial.memo[-1])] != WARPINGS[0]
-    assert again.ask() == opt.ask()
 
 
 class NoSecondFit(BOFM):

@@ -77,15 +77,6 @@ def test_likelihood_and_gradient(both: Both) -> None:
     np.testing.assert_allclose(gradient, slope, rtol=1e-8, atol=1e-10)
 
 
-def test_predictions(both: Both) -> None:
-    problem, fast, slow = both
-    points = Points.from_encoded(problem.space, problem.space.sample_encoded(np.random.default_rng(2), 150))
-    for found, expected in zip(
-        *(Posterior(each, starts(fast)[0]).predict(points) for each in (fast, slow)), strict=True
-    ):
-        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-10)
-
-
 def test_the_search_sees_the_same_surface(both: Both) -> None:
     problem, fast, slow = both
     one, other = (Surface(Posterior(each, starts(fast)[0]), LogEI(-1.0)) for each in (fast, slow))
@@ -136,11 +127,3 @@ def test_a_kernel_without_parameters_is_fitted_for_its_noise_alone(both: Both) -
     r, own, pullback = correlation.with_pullback(C, correlation.precompute(V))
     np.testing.assert_allclose(own, 1.0, rtol=1e-14)
     assert torch.equal(pullback(r, own), torch.zeros_like(C))
-
-
-def test_overlap_is_the_share_of_variables_that_agree(space: Space, make_problem: Any) -> None:
-    if not space.discrete:
-        pytest.skip("there are no vertices")
-    points = make_problem(space, 9).points
-    r, _ = Overlap(space).condition_on({}, points).correlate(points)
-    np.testing.assert_allclose(r, overlap(points.V[:, None], points.V[None]), rtol=1e-14)

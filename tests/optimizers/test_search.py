@@ -44,16 +44,6 @@ def all_vertices(space: Space) -> np.ndarray:
     return np.stack(np.unravel_index(np.arange(math.prod(shape)), shape), axis=1).astype(float)
 
 
-def test_acquisition_is_log_ei_of_the_prediction(make_problem: Any, space: Space) -> None:
-    problem = make_problem(space, 7)
-    points = points_of(space, 5)
-    mean, variance = problem.posterior.predict(points)
-    u = (problem.y.min() - mean) / variance.sqrt()
-    normal = torch.distributions.Normal(0.0, 1.0)
-    ei = variance.sqrt() * (normal.log_prob(u).exp() + u * normal.cdf(u))
-    np.testing.assert_allclose(surface_of(problem).value(points), ei.log(), rtol=1e-4, atol=1e-6)
-
-
 @given(data=st.data(), n=st.integers(2, 9), seed=st.integers(0, 2**32), name=st.sampled_from(["modlap", "moddif"]))
 @settings(max_examples=40)
 def test_best_neighbour_is_the_best_of_all_neighbours(
@@ -95,11 +85,6 @@ def test_gradient_equals_finite_differences(
 ) -> None:
     space = data.draw(spaces.filter(lambda s: len(s.continuous) > 0))
     check_gradient(space, surface_of(make_problem(space, n, seed, name)), points_of(space, 3, seed + 1))
-
-
-def test_gradient_of_each_kind_of_space(make_problem: Any, space: Space, kernel: str) -> None:
-    surface = surface_of(make_problem(space, 10, kernel=kernel))
-    check_gradient(space, surface, points_of(space, 4))
 
 
 @given(data=st.data(), seed=st.integers(0, 2**32))
@@ -179,15 +164,6 @@ def test_search_finds_the_best_of_a_discrete_space(make_problem: Any, space: Spa
     assert alternating_search(surface, Region(space), starts, SETTINGS)[1].max().item() == pytest.approx(best, abs=1e-6)
 
 
-def test_hill_climbing_reaches_the_best_of_a_complete_graph_from_anywhere(make_problem: Any) -> None:
-    space = Space([Nominal("a", list(range(9)))])
-    surface = surface_of(make_problem(space, 4))
-    everywhere = Points.from_encoded(space, all_vertices(space))
-    best = surface.value(everywhere).max().item()
-    _, values = alternating_search(surface, Region(space), everywhere, SETTINGS)
-    np.testing.assert_allclose(values, best, atol=1e-9)
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_search_finds_the_best_of_a_fine_grid(make_problem: Any, seed: int) -> None:
     space = Space([Real("x", 0.0, 1.0), Nominal("a", list("pqr"))])
@@ -260,17 +236,6 @@ def test_spray_stays_near_the_incumbent() -> None:
     assert set(X[moved[:, 0], 2]) == {2.0, 4.0}
     assert set(X[moved[:, 1], 3]) == {1.0}
     assert incumbent.tolist() == [0.5, 0.0, 3.0, 0.0]
-
-
-@pytest.mark.parametrize(
-    "space", [Space([Real("x", 0.0, 1.0)]), Space([Integer("k", 0, 5)])], ids=["continuous", "discrete"]
-)
-def test_spray_of_a_space_of_one_kind(space: Space) -> None:
-    X = sample_near(space, space.encode(space.sample(np.random.default_rng(1))), 20, np.random.default_rng(0))
-    assert X.shape == (20, 1)
-    assert len(np.unique(X)) > 1
-    for x in X:
-        space.validate(space.decode(x))
 
 
 def constrained_space() -> Space:

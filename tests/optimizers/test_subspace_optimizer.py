@@ -11,7 +11,6 @@ from fmnas.baselines.regularized_evolution import RegularizedEvolution
 from fmnas.optimizers import BOFM, Optimizer, OptimizerError, Suggestion, random_design
 from fmnas.optimizers.subspace import SubspaceOptimizer
 from fmnas.search_spaces import Integer, Nominal, Real, Space, Subspace, Trial
-from fmnas.search_spaces.records import INITIAL
 
 SPACE = Space([Real("x", 0.0, 1.0), Real("y", 0.0, 1.0), Integer("k", 0, 4), Nominal("op", ["a", "b", "c"])])
 MIXED, DISCRETE, CONTINUOUS = {"x": 0.5, "op": "b"}, {"x": 0.5, "y": 0.25}, {"k": 3, "op": "a"}
@@ -77,14 +76,6 @@ def test_restored_it_goes_on_as_if_nothing_had_happened(name: str) -> None:
             again.tell(trial, score(trial))
     assert again.ask() == first.ask()
     assert [trial for trial, _ in again.history] == [trial for trial, _ in first.history]
-
-
-def test_the_initial_design_is_the_inner_ones_completed() -> None:
-    subspace = Subspace(SPACE, MIXED)
-    design = random_design(subspace.free, 2, 1)
-    trials = played(SubspaceOptimizer(subspace, MAKERS["random"](subspace.free)))
-    assert [trial.origin for trial in trials[:3]] == [INITIAL, INITIAL, "random"]
-    assert [trial.configuration for trial in trials[:2]] == [subspace.complete(point) for point in design]
 
 
 def test_it_waits_where_the_inner_one_waits() -> None:
