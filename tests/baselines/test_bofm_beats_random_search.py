@@ -27,7 +27,6 @@ def bowl(configuration: Configuration) -> float:
 def best_of(optimizer: Optimizer, objective: Callable[[Configuration], float], budget: int) -> float:
     for _ in range(budget):
         trial = optimizer.ask()
-        assert trial is not None
         optimizer.tell(trial, objective(trial.configuration))
     return min(evaluation.objective for _, evaluation in optimizer.history)
 

@@ -46,8 +46,8 @@ def test_golden_overlap(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", GOLDEN["mixed"], ids=lambda case: str(case["lam"]))
 def test_golden_mixture(case: dict[str, Any]) -> None:
     l, theta = case["lengthscale_categorical"][0], case["lengthscale_continuous"][0]  # noqa: E741
-    found = gram(SPACE, np.column_stack([Z[:, 3:], Z[:, :3]]), case["lam"], l=l, theta=theta)
-    np.testing.assert_allclose(found, case["gram"], rtol=1e-9)
+    result = gram(SPACE, np.column_stack([Z[:, 3:], Z[:, :3]]), case["lam"], l=l, theta=theta)
+    np.testing.assert_allclose(result, case["gram"], rtol=1e-9)
 
 
 @pytest.mark.parametrize("case", GOLDEN["copula"], ids=lambda case: str(len(case["y"])))
@@ -58,8 +58,8 @@ def test_golden_copula(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", GOLDEN["augmented_ei"], ids=lambda case: str(case["mean"]))
 def test_golden_augmented_ei(case: dict[str, float]) -> None:
     mean, deviation = (torch.tensor([case[name]], dtype=torch.float64) for name in ("mean", "sd"))
-    found = LogAugmentedEI(case["mean_at_centre"], case["noise_variance"]).value(mean, deviation)
-    assert float(found) == pytest.approx(math.log(case["augmented_ei"]), rel=1e-9)
+    result = LogAugmentedEI(case["mean_at_centre"], case["noise_variance"]).value(mean, deviation)
+    assert float(result) == pytest.approx(math.log(case["augmented_ei"]), rel=1e-9)
     plain = LogEI(case["mean_at_centre"]).value(mean, deviation)
     assert float(plain) == pytest.approx(math.log(case["ei"]), rel=1e-9)
 
@@ -111,7 +111,7 @@ def test_a_ball_that_cannot_shrink_exhausts_no_region(P: int) -> None:
     assert len(sides) == math.ceil(math.log(0.8 * 2**7, 1.5))
 
 
-def made(space: Space = SPACE, failures: int = 40, design: int = 4) -> Casmopolitan:
+def build_optimizer(space: Space = SPACE, failures: int = 40, design: int = 4) -> Casmopolitan:
     optimizer = Casmopolitan(space, initial_design=random_design(space, design, 0))
     optimizer.settings = replace(
         optimizer.settings,
@@ -122,29 +122,27 @@ def made(space: Space = SPACE, failures: int = 40, design: int = 4) -> Casmopoli
     return optimizer
 
 
-def asked(optimizer: Casmopolitan) -> Trial:
-    trial = optimizer.ask()
-    assert trial is not None
-    return trial
+def ask_next(optimizer: Casmopolitan) -> Trial:
+    return optimizer.ask()
 
 
 def worse(optimizer: Casmopolitan, count: int, first: float = 1.0) -> list[Trial]:
     """Asks that are told worse and worse results."""
     trials = []
     for number in range(count):
-        trials.append(asked(optimizer))
+        trials.append(ask_next(optimizer))
         optimizer.tell(trials[-1], first + number)
     return trials
 
 
 def is_within(optimizer: Casmopolitan, trial: Trial, centre: Trial, side: float, radius: int) -> bool:
-    x, c = (optimizer.space.encode(each.configuration) for each in (trial, centre))
+    x, c = (optimizer.space.encode(item.configuration) for item in (trial, centre))
     near = np.abs(x[:2] - c[:2]).max() <= side / 2.0 + 1e-12
     return bool(near and (x[2:] != c[2:]).sum() <= radius)
 
 
 def test_golden_box() -> None:
-    case, optimizer = GOLDEN["box"], made()
+    case, optimizer = GOLDEN["box"], build_optimizer()
     optimizer.region = replace(optimizer.region, side=case["length"])
     region = optimizer._region_around(np.array([*case["centre"], 0.0, 0.0, 0.0]))
     np.testing.assert_allclose(region.box.lower, case["lower"])
@@ -152,7 +150,7 @@ def test_golden_box() -> None:
 
 
 def test_asks_stay_in_the_region_around_the_best() -> None:
-    optimizer = made()
+    optimizer = build_optimizer()
     best = worse(optimizer, 4)[0]
     for _ in range(6):
         optimizer.region = replace(optimizer.region, side=0.2, radius=2)
@@ -163,7 +161,7 @@ def test_asks_stay_in_the_region_around_the_best() -> None:
 
 def test_an_exhausted_region_is_left_for_another() -> None:
     """Of three discrete variables the radius is 3, 2, 1: two shrinkings by 3 failures each."""
-    optimizer = made(failures=3)
+    optimizer = build_optimizer(failures=3)
     design = worse(optimizer, 4)
     assert optimizer.region.failures == 0  # the initial design does not count
     worse(optimizer, 5, first=9.0)
@@ -173,18 +171,18 @@ def test_an_exhausted_region_is_left_for_another() -> None:
     assert optimizer.region == TrustRegion.initial(optimizer.region.rules)
     assert optimizer._best[0][1] == 1.0
     np.testing.assert_array_equal(optimizer._best[0][0], SPACE.encode(design[0].configuration))
-    centre, *others = worse(optimizer, 4, first=30.0)
+    centre, *rest = worse(optimizer, 4, first=30.0)
     assert (centre.origin, centre.note) == (RANDOM, "start of a new trust region"), "of one region it is drawn"
-    for trial in others:
+    for trial in rest:
         assert trial.origin == RANDOM
         assert not trial.fallback
         assert is_within(optimizer, trial, centre, side=0.8, radius=3)
-    assert asked(optimizer).origin == MODEL
+    assert ask_next(optimizer).origin == MODEL
     assert [trial.id for trial, _ in optimizer.observations()] == [10, 11, 12, 13]
 
 
 def test_a_new_region_without_a_feasible_point_is_left_to_chance(monkeypatch: pytest.MonkeyPatch) -> None:
-    optimizer = made(failures=3)
+    optimizer = build_optimizer(failures=3)
     worse(optimizer, 11, first=9.0)
     assert len(optimizer._regions) == 2
 
@@ -192,28 +190,28 @@ def test_a_new_region_without_a_feasible_point_is_left_to_chance(monkeypatch: py
         raise SpaceError("nothing")
 
     monkeypatch.setattr(Region, "sample", nothing)
-    trial = asked(optimizer)
+    trial = ask_next(optimizer)
     assert (trial.origin, trial.fallback) == (RANDOM, FALLBACK)
     assert trial.note == "almost nothing of the trust region is feasible"
 
 
 def test_a_late_result_of_an_earlier_region_is_not_modelled() -> None:
-    optimizer = made(failures=1)
+    optimizer = build_optimizer(failures=1)
     worse(optimizer, 4)
-    late = asked(optimizer)
+    late = ask_next(optimizer)
     worse(optimizer, 2, first=9.0)
     assert optimizer.observations() == []
     optimizer.tell(late, -5.0)
     assert optimizer.observations() == []
     assert optimizer.region == TrustRegion.initial(optimizer.region.rules)
     worse(optimizer, 4, first=9.0)
-    assert is_within(optimizer, asked(optimizer), optimizer.observations()[0][0], side=0.8, radius=3)
+    assert is_within(optimizer, ask_next(optimizer), optimizer.observations()[0][0], side=0.8, radius=3)
 
 
 def test_a_region_begins_where_the_best_of_those_before_promise_most() -> None:
     """In one variable, bests that fall from left to right: the bound is lowest on the right."""
     space = Space([Real("x", 0.0, 1.0), Nominal("h", (0, 1))])
-    optimizer = made(space, design=2)
+    optimizer = build_optimizer(space, design=2)
     optimizer._best = [(np.array([x, 0.0]), -10.0 * x) for x in (0.1, 0.3, 0.5, 0.7)]
     centre = optimizer._suggest_centre(np.random.default_rng(0))
     assert float(centre.configuration["x"]) > 0.7
@@ -224,7 +222,7 @@ def test_where_the_bests_cannot_be_fitted_the_centre_is_drawn_and_it_is_said(mon
     def fails(*given: Any) -> Fit:
         raise FitError("it is singular")
 
-    optimizer = made()
+    optimizer = build_optimizer()
     optimizer._best = [(x, float(y)) for y, x in enumerate(SPACE.sample_encoded(np.random.default_rng(1), 2))]
     monkeypatch.setattr(optimizer.surrogate, "fit", fails)
     centre = optimizer._suggest_centre(np.random.default_rng(2))

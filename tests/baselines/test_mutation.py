@@ -30,7 +30,7 @@ def children(space: Space, parent: Configuration, count: int, seed: int = 0) -> 
     return [mutate(parent, rng) for _ in range(count)]
 
 
-def changed(space: Space, parent: Configuration, child: Configuration) -> tuple[list[str], list[str]]:
+def changed_names(space: Space, parent: Configuration, child: Configuration) -> tuple[list[str], list[str]]:
     """Names of the continuous and of the discrete variables that differ."""
     continuous = [v.name for v in space.continuous if parent[v.name] != child[v.name]]
     return continuous, [v.name for v in space.discrete if parent[v.name] != child[v.name]]
@@ -51,7 +51,7 @@ def test_one_continuous_and_one_discrete_variable_change(space: Space, seed: int
     before = dict(parent)
     for child in children(space, parent, 3, seed):
         space.validate(child)
-        continuous, discrete = changed(space, parent, child)
+        continuous, discrete = changed_names(space, parent, child)
         assert (len(continuous), len(discrete)) == (1, 1)
     assert parent == before
 
@@ -64,7 +64,7 @@ def test_one_continuous_and_one_discrete_variable_change(space: Space, seed: int
 def test_a_space_of_one_kind(space: Space, numbers: tuple[int, int]) -> None:
     parent = interior(space, 0)
     for child in children(space, parent, 5):
-        continuous, discrete = changed(space, parent, child)
+        continuous, discrete = changed_names(space, parent, child)
         assert (len(continuous), len(discrete)) == numbers
 
 
@@ -82,23 +82,23 @@ def test_a_continuous_step_is_one_percent_of_the_range(name: str) -> None:
 
 
 def test_a_step_is_clipped_to_the_bounds() -> None:
-    found = {float(child["x"]) for child in children(MIXED, {**PARENT, "x": 3.0}, 300)}
-    assert max(found) == 3.0
-    assert min(found) < 3.0
+    result = {float(child["x"]) for child in children(MIXED, {**PARENT, "x": 3.0}, 300)}
+    assert max(result) == 3.0
+    assert min(result) < 3.0
 
 
 def test_discrete_variables_are_chosen_evenly_and_take_any_other_value() -> None:
-    found = [changed(MIXED, PARENT, child)[1][0] for child in children(MIXED, PARENT, 4000)]
-    for count in Counter(found).values():
+    result = [changed_names(MIXED, PARENT, child)[1][0] for child in children(MIXED, PARENT, 4000)]
+    for count in Counter(result).values():
         assert count == pytest.approx(1000, abs=120)
-    assert len(set(found)) == 4
+    assert len(set(result)) == 4
     values = Counter(child["k"] for child in children(MIXED, PARENT, 4000))
     assert set(values) == {0, 1, 2, 3, 4}  # not only the neighbours on the path
     assert [values[k] for k in (0, 1, 3, 4)] == [pytest.approx(250, abs=70)] * 4
 
 
 CELL_PARENT = interior(JOINT, 7)
-COUNTS = Counter(changed(JOINT, CELL_PARENT, child)[1][0] for child in children(JOINT, CELL_PARENT, 8000))
+COUNTS = Counter(changed_names(JOINT, CELL_PARENT, child)[1][0] for child in children(JOINT, CELL_PARENT, 8000))
 
 
 def test_a_fair_coin_between_operations_and_wiring() -> None:

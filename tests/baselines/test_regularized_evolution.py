@@ -10,11 +10,10 @@ from fmnas.search_spaces.records import FALLBACK, MUTATION, RANDOM
 SPACE = Space([Real("x", 0.0, 1.0), Nominal("op", ["a", "b", "c"]), Integer("k", 0, 9)])
 
 
-def played(optimizer: RegularizedEvolution, objectives: list[float]) -> list[Trial]:
+def run_trials(optimizer: RegularizedEvolution, objectives: list[float]) -> list[Trial]:
     trials = []
     for objective in objectives:
         trial = optimizer.ask()
-        assert trial is not None
         optimizer.tell(trial, objective)
         trials.append(trial)
     return trials
@@ -25,18 +24,17 @@ def noise(count: int, seed: int = 0) -> list[float]:
 
 
 def test_fifty_random_trials_then_children() -> None:
-    trials = played(RegularizedEvolution(SPACE), noise(60))
+    trials = run_trials(RegularizedEvolution(SPACE), noise(60))
     assert [t.origin for t in trials] == [RANDOM] * 50 + [MUTATION] * 10
     assert [t.parent for t in trials[:50]] == [None] * 50
 
 
 def parents(optimizer: RegularizedEvolution, objectives: list[float], children: int) -> np.ndarray:
     """How often each of the trials with these objectives is a parent; no child is told, so the population stays."""
-    played(optimizer, objectives)
+    run_trials(optimizer, objectives)
     counts = np.zeros(len(objectives))
     for _ in range(children):
         child = optimizer.ask()
-        assert child is not None
         assert child.parent is not None
         counts[child.parent] += 1
     return counts
@@ -55,7 +53,7 @@ def test_a_tournament_of_fifteen_by_default(seed: int) -> None:
 def test_the_parent_is_the_best_of_a_tournament_of_all() -> None:
     optimizer = RegularizedEvolution(SPACE, population=6, tournament=500)
     objectives = noise(40)
-    trials = played(optimizer, objectives)
+    trials = run_trials(optimizer, objectives)
     for child in trials[6:]:
         window = range(child.id - 6, child.id)
         assert child.parent == min(window, key=lambda i: objectives[i])
@@ -64,7 +62,7 @@ def test_the_parent_is_the_best_of_a_tournament_of_all() -> None:
 def test_the_population_ages() -> None:
     """The first results are the best ever, and are forgotten all the same."""
     optimizer = RegularizedEvolution(SPACE, population=5, tournament=3)
-    trials = played(optimizer, [0.001 * i for i in range(40)])
+    trials = run_trials(optimizer, [0.001 * i for i in range(40)])
     for child in trials[5:]:
         assert child.parent is not None
         assert child.id - 5 <= child.parent < child.id
@@ -77,7 +75,6 @@ def test_the_order_of_results_makes_the_population() -> None:
     for i, objective in ((3, 0.0), (2, 5.0), (1, 4.0), (0, 3.0)):
         optimizer.tell(trials[i], objective)
     child = optimizer.ask()
-    assert child is not None
     assert child.parent == 0  # trial 3 was better but told first
 
 
@@ -87,7 +84,6 @@ def test_children_are_random_until_something_is_told() -> None:
     assert [t and t.origin for t in trials] == [RANDOM] * 5
     optimizer.tell(trials[4], 0.5)
     child = optimizer.ask()
-    assert child is not None
     assert (child.origin, child.parent) == (MUTATION, 4)
 
 
@@ -95,7 +91,7 @@ def test_children_are_made_again_until_they_are_feasible() -> None:
     """A configuration with two of eight bits has one feasible child in four."""
     bits = [Integer(f"b{i}", 0, 1) for i in range(8)]
     space = Space(bits, [LinearConstraint({bit.name: 1 for bit in bits}, 2)])
-    trials = played(RegularizedEvolution(space, population=5, tournament=2), noise(100))
+    trials = run_trials(RegularizedEvolution(space, population=5, tournament=2), noise(100))
     for trial in trials:
         space.validate(trial.configuration)
     assert {(t.origin, t.note) for t in trials[5:]} == {(MUTATION, "")}
@@ -105,7 +101,7 @@ def test_without_a_feasible_child_chance_chooses_and_says_so() -> None:
     """Exactly one of four bits: every child has none or two."""
     bits = [Integer(f"b{i}", 0, 1) for i in range(4)]
     one = [LinearConstraint({bit.name: sign for bit in bits}, sign) for sign in (1, -1)]
-    trials = played(RegularizedEvolution(Space(bits, one), population=5, tournament=2), noise(40))
+    trials = run_trials(RegularizedEvolution(Space(bits, one), population=5, tournament=2), noise(40))
     for trial in trials:
         assert sum(map(int, trial.configuration.values())) == 1
     assert {(t.origin, t.parent) for t in trials[5:]} == {(RANDOM, None)}

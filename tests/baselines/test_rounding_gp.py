@@ -45,8 +45,8 @@ def test_the_relaxed_process_is_the_same_one_at_the_codes() -> None:
     plain = Posterior(Likelihood(CodeKernel(SPACE), points, y), eta)
     relaxed = Posterior(Likelihood(CodeKernel(optimizer._cube), optimizer._relax(points), y), eta)
     new = Points.from_encoded(SPACE, X[8:])
-    for found, expected in zip(relaxed.predict(optimizer._relax(new)), plain.predict(new), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-9)
+    for result, expected in zip(relaxed.predict(optimizer._relax(new)), plain.predict(new), strict=True):
+        np.testing.assert_allclose(result, expected, rtol=1e-9)
 
 
 def test_codes_are_rounded_to_themselves_and_others_to_the_nearest() -> None:
@@ -66,14 +66,13 @@ def test_what_rounds_to_a_known_configuration_gives_way_to_the_next_best() -> No
     """All 12 configurations, the model's alone after the first two."""
     space = Space([Nominal("op", list("abcd")), Ordinal("width", [1, 2, 4])])
     optimizer = RoundingGP(space, initial_design=random_design(space, 2, 0))
-    found = []
+    result = []
     for _ in range(12):
         trial = optimizer.ask()
-        assert trial is not None
         optimizer.tell(trial, float(space.encode(trial.configuration) @ [1.0, 0.5]))
-        found.append(trial)
-    assert len({json.dumps(trial.configuration) for trial in found}) == 12
-    assert {trial.origin for trial in found[2:]} == {MODEL}
+        result.append(trial)
+    assert len({json.dumps(trial.configuration) for trial in result}) == 12
+    assert {trial.origin for trial in result[2:]} == {MODEL}
 
 
 def test_with_trials_pending_the_relaxed_process_has_the_output_scale_of_the_results(
@@ -95,7 +94,6 @@ def test_with_trials_pending_the_relaxed_process_has_the_output_scale_of_the_res
     optimizer = Noted(SPACE, initial_design=random_design(SPACE, 5, 0))
     for _ in range(5):
         trial = optimizer.ask()
-        assert trial is not None
         optimizer.tell(trial, float(SPACE.encode(trial.configuration).sum()))
     for _ in range(3):
         optimizer.ask()

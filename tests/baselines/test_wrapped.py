@@ -62,9 +62,7 @@ def bowl(configuration: Configuration) -> float:
 
 
 def ask(optimizer: Optimizer) -> Trial:
-    trial = optimizer.ask()
-    assert trial is not None
-    return trial
+    return optimizer.ask()
 
 
 def best_of(optimizer: Optimizer, budget: int) -> float:
@@ -74,7 +72,7 @@ def best_of(optimizer: Optimizer, budget: int) -> float:
     return min(evaluation.objective for _, evaluation in optimizer.history)
 
 
-def informed(method: type[WrappedOptimizer]) -> Any:
+def build_informed(method: type[WrappedOptimizer]) -> Any:
     """Told of TOLD, the last one first, while PENDING, which was asked second, is pending."""
     first, second, third = TOLD
     design = [first[0], PENDING, second[0], third[0]]
@@ -89,7 +87,7 @@ def test_what_optuna_is_told() -> None:
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
     from optuna.trial import TrialState
 
-    trials = informed(TPE).study(seed=0).get_trials()
+    trials = build_informed(TPE).study(seed=0).get_trials()
     assert [trial.state for trial in trials] == [TrialState.COMPLETE, TrialState.RUNNING, *[TrialState.COMPLETE] * 2]
     assert [trial.value for trial in trials] == [0.5, None, -0.25, 2.0]
     assert [trial.params for trial in trials] == [
@@ -110,7 +108,7 @@ def test_what_optuna_is_told() -> None:
 
 
 def test_what_smac_is_told() -> None:
-    history = informed(SMAC).selector(seed=0)._runhistory
+    history = build_informed(SMAC).selector(seed=0)._runhistory
     from ConfigSpace import CategoricalHyperparameter, UniformFloatHyperparameter, UniformIntegerHyperparameter
     from smac.runhistory import StatusType
 
@@ -140,7 +138,7 @@ def test_what_smac_is_told() -> None:
 
 def test_what_botorch_is_told() -> None:
     """In the order told; the columns are rate, x, op, k, width, g."""
-    acquisition = informed(BoTorch).acquisition()
+    acquisition = build_informed(BoTorch).acquisition()
     model = acquisition.model
     expected = [[0.0, 0.0, 0, 0.5, 0.5, 2], [1.0, 1.0, 2, 1.0, 0.0, 0], [0.5, 0.25, 1, 0.0, 1.0, 1]]
     assert torch.allclose(model.train_inputs[0], torch.tensor(expected, dtype=torch.float64))

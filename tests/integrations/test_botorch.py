@@ -44,7 +44,7 @@ def data(space: Space, n: int = 12) -> Data:
     return X, -(X - X[0]).square().sum(-1, keepdim=True)
 
 
-def fitted(space: Space, **options: Any) -> MixedFMGP:
+def fit_model(space: Space, **options: Any) -> MixedFMGP:
     model = MixedFMGP(*data(space), space, **options)
     fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
     return model
@@ -78,7 +78,7 @@ def test_the_kernel_is_that_of_bofms_own_processes(name: KernelName, space: Spac
 @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
 def test_a_suggestion_is_a_configuration_and_better_than_chance(space: Space) -> None:
     torch.manual_seed(0)
-    model = fitted(space)
+    model = fit_model(space)
     acquisition = LogExpectedImprovement(model, best_f=data(space)[1].median())
     x, value = optimize_acqf_mixed_alternating(
         acquisition, q=1, num_restarts=2, raw_samples=32, **search_arguments(space)

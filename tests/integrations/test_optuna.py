@@ -33,7 +33,7 @@ def bowl(trial: optuna.Trial) -> float:
     return 0.4 * (op != "c") + 0.05 * (k - 5) ** 2 + 4 * (x - 0.3) ** 2 + 0.5 * (math.log10(rate) + 2.5) ** 2
 
 
-def asked(study: optuna.Study, count: int, state: TrialState | None = None) -> list[tuple[Any, Any]]:
+def ask_next(study: optuna.Study, count: int, state: TrialState | None = None) -> list[tuple[Any, Any]]:
     """The configurations of NINE that are asked for: told as failed, or left running with one parameter unasked."""
     trials = []
     for _ in range(count):
@@ -64,24 +64,24 @@ def test_it_finds_what_chance_does_not() -> None:
 
 
 def test_the_same_seed_gives_the_same_trials_and_maximising_the_negation_too() -> None:
-    found = []
+    result = []
     for direction, sign in (("minimize", 1), ("minimize", 1), ("maximize", -1)):
         study = optuna.create_study(sampler=BOFMSampler(seed=3, n_startup_trials=4), direction=direction)
         study.optimize(lambda trial, sign=sign: sign * bowl(trial), n_trials=10)
-        found.append([trial.params for trial in study.trials])
-    assert found[0] == found[1] == found[2]
+        result.append([trial.params for trial in study.trials])
+    assert result[0] == result[1] == result[2]
 
 
 def test_running_trials_are_pending_with_what_they_have_not_asked_for_yet() -> None:
     study = nine(BOFMSampler(seed=0, n_startup_trials=3))
-    assert len(set(asked(study, 6)) | {("p", None), ("q", 1), ("r", "1")}) == 9
+    assert len(set(ask_next(study, 6)) | {("p", None), ("q", 1), ("r", "1")}) == 9
 
 
 def test_a_study_goes_on_with_another_sampler_and_a_pickled_one() -> None:
     study = nine(pickle.loads(pickle.dumps(BOFMSampler(seed=0, n_startup_trials=3))))
-    first = asked(study, 3)
+    first = ask_next(study, 3)
     study.sampler = BOFMSampler(seed=5, n_startup_trials=3)
-    assert len({*first, *asked(study, 3), ("p", None), ("q", 1), ("r", "1")}) == 9
+    assert len({*first, *ask_next(study, 3), ("p", None), ("q", 1), ("r", "1")}) == 9
 
 
 def trial_with(state: TrialState, value: float | None = None, **more: Any) -> FrozenTrial:

@@ -30,7 +30,7 @@ def test_the_kind_of_variable(range_: Range, kind: type) -> None:
     assert isinstance(range_.variable("v"), kind)
 
 
-@pytest.mark.parametrize("range_", [each for each, _ in RANGES], ids=repr)
+@pytest.mark.parametrize("range_", [item for item, _ in RANGES], ids=repr)
 @given(seed=st.integers(0, 10_000))
 def test_whatever_is_suggested_is_a_value_and_comes_back(range_: Range, seed: int) -> None:
     translation = SpaceTranslator({"a/b": range_})

@@ -52,10 +52,10 @@ def run(searcher: BOFMSearch, trials: range, sign: int = 1) -> list[dict[str, An
     ids=lambda given: repr(given) if isinstance(given, Interval | Grid | Choices) else type(given).__name__,
 )
 def test_each_domain_is_a_range_that_holds_what_tune_draws(domain: Any, expected: Range) -> None:
-    (found,) = ranges_of({"folder": {"p": domain}}).values()
-    assert found == expected
+    (result,) = ranges_of({"folder": {"p": domain}}).values()
+    assert result == expected
     for value in domain.sample(size=200):
-        decoded = found.decode(found.encode(value))
+        decoded = result.decode(result.encode(value))
         assert decoded == pytest.approx(value) if not isinstance(expected, Choices) else decoded == value
 
 
@@ -105,7 +105,7 @@ def test_what_is_heard_of_each_end(ends: dict[str, Any], heard: list[float]) -> 
     searcher.on_trial_result("three", {"loss": 2.0})
     searcher.on_trial_complete("three", **ends)
     searcher.on_trial_complete("three", {"loss": 9.0})  # again: it is not running any more
-    assert [told.objective for _, told in searcher.optimizer.history] == heard
+    assert [results.objective for _, results in searcher.optimizer.history] == heard
     assert not searcher.optimizer.pending
 
 

@@ -33,30 +33,28 @@ def score(configuration: Configuration) -> float:
     return total + 0.1 * len(set("ae") ^ {str(configuration.get("op", "a"))})
 
 
-def built(space: Space, design: int = 3, **settings: Any) -> BOFM:
+def build_optimizer(space: Space, design: int = 3, **settings: Any) -> BOFM:
     seed = settings.setdefault("seed", 0)
     return BOFM(space, initial_design=random_design(space, design, seed), **{**QUICK, **settings})
 
 
-def played(optimizer: BOFM, count: int, objective: Any = score) -> list[Trial]:
+def run_trials(optimizer: BOFM, count: int, objective: Any = score) -> list[Trial]:
     trials = []
     for _ in range(count):
         trial = optimizer.ask()
-        assert trial is not None
         optimizer.tell(trial, objective(trial.configuration))
         trials.append(trial)
     return trials
 
 
 def key(trial: Trial | None) -> str:
-    assert trial is not None
     return json.dumps(trial.configuration)
 
 
 @pytest.mark.parametrize("kernel", ["modlap", "moddif"])
 @pytest.mark.parametrize("space", [MIXED, DISCRETE, CONTINUOUS], ids=["mixed", "discrete", "continuous"])
 def test_after_the_design_the_model_suggests(space: Space, kernel: str) -> None:
-    trials = played(built(space, kernel=kernel), 8)
+    trials = run_trials(build_optimizer(space, kernel=kernel), 8)
     assert [t.origin for t in trials] == [INITIAL] * 3 + [MODEL] * 5
     assert len({key(t) for t in trials}) == 8
     for trial in trials:
@@ -66,25 +64,24 @@ def test_after_the_design_the_model_suggests(space: Space, kernel: str) -> None:
 
 @pytest.mark.parametrize("space", [MIXED, DISCRETE, CONTINUOUS], ids=["mixed", "discrete", "continuous"])
 def test_eight_pending_asks_are_eight_configurations(space: Space) -> None:
-    optimizer = built(space)
-    told = {key(t) for t in played(optimizer, 4)}
+    optimizer = build_optimizer(space)
+    results = {key(t) for t in run_trials(optimizer, 4)}
     pending = [optimizer.ask() for _ in range(8)]
-    assert len({key(t) for t in pending} | told) == 12
+    assert len({key(t) for t in pending} | results) == 12
     assert {t.origin for t in pending if t} == {MODEL}
 
 
-@pytest.mark.parametrize("told", [6, 8, 10])
-def test_a_pending_trial_is_not_asked_for_again(told: int) -> None:
-    alone, ahead = built(MIXED), built(MIXED)
+@pytest.mark.parametrize("results", [6, 8, 10])
+def test_a_pending_trial_is_not_asked_for_again(results: int) -> None:
+    alone, ahead = build_optimizer(MIXED), build_optimizer(MIXED)
     for optimizer in (alone, ahead):
-        played(optimizer, told)
+        run_trials(optimizer, results)
     first = ahead.ask()
     assert first == alone.ask()
     alone.forget(first)
     second, without = ahead.ask(), alone.ask()
     near, far = (
-        np.abs(MIXED.encode(t.configuration) - MIXED.encode(first.configuration)).max()  # type: ignore[union-attr]
-        for t in (without, second)
+        np.abs(MIXED.encode(t.configuration) - MIXED.encode(first.configuration)).max() for t in (without, second)
     )
     assert near < 0.05, "whose trial is forgotten expects most where it did before"
     assert far > 0.1
@@ -93,7 +90,7 @@ def test_a_pending_trial_is_not_asked_for_again(told: int) -> None:
 @pytest.mark.parametrize(("seed", "objective"), [(2, score), (0, lambda c: 0.25)], ids=["model", "all equal"])
 def test_pending_asks_differ_in_a_small_space(seed: int, objective: Any) -> None:
     optimizer = BOFM(TWELVE, seed=seed, initial_design=random_design(TWELVE, 3, seed))
-    played(optimizer, 3, objective)
+    run_trials(optimizer, 3, objective)
     assert len({key(optimizer.ask()) for _ in range(8)}) == 8
 
 
@@ -101,7 +98,7 @@ def test_the_same_point_told_twice() -> None:
     point: Configuration = {"x": 0.5, "op": "a", "k": 2, "rate": 1.0}
     other: Configuration = {"x": 0.1, "op": "b", "k": 0, "rate": 0.2}
     optimizer = BOFM(MIXED, initial_design=[point, point, other, point], **QUICK)
-    trials = played(optimizer, 6)
+    trials = run_trials(optimizer, 6)
     assert [t.origin for t in trials[4:]] == [MODEL, MODEL]
     assert {key(t) for t in trials[4:]}.isdisjoint({json.dumps(point), json.dumps(other)})
 
@@ -119,29 +116,29 @@ def test_the_same_point_told_twice() -> None:
     ids=["outlier above", "outlier below", "large", "far from zero", "small", "very small"],
 )
 def test_objectives_of_any_size(objective: Any) -> None:
-    trials = played(built(MIXED, design=5), 9, objective)
+    trials = run_trials(build_optimizer(MIXED, design=5), 9, objective)
     assert [t.origin for t in trials[5:]] == [MODEL] * 4
 
 
 def test_a_suggestion_does_not_depend_on_the_unit_of_the_objective() -> None:
-    assert played(built(MIXED), 6) == played(built(MIXED), 6, lambda c: 4.0 * score(c))
+    assert run_trials(build_optimizer(MIXED), 6) == run_trials(build_optimizer(MIXED), 6, lambda c: 4.0 * score(c))
 
 
 def test_log_objective_models_the_logarithm() -> None:
-    logged = played(built(MIXED, log_objective=True), 6, lambda c: 0.01 + score(c))
-    assert logged == played(built(MIXED), 6, lambda c: float(np.log(0.01 + score(c))))
-    assert logged != played(built(MIXED), 6, lambda c: 0.01 + score(c))
+    logged = run_trials(build_optimizer(MIXED, log_objective=True), 6, lambda c: 0.01 + score(c))
+    assert logged == run_trials(build_optimizer(MIXED), 6, lambda c: float(np.log(0.01 + score(c))))
+    assert logged != run_trials(build_optimizer(MIXED), 6, lambda c: 0.01 + score(c))
 
 
 @pytest.mark.parametrize("mode", ["default", "paper"])
 def test_the_budget_does_not_change_what_is_suggested(mode: str) -> None:
     settings = {} if mode == "default" else {"mode": replace(QUICK["mode"], blended=False)}
-    informed, uninformed = built(MIXED, evaluations=23, **settings), built(MIXED, **settings)
-    assert played(informed, 23) == played(uninformed, 23)
+    informed, uninformed = build_optimizer(MIXED, evaluations=23, **settings), build_optimizer(MIXED, **settings)
+    assert run_trials(informed, 23) == run_trials(uninformed, 23)
 
 
 def test_the_search_goes_where_the_model_expects_the_minimum() -> None:
-    trials = played(built(MIXED, design=6), 24)
+    trials = run_trials(build_optimizer(MIXED, design=6), 24)
     late = [score(t.configuration) for t in trials[-5:]]
     assert min(score(t.configuration) for t in trials) < 0.15
     assert np.median(late) < np.median([score(t.configuration) for t in trials[:6]])

@@ -182,29 +182,29 @@ def golden_data() -> tuple[Space, Points, Tensor]:
 @pytest.mark.parametrize("seed", [0, 1])
 def test_fit_of_the_golden_data_beats_a_converged_reference(seed: int) -> None:
     space, points, y = golden_data()
-    found = Surrogate(FMKernel(space, FAST_KERNELS["modlap"]), PAPER_FIT).fit(points, y, np.random.default_rng(seed))
-    assert found.nll <= min(GOLDEN["nll_per_point"]) - 0.01
+    result = Surrogate(FMKernel(space, FAST_KERNELS["modlap"]), PAPER_FIT).fit(points, y, np.random.default_rng(seed))
+    assert result.nll <= min(GOLDEN["nll_per_point"]) - 0.01
 
 
 def test_fit_is_no_worse_than_any_of_its_starts(make_problem: Any, space: Space, kernel: str) -> None:
     problem = make_problem(space, 12, kernel=kernel)
-    found = fit(problem, FitSettings(starts=4, screening=5, finalists=2, prior=False), seed=7)
+    result = fit(problem, FitSettings(starts=4, screening=5, finalists=2, prior=False), seed=7)
     starts = problem.likelihood.parameters.starts(np.random.default_rng(7), 4)
     values = problem.likelihood(problem.likelihood.parameters.box.clip(starts), torch.arange(4))[0]
-    assert found.nll <= values.min().item() + 1e-12
-    assert found.nll == pytest.approx(value_at(problem.likelihood, found.posterior.eta), rel=1e-9)
+    assert result.nll <= values.min().item() + 1e-12
+    assert result.nll == pytest.approx(value_at(problem.likelihood, result.posterior.eta), rel=1e-9)
     box = problem.likelihood.parameters.box
-    assert (found.posterior.eta == box.clip(found.posterior.eta)).all()
-    assert found.posterior.g == pytest.approx(found.posterior.eta[-1].exp().item())
+    assert (result.posterior.eta == box.clip(result.posterior.eta)).all()
+    assert result.posterior.g == pytest.approx(result.posterior.eta[-1].exp().item())
 
 
 def test_fit_of_every_start_to_convergence(make_problem: Any, space: Space) -> None:
     problem = make_problem(space, 6)
-    found = fit(problem, PAPER_FIT, seed=0)
-    assert found.nll == pytest.approx(value_at(problem.likelihood, found.posterior.eta), rel=1e-9)  # no prior in it
+    result = fit(problem, PAPER_FIT, seed=0)
+    assert result.nll == pytest.approx(value_at(problem.likelihood, result.posterior.eta), rel=1e-9)  # no prior in it
     surrogate = Surrogate(FMKernel(space, KERNELS[problem.kernel]), PAPER_FIT)
-    after_another = surrogate.fit(problem.points, problem.y, np.random.default_rng(0), found.posterior.eta)
-    assert after_another.nll == found.nll  # no warm start
+    after_another = surrogate.fit(problem.points, problem.y, np.random.default_rng(0), result.posterior.eta)
+    assert after_another.nll == result.nll  # no warm start
 
 
 def test_fit_without_a_finite_likelihood_is_an_error(make_problem: Any) -> None:
@@ -245,10 +245,10 @@ def test_random_starts_are_spared_where_there_are_many_observations_and_a_warm_s
     )
     rng = np.random.default_rng(0)
     before = rng.bit_generator.state
-    found = surrogate.fit(problem.points, problem.y, rng, problem.eta if warm else None, restart=False)
+    result = surrogate.fit(problem.points, problem.y, rng, problem.eta if warm else None, restart=False)
     assert (rng.bit_generator.state != before) is screened
     everywhere = surrogate.likelihood(problem.points, problem.y)
-    assert found.nll <= everywhere(problem.eta[None], torch.arange(1))[0].item() + 1e-12 or not warm
+    assert result.nll <= everywhere(problem.eta[None], torch.arange(1))[0].item() + 1e-12 or not warm
 
 
 def test_what_is_not_positive_definite_has_an_infinite_value(make_problem: Any) -> None:

@@ -34,8 +34,8 @@ class Drawing(Optimizer):
         (Suggestion({"x": 0.5, "k": 3}, RANDOM, epochs=0), "epochs = 0"),
         (Suggestion({"x": 1.5, "k": 3}, RANDOM), "x = 1.5"),
         (Suggestion({"x": 0.5}, RANDOM), "k"),
-        (Suggestion({"x": 0.5, "k": 3}, RANDOM, epochs=2.5), "epochs = 2.5"),  # type: ignore[arg-type]
-        (Suggestion({"x": 0.5, "k": 3}, RANDOM, parent="0"), "parent = '0'"),  # type: ignore[arg-type]
+        (Suggestion({"x": 0.5, "k": 3}, RANDOM, epochs=2.5), "epochs = 2.5"),
+        (Suggestion({"x": 0.5, "k": 3}, RANDOM, parent="0"), "parent = '0'"),
         (Suggestion({"x": 0.5, "k": 3}, RANDOM, parent=1), "parent = 1"),
         (Suggestion({"x": 0.5, "k": 3}, RANDOM, parent=10**30), "parent = 10+"),
         (Suggestion({"x": 0.5, "k": 3}, RANDOM, parent=-1), "parent = -1"),
@@ -49,7 +49,6 @@ def test_a_suggestion_that_is_none_is_refused_and_takes_no_number(wrong: Suggest
 
     optimizer = Wrong(SPACE, epochs=25, initial_design=DESIGN[:1])
     first = optimizer.ask()
-    assert first is not None
     with pytest.raises(FmnasError, match=words):
         optimizer.ask()
     assert optimizer.pending == {0: first}
@@ -67,11 +66,11 @@ def test_a_long_note_is_cut() -> None:
 
 def test_a_trial_holds_pythons_own_numbers_as_the_variables_have_them() -> None:
     given: Any = Suggestion(
-        {"k": np.int64(3), "x": np.float32(0.5)},  # type: ignore[dict-item]
+        {"k": np.int64(3), "x": np.float32(0.5)},
         PROMOTION,
-        epochs=np.int64(3),  # type: ignore[arg-type]
-        parent=np.argmin([1, 0]),  # type: ignore[arg-type]
-        memo=(np.float32(1.5), 2),  # type: ignore[arg-type]
+        epochs=np.int64(3),
+        parent=np.argmin([1, 0]),
+        memo=(np.float32(1.5), 2),
     )
 
     class Numpys(Drawing):
@@ -86,7 +85,6 @@ def test_a_trial_holds_pythons_own_numbers_as_the_variables_have_them() -> None:
         '{"x": 1.0, "k": 3}',
     ]
     first = trials[0]
-    assert first is not None
     assert json.dumps([first.epochs, first.parent, first.memo]) == "[3, 1, [1.5, 2.0]]"
 
 
@@ -99,14 +97,11 @@ def test_initial_design_comes_first_at_full_fidelity() -> None:
 
 def test_nothing_to_do_takes_no_number() -> None:
     optimizer = Drawing(SPACE, epochs=25)
-    first, second = optimizer.ask(), optimizer.ask()
-    assert first is not None
-    assert second is not None
+    first, _ = optimizer.ask(), optimizer.ask()
     assert optimizer.ask() is None
     assert optimizer.ask() is None
     optimizer.tell(first, 1.0)
     third = optimizer.ask()
-    assert third is not None
     assert third.id == 2
 
 
@@ -116,7 +111,6 @@ def test_an_ask_draws_from_its_seed_and_number_alone() -> None:
     for optimizer, value in ((patient, 0.0), (hasty, 9.0)):
         for _ in range(2):
             trial = optimizer.ask()
-            assert trial is not None
             if optimizer is patient:
                 optimizer.tell(trial, value)
             else:
@@ -132,8 +126,6 @@ def test_an_ask_draws_from_its_seed_and_number_alone() -> None:
 def test_history_keeps_what_was_told() -> None:
     optimizer = Drawing(SPACE, epochs=25)
     first, second = optimizer.ask(), optimizer.ask()
-    assert first is not None
-    assert second is not None
     full = Evaluation(0.25, epochs=3, errors=(0.2, 0.3))
     optimizer.tell(second, full)
     optimizer.tell(first, 1)
@@ -151,8 +143,7 @@ def test_a_gap_in_the_history_is_explained() -> None:
 
 def test_a_trial_that_is_not_pending_is_explained() -> None:
     optimizer = Drawing(SPACE, epochs=25)
-    trial = optimizer.ask()
-    assert trial is not None
+    optimizer.ask()
     stranger = Trial(4, {"x": 0.5, "k": 3}, 1, INITIAL)
     for call in (lambda: optimizer.tell(stranger, 0.0), lambda: optimizer.forget(stranger)):
         with pytest.raises(OptimizerError, match=r"trial 4 .*\[0\]"):

@@ -64,7 +64,7 @@ def test_the_slope_of_a_warp_is_that_of_finite_differences(warp: str) -> None:
     assert log_slope / len(y) == pytest.approx(between.mean(), abs=2e-3)
 
 
-def fitted(y: np.ndarray, X: np.ndarray) -> Posterior:
+def fit_model(y: np.ndarray, X: np.ndarray) -> Posterior:
     surrogate = Surrogate(FMKernel(SPACE, BLENDED_KERNELS["modlap"]), FitSettings())
     rng = np.random.default_rng(0)
     return surrogate.fit(Points.from_encoded(SPACE, X), torch.from_numpy(y), rng).posterior
@@ -74,7 +74,7 @@ def test_the_likeliest_scale_is_that_of_the_densities_written_out() -> None:
     rng = np.random.default_rng(1)
     X = SPACE.sample_encoded(rng, 12)
     y = SUMMANDS[X[:, 1].astype(int)] ** 2 + rng.normal(size=12)
-    posterior = fitted(standardise(y), X)
+    posterior = fit_model(standardise(y), X)
     A = np.linalg.inv(posterior.inverse.numpy())
 
     def density(warping: Warping) -> float:
@@ -100,7 +100,7 @@ def test_a_sum_is_recognised_through_what_hides_it(name: str, low: float, high: 
     y, warping = hide(total), Warping()
     for _ in range(4):
         warping = most_likely_warping(
-            fitted(warping.apply(y), X), y, [warping for warping in WARPINGS if warping.warp == "identity"]
+            fit_model(warping.apply(y), X), y, [warping for warping in WARPINGS if warping.warp == "identity"]
         )
     assert low <= warping.bend <= high
 
@@ -113,7 +113,7 @@ def test_a_long_tail_is_seen_softly_and_none_plainly() -> None:
         warping = Warping()
         for _ in range(4):
             warping = most_likely_warping(
-                fitted(warping.apply(y), X), y, [Warping("identity"), Warping("log above median")]
+                fit_model(warping.apply(y), X), y, [Warping("identity"), Warping("log above median")]
             )
         assert warping.warp == warp
 
@@ -135,7 +135,6 @@ def test_a_trial_remembers_the_scale_also_where_the_fit_under_another_failed() -
     failed = 0
     for _ in range(13):
         trial = opt.ask()
-        assert trial is not None
         failed += trial.fallback == FAILED_FIT
         again.restore(trial)
         assert again._current_warping() == opt._current_warping()

@@ -32,12 +32,11 @@ def score(trial: Trial) -> float:
     return 0.1 + sum((i + 1) * SPACE.encode(trial.configuration)[i] for i in range(len(SPACE)))
 
 
-def played(optimizer: Optimizer, complete: Callable[[Trial], Trial] = lambda trial: trial) -> list[Trial]:
+def run_trials(optimizer: Optimizer, complete: Callable[[Trial], Trial] = lambda trial: trial) -> list[Trial]:
     """Its trials, one of them forgotten. complete: makes of a trial one of the whole space."""
     trials = []
     for number in range(ASKS):
         trial = optimizer.ask()
-        assert trial is not None
         if number == 4:
             optimizer.forget(trial)
         else:
@@ -54,8 +53,8 @@ def test_it_suggests_what_the_inner_one_would_and_completes_it(name: str, fixed:
     def complete(trial: Trial) -> Trial:
         return Trial(**{**vars(trial), "configuration": subspace.complete(trial.configuration)})
 
-    alone = played(MAKERS[name](subspace.free), complete)
-    whole = played(SubspaceOptimizer(subspace, MAKERS[name](subspace.free)))
+    alone = run_trials(MAKERS[name](subspace.free), complete)
+    whole = run_trials(SubspaceOptimizer(subspace, MAKERS[name](subspace.free)))
     assert whole == [complete(trial) for trial in alone]
     for trial in whole:
         SPACE.validate(trial.configuration)
@@ -66,7 +65,7 @@ def test_it_suggests_what_the_inner_one_would_and_completes_it(name: str, fixed:
 def test_restored_it_goes_on_as_if_nothing_had_happened(name: str) -> None:
     subspace = Subspace(SPACE, MIXED)
     first = SubspaceOptimizer(subspace, MAKERS[name](subspace.free))
-    trials = played(first)
+    trials = run_trials(first)
     again = SubspaceOptimizer(subspace, MAKERS[name](subspace.free))
     for number, trial in enumerate(trials):
         again.restore(Trial.from_dict(trial.to_dict()))
@@ -86,7 +85,6 @@ def test_it_waits_where_the_inner_one_waits() -> None:
     subspace = Subspace(SPACE, MIXED)
     optimizer = SubspaceOptimizer(subspace, OneByOne(subspace.free))
     trial = optimizer.ask()
-    assert trial is not None
     assert optimizer.ask() is None
     optimizer.tell(trial, 1.0)
     assert optimizer.ask() is not None
@@ -108,7 +106,6 @@ def test_a_result_without_a_logarithm_leaves_the_trial_pending_inside_and_outsid
     subspace = Subspace(SPACE, MIXED)
     optimizer = SubspaceOptimizer(subspace, BOFM(subspace.free, log_objective=True))
     trial = optimizer.ask()
-    assert trial is not None
     with pytest.raises(OptimizerError, match=r"objective -1\.0 with log_objective"):
         optimizer.tell(trial, -1.0)
     assert (list(optimizer.pending), optimizer.history) == ([0], [])

@@ -30,13 +30,13 @@ def encodings(cell: Cell, mirrored: bool) -> list[dict[int, dict[int, str]]]:
         for s in live
     }
     first, last = (4, cell.output) if mirrored else (cell.output, 4)
-    others = [s for s in live if s != last]
-    found = []
-    for places in permutations((1, 2, 3), len(others)):
-        new = {-1: -1, 0: 0, last: 4, **dict(zip(others, places, strict=True))}
+    rest = [s for s in live if s != last]
+    result = []
+    for places in permutations((1, 2, 3), len(rest)):
+        new = {-1: -1, 0: 0, last: 4, **dict(zip(rest, places, strict=True))}
         if all(new[i] < new[s] for s in live for i, _ in summands[s]):
-            found.append({new[s]: {new[i]: op for i, op in summands[s]} for s in live} | {0: new[first]})
-    return found
+            result.append({new[s]: {new[i]: op for i, op in summands[s]} for s in live} | {0: new[first]})
+    return result
 
 
 @st.composite
@@ -108,11 +108,11 @@ def test_forms_are_equal_exactly_where_networks_are_isomorphic(network_graph: Gr
             members[canonical_form(cell)].append(cell)
     assert 1000 < len(members) < 16 * 486
     expressions, alike = Expressions(), defaultdict(list)
-    for number, found in enumerate(members.values()):
-        graph = network_graph(found[0])
+    for number, result in enumerate(members.values()):
+        graph = network_graph(result[0])
         alike[expressions.of(graph)].append(graph)
         if number % 20 == 0:
-            assert all(same_network(graph, network_graph(cell)) for cell in found[1:5])
+            assert all(same_network(graph, network_graph(cell)) for cell in result[1:5])
     compared = [pair for graphs in alike.values() for pair in combinations(graphs, 2)]
     assert len(compared) > 100
     assert not any(same_network(a, b) for a, b in compared)

@@ -47,13 +47,13 @@ def clearance(space: Space, configuration: Configuration) -> float:
         v.name: max(abs(float(x)) for x in ((v.low, v.high) if isinstance(v, Real) else v.vertices))
         for v in numeric(space)
     }
-    found = []
+    result = []
     for constraint in space.constraints:
         size = abs(constraint.bound) + sum(abs(a) * largest[name] for name, a in constraint.coefficients.items())
         if isinstance(constraint, QuadraticConstraint):
             size += sum(abs(q) * largest[i] * largest[j] for (i, j), q in constraint.pairs.items())
-        found.append((constraint.bound - left_side(constraint, configuration)) / (size or 1.0))
-    return min(found)
+        result.append((constraint.bound - left_side(constraint, configuration)) / (size or 1.0))
+    return min(result)
 
 
 def numeric(space: Space) -> list[Any]:
@@ -249,7 +249,7 @@ def test_what_suggestions_meet_they_meet_in_floats_in_any_order(data: st.DataObj
     constraint = replace(made, bound=left_side(made, configuration))
     space = Space(variables, [constraint])
     close = [{**configuration, "x": float(configuration["x"]) * (1 + step)} for step in (0, 1e-9, -1e-9, 1e-15, -1e-15)]
-    close = [each for each in close if -1.0 <= each["x"] <= 2.0]
+    close = [item for item in close if -1.0 <= item["x"] <= 2.0]
     X = free.encode_all(close)
     strictly = space.feasible(X, strictly=True)
     assert strictly.tolist() == [space.meets_constraints(free.decode(x), strictly=True) for x in X]

@@ -52,9 +52,9 @@ def test_real_never_leaves_its_bounds(unit: float, log: bool) -> None:
 )
 def test_discrete_variable_is_its_graph(variable: Any, vertices: tuple[Any, ...], neighbours: list[set[int]]) -> None:
     assert variable.vertices == vertices
-    assert [set(found) for found in variable.neighbours] == neighbours
+    assert [set(result) for result in variable.neighbours] == neighbours
     assert [variable.index(value) for value in vertices] == list(range(len(vertices)))
-    np.testing.assert_array_equal(variable.adjacency.sum(axis=1), [len(found) for found in neighbours])
+    np.testing.assert_array_equal(variable.adjacency.sum(axis=1), [len(result) for result in neighbours])
 
 
 def test_a_whole_float_is_its_integer_and_a_boolean_is_not() -> None:
